@@ -1,0 +1,1 @@
+"""How it is run: sites, launchers, job scripts, schedulers, tracking."""

@@ -1,0 +1,1 @@
+"""The compression of the traffic: one file a codec family."""

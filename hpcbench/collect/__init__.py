@@ -1,0 +1,1 @@
+"""After a run: from log lines to records."""

@@ -1,0 +1,1 @@
+"""The traffic of a run: groups, channels, policies, algorithms."""

@@ -1,0 +1,1 @@
+"""Before a run: FLOPs, memory, volume."""

@@ -1,0 +1,1 @@
+"""The answer: comparison, statistics, tables."""

@@ -1,0 +1,27 @@
+"""Where templates, sites, presets and kernel sources lie, in a checkout as well as in a wheel."""
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def data_dir(name: str) -> Path:
+    """Directory of data files that is called `name` at the top of the repository.
+
+    Parameters
+    ----------
+    name
+        ``templates``, ``sites``, ``studies`` or ``kernels``.
+
+    Raises
+    ------
+    FileNotFoundError
+        The installation lacks the directory.
+    """
+    checkout = _PACKAGE.parent
+    candidates = [checkout / name] if (checkout / "pyproject.toml").is_file() else []
+    candidates.append(_PACKAGE / "_data" / name)
+    for path in candidates:
+        if path.is_dir():
+            return path
+    raise FileNotFoundError(f"hpcbench is installed without its {name}: reinstall the package")

@@ -1,0 +1,1 @@
+"""What to run: studies, their expansion into runs, presets of models and schemes."""
