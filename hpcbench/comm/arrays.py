@@ -1,0 +1,7 @@
+"""The buffers that groups work on: contiguous NumPy arrays in host memory."""
+
+from typing import Any
+
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]

@@ -1,0 +1,61 @@
+"""A policy: a scheme, resolved into channels."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpcbench.codecs.registry import get_codec
+from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A codec for the traffic that matches; ``None`` matches everything."""
+
+    codec: str
+    dimension: Dimension | None = None
+    phase: Phase | None = None
+    kind: Kind | None = None
+
+    def matches(self, dimension: Dimension, phase: Phase, kind: Kind) -> bool:
+        return self.dimension in (None, dimension) and self.phase in (None, phase) and self.kind in (None, kind)
+
+
+class Policy:
+    """Which codec on which dimension, phase and kind: the last matching rule applies.
+
+    Parameters
+    ----------
+    algorithm
+        Of all reductions and gathers.
+    default
+        Codec of the traffic that no rule matches.
+    rules
+        In the order of the scheme.
+    """
+
+    def __init__(self, *, algorithm: Algorithm, default: str = "none", rules: Sequence[Rule] = ()) -> None:
+        self._algorithm = algorithm
+        self._rules = [Rule(default), *rules]
+        self._channels: dict[tuple[Dimension, Phase, Kind], Channel] = {}
+
+    def channel(self, dimension: Dimension, phase: Phase, kind: Kind) -> Channel:
+        """The channel of this traffic, always the same object."""
+        key = (dimension, phase, kind)
+        if key not in self._channels:
+            if dimension is Dimension.EXACT:
+                codec, algorithm = "none", Algorithm.NATIVE
+            else:
+                codec = next(rule.codec for rule in reversed(self._rules) if rule.matches(*key))
+                algorithm = self._algorithm
+            self._channels[key] = Channel(dimension, phase, kind, get_codec(codec), algorithm)
+        return self._channels[key]
+
+    @property
+    def exact(self) -> Channel:
+        """For scalars, norms, flags and statistics."""
+        return self.channel(Dimension.EXACT, Phase.STEP, Kind.OPTIM)
+
+    @property
+    def channels(self) -> list[Channel]:
+        """Every channel that was asked for so far."""
+        return list(self._channels.values())

@@ -1,0 +1,32 @@
+"""Parameters and floating-point operations of a GPT, by the published closed forms (pure arithmetic)."""
+
+
+def parameters(*, layers: int, hidden: int, vocab: int, seq_len: int, positions: str, tied: bool) -> int:
+    """Number of parameters.
+
+    With learned positions and a tied head this is Megatron-LM's ``12 l h^2 (1 + 13/(12h) + (V+s)/(12lh))``
+    (arXiv 2104.04473, equation 2) plus the ``2h`` of the last LayerNorm, which the paper leaves out.
+    """
+    block = 12 * hidden**2 + 13 * hidden
+    embedding = vocab * hidden * (1 if tied else 2) + (seq_len * hidden if positions == "learned" else 0)
+    return layers * block + embedding + 2 * hidden
+
+
+def model_flops_per_sample(*, layers: int, hidden: int, vocab: int, seq_len: int) -> float:
+    """Operations that one sequence needs, forward and backward: recomputation is not counted.
+
+    ``72 s l h^2 (1 + s/(6h) + V/(12 l h))`` (arXiv 2104.04473, section 5.1, without recomputation). The causal mask is
+    not taken off, as everywhere in the literature.
+    """
+    return 72 * seq_len * layers * hidden**2 * (1 + seq_len / (6 * hidden) + vocab / (12 * layers * hidden))
+
+
+def hardware_flops_per_sample(*, layers: int, hidden: int, vocab: int, seq_len: int, recompute: bool) -> float:
+    """Operations that one sequence costs: with full recomputation each block's forward runs twice.
+
+    ``96 s l h^2 (1 + s/(6h) + V/(16 l h))`` with recomputation (arXiv 2104.04473, equation 3), the same as the model's
+    without.
+    """
+    if not recompute:
+        return model_flops_per_sample(layers=layers, hidden=hidden, vocab=vocab, seq_len=seq_len)
+    return 96 * seq_len * layers * hidden**2 * (1 + seq_len / (6 * hidden) + vocab / (16 * layers * hidden))

@@ -1,0 +1,68 @@
+"""Initial weights that do not depend on the layout.
+
+Each value is a function of the seed, the parameter's global name and its index in the global tensor, so a rank can
+compute just the part that it holds and every layout starts from the same model.
+"""
+
+import hashlib
+import math
+
+import numpy as np
+import torch
+
+from hpcbench.train.config import Model
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def random_bits(key: int, index: np.ndarray[tuple[int, ...], np.dtype[np.uint64]]) -> np.ndarray[
+    tuple[int, ...], np.dtype[np.uint64]
+]:
+    """64 random bits for each index: the output function of splitmix64 (Steele et al., OOPSLA 2014) as a counter."""
+    with np.errstate(over="ignore"):
+        z = (index + np.uint64(1)) * _GOLDEN + np.uint64(key)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+
+def key_of(*parts: object) -> int:
+    """A 64-bit key from anything that prints the same everywhere."""
+    digest = hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(digest[:8], "little")
+
+
+def normal(key: int, index: np.ndarray[tuple[int, ...], np.dtype[np.uint64]]) -> np.ndarray[
+    tuple[int, ...], np.dtype[np.float64]
+]:
+    """Standard normal values for each index, by Box and Muller's transformation."""
+    scale = 2.0**-53
+    first = ((random_bits(key, 2 * index) >> np.uint64(11)) + np.uint64(1)) * scale  # (0, 1]
+    second = (random_bits(key, 2 * index + np.uint64(1)) >> np.uint64(11)) * scale
+    values: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = np.sqrt(-2 * np.log(first)) * np.cos(
+        2 * math.pi * second
+    )
+    return values
+
+
+def spread(name: str, config: Model) -> float:
+    """Standard deviation of a weight's initial values.
+
+    As GPT-NeoX-20B: sqrt(2/(5h)) ("small init", arXiv 1910.05895), and 2/(l sqrt(h)) for the layers that write into
+    the residual stream ("Wang init").
+    """
+    if name.endswith(("attention.out.weight", "mlp.down.weight")):
+        return 2 / (config.layers * math.sqrt(config.hidden))
+    return math.sqrt(2 / (5 * config.hidden))
+
+
+def values(
+    name: str, shape: tuple[int, ...], *, held: tuple[slice, ...], config: Model, seed: int, dtype: torch.dtype
+) -> torch.Tensor:
+    """The part `held` of the parameter `name`, whose whole has `shape`: ones, zeros or normal values."""
+    rows = [np.arange(size, dtype=np.uint64)[part] for size, part in zip(shape, held, strict=True)]
+    if len(shape) == 1:
+        whole = "norm" in name and name.endswith("weight")
+        return torch.full((len(rows[0]),), float(whole), dtype=dtype)
+    index = rows[0][:, None] * np.uint64(shape[1]) + rows[1][None, :]
+    return torch.from_numpy(spread(name, config) * normal(key_of(seed, name), index)).to(dtype)

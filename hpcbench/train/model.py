@@ -1,0 +1,137 @@
+"""A GPT in the manner of GPT-NeoX, in plain PyTorch: it knows nothing of parallel training.
+
+A part that a pipeline stage does not hold is None (embedding, head) or missing from `blocks`, whose keys are the
+layers' global numbers: so each parameter has the same name in every layout.
+
+Shapes: b samples, s positions, h hidden, a heads, d = h/a, V vocabulary. Under tensor parallelism a block sees a/t heads.
+"""
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (the name everyone uses)
+from torch import Tensor, nn
+
+from hpcbench.train.config import Model
+
+
+class Embedding(nn.Module):
+    """Tokens, and positions when they are learned."""
+
+    def __init__(self, config: Model, seq_len: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(config.vocab, config.hidden)
+        self.positions = nn.Embedding(seq_len, config.hidden) if config.positions == "learned" else None
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x: Tensor = self.tokens(tokens)  # [b, s] -> [b, s, h]
+        if self.positions is not None:
+            x = x + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+        return x
+
+
+class Attention(nn.Module):
+    """Causal self-attention. The rows of `qkv` are ordered by head, so that a block of rows holds whole heads."""
+
+    def __init__(self, config: Model) -> None:
+        super().__init__()
+        self.head_dim = config.hidden // config.heads
+        rotated = int(self.head_dim * config.rotary_fraction) if config.positions == "rotary" else 0
+        self.rotated = rotated - rotated % 2
+        self.qkv = nn.Linear(config.hidden, 3 * config.hidden)
+        self.out = nn.Linear(config.hidden, config.hidden)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, s, _ = x.shape
+        qkv = self.qkv(x).view(b, s, -1, 3, self.head_dim)  # [b, s, a/t, 3, d]
+        q, k, v = qkv.permute(3, 0, 2, 1, 4).unbind(0)  # each [b, a/t, s, d]
+        if self.rotated:
+            q, k = rotate(q, self.rotated), rotate(k, self.rotated)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        out: Tensor = self.out(y.transpose(1, 2).reshape(b, s, -1))  # [b, s, h/t] -> [b, s, h]
+        return out
+
+
+def rotate(x: Tensor, rotated: int) -> Tensor:
+    """Rotary positions (arXiv 2104.09864, section 3.4.2) on the first `rotated` of d; x is [b, a, s, d]."""
+    half = rotated // 2
+    inverse = 10000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
+    angle = torch.arange(x.shape[2], device=x.device, dtype=torch.float64)[:, None] * inverse  # [s, half]
+    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+    first, second, rest = x[..., :half], x[..., half:rotated], x[..., rotated:]
+    return torch.cat((first * cos - second * sin, second * cos + first * sin, rest), dim=-1)
+
+
+class MLP(nn.Module):
+    """Two linear layers with GELU between."""
+
+    def __init__(self, config: Model) -> None:
+        super().__init__()
+        self.up = nn.Linear(config.hidden, 4 * config.hidden)
+        self.down = nn.Linear(4 * config.hidden, config.hidden)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.down(F.gelu(self.up(x)))  # [b, s, h] -> [b, s, 4h/t] -> [b, s, h]
+        return y
+
+
+class Block(nn.Module):
+    """Attention and MLP, one after the other or side by side (parallel residual, as in GPT-J and GPT-NeoX)."""
+
+    def __init__(self, config: Model) -> None:
+        super().__init__()
+        self.parallel_residual = config.parallel_residual
+        self.norm1 = nn.LayerNorm(config.hidden)
+        self.attention = Attention(config)
+        self.norm2 = nn.LayerNorm(config.hidden)
+        self.mlp = MLP(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.parallel_residual:
+            y: Tensor = x + self.attention(self.norm1(x)) + self.mlp(self.norm2(x))
+            return y
+        x = x + self.attention(self.norm1(x))
+        x = x + self.mlp(self.norm2(x))
+        return x
+
+
+class GPT(nn.Module):
+    """The model, whole or a stage of it.
+
+    Parameters
+    ----------
+    config
+        Sizes.
+    seq_len
+        Longest sequence, in tokens.
+    """
+
+    tensor_parallel = {  # noqa: RUF012  (read-only)
+        "attention.qkv": "column",
+        "attention.out": "row",
+        "mlp.up": "column",
+        "mlp.down": "row",
+    }
+    """Which layers tensor parallelism splits, and along which side of their weight."""
+
+    def __init__(self, config: Model, seq_len: int) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding: Embedding | None = Embedding(config, seq_len)
+        self.blocks = nn.ModuleDict({str(i): Block(config) for i in range(config.layers)})
+        self.norm: nn.LayerNorm | None = nn.LayerNorm(config.hidden)
+        self.head: nn.Linear | None = nn.Linear(config.hidden, config.vocab, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Tokens [b, s] on the first stage, activations [b, s, h] on others -> logits [b, s, V] on the last stage."""
+        if self.embedding is not None:
+            x = self.embedding(x)
+        for block in self.blocks.values():
+            x = block(x)
+        if self.norm is not None and self.head is not None:
+            x = self.head(self.norm(x))
+        return x
+
+
+def loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean cross-entropy in nats over all positions, in fp32 or better; logits [b, s, V], targets [b, s]."""
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return F.cross_entropy(wide.flatten(0, 1), targets.flatten())
