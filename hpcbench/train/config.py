@@ -1,11 +1,13 @@
 """A run as the worker reads it from run.json: every key is there, none is unknown."""
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from hpcbench.errors import UserError
+from hpcbench.parallel.layout import Layout
 
 T = TypeVar("T")
 
@@ -67,19 +69,6 @@ class Train:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Sizes of the parallel dimensions."""
-
-    dp: int
-    tp: int
-    pp: int
-
-    @property
-    def ranks(self) -> int:
-        return self.dp * self.tp * self.pp
-
-
-@dataclass(frozen=True)
 class SchemeRule:
     """A codec for the traffic that matches; None matches everything."""
 
@@ -136,38 +125,33 @@ def load(path: Path) -> tuple[Run, dict[str, Any]]:
     except ValueError as error:
         raise UserError(f"{path}: not JSON: {error}: run files are written by `hpcbench submit`") from None
     run = _build(Run, raw, str(path))
-    run = _nested(run, raw, str(path))
     _check(run, str(path))
     return run, raw
 
 
 def _build(kind: type[T], raw: Any, where: str) -> T:
     if not isinstance(raw, dict):
-        raise UserError(f"{where}: expected a mapping, found {type(raw).__name__}")
+        raise UserError(f"{where}: expected a mapping, found {raw!r}")
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     for problem, keys in (("missing", names - raw.keys()), ("unknown", raw.keys() - names)):
         if keys:
-            raise UserError(f"{where}: {problem} key {sorted(keys)[0]!r}: write the file with `hpcbench submit`")
+            raise UserError(f"{where}: {problem} key {min(keys)!r}: write the file with `hpcbench submit`")
     hints = get_type_hints(kind)
-    values = {}
-    for name, value in raw.items():
-        if hints[name] is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if isinstance(hints[name], type) and hints[name] in (int, float, str, bool) and type(value) is not hints[name]:
-            raise UserError(f"{where}: {name}: expected {hints[name].__name__}, found {value!r}")
-        values[name] = value
-    return kind(**values)
+    return kind(**{name: _convert(hints[name], value, f"{where}: {name}") for name, value in raw.items()})
 
 
-def _nested(run: Run, raw: dict[str, Any], where: str) -> Run:
-    parts: dict[str, Any] = {
-        name: _build(kind, raw[name], f"{where}: {name}")
-        for name, kind in (("model", Model), ("data", Data), ("train", Train), ("layout", Layout))
-    }
-    scheme = _build(Scheme, raw["scheme"], f"{where}: scheme")
-    rules = [_build(SchemeRule, rule, f"{where}: scheme.rules[{i}]") for i, rule in enumerate(scheme.rules)]
-    parts["scheme"] = Scheme(scheme.name, scheme.algorithm, scheme.default, rules)
-    return Run(**{**{field.name: getattr(run, field.name) for field in fields(run)}, **parts})
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    if is_dataclass(hint):
+        return _build(hint, value, where)  # type: ignore[arg-type]
+    if get_origin(hint) is list and isinstance(value, list):
+        (item,) = get_args(hint)
+        return [_convert(item, element, f"{where}[{i}]") for i, element in enumerate(value)]
+    if hint is float and type(value) is int:
+        return float(value)
+    allowed = get_args(hint) if isinstance(hint, UnionType) else (get_origin(hint) or hint,)
+    if type(value) not in allowed:
+        raise UserError(f"{where}: expected {getattr(hint, '__name__', hint)}, found {value!r}")
+    return value
 
 
 def _check(run: Run, where: str) -> None:

@@ -1,0 +1,38 @@
+"""Exact, rank-independent sums of scalars, and the check that replicas agree."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from torch import Tensor
+
+from hpcbench.comm.channel import Channel
+from hpcbench.comm.group import Group
+from hpcbench.parallel.buffers import to_host
+
+
+def gather(group: Group, values: Sequence[float], exact: Channel) -> list[list[float]]:
+    """Every rank's values, in rank order."""
+    own = np.asarray(values, dtype=np.float64)
+    everyone = np.full(own.size * group.size, np.nan)
+    group.all_gather(own, everyone, channel=exact)
+    return [list(map(float, row)) for row in everyone.reshape(group.size, own.size)]
+
+
+def exact_sum(group: Group, values: Sequence[float], exact: Channel) -> list[float]:
+    """The sums of the ranks' values, added in rank order by every rank: all have the same bits."""
+    return [sum(column) for column in zip(*gather(group, values, exact), strict=True)]
+
+
+def digest(tensors: Iterable[Tensor]) -> int:
+    """52 bits (a float64 holds them exactly) of a digest of the tensors' bytes."""
+    hasher = hashlib.sha256()
+    for tensor in tensors:
+        hasher.update(to_host(tensor).tobytes())
+    return int.from_bytes(hasher.digest()[:8], "little") >> 12
+
+
+def replicas_agree(group: Group, tensors: Iterable[Tensor], exact: Channel) -> bool:
+    """Whether the tensors have the same bytes on every rank of the group."""
+    digests = gather(group, [float(digest(tensors))], exact)
+    return all(row == digests[0] for row in digests)

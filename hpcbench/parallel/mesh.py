@@ -1,0 +1,53 @@
+"""The process mesh: which ranks work together in each parallel dimension."""
+
+from mpi4py import MPI
+
+from hpcbench.comm.group import Group
+from hpcbench.comm.wait import Wait
+from hpcbench.parallel.layout import Layout
+
+
+class Mesh:
+    """The groups of one rank.
+
+    Parameters
+    ----------
+    comm
+        ``layout.ranks`` ranks. It is split, never used itself.
+    layout
+        Sizes of the axes.
+    wait
+        How its groups wait for messages.
+
+    Attributes
+    ----------
+    dp, tp, pp, world : Group
+        The ranks that differ from this one in that coordinate only; all of them.
+    ends : Group
+        First and last stage of this rank's pipeline, for the ranks of these stages; alone for the others.
+    """
+
+    def __init__(self, comm: MPI.Comm, layout: Layout, wait: Wait) -> None:
+        if comm.size != layout.ranks:
+            raise ValueError(f"the layout needs {layout.ranks} ranks, the communicator has {comm.size}")
+        self.layout = layout
+        self.rank = comm.rank
+        pp, dp, tp = layout.coordinates(comm.rank)
+
+        def group(color: int, key: int) -> Group:
+            return Group(comm.Split(color, key), wait)
+
+        self.world = group(0, comm.rank)
+        self.tp = group(pp * layout.dp + dp, tp)
+        self.dp = group(pp * layout.tp + tp, dp)
+        self.pp = group(dp * layout.tp + tp, pp)
+        is_end = pp in (0, layout.pp - 1)
+        self.ends = group(dp * layout.tp + tp if is_end else layout.ranks + comm.rank, pp)
+
+    @property
+    def first_stage(self) -> bool:
+        return self.pp.rank == 0
+
+    @property
+    def last_stage(self) -> bool:
+        return self.pp.rank == self.pp.size - 1

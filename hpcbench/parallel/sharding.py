@@ -1,0 +1,59 @@
+"""What part of a global parameter a rank holds: metadata that rides on the parameter.
+
+Initial weights, the gradient norm, parity tests and parameter counts all read this one record.
+"""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from hpcbench.comm.plan import shards
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The part of a parameter that this rank holds.
+
+    Attributes
+    ----------
+    name
+        The parameter's name in the whole model.
+    shape
+        Its shape there.
+    dim
+        The dim that tensor parallelism cuts; None when every rank of the group holds the whole.
+    index, count
+        This rank's piece of how many.
+    tied_copy
+        A second copy, on the last stage, of a weight that the first stage owns.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dim: int | None = None
+    index: int = 0
+    count: int = 1
+    tied_copy: bool = False
+
+    @property
+    def held(self) -> tuple[slice, ...]:
+        """Slices of the whole parameter."""
+        whole = [slice(0, size) for size in self.shape]
+        if self.dim is not None:
+            whole[self.dim] = shards(self.shape[self.dim], self.count)[self.index]
+        return tuple(whole)
+
+    @property
+    def local_shape(self) -> tuple[int, ...]:
+        return tuple(part.stop - part.start for part in self.held)
+
+    @property
+    def counts_in_norm(self) -> bool:
+        """Whether this rank's copy is the one that the global gradient norm counts."""
+        return not self.tied_copy and (self.dim is not None or self.index == 0)
+
+
+def shard_of(parameter: nn.Parameter) -> Shard:
+    """The record that `parallelize` put on a parameter."""
+    shard: Shard = parameter.shard  # type: ignore[attr-defined]
+    return shard
