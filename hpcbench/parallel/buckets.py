@@ -4,14 +4,14 @@ A bucket lies in memory as ``[parameters in order | padding]``; each parameter a
 padding makes all data-parallel pieces equal.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from hpcbench.parallel.buffers import wire_dtype
-from hpcbench.parallel.sharding import Shard, shard_of
+from hpcbench.parallel.sharding import Held, Shard, Tied
 
 ALIGNMENT = 16
 """Elements: pieces begin on a codec's block and on a cache line."""
@@ -37,14 +37,14 @@ class Bucket:
         The length is padded to a multiple of ``pieces * ALIGNMENT``.
     """
 
-    def __init__(self, parameters: list[nn.Parameter], pieces: int) -> None:
+    def __init__(self, parameters: list[Held], pieces: int) -> None:
         self.slots: list[Slot] = []
         start = 0
-        for parameter in parameters:
-            self.slots.append(Slot(parameter, shard_of(parameter), slice(start, start + parameter.numel())))
+        for parameter, shard in parameters:
+            self.slots.append(Slot(parameter, shard, slice(start, start + parameter.numel())))
             start += parameter.numel()
         unit = pieces * ALIGNMENT
-        like = parameters[0]
+        like = parameters[0].parameter
         self.values = torch.zeros(-(-start // unit) * unit, dtype=like.dtype, device=like.device)
         self.gradients = torch.zeros_like(self.values)
         for slot in self.slots:
@@ -60,17 +60,22 @@ class Bucket:
                 yield slot, slice(start - owned.start, stop - owned.start)
 
     @property
+    def tied(self) -> bool:
+        """Whether this is one of the two copies of a tied weight."""
+        return self.slots[0].shard.tied is not Tied.NO
+
+    @property
     def wire_dtype(self) -> torch.dtype:
         return wire_dtype(self.values.dtype)
 
 
-def make_buckets(parameters: Iterable[nn.Parameter], *, limit_bytes: float, pieces: int) -> list[Bucket]:
+def make_buckets(held: Sequence[Held], *, limit_bytes: float, pieces: int) -> list[Bucket]:
     """Fill buckets up to `limit_bytes` of wire dtype, from the last parameter back: gradients come in that order.
 
     A tied weight has a bucket of its own, so that its two copies are cut, and encoded, alike.
     """
     buckets: list[Bucket] = []
-    waiting: list[nn.Parameter] = []
+    waiting: list[Held] = []
     size = 0
 
     def close() -> None:
@@ -79,16 +84,14 @@ def make_buckets(parameters: Iterable[nn.Parameter], *, limit_bytes: float, piec
             buckets.append(Bucket(waiting, pieces))
         waiting, size = [], 0
 
-    for parameter in reversed(list(parameters)):
-        if getattr(parameter, "alone", False):
-            buckets.append(Bucket([parameter], pieces))
+    for item in reversed(held):
+        if item.shard.tied is not Tied.NO:
+            buckets.append(Bucket([item], pieces))
             continue
-        nbytes = parameter.numel() * wire_dtype(parameter.dtype).itemsize
+        nbytes = item.parameter.numel() * wire_dtype(item.parameter.dtype).itemsize
         if size + nbytes > limit_bytes:
             close()
-        waiting.append(parameter)
+        waiting.append(item)
         size += nbytes
     close()
     return buckets
-
-

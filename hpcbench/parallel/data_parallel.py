@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hpcbench.comm.channel import Channel, Dimension, Kind, Phase
+from hpcbench.comm.channel import Dimension, Kind, Phase
 from hpcbench.comm.plan import shards
 from hpcbench.comm.policy import Policy
 from hpcbench.parallel.buckets import Bucket
@@ -69,9 +69,7 @@ class DataParallel:
         self._exact = policy.exact
         self._gradients = policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD)
         self._parameters = policy.channel(Dimension.ZERO, Phase.STEP, Kind.PARAM)
-        self._tied: Channel | None = None
-        if mesh.pp.size > 1 and any(slot.parameter.alone for bucket in buckets for slot in bucket.slots):  # type: ignore[attr-defined]
-            self._tied = policy.channel(Dimension.PP, Phase.BACKWARD, Kind.GRAD)
+        self._tied = policy.channel(Dimension.PP, Phase.BACKWARD, Kind.GRAD)
         self.pieces = [self._piece(bucket) for bucket in buckets]
         groups: dict[float, list[Tensor]] = {adam.weight_decay: [], 0.0: []}
         for piece in self.pieces:
@@ -117,13 +115,10 @@ class DataParallel:
 
     def _reduce_tied(self) -> None:
         """Add the gradients of the two copies of a tied weight."""
-        if self._tied is None:
-            return
-        for piece in self.pieces:
-            if piece.bucket.slots[0].parameter.alone:  # type: ignore[attr-defined]
-                host = to_host(piece.bucket.gradients)
-                self._mesh.ends.all_reduce(host, channel=self._tied)
-                piece.bucket.gradients.copy_(from_host(host, piece.bucket.gradients))
+        for bucket in (piece.bucket for piece in self.pieces if piece.bucket.tied):
+            host = to_host(bucket.gradients)
+            self._mesh.ends.all_reduce(host, channel=self._tied)
+            bucket.gradients.copy_(from_host(host, bucket.gradients))
 
     def gradient_norm(self) -> float:
         """2-norm of the whole model's gradient, each parameter counted once; the same bits on every rank."""

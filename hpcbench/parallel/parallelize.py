@@ -1,6 +1,7 @@
 """Makes a plain model parallel, in place and in this order: stage, split layers, record shards, fill in weights."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
@@ -11,7 +12,7 @@ from hpcbench.comm.plan import shards
 from hpcbench.comm.policy import Policy
 from hpcbench.parallel.linear import SHARDED_DIMS, ColumnLinear, RowLinear
 from hpcbench.parallel.mesh import Mesh
-from hpcbench.parallel.sharding import Shard
+from hpcbench.parallel.sharding import Held, Shard, Tied
 
 Initial = Callable[[Shard, torch.dtype], Tensor]
 """Gives the values of the part of a parameter that a rank holds."""
@@ -29,7 +30,7 @@ class Stack(Protocol):
 
 def parallelize(
     model: Stack, *, mesh: Mesh, policy: Policy, dtype: torch.dtype, device: str, tied: bool, initial: Initial
-) -> nn.Module:
+) -> list[Held]:
     """Leave in `model` what this rank holds.
 
     Parameters
@@ -49,19 +50,25 @@ def parallelize(
 
     Returns
     -------
-    The same model. Each parameter carries its `Shard`.
+    The parameters that this rank holds, in the model's order.
     """
     module = model
     assert isinstance(module, nn.Module)
     whole = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
     _keep_stage(model, mesh)
     _split_layers(module, model.tensor_parallel, mesh, policy)
-    _record_shards(module, whole, mesh)
+    shards_by_name = _record_shards(module, whole, mesh)
     if tied:
-        _tie(model, mesh)
-    for parameter in module.parameters():
-        _materialize(module, parameter, initial, dtype, device)
-    return module
+        _tie(model, shards_by_name, mesh)
+    held = []
+    for name, shard in shards_by_name.items():
+        layer_name, _, attribute = name.rpartition(".")
+        parameter = nn.Parameter(initial(shard, dtype).to(device))
+        setattr(module.get_submodule(layer_name), attribute, parameter)
+        held.append(Held(parameter, shard))
+    if tied and mesh.pp.size == 1:
+        model.head.weight = model.embedding.tokens.weight
+    return held
 
 
 def _keep_stage(model: Stack, mesh: Mesh) -> None:
@@ -89,33 +96,21 @@ def _split_layers(module: nn.Module, table: dict[str, str], mesh: Mesh, policy: 
         setattr(module.get_submodule(parent_name), attribute, split)
 
 
-def _record_shards(module: nn.Module, whole: dict[str, tuple[int, ...]], mesh: Mesh) -> None:
-    for name, parameter in module.named_parameters():
+def _record_shards(module: nn.Module, whole: dict[str, tuple[int, ...]], mesh: Mesh) -> dict[str, Shard]:
+    records = {}
+    for name, _ in module.named_parameters():
         layer_name, _, attribute = name.rpartition(".")
         dim = SHARDED_DIMS.get(type(module.get_submodule(layer_name)), {}).get(attribute)
-        parameter.shard = Shard(name, whole[name], dim, mesh.tp.rank, mesh.tp.size)  # type: ignore[attr-defined]
+        records[name] = Shard(name, whole[name], dim, mesh.tp.rank, mesh.tp.size)
+    return records
 
 
-def _tie(model: Stack, mesh: Mesh) -> None:
-    name = "embedding.tokens.weight"
-    if mesh.first_stage and mesh.last_stage:
-        model.head.weight = model.embedding.tokens.weight
-    elif mesh.last_stage:
-        shape = model.head.weight.shard.shape
-        model.head.weight.shard = Shard(name, shape, None, mesh.tp.rank, mesh.tp.size, tied_copy=True)
-        model.head.weight.alone = True
+def _tie(model: Stack, records: dict[str, Shard], mesh: Mesh) -> None:
+    """The head's weight is the embedding's: the same parameter on one stage, a copy kept equal on two."""
+    embedding, head = "embedding.tokens.weight", "head.weight"
+    if mesh.pp.size == 1:
+        del records[head]
     elif mesh.first_stage:
-        model.embedding.tokens.weight.alone = True
-
-
-def _materialize(
-    module: nn.Module, parameter: nn.Parameter, initial: Initial, dtype: torch.dtype, device: str
-) -> None:
-    shard: Shard = parameter.shard  # type: ignore[attr-defined]
-    filled = nn.Parameter(initial(shard, dtype).to(device))
-    filled.shard = shard  # type: ignore[attr-defined]
-    filled.alone = getattr(parameter, "alone", False)  # type: ignore[attr-defined]
-    for layer in module.modules():
-        for attribute, value in list(layer.named_parameters(recurse=False)):
-            if value is parameter:
-                setattr(layer, attribute, filled)
+        records[embedding] = replace(records[embedding], tied=Tied.OWNER)
+    elif mesh.last_stage:
+        records[head] = replace(records[head], name=embedding, tied=Tied.COPY)

@@ -36,21 +36,29 @@ class Pipeline:
         Gives the channels of the activations and of their gradients.
     hidden
         Width of the activations that stages exchange.
-    dtype
+    dtype, device
         Of the activations.
     loss
         Mean loss of logits and targets, used on the last stage.
     """
 
     def __init__(
-        self, module: nn.Module, *, mesh: Mesh, policy: Policy, hidden: int, dtype: torch.dtype, loss: Loss
+        self,
+        module: nn.Module,
+        *,
+        mesh: Mesh,
+        policy: Policy,
+        hidden: int,
+        dtype: torch.dtype,
+        device: str,
+        loss: Loss,
     ) -> None:
         self._module = module
         self._mesh = mesh
         self._forward_channel = policy.channel(Dimension.PP, Phase.FORWARD, Kind.ACT)
         self._backward_channel = policy.channel(Dimension.PP, Phase.BACKWARD, Kind.GRAD)
         self._hidden = hidden
-        self._like = torch.empty(0, dtype=dtype)
+        self._like = torch.empty(0, dtype=dtype, device=device)
         self._loss = loss
 
     def run(self, actions: Iterable[Action], batches: Sequence[MicroBatch], *, loss_scale: float = 1.0) -> list[float]:

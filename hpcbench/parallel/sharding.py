@@ -1,13 +1,23 @@
-"""What part of a global parameter a rank holds: metadata that rides on the parameter.
+"""What part of a global parameter a rank holds.
 
 Initial weights, the gradient norm, parity tests and parameter counts all read this one record.
 """
 
 from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
 
 from torch import nn
 
 from hpcbench.comm.plan import shards
+
+
+class Tied(Enum):
+    """Whether a weight is tied to one on another stage."""
+
+    NO = "no"
+    OWNER = "owner"
+    COPY = "copy"
 
 
 @dataclass(frozen=True)
@@ -24,8 +34,8 @@ class Shard:
         The dim that tensor parallelism cuts; None when every rank of the group holds the whole.
     index, count
         This rank's piece of how many.
-    tied_copy
-        A second copy, on the last stage, of a weight that the first stage owns.
+    tied
+        The first stage owns a tied weight, the last one has a copy.
     """
 
     name: str
@@ -33,7 +43,7 @@ class Shard:
     dim: int | None = None
     index: int = 0
     count: int = 1
-    tied_copy: bool = False
+    tied: Tied = Tied.NO
 
     @property
     def held(self) -> tuple[slice, ...]:
@@ -50,10 +60,11 @@ class Shard:
     @property
     def counts_in_norm(self) -> bool:
         """Whether this rank's copy is the one that the global gradient norm counts."""
-        return not self.tied_copy and (self.dim is not None or self.index == 0)
+        return self.tied is not Tied.COPY and (self.dim is not None or self.index == 0)
 
 
-def shard_of(parameter: nn.Parameter) -> Shard:
-    """The record that `parallelize` put on a parameter."""
-    shard: Shard = parameter.shard  # type: ignore[attr-defined]
-    return shard
+class Held(NamedTuple):
+    """A parameter of this rank's part of the model, and what it is a part of."""
+
+    parameter: nn.Parameter
+    shard: Shard

@@ -1,0 +1,61 @@
+"""Which samples a rank computes: the same sample order in every layout."""
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from hpcbench.comm.plan import shards
+from hpcbench.parallel.pipeline import MicroBatch
+from hpcbench.train.initial import key_of
+from hpcbench.train.text import Corpus
+
+
+class Batches:
+    """Micro-batches of one data-parallel rank.
+
+    Parameters
+    ----------
+    corpus
+        The text.
+    seed, seq_len, global_batch, micro_batch
+        As in the run.
+    rank, size
+        Of the data-parallel group: each rank takes a contiguous part of the global batch.
+    device
+        Where the tokens go.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        seed: int,
+        seq_len: int,
+        global_batch: int,
+        micro_batch: int,
+        rank: int,
+        size: int,
+        device: str,
+    ) -> None:
+        self._corpus = corpus
+        self._seed = seed
+        self._seq_len = seq_len
+        self._global_batch = global_batch
+        self._micro_batch = micro_batch
+        self._rank, self._size = rank, size
+        self._device = device
+
+    def train(self, step: int) -> list[MicroBatch]:
+        """This rank's part of global batch `step` (from 0)."""
+        first = step * self._global_batch
+        return self._cut("train", self._seed, np.arange(first, first + self._global_batch, dtype=np.uint64))
+
+    def valid(self, samples: int) -> list[MicroBatch]:
+        """This rank's part of the validation samples, which do not depend on the seed."""
+        return self._cut("valid", 0, np.arange(samples, dtype=np.uint64))
+
+    def _cut(self, split: str, seed: int, samples: npt.NDArray[np.uint64]) -> list[MicroBatch]:
+        mine = samples[shards(len(samples), self._size)[self._rank]]
+        tokens = self._corpus.window(split=split, key=key_of(split, seed), index=mine, seq_len=self._seq_len)
+        pieces = torch.from_numpy(tokens).to(self._device).split(self._micro_batch)
+        return [MicroBatch(piece[:, :-1], piece[:, 1:]) for piece in pieces if len(piece)]

@@ -1,0 +1,43 @@
+"""Number formats, and the loss scale that keeps fp16 gradients from vanishing."""
+
+from dataclasses import dataclass
+
+import torch
+
+DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+"""Dtype of parameters and activations for each precision of a run."""
+
+
+@dataclass
+class LossScale:
+    """Dynamic loss scale by DeepSpeed's rule, with the settings of GPT-NeoX-20B.
+
+    On overflow the step is skipped and, once `hysteresis` overflows have come, the scale halved; after `window` steps
+    without one it doubles.
+    """
+
+    value: float
+    window: int = 1000
+    hysteresis: int = 2
+    smallest: float = 1.0
+    _clean: int = 0
+    _patience: int = 2
+
+    @classmethod
+    def of(cls, precision: str) -> "LossScale":
+        """2^12 for fp16; for others 1, which never changes."""
+        return cls(2.0**12 if precision == "fp16" else 1.0)
+
+    def update(self, *, overflow: bool) -> None:
+        """Take note of a step."""
+        if overflow:
+            self._clean = 0
+            if self._patience > 1:
+                self._patience -= 1
+            else:
+                self.value = max(self.value / 2, self.smallest)
+        else:
+            self._clean += 1
+            if self._clean % self.window == 0:
+                self._patience = self.hysteresis
+                self.value *= 2

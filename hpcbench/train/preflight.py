@@ -1,0 +1,67 @@
+"""Before anything is timed: is the world the one that was asked for, and does every rank have room?
+
+A launcher with the wrong process-management interface does not fail: it starts N worlds of one rank each, and each of
+them prints numbers.
+"""
+
+import os
+import socket
+from collections import defaultdict
+from typing import Any
+
+from mpi4py import MPI
+
+from hpcbench.errors import UserError
+from hpcbench.train.config import Run
+
+
+def describe(comm: MPI.Comm, run: Run) -> list[dict[str, Any]]:
+    """Who and where each rank is, in rank order."""
+    own = {
+        "rank": comm.rank,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "cores": sorted(os.sched_getaffinity(0)),
+        "threads": run.threads,
+        "device": device_name(run.device, comm.rank),
+    }
+    return comm.allgather(own)
+
+
+def device_name(device: str, rank: int) -> str:
+    """``cpu``, or the number and name of the GPU that the rank computes on."""
+    if device == "cpu":
+        return "cpu"
+    import torch
+
+    if not torch.cuda.is_available():
+        raise UserError(f"rank {rank}: the run asks for a GPU, torch sees none: check the site's gpus and modules")
+    return f"cuda:{torch.cuda.current_device()} {torch.cuda.get_device_name()}"
+
+
+def check(world: list[dict[str, Any]], run: Run) -> None:
+    """Refuse a world that would measure something else than was asked for.
+
+    Raises
+    ------
+    UserError
+        The world has another size, or ranks x threads exceed the cores of a host.
+    """
+    if len(world) != run.ranks:
+        raise UserError(
+            f"the launcher started a world of {len(world)} ranks, the run needs {run.ranks}: launcher and MPI library "
+            "do not speak the same interface (with srun, try --mpi=pmi2 or --mpi=pmix)"
+        )
+    hosts: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for rank in world:
+        hosts[rank["host"]].append(rank)
+    for host, ranks in hosts.items():
+        cores = {core for rank in ranks for core in rank["cores"]}
+        wanted = sum(rank["threads"] for rank in ranks)
+        if wanted <= len(cores):
+            continue
+        shape = f"{host}: {len(ranks)} ranks x {run.threads} threads on {len(cores)} cores"
+        if not run.oversubscribe:
+            raise UserError(f"{shape}: use fewer ranks or threads, or set oversubscribe in the site file")
+        if run.threads > 1:
+            raise UserError(f"{shape}: threads that wait spin: oversubscribed ranks must have one thread each")

@@ -1,0 +1,183 @@
+"""One rank's part of a training run: builds the model, takes steps, evaluates."""
+
+import math
+import time
+from dataclasses import dataclass
+
+import torch
+from mpi4py import MPI
+
+from hpcbench.comm.channel import Algorithm, Dimension, Kind, Phase
+from hpcbench.comm.policy import Policy, Rule
+from hpcbench.comm.wait import Wait
+from hpcbench.parallel.buckets import make_buckets
+from hpcbench.parallel.data_parallel import Adam, DataParallel
+from hpcbench.parallel.exact import exact_sum, replicas_agree
+from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.parallelize import parallelize
+from hpcbench.parallel.pipeline import Pipeline
+from hpcbench.parallel.schedule import forward_only, one_f_one_b
+from hpcbench.parallel.sharding import Shard
+from hpcbench.train import initial
+from hpcbench.train.batches import Batches
+from hpcbench.train.config import Run, Scheme, Train
+from hpcbench.train.model import GPT, loss
+from hpcbench.train.precision import DTYPES, LossScale
+from hpcbench.train.text import Corpus
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What all ranks know after a step; bytes are sums over the ranks."""
+
+    loss: float
+    seconds: float
+    lr: float
+    gradient_norm: float
+    message_bytes: int
+    wire_bytes: int
+    skipped: bool
+
+
+def make_policy(scheme: Scheme) -> Policy:
+    """The policy of a scheme."""
+    rules = [
+        Rule(
+            rule.codec,
+            Dimension(rule.dimension) if rule.dimension else None,
+            Phase(rule.phase) if rule.phase else None,
+            Kind(rule.kind) if rule.kind else None,
+        )
+        for rule in scheme.rules
+    ]
+    return Policy(algorithm=Algorithm(scheme.algorithm), default=scheme.default, rules=rules)
+
+
+def learning_rate(step: int, train: Train) -> float:
+    """Rate of step `step` (from 0): a linear warm-up, then a cosine down to ``min_lr`` at the last step."""
+    if step < train.warmup_steps:
+        return train.lr * (step + 1) / train.warmup_steps
+    progress = (step - train.warmup_steps) / max(1, train.steps - 1 - train.warmup_steps)
+    return train.min_lr + (train.lr - train.min_lr) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+
+
+class Trainer:
+    """Trains the part of the model that one rank holds.
+
+    Parameters
+    ----------
+    run
+        What to train and how.
+    comm
+        ``run.ranks`` ranks.
+    wait
+        How the groups wait for messages.
+    corpus
+        The text.
+    """
+
+    def __init__(self, run: Run, comm: MPI.Comm, wait: Wait, corpus: Corpus) -> None:
+        self.run = run
+        self.mesh = Mesh(comm, run.layout, wait)
+        self.policy = make_policy(run.scheme)
+        self._exact = self.policy.exact
+        self._scale = LossScale.of(run.train.precision)
+        model, train = run.model, run.train
+        dtype = DTYPES[train.precision]
+
+        def values(shard: Shard, dtype: torch.dtype) -> torch.Tensor:
+            return initial.values(
+                shard.name, shard.shape, held=shard.held, config=model, seed=train.seed, dtype=dtype
+            )
+
+        with torch.device("meta"):
+            self.module = GPT(model, train.seq_len)
+        self.held = parallelize(
+            self.module,
+            mesh=self.mesh,
+            policy=self.policy,
+            dtype=dtype,
+            device=run.device,
+            tied=model.tied,
+            initial=values,
+        )
+        buckets = make_buckets(self.held, limit_bytes=train.bucket_mb * 1e6, pieces=run.layout.dp)
+        self.data_parallel = DataParallel(
+            buckets,
+            mesh=self.mesh,
+            policy=self.policy,
+            zero=train.zero,
+            adam=Adam(train.beta1, train.beta2, train.eps, train.weight_decay),
+        )
+        self._pipeline = Pipeline(
+            self.module,
+            mesh=self.mesh,
+            policy=self.policy,
+            hidden=model.hidden,
+            dtype=dtype,
+            device=run.device,
+            loss=loss,
+        )
+        self._batches = Batches(
+            corpus,
+            seed=train.seed,
+            seq_len=train.seq_len,
+            global_batch=train.global_batch,
+            micro_batch=train.micro_batch,
+            rank=self.mesh.dp.rank,
+            size=self.mesh.dp.size,
+            device=run.device,
+        )
+
+    def step(self, step: int) -> StepResult:
+        """Take step `step` (from 0). A step whose gradients are not finite changes no weight."""
+        start = time.perf_counter()
+        message, wire = self._sent()
+        lr = learning_rate(step, self.run.train)
+        mean_loss = self.backward(step)
+        norm = self.data_parallel.gradient_norm()
+        overflow = not math.isfinite(norm)
+        if not overflow:
+            self.data_parallel.step(lr=lr, clip=self.run.train.clip, norm=norm)
+        self._scale.update(overflow=overflow)
+        seconds = time.perf_counter() - start
+        message_after, wire_after = self._sent()
+        sums = exact_sum(self.mesh.world, [mean_loss, message_after - message, wire_after - wire], self._exact)
+        return StepResult(sums[0], seconds, lr, norm, round(sums[1]), round(sums[2]), overflow)
+
+    def backward(self, step: int) -> float:
+        """Compute and reduce the gradients of step `step`; returns this rank's summand of the mean loss."""
+        self.data_parallel.clear_gradients()
+        batches = self._batches.train(step)
+        actions = one_f_one_b(self.mesh.pp.rank, self.mesh.pp.size, len(batches))
+        losses = self._pipeline.run(actions, batches, loss_scale=self._scale.value)
+        self.data_parallel.reduce_gradients(loss_scale=self._scale.value)
+        if not losses or self.mesh.tp.rank:
+            return 0.0
+        return sum(losses) / len(losses) / self.mesh.dp.size
+
+    def evaluate(self) -> tuple[float, int]:
+        """Mean validation loss in nats a token, and over how many tokens."""
+        batches = self._batches.valid(self.run.train.eval_samples)
+        actions = forward_only(self.mesh.pp.rank, self.mesh.pp.size, len(batches))
+        with torch.no_grad():
+            losses = self._pipeline.run(actions, batches)
+        total, tokens = 0.0, 0
+        if self.mesh.last_stage and self.mesh.tp.rank == 0:
+            sizes = [batch.targets.numel() for batch in batches]
+            total = sum(loss * size for loss, size in zip(losses, sizes, strict=True))
+            tokens = sum(sizes)
+        total, count = exact_sum(self.mesh.world, [total, float(tokens)], self._exact)
+        return total / count, round(count)
+
+    def replicas_agree(self) -> bool:
+        """Whether all replicas hold the same bytes: over DP all weights, over TP those that it does not split."""
+        shared = [parameter for parameter, shard in self.held if shard.dim is None]
+        agree = replicas_agree(self.mesh.dp, (parameter for parameter, _ in self.held), self._exact)
+        agree &= replicas_agree(self.mesh.tp, shared, self._exact)
+        (votes,) = exact_sum(self.mesh.world, [float(agree)], self._exact)
+        return round(votes) == self.mesh.world.size
+
+    def _sent(self) -> tuple[int, int]:
+        counters = [channel.counters for channel in self.policy.channels]
+        return sum(c.message_bytes for c in counters), sum(c.wire_bytes for c in counters)
