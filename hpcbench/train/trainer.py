@@ -133,17 +133,13 @@ class Trainer:
         """Take step `step` (from 0). A step whose gradients are not finite changes no weight."""
         start = time.perf_counter()
         message, wire = self._sent()
-        lr = learning_rate(step, self.run.train)
         mean_loss = self.backward(step)
-        norm = self.data_parallel.gradient_norm()
-        overflow = not math.isfinite(norm)
-        if not overflow:
-            self.data_parallel.step(lr=lr, clip=self.run.train.clip, norm=norm)
-        self._scale.update(overflow=overflow)
+        lr, norm = self.update(step)
         seconds = time.perf_counter() - start
         message_after, wire_after = self._sent()
         sums = exact_sum(self.mesh.world, [mean_loss, message_after - message, wire_after - wire], self._exact)
-        return StepResult(sums[0], seconds, lr, norm, round(sums[1]), round(sums[2]), overflow)
+        skipped = not math.isfinite(norm)
+        return StepResult(sums[0], seconds, lr, norm, round(sums[1]), round(sums[2]), skipped)
 
     def backward(self, step: int) -> float:
         """Compute and reduce the gradients of step `step`; returns this rank's summand of the mean loss."""
@@ -155,6 +151,16 @@ class Trainer:
         if not losses or self.mesh.tp.rank:
             return 0.0
         return sum(losses) / len(losses) / self.mesh.dp.size
+
+    def update(self, step: int) -> tuple[float, float]:
+        """Change the weights by the reduced gradients, if they are finite; returns learning rate and gradient norm."""
+        lr = learning_rate(step, self.run.train)
+        norm = self.data_parallel.gradient_norm()
+        overflow = not math.isfinite(norm)
+        if not overflow:
+            self.data_parallel.step(lr=lr, clip=self.run.train.clip, norm=norm)
+        self._scale.update(overflow=overflow)
+        return lr, norm
 
     def evaluate(self) -> tuple[float, int]:
         """Mean validation loss in nats a token, and over how many tokens."""

@@ -1,0 +1,83 @@
+"""Compares a model that is spread over ranks with the same model on one: each value by its global name."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from hpcbench.parallel.sharding import Shard
+from hpcbench.train.trainer import Trainer
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A rank's part of a parameter; elements that the rank does not have are NaN."""
+
+    shard: Shard
+    values: Values
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Tensors put together from all ranks.
+
+    Attributes
+    ----------
+    values
+        By global name; an element that no rank had is NaN.
+    replicas_differ
+        Largest difference between two ranks that have the same element.
+    """
+
+    values: dict[str, Values]
+    replicas_differ: float
+
+
+def parameters(trainer: Trainer) -> list[Part]:
+    """This rank's weights, as the model computes with them."""
+    return [Part(shard, parameter.detach().double().cpu().numpy()) for parameter, shard in trainer.held]
+
+
+def gradients(trainer: Trainer) -> list[Part]:
+    """The reduced gradients that this rank's optimizer sees."""
+    parts = []
+    for piece in trainer.data_parallel.pieces:
+        for slot, part in piece.bucket.parts(piece.owned):
+            local = np.full(slot.parameter.numel(), np.nan)
+            first = piece.owned.start + part.start - slot.span.start
+            local[first : first + part.stop - part.start] = piece.gradient[part].double().cpu().numpy()
+            parts.append(Part(slot.shard, local.reshape(slot.shard.local_shape)))
+    return parts
+
+
+def assemble(comm: MPI.Comm, parts: list[Part]) -> Whole | None:
+    """Put the parts of all ranks together, on rank 0."""
+    everything = comm.gather(parts)
+    if everything is None:
+        return None
+    values: dict[str, Values] = {}
+    differ = 0.0
+    for part in (part for rank in everything for part in rank):
+        whole = values.setdefault(part.shard.name, np.full(part.shard.shape, np.nan))
+        place = whole[part.shard.held]
+        both = ~np.isnan(place) & ~np.isnan(part.values)
+        if both.any():
+            differ = max(differ, float(np.abs(place[both] - part.values[both]).max()))
+        new = np.isnan(place)
+        place[new] = part.values[new]
+    return Whole(values, differ)
+
+
+def relative_error(whole: dict[str, Values], reference: dict[str, Values]) -> tuple[float, str]:
+    """Largest ||a - b|| / ||b|| over all tensors, and the name of the worst; infinite where a value is missing."""
+    if whole.keys() != reference.keys():
+        return float("inf"), f"names differ: {sorted(whole.keys() ^ reference.keys())}"
+    errors = {}
+    for name, expected in reference.items():
+        error = float(np.linalg.norm(whole[name] - expected) / np.linalg.norm(expected))
+        errors[name] = error if np.isfinite(error) else float("inf")
+    worst = max(errors, key=errors.__getitem__)
+    return errors[worst], worst

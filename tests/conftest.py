@@ -1,0 +1,42 @@
+"""Starts real MPI programs: a test that needs ranks names a worker script and reads the JSON lines that it prints."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MPIEXEC = Path(sys.executable).with_name("mpiexec")
+
+
+def run_ranks(n: int, script: Path, *arguments: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
+    """Run a Python script on `n` ranks, one thread each."""
+    mpiexec = str(MPIEXEC) if MPIEXEC.exists() else shutil.which("mpiexec")
+    assert mpiexec, "no mpiexec beside the interpreter nor on PATH: pip install 'hpcbench[local]'"
+    command = [mpiexec, "-n", str(n), "-bind-to", "none", sys.executable, str(script), *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout, env=environment, stdin=subprocess.DEVNULL
+    )
+
+
+@pytest.fixture(scope="session")
+def mpi_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[dict[str, Any]]]:
+    """Runs a worker once a session for each set of arguments; gives the JSON lines of its standard output."""
+    cache: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+
+    def results(n: int, script: Path, *arguments: str) -> list[dict[str, Any]]:
+        key = (n, script, arguments)
+        if key not in cache:
+            done = run_ranks(n, script, *arguments)
+            assert done.returncode == 0, f"{script.name} exited with {done.returncode}:\n{done.stderr[-4000:]}"
+            assert done.stderr == "", f"{script.name} wrote to standard error:\n{done.stderr[-4000:]}"
+            cache[key] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        return cache[key]
+
+    return results
