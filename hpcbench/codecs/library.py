@@ -1,0 +1,128 @@
+"""The compiled kernels: finds the shared library, loads it, and gives the build for an instruction set."""
+
+import ctypes
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_NAME = "libhpcbench_kernels.so"
+_ABI = 1
+INSTRUCTION_SETS = ("avx512", "avx2", "sse2", "generic")
+"""Builds of the kernels, the fastest first. ``generic`` is plain C++, one block at a time on x86."""
+
+
+class _Table(ctypes.Structure):
+    """``hb_kernels`` of kernels/hb_kernels.h."""
+
+    _fields_ = (
+        ("abi", ctypes.c_uint32),
+        ("lanes", ctypes.c_uint32),
+        ("name", ctypes.c_char_p),
+        (
+            "zfp1_encode",
+            ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p),
+        ),
+        (
+            "zfp1_decode",
+            ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32),
+        ),
+        (
+            "mpc_encode",
+            ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p),
+        ),
+        (
+            "mpc_decode",
+            ctypes.CFUNCTYPE(
+                ctypes.c_uint32,
+                ctypes.c_void_p,
+                ctypes.c_uint64,
+                ctypes.c_uint64,
+                ctypes.c_uint32,
+                ctypes.c_void_p,
+                ctypes.c_uint32,
+            ),
+        ),
+    )
+
+
+class Kernels:
+    """The functions of one build; their arguments are told in kernels/hb_kernels.h. Calls release the GIL."""
+
+    def __init__(self, library: ctypes.CDLL, table: _Table) -> None:
+        self._library = library  # its code must stay loaded
+        self.instruction_set: str = table.name.decode()
+        self.zfp1_encode: Callable[..., None] = table.zfp1_encode
+        self.zfp1_decode: Callable[..., None] = table.zfp1_decode
+        self.mpc_encode: Callable[..., int] = table.mpc_encode
+        self.mpc_decode: Callable[..., int] = table.mpc_decode
+
+
+def library_path() -> Path:
+    """Where the compiled kernels lie: beside this file, or where an editable install of this checkout put them.
+
+    Raises
+    ------
+    ImportError
+        They were not built; the message says what to do.
+    """
+    here = Path(__file__).resolve().parent
+    beside = here / _NAME
+    if beside.is_file():
+        return beside
+    # An editable install leaves the library in site-packages, under the path that a wheel would have given it.
+    for place in _site_directories():
+        path = place / "hpcbench" / "codecs" / _NAME
+        if path.is_file():
+            return path
+    raise ImportError(
+        f"the compiled kernels ({_NAME}) are not installed: run `pip install .` or `pip install -e .` "
+        "in the hpcbench checkout (needs g++ and make)"
+    )
+
+
+def _site_directories() -> list[Path]:
+    import site
+    import sysconfig
+
+    found = [Path(sysconfig.get_path("platlib")), *map(Path, site.getsitepackages())]
+    if site.ENABLE_USER_SITE:
+        found.append(Path(site.getusersitepackages()))
+    return found
+
+
+@functools.cache
+def kernels(instruction_set: str | None = None) -> Kernels:
+    """Functions of one build of the kernels.
+
+    Parameters
+    ----------
+    instruction_set
+        One of `INSTRUCTION_SETS`; None takes what ``HPCBENCH_ISA`` names, else the fastest that runs here.
+
+    Raises
+    ------
+    ImportError
+        The kernels were not built, or belong to another version.
+    ValueError
+        This processor, or the library, has no such instruction set.
+    """
+    path = library_path()
+    try:
+        library = ctypes.CDLL(str(path))
+        find = library.hb_kernels_for
+    except (OSError, AttributeError) as error:
+        raise ImportError(f"{path}: cannot be loaded ({error}): build it again with `pip install -e .`") from error
+    find.restype = ctypes.POINTER(_Table)
+    find.argtypes = [ctypes.c_char_p]
+    wanted = instruction_set if instruction_set is not None else os.environ.get("HPCBENCH_ISA") or None
+    table: Any = find(wanted.encode() if wanted else None)
+    if not table:
+        raise ValueError(
+            f"no kernels for instruction set {wanted!r} here: {', '.join(INSTRUCTION_SETS)}, as far as the machine "
+            "has them (from HPCBENCH_ISA)"
+        )
+    if table.contents.abi != _ABI:
+        raise ImportError(f"{path}: kernels of another version of hpcbench: build them again with `pip install -e .`")
+    return Kernels(library, table.contents)

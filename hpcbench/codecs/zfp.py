@@ -1,0 +1,92 @@
+"""ZFP, fixed rate, one dimension, float32. The wire is the raw stream of libzfp, readable by any zfp tool.
+
+A block of 4 values takes ``4 * rate`` bits; the last block is padded as libzfp pads it, the stream with zeros to a
+multiple of 8 bytes. A block that holds NaN or infinity uses a code that libzfp leaves free (and decodes as zeros):
+infinities come back with sign and place, all other values of that block come back as NaN, the finite ones too, as
+their value is not in the stream.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hpcbench.codecs.base import Array, Bytes, Codec, check_values, check_wire
+from hpcbench.codecs.library import Kernels, kernels
+from hpcbench.codecs.spec import ZFP_RATES
+
+
+class Zfp(Codec):
+    """ZFP at a fixed rate.
+
+    Parameters
+    ----------
+    rate
+        Bits a value, 4 to 32.
+    build
+        Kernels to use; None takes the fastest that runs here.
+    """
+
+    lossless = False
+    fixed_size = True
+
+    def __init__(self, rate: int, build: Kernels | None = None) -> None:
+        if rate not in ZFP_RATES:
+            raise ValueError(f"zfp: rate {rate} is not in {ZFP_RATES.start} to {ZFP_RATES.stop - 1}")
+        self.name = f"zfp:{rate}"
+        self.rate = rate
+        self._kernels = build or kernels()
+
+    def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
+        self._check_type(dtype)
+        return -(-(-(-n // 4) * 4 * self.rate) // 64) * 8
+
+    def encode(self, x: Array, out: Bytes) -> int:
+        check_values(self.name, x)
+        used = self.wire_bytes(x.size, x.dtype)
+        check_wire(self.name, out, at_least=used, writeable=True)
+        self._kernels.zfp1_encode(x.ctypes.data, x.size, self.rate, out.ctypes.data)
+        return used
+
+    def decode(self, wire: Bytes, out: Array, *, accumulate: bool = False) -> None:
+        check_values(self.name, out, writeable=True)
+        check_wire(self.name, wire)
+        if wire.size != self.wire_bytes(out.size, out.dtype):
+            raise ValueError(f"{self.name}: {wire.size} bytes on the wire for {out.size} values")
+        self._kernels.zfp1_decode(wire.ctypes.data, out.size, self.rate, out.ctypes.data, int(accumulate))
+
+    def error_bound(self, x: Array) -> float | None:
+        """Bound of the largest absolute error, from the largest magnitude and the rate; None where there is none.
+
+        None is for values that are not finite, and for those so near to the largest float32 that decoding may round
+        them to infinity.
+
+        Notes
+        -----
+        Let 2^e be above every magnitude, u = 2^(e-30) the unit of the integers that are coded. k complete bit planes
+        of 4 coefficients cost at most 4k + 3 bits (4 a plane, and at most 4 group tests that find a coefficient, of
+        which the one for the last saves a bit), and the block has 4R - 9: so R - 3 planes arrive. In the next one a
+        bit may be missing or, where the bits end inside a scan, be set wrongly; all lower bits are missing. In
+        negabinary that is at most 5/3 * 2^(34-R) in a coefficient, and the inverse transform (rows with an absolute
+        sum of 15/4) makes at most 15/4 of it. Truncation to integers adds 1, the lost low bits of the transform 3,
+        the halvings of the inverse 5/4. Rounding to float32 adds 2^6, or half the smallest subnormal.
+
+        Decoded integers are below 2^31 and the coded ones below 2^30, so 3 * 2^30 holds whatever happens; it is used
+        where the first bound would let the integers overflow.
+        """
+        check_values(self.name, x)
+        self._check_type(x.dtype)
+        largest = float(np.max(np.abs(x), initial=0.0))
+        if largest == 0.0:
+            return 0.0
+        if not math.isfinite(largest):
+            return None
+        planes = 15 / 4 * 5 / 3 * 2.0 ** (34 - self.rate) + 5.25
+        units = planes + 2.0**6 if planes < 2.0**30 else 3 * 2.0**30
+        exponent = max(math.frexp(largest)[1], -126)
+        bound = math.ldexp(units, exponent - 30) + 2.0**-150
+        return bound if largest + bound < float(np.finfo(np.float32).max) else None
+
+    def _check_type(self, dtype: np.dtype[Any]) -> None:
+        if dtype != np.float32:
+            raise TypeError(f"{self.name}: takes float32, not {dtype}: use precision fp32, or codec none or mpc")

@@ -1,0 +1,86 @@
+// Lanes: the block functions of the codecs are templates over a lane type U.
+//   U = hb_u32             one GPU thread, or plain C++ (the sanitizer build)
+//   U = a vector of hb_u32 one call codes as many blocks as the vector has lanes
+// What a vector type needs beyond + - & | ^ << >> and ?: is named here, in hb_lane<U>.
+#pragma once
+
+#if defined(__CUDACC__)
+#define HB_FN __device__ __forceinline__
+typedef unsigned int hb_u32;
+typedef int hb_i32;
+typedef unsigned short hb_u16;
+#else
+#define HB_FN inline __attribute__((always_inline))
+typedef __UINT32_TYPE__ hb_u32;
+typedef __INT32_TYPE__ hb_i32;
+typedef __UINT16_TYPE__ hb_u16;
+#endif
+
+template <class U> struct hb_lane;
+
+template <class U> HB_FN U hb_brev_by_swaps(U x) {
+  x = ((x >> 1) & 0x55555555u) | ((x & 0x55555555u) << 1);
+  x = ((x >> 2) & 0x33333333u) | ((x & 0x33333333u) << 2);
+  x = ((x >> 4) & 0x0f0f0f0fu) | ((x & 0x0f0f0f0fu) << 4);
+  x = ((x >> 8) & 0x00ff00ffu) | ((x & 0x00ff00ffu) << 8);
+  return (x >> 16) | (x << 16);
+}
+
+template <> struct hb_lane<hb_u32> {
+  typedef hb_i32 I;
+  typedef float F;
+  // true: all lanes go the same way, so a loop may end as soon as this block's own work ends
+  static constexpr bool single = true;
+  static HB_FN bool any(bool mask) { return mask; }
+  static HB_FN I to_int(F f) { return (I)f; }
+  static HB_FN F to_float(I i) { return (F)i; }
+  static HB_FN hb_u32 max(hb_u32 a, hb_u32 b) { return a > b ? a : b; }
+  // table of 16-bit entries; 80 used by the encoder, 256 by the decoder
+  static HB_FN hb_u32 look80(const hb_u16 *t, hb_u32 i) { return t[i]; }
+  static HB_FN hb_u32 look256(const hb_u16 *t, hb_u32 i) { return t[i]; }
+#if defined(__CUDACC__)
+  static HB_FN F as_float(hb_u32 u) { return __uint_as_float(u); }
+  static HB_FN hb_u32 as_bits(F f) { return __float_as_uint(f); }
+  static HB_FN hb_u32 brev(hb_u32 x) { return __brev(x); }
+  // shifts that give 0 for every count of 32 or more
+  static HB_FN hb_u32 shl(hb_u32 x, hb_u32 s) { return __funnelshift_lc(0u, x, s); }
+  static HB_FN hb_u32 shr(hb_u32 x, hb_u32 s) { return __funnelshift_rc(x, 0u, s); }
+#else
+  static HB_FN F as_float(hb_u32 u) {
+    F f;
+    __builtin_memcpy(&f, &u, 4);
+    return f;
+  }
+  static HB_FN hb_u32 as_bits(F f) {
+    hb_u32 u;
+    __builtin_memcpy(&u, &f, 4);
+    return u;
+  }
+  static HB_FN hb_u32 brev(hb_u32 x) { return hb_brev_by_swaps(x); }
+  static HB_FN hb_u32 shl(hb_u32 x, hb_u32 s) { return s < 32u ? x << (s & 31u) : 0u; }
+  static HB_FN hb_u32 shr(hb_u32 x, hb_u32 s) { return s < 32u ? x >> (s & 31u) : 0u; }
+
+  static HB_FN hb_u32 load(const hb_u32 *p) { return *p; }
+  static HB_FN void store(hb_u32 *p, hb_u32 x) { *p = x; }
+  static HB_FN hb_u32 index() { return 0; }
+  // x to p, where there must be room for it even if it is 0; returns 1 if it is not
+  static HB_FN hb_u32 compress(hb_u32 x, hb_u32 *p) {
+    *p = x;
+    return x != 0u;
+  }
+  static HB_FN hb_u32 expand(hb_u32 mask, const hb_u32 *p) { return *p & (0u - mask); }
+  static HB_FN hb_u32 scan(hb_u32 x, hb_u32 &sum) { return sum += x; }
+  static HB_FN void load_blocks(const float *p, F *f) {
+    for (int i = 0; i < 4; i++) f[i] = p[i];
+  }
+  static HB_FN void store_blocks(float *p, const F *f) {
+    for (int i = 0; i < 4; i++) p[i] = f[i];
+  }
+#endif
+};
+
+// Exchange the bits that mask m names with those s places above them.
+template <class U> HB_FN U hb_dswap(U x, hb_u32 m, int s) {
+  U t = (x ^ (x >> s)) & m;
+  return x ^ t ^ (t << s);
+}

@@ -1,0 +1,72 @@
+// 4 lanes in the vector extension of g++ and clang, lowered by the compiler: SSE2, NEON, VSX.
+#pragma once
+#include "hb_lane.h"
+
+typedef hb_u32 hb_v __attribute__((vector_size(16)));
+typedef hb_i32 hb_vi __attribute__((vector_size(16)));
+typedef float hb_vf __attribute__((vector_size(16)));
+#define HB_LANES 4
+
+template <> struct hb_lane<hb_v> {
+  typedef hb_vi I;
+  typedef hb_vf F;
+  static constexpr bool single = false;
+  static HB_FN bool any(hb_vi m) {
+    typedef __UINT64_TYPE__ pair __attribute__((vector_size(16)));
+    pair p = (pair)m;
+    return (p[0] | p[1]) != 0;
+  }
+  static HB_FN F as_float(hb_v u) { return (hb_vf)u; }
+  static HB_FN hb_v as_bits(F f) { return (hb_v)f; }
+  static HB_FN I to_int(F f) { return __builtin_convertvector(f, hb_vi); }
+  static HB_FN F to_float(I i) { return __builtin_convertvector(i, hb_vf); }
+  static HB_FN hb_v max(hb_v a, hb_v b) { return a > b ? a : b; }
+  static HB_FN hb_v look80(const hb_u16 *t, hb_v i) { return hb_v{t[i[0]], t[i[1]], t[i[2]], t[i[3]]}; }
+  static HB_FN hb_v look256(const hb_u16 *t, hb_v i) { return look80(t, i); }
+  static HB_FN hb_v brev(hb_v x) { return hb_brev_by_swaps(x); }
+  static HB_FN hb_v shl(hb_v x, hb_v s) { return s < 32u ? x << (s & 31u) : x * 0u; }
+  static HB_FN hb_v shr(hb_v x, hb_v s) { return s < 32u ? x >> (s & 31u) : x * 0u; }
+
+  static HB_FN hb_v load(const hb_u32 *p) {
+    hb_v x;
+    __builtin_memcpy(&x, p, 16);
+    return x;
+  }
+  static HB_FN void store(hb_u32 *p, hb_v x) { __builtin_memcpy(p, &x, 16); }
+  // lane i takes what lane i ^ s holds, s below the number of lanes
+  template <int s> static HB_FN hb_v swap(hb_v x) { return hb_v{x[s], x[1 ^ s], x[2 ^ s], x[3 ^ s]}; }
+  static HB_FN hb_v index() { return hb_v{0, 1, 2, 3}; }
+  // non-zero lanes in order to p, where room for a whole vector must be; returns which they are, one bit a lane
+  static HB_FN hb_u32 compress(hb_v x, hb_u32 *p) {
+    hb_u32 mask = 0, n = 0;
+    for (int i = 0; i < 4; i++) {
+      p[n] = x[i];
+      n += x[i] != 0u;
+      mask |= (hb_u32)(x[i] != 0u) << i;
+    }
+    return mask;
+  }
+  // the inverse; a whole vector is read from p
+  static HB_FN hb_v expand(hb_u32 mask, const hb_u32 *p) {
+    hb_u32 r[4], n = 0;
+    for (int i = 0; i < 4; i++) {
+      r[i] = p[n] & (0u - (mask >> i & 1u));
+      n += mask >> i & 1u;
+    }
+    return load(r);
+  }
+  // running sum over the lanes, begun with `sum`, which moves on
+  static HB_FN hb_v scan(hb_v x, hb_u32 &sum) {
+    hb_u32 a = sum + x[0], b = a + x[1], c = b + x[2], d = c + x[3];
+    sum = d;
+    return hb_v{a, b, c, d};
+  }
+  // 16 consecutive values to and from 4 vectors of which lane l holds block l
+  static HB_FN void load_blocks(const float *p, F *f) {
+    for (int i = 0; i < 4; i++) f[i] = F{p[i], p[4 + i], p[8 + i], p[12 + i]};
+  }
+  static HB_FN void store_blocks(float *p, const F *f) {
+    for (int i = 0; i < 4; i++)
+      for (int l = 0; l < 4; l++) p[4 * l + i] = f[i][l];
+  }
+};
