@@ -14,11 +14,11 @@ from torch import Tensor
 from hpcbench.comm.channel import Dimension, Kind, Phase
 from hpcbench.comm.plan import shards
 from hpcbench.comm.policy import Policy
+from hpcbench.parallel.adamw import AdamW, AdamWState
 from hpcbench.parallel.buckets import Bucket
 from hpcbench.parallel.buffers import from_host, to_host
 from hpcbench.parallel.exact import exact_sum
 from hpcbench.parallel.mesh import Mesh
-from hpcbench.parallel.sharding import Shard
 
 
 @dataclass
@@ -29,21 +29,7 @@ class Piece:
     owned: slice
     master: Tensor
     gradient: Tensor
-
-    def parameters(self) -> list[tuple[Shard, Tensor, Tensor]]:
-        """(record, master values, gradient) of each parameter that reaches into the piece."""
-        return [(slot.shard, self.master[part], self.gradient[part]) for slot, part in self.bucket.parts(self.owned)]
-
-
-@dataclass(frozen=True)
-class Adam:
-    """Settings of AdamW (arXiv 1711.05101)."""
-
-    beta1: float
-    beta2: float
-    eps: float
-    weight_decay: float
-    """For matrices; biases and norms do not decay."""
+    adam: AdamWState
 
 
 class DataParallel:
@@ -63,31 +49,21 @@ class DataParallel:
         Settings of the optimizer.
     """
 
-    def __init__(self, buckets: list[Bucket], *, mesh: Mesh, policy: Policy, zero: int, adam: Adam) -> None:
+    def __init__(self, buckets: list[Bucket], *, mesh: Mesh, policy: Policy, zero: int, adam: AdamW) -> None:
         self._mesh = mesh
         self._zero = zero
         self._exact = policy.exact
         self._gradients = policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD)
         self._parameters = policy.channel(Dimension.ZERO, Phase.STEP, Kind.PARAM)
         self._tied = policy.channel(Dimension.PP, Phase.BACKWARD, Kind.GRAD)
-        self.pieces = [self._piece(bucket) for bucket in buckets]
-        groups: dict[float, list[Tensor]] = {adam.weight_decay: [], 0.0: []}
-        for piece in self.pieces:
-            for shard, master, gradient in piece.parameters():
-                master.grad = gradient
-                groups[adam.weight_decay if len(shard.shape) > 1 else 0.0].append(master)
-        self._optimizer = torch.optim.AdamW(
-            [{"params": params, "weight_decay": decay} for decay, params in groups.items() if params],
-            lr=0.0,
-            betas=(adam.beta1, adam.beta2),
-            eps=adam.eps,
-        )
+        self.pieces = [self._piece(bucket, adam) for bucket in buckets]
 
-    def _piece(self, bucket: Bucket) -> Piece:
+    def _piece(self, bucket: Bucket, adam: AdamW) -> Piece:
         n = bucket.values.numel()
         owned = shards(n, self._mesh.dp.size)[self._mesh.dp.rank] if self._zero else slice(0, n)
         master = bucket.values[owned].to(bucket.wire_dtype, copy=True)
-        return Piece(bucket, owned, master, torch.zeros_like(master))
+        matrices = [part for slot, part in bucket.parts(owned) if len(slot.shard.shape) > 1]
+        return Piece(bucket, owned, master, torch.zeros_like(master), AdamWState(adam, master, matrices))
 
     def clear_gradients(self) -> None:
         """Set all gradients to zero."""
@@ -125,22 +101,19 @@ class DataParallel:
         square = 0.0
         if self._zero or self._mesh.dp.rank == 0:
             for piece in self.pieces:
-                for shard, _, gradient in piece.parameters():
-                    if shard.counts_in_norm:
-                        square += float(gradient.double().square().sum())
+                for slot, part in piece.bucket.parts(piece.owned):
+                    if slot.shard.counts_in_norm:
+                        square += float(piece.gradient[part].double().square().sum())
         (total,) = exact_sum(self._mesh.world, [square], self._exact)
         return math.sqrt(total) if math.isfinite(total) else math.nan
 
     def step(self, *, lr: float, clip: float, norm: float) -> None:
         """Update the pieces with gradients clipped to norm `clip`, then give every replica the new weights."""
         factor = clip / norm if 0 < clip < norm else 1.0
-        for group in self._optimizer.param_groups:
-            group["lr"] = lr
         for piece in self.pieces:
             if factor != 1.0:
                 piece.gradient *= factor
-        self._optimizer.step()
-        for piece in self.pieces:
+            piece.adam.step(piece.master, piece.gradient, lr=lr)
             self._publish(piece)
 
     def _publish(self, piece: Piece) -> None:

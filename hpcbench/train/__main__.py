@@ -42,9 +42,10 @@ def main(argv: list[str]) -> int:
     preflight.check(world, run)
 
     torch.set_num_threads(run.threads)
-    corpus = text.load(run.data, run.train.seq_len)
+    corpus = text.load_shared(comm, run.data, run.train.seq_len)
     trainer = Trainer(run, comm, give_way if run.oversubscribe else spin, corpus)
-    log.event("configuration", run=raw, **facts(run, corpus))
+    if comm.rank == 0:
+        log.event("configuration", run=raw, **facts(run, corpus))
     state, reason, steps = train(trainer, log)
     log.event(
         "end", time=now(), state=state, steps=steps, seconds=round(time.perf_counter() - begin, 3), reason=reason

@@ -11,7 +11,8 @@ from hpcbench.comm.channel import Algorithm, Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy, Rule
 from hpcbench.comm.wait import Wait
 from hpcbench.parallel.buckets import make_buckets
-from hpcbench.parallel.data_parallel import Adam, DataParallel
+from hpcbench.parallel.adamw import AdamW
+from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.exact import exact_sum, replicas_agree
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.parallelize import parallelize
@@ -107,7 +108,7 @@ class Trainer:
             mesh=self.mesh,
             policy=self.policy,
             zero=train.zero,
-            adam=Adam(train.beta1, train.beta2, train.eps, train.weight_decay),
+            adam=AdamW(train.beta1, train.beta2, train.eps, train.weight_decay),
         )
         self._pipeline = Pipeline(
             self.module,

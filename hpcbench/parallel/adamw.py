@@ -1,0 +1,54 @@
+"""AdamW (arXiv 1711.05101, algorithm 2) on a flat piece of many parameters.
+
+Written out because PyTorch's own optimizers import its compiler at the first step: a second of CPU time on every rank.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class AdamW:
+    """Settings."""
+
+    beta1: float
+    beta2: float
+    eps: float
+    weight_decay: float
+    """For the elements that decay: matrices, not biases and norms."""
+
+
+class AdamWState:
+    """Moments of one piece.
+
+    Parameters
+    ----------
+    settings
+        Of the optimizer.
+    like
+        The piece's master weights, [n], fp32 or fp64.
+    decays
+        The parts of the piece whose weights decay.
+    """
+
+    def __init__(self, settings: AdamW, like: Tensor, decays: Sequence[slice]) -> None:
+        self._settings = settings
+        self._decays = decays
+        self._steps = 0
+        self._first = torch.zeros_like(like)
+        self._second = torch.zeros_like(like)
+
+    def step(self, master: Tensor, gradient: Tensor, *, lr: float) -> None:
+        """Change `master` by one step along `gradient`."""
+        s = self._settings
+        self._steps += 1
+        for part in self._decays:
+            master[part] *= 1 - lr * s.weight_decay
+        self._first.lerp_(gradient, 1 - s.beta1)
+        self._second.mul_(s.beta2).addcmul_(gradient, gradient, value=1 - s.beta2)
+        root = self._second.sqrt().div_(math.sqrt(1 - s.beta2**self._steps)).add_(s.eps)
+        master.addcdiv_(self._first, root, value=-lr / (1 - s.beta1**self._steps))

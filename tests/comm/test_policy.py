@@ -1,0 +1,53 @@
+"""A scheme's rules: the last one that matches applies."""
+
+import pytest
+
+from hpcbench.comm.channel import Algorithm, Dimension, Kind, Phase
+from hpcbench.comm.policy import Policy, Rule
+
+
+def hybrid() -> Policy:
+    return Policy(
+        algorithm=Algorithm.TWO_SHOT,
+        default="mpc",
+        rules=[
+            Rule("zfp:16", dimension=Dimension.TP),
+            Rule("zfp:24", dimension=Dimension.TP, phase=Phase.BACKWARD),
+            Rule("zfp:8", kind=Kind.GRAD, dimension=Dimension.DP),
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("traffic", "codec"),
+    [
+        ((Dimension.PP, Phase.FORWARD, Kind.ACT), "mpc"),
+        ((Dimension.TP, Phase.FORWARD, Kind.ACT), "zfp:16"),
+        ((Dimension.TP, Phase.BACKWARD, Kind.GRAD), "zfp:24"),
+        ((Dimension.DP, Phase.BACKWARD, Kind.GRAD), "zfp:8"),
+        ((Dimension.ZERO, Phase.STEP, Kind.PARAM), "mpc"),
+        ((Dimension.EXACT, Phase.STEP, Kind.OPTIM), "none"),
+    ],
+)
+def test_last_matching_rule_applies(traffic, codec):
+    assert hybrid().channel(*traffic).codec.name == codec
+
+
+def test_a_channel_is_one_object_and_counts_for_itself():
+    policy = hybrid()
+    forward = policy.channel(Dimension.TP, Phase.FORWARD, Kind.ACT)
+    forward.counters.sent(100, 50)
+    assert policy.channel(Dimension.TP, Phase.FORWARD, Kind.ACT) is forward
+    assert policy.channel(Dimension.TP, Phase.BACKWARD, Kind.GRAD).counters.message_bytes == 0
+
+
+def test_exact_traffic_is_never_encoded():
+    policy = Policy(algorithm=Algorithm.TWO_SHOT, default="zfp:8")
+    assert policy.exact.codec.name == "none"
+    assert policy.exact.algorithm is Algorithm.NATIVE
+
+
+def test_native_collectives_refuse_a_codec():
+    policy = Policy(algorithm=Algorithm.NATIVE, default="zfp:8")
+    with pytest.raises(ValueError, match="two-shot"):
+        policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD)
