@@ -12,12 +12,13 @@ DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16, 
 class LossScale:
     """Dynamic loss scale by DeepSpeed's rule, with the settings of GPT-NeoX-20B.
 
-    On overflow the step is skipped and, once `hysteresis` overflows have come, the scale halved; after `window` steps
-    without one it doubles.
+    On overflow the step is skipped and, from the `hysteresis`-th overflow on, the scale halved; after `window` steps
+    without one it doubles, and the patience is back.
     """
 
     value: float
     window: int = 1000
+    """Clean steps before it doubles; 0 keeps it for ever."""
     hysteresis: int = 2
     smallest: float = 1.0
     _clean: int = 0
@@ -26,7 +27,7 @@ class LossScale:
     @classmethod
     def of(cls, precision: str) -> "LossScale":
         """2^12 for fp16; for others 1, which never changes."""
-        return cls(2.0**12 if precision == "fp16" else 1.0)
+        return cls(2.0**12) if precision == "fp16" else cls(1.0, window=0)
 
     def update(self, *, overflow: bool) -> None:
         """Take note of a step."""
@@ -38,6 +39,6 @@ class LossScale:
                 self.value = max(self.value / 2, self.smallest)
         else:
             self._clean += 1
-            if self._clean % self.window == 0:
+            if self.window and self._clean % self.window == 0:
                 self._patience = self.hysteresis
                 self.value *= 2

@@ -1,0 +1,310 @@
+"""The worker's parts, one by one, without ranks."""
+
+import json
+import math
+from dataclasses import asdict, replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from hpcbench.errors import UserError
+from hpcbench.parallel.adamw import AdamW, AdamWState
+from hpcbench.parallel.layout import Layout
+from hpcbench.parallel.sharding import Shard
+from hpcbench.predict import flops
+from hpcbench.train import config, initial, preflight, text
+from hpcbench.train.batches import Batches
+from hpcbench.train.config import Data, Model, Run, Scheme, SchemeRule, Train
+from hpcbench.train.log import Step
+from hpcbench.train.model import GPT, rotate
+from hpcbench.train.precision import LossScale
+from hpcbench.train.trainer import learning_rate
+
+MODEL = Model("tiny", 2, 32, 4, 256, "rotary", 0.5, parallel_residual=True, tied=False)
+TRAIN = Train(10, 2, 8, 2, 16, "fp32", 1, 1, 1e-3, 1e-4, 0.9, 0.95, 1e-8, 0.01, 1.0, 4.0, 0, 8)
+SCHEME = Scheme("h", "two-shot", "mpc", [SchemeRule("DP", None, None, "zfp:8")])
+RUN = Run(
+    1, "s", "local", "r1", 1, "r1", {}, MODEL, Data("stdlib", None, 0.1), TRAIN, Layout(2, 2, 1), SCHEME, 4, 1, True, "cpu"
+)
+
+
+# ---------------------------------------------------------------- run file
+
+
+def test_run_file_round_trip(tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(asdict(RUN)))
+    run, raw = config.load(path)
+    assert run == RUN
+    assert raw["layout"] == {"dp": 2, "tp": 2, "pp": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda r: r.pop("site"), "missing key 'site'"),
+        (lambda r: r["train"].update(stepz=1), "train: unknown key 'stepz'"),
+        (lambda r: r["train"].update(steps="many"), "train: steps: expected int, found 'many'"),
+        (lambda r: r["train"].update(steps=True), "train: steps: expected int, found True"),
+        (lambda r: r["scheme"]["rules"][0].pop("codec"), r"scheme: rules\[0\]: missing key 'codec'"),
+        (lambda r: r.update(model=3), "model: expected a mapping"),
+        (lambda r: r["layout"].update(tp=3), "ranks: 4 is not dp x tp x pp = 6"),
+        (lambda r: r["train"].update(global_batch=6), "global_batch: not a multiple"),
+        (lambda r: r["train"].update(precision="fp8"), "precision: 'fp8' is not known"),
+        (lambda r: r.update(schema=2), "schema: 2 is not known"),
+    ],
+)
+def test_wrong_run_file_is_one_line(tmp_path, change, message):
+    raw = asdict(RUN)
+    change(raw)
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(raw))
+    with pytest.raises(UserError, match=message) as caught:
+        config.load(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [None, b"{", b"\xff\xfe", b"[1]"])
+def test_unreadable_run_file_is_one_line(tmp_path, content):
+    path = tmp_path / "run.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=r"run\.json"):
+        config.load(path)
+
+
+# ---------------------------------------------------------------- initial weights
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_initial_weights_do_not_depend_on_the_layout(count, dim):
+    def part(shard):
+        return initial.values(
+            shard.name, shard.shape, held=shard.held, config=MODEL, seed=5, dtype=torch.float64
+        )
+
+    name, shape = "blocks.0.mlp.up.weight", (128, 32)
+    whole = part(Shard(name, shape))
+    parts = [part(Shard(name, shape, dim, index, count)) for index in range(count)]
+    assert torch.equal(torch.cat(parts, dim), whole)
+    assert abs(float(whole.std()) / initial.spread(name, MODEL) - 1) < 0.05
+    assert not torch.equal(whole, part(Shard("blocks.1.mlp.up.weight", shape)))
+
+
+def test_counter_based_normals_are_normal():
+    x = initial.normal(123, np.arange(200_000, dtype=np.uint64))
+    assert abs(x.mean()) < 0.01
+    assert abs(x.std() - 1) < 0.01
+    assert abs((np.abs(x) > 1.959964).mean() - 0.05) < 0.003
+    assert abs(np.corrcoef(x[:-1], x[1:])[0, 1]) < 0.01
+
+
+# ---------------------------------------------------------------- model
+
+
+def test_rotary_positions_make_products_depend_on_distance_only():
+    torch.manual_seed(0)
+    q, k = torch.randn(2, 1, 1, 1, 8, dtype=torch.float64)
+    rotated_q = rotate(q.expand(1, 1, 10, 8), 8)[0, 0]
+    rotated_k = rotate(k.expand(1, 1, 10, 8), 8)[0, 0]
+    scores = rotated_q @ rotated_k.T
+    for distance in range(9):
+        diagonal = scores.diagonal(distance)
+        assert torch.allclose(diagonal, diagonal[0].expand_as(diagonal), rtol=1e-12)
+    assert not torch.allclose(scores[0, 0], scores[0, 5])
+
+
+@pytest.mark.parametrize("positions", ["rotary", "learned"])
+@pytest.mark.parametrize("parallel_residual", [True, False])
+def test_model_is_causal(positions, parallel_residual):
+    torch.manual_seed(0)
+    model = GPT(replace(MODEL, positions=positions, parallel_residual=parallel_residual), 16).double()
+    tokens = torch.randint(0, 256, (1, 16))
+    changed = tokens.clone()
+    changed[0, 9] = (changed[0, 9] + 1) % 256
+    before, after = model(tokens), model(changed)
+    assert torch.equal(before[0, :9], after[0, :9])
+    assert not torch.allclose(before[0, 9], after[0, 9])
+
+
+@pytest.mark.parametrize(("positions", "tied"), [("rotary", False), ("learned", True)])
+def test_parameter_formula_counts_the_model(positions, tied):
+    model = GPT(replace(MODEL, positions=positions), 16)
+    if tied:
+        model.head.weight = model.embedding.tokens.weight
+    counted = sum(p.numel() for p in model.parameters())
+    assert counted == flops.parameters(layers=2, hidden=32, vocab=256, seq_len=16, positions=positions, tied=tied)
+
+
+@pytest.mark.parametrize(
+    ("billions", "hidden", "layers"),
+    [
+        (1.7, 2304, 24),
+        (3.6, 3072, 30),
+        (7.5, 4096, 36),
+        (18.4, 6144, 40),
+        (39.1, 8192, 48),
+        (76.1, 10240, 60),
+        (145.6, 12288, 80),
+        (310.1, 16384, 96),
+        (529.6, 20480, 105),
+        (1008.0, 25600, 128),
+    ],
+)
+def test_parameter_formula_gives_the_published_sizes(billions, hidden, layers):
+    """arXiv 2104.04473, table 1."""
+    count = flops.parameters(layers=layers, hidden=hidden, vocab=51200, seq_len=2048, positions="learned", tied=True)
+    assert round(count / 1e9, 1) == billions
+
+
+def test_flops_formulas_agree_with_gpt_neox():
+    """GPT-NeoX prints 348.5 TFLOP a sample for its 20B model with recomputation, 261.4 without (its own formula)."""
+    shape = {"layers": 44, "hidden": 6144, "vocab": 50432, "seq_len": 2048}
+    with_recompute = flops.hardware_flops_per_sample(**shape, recompute=True)
+    assert with_recompute / 1e12 == pytest.approx(348.5, abs=0.1)
+    logits = 6 * shape["seq_len"] * shape["hidden"] * shape["vocab"]
+    assert flops.model_flops_per_sample(**shape) == pytest.approx((with_recompute - logits) * 3 / 4 + logits)
+
+
+# ---------------------------------------------------------------- optimizer and schedule
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_adamw_is_pytorchs(decay):
+    torch.manual_seed(0)
+    settings = AdamW(0.9, 0.95, 1e-8, decay)
+    ours = torch.randn(1000, dtype=torch.float64)
+    theirs = nn.Parameter(ours.clone())
+    oracle = torch.optim.AdamW([theirs], lr=0.0, betas=(0.9, 0.95), eps=1e-8, weight_decay=decay)
+    state = AdamWState(settings, ours, [slice(0, 1000)])
+    for step in range(20):
+        gradient = torch.randn(1000, dtype=torch.float64) * 10.0 ** (step % 5 - 3)
+        theirs.grad = gradient.clone()
+        oracle.param_groups[0]["lr"] = 1e-3 * (step + 1)
+        oracle.step()
+        state.step(ours, gradient, lr=1e-3 * (step + 1))
+    assert torch.allclose(ours, theirs.detach(), rtol=1e-13, atol=0)
+
+
+def test_learning_rate_warms_up_and_falls_to_its_minimum():
+    rates = [learning_rate(step, TRAIN) for step in range(TRAIN.steps)]
+    assert rates[:2] == [5e-4, 1e-3]
+    assert rates[2] == 1e-3
+    assert rates[-1] == pytest.approx(1e-4)
+    assert all(a >= b for a, b in pairwise(rates[2:]))
+
+
+def test_loss_scale_follows_a_scripted_trace():
+    scale = LossScale(2.0**12, window=3)
+    trace = []
+    for overflow in (True, True, True, False, False, False, True, True, False, False, False):
+        scale.update(overflow=overflow)
+        trace.append(math.log2(scale.value))
+    # the first overflow is borne, the next ones halve; a window without one doubles and restores the patience
+    assert trace == [12, 11, 10, 10, 10, 11, 11, 10, 10, 10, 11]
+    fixed = LossScale.of("fp32")
+    for _ in range(5000):
+        fixed.update(overflow=False)
+    assert fixed.value == 1.0
+
+
+# ---------------------------------------------------------------- text and batches
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return text.load(Data("stdlib", None, 0.1), 16)
+
+
+def test_no_document_is_in_both_halves(corpus):
+    documents = list(text._stdlib())
+    halves = {half: [d for d in documents if text._is_valid(d, 0.1) is half] for half in (False, True)}
+    assert not set(halves[False]) & set(halves[True])
+    assert 0.04 < len(halves[True]) / len(documents) < 0.2
+    assert len(corpus.valid) > 100_000
+    assert 2.5 < corpus.unigram_loss() < text.UNIFORM_LOSS
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_every_layout_sees_the_same_samples_in_the_same_order(corpus, size):
+    def samples(rank, of):
+        batches = Batches(
+            corpus, seed=3, seq_len=16, global_batch=8, micro_batch=2, rank=rank, size=of, device="cpu"
+        )
+        return torch.cat([batch.inputs for batch in batches.train(5)])
+
+    whole = samples(0, 1)
+    assert torch.equal(torch.cat([samples(rank, size) for rank in range(size)]), whole)
+    assert len(set(map(tuple, whole.tolist()))) == 8
+
+
+def test_targets_are_the_inputs_one_later(corpus):
+    batches = Batches(corpus, seed=3, seq_len=16, global_batch=4, micro_batch=4, rank=0, size=1, device="cpu")
+    (batch,) = batches.train(0)
+    assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
+
+
+def test_validation_samples_do_not_depend_on_the_seed(corpus):
+    def valid(seed):
+        batches = Batches(
+            corpus, seed=seed, seq_len=16, global_batch=8, micro_batch=3, rank=0, size=1, device="cpu"
+        )
+        return [batch.inputs for batch in batches.valid(7)]
+
+    assert [len(batch) for batch in valid(1)] == [3, 3, 1]
+    assert all(torch.equal(a, b) for a, b in zip(valid(1), valid(2), strict=True))
+
+
+@pytest.mark.parametrize("content", [None, b"", b"short"])
+def test_text_that_cannot_be_used_is_one_line(tmp_path, content):
+    path = tmp_path / "text with blanks.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match="text with blanks"):
+        text.load(Data("file", str(path), 0.5), 16)
+
+
+# ---------------------------------------------------------------- start check and log
+
+
+def world(ranks, cores, threads=1, host="n1"):
+    return [
+        {"rank": r, "host": host, "pid": r, "cores": list(range(cores)), "threads": threads, "device": "cpu"}
+        for r in range(ranks)
+    ]
+
+
+def test_start_check_accepts_what_fits():
+    preflight.check(world(4, 4), replace(RUN, oversubscribe=False))
+    preflight.check(world(2, 2, host="n1") + world(2, 2, host="n2"), replace(RUN, oversubscribe=False))
+    preflight.check(world(4, 2), RUN)
+
+
+@pytest.mark.parametrize(
+    ("found", "run", "message"),
+    [
+        (world(1, 4), RUN, "world of 1 ranks, the run needs 4"),
+        (world(5, 8), RUN, "world of 5 ranks, the run needs 4"),
+        (world(4, 2), replace(RUN, oversubscribe=False), "4 ranks x 1 threads on 2 cores"),
+        (world(4, 4, threads=2), replace(RUN, threads=2), "oversubscribed ranks must have one thread"),
+    ],
+)
+def test_start_check_refuses_what_would_measure_something_else(found, run, message):
+    with pytest.raises(UserError, match=message):
+        preflight.check(found, run)
+
+
+def test_step_line_says_everything_once():
+    step = Step(7, 120, 2.5, 0.25, 32.0, 1.5e9, 2e9, 1e-3, 0.75, 1000, 250, 0)
+    assert step.line() == (
+        "step   7/120 | loss 2.500000 | time 0.2500 s | samples/s 32.00 | model 1.500 GFLOPS/rank"
+        " | hardware 2.000 GFLOPS/rank | lr 1.000E-03 | grad-norm 7.5000E-01 | message 1000 B | wire 250 B | skipped 0 |"
+    )
+
+
