@@ -1,5 +1,7 @@
 """How a collective cuts its buffer and what it sends: pure arithmetic, shared by the engine and the volume model."""
 
+import itertools
+
 
 def shards(n: int, parts: int) -> list[slice]:
     """Cut `n` elements into `parts` contiguous pieces whose lengths differ by one at most, the longer ones first."""
@@ -7,7 +9,7 @@ def shards(n: int, parts: int) -> list[slice]:
     bounds = [0]
     for part in range(parts):
         bounds.append(bounds[-1] + base + (part < longer))
-    return [slice(start, stop) for start, stop in zip(bounds, bounds[1:], strict=False)]
+    return [slice(start, stop) for start, stop in itertools.pairwise(bounds)]
 
 
 def length(piece: slice) -> int:

@@ -88,9 +88,7 @@ class TwoShot:
         wire = self.reduce_scatter(buf, total, channel)
         return wire + self.all_gather(total, buf, channel)
 
-    def _encode_pieces(
-        self, name: str, src: Array, pieces: list[slice], channel: Channel
-    ) -> tuple[list[Array], int]:
+    def _encode_pieces(self, name: str, src: Array, pieces: list[slice], channel: Channel) -> tuple[list[Array], int]:
         start = time.perf_counter()
         codec = channel.codec
         slots = self._slots(name, [codec.wire_bytes(length(piece), src.dtype) for piece in pieces])
@@ -135,4 +133,3 @@ class TwoShot:
         if name not in self._scratch or self._scratch[name].size < need:
             self._scratch[name] = np.empty(max(need, 64), dtype=np.uint8)
         return self._scratch[name][:need].view(dtype)
-

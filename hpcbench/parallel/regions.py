@@ -46,11 +46,11 @@ class _Leave(torch.autograd.Function):
 
 def enter(x: Tensor, group: Group, backward: Channel) -> Tensor:
     """Identity forward; backward the sum of the gradients over the group."""
-    y: Tensor = _Enter.apply(x, group, backward)
+    y: Tensor = _Enter.apply(x, group, backward)  # type: ignore[no-untyped-call]
     return y
 
 
 def leave(x: Tensor, group: Group, forward: Channel) -> Tensor:
     """The sum over the group forward; identity backward."""
-    y: Tensor = _Leave.apply(x, group, forward)
+    y: Tensor = _Leave.apply(x, group, forward)  # type: ignore[no-untyped-call]
     return y

@@ -15,14 +15,14 @@ import torch
 from mpi4py import MPI
 
 import hpcbench
-from hpcbench.codecs.library import instruction_set
+from hpcbench.codecs.registry import instruction_set
 from hpcbench.comm.wait import give_way, spin
 from hpcbench.errors import UserError
 from hpcbench.predict import flops
 from hpcbench.train import config, preflight, text
 from hpcbench.train.log import RunLog, Step, now
-from hpcbench.train.trainer import Trainer
 from hpcbench.train.traffic import Traffic
+from hpcbench.train.trainer import Trainer
 
 
 def main(argv: list[str]) -> int:
@@ -33,9 +33,7 @@ def main(argv: list[str]) -> int:
     run, raw = config.load(Path(argv[0]))
     log = RunLog(sys.stdout if comm.rank == 0 else None)
     identity = {key: raw[key] for key in ("study", "run", "site", "repeat", "pairing", "cell")}
-    log.event(
-        "start", time=now(), schema=1, version=hpcbench.__version__, **identity, scheme=run.scheme.name
-    )
+    log.event("start", time=now(), schema=1, version=hpcbench.__version__, **identity, scheme=run.scheme.name)
     begin = time.perf_counter()
     world = preflight.describe(comm, run)
     log.event("environment", **environment(), world=world)
@@ -47,9 +45,7 @@ def main(argv: list[str]) -> int:
     if comm.rank == 0:
         log.event("configuration", run=raw, **facts(run, corpus))
     state, reason, steps = train(trainer, log)
-    log.event(
-        "end", time=now(), state=state, steps=steps, seconds=round(time.perf_counter() - begin, 3), reason=reason
-    )
+    log.event("end", time=now(), state=state, steps=steps, seconds=round(time.perf_counter() - begin, 3), reason=reason)
     return 0 if state == "completed" else 1
 
 

@@ -57,5 +57,5 @@ class Batches:
     def _cut(self, split: str, seed: int, samples: npt.NDArray[np.uint64]) -> list[MicroBatch]:
         mine = samples[shards(len(samples), self._size)[self._rank]]
         tokens = self._corpus.window(split=split, key=key_of(split, seed), index=mine, seq_len=self._seq_len)
-        pieces = torch.from_numpy(tokens).to(self._device).split(self._micro_batch)
+        pieces = torch.split(torch.from_numpy(tokens).to(self._device), self._micro_batch)
         return [MicroBatch(piece[:, :-1], piece[:, 1:]) for piece in pieces if len(piece)]

@@ -8,6 +8,7 @@ import hashlib
 import math
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from hpcbench.train.config import Model
@@ -15,15 +16,14 @@ from hpcbench.train.config import Model
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def random_bits(key: int, index: np.ndarray[tuple[int, ...], np.dtype[np.uint64]]) -> np.ndarray[
-    tuple[int, ...], np.dtype[np.uint64]
-]:
+def random_bits(key: int, index: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """64 random bits for each index: the output function of splitmix64 (Steele et al., OOPSLA 2014) as a counter."""
     with np.errstate(over="ignore"):
         z = (index + np.uint64(1)) * _GOLDEN + np.uint64(key)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
+        bits: npt.NDArray[np.uint64] = z ^ (z >> np.uint64(31))
+        return bits
 
 
 def key_of(*parts: object) -> int:
@@ -32,16 +32,12 @@ def key_of(*parts: object) -> int:
     return int.from_bytes(digest[:8], "little")
 
 
-def normal(key: int, index: np.ndarray[tuple[int, ...], np.dtype[np.uint64]]) -> np.ndarray[
-    tuple[int, ...], np.dtype[np.float64]
-]:
+def normal(key: int, index: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
     """Standard normal values for each index, by Box and Muller's transformation."""
     scale = 2.0**-53
     first = ((random_bits(key, 2 * index) >> np.uint64(11)) + np.uint64(1)) * scale  # (0, 1]
     second = (random_bits(key, 2 * index + np.uint64(1)) >> np.uint64(11)) * scale
-    values: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = np.sqrt(-2 * np.log(first)) * np.cos(
-        2 * math.pi * second
-    )
+    values: npt.NDArray[np.float64] = np.sqrt(-2 * np.log(first)) * np.cos(2 * math.pi * second)
     return values
 
 

@@ -89,8 +89,8 @@ class Block(nn.Module):
             y: Tensor = x + self.attention(self.norm1(x)) + self.mlp(self.norm2(x))
             return y
         x = x + self.attention(self.norm1(x))
-        x = x + self.mlp(self.norm2(x))
-        return x
+        z: Tensor = x + self.mlp(self.norm2(x))
+        return z
 
 
 class GPT(nn.Module):

@@ -40,7 +40,8 @@ class Corpus:
         text = self.train if split == "train" else self.valid
         starts = random_bits(key, index) % np.uint64(len(text) - seq_len)
         places = starts[:, None].astype(np.int64) + np.arange(seq_len + 1)
-        return text[places].astype(np.int64)
+        windows: npt.NDArray[np.int64] = text[places].astype(np.int64)
+        return windows
 
     def unigram_loss(self) -> float:
         """Nats a byte of the validation half costs a model that knows only how often each byte comes."""

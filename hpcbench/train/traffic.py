@@ -25,7 +25,7 @@ class Traffic:
         """One entry a channel that carried anything, the same on all ranks. Bytes and calls are integers."""
         rows = []
         channels = sorted(self._policy.channels, key=lambda c: (c.dimension.value, c.phase.value, c.kind.value))
-        own = []
+        own: list[float] = []
         for channel in channels:
             before = self._start.get(id(channel), [0.0] * len(FIELDS))
             own.extend(now - then for now, then in zip(self._read(channel), before, strict=True))

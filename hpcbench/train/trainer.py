@@ -10,8 +10,8 @@ from mpi4py import MPI
 from hpcbench.comm.channel import Algorithm, Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy, Rule
 from hpcbench.comm.wait import Wait
-from hpcbench.parallel.buckets import make_buckets
 from hpcbench.parallel.adamw import AdamW
+from hpcbench.parallel.buckets import make_buckets
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.exact import exact_sum, replicas_agree
 from hpcbench.parallel.mesh import Mesh
@@ -87,9 +87,7 @@ class Trainer:
         dtype = DTYPES[train.precision]
 
         def values(shard: Shard, dtype: torch.dtype) -> torch.Tensor:
-            return initial.values(
-                shard.name, shard.shape, held=shard.held, config=model, seed=train.seed, dtype=dtype
-            )
+            return initial.values(shard.name, shard.shape, held=shard.held, config=model, seed=train.seed, dtype=dtype)
 
         with torch.device("meta"):
             self.module = GPT(model, train.seq_len)

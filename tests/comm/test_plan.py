@@ -1,5 +1,7 @@
 """The arithmetic of collectives."""
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +13,7 @@ def test_shards_tile_the_buffer_and_differ_by_one_at_most(n, parts):
     pieces = plan.shards(n, parts)
     assert len(pieces) == parts
     assert pieces[0].start == 0 and pieces[-1].stop == n
-    assert all(a.stop == b.start for a, b in zip(pieces, pieces[1:], strict=False))
+    assert all(a.stop == b.start for a, b in itertools.pairwise(pieces))
     lengths = [plan.length(piece) for piece in pieces]
     assert max(lengths) - min(lengths) <= 1
 

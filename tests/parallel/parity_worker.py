@@ -99,7 +99,9 @@ def lossless() -> None:
     for precision in ("fp32", "fp64"):
         for model in MODELS:
             layout = Layout(dp=2, tp=2, pp=2)
-            runs = [spread(run_of(model, layout, scheme=name, precision=precision)) for name in ("naive-mpc", "identity")]
+            runs = [
+                spread(run_of(model, layout, scheme=name, precision=precision)) for name in ("naive-mpc", "identity")
+            ]
             if WORLD.rank == 0:
                 compare({"model": model, "precision": precision}, *runs)
 
