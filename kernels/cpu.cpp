@@ -50,71 +50,88 @@ template <class T> HB_FN void add_bytes(byte *out, const byte *x, uint64_t count
 
 // ------------------------------------------------------------------------------------------------ zfp
 constexpr uint64_t GROUP = 64;  // values in 16 blocks
+// Groups that are coded before their bits are moved: a vector load that meets words stored singly just before it
+// would wait for them.
+constexpr int BATCH = 4;
+typedef hb_u32 block_words[4][16];
 
-template <int NW> __attribute__((noinline)) void encode_blocks(const byte *x, hb_u32 mb, hb_u32 (*w)[16]) {
-  float in[GROUP];
-  __builtin_memcpy(in, x, sizeof in);
-  for (int b = 0; b < 16; b += HB_LANES) {
-    hb_vf f[4];
-    hb_v o[NW];
-    hb_lane<hb_v>::load_blocks(in + 4 * b, f);
-    hb_zfp1_encode<hb_v, NW>(f, mb, o, tables);
-    for (int k = 0; k < NW; k++) hb_lane<hb_v>::store(w[k] + b, o[k]);
-  }
+template <int NW> __attribute__((noinline)) void encode_groups(const byte *x, int groups, hb_u32 mb, block_words *w) {
+  for (int g = 0; g < groups; g++)
+    for (int b = 0; b < 16; b += HB_LANES) {
+      hb_vf f[4];
+      hb_v o[NW];
+      hb_lane<hb_v>::load_blocks(x + 4 * (GROUP * g + 4 * b), f);
+      hb_zfp1_encode<hb_v, NW>(f, mb, o, tables);
+      for (int k = 0; k < NW; k++) hb_lane<hb_v>::store(w[g][k] + b, o[k]);
+    }
 }
-template <int NW> __attribute__((noinline)) void decode_blocks(const hb_u32 (*w)[16], hb_u32 mb, float *out) {
-  for (int b = 0; b < 16; b += HB_LANES) {
-    hb_v in[NW];
-    hb_vf f[4];
-    for (int k = 0; k < NW; k++) in[k] = hb_lane<hb_v>::load(w[k] + b);
-    hb_zfp1_decode<hb_v, NW>(in, mb, f, tables);
-    hb_lane<hb_v>::store_blocks(out + 4 * b, f);
-  }
+template <int NW> __attribute__((noinline)) void decode_groups(const block_words *w, int groups, hb_u32 mb, float *out) {
+  for (int g = 0; g < groups; g++)
+    for (int b = 0; b < 16; b += HB_LANES) {
+      hb_v in[NW];
+      hb_vf f[4];
+      for (int k = 0; k < NW; k++) in[k] = hb_lane<hb_v>::load(w[g][k] + b);
+      hb_zfp1_decode<hb_v, NW>(in, mb, f, tables);
+      hb_lane<hb_v>::store_blocks(out + GROUP * g + 4 * b, f);
+    }
 }
+
+constexpr uint64_t tail_bytes(uint64_t values, uint64_t rate) { return ((values + 3) / 4 * 4 * rate + 63) / 64 * 8; }
 
 template <int R> void zfp1_encode(const byte *x, uint64_t n, byte *wire) {
   constexpr int NW = (R + 7) / 8;
-  alignas(64) hb_u32 w[4][16];
-  uint64_t done = 0;
-  for (; done + GROUP <= n; done += GROUP, wire += 8 * R) {
-    encode_blocks<NW>(x + 4 * done, 4 * R, w);
-    hb_pack16<R>(w, wire);
+  alignas(64) block_words w[BATCH];
+  uint64_t full = n / GROUP;
+  while (full) {
+    int groups = full < BATCH ? (int)full : BATCH;
+    encode_groups<NW>(x, groups, 4 * R, w);
+    for (int g = 0; g < groups; g++) hb_pack16<R>(w[g], wire + 8 * R * g);
+    x += 4 * GROUP * groups;
+    wire += 8 * R * groups;
+    full -= groups;
   }
-  uint64_t left = n - done;
+  uint64_t left = n % GROUP;
   if (!left) return;
   float tail[GROUP] = {};  // blocks past the end are zero, and so are their bits
-  __builtin_memcpy(tail, x + 4 * done, 4 * left);
+  __builtin_memcpy(tail, x, 4 * left);
   float *last = tail + (left & ~(uint64_t)3);
   switch (left & 3) {  // libzfp's padding of a partial block
     case 1: last[1] = last[2] = last[3] = last[0]; break;
     case 2: last[2] = last[1]; last[3] = last[0]; break;
     case 3: last[3] = last[0]; break;
   }
-  encode_blocks<NW>((const byte *)tail, 4 * R, w);
+  encode_groups<NW>((const byte *)tail, 1, 4 * R, w);
   byte bits[8 * R];
-  hb_pack16<R>(w, bits);
-  __builtin_memcpy(wire, bits, ((left + 3) / 4 * 4 * R + 63) / 64 * 8);
+  hb_pack16<R>(w[0], bits);
+  __builtin_memcpy(wire, bits, tail_bytes(left, R));
+}
+HB_FN void put(byte *out, const float *values, uint64_t count, uint32_t add) {
+  if (add)
+    add_bytes<float>(out, (const byte *)values, count);
+  else
+    __builtin_memcpy(out, values, 4 * count);
 }
 template <int R> void zfp1_decode(const byte *wire, uint64_t n, byte *out, uint32_t add) {
   constexpr int NW = (R + 7) / 8;
-  alignas(64) hb_u32 w[4][16];
-  alignas(64) float f[GROUP];
-  for (uint64_t done = 0; done < n; done += GROUP, wire += 8 * R) {
-    uint64_t left = n - done;
-    if (left >= GROUP) {
-      left = GROUP;
-      hb_unpack16<R>(wire, w);
-    } else {
-      byte bits[8 * R] = {};
-      __builtin_memcpy(bits, wire, ((left + 3) / 4 * 4 * R + 63) / 64 * 8);
-      hb_unpack16<R>(bits, w);
-    }
-    decode_blocks<NW>(w, 4 * R, f);
-    if (add)
-      add_bytes<float>(out + 4 * done, (const byte *)f, left);
-    else
-      __builtin_memcpy(out + 4 * done, f, 4 * left);
+  alignas(64) block_words w[BATCH];
+  alignas(64) float f[BATCH * GROUP];
+  uint64_t full = n / GROUP;
+  while (full) {
+    int groups = full < BATCH ? (int)full : BATCH;
+    for (int g = 0; g < groups; g++) hb_unpack16<R>(wire + 8 * R * g, w[g]);
+    decode_groups<NW>(w, groups, 4 * R, f);
+    put(out, f, GROUP * groups, add);
+    out += 4 * GROUP * groups;
+    wire += 8 * R * groups;
+    full -= groups;
   }
+  uint64_t left = n % GROUP;
+  if (!left) return;
+  byte bits[8 * R] = {};
+  __builtin_memcpy(bits, wire, tail_bytes(left, R));
+  hb_unpack16<R>(bits, w[0]);
+  decode_groups<NW>(w, 1, 4 * R, f);
+  put(out, f, left, add);
 }
 
 #define HB_RATES(X) \

@@ -82,18 +82,19 @@ template <> struct hb_lane<hb_v> {
     __m256i on = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)mask), bit), bit);
     return (hb_v)_mm256_and_si256(x, on);
   }
-  static HB_FN hb_v scan(hb_v x, hb_u32 &sum) {
+  static HB_FN hb_v scan(hb_v x, hb_v &sum) {
     __m256i a = (__m256i)x;
     a = _mm256_add_epi32(a, _mm256_slli_si256(a, 4));
     a = _mm256_add_epi32(a, _mm256_slli_si256(a, 8));
     __m256i low = _mm256_permute2x128_si256(a, a, 0x08);  // low half to the high half, zero below
     a = _mm256_add_epi32(a, _mm256_shuffle_epi32(low, 0xff));
-    a = _mm256_add_epi32(a, _mm256_set1_epi32((int)sum));
-    sum = (hb_u32)_mm256_extract_epi32(a, 7);
+    a = _mm256_add_epi32(a, (__m256i)sum);
+    sum = (hb_v)_mm256_permutevar8x32_epi32(a, _mm256_set1_epi32(7));
     return (hb_v)a;
   }
   // 32 consecutive values to and from 4 vectors of which lane l holds block l
-  static HB_FN void load_blocks(const float *p, F *f) {
+  static HB_FN void load_blocks(const void *from, F *f) {
+    const float *p = (const float *)from;
     __m256 r[4];
     for (int i = 0; i < 4; i++)  // blocks i and i + 4 side by side
       r[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + 4 * i)), _mm_loadu_ps(p + 16 + 4 * i), 1);

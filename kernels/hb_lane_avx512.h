@@ -65,19 +65,20 @@ template <> struct hb_lane<hb_v> {
   static HB_FN hb_v expand(hb_u32 mask, const hb_u32 *p) {
     return (hb_v)_mm512_maskz_expand_epi32((__mmask16)mask, _mm512_loadu_si512(p));
   }
-  static HB_FN hb_v scan(hb_v x, hb_u32 &sum) {
+  static HB_FN hb_v scan(hb_v x, hb_v &sum) {
     const __m512i zero = _mm512_setzero_si512();
     __m512i a = (__m512i)x;
     a = _mm512_add_epi32(a, _mm512_alignr_epi32(a, zero, 15));
     a = _mm512_add_epi32(a, _mm512_alignr_epi32(a, zero, 14));
     a = _mm512_add_epi32(a, _mm512_alignr_epi32(a, zero, 12));
     a = _mm512_add_epi32(a, _mm512_alignr_epi32(a, zero, 8));
-    a = _mm512_add_epi32(a, _mm512_set1_epi32((int)sum));
-    sum = (hb_u32)_mm_extract_epi32(_mm512_extracti32x4_epi32(a, 3), 3);
+    a = _mm512_add_epi32(a, (__m512i)sum);
+    sum = (hb_v)_mm512_permutexvar_epi32(_mm512_set1_epi32(15), a);
     return (hb_v)a;
   }
   // 64 consecutive values to and from 4 vectors of which lane l holds block l
-  static HB_FN void load_blocks(const float *p, F *f) {
+  static HB_FN void load_blocks(const void *from, F *f) {
+    const float *p = (const float *)from;
     const hb_v low = {0, 4, 8, 12, 16, 20, 24, 28, 0, 0, 0, 0, 0, 0, 0, 0};
     __m512i a = _mm512_loadu_si512(p), b = _mm512_loadu_si512(p + 16);
     __m512i c = _mm512_loadu_si512(p + 32), d = _mm512_loadu_si512(p + 48);

@@ -55,15 +55,19 @@ template <> struct hb_lane<hb_v> {
     }
     return load(r);
   }
-  // running sum over the lanes, begun with `sum`, which moves on
-  static HB_FN hb_v scan(hb_v x, hb_u32 &sum) {
-    hb_u32 a = sum + x[0], b = a + x[1], c = b + x[2], d = c + x[3];
-    sum = d;
-    return hb_v{a, b, c, d};
+  // running sum over the lanes, begun with `sum`, which moves on; all lanes of `sum` are equal
+  static HB_FN hb_v scan(hb_v x, hb_v &sum) {
+    x += hb_v{0, x[0], x[1], x[2]};
+    x += hb_v{0, 0, x[0], x[1]};
+    x += sum;
+    sum = hb_v{x[3], x[3], x[3], x[3]};
+    return x;
   }
-  // 16 consecutive values to and from 4 vectors of which lane l holds block l
-  static HB_FN void load_blocks(const float *p, F *f) {
-    for (int i = 0; i < 4; i++) f[i] = F{p[i], p[4 + i], p[8 + i], p[12 + i]};
+  // 16 consecutive values (any alignment when loaded) to and from 4 vectors of which lane l holds block l
+  static HB_FN void load_blocks(const void *p, F *f) {
+    F r[4];
+    __builtin_memcpy(r, p, sizeof r);
+    for (int i = 0; i < 4; i++) f[i] = F{r[0][i], r[1][i], r[2][i], r[3][i]};
   }
   static HB_FN void store_blocks(float *p, const F *f) {
     for (int i = 0; i < 4; i++)

@@ -87,7 +87,7 @@ template <class U> HB_FN hb_u32 hb_mpc_encode_chunk(const hb_u32 *v, int dim, hb
 template <class U> HB_FN void hb_mpc_decode_chunk(const hb_u32 *coded, int dim, hb_u32 *v) {
   typedef hb_lane<U> L;
   const hb_u32 *next = coded + HB_MPC_BITMAP;
-  hb_u32 sum = 0;
+  U sum = L::index() * 0u;
   for (int g = 0; g < 32; g++) {
     for (int i = 0; i < 32; i += HB_LANES) {
       hb_u32 mask = coded[g] >> i & (0xffffffffu >> (32 - HB_LANES));
@@ -97,7 +97,7 @@ template <class U> HB_FN void hb_mpc_decode_chunk(const hb_u32 *coded, int dim, 
     hb_mpc_transpose<U>(v + 32 * g);
   }
   if (dim == 1) {
-    sum = 0;
+    sum = sum * 0u;
     for (int i = 0; i < HB_MPC_CHUNK; i += HB_LANES) L::store(v + i, L::scan(L::load(v + i), sum));
   } else if (dim >= HB_LANES) {
     for (int i = 0; i < HB_MPC_CHUNK; i += HB_LANES) L::store(v + i, L::load(v + i) + L::load(v + i - dim));

@@ -162,6 +162,7 @@ HB_FN void hb_zfp1_encode(const typename hb_lane<U>::F *f, hb_u32 mb, U *w, cons
   // Planes that are left are raw: the fixed-rate stream is a prefix of the unlimited one, so they are only shifted in.
   if (word == 1) {  // 17 <= pos <= 45
     for (int i = 1; i <= NW && i < 4; i++) {
+      if (mb <= (hb_u32)(32 * i - 15)) break;
       U q = hb_planes(c, i);
       o[i - 1] |= L::shl(q, pos);
       o[i] |= L::shl(q, pos - 32u) | L::shr(q, 32u - pos);
@@ -243,8 +244,10 @@ HB_FN void hb_zfp1_decode(const U *w, hb_u32 mb, typename hb_lane<U>::F *f, cons
   }
   bool all = word > 1;
   if (!all) {
-    for (int i = 1; i <= NW && i < 4; i++)
+    for (int i = 1; i <= NW && i < 4; i++) {
+      if (mb <= (hb_u32)(32 * i - 15)) break;
       q[i] = L::shr(in[i - 1], pos) | L::shr(in[i], pos - 32u) | L::shl(in[i], 32u - pos) | L::shl(in[i + 1], 64u - pos);
+    }
   } else {
     for (int i = 2; i < 4; i++) {
       if (i < word) continue;
