@@ -1,0 +1,172 @@
+"""One run's log file: its steps and events, each with the line it stands on.
+
+Bytes are fed as they come, so that a log that still grows is read once. What is damaged is noted, never guessed.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hpcbench.collect import lines
+from hpcbench.collect.lines import Cut, Event, StepRecord
+from hpcbench.errors import UserError
+
+LONGEST_LINE = 16 << 20
+"""Bytes. The longest line of ours is the environment of some 100,000 ranks."""
+_CHUNK = 1 << 20
+_NOTES = 20
+
+
+@dataclass
+class RunLog:
+    """What a log holds."""
+
+    path: Path
+    steps: dict[int, StepRecord] = field(default_factory=dict)
+    """Step number -> record, in the order of the file."""
+    events: list[Event] = field(default_factory=list)
+    notes: list[Cut] = field(default_factory=list)
+    """Lines that were cut, damaged or doubled, the first twenty."""
+    lines: int = 0
+    cut: bool = False
+    """The last line of the file was not ended, or the last line of ours is not whole."""
+    starts: int = 0
+
+    def event(self, name: str) -> Event | None:
+        """The last event of that name."""
+        return next((event for event in reversed(self.events) if event.name == name), None)
+
+    def data(self, name: str) -> dict[str, Any]:
+        """The last event of that name; empty where there is none."""
+        event = self.event(name)
+        return event.data if event else {}
+
+    @property
+    def last_step(self) -> StepRecord | None:
+        """The record of the highest step."""
+        return self.steps[max(self.steps)] if self.steps else None
+
+    @property
+    def planned_steps(self) -> int | None:
+        """How many steps the run was to take."""
+        last = self.last_step
+        return last.steps if last else None
+
+    def missing_steps(self) -> list[int]:
+        """Steps below the last one that the log does not hold."""
+        last = self.last_step
+        if last is None or last.step == len(self.steps):
+            return []
+        # The log may claim any step number: only the first gaps are of interest.
+        found: list[int] = []
+        for step in range(1, last.step):
+            if step not in self.steps:
+                found.append(step)
+                if len(found) > _NOTES:
+                    break
+        return found
+
+    def where(self, line: int | None = None) -> str:
+        """``file:line`` of a line, by default of the last one."""
+        return f"{self.path}:{self.lines if line is None else line}"
+
+
+class Reader:
+    """Reads a log as its bytes come.
+
+    Parameters
+    ----------
+    path
+        Named in records and errors; nothing is opened here.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.log = RunLog(path)
+        self._rest = bytearray()
+        self._overlong = False
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes of the file."""
+        begin = 0
+        while (end := chunk.find(b"\n", begin)) >= 0:
+            if not self._overlong:
+                self._rest += chunk[begin:end]
+                self._line(bytes(self._rest))
+            else:
+                self.log.lines += 1
+            self._rest.clear()
+            self._overlong = False
+            begin = end + 1
+        self._rest += chunk[begin:]
+        if len(self._rest) > LONGEST_LINE:
+            self._rest.clear()
+            self._overlong = True
+
+    def close(self) -> RunLog:
+        """The file has ended; a last line without its line end counts as cut, because any field of it may be."""
+        if self._rest or self._overlong:
+            self.log.lines += 1
+            found = lines.parse(self._rest.decode("utf-8", "replace"), self.log.lines)
+            if found is not None:
+                self._note(Cut(self.log.lines, "the last line was cut"))
+            self.log.cut = self.log.cut or found is not None
+            self._rest.clear()
+        return self.log
+
+    def _line(self, raw: bytes) -> None:
+        log = self.log
+        log.lines += 1
+        if len(raw) > LONGEST_LINE:
+            return
+        found = lines.parse(raw.decode("utf-8", "replace"), log.lines)
+        if found is None:
+            return
+        log.cut = isinstance(found, Cut)
+        if isinstance(found, Cut):
+            self._note(found)
+        elif isinstance(found, Event):
+            self._event(found)
+        else:
+            self._step(found)
+
+    def _event(self, event: Event) -> None:
+        log = self.log
+        if event.name == "start":
+            log.starts += 1
+            if log.starts > 1:
+                self._note(Cut(event.line, "the run began anew here: what stands above is not used"))
+                log.steps.clear()
+                log.events.clear()
+        log.events.append(event)
+
+    def _step(self, record: StepRecord) -> None:
+        first = self.log.steps.setdefault(record.step, record)
+        if first is not record:
+            self._note(Cut(record.line, f"step {record.step} stands in line {first.line} already, which is used"))
+
+    def _note(self, note: Cut) -> None:
+        if len(self.log.notes) < _NOTES:
+            self.log.notes.append(note)
+
+
+def read(path: Path) -> RunLog:
+    """Read a whole log file.
+
+    Raises
+    ------
+    UserError
+        The file is missing, a directory, or cannot be read.
+    """
+    reader = Reader(path)
+    try:
+        if path.exists() and not path.is_file():
+            kind = "a directory" if path.is_dir() else "no regular file"
+            raise UserError(f"{path}: {kind}, where a log file is wanted")
+        with path.open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                reader.feed(chunk)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file: give a directory of results or a log file") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    return reader.close()

@@ -1,0 +1,158 @@
+"""What became of a run: judged from its exit marker, its job and its log.
+
+Nothing is taken for success that does not say so itself: a run is ``completed`` only by the end event of its own log.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from hpcbench.collect.diagnosis import Diagnosis, diagnose
+from hpcbench.collect.lines import integer, printable, text
+from hpcbench.collect.run_log import RunLog
+
+State = Literal["completed", "nan", "failed", "running", "pending", "cancelled", "lost", "unknown", "incomplete"]
+"""``nan``: the loss stopped being a number. ``lost``: what ran it is gone and left no exit marker. ``incomplete``: a
+log without its end, and nobody to ask. ``unknown``: what there is does not say."""
+
+JobState = Literal["pending", "running", "ended", "cancelled", "lost", "unknown"]
+
+BAD: frozenset[State] = frozenset({"nan", "failed", "cancelled", "lost", "unknown", "incomplete"})
+"""States that make `report` exit with 1: the run is over, and is no measurement."""
+OPEN: frozenset[State] = frozenset({"running", "pending"})
+
+
+@dataclass(frozen=True)
+class Job:
+    """The job that a run belongs to."""
+
+    id: str
+    state: JobState
+    exit: int | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A run's state; the reason is empty where the state says it all."""
+
+    state: State
+    reason: str = ""
+    where: str | None = None
+    """``file:line`` that the reason was read from."""
+
+
+def judge(marker: Any, job: Job, log: RunLog | None, directory: Path) -> Verdict:
+    """State of a run of a submission.
+
+    Parameters
+    ----------
+    marker
+        The run's ``status.json``, as it was written; None where there is none.
+    job
+        Its job.
+    log
+        Its log; None where there is none.
+    directory
+        Of the run, where ``err.txt`` and ``log.txt`` lie.
+    """
+    if marker is not None and text(marker, "state") not in ("running", "ended"):
+        return Verdict("unknown", "its exit marker cannot be read", f"{directory / 'status.json'}:1")
+    if text(marker, "state") == "ended":
+        return _ended(integer(marker, "exit"), log, directory)
+    if log is not None and log.event("end"):
+        return _by_end_event(log)
+    began = marker is not None or (log is not None and log.lines > 0)
+    progress = f" {_progress(log)}" if began else ""
+    if job.state == "running":
+        return Verdict("running" if began else "pending")
+    if job.state == "pending":
+        return Verdict("pending")
+    if job.state == "cancelled":
+        return Verdict("cancelled", f"job {job.id} was cancelled{progress}")
+    if job.state == "ended":
+        said = "" if job.exit is None else f" (exit status {job.exit})"
+        if began:
+            return Verdict("lost", f"job {job.id} ended{said} and left no word of this run{progress}", _last(log))
+        return Verdict("failed", f"job {job.id} ended{said} before this run began")
+    if job.state == "lost":
+        return Verdict("lost", f"what ran job {job.id} is gone and left no exit marker{progress}", _last(log))
+    if log is not None and log.lines:
+        return judge_log(log)
+    return Verdict("unknown", f"nothing says what became of job {job.id}{progress}")
+
+
+def judge_log(log: RunLog) -> Verdict:
+    """State of a run of which there is but the log."""
+    if log.event("end"):
+        return _by_end_event(log)
+    if diverged := _diverged(log):
+        return diverged
+    if log.event("start") is None and not log.steps:
+        return Verdict("unknown", "no line of an hpcbench run in it", str(log.path))
+    return Verdict("incomplete", f"the log has no end event: {_progress(log)}", _last(log))
+
+
+def diverged_at(log: RunLog | None) -> int | None:
+    """The first step whose loss is no finite number."""
+    for record in log.steps.values() if log else ():
+        if record.loss is not None and not math.isfinite(record.loss):
+            return record.step
+    return None
+
+
+def _ended(status: int | None, log: RunLog | None, directory: Path) -> Verdict:
+    end = log.event("end") if log else None
+    if status is None:
+        return Verdict("unknown", "its exit marker lacks the exit status", f"{directory / 'status.json'}:1")
+    if status == 0:
+        if log is None or end is None:
+            missing = "there is no log" if log is None else "its log has no end event"
+            return Verdict("unknown", f"exit status 0, but {missing}: how it ended is not known", _last(log))
+        return _by_end_event(log)
+    if log is not None and end is not None and text(end.data, "state") != "completed":
+        return _by_end_event(log)
+    found = _diagnose(status, log, directory)
+    if end is not None:
+        return Verdict("failed", f"all steps were taken, then: {found.reason}", found.where)
+    if log is not None and (diverged := _diverged(log)):
+        return diverged
+    return Verdict("failed", f"{found.reason}, {_progress(log)}", found.where)
+
+
+def _by_end_event(log: RunLog) -> Verdict:
+    end = log.event("end")
+    assert end is not None
+    state, reason = text(end.data, "state"), printable(text(end.data, "reason") or "")
+    where = log.where(end.line)
+    if state == "completed":
+        return Verdict("completed")
+    if state == "nan":
+        step = diverged_at(log)
+        return Verdict("nan", reason or f"the loss is not finite at step {step}", where)
+    if state == "failed":
+        return Verdict("failed", reason or "the worker gives no reason", where)
+    return Verdict("unknown", f"the end event has the state '{printable(str(state), 40)}'", where)
+
+
+def _diverged(log: RunLog) -> Verdict | None:
+    last = log.last_step
+    if last is None or last.loss is None or math.isfinite(last.loss):
+        return None
+    return Verdict("nan", f"loss is {last.loss} at step {last.step}, and the log ends there", log.where(last.line))
+
+
+def _diagnose(status: int, log: RunLog | None, directory: Path) -> Diagnosis:
+    world = log.data("environment").get("world") if log else None
+    return diagnose(status, [directory / "err.txt", directory / "log.txt"], world)
+
+
+def _progress(log: RunLog | None) -> str:
+    last = log.last_step if log else None
+    if last is None:
+        return "before its first step"
+    return f"after step {last.step} of {last.steps}" + (", its last line cut" if log is not None and log.cut else "")
+
+
+def _last(log: RunLog | None) -> str | None:
+    return log.where() if log is not None and log.lines else None

@@ -1,0 +1,228 @@
+"""What a submission left on disk: its plan, and each run with what became of it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError, field_validator
+
+from hpcbench.collect import run_log
+from hpcbench.collect.lines import integer, member, printable, text
+from hpcbench.collect.run_log import RunLog
+from hpcbench.collect.state import Job, JobState, State, Verdict, judge, judge_log
+from hpcbench.errors import UserError
+
+
+class Criteria(BaseModel):
+    """What a difference must exceed to count."""
+
+    speed_margin: float = Field(0.01, ge=0)
+    """A scheme is not faster when its speed ratio is shown to lie below ``1 + speed_margin``."""
+    loss_margin: float = Field(0.01, ge=0)
+    """A loss is as good when it is shown to exceed the baseline's by less than this part of it."""
+
+
+class PlannedJob(BaseModel):
+    """A job of the submission."""
+
+    id: str
+    runs: list[str]
+
+
+class PlannedRun(BaseModel):
+    """A run of the submission."""
+
+    id: str
+    job: str
+    repeat: int
+    pairing: str
+    scheme: str
+    path: str
+    cell: dict[str, Any] = {}
+
+    @field_validator("path")
+    @classmethod
+    def _inside(cls, path: str) -> str:
+        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+            raise ValueError("must lie within the submission's directory")
+        return path
+
+
+class Plan(BaseModel):
+    """``submission.json``, as far as the report reads it."""
+
+    study: str
+    site: str
+    scheduler: str = ""
+    version: str = ""
+    time: str = ""
+    baseline: dict[str, Any] = {"scheme": "baseline"}
+    criteria: Criteria = Criteria()
+    steps: int | None = None
+    repeats: int | None = None
+    jobs: list[PlannedJob]
+    runs: list[PlannedRun]
+
+
+@dataclass
+class RunResult:
+    """One run: what it was, what became of it, and its log."""
+
+    id: str
+    study: str
+    site: str
+    scheme: str
+    repeat: int | None
+    pairing: str
+    cell: dict[str, Any]
+    verdict: Verdict
+    log: RunLog | None
+    settings: dict[str, Any] = field(default_factory=dict)
+    """The run's ``run.json``: from the log's configuration event, or from the file."""
+    job: str | None = None
+    exit: int | None = None
+    start: str | None = None
+    end: str | None = None
+    host: str | None = None
+
+    @property
+    def state(self) -> State:
+        """What became of it."""
+        return self.verdict.state
+
+
+@dataclass
+class Submission:
+    """A plan with its runs, or logs that lay together."""
+
+    root: Path | None
+    plan: Plan
+    runs: list[RunResult]
+
+
+def is_submission(path: Path) -> bool:
+    """Whether `path` is a directory that `hpcbench submit` made."""
+    return (path / "submission.json").is_file()
+
+
+def load_plan(root: Path) -> Plan:
+    """Read ``submission.json``.
+
+    Raises
+    ------
+    UserError
+        It is missing, or not what `hpcbench submit` writes.
+    """
+    path = root / "submission.json"
+    try:
+        return Plan.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot be read: {error.strerror}: give a directory made by 'hpcbench submit'"
+        ) from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the file"
+        message = printable(first["msg"], 120)
+        raise UserError(f"{path}: {place}: {message}: is it from 'hpcbench submit'?") from None
+
+
+def load(root: Path, jobs: Mapping[str, JobState]) -> Submission:
+    """Read a submission and all its logs.
+
+    Parameters
+    ----------
+    root
+        Its directory.
+    jobs
+        State of each job by its id; one that is missing is unknown, unless it left its exit marker.
+    """
+    plan = load_plan(root)
+    found = {job.id: job_of(root, job.id, jobs.get(job.id, "unknown")) for job in plan.jobs}
+    runs = []
+    for run in plan.runs:
+        directory = root / run.path
+        path = directory / "log.txt"
+        log = run_log.read(path) if path.is_file() else None
+        runs.append(result(plan, run, root, found.get(run.job, Job(run.job, "unknown")), log))
+    return Submission(root, plan, runs)
+
+
+def job_of(root: Path, job: str, state: JobState) -> Job:
+    """A job, with the exit status that its marker tells; a marker that says the end is believed over `state`."""
+    marker = read_marker(root / "jobs" / job / "status.json")
+    status = integer(marker, "exit")
+    if status is None:
+        return Job(job, state)
+    return Job(job, "cancelled" if state == "cancelled" else "ended", status)
+
+
+def result(plan: Plan, run: PlannedRun, root: Path, job: Job, log: RunLog | None) -> RunResult:
+    """What became of one planned run whose log has been read."""
+    directory = root / run.path
+    marker = read_marker(directory / "status.json")
+    return RunResult(
+        id=run.id,
+        study=plan.study,
+        site=plan.site,
+        scheme=run.scheme,
+        repeat=run.repeat,
+        pairing=run.pairing,
+        cell=run.cell,
+        verdict=judge(marker, job, log, directory),
+        log=log,
+        settings=_settings(log, directory / "run.json"),
+        job=run.job,
+        exit=integer(marker, "exit"),
+        start=text(marker, "start"),
+        end=text(marker, "end"),
+        host=text(marker, "host"),
+    )
+
+
+def from_log(path: Path) -> RunResult:
+    """A run of which there is but a log file.
+
+    Raises
+    ------
+    UserError
+        The file cannot be read, or holds nothing of an hpcbench run.
+    """
+    log = run_log.read(path)
+    if not log.steps and log.event("start") is None:
+        raise UserError(f"{path}: not a log of an hpcbench run: no start event and no step line in {log.lines} lines")
+    start = log.data("start")
+    cell = start.get("cell")
+    return RunResult(
+        id=text(start, "run") or path.stem,
+        study=text(start, "study") or path.stem,
+        site=text(start, "site") or "unknown site",
+        scheme=text(start, "scheme") or "unknown",
+        repeat=integer(start, "repeat"),
+        pairing=text(start, "pairing") or path.stem,
+        cell=cell if isinstance(cell, dict) else {},
+        verdict=judge_log(log),
+        log=log,
+        settings=_settings(log, None),
+    )
+
+
+def read_marker(path: Path) -> Any:
+    """A JSON object that a job script wrote; None where there is none, an empty object where it is none."""
+    try:
+        with path.open("rb") as stream:
+            marker = json.loads(stream.read(1 << 20))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return marker if isinstance(marker, dict) else {}
+
+
+def _settings(log: RunLog | None, path: Path | None) -> dict[str, Any]:
+    said = member(log.data("configuration"), "run") if log else None
+    if not isinstance(said, dict) and path is not None:
+        said = read_marker(path)
+    return said if isinstance(said, dict) else {}

@@ -1,0 +1,134 @@
+"""``hpcbench report``: from directories and logs to an answer."""
+
+import io
+import os
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from hpcbench.collect.find import job_states, resolve
+from hpcbench.collect.lines import text
+from hpcbench.collect.state import BAD
+from hpcbench.collect.submission import Plan, RunResult, Submission, from_log, load
+from hpcbench.errors import UserError
+from hpcbench.report import formats, table
+from hpcbench.report.compare import Cell, compare
+from hpcbench.report.formats import Section
+from hpcbench.report.measures import is_uncompressed, measure
+
+FORMATS = ("table", "md", "csv", "json")
+_UNBOUND = 160
+"""Columns where there is no terminal to fit into."""
+
+
+def report(paths: list[Path], format: str = "table", output: Path | None = None) -> int:
+    """Print what the runs say.
+
+    Parameters
+    ----------
+    paths
+        Directories that `hpcbench submit` made, directories of such (the newest is taken), or log files.
+    format
+        ``table``, ``md``, ``csv`` or ``json``.
+    output
+        File to write to instead of standard output.
+
+    Returns
+    -------
+    int
+        0, or 1 when a run diverged, failed, was cancelled, or it is not known what became of it.
+
+    Raises
+    ------
+    UserError
+        A path or the format is wrong, or a file is not what it should be.
+    """
+    if format not in FORMATS:
+        raise UserError(f"--format {format}: not known: use one of {', '.join(FORMATS)}")
+    if not paths:
+        raise UserError("nothing to report: give a directory of results or a log file")
+    submissions: list[Submission] = []
+    logs: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            root = resolve(path)
+            submissions.append(load(root, job_states(root)))
+        else:
+            logs.append(path)
+    submissions.extend(gather([(path, from_log(path)) for path in dict.fromkeys(logs)]))
+    sections = [(submission, _cells(submission)) for submission in submissions]
+    _write(sections, format, output)
+    return int(any(run.state in BAD for submission in submissions for run in submission.runs))
+
+
+def gather(runs: list[tuple[Path, RunResult]]) -> list[Submission]:
+    """Runs of which there are but logs, by study and site.
+
+    Logs of different directories come of different submissions, so that they make no pair although both say ``r1``.
+    """
+    groups: dict[tuple[str, str], list[RunResult]] = {}
+    homes = {_home(path) for path, _ in runs}
+    for path, run in runs:
+        if len(homes) > 1:
+            run.pairing = f"{_home(path)}:{run.pairing}"
+        groups.setdefault((run.study, run.site), []).append(run)
+    found = []
+    for (study, site), group in groups.items():
+        base = next((run.scheme for run in group if _is_baseline(run)), "baseline")
+        plan = Plan(study=study, site=site, baseline={"scheme": base}, jobs=[], runs=[])
+        found.append(Submission(None, plan, group))
+    return found
+
+
+def _home(path: Path) -> Path:
+    """Directory of the submission that a log lies in."""
+    return path.absolute().parents[1] if path.name == "log.txt" else path.absolute().parent
+
+
+def _is_baseline(run: RunResult) -> bool:
+    return text(run.settings, "scheme", "algorithm") == "native" and is_uncompressed(run)
+
+
+def _cells(submission: Submission) -> list[Cell]:
+    baseline = str(submission.plan.baseline.get("scheme", "baseline"))
+    return compare([measure(run) for run in submission.runs], baseline, submission.plan.criteria)
+
+
+def _write(sections: list[Section], format: str, output: Path | None) -> None:
+    if format != "table":
+        write = {"md": formats.markdown, "csv": formats.as_csv, "json": formats.as_json}[format]
+        words = write(sections)
+        if output is None:
+            sys.stdout.write(words)
+            return
+        _save(output, words)
+        return
+    if output is None:
+        _render(sections, Console(width=_columns(), highlight=False))
+        return
+    page = io.StringIO()
+    _render(sections, Console(file=page, width=_UNBOUND, highlight=False, no_color=True))
+    _save(output, page.getvalue())
+
+
+def _columns() -> int | None:
+    """Width to print at; None leaves it to the terminal."""
+    return None if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal() else _UNBOUND
+
+
+def _save(path: Path, words: str) -> None:
+    try:
+        path.write_text(words, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--output {path}: cannot be written: {error.strerror}") from None
+
+
+def _render(sections: list[Section], console: Console) -> None:
+    for i, (submission, cells) in enumerate(sections):
+        if i:
+            console.print()
+        if submission.root is None and all(cell.baseline is None for cell in cells):
+            table.render_runs([run for cell in cells for run in cell.runs], console)
+        else:
+            table.render(cells, console)

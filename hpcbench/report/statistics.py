@@ -1,0 +1,131 @@
+"""Student's t and the intervals that stand in the table, in pure Python."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate from pairs, with its 95 % confidence interval.
+
+    `low` and `high` are None where one pair only was measured: it has no interval, however close it looks.
+    """
+
+    estimate: float
+    low: float | None
+    high: float | None
+    pairs: int
+
+
+def incomplete_beta(a: float, b: float, x: float) -> float:
+    """Regularised incomplete beta function I_x(a, b) by its continued fraction (Lentz's method).
+
+    Raises
+    ------
+    ValueError
+        a or b is not positive, or x lies outside [0, 1].
+    """
+    if not (a > 0 and b > 0 and 0 <= x <= 1):
+        raise ValueError(f"incomplete beta of a={a}, b={b}, x={x}")
+    if x in (0, 1):
+        return float(x)
+    # The fraction converges fast only below the mean of the distribution.
+    if x > (a + 1) / (a + b + 2):
+        return 1 - incomplete_beta(b, a, 1 - x)
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
+    tiny = 1e-300
+    c, d, fraction = 1.0, 0.0, 1.0
+    for m in range(10_000):
+        term = 1.0
+        if m:
+            half = m // 2
+            if m % 2:
+                term = -(a + half) * (a + b + half) * x / ((a + 2 * half) * (a + 2 * half + 1))
+            else:
+                term = half * (b - half) * x / ((a + 2 * half - 1) * (a + 2 * half))
+        d = 1 / (1 + term * d or tiny)
+        c = (1 + term / c) or tiny
+        change = c * d
+        fraction *= change
+        if m and abs(change - 1) < 1e-15:
+            break
+    return front * (fraction - 1)
+
+
+def student_t_cdf(t: float, df: float) -> float:
+    """Probability that Student's t with `df` degrees of freedom is at most `t`."""
+    tail = 0.5 * incomplete_beta(df / 2, 0.5, df / (df + t * t))
+    return tail if t < 0 else 1 - tail
+
+
+def student_t_quantile(p: float, df: float) -> float:
+    """The t that `student_t_cdf` maps to `p`, to a relative 1e-12.
+
+    Raises
+    ------
+    ValueError
+        p lies outside (0, 1), or df is not positive.
+    """
+    if not (0 < p < 1 and df > 0):
+        raise ValueError(f"quantile {p} of Student's t with {df} degrees of freedom")
+    if p < 0.5:
+        return -student_t_quantile(1 - p, df)
+    low, high = 0.0, 1.0
+    while student_t_cdf(high, df) < p:
+        low, high = high, 2 * high
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if student_t_cdf(middle, df) < p else (low, middle)
+    return (low + high) / 2
+
+
+def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
+    """Mean with Student's interval: ``mean +- t * s / sqrt(n)``, s with n-1 in the denominator.
+
+    Raises
+    ------
+    ValueError
+        No values, or one that is not finite.
+    """
+    if not values or not all(map(math.isfinite, values)):
+        raise ValueError("an interval needs finite values")
+    n = len(values)
+    mean = fmean(values)
+    if n < 2:
+        return Interval(mean, None, None, n)
+    half = student_t_quantile((1 + confidence) / 2, n - 1) * stdev(values) / math.sqrt(n)
+    return Interval(mean, mean - half, mean + half, n)
+
+
+def paired_ratio(values: Sequence[float], base: Sequence[float], confidence: float = 0.95) -> Interval:
+    """Geometric mean of ``values[i] / base[i]`` with its interval, from Student's t on the logarithms.
+
+    Speeds of one allocation scale together, so that ratios, not differences, are alike from pair to pair.
+
+    Raises
+    ------
+    ValueError
+        No pairs, or a value that is not positive and finite.
+    """
+    if any(not (math.isfinite(x) and x > 0) for x in (*values, *base)):
+        raise ValueError("a ratio needs positive, finite values")
+    logs = mean_interval([math.log(x / y) for x, y in zip(values, base, strict=True)], confidence)
+    low = None if logs.low is None else math.exp(logs.low)
+    high = None if logs.high is None else _exp(logs.high)
+    return Interval(math.exp(logs.estimate), low, high, logs.pairs)
+
+
+def paired_difference(values: Sequence[float], base: Sequence[float], confidence: float = 0.95) -> Interval:
+    """Mean of ``values[i] - base[i]`` with its interval."""
+    return mean_interval([x - y for x, y in zip(values, base, strict=True)], confidence)
+
+
+def _exp(x: float) -> float:
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf
