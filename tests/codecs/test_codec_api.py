@@ -1,0 +1,145 @@
+"""What all codecs share: lookup by name, types, refusals, and the choice of a build."""
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import numpy as np
+import pytest
+from codec_data import bell, builds, decode, encode, float_sets, same_bits
+
+from hpcbench.codecs import library, registry
+from hpcbench.codecs.base import Codec
+from hpcbench.codecs.identity import Identity
+from hpcbench.codecs.registry import get_codec, instruction_set
+
+NAMES = ["none", "zfp:4", "zfp:8", "zfp:13", "zfp:32", "mpc", "mpc:3"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_properties(name: str) -> None:
+    codec = get_codec(name)
+    x = bell(5000, 70).astype(np.float32)
+    assert codec.name == name
+    wire = encode(codec, x)
+    room = codec.wire_bytes(x.size, x.dtype)
+    assert wire.size == room if codec.fixed_size else wire.size < room
+    y = decode(codec, wire, x.size, x.dtype)
+    assert same_bits(y, x) == codec.lossless
+    bound = codec.error_bound(x)
+    assert bound is not None
+    assert np.abs(y - x).max() <= bound
+    assert (bound == 0.0) == codec.lossless
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_builds_agree(name: str) -> None:
+    """Every build makes the same bytes and values, of finite and other input alike."""
+    family, _, parameter = name.partition(":")
+    made: dict[str, Codec] = {}
+    for build, kernels in builds().items():
+        if family == "zfp":
+            made[build] = registry.Zfp(int(parameter), kernels)
+        elif family == "mpc":
+            made[build] = registry.Mpc(int(parameter or 1), kernels)
+        else:
+            made[build] = Identity()
+    assert "generic" in made
+    sets = float_sets(1500)
+    sets["special"] = np.where(sets["bell"] > 2e-3, np.float32(np.inf), sets["bell"])
+    sets["subnormal"] = np.ldexp(sets["bell"], -130).astype(np.float32)
+    for label, x in sets.items():
+        wires = {build: encode(codec, x) for build, codec in made.items()}
+        values = {build: decode(codec, wires[build], x.size, x.dtype) for build, codec in made.items()}
+        for build in made:
+            assert same_bits(wires[build], wires["generic"]), (label, build)
+            assert same_bits(values[build], values["generic"]), (label, build)
+
+
+def test_identity_takes_every_type() -> None:
+    codec = Identity()
+    for dtype in ("f2", "f4", "f8", "i1", "i8", "c16", "?"):
+        x = (bell(77, 71) * 10).astype(dtype)
+        assert codec.wire_bytes(77, x.dtype) == x.nbytes
+        wire = encode(codec, x)
+        assert wire.tobytes() == x.tobytes()
+        assert same_bits(decode(codec, wire, 77, dtype), x)
+    total = np.ones(3)
+    codec.decode(encode(codec, np.array([1.0, 2.0, np.nan])), total, accumulate=True)
+    assert same_bits(total, np.array([2.0, 3.0, np.nan]))
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f2", "i4", ">f4"])
+def test_zfp_takes_float32_alone(dtype: str) -> None:
+    codec = get_codec("zfp:8")
+    x = np.zeros(8, dtype=dtype)
+    with pytest.raises((TypeError, ValueError), match="float32|byte order"):
+        codec.encode(x, np.zeros(64, dtype=np.uint8))
+    with pytest.raises((TypeError, ValueError), match="float32|byte order"):
+        codec.decode(np.zeros(8, dtype=np.uint8), x)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_wrong_arrays_are_refused(name: str) -> None:
+    codec = get_codec(name)
+    x = np.ones(100, dtype=np.float32)
+    room = np.zeros(codec.wire_bytes(100, x.dtype), dtype=np.uint8)
+    locked = x.copy()
+    locked.flags.writeable = False
+    wire = encode(codec, x)
+    refusals: list[tuple[str, Any]] = [
+        ("needed", lambda: codec.encode(x, room[:-1])),
+        ("contiguous", lambda: codec.encode(x[::2], room)),
+        ("contiguous", lambda: codec.encode(x.reshape(10, 10), room)),
+        ("contiguous", lambda: codec.decode(wire, np.ones(200, dtype=np.float32)[::2])),
+        ("uint8", lambda: codec.encode(x, room.view(np.int8))),
+        ("uint8", lambda: codec.decode(wire.view(np.int8), x)),
+        ("read-only", lambda: codec.decode(wire, locked)),
+        ("bytes", lambda: codec.decode(wire[:-1], x.copy())),
+        ("bytes", lambda: codec.decode(np.append(wire, np.uint8(1)), x.copy())),
+    ]
+    for message, call in refusals:
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_unknown_names_are_refused() -> None:
+    for name in ("zfp:2", "gzip", ""):
+        with pytest.raises(ValueError, match="unknown codec"):
+            get_codec(name)
+
+
+def test_another_package_may_register_a_codec(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Negated(Identity):
+        name = "negated"
+
+    class Plugin(EntryPoint):
+        def load(self) -> Any:
+            return lambda parameter: Negated() if parameter == "7" else None
+
+    def points(group: str, name: str) -> list[EntryPoint]:
+        assert group == "hpcbench.codecs"
+        return [Plugin("negated", "plugin:make", group)] if name == "negated" else []
+
+    monkeypatch.setattr(registry, "entry_points", points)
+    assert isinstance(get_codec("negated:7"), Negated)
+    assert get_codec("mpc").name == "mpc"
+
+
+def test_a_build_can_be_forced() -> None:
+    assert instruction_set() in library.INSTRUCTION_SETS
+    code = "from hpcbench.codecs.registry import instruction_set; print(instruction_set())"
+    for build in builds():
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"HPCBENCH_ISA": build}
+        )
+        assert done.stdout.strip() == build
+    with pytest.raises(ValueError, match="avx512, avx2, sse2, generic"):
+        library.kernels("mmx")
+
+
+def test_missing_kernels_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "_NAME", "libnot_there.so")
+    with pytest.raises(ImportError, match=r"pip install \."):
+        library.library_path()
