@@ -66,6 +66,14 @@ class RunLog:
                     break
         return found
 
+    def final_loss(self) -> float | None:
+        """Validation loss after the last planned step; None as long as it has not been evaluated there."""
+        for event in reversed(self.events):
+            if event.name == "evaluation" and lines.text(event.data, "split") == "valid":
+                final = lines.integer(event.data, "step") == self.planned_steps
+                return lines.number(event.data, "loss") if final else None
+        return None
+
     def where(self, line: int | None = None) -> str:
         """``file:line`` of a line, by default of the last one."""
         return f"{self.path}:{self.lines if line is None else line}"

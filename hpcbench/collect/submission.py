@@ -144,9 +144,11 @@ def load(root: Path, jobs: Mapping[str, JobState]) -> Submission:
     runs = []
     for run in plan.runs:
         directory = root / run.path
+        # The marker first: what it says of the end is then already in the log.
+        marker = read_marker(directory / "status.json")
         path = directory / "log.txt"
         log = run_log.read(path) if path.is_file() else None
-        runs.append(result(plan, run, root, found.get(run.job, Job(run.job, "unknown")), log))
+        runs.append(result(plan, run, root, found.get(run.job, Job(run.job, "unknown")), marker, log))
     return Submission(root, plan, runs)
 
 
@@ -159,10 +161,9 @@ def job_of(root: Path, job: str, state: JobState) -> Job:
     return Job(job, "cancelled" if state == "cancelled" else "ended", status)
 
 
-def result(plan: Plan, run: PlannedRun, root: Path, job: Job, log: RunLog | None) -> RunResult:
-    """What became of one planned run whose log has been read."""
+def result(plan: Plan, run: PlannedRun, root: Path, job: Job, marker: Any, log: RunLog | None) -> RunResult:
+    """What became of one planned run whose exit marker and log have been read."""
     directory = root / run.path
-    marker = read_marker(directory / "status.json")
     return RunResult(
         id=run.id,
         study=plan.study,

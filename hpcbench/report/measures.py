@@ -70,7 +70,7 @@ def measure(run: RunResult) -> Measures:
         message_bytes=sum(r.message_bytes or 0 for r in counted),
         wire_bytes=sum(r.wire_bytes or 0 for r in counted),
         loss_train=last.loss if last else None,
-        loss_valid=_final_loss(log),
+        loss_valid=log.final_loss(),
         diverged_at=diverged_at(run.log),
         notes=tuple(_notes(run, log, records, batch, per_rank)),
     )
@@ -94,15 +94,6 @@ def is_uncompressed(run: RunResult) -> bool:
     if text(scheme, "default") is None or not isinstance(rules, list):
         return False
     return {text(scheme, "default"), *(text(rule, "codec") for rule in rules)} == {"none"}
-
-
-def _final_loss(log: RunLog) -> float | None:
-    planned = log.planned_steps
-    for event in reversed(log.events):
-        if event.name == "evaluation" and text(event.data, "split") == "valid":
-            final = integer(event.data, "step") == planned
-            return number(event.data, "loss") if final else None
-    return None
 
 
 def _notes(
@@ -131,7 +122,7 @@ def _notes(
     last = log.last_step
     if run.state == "completed" and last is not None and integer(end, "steps") != last.step:
         found.append(f"{run.id}: {log.path}: the end event says {end.get('steps')} steps, the log holds {last.step}")
-    if run.state == "completed" and _final_loss(log) is None:
+    if run.state == "completed" and log.final_loss() is None:
         found.append(f"{run.id}: {log.path}: no evaluation after the last step")
     return found
 

@@ -1,0 +1,158 @@
+"""How far a submission has come, read again and again at little cost while it runs."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import fmean, median
+
+from hpcbench.collect.run_log import Reader, RunLog
+from hpcbench.collect.state import OPEN, Job, JobState, State, Verdict
+from hpcbench.collect.submission import Plan, PlannedRun, RunResult, job_of, load_plan, read_marker, result
+
+_RECENT = 20
+"""Steps that the time left is estimated from: the first ones of a run are slow."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One run as it stands. A number is None as long as the log does not give it."""
+
+    id: str
+    job: str
+    verdict: Verdict
+    step: int = 0
+    steps: int | None = None
+    loss: float | None = None
+    samples_per_s: float | None = None
+    loss_valid: float | None = None
+    elapsed: float | None = None
+    """Seconds since the run began, or that it took."""
+    left: float | None = None
+    """Seconds that its remaining steps will take at the pace of the last ones."""
+
+    @property
+    def state(self) -> State:
+        """What has become of it so far."""
+        return self.verdict.state
+
+
+class Follower:
+    """Reads what is new in a submission.
+
+    Parameters
+    ----------
+    root
+        Directory of the submission.
+    jobs
+        Gives the state of each job by its id.
+    now
+        Gives the time, in UTC.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        jobs: Callable[[Path], Mapping[str, JobState]],
+        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+    ) -> None:
+        self.root = root
+        self.plan: Plan = load_plan(root)
+        self.jobs: dict[str, Job] = {}
+        self._states = jobs
+        self._now = now
+        self._tails = {run.id: _Tail(root / run.path / "log.txt") for run in self.plan.runs}
+        self._settled: dict[str, Progress] = {}
+
+    def poll(self) -> list[Progress]:
+        """All runs as they stand, in the order of the plan."""
+        # Asked before the markers are read: a job that ends in between is then seen with its marker, not as lost.
+        states = self._states(self.root)
+        for job in self.plan.jobs:
+            if job.id not in self.jobs or self.jobs[job.id].state not in ("ended", "cancelled"):
+                self.jobs[job.id] = job_of(self.root, job.id, states.get(job.id, "unknown"))
+        return [self._settled.get(run.id) or self._look(run) for run in self.plan.runs]
+
+    def left(self, runs: list[Progress]) -> float | None:
+        """Seconds until all runs will have ended; None as long as no run gives a pace."""
+        whole = [p.elapsed for p in runs if p.state == "completed" and p.elapsed is not None]
+        whole += [p.elapsed + p.left for p in runs if p.state == "running" and p.elapsed is not None and p.left]
+        if not whole:
+            return None
+        usual = fmean(whole)
+        by_job: dict[str, float] = {}
+        for run in runs:
+            if run.state in OPEN:
+                left = max(usual - (run.elapsed or 0.0), 0.0) if run.left is None else run.left
+                by_job[run.job] = by_job.get(run.job, 0.0) + left
+        # Jobs of a cluster run side by side, once they have started; those of one machine queue up.
+        totals = list(by_job.values())
+        return sum(totals) if self.plan.scheduler == "local" else max(totals, default=0.0)
+
+    def _look(self, run: PlannedRun) -> Progress:
+        job = self.jobs.get(run.job, Job(run.job, "unknown"))
+        # The marker first: what it says of the end is then already in the log.
+        marker = read_marker(self.root / run.path / "status.json")
+        log = self._tails[run.id].read()
+        found = result(self.plan, run, self.root, job, marker, log)
+        progress = self._progress(run, found, log)
+        if found.state not in OPEN and (found.exit is not None or job.state in ("ended", "cancelled")):
+            self._settled[run.id] = progress
+            del self._tails[run.id]
+        return progress
+
+    def _progress(self, run: PlannedRun, found: RunResult, log: RunLog | None) -> Progress:
+        last = log.last_step if log else None
+        elapsed = _seconds(found.start, found.end) if found.end else _seconds(found.start, self._now())
+        left = None
+        if log is not None and last is not None and found.state == "running":
+            recent = [r.seconds for r in list(log.steps.values())[-_RECENT:] if r.seconds is not None]
+            left = median(recent) * (last.steps - last.step) if recent else None
+        return Progress(
+            id=run.id,
+            job=run.job,
+            verdict=found.verdict,
+            step=last.step if last else 0,
+            steps=last.steps if last else self.plan.steps,
+            loss=last.loss if last else None,
+            samples_per_s=last.samples_per_s if last else None,
+            loss_valid=log.final_loss() if log else None,
+            elapsed=elapsed,
+            left=left,
+        )
+
+
+class _Tail:
+    """A log that still grows; only what is new in it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._reader = Reader(path)
+
+    def read(self) -> RunLog | None:
+        try:
+            with self._path.open("rb") as stream:
+                if stream.seek(0, 2) < self._offset:
+                    self._offset = 0
+                    self._reader = Reader(self._path)
+                stream.seek(self._offset)
+                while chunk := stream.read(1 << 20):
+                    self._offset += len(chunk)
+                    self._reader.feed(chunk)
+        except OSError:
+            return None
+        return self._reader.log
+
+
+def _seconds(start: str | None, end: str | datetime | None) -> float | None:
+    first, last = _time(start), end if isinstance(end, datetime) else _time(end)
+    return max((last - first).total_seconds(), 0.0) if first and last else None
+
+
+def _time(words: str | None) -> datetime | None:
+    try:
+        time = datetime.fromisoformat((words or "").replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=timezone.utc)

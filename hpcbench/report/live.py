@@ -1,0 +1,216 @@
+"""The live view: which run trains, how far it is, what is left. Plain lines where there is no terminal."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from hpcbench.collect.find import job_states
+from hpcbench.collect.lines import printable
+from hpcbench.collect.progress import Follower, Progress
+from hpcbench.collect.state import OPEN, JobState, State
+from hpcbench.report.table import loss, significant
+
+_POLL = 0.5
+"""Seconds. Training runs on the same cores."""
+_SAY = 10.0
+"""Seconds between two plain lines of one run."""
+_PATIENCE = 60.0
+"""Seconds for which a scheduler may give no answer before its jobs count as lost."""
+_STYLES: dict[State, str] = {"completed": "green", "running": "bold", "pending": "dim", "cancelled": "yellow"}
+
+
+def follow(
+    root: Path,
+    *,
+    console: Console | None = None,
+    jobs: Callable[[Path], Mapping[str, JobState]] = job_states,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Watch a submission until its jobs have ended or are lost.
+
+    Parameters
+    ----------
+    root
+        Directory of the submission.
+    console
+        Where to; standard output by default.
+    jobs
+        Gives the state of each job by its id.
+    clock, sleep
+        Seconds of a clock that never goes back, and a pause on it.
+
+    Returns
+    -------
+    int
+        0 when all runs completed, else 1 (also when the user stops watching: the jobs go on).
+
+    Raises
+    ------
+    UserError
+        `root` is not a submission's directory.
+    """
+    console = console or Console(highlight=False)
+    follower = Follower(root, jobs)
+    begin = clock()
+    silent_since: float | None = None
+    view: _View = _Screen(console) if console.is_terminal else _Lines(console)
+    runs: list[Progress] = []
+    try:
+        with view:
+            while True:
+                runs = follower.poll()
+                unknown = any(job.state == "unknown" for job in follower.jobs.values())
+                silent_since = (clock() if silent_since is None else silent_since) if unknown else None
+                over = not unknown or clock() - (silent_since or 0.0) >= _PATIENCE
+                over = over and not any(job.state in ("pending", "running") for job in follower.jobs.values())
+                view.show(runs, clock() - begin, None if over else follower.left(runs), over)
+                if over:
+                    break
+                sleep(_POLL)
+    except KeyboardInterrupt:
+        console.print(f"No longer watching; the jobs go on: hpcbench status {root}", markup=False)
+        return 1
+    return 0 if all(run.state == "completed" for run in runs) else 1
+
+
+def summary(runs: list[Progress], elapsed: float, left: float | None) -> str:
+    """One line on all runs."""
+    counts = Counter(run.state for run in runs)
+    parts = [f"{count} {state}" for state, count in counts.most_common()]
+    rest = f", about {span(left)} left" if left is not None else ""
+    return f"{len(runs)} runs: {', '.join(parts)}; {span(elapsed)} elapsed{rest}"
+
+
+def span(seconds: float | None) -> str:
+    """A time span as minutes and seconds, or hours, minutes and seconds."""
+    if seconds is None:
+        return "-"
+    whole = round(seconds)
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+class _View:
+    """Shows what a poll found."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def __enter__(self) -> "_View":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def show(self, runs: list[Progress], elapsed: float, left: float | None, over: bool) -> None:
+        raise NotImplementedError
+
+
+class _Screen(_View):
+    """A table that is drawn over and over."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._live = Live(console=console, auto_refresh=False, transient=False)
+
+    def __enter__(self) -> "_View":
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(self, runs: list[Progress], elapsed: float, left: float | None, over: bool) -> None:
+        self._live.update(picture(runs, elapsed, left, max(self.console.height - 4, 4)), refresh=True)
+
+
+class _Lines(_View):
+    """A line when a run starts, now and then while it runs, and when it ends."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._states: dict[str, State] = {}
+        self._said: dict[str, float] = {}
+
+    def show(self, runs: list[Progress], elapsed: float, left: float | None, over: bool) -> None:
+        for i, run in enumerate(runs):
+            before = self._states.get(run.id, "pending")
+            self._states[run.id] = run.state
+            if run.state == "pending":
+                continue
+            if run.state == "running":
+                if before != "running":
+                    self._say(elapsed, f"{run.id}: started ({i + 1} of {len(runs)})")
+                    self._said[run.id] = elapsed
+                elif run.step and elapsed - self._said.get(run.id, 0.0) >= _SAY:
+                    self._said[run.id] = elapsed
+                    self._say(elapsed, f"{run.id}: {_progress(run)}, {span(left)} for all")
+            elif before in OPEN:
+                self._say(elapsed, f"{run.id}: {outcome(run)}")
+        if over:
+            self.console.print(Text(summary(runs, elapsed, None)), soft_wrap=True)
+
+    def _say(self, elapsed: float, words: str) -> None:
+        self.console.print(Text(f"[{span(elapsed):>5}] {printable(words, 400)}"), soft_wrap=True)
+
+
+def picture(runs: list[Progress], elapsed: float, left: float | None, height: int) -> RenderableType:
+    """A row a run and a line on all; with more runs than `height` rows, those that matter now."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    for name in ("run", "state"):
+        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    for name in ("step", "loss", "samples/s", "left"):
+        table.add_column(name, justify="right", no_wrap=True)
+    shown = _choose(runs, height)
+    for run in shown:
+        steps = f"{run.step}/{run.steps}" if run.steps else "-"
+        final = run.loss_valid if run.loss_valid is not None else run.loss
+        table.add_row(
+            Text(run.id),
+            Text(run.state, style=_STYLES.get(run.state, "red")),
+            "-" if run.state == "pending" else steps,
+            loss(final),
+            significant(run.samples_per_s),
+            span(run.left),
+        )
+    reasons = [
+        Text(printable(f"{run.id}: {outcome(run)}", 200), style="red", no_wrap=True, overflow="ellipsis")
+        for run in shown
+        if run.state not in OPEN and run.verdict.reason
+    ]
+    hidden = len(runs) - len(shown)
+    more = [Text(f"... and {hidden} more", style="dim")] if hidden else []
+    return Group(table, *more, *reasons[:3], Text(summary(runs, elapsed, left)))
+
+
+def outcome(run: Progress) -> str:
+    """What became of a run, in words."""
+    if run.state == "completed":
+        took = f" in {span(run.elapsed)}" if run.elapsed is not None else ""
+        return f"completed{took}, loss (valid) {loss(run.loss_valid)}"
+    where = f" ({run.verdict.where})" if run.verdict.where else ""
+    return f"{run.state}: {run.verdict.reason}{where}" if run.verdict.reason else run.state
+
+
+def _progress(run: Progress) -> str:
+    parts = [f"step {run.step}/{run.steps}", f"loss {loss(run.loss)}"]
+    parts.append(f"{significant(run.samples_per_s)} samples/s")
+    return ", ".join(parts) + f", {span(run.left)} left"
+
+
+def _choose(runs: list[Progress], height: int) -> list[Progress]:
+    """The runs to show, in their order: first those that run, then those that went wrong, then the last to end."""
+    if len(runs) <= height:
+        return runs
+    rank = {"running": 0, "completed": 2, "pending": 3}
+    order = sorted(
+        range(len(runs)), key=lambda i: (rank.get(runs[i].state, 1), i if runs[i].state == "pending" else -i)
+    )
+    return [runs[i] for i in sorted(order[: height - 1])]
