@@ -3,7 +3,7 @@
 A part that a pipeline stage does not hold is None (embedding, head) or missing from `blocks`, whose keys are the
 layers' global numbers: so each parameter has the same name in every layout.
 
-Shapes: b samples, s positions, h hidden, a heads, d = h/a, V vocabulary. Under tensor parallelism a block sees a/t heads.
+Shapes: b samples, s positions, h hidden, a heads, d = h/a, V vocabulary; t ranks of tensor parallelism.
 """
 
 import torch
