@@ -1,0 +1,5 @@
+"""``python -m hpcbench``."""
+
+from hpcbench.cli import main
+
+main()

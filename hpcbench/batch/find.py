@@ -1,0 +1,45 @@
+"""Which submission a path means."""
+
+from pathlib import Path
+
+from hpcbench.errors import UserError
+from hpcbench.study.yaml12 import shown_path
+
+
+def find_root(path: Path | None) -> Path:
+    """The submission's directory.
+
+    Parameters
+    ----------
+    path
+        It, or a directory of numbered ones, of which the newest counts; None for the newest below ``results``.
+
+    Raises
+    ------
+    UserError
+        There is no submission there.
+    """
+    if path is None:
+        found = [root for study in _directories(Path("results")) for root in _numbered(study)]
+        if not found:
+            raise UserError("results: no submission here: give its directory, or start with `hpcbench submit`")
+        return max(found, key=lambda root: (root / "submission.json").stat().st_mtime_ns)
+    name = shown_path(path)
+    if not path.exists():
+        raise UserError(f"{name}: no such directory: check the path")
+    if not path.is_dir():
+        raise UserError(f"{name}: is no directory: give the one that `hpcbench submit` made")
+    if (path / "submission.json").is_file():
+        return path
+    found = _numbered(path)
+    if not found:
+        raise UserError(f"{name}: no submission.json in it: give the directory that `hpcbench submit` made")
+    return max(found, key=lambda root: int(root.name))
+
+
+def _directories(path: Path) -> list[Path]:
+    return [entry for entry in path.iterdir() if entry.is_dir()] if path.is_dir() else []
+
+
+def _numbered(path: Path) -> list[Path]:
+    return [d for d in _directories(path) if d.name.isdigit() and (d / "submission.json").is_file()]

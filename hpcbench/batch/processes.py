@@ -1,0 +1,80 @@
+"""Processes told apart by id and start time, since ids are used again; and the end of a whole tree of them."""
+
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+
+def identity(pid: int) -> dict[str, Any] | None:
+    """What tells this process from any later one with its id; None if it does not run."""
+    fields = _stat(pid)
+    return None if fields is None else {"pid": pid, "start": fields[2], "host": socket.gethostname(), "boot": _boot()}
+
+
+def here(process: dict[str, Any]) -> bool:
+    """Whether the process was started on this machine, so that it can be looked up."""
+    return bool(process.get("host") == socket.gethostname())
+
+
+def alive(process: dict[str, Any] | None) -> bool:
+    """Whether this very process still runs; a zombie does not."""
+    return process is not None and process == identity(process["pid"])
+
+
+def end_tree(process: dict[str, Any], *, grace: float) -> None:
+    """End a process, all that it started, and all in its session.
+
+    The process itself is asked first, so that it can end its children and leave its marks; what still runs after `grace`
+    seconds is killed.
+    """
+    members = {process["pid"]: process, **_family(process)}
+    if alive(process):
+        _signal(process, signal.SIGTERM)
+    deadline = time.monotonic() + grace
+    while time.monotonic() < deadline and any(alive(member) for member in members.values()):
+        time.sleep(0.05)
+        members |= _family(process)
+    for member in (members | _family(process)).values():
+        _signal(member, signal.SIGKILL)
+
+
+def _signal(process: dict[str, Any], number: signal.Signals) -> None:
+    if alive(process):
+        try:
+            os.kill(process["pid"], number)
+        except ProcessLookupError:
+            return
+
+
+def _family(process: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """Descendants of the process, and members of its session, which may have lost their parents."""
+    table = {int(entry.name): fields for entry in Path("/proc").iterdir() if entry.name.isdigit() and (fields := _stat(int(entry.name)))}
+    same = alive(process)
+    found = {process["pid"]} if same else set()
+    grown = True
+    while grown:
+        more = {pid for pid, (parent, session, start) in table.items() if parent in found or session == process["pid"]}
+        grown = not more <= found
+        found |= more
+    found -= {process["pid"], os.getpid()}
+    return {pid: member for pid in found if (member := identity(pid))}
+
+
+def _stat(pid: int) -> tuple[int, int, int] | None:
+    """Parent, session and start time in clock ticks of a process that runs."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()  # the name before it may hold blanks and parentheses
+    return None if fields[0] in "ZX" else (int(fields[1]), int(fields[3]), int(fields[19]))
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,184 @@
+"""A site: one machine, its scheduler, nodes, network, launcher and environment."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from hpcbench.batch.duration import Duration
+from hpcbench.errors import UserError
+from hpcbench.resources import data_dir
+from hpcbench.study.presets import suggestion
+from hpcbench.study.problems import user_error
+from hpcbench.study.schema import Count, Name, Section
+from hpcbench.study.size import Room
+from hpcbench.study.yaml12 import Document, read, shown, shown_path
+
+Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=4096)]
+"""Text that stays on one line of a job script."""
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
+Option = Annotated[str, Field(pattern=r"^--?[A-Za-z][A-Za-z0-9_-]*$", max_length=100)]
+
+
+def _duration(text: str | None) -> str | None:
+    return text if text is None else str(Duration.parse(text))
+
+
+class Queue(Section):
+    """A queue (LSF) or partition (Slurm) and what it allows."""
+
+    max_nodes: Count | None = Field(None, description="Most nodes of a job.")
+    max_walltime: str | None = Field(None, description="Longest job, such as 12h.")
+    source: Line | None = Field(None, description="Where the limits are said, and when they were read.")
+
+    _walltime = field_validator("max_walltime")(_duration)
+
+
+class Scheduler(Section):
+    """What takes the jobs."""
+
+    kind: Literal["local", "slurm", "lsf"] = Field(description="local runs them here, one after another.")
+    account_option: Option | None = Field(None, description="How the account is given: -G, -P or --account.")
+    directives: dict[Option, str | int | None] = Field(
+        default_factory=dict, description="More options for the head of each script; null for one without a value."
+    )
+
+    @field_validator("directives")
+    @classmethod
+    def _one_line(cls, directives: dict[str, str | int | None]) -> dict[str, str | int | None]:
+        for option, value in directives.items():
+            if isinstance(value, str) and (not value or not value.isprintable()):
+                raise ValueError(f"{option}: the value must be one line and not empty: use null for none")
+        return directives
+
+
+class Node(Section):
+    """One compute node."""
+
+    gpus: int = Field(0, ge=0, le=1024, description="GPUs.")
+    gpu: Line | None = Field(None, description="Their model.")
+    gpu_memory_gb: float | None = Field(None, gt=0, description="Memory of each.")
+    gpu_exclusive: bool = Field(False, description="Each GPU takes one process only.")
+    cores: Count | Literal["auto"] = Field("auto", description="Cores that jobs may use; auto counts this machine's.")
+    sockets: Count = Field(1, description="Sockets, each with the same share of cores and GPUs.")
+    threads_per_core: Count = Field(1, description="Hardware threads of a core, as the scheduler counts them.")
+    memory_gb: float | None = Field(None, gt=0, description="Host memory.")
+
+    @property
+    def usable_cores(self) -> int:
+        """Cores that jobs may use, as a number."""
+        return len(os.sched_getaffinity(0)) if self.cores == "auto" else self.cores
+
+
+class Network(Section):
+    """What lies between the nodes."""
+
+    description: Line = Field(description="For people.")
+    bandwidth_gbit: float | None = Field(None, gt=0, description="Of a node, one way, in Gbit/s.")
+    latency_us: float | None = Field(None, gt=0, description="Of a small message between nodes.")
+
+
+class Launcher(Section):
+    """What starts the ranks inside a job."""
+
+    kind: Literal["mpich", "openmpi", "srun", "jsrun", "lrun", "ibrun"] = Field(description="Its dialect.")
+    program: Line | None = Field(None, description="Its path; by default found on PATH.")
+    args: list[Line] = Field(default_factory=list, description="More arguments, after ours.")
+    visibility: Literal["one", "socket", "all"] = Field(
+        "one", description="GPUs that a rank sees: its own, its socket's, or the node's. It changes what is measured."
+    )
+
+
+class Site(Section):
+    """One machine: what a job script needs to know of it."""
+
+    site: Name = Field(description="Name.")
+    description: Line | None = Field(None, description="For people.")
+    scheduler: Scheduler = Field(description="What takes the jobs.")
+    queues: dict[Name, Queue] = Field(default_factory=dict, description="Queues; the first is the default.")
+    walltime: str | None = Field(None, description="Limit of a job where the study has none, such as 2h.")
+    node: Node = Field(default_factory=Node, description="One compute node.")
+    network: Network | None = Field(None, description="What lies between the nodes.")
+    launcher: Launcher = Field(description="What starts the ranks.")
+    ranks_per_node: Count | None = Field(None, description="Usual ranks a node; by default its GPUs.")
+    threads: Count | None = Field(None, description="Threads a rank; by default its share of the cores.")
+    oversubscribe: bool = Field(False, description="Ranks may share cores: to try things out, not to measure.")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="What ranks compute on.")
+    gpu_aware_mpi: bool = Field(False, description="The MPI library takes device pointers.")
+    modules: list[Line] = Field(default_factory=list, description="Modules to load.")
+    environment: dict[Variable, Line] = Field(default_factory=dict, description="Variables, taken literally.")
+    setup: list[Line] = Field(default_factory=list, description="Shell lines of the site's own, run before the ranks.")
+    python: Line = Field("python3", description="The interpreter; auto takes the one that runs hpcbench.")
+    work: Line | None = Field(None, description="Directory that holds results/; by default where hpcbench is run.")
+    retired: Line | None = Field(None, description="When the machine was switched off, and what follows from that.")
+    sources: list[Line] = Field(default_factory=list, description="Where the facts come from.")
+    checked: Line = Field(description="How and when this file was last proved on the machine, or never.")
+
+    _walltime = field_validator("walltime")(_duration)
+
+    @field_validator("setup")
+    @classmethod
+    def _no_directives(cls, lines: list[str]) -> list[str]:
+        for line in lines:
+            if line.lstrip().startswith(("#BSUB", "#SBATCH")):
+                raise ValueError("a scheduler's directive belongs in scheduler.directives")
+        return lines
+
+    @model_validator(mode="after")
+    def _device_is_there(self) -> "Site":
+        if self.device == "cuda" and not self.node.gpus:
+            raise ValueError("device cuda needs node.gpus")
+        if self.scheduler.kind != "local" and (self.python == "auto" or self.node.cores == "auto"):
+            raise ValueError("auto means this machine: give python and node.cores of the compute nodes")
+        return self
+
+    @property
+    def room(self) -> Room:
+        """What the size of a run depends on."""
+        usual = self.ranks_per_node or (self.node.gpus if self.device == "cuda" else None)
+        if usual is None and self.scheduler.kind != "local":
+            usual = self.node.usable_cores // (self.threads or 1)
+        return Room(self.site, usual, max(1, self.node.usable_cores // (self.threads or 1)))
+
+
+def names() -> list[str]:
+    """Sites that come with hpcbench."""
+    return sorted(path.stem for path in data_dir("sites").glob("*.yaml"))
+
+
+def load_site(name: str, where: str = "--site") -> tuple[Site, Document]:
+    """A site by name, or from a file.
+
+    Parameters
+    ----------
+    name
+        One of `names()`, or a path: whatever has a slash or ends in ``.yaml``.
+    where
+        Who named it, for messages.
+
+    Raises
+    ------
+    UserError
+        There is no such site, or its file is wrong.
+    """
+    if "/" in name or name.endswith((".yaml", ".yml")):
+        path = Path(name)
+    elif name in names():
+        path = data_dir("sites") / f"{name}.yaml"
+    else:
+        near = suggestion(name, names())
+        raise UserError(f"{where}: unknown site {shown(name)}{near}: known are {', '.join(names())}, or give a site file")
+    document = read(path)
+    try:
+        site = Site.model_validate(document.data)
+    except ValidationError as error:
+        raise user_error(error, Site, document.where) from None
+    if site.site != path.stem and name in names():
+        raise UserError(f"{document.where(('site',))}: site: {site.site!r} is not the file's name {shown_path(path.stem)}")
+    return site, document
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of a site file, for editors."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Site.model_json_schema()}

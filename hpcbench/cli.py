@@ -1,0 +1,169 @@
+"""The command line: each command is a few lines that call the package, which it imports only then."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hpcbench.errors import UserError
+
+app = typer.Typer(
+    name="hpcbench",
+    help="Does compressing the training traffic pay, on this machine?",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Root = Annotated[
+    Path | None,
+    typer.Argument(metavar="[DIR]", help="A submission; by default the newest below results/.", show_default=False),
+]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from hpcbench import __version__
+
+        typer.echo(f"hpcbench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Does compressing the training traffic pay, on this machine?"""
+
+
+@app.command()
+def submit(
+    study: Annotated[Path, typer.Argument(help="Study file (YAML).", show_default=False)],
+    site: Annotated[str | None, typer.Option(help="Site by name or file; by default the study's.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write the scripts and say what would run.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of the numbered submissions; by default results/STUDY.")
+    ] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override the study: --set train.steps=50.")
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EXPR",
+            help="Only some runs: key=pattern parts and run id patterns, joined by commas, all of which must hold: "
+            "'scheme=baseline,repeat=1', 'r1-*'.",
+        ),
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow the jobs until they end.")] = False,
+) -> None:
+    """Expand a study into jobs and hand them to the site's scheduler."""
+    from hpcbench.batch.show import show_submission
+    from hpcbench.batch.submit import submit as submit_study
+
+    submission = submit_study(study, site=site, dry_run=dry_run, out=out, sets=sets, only=only)
+    show_submission(submission, dry_run=dry_run)
+    if wait and not dry_run:
+        from hpcbench.report.live import follow
+
+        raise typer.Exit(follow(submission.root))
+
+
+@app.command()
+def status(directory: Root = None) -> None:
+    """Say what became of jobs and runs; exit status 1 if a run failed."""
+    from hpcbench.batch.find import find_root
+    from hpcbench.batch.show import show_status
+    from hpcbench.batch.track import track
+
+    tracked = track(find_root(directory))
+    show_status(tracked)
+    raise typer.Exit(int(tracked.failed))
+
+
+@app.command()
+def cancel(directory: Root = None) -> None:
+    """End what runs of a submission and drop what waits."""
+    from hpcbench.batch.find import find_root
+    from hpcbench.batch.scheduler import get_scheduler
+    from hpcbench.batch.track import track
+
+    root = find_root(directory)
+    kind = track(root).submission["scheduler"]
+    typer.echo(f"{root}: {get_scheduler(kind).cancel(root)}")
+
+
+@app.command()
+def report(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATHS...", help="Submissions or log files.", show_default=False)
+    ],
+    format: Annotated[str, typer.Option(metavar="table|md|csv|json", help="How to print.")] = "table",
+    output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
+) -> None:
+    """Compare the runs with the uncompressed baseline."""
+    from hpcbench.report.main import report as report_paths
+
+    raise typer.Exit(report_paths(paths, format, output))
+
+
+@app.command()
+def sites(
+    site: Annotated[str | None, typer.Argument(metavar="[NAME|FILE]", help="A site to check and show.")] = None,
+) -> None:
+    """List the sites; check and show one."""
+    from hpcbench.batch.show import show_site, show_sites
+
+    show_sites() if site is None else show_site(site)
+
+
+@app.command()
+def schema(what: Annotated[str, typer.Argument(metavar="study|site")] = "study") -> None:
+    """Print the JSON Schema of study or site files, for editors."""
+    import json
+
+    if what == "study":
+        from hpcbench.study.schema import json_schema
+    elif what == "site":
+        from hpcbench.batch.site import json_schema
+    else:
+        raise UserError(f"schema {what!r}: is unknown: use study or site")
+    typer.echo(json.dumps(json_schema(), indent=2))
+
+
+def main() -> None:
+    """Run the command line; every failure of the user's or the machine's is one line."""
+    sys.exit(_run())
+
+
+_usage_error = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+"""Typer's own or click's, by version: the class of everything that is wrong with the command line itself."""
+
+
+def _run() -> int:
+    try:
+        result = app(standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except UserError as error:
+        return _fail(str(error), 2)
+    except _usage_error as error:
+        return _fail(f"{error.format_message()} (see hpcbench --help)", 2)  # type: ignore[attr-defined]
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on; keep the exit quiet
+        return 141
+    except OSError as error:
+        return _fail(f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}", 2)
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+
+
+def _fail(message: str, status: int) -> int:
+    print(f"hpcbench: {' '.join(message.splitlines())}", file=sys.stderr)
+    return status

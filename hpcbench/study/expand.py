@@ -1,0 +1,132 @@
+"""From a study to its runs: the cells of the matrix, each repeated, schemes in rotated order."""
+
+import copy
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from hpcbench.errors import UserError
+from hpcbench.study import presets
+from hpcbench.study.load import Loaded, fill_model, put, split_key
+from hpcbench.study.matrix import Cell, cells
+from hpcbench.study.problems import user_error
+from hpcbench.study.schema import Scalar, Scheme, Study
+from hpcbench.study.size import Room, Size, resolve
+from hpcbench.study.yaml12 import Document, Path_
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, resolved: what is trained, on what, how often repeated."""
+
+    id: str
+    repeat: int
+    """From 1."""
+    pairing: str
+    """Runs of equal cell and pairing that differ in scheme are compared with one another."""
+    cell: dict[str, Scalar]
+    """Values of the matrix keys but `scheme`."""
+    study: Study
+    """The study with the cell's values in place."""
+    scheme_name: str
+    scheme: Scheme
+    size: Size
+    where: Callable[[Path_], str]
+    """``file:line`` of a path of the study, in this cell."""
+
+
+def expand(loaded: Loaded, room: Room) -> list[Run]:
+    """Every run of the study on a site: repeat by repeat, cell by cell, then scheme by scheme.
+
+    Raises
+    ------
+    UserError
+        A cell does not follow the schema, does not divide, or the baseline is missing.
+    """
+    groups: dict[str, list[Run]] = {}
+    cell_of: dict[str, dict[str, Scalar]] = {}
+    for cell in cells(loaded.study, loaded.document):
+        run = _first(cell, loaded, room, cell_of)
+        groups.setdefault(run.id, []).append(run)
+    _check_baseline(groups, loaded)
+    runs: list[Run] = []
+    for repeat in range(1, loaded.study.repeats + 1):
+        for slug, group in groups.items():
+            turn = (repeat - 1) % len(group)
+            for run in group[turn:] + group[:turn]:
+                name = "-".join(filter(None, (f"r{repeat}", slug, run.scheme_name)))
+                runs.append(
+                    Run(name, repeat, f"r{repeat}", run.cell, run.study, run.scheme_name, run.scheme, run.size, run.where)
+                )
+    return runs
+
+
+def _first(cell: Cell, loaded: Loaded, room: Room, cell_of: dict[str, dict[str, Scalar]]) -> Run:
+    """The cell's first run; its id is the cell's slug, which no other cell has."""
+    document = loaded.document
+    where = _where(cell, document)
+    study = _variant(cell, loaded, where)
+    size = resolve(study, room, where)
+    scheme = _scheme(study, where)
+    values = {key: choice.value for key, choice in cell.items() if key != "scheme"}
+    slug = "-".join(_word(key, value) for key, value in values.items())[:100]
+    number = 1
+    while cell_of.setdefault(name := slug if number == 1 else f"{slug}-{number}", values) != values:
+        number += 1
+    return Run(name, 1, "r1", values, study, study.scheme, scheme, size, where)
+
+
+
+def _word(key: str, value: Scalar) -> str:
+    return re.sub(r"[^A-Za-z0-9._]+", "_", f"{key.rpartition('.')[2]}{value}").replace("..", "_")
+
+
+def _where(cell: Cell, document: Document) -> Callable[[Path_], str]:
+    varied = {split_key(key): choice.path for key, choice in cell.items()}
+
+    def where(path: Path_) -> str:
+        for end in range(len(path), 0, -1):
+            if path[:end] in varied:
+                return document.where(varied[path[:end]])
+        return document.where(path)
+
+    return where
+
+
+def _variant(cell: Cell, loaded: Loaded, where: Callable[[Path_], str]) -> Study:
+    """The study with the cell's values in place of its own."""
+    data: dict[str, Any] = {key: value for key, value in loaded.document.data.items() if key != "matrix"}
+    for key in sorted(cell, key=lambda key: key.count(".")):
+        put(data, split_key(key), cell[key].value, loaded.document.where(cell[key].path))
+    if any(key.split(".")[0] == "model" for key in cell):
+        data["model"] = fill_model(copy.copy(data["model"]), where(("model",)))
+    try:
+        return Study.model_validate(data)
+    except ValidationError as error:
+        raise user_error(error, Study, where) from None
+
+
+def _scheme(study: Study, where: Callable[[Path_], str]) -> Scheme:
+    if study.scheme in study.schemes:
+        return study.schemes[study.scheme]
+    try:
+        return Scheme.model_validate(presets.scheme(study.scheme))
+    except ValidationError as error:
+        raise user_error(error, Scheme, lambda _: where(("scheme",))) from None
+    except ValueError as error:
+        raise UserError(f"{where(('scheme',))}: {error}") from None
+
+
+def _check_baseline(groups: dict[str, list[Run]], loaded: Loaded) -> None:
+    baseline = loaded.study.baseline.scheme
+    for group in groups.values():
+        names = [run.scheme_name for run in group]
+        if baseline not in names:
+            cell = ", ".join(f"{key}={value}" for key, value in group[0].cell.items())
+            raise UserError(
+                f"{group[0].where(('scheme',))}: scheme: no run of the baseline {baseline!r}{f' at {cell}' if cell else ''}"
+                f" to compare with: add it to matrix.scheme, or name another as baseline.scheme"
+            )

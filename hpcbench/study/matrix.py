@@ -1,0 +1,147 @@
+"""The cells of a matrix: product in file order, lockstep by `zip`, holes by `exclude`."""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hpcbench.errors import UserError
+from hpcbench.study.presets import suggestion
+from hpcbench.study.problems import fields_at
+from hpcbench.study.schema import Scalar, Study
+from hpcbench.study.yaml12 import Document, Path_, shown
+
+VARIABLE = ["scheme", "nodes", "ranks_per_node", "walltime", "queue", "model"]
+"""Fields at the root of a study that a matrix may vary."""
+SECTIONS = ["model", "data", "train", "layout"]
+"""Sections whose fields it may vary."""
+MAX_CELLS = 100_000
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One value of one matrix key, and where it was said."""
+
+    value: Scalar
+    path: Path_
+
+
+Cell = dict[str, Choice]
+"""A choice for every key of the matrix, in file order."""
+
+
+def cells(study: Study, document: Document) -> list[Cell]:
+    """Every cell that the study asks for, `scheme` included; the last key varies fastest.
+
+    Raises
+    ------
+    UserError
+        A key is unknown or used twice, a list is empty or says a value twice, the lists of a `zip` differ in length,
+        an `exclude` matches nothing, or nothing is left.
+    """
+    axes = _axes(study, document)
+    number = 1
+    for axis in axes:
+        number *= len(axis)
+    if number > MAX_CELLS:
+        raise UserError(f"{document.where(('matrix',))}: matrix: has {number} cells: at most {MAX_CELLS}")
+    found = [{k: c for part in parts for k, c in part.items()} for parts in itertools.product(*axes)]
+    kept = found
+    for i, hole in enumerate(study.matrix.exclude):
+        path: Path_ = ("matrix", "exclude", i)
+        keys = list(found[0])
+        for key in hole:
+            if key not in keys:
+                raise UserError(
+                    f"{document.where((*path, key))}: matrix.exclude: {shown(key)} is no key of the matrix"
+                    f"{suggestion(key, keys)}: known are {', '.join(keys) or 'none'}"
+                )
+        if not any(matches(hole, cell) for cell in found):
+            raise UserError(f"{document.where(path)}: matrix.exclude: matches no cell: correct or remove it")
+        kept = [cell for cell in kept if not matches(hole, cell)]
+    if not kept:
+        where = document.where(("matrix", "exclude"))
+        raise UserError(f"{where}: matrix.exclude: leaves no cell: remove an exclusion")
+    return kept
+
+
+def matches(hole: Mapping[str, Scalar], cell: Cell) -> bool:
+    """Whether the cell has every value that `hole` names."""
+    return bool(hole) and all(key in cell and same(cell[key].value, value) for key, value in hole.items())
+
+
+def same(a: Scalar, b: Scalar) -> bool:
+    """Equal, and not one of them a truth value and the other a number."""
+    return a == b and isinstance(a, bool) == isinstance(b, bool)
+
+
+def _axes(study: Study, document: Document) -> list[list[Cell]]:
+    """The axes of the product, each a list of partial cells, in the order of the file."""
+    singles = study.matrix.__pydantic_extra__
+    raw = document.data.get("matrix") or {}
+    axes: list[list[Cell]] = []
+    seen: set[str] = set()
+    for key in raw:
+        if key == "zip":
+            for i, group in enumerate(study.matrix.zip):
+                axes.append(_lockstep(group, _zip_path(document, i), document, seen))
+        elif key != "exclude":
+            path: Path_ = ("matrix", key)
+            axes.append([{key: choice} for choice in _choices(key, singles[key], path, document, seen)])
+    return axes
+
+
+def _zip_path(document: Document, i: int) -> Path_:
+    path: Path_ = ("matrix", "zip", i)
+    return path if path in document.origins else path[:2]  # a single group may stand without its list
+
+
+def _lockstep(group: dict[str, list[Scalar]], path: Path_, document: Document, seen: set[str]) -> list[Cell]:
+    columns = {
+        key: _choices(key, values, (*path, key), document, seen, distinct=False) for key, values in group.items()
+    }
+    lengths = {key: len(column) for key, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        said = ", ".join(f"{key} has {length}" for key, length in lengths.items())
+        raise UserError(f"{document.where(path)}: matrix.zip: lists of different length ({said}): make them equal")
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    values = [tuple(choice.value for choice in row.values()) for row in rows]
+    if not rows or len(set(values)) < len(values):
+        problem = "the same row twice: remove one" if rows else "no key in it: add one"
+        raise UserError(f"{document.where(path)}: matrix.zip: {problem}")
+    return rows
+
+
+def _choices(
+    key: str, values: list[Scalar], path: Path_, document: Document, seen: set[str], *, distinct: bool = True
+) -> list[Choice]:
+    where = document.where(path)
+    check_key(key, where)
+    if key in seen:
+        raise UserError(f"{where}: matrix: {shown(key)} varies twice: keep one")
+    seen.add(key)
+    if not values:
+        raise UserError(f"{where}: matrix.{key}: no value: give at least one, or remove the key")
+    for i, value in enumerate(values):
+        if distinct and any(same(value, earlier) for earlier in values[:i]):
+            raise UserError(f"{document.where((*path, i))}: matrix.{key}: {shown(value)} is here twice: remove one")
+    return [Choice(value, (*path, i)) for i, value in enumerate(values)]
+
+
+def check_key(key: str, where: str) -> None:
+    """Refuse a matrix key that is no field which may vary.
+
+    Raises
+    ------
+    UserError
+        With what was meant, if something known is near.
+    """
+    section, dot, field = key.partition(".")
+    fields: list[str] = fields_at(Study, (section,)) if section in SECTIONS and dot else []
+    if key in VARIABLE or field in fields:
+        return
+    known: list[Any] = VARIABLE + [f"{s}.{f}" for s in SECTIONS for f in fields_at(Study, (s,))]
+    dotted = [k for k in known if k.endswith(f".{key}")]
+    near = f", did you mean {dotted[0]!r}?" if dotted else suggestion(key, known)
+    remedy = near or f": use {', '.join(VARIABLE)}, or a field such as train.micro_batch"
+    raise UserError(f"{where}: matrix: {shown(key)} cannot vary{remedy}")

@@ -1,0 +1,70 @@
+"""Models and schemes by name, kept as YAML beside this file."""
+
+import copy
+import difflib
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hpcbench.study import yaml12
+
+
+@cache
+def _table(name: str) -> dict[str, Any]:
+    return yaml12.read(Path(__file__).parent / f"{name}.yaml").data
+
+
+def models() -> list[str]:
+    """Names of the model presets."""
+    return list(_table("models"))
+
+
+def schemes() -> list[str]:
+    """Names of the scheme presets; words in braces stand for whole numbers."""
+    return list(_table("schemes"))
+
+
+def model(name: str) -> dict[str, Any]:
+    """Fields of a model preset.
+
+    Raises
+    ------
+    ValueError
+        There is no such preset; one line that names the known ones.
+    """
+    if name not in _table("models"):
+        raise ValueError(f"unknown model {yaml12.shown(name)}{suggestion(name, models())}: known are {', '.join(models())}")
+    return {"name": name, **copy.deepcopy(_table("models")[name])}
+
+
+def scheme(name: str) -> dict[str, Any]:
+    """Fields of a scheme preset, its numbers filled in.
+
+    Raises
+    ------
+    ValueError
+        There is no such preset; one line that names the known ones.
+    """
+    for pattern, fields in _table("schemes").items():
+        expression = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[1-9][0-9]{0,2})", re.escape(pattern))
+        match = re.fullmatch(expression, name)
+        if match:
+            filled: dict[str, Any] = _fill(fields, match.groupdict())
+            return filled
+    near = suggestion(name, [pattern for pattern in schemes() if "{" not in pattern])
+    raise ValueError(f"unknown scheme {yaml12.shown(name)}{near}: known are {', '.join(schemes())}, and those under `schemes:`")
+
+
+def suggestion(word: str, known: list[str]) -> str:
+    """``, did you mean 'X'?`` where something near is known, else nothing."""
+    near = difflib.get_close_matches(word, known, n=1)
+    return f", did you mean {near[0]!r}?" if near else ""
+
+
+def _fill(value: Any, words: dict[str, str]) -> Any:
+    if isinstance(value, str):
+        return value.format(**words)
+    if isinstance(value, list):
+        return [_fill(item, words) for item in value]
+    return {key: _fill(item, words) for key, item in value.items()} if isinstance(value, dict) else value

@@ -1,0 +1,108 @@
+"""From pydantic's findings to one line that names the place, the field and the remedy."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from hpcbench.errors import UserError
+from hpcbench.study.presets import suggestion
+from hpcbench.study.yaml12 import Path_, shown
+
+_TYPES = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "finite_number": "a finite number",
+}
+
+
+def user_error(
+    error: ValidationError,
+    schema: type[BaseModel],
+    where: Callable[[Path_], str],
+    place: Callable[[Path_], Path_] = lambda path: path,
+) -> UserError:
+    """The first finding as a `UserError`; the others are counted.
+
+    Parameters
+    ----------
+    schema
+        The model that was validated: it knows the names that were meant.
+    where
+        ``file:line`` of a path.
+    place
+        The path under which the user said what stands at a path; the same by default.
+    """
+    findings = error.errors(include_url=False)
+    first = findings[0]
+    path: Path_ = tuple(part for part in first["loc"] if not _is_internal(part))
+    more = f" (and {len(findings) - 1} more)" if len({f["loc"] for f in findings}) > 1 else ""
+    name = ".".join(shown(p).strip("'\"") if isinstance(p, str) else str(p) for p in path)
+    return UserError(f"{where(place(path))}: {name + ': ' if name else ''}{_words(first, schema, path)}{more}")
+
+
+def _is_internal(part: str | int) -> bool:
+    """Pydantic names branches of unions and the keys of mappings in its paths: `[key]`, `int`, `list[...]`."""
+    return isinstance(part, str) and (part == "[key]" or part in ("int", "str", "float", "bool") or "[" in part)
+
+
+def _words(finding: Any, schema: type[BaseModel], path: Path_) -> str:
+    kind, value, context = finding["type"], finding["input"], finding.get("ctx", {})
+    if kind == "extra_forbidden":
+        known = fields_at(schema, path[:-1])
+        near = suggestion(str(path[-1]), known) or f": known are {', '.join(known)}"
+        return f"unknown key{near}"
+    if kind == "missing":
+        return "is missing: add it"
+    if kind in _TYPES:
+        return f"must be {_TYPES[kind]}, not {shown(value)}{_quoted(value)}"
+    if kind == "literal_error":
+        near = suggestion(value, _choices(context)) if isinstance(value, str) else ""
+        return f"must be {context['expected']}, not {shown(value)}{near}"
+    if kind == "string_pattern_mismatch":
+        return f"{shown(value)} is no name: use letters, digits, dot, underscore and dash, at most 64, the first a letter or digit"
+    if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
+        sign = {"greater_than": "above", "greater_than_equal": "at least", "less_than": "below"}.get(kind, "at most")
+        return f"must be {sign} {next(iter(context.values()))}, not {shown(value)}"
+    if kind == "string_too_short":
+        return "must not be empty"
+    message = str(finding["msg"]).removeprefix("Value error, ")
+    return message[:1].lower() + message[1:] if kind != "value_error" else message
+
+
+def _quoted(value: Any) -> str:
+    return ": remove the quotes" if isinstance(value, str) and value.strip().replace(".", "", 1).isdigit() else ""
+
+
+def _choices(context: dict[str, Any]) -> list[str]:
+    return [word.strip(" '\"") for word in str(context.get("expected", "")).replace(" or ", ",").split(",")]
+
+
+def fields_at(schema: type[BaseModel], path: Sequence[str | int]) -> list[str]:
+    """Names of the fields that the section at `path` has; empty where it is no section."""
+    found = section_at(schema, path)
+    return [field.alias or name for name, field in found.model_fields.items()] if found else []
+
+
+def section_at(schema: type[BaseModel], path: Sequence[str | int]) -> type[BaseModel] | None:
+    """The section that lies at `path`, if it is one."""
+    current: Any = schema
+    for part in path:
+        if isinstance(current, type) and issubclass(current, BaseModel):
+            field = current.model_fields.get(str(part))
+            current = None if field is None else field.annotation
+        else:
+            arguments = get_args(current)
+            current = arguments[-1] if arguments else None
+        models = [a for a in get_args(current) if isinstance(a, type) and issubclass(a, BaseModel)]
+        if models and type(None) in get_args(current):
+            current = models[0]
+    return current if isinstance(current, type) and issubclass(current, BaseModel) else None

@@ -1,0 +1,51 @@
+"""A resolved run as the worker reads it: the content of run.json."""
+
+from pathlib import Path
+from typing import Any
+
+from hpcbench.study.expand import Run
+
+
+def run_file(run: Run, *, site: str, threads: int, oversubscribe: bool, device: str, base: Path) -> dict[str, Any]:
+    """The run as plain JSON data, every key present.
+
+    Parameters
+    ----------
+    threads
+        Threads a rank.
+    oversubscribe
+        Whether ranks may share cores.
+    device
+        ``cpu`` or ``cuda``.
+    base
+        Directory that a relative `data.path` starts from.
+    """
+    study = run.study
+    train = study.train.model_dump()
+    if train["min_lr"] is None:
+        train["min_lr"] = study.train.lr / 10
+    train["seed"] = study.train.seed + run.repeat - 1
+    data = study.data.model_dump()
+    if data["path"] is not None:
+        data["path"] = str((base / data["path"]).resolve())
+    return {
+        "schema": 1,
+        "study": study.study,
+        "site": site,
+        "run": run.id,
+        "repeat": run.repeat,
+        "pairing": run.pairing,
+        "cell": run.cell,
+        "model": study.model.model_dump(),
+        "data": data,
+        "train": {key: float(value) if key in _FLOATS else value for key, value in train.items()},
+        "layout": {"dp": run.size.dp, "tp": run.size.tp, "pp": run.size.pp},
+        "scheme": {"name": run.scheme_name, **run.scheme.model_dump()},
+        "ranks": run.size.ranks,
+        "threads": threads,
+        "oversubscribe": oversubscribe,
+        "device": device,
+    }
+
+
+_FLOATS = {"lr", "min_lr", "beta1", "beta2", "eps", "weight_decay", "clip", "bucket_mb"}

@@ -1,0 +1,202 @@
+"""What a study may say: one schema for files, `--set` and editors."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from hpcbench.codecs import spec
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+"""Names of studies, sites and schemes: they become parts of paths, job names and scripts."""
+
+Name = Annotated[str, Field(pattern=NAME)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Scalar = str | int | float | bool | None
+
+
+class Section(BaseModel):
+    """Unknown keys are errors, and types are taken literally: `"3"` is no number."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+def check_codec(name: str) -> str:
+    """The codec's canonical name.
+
+    Raises
+    ------
+    ValueError
+        There is no such codec.
+    """
+    return spec.parse(name).name
+
+
+class Model(Section):
+    """A GPT in the manner of GPT-NeoX."""
+
+    name: Name = Field("custom", description="What tables call the model; a preset's name by default.")
+    layers: Count = Field(description="Transformer layers.")
+    hidden: Count = Field(description="Width of the residual stream.")
+    heads: Count = Field(description="Attention heads; must divide hidden.")
+    vocab: int = Field(256, ge=256, le=10**9, description="Rows of the embedding; the text is bytes, so 256 or more.")
+    positions: Literal["rotary", "learned"] = Field("rotary", description="How positions are told.")
+    rotary_fraction: float = Field(1.0, ge=0, le=1, description="Part of each head that is rotated.")
+    parallel_residual: bool = Field(True, description="Attention and MLP read the same input, as in GPT-J.")
+    tied: bool = Field(False, description="The head shares the embedding's weight.")
+
+
+class Data(Section):
+    """The text that is trained on."""
+
+    source: Literal["stdlib", "file"] = Field("stdlib", description="Python's standard library, or a text file.")
+    path: str | None = Field(None, min_length=1, description="The text file, relative to the study file.")
+    valid_fraction: float = Field(0.1, gt=0, lt=1, description="Part of the text that is kept for evaluation.")
+
+    @model_validator(mode="after")
+    def _path_with_file(self) -> "Data":
+        if (self.path is None) != (self.source == "stdlib"):
+            raise ValueError("path and source disagree: `source: file` needs a path, `source: stdlib` takes none")
+        return self
+
+
+class Train(Section):
+    """How each run trains."""
+
+    steps: Count = Field(description="Optimizer steps of a run.")
+    warmup_steps: int = Field(
+        10,
+        ge=0,
+        description="Steps in which the learning rate rises; throughput is counted only after them.",
+    )
+    global_batch: Count = Field(description="Samples a step over all ranks; a multiple of micro_batch x dp.")
+    micro_batch: Count = Field(1, description="Samples that a rank works on at a time.")
+    seq_len: Count = Field(2048, description="Tokens a sample.")
+    precision: Literal["fp64", "fp32", "bf16", "fp16"] = Field("fp32", description="Of weights and activations.")
+    zero: Literal[0, 1] = Field(1, description="ZeRO stage: 1 spreads the optimizer's states over dp.")
+    seed: int = Field(1234, ge=0, lt=2**31, description="Of repeat 1; repeat k takes seed + k - 1 in every scheme.")
+    lr: float = Field(1e-3, gt=0, description="Highest learning rate.")
+    min_lr: float | None = Field(None, ge=0, description="Learning rate at the end; a tenth of lr by default.")
+    beta1: float = Field(0.9, ge=0, lt=1, description="Adam's first moment.")
+    beta2: float = Field(0.95, ge=0, lt=1, description="Adam's second moment.")
+    eps: float = Field(1e-8, gt=0, description="Adam's guard against a division by zero.")
+    weight_decay: float = Field(0.01, ge=0, description="Decoupled weight decay.")
+    clip: float = Field(1.0, ge=0, description="Largest global gradient norm; 0 does not clip.")
+    bucket_mb: float = Field(4.0, gt=0, description="Size of the gradient buckets in MiB.")
+    eval_every: int = Field(0, ge=0, description="Steps between evaluations; 0 evaluates at the end only.")
+    eval_samples: Count = Field(32, description="Samples an evaluation.")
+
+    @model_validator(mode="after")
+    def _steps_beyond_warmup(self) -> "Train":
+        if self.warmup_steps >= self.steps:
+            raise ValueError(f"warmup_steps {self.warmup_steps} leaves none of {self.steps} steps to measure: lower it")
+        if self.min_lr is not None and self.min_lr > self.lr:
+            raise ValueError(f"min_lr {self.min_lr} is above lr {self.lr}: lower it")
+        return self
+
+
+class Layout(Section):
+    """Sizes of the parallel dimensions; their product is the number of ranks."""
+
+    dp: Count | None = Field(None, description="Data parallel; by default what nodes and the site leave room for.")
+    tp: Count = Field(1, description="Tensor parallel; must divide model.heads.")
+    pp: Count = Field(1, description="Pipeline stages; at most model.layers.")
+
+
+class Rule(Section):
+    """A codec for the traffic that matches; what is left out matches everything."""
+
+    dimension: Literal["DP", "ZERO", "TP", "PP"] | None = Field(
+        None, description="DP: gradients; ZERO: updated parameters; TP: tensor parallel; PP: between stages."
+    )
+    phase: Literal["FORWARD", "BACKWARD", "STEP"] | None = Field(None, description="When it is sent.")
+    kind: Literal["GRAD", "ACT", "PARAM", "OPTIM"] | None = Field(None, description="What is sent.")
+    codec: str = Field(description=f"One of {spec.KNOWN}.")
+
+    _codec = field_validator("codec")(check_codec)
+
+
+class Scheme(Section):
+    """Which codec on which traffic: the last rule that matches applies."""
+
+    algorithm: Literal["native", "two-shot"] = Field(
+        "two-shot", description="native: the MPI library's collectives, without codecs; two-shot: our own."
+    )
+    default: str = Field("none", description=f"Codec where no rule matches: one of {spec.KNOWN}.")
+    rules: list[Rule] = Field(default_factory=list, description="Exceptions to the default.")
+
+    _default = field_validator("default")(check_codec)
+
+    @model_validator(mode="after")
+    def _native_is_plain(self) -> "Scheme":
+        codecs = {self.default, *(rule.codec for rule in self.rules)}
+        if self.algorithm == "native" and codecs != {"none"}:
+            raise ValueError("algorithm native runs no codec: use two-shot, or the codec none")
+        return self
+
+
+class Matrix(BaseModel):
+    """What varies: each key names a field of the study, with a list of values; the last key varies fastest."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    __pydantic_extra__: dict[str, list[Scalar]]
+
+    zip: list[dict[str, list[Scalar]]] = Field(
+        default_factory=list, description="Groups of keys whose lists, of equal length, go in lockstep."
+    )
+    exclude: list[dict[str, Scalar]] = Field(
+        default_factory=list, description="Cells to leave out: each matches on the keys that it names."
+    )
+
+
+class Baseline(Section):
+    """The runs that all others are compared with."""
+
+    scheme: Name = Field("baseline", description="Their scheme.")
+
+
+class Criteria(Section):
+    """What a verdict calls a difference."""
+
+    speed_margin: float = Field(0.01, ge=0, lt=1, description="Relative speed-up that counts as faster.")
+    loss_margin: float = Field(0.01, ge=0, description="Relative loss increase that still counts as as good.")
+
+
+class Study(Section):
+    """What to compare: a model, how it trains, and what varies."""
+
+    study: Name = Field(description="Name: letters, digits, dot, underscore and dash, at most 64.")
+    site: str | None = Field(None, min_length=1, description="Name of a site, or a site file.")
+    description: str | None = Field(None, description="For people.")
+    account: str | None = Field(None, min_length=1, description="Bank or project that the scheduler charges.")
+    queue: str | None = Field(None, min_length=1, description="Queue of the site; the site's first by default.")
+    walltime: str | None = Field(None, description="Limit of a job, such as 90m or 1h30m; the site's by default.")
+    model: Model = Field(description="A preset's name, or the fields; `preset` in the fields starts from one.")
+    data: Data = Field(default_factory=Data, description="The text.")
+    train: Train = Field(description="How each run trains.")
+    layout: Layout = Field(default_factory=Layout, description="Sizes of the parallel dimensions.")
+    nodes: Count | None = Field(None, description="Nodes of a job; by default what the layout needs.")
+    ranks_per_node: Count | None = Field(None, description="Ranks a node; by default the GPUs of a node.")
+    scheme: Name = Field("baseline", description="The scheme, where the matrix does not vary it.")
+    schemes: dict[Name, Scheme] = Field(default_factory=dict, description="Schemes of one's own, by name.")
+    matrix: Matrix = Field(default_factory=Matrix, description="What varies.")
+    repeats: int = Field(3, ge=1, le=1000, description="Runs of each cell, with seeds of their own.")
+    pairing: Literal["allocation", "none"] = Field(
+        "allocation",
+        description="allocation: the schemes of a repeat share a job, in rotated order; none: one job a run.",
+    )
+    baseline: Baseline = Field(default_factory=Baseline, description="What all others are compared with.")
+    criteria: Criteria = Field(default_factory=Criteria, description="What a verdict calls a difference.")
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of a study file, for editors."""
+    schema = Study.model_json_schema()
+    preset = {"type": "object", "required": ["preset"], "properties": {"preset": {"type": "string"}}}
+    model = schema["properties"]["model"]
+    schema["properties"]["model"] = {
+        "description": model["description"],
+        "anyOf": [{"type": "string"}, {"$ref": "#/$defs/Model"}, preset],
+    }
+    zip_ = schema["$defs"]["Matrix"]["properties"]["zip"]
+    zip_["anyOf"] = [zip_["items"], {"type": zip_.pop("type"), "items": zip_.pop("items")}]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

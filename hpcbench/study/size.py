@@ -1,0 +1,117 @@
+"""How many ranks a run has and how they lie on nodes; what does not divide is refused before anything runs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hpcbench.errors import UserError
+from hpcbench.study.schema import Study
+from hpcbench.study.yaml12 import Path_
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a site offers, as far as the size of a run depends on it."""
+
+    site: str
+    ranks_per_node: int | None
+    """Usual number of ranks a node; None where a node takes what the layout needs."""
+    slots: int
+    """Ranks that fit a node without sharing cores or GPUs."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """The resolved sizes of a run: nodes * ranks_per_node == dp * tp * pp."""
+
+    nodes: int
+    ranks_per_node: int
+    dp: int
+    tp: int
+    pp: int
+
+    @property
+    def ranks(self) -> int:
+        return self.dp * self.tp * self.pp
+
+
+def resolve(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:
+    """Sizes of the study's run on this site.
+
+    Parameters
+    ----------
+    where
+        ``file:line`` of a path of the study.
+
+    Raises
+    ------
+    UserError
+        Something does not divide; the message names the field and what would.
+    """
+    model, layout = study.model, study.layout
+    if model.hidden % model.heads:
+        raise UserError(
+            f"{where(('model', 'heads'))}: model.heads: {model.heads} does not divide model.hidden {model.hidden}: "
+            f"use one of {_divisors(model.hidden)}"
+        )
+    if model.heads % layout.tp:
+        raise UserError(
+            f"{where(('layout', 'tp'))}: layout.tp: {layout.tp} does not divide model.heads {model.heads}: "
+            f"use one of {_divisors(model.heads)}"
+        )
+    if model.layers < layout.pp:
+        raise UserError(
+            f"{where(('layout', 'pp'))}: layout.pp: {layout.pp} stages are more than model.layers {model.layers}: "
+            f"use at most {model.layers}"
+        )
+    size = _place(study, room, where)
+    train = study.train
+    part = train.micro_batch * size.dp
+    if train.global_batch % part:
+        below = train.global_batch // part * part
+        raise UserError(
+            f"{where(('train', 'global_batch'))}: train.global_batch: {train.global_batch} is no multiple of "
+            f"micro_batch x dp = {train.micro_batch} x {size.dp} = {part}: use "
+            f"{f'{below} or ' if below else ''}{below + part}"
+        )
+    return size
+
+
+def _place(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:
+    layout = study.layout
+    part = layout.tp * layout.pp
+    usual = study.ranks_per_node or room.ranks_per_node
+    if layout.dp is None:
+        nodes = study.nodes or 1
+        ranks = nodes * (usual or max(room.slots, part))
+        if study.nodes is None and usual is None:
+            ranks -= ranks % part  # the site's slots are an upper limit, not a number that was asked for
+        if ranks < part or ranks % part:
+            raise UserError(
+                f"{where(('nodes',))}: layout.dp: {nodes} nodes x {usual} ranks = {ranks} ranks are no multiple of "
+                f"tp x pp = {layout.tp} x {layout.pp} = {part}: change nodes, layout.tp or layout.pp"
+            )
+        dp = ranks // part
+    else:
+        dp = layout.dp
+        ranks = dp * part
+        nodes = study.nodes or (-(-ranks // usual) if usual else 1)
+    product = f"dp x tp x pp = {dp} x {layout.tp} x {layout.pp} = {ranks}"
+    if usual is None:
+        if ranks % nodes:
+            raise UserError(f"{where(('nodes',))}: nodes: {nodes} does not divide {product}: change nodes or the layout")
+        return Size(nodes, ranks // nodes, dp, layout.tp, layout.pp)
+    if study.ranks_per_node is None and study.nodes is None and ranks < usual:
+        usual = ranks  # a small run leaves part of its one node idle
+    if nodes * usual != ranks:
+        path: Path_ = ("nodes",) if study.nodes else ("layout",)
+        remedy = "leave layout.dp out to let it follow from nodes, or change nodes, ranks_per_node or the layout"
+        raise UserError(
+            f"{where(path)}: layout: {product} ranks, but {nodes} nodes x {usual} ranks a node = {nodes * usual} "
+            f"on {room.site}: {remedy}"
+        )
+    return Size(nodes, usual, dp, layout.tp, layout.pp)
+
+
+def _divisors(number: int) -> str:
+    found = [str(d) for d in range(1, min(number, 4096) + 1) if number % d == 0]
+    return ", ".join(found if len(found) <= 8 else [*found[:6], "...", found[-1]])
