@@ -1,4 +1,4 @@
-"""Inputs of the codec tests, the same on every machine: a counter-based generator, integer and exact operations only."""
+"""Inputs of the codec tests, the same on every machine: a counter-based generator and exact operations only."""
 
 from typing import Any
 

@@ -74,9 +74,9 @@ def test_identity_takes_every_type() -> None:
 def test_zfp_takes_float32_alone(dtype: str) -> None:
     codec = get_codec("zfp:8")
     x = np.zeros(8, dtype=dtype)
-    with pytest.raises((TypeError, ValueError), match="float32|byte order"):
+    with pytest.raises((TypeError, ValueError), match=r"float32|byte order"):
         codec.encode(x, np.zeros(64, dtype=np.uint8))
-    with pytest.raises((TypeError, ValueError), match="float32|byte order"):
+    with pytest.raises((TypeError, ValueError), match=r"float32|byte order"):
         codec.decode(np.zeros(8, dtype=np.uint8), x)
 
 

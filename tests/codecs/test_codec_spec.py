@@ -42,8 +42,12 @@ def test_known(name: str, family: str, parameter: int | None, canonical: str, lo
         "mpc:0",
         "mpc:33",
         "none:1",
-    ]
-    + ["zfp:٨", "lz4", "mpc:", "zfp:1000000000000", "$(zfp:8)"],
+        "zfp:٨",
+        "lz4",
+        "mpc:",
+        "zfp:1000000000000",
+        "$(zfp:8)",
+    ],
 )
 def test_unknown(name: str) -> None:
     with pytest.raises(ValueError, match="zfp:R with R from 4 to 32") as caught:

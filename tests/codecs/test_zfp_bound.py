@@ -1,5 +1,7 @@
 """The error bound of ZFP holds for every input, and is not so wide that it says nothing."""
 
+import itertools
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -72,7 +74,7 @@ def test_holds_on_many_corner_blocks_and_is_within_reach(rate: int) -> None:
 def test_falls_by_half_with_each_bit() -> None:
     x = np.ones(4, dtype=np.float32)
     bounds = [Zfp(rate).error_bound(x) for rate in range(8, 25)]
-    for wide, narrow in zip(bounds, bounds[1:], strict=False):
+    for wide, narrow in itertools.pairwise(bounds):
         assert wide is not None and narrow is not None
         assert narrow < 0.51 * wide
 
