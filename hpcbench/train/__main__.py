@@ -40,8 +40,9 @@ def main(argv: list[str]) -> int:
     preflight.check(world, run)
 
     torch.set_num_threads(run.threads)
-    corpus = text.load_shared(comm, run.data, run.train.seq_len)
-    trainer = Trainer(run, comm, give_way if run.oversubscribe else spin, corpus)
+    wait = give_way if run.oversubscribe else spin
+    corpus = text.load_shared(comm, wait, run.data, run.train.seq_len)
+    trainer = Trainer(run, comm, wait, corpus)
     if comm.rank == 0:
         log.event("configuration", run=raw, **facts(run, corpus))
     state, reason, steps = train(trainer, log)

@@ -18,14 +18,19 @@ class Embedding(nn.Module):
 
     def __init__(self, config: Model, seq_len: int) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(config.vocab, config.hidden)
-        self.positions = nn.Embedding(seq_len, config.hidden) if config.positions == "learned" else None
+        self.tokens = _table(config.vocab, config.hidden)
+        self.positions = _table(seq_len, config.hidden) if config.positions == "learned" else None
 
     def forward(self, tokens: Tensor) -> Tensor:
         x: Tensor = self.tokens(tokens)  # [b, s] -> [b, s, h]
         if self.positions is not None:
             x = x + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
         return x
+
+
+def _table(rows: int, columns: int) -> nn.Embedding:
+    """Without PyTorch's own initial values: on the meta device these would import its compiler, a second a rank."""
+    return nn.Embedding.from_pretrained(torch.zeros(rows, columns), freeze=False)
 
 
 class Attention(nn.Module):
