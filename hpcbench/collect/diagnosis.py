@@ -11,9 +11,7 @@ from hpcbench.collect.lines import printable
 _LONGEST = 1 << 16
 _WORKER = re.compile(r"hpcbench\.train: (?P<words>.+)")
 _HYDRA = re.compile(r"=\s+(?:RANK (?P<rank>[0-9]+) )?PID (?P<pid>[0-9]{1,9}) RUNNING AT (?P<host>\S+)")
-_EXCEPTION = re.compile(
-    r"(?P<words>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Warning)(?:: .*)?)"
-)
+_EXCEPTION = re.compile(r"(?P<words>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit)(?:: .*)?)")
 _SAID = [
     # Open MPI and PRRTE: "process rank 2 with PID 0 on node n1 exited on signal 9 (Killed)."
     re.compile(r"rank (?P<rank>[0-9]+) with PID [0-9]+ on node (?P<host>\S+) exited on signal (?P<signal>[0-9]{1,2})"),
@@ -22,9 +20,8 @@ _SAID = [
     # Intel MPI
     re.compile(r"KILLED BY SIGNAL: (?P<signal>[0-9]{1,2})"),
     # Slurm: "srun: error: n1: task 3: Killed"
-    re.compile(
-        r"srun: error: (?P<host>\S+): tasks? (?P<rank>[0-9]+)[-0-9,]*: (?P<word>Killed|Segmentation fault|Aborted)"
-    ),
+    re.compile(r"srun: error: (?P<host>\S+): task (?P<rank>[0-9]+): (?P<word>Killed|Segmentation fault|Aborted)"),
+    re.compile(r"srun: error: \S+: tasks [-0-9,]+: (?P<word>Killed|Segmentation fault|Aborted)"),
 ]
 _LIMITS = [
     (re.compile(r"oom[-_]kill", re.IGNORECASE), "out of memory: the scheduler killed a process"),

@@ -4,9 +4,18 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from hpcbench.batch.find import find_root
+from hpcbench.batch.track import track
 from hpcbench.collect.state import JobState
-from hpcbench.collect.submission import is_submission
-from hpcbench.errors import UserError
+
+_STATES: dict[str, JobState] = {
+    "pending": "pending",
+    "running": "running",
+    "completed": "ended",
+    "failed": "ended",
+    "cancelled": "cancelled",
+    "lost": "lost",
+}
 
 
 def resolve(path: Path) -> Path:
@@ -17,23 +26,18 @@ def resolve(path: Path) -> Path:
     UserError
         There is none.
     """
-    if is_submission(path):
-        return path
-    try:
-        numbered = [entry for entry in path.iterdir() if entry.name.isdecimal() and is_submission(entry)]
-    except NotADirectoryError:
-        raise UserError(f"{path}: not a directory of results: give one made by 'hpcbench submit'") from None
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such directory: give one made by 'hpcbench submit'") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
-    if not numbered:
-        raise UserError(f"{path}: no submission.json in it, nor in a numbered directory: give one made by 'submit'")
-    newest = max(numbered, key=lambda entry: int(entry.name))
-    print(f"hpcbench: {newest} is the newest of {len(numbered)} in {path}", file=sys.stderr)
-    return newest
+    root = find_root(path)
+    if root != path:
+        print(f"hpcbench: {root} is the newest in {path}", file=sys.stderr)
+    return root
 
 
 def job_states(root: Path) -> Mapping[str, JobState]:
-    """State of each job by its id."""
-    return {}
+    """State of each job by its id, as far as its marks and its scheduler tell.
+
+    Raises
+    ------
+    UserError
+        The submission's plan is missing or damaged.
+    """
+    return {job: _STATES.get(status.state.value, "unknown") for job, status in track(root).jobs.items()}

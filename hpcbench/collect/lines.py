@@ -15,7 +15,7 @@ from typing import Any
 _STEP = re.compile(r"\s*step\s+([0-9]{1,18})/([0-9]{1,18})(.*)", re.DOTALL)
 _CUT_HEAD = re.compile(r"\s*step(\s+([0-9]+(/[0-9]*)?)?)?$")
 _EVENT = '{"event": '
-_NUMBER = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(nan|inf)")
+_NUMBER = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(?:nan|inf|NAN|INF)")
 _PREFIX = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 
 
@@ -81,7 +81,7 @@ def _flops(value: str, unit: str) -> float:
 
 
 def _count(value: str, unit: str) -> int:
-    if unit or not re.fullmatch(r"[0-9]{1,18}", value):
+    if unit or not re.fullmatch(r"[0-9]{1,30}", value):
         raise ValueError
     return int(value)
 

@@ -1,5 +1,6 @@
 """How far a submission has come, read again and again at little cost while it runs."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -10,6 +11,8 @@ from hpcbench.collect.run_log import Reader, RunLog
 from hpcbench.collect.state import OPEN, Job, JobState, State, Verdict
 from hpcbench.collect.submission import Plan, PlannedRun, RunResult, job_of, load_plan, read_marker, result
 
+_ASK = 2.0
+"""Seconds between two questions to the scheduler."""
 _RECENT = 20
 """Steps that the time left is estimated from: the first ones of a run are slow."""
 
@@ -48,6 +51,8 @@ class Follower:
         Gives the state of each job by its id.
     now
         Gives the time, in UTC.
+    clock
+        Gives the seconds of a clock that never goes back.
     """
 
     def __init__(
@@ -55,19 +60,24 @@ class Follower:
         root: Path,
         jobs: Callable[[Path], Mapping[str, JobState]],
         now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.root = root
         self.plan: Plan = load_plan(root)
         self.jobs: dict[str, Job] = {}
         self._states = jobs
         self._now = now
+        self._clock = clock
+        self._asked: tuple[float, Mapping[str, JobState]] | None = None
         self._tails = {run.id: _Tail(root / run.path / "log.txt") for run in self.plan.runs}
         self._settled: dict[str, Progress] = {}
 
     def poll(self) -> list[Progress]:
         """All runs as they stand, in the order of the plan."""
         # Asked before the markers are read: a job that ends in between is then seen with its marker, not as lost.
-        states = self._states(self.root)
+        if self._asked is None or self._clock() - self._asked[0] >= _ASK:
+            self._asked = (self._clock(), self._states(self.root))
+        states = self._asked[1]
         for job in self.plan.jobs:
             if job.id not in self.jobs or self.jobs[job.id].state not in ("ended", "cancelled"):
                 self.jobs[job.id] = job_of(self.root, job.id, states.get(job.id, "unknown"))
@@ -152,7 +162,7 @@ def _seconds(start: str | None, end: str | datetime | None) -> float | None:
 
 def _time(words: str | None) -> datetime | None:
     try:
-        time = datetime.fromisoformat((words or "").replace("Z", "+00:00"))
+        moment = datetime.fromisoformat((words or "").replace("Z", "+00:00"))
     except ValueError:
         return None
-    return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
+    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)

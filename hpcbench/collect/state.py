@@ -20,6 +20,7 @@ JobState = Literal["pending", "running", "ended", "cancelled", "lost", "unknown"
 
 BAD: frozenset[State] = frozenset({"nan", "failed", "cancelled", "lost", "unknown", "incomplete"})
 """States that make `report` exit with 1: the run is over, and is no measurement."""
+_ASKED_TO_END = (129, 130, 143)  # what a shell says of SIGHUP, SIGINT and SIGTERM
 OPEN: frozenset[State] = frozenset({"running", "pending"})
 
 
@@ -59,22 +60,21 @@ def judge(marker: Any, job: Job, log: RunLog | None, directory: Path) -> Verdict
     if marker is not None and text(marker, "state") not in ("running", "ended"):
         return Verdict("unknown", "its exit marker cannot be read", f"{directory / 'status.json'}:1")
     if text(marker, "state") == "ended":
-        return _ended(integer(marker, "exit"), log, directory)
+        return _ended(integer(marker, "exit"), job, log, directory)
     if log is not None and log.event("end"):
         return _by_end_event(log)
     began = marker is not None or (log is not None and log.lines > 0)
     progress = f" {_progress(log)}" if began else ""
-    if job.state == "running":
+    if job.state in ("running", "pending"):
+        # A scheduler's word may be older than the run's marks.
         return Verdict("running" if began else "pending")
-    if job.state == "pending":
-        return Verdict("pending")
     if job.state == "cancelled":
         return Verdict("cancelled", f"job {job.id} was cancelled{progress}")
     if job.state == "ended":
         said = "" if job.exit is None else f" (exit status {job.exit})"
         if began:
             return Verdict("lost", f"job {job.id} ended{said} and left no word of this run{progress}", _last(log))
-        return Verdict("failed", f"job {job.id} ended{said} before this run began")
+        return Verdict("lost", f"job {job.id} ended{said} before this run began")
     if job.state == "lost":
         return Verdict("lost", f"what ran job {job.id} is gone and left no exit marker{progress}", _last(log))
     if log is not None and log.lines:
@@ -101,7 +101,7 @@ def diverged_at(log: RunLog | None) -> int | None:
     return None
 
 
-def _ended(status: int | None, log: RunLog | None, directory: Path) -> Verdict:
+def _ended(status: int | None, job: Job, log: RunLog | None, directory: Path) -> Verdict:
     end = log.event("end") if log else None
     if status is None:
         return Verdict("unknown", "its exit marker lacks the exit status", f"{directory / 'status.json'}:1")
@@ -112,6 +112,8 @@ def _ended(status: int | None, log: RunLog | None, directory: Path) -> Verdict:
         return _by_end_event(log)
     if log is not None and end is not None and text(end.data, "state") != "completed":
         return _by_end_event(log)
+    if job.state == "cancelled" and status in _ASKED_TO_END:
+        return Verdict("cancelled", f"job {job.id} was cancelled {_progress(log)}", _last(log))
     found = _diagnose(status, log, directory)
     if end is not None:
         return Verdict("failed", f"all steps were taken, then: {found.reason}", found.where)

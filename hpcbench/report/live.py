@@ -57,7 +57,7 @@ def follow(
         `root` is not a submission's directory.
     """
     console = console or Console(highlight=False)
-    follower = Follower(root, jobs)
+    follower = Follower(root, jobs, clock=clock)
     begin = clock()
     silent_since: float | None = None
     view: _View = _Screen(console) if console.is_terminal else _Lines(console)
@@ -66,10 +66,13 @@ def follow(
         with view:
             while True:
                 runs = follower.poll()
-                unknown = any(job.state == "unknown" for job in follower.jobs.values())
-                silent_since = (clock() if silent_since is None else silent_since) if unknown else None
-                over = not unknown or clock() - (silent_since or 0.0) >= _PATIENCE
-                over = over and not any(job.state in ("pending", "running") for job in follower.jobs.values())
+                states = {job.state for job in follower.jobs.values()}
+                if "unknown" not in states:
+                    silent_since = None
+                elif silent_since is None:
+                    silent_since = clock()
+                waiting = silent_since is not None and clock() - silent_since < _PATIENCE
+                over = not waiting and not states & {"pending", "running"}
                 view.show(runs, clock() - begin, None if over else follower.left(runs), over)
                 if over:
                     break

@@ -1,0 +1,153 @@
+"""Logs as they are found: whole, cut, damaged, mixed with the lines of others."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpcbench.collect import run_log
+from hpcbench.collect.run_log import Reader, RunLog
+from hpcbench.collect.state import judge_log
+from hpcbench.errors import UserError
+from hpcbench.testing.results import Planted, log_lines
+
+RUN = Planted("mzhybrid", 1, 0.25, 2.75, 0.5)
+LINES = log_lines(RUN, steps=6, warmup=2)
+WHOLE = "".join(line + "\n" for line in LINES).encode()
+
+
+def of(data: bytes, chunk: int = 1 << 20) -> RunLog:
+    reader = Reader(Path("log.txt"))
+    for i in range(0, len(data), chunk):
+        reader.feed(data[i : i + chunk])
+    return reader.close()
+
+
+TRUTH = of(WHOLE)
+
+
+def test_a_whole_log() -> None:
+    assert list(TRUTH.steps) == [1, 2, 3, 4, 5, 6]
+    assert [event.name for event in TRUTH.events] == [
+        "start", "environment", "configuration", "traffic", "evaluation", "end",
+    ]  # fmt: skip
+    assert TRUTH.final_loss() == 2.75
+    assert TRUTH.steps[4].line == 7
+    assert TRUTH.where(7) == "log.txt:7"
+    assert not TRUTH.cut and not TRUTH.notes
+    assert judge_log(TRUTH).state == "completed"
+
+
+def test_cut_at_every_byte_nothing_is_guessed() -> None:
+    for length in range(len(WHOLE)):
+        log = of(WHOLE[:length])
+        for step, record in log.steps.items():
+            assert record == TRUTH.steps[step], f"cut at byte {length}"
+        for event in log.events:
+            assert event in TRUTH.events, f"cut at byte {length}"
+        assert judge_log(log).state in ("incomplete", "unknown"), f"cut at byte {length}"
+        complete_lines = WHOLE[:length].count(b"\n")
+        assert len(log.steps) + len(log.events) == complete_lines, f"cut at byte {length}"
+
+
+def test_a_cut_line_is_said() -> None:
+    log = of(WHOLE[: WHOLE.index(b"step 4/6") + 30])
+    assert log.cut
+    assert log.notes[-1].line == 7
+    verdict = judge_log(log)
+    assert (verdict.state, verdict.where) == ("incomplete", "log.txt:7")
+    assert "after step 3 of 6, its last line cut" in verdict.reason
+
+
+def test_a_cut_line_followed_by_the_launcher_is_said() -> None:
+    cut = WHOLE[: WHOLE.index(b"step 4/6") + 30]
+    log = of(cut + b"\n\n=====\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n")
+    assert log.cut
+    assert list(log.steps) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 64, 4096])
+def test_pieces_make_no_difference(chunk: int) -> None:
+    assert of(WHOLE, chunk) == TRUTH
+
+
+def test_other_line_ends_and_foreign_lines() -> None:
+    noise = b"\x00\xff\xfe garbage\r\nWARNING: x | y |\n\n\x1b[31mred\x1b[0m\n"
+    mixed = noise + WHOLE.replace(b"\n", b"\r\n" + noise)
+    log = of(mixed)
+    assert [(r.step, r.loss, r.seconds) for r in log.steps.values()] == [
+        (r.step, r.loss, r.seconds) for r in TRUTH.steps.values()
+    ]
+    assert log.final_loss() == 2.75
+    assert log.steps[1].line == 5 + 3 * 5
+
+
+def test_a_huge_line_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_log, "LONGEST_LINE", 5000)
+    at = WHOLE.index(b"step 4/6")
+    for chunk in (100, 1 << 20):
+        log = of(WHOLE[:at] + b"x" * 20_000 + b"\n" + WHOLE[at:], chunk)
+        assert list(log.steps) == [1, 2, 3, 4, 5, 6]
+        assert log.steps[4].line == 8
+
+
+def test_a_step_that_stands_twice() -> None:
+    at = WHOLE.index(b"step 4/6")
+    again = LINES[3 + 2].replace("loss 4", "loss 9").encode() + b"\n"
+    log = of(WHOLE[:at] + again + WHOLE[at:])
+    assert log.steps[3] == TRUTH.steps[3]
+    assert "step 3 stands in line 6 already" in log.notes[0].why
+
+
+def test_a_run_that_began_anew_counts_from_there() -> None:
+    log = of(WHOLE[: WHOLE.index(b"step 4/6")] + WHOLE)
+    assert list(log.steps) == [1, 2, 3, 4, 5, 6]
+    assert log.steps[1].line == 10
+    assert "began anew" in log.notes[0].why
+
+
+def test_missing_steps_are_named() -> None:
+    lines = [line for line in LINES if not line.startswith(("step 2/", "step 5/"))]
+    assert of("\n".join([*lines, ""]).encode()).missing_steps() == [2, 5]
+
+
+def test_a_loss_of_an_earlier_evaluation_is_not_the_final_one() -> None:
+    log = of(WHOLE.replace(b'"evaluation", "step": 6', b'"evaluation", "step": 4'))
+    assert log.final_loss() is None
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=8))
+def test_flipped_bytes_never_crash(flips: list[tuple[int, int]]) -> None:
+    data = bytearray(WHOLE)
+    for position, byte in flips:
+        data[position] = byte
+    log = of(bytes(data))
+    assert all(1 <= record.step <= record.steps for record in log.steps.values())
+    judge_log(log)
+    log.final_loss()
+    log.missing_steps()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=4000))
+def test_any_bytes_are_a_log_without_runs(data: bytes) -> None:
+    log = of(data)
+    assert not log.steps and not log.events
+
+
+def test_lines_of_another_rank_in_between() -> None:
+    text = WHOLE.replace(b" | lr", b"\n[rank 3] hello\n | lr", 1)
+    log = of(text)
+    assert list(log.steps) == [2, 3, 4, 5, 6]
+    assert log.missing_steps() == [1]
+
+
+def test_unreadable_paths(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        run_log.read(tmp_path / "none.txt")
+    with pytest.raises(UserError, match="a directory, where a log file"):
+        run_log.read(tmp_path)
+    with pytest.raises(UserError, match="no regular file"):
+        run_log.read(Path("/dev/null"))

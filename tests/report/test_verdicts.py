@@ -1,0 +1,278 @@
+"""Verdicts: each branch, on intervals and on whole submissions with planted truths."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hpcbench.collect import submission
+from hpcbench.report import compare as c
+from hpcbench.report.answer import answer, trouble
+from hpcbench.report.compare import Cell, compare, loss_verdict, speed_verdict, verdict
+from hpcbench.report.measures import measure
+from hpcbench.report.statistics import Interval
+from hpcbench.testing.results import FLOPS_PER_SAMPLE, Planted, write, write_marker
+
+NOISE = (1.00, 1.01, 0.99, 1.005)
+"""What a machine does to all schemes of a repeat alike."""
+JITTER = (0.0, 0.002, -0.002, 0.001)
+"""What it does to each run by itself."""
+
+
+def planted(
+    schemes: dict[str, tuple[float, float]], repeats: int = 3, cell: dict[str, int] | None = None
+) -> list[Planted]:
+    """Runs whose time and loss are those of the scheme (seconds, loss), and a little of their own."""
+    return [
+        Planted(
+            scheme, k + 1, seconds * NOISE[k] * (1 + JITTER[(k + i) % 4]), loss + JITTER[(k + i) % 4], 0.5, cell or {}
+        )
+        for k in range(repeats)
+        for i, (scheme, (seconds, loss)) in enumerate(schemes.items())
+    ]
+
+
+def cells(root: Path) -> list[Cell]:
+    found = submission.load(root, {})
+    return compare([measure(run) for run in found.runs], str(found.plan.baseline["scheme"]), found.plan.criteria)
+
+
+def cell(root: Path) -> Cell:
+    (only,) = cells(root)
+    return only
+
+
+def verdicts(root: Path) -> dict[str, str]:
+    return {row.scheme: row.verdict for row in cell(root).rows}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (1.001, 1.3, "faster"),
+        (1.0, 1.3, "not shown"),
+        (0.9, 1.02, "not shown"),
+        (0.9, 1.01, "not faster"),
+        (0.5, 0.7, "not faster"),
+        (1.001, 1.005, "faster"),
+        (None, None, "not shown"),
+    ],
+)
+def test_speed(low: float | None, high: float | None, expected: str) -> None:
+    assert speed_verdict(Interval(1.0, low, high, 3), 0.01) == expected
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (-0.5, -0.4, "as good"),
+        (-0.01, 0.019, "as good"),
+        (0.001, 0.019, "as good"),
+        (-0.01, 0.02, "not shown"),
+        (0.0, 0.5, "not shown"),
+        (0.001, 0.02, "worse"),
+        (None, None, "not shown"),
+    ],
+)
+def test_loss(low: float | None, high: float | None, expected: str) -> None:
+    assert loss_verdict(Interval(0.0, low, high, 3), 0.02) == expected
+
+
+def test_every_pair_of_findings_has_its_verdict() -> None:
+    assert verdict("faster", "as good") == "faster and as good"
+    assert verdict("faster", "worse") == "faster but worse loss"
+    for loss in ("as good", "worse", "not shown"):
+        assert verdict("not faster", loss) == "not faster"  # type: ignore[arg-type]
+        assert verdict("not shown", loss) == "not shown (too few repeats)"  # type: ignore[arg-type]
+    assert verdict("faster", "not shown") == "not shown (too few repeats)"
+
+
+def test_planted_truths_are_found(tmp_path: Path) -> None:
+    root = write(
+        tmp_path / "001",
+        planted({"baseline": (0.2, 2.7), "naive-zfp8": (0.1, 2.9), "mzhybrid": (0.15, 2.7), "naive-mpc": (0.3, 2.7)}),
+    )
+    assert verdicts(root) == {
+        "baseline": "",
+        "naive-zfp8": "faster but worse loss",
+        "mzhybrid": "faster and as good",
+        "naive-mpc": "not faster",
+    }
+    found = cell(root)
+    mzhybrid = found.row("mzhybrid")
+    assert mzhybrid is not None and mzhybrid.speed is not None and mzhybrid.speed.low is not None
+    assert mzhybrid.speed.pairs == 3
+    assert mzhybrid.speed.low < 0.2 / 0.15 < (mzhybrid.speed.high or 0)
+    assert mzhybrid.speed.estimate == pytest.approx(0.2 / 0.15, rel=0.01)
+    assert mzhybrid.wire_over_message == pytest.approx(0.5)
+    said = " ".join(answer(found, "local"))
+    assert "On this machine compression pays: mzhybrid (1.33 times the baseline's speed)" in said
+    assert "Faster, but at a worse loss: naive-zfp8" in said
+    assert "Not faster: naive-mpc" in said
+
+
+def test_a_row_by_hand(tmp_path: Path) -> None:
+    root = write(tmp_path / "001", [Planted("baseline", 1, 0.5, 2.0), Planted("baseline", 2, 0.25, 2.2)])
+    row = cell(root).rows[0]
+    # 8 samples a step: 16 and 32 samples/s, of which the geometric mean is sqrt(512)
+    assert row.samples_per_s == pytest.approx(512**0.5)
+    assert row.tokens_per_s == pytest.approx(128 * 512**0.5)
+    assert row.model_flops_per_rank == pytest.approx(FLOPS_PER_SAMPLE * 512**0.5 / 8)
+    assert row.loss_valid == pytest.approx(2.1)
+
+
+def test_the_warm_up_does_not_count(tmp_path: Path) -> None:
+    root = write(tmp_path / "001", [Planted("baseline", 1, 0.5, 2.0)], steps=12, warmup=7)
+    run = cell(root).runs[0]
+    assert (run.steps, run.step_seconds, run.message_bytes) == (5, 0.5, 5_000_000)
+
+
+def test_swapped_pairs_change_the_answer(tmp_path: Path) -> None:
+    machine = (1.0, 1.4, 0.6)
+    runs = [
+        Planted(s, k + 1, t * machine[k], 2.7 + JITTER[k])
+        for k in range(3)
+        for s, t in (("baseline", 0.2), ("mzhybrid", 0.17))
+    ]
+    assert verdicts(write(tmp_path / "001", runs))["mzhybrid"] == "faster and as good"
+    for run in runs:
+        if run.scheme == "mzhybrid":
+            run.repeat = run.repeat % 3 + 1
+    assert verdicts(write(tmp_path / "002", runs))["mzhybrid"] == "not shown (too few repeats)"
+
+
+def test_one_pair_shows_nothing(tmp_path: Path) -> None:
+    root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7), "mzhybrid": (0.02, 2.7)}, repeats=1))
+    assert verdicts(root)["mzhybrid"] == "not shown (too few repeats)"
+    row = cell(root).row("mzhybrid")
+    assert row is not None and row.speed is not None
+    assert row.speed.estimate == pytest.approx(10, rel=0.01)
+    said = " ".join(answer(cell(root), "local"))
+    assert "Not decided for mzhybrid" in said
+    assert "1 pair of runs" in said and "no interval can be given" in said
+
+
+def test_without_a_baseline_nothing_is_compared(tmp_path: Path) -> None:
+    root = write(tmp_path / "001", planted({"naive-mpc": (0.2, 2.7), "mzhybrid": (0.1, 2.7)}))
+    assert set(verdicts(root).values()) == {c.NO_BASELINE}
+    assert answer(cell(root), "local") == ["Nothing can be compared: there is no run of the baseline."]
+    assert all(row.speed is None and row.loss is None for row in cell(root).rows)
+
+
+def test_with_a_failed_baseline_nothing_is_compared(tmp_path: Path) -> None:
+    root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7), "mzhybrid": (0.1, 2.7)}))
+    for k in (1, 2, 3):
+        fail(root, f"r{k}-baseline", 137)
+    assert verdicts(root)["mzhybrid"] == c.NO_BASELINE
+    assert verdicts(root)["baseline"].startswith("failed: a rank was killed by signal 9 (KILL)")
+    assert answer(cell(root), "local") == ["Nothing can be compared: no run of baseline completed."]
+
+
+def test_cells_are_not_mixed(tmp_path: Path) -> None:
+    runs = [
+        run
+        for nodes, ratio in ((1, 1.5), (2, 0.5))
+        for run in planted({"baseline": (0.2, 2.7), "mzhybrid": (0.2 * ratio, 2.7)}, cell={"nodes": nodes})
+    ]
+    one, two = cells(write(tmp_path / "001", runs))
+    assert (one.values, one.rows[1].verdict) == ({"nodes": 1}, "not faster")
+    assert (two.values, two.rows[1].verdict) == ({"nodes": 2}, "faster and as good")
+
+
+def fail(root: Path, run: str, status: int, keep: int = 9) -> None:
+    """Make a run end in its middle."""
+    path = root / "runs" / run / "log.txt"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:keep]))
+    write_marker(path.parent, f"j{int(run[1]):04}-r{run[1]}", status)
+
+
+def diverge(root: Path, run: str, step: int) -> None:
+    """Make the loss of a run become NaN."""
+    path = root / "runs" / run / "log.txt"
+    lines = path.read_text().splitlines(keepends=True)[: 3 + step]
+    before, after = lines[-1].split("| loss ")
+    lines[-1] = before + "| loss nan |" + after.split("|", 1)[1]
+    lines.append(json.dumps({"event": "end", "state": "nan", "steps": step, "reason": "loss is nan"}) + "\n")
+    path.write_text("".join(lines))
+    write_marker(path.parent, f"j{int(run[1]):04}-r{run[1]}", 1)
+
+
+def test_divergence_is_the_verdict(tmp_path: Path) -> None:
+    root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7), "naive-zfp8": (0.1, 2.7), "mzhybrid": (0.1, 2.7)}))
+    for k in (1, 2, 3):
+        diverge(root, f"r{k}-naive-zfp8", 7)
+    found = verdicts(root)
+    assert found["naive-zfp8"] == "diverged (NaN at step 7)"
+    assert found["mzhybrid"] == "faster and as good"
+    row = cell(root).row("naive-zfp8")
+    assert row is not None and row.speed is None and row.partial
+    assert row.loss_valid != row.loss_valid
+    assert "r2-naive-zfp8: nan: loss is nan" in " ".join(trouble(cell(root)))
+
+
+def test_one_divergence_among_good_runs_is_the_verdict(tmp_path: Path) -> None:
+    root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7), "mzhybrid": (0.1, 2.7)}))
+    diverge(root, "r2-mzhybrid", 5)
+    assert verdicts(root)["mzhybrid"] == "diverged (NaN at step 5) in 1 of 3 runs"
+
+
+def test_the_rest_of_a_set_still_counts(tmp_path: Path) -> None:
+    root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7), "mzhybrid": (0.1, 2.7)}, repeats=4))
+    fail(root, "r2-mzhybrid", 137)
+    fail(root, "r3-baseline", 1)
+    row = cell(root).row("mzhybrid")
+    assert row is not None and row.speed is not None
+    assert (row.speed.pairs, row.completed) == (2, 3)
+    assert row.verdict.endswith("(1 of 4 runs failed)")
+    lines = trouble(cell(root))
+    assert any(line.startswith("r2-mzhybrid: failed: a rank was killed by signal 9 (KILL)") for line in lines)
+    assert any(line.startswith("r3-baseline: failed: exit status 1") for line in lines)
+
+
+def test_a_run_that_is_missing(tmp_path: Path) -> None:
+    root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7), "mzhybrid": (0.1, 2.7)}))
+    for path in (root / "runs" / "r1-mzhybrid").iterdir():
+        path.unlink()
+    row = cell(root).row("mzhybrid")
+    assert row is not None and row.speed is not None
+    assert row.speed.pairs == 2
+    assert "(1 of 3 runs lost)" in row.verdict
+
+
+def test_a_control_is_told_from_compression(tmp_path: Path) -> None:
+    root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7), "identity": (0.1, 2.7), "mzhybrid": (0.4, 2.7)}))
+    said = answer(cell(root), "lassen")
+    assert said[0] == "On lassen compression does not pay: mzhybrid is slower than the baseline."
+    assert said[1].startswith("identity, the same algorithm without a codec, runs at 2.00 times the baseline's speed")
+
+
+def test_no_scheme_pays_and_it_is_said(tmp_path: Path) -> None:
+    slow = write(tmp_path / "1", planted({"baseline": (0.2, 2.7), "mzhybrid": (0.4, 2.7), "naive-mpc": (0.3, 2.7)}))
+    assert answer(cell(slow), "local")[0] == (
+        "On this machine compression does not pay: every scheme is slower than the baseline."
+    )
+    worse = write(tmp_path / "2", planted({"baseline": (0.2, 2.7), "naive-zfp8": (0.1, 3.7)}))
+    assert answer(cell(worse), "local")[0] == (
+        "On this machine compression does not pay: what is faster trains to a worse loss."
+    )
+
+
+def test_figures_that_disagree_are_noted(tmp_path: Path) -> None:
+    root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7)}, repeats=1))
+    assert cell(root).runs[0].notes == ()
+    path = root / "runs" / "r1-baseline" / "log.txt"
+    honest = path.read_text()
+    path.write_text(honest.replace('"model_flops_per_sample": 640000000.0', '"model_flops_per_sample": 320000000.0'))
+    assert "model FLOP/s printed are 2 times" in cell(root).runs[0].notes[0]
+    path.write_text(honest.replace("samples/s 40.00", "samples/s 44.00"))
+    assert "samples/s printed are 1.1 times" in cell(root).runs[0].notes[0]
+
+
+def test_gaps_and_doubles_are_noted(tmp_path: Path) -> None:
+    root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7)}, repeats=1))
+    path = root / "runs" / "r1-baseline" / "log.txt"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:6], "step  4/12 | loss 3.1\n", *lines[7:]]))
+    notes = cell(root).runs[0].notes
+    assert any("step 4 is not in the log" in note for note in notes)
+    assert any(f"{path}:7: the line of step 4 was cut" in note for note in notes)
