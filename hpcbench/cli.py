@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,7 +13,6 @@ app = typer.Typer(
     name="hpcbench",
     help="Does compressing the training traffic pay, on this machine?",
     add_completion=False,
-    no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -142,19 +141,19 @@ def main() -> None:
     sys.exit(_run())
 
 
-_usage_error = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+_usage_error: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 """Typer's own or click's, by version: the class of everything that is wrong with the command line itself."""
 
 
 def _run() -> int:
     try:
-        result = app(standalone_mode=False)
+        result = app(sys.argv[1:] or ["--help"], standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except UserError as error:
         return _fail(str(error), 2)
     except _usage_error as error:
-        return _fail(f"{error.format_message()} (see hpcbench --help)", 2)  # type: ignore[attr-defined]
+        return _fail(f"{error.format_message()} (see hpcbench --help)", 2)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on; keep the exit quiet
         return 141

@@ -33,7 +33,9 @@ class Duration:
         bare = _BARE.fullmatch(text)
         if bare:
             a, b = bare.groups()
-            raise ValueError(f"{text} may mean {a} hours {b} minutes (LSF) or {a} minutes {b} seconds (Slurm): {_FORMS}")
+            raise ValueError(
+                f"{text} may mean {a} hours {b} minutes (LSF) or {a} minutes {b} seconds (Slurm): {_FORMS}"
+            )
         if text.isdigit():
             raise ValueError(f"{text} has no unit: write {text}m for minutes or {text}s for seconds")
         clock, words = _CLOCK.fullmatch(text), _WORDS.fullmatch(text)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 from types import FrameType
-from typing import IO
+from typing import IO, Any
 
 import hpcbench
 from hpcbench.batch.files import now, read_json, write_json
@@ -29,6 +29,7 @@ class Local(Scheduler):
     """This machine, in the background."""
 
     def submit(self, root: Path, jobs: list[str]) -> str:
+        lock_path()  # what is wrong with it is better said now than by the queue, which nobody watches
         with (root / "queue.log").open("wb") as log:
             queue = subprocess.Popen(
                 [sys.executable, "-m", "hpcbench.batch.local", str(root)],
@@ -39,11 +40,7 @@ class Local(Scheduler):
                 stderr=log,
                 start_new_session=True,
             )
-        process = identity(queue.pid)
-        if process is None:
-            said = (root / "queue.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise UserError(f"{root / 'queue.log'}: the local queue did not start: {said[-1] if said else 'no reason given'}")
-        write_json(root / "queue.json", {**process, "time": now()})
+        write_json(root / "queue.json", {**_identity(queue), "time": now()})
         return f"{len(jobs)} job{'s' if len(jobs) > 1 else ''} run here in the background, one after another"
 
     def cancel(self, root: Path) -> str:
@@ -118,8 +115,16 @@ def _run(root: Path, job: str, script: str, lock: IO[str]) -> None:
             start_new_session=True,
             pass_fds=[lock.fileno()],
         )
-    write_json(root / "jobs" / job / "process.json", identity(process.pid) or {"pid": process.pid, "start": 0})
+    write_json(root / "jobs" / job / "process.json", _identity(process))
     process.wait()
+
+
+def _identity(child: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """A child's identity; it has one until it is waited for."""
+    found = identity(child.pid)
+    if found is None:
+        raise UserError(f"/proc/{child.pid}/stat: cannot be read: the local scheduler needs Linux's /proc")
+    return found
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

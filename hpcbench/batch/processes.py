@@ -5,13 +5,15 @@ import signal
 import socket
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 
 def identity(pid: int) -> dict[str, Any] | None:
-    """What tells this process from any later one with its id; None if it does not run."""
+    """What tells this process from any later one with its id; None if there is none. A zombie still has it."""
     fields = _stat(pid)
-    return None if fields is None else {"pid": pid, "start": fields[2], "host": socket.gethostname(), "boot": _boot()}
+    return (
+        None if fields is None else {"pid": pid, "start": fields.start, "host": socket.gethostname(), "boot": _boot()}
+    )
 
 
 def here(process: dict[str, Any]) -> bool:
@@ -21,14 +23,17 @@ def here(process: dict[str, Any]) -> bool:
 
 def alive(process: dict[str, Any] | None) -> bool:
     """Whether this very process still runs; a zombie does not."""
-    return process is not None and process == identity(process["pid"])
+    if process is None or process != identity(process["pid"]):
+        return False
+    fields = _stat(process["pid"])
+    return fields is not None and fields.state not in "ZX"
 
 
 def end_tree(process: dict[str, Any], *, grace: float) -> None:
     """End a process, all that it started, and all in its session.
 
-    The process itself is asked first, so that it can end its children and leave its marks; what still runs after `grace`
-    seconds is killed.
+    The process itself is asked first, so that it can end its children and leave its marks; what still runs after
+    `grace` seconds is killed.
     """
     members = {process["pid"]: process, **_family(process)}
     if alive(process):
@@ -51,26 +56,33 @@ def _signal(process: dict[str, Any], number: signal.Signals) -> None:
 
 def _family(process: dict[str, Any]) -> dict[int, dict[str, Any]]:
     """Descendants of the process, and members of its session, which may have lost their parents."""
-    table = {int(entry.name): fields for entry in Path("/proc").iterdir() if entry.name.isdigit() and (fields := _stat(int(entry.name)))}
-    same = alive(process)
-    found = {process["pid"]} if same else set()
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    table = {pid: fields for pid in pids if (fields := _stat(pid))}
+    found = {process["pid"]} if alive(process) else set()
     grown = True
     while grown:
-        more = {pid for pid, (parent, session, start) in table.items() if parent in found or session == process["pid"]}
+        more = {pid for pid, one in table.items() if one.parent in found or one.session == process["pid"]}
         grown = not more <= found
         found |= more
     found -= {process["pid"], os.getpid()}
     return {pid: member for pid in found if (member := identity(pid))}
 
 
-def _stat(pid: int) -> tuple[int, int, int] | None:
-    """Parent, session and start time in clock ticks of a process that runs."""
+class _Stat(NamedTuple):
+    state: str
+    parent: int
+    session: int
+    start: int
+    """In clock ticks since the machine started."""
+
+
+def _stat(pid: int) -> _Stat | None:
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     fields = text.rpartition(")")[2].split()  # the name before it may hold blanks and parentheses
-    return None if fields[0] in "ZX" else (int(fields[1]), int(fields[3]), int(fields[19]))
+    return _Stat(fields[0], int(fields[1]), int(fields[3]), int(fields[19]))
 
 
 def _boot() -> str:

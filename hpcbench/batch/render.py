@@ -148,9 +148,7 @@ def _lsf_head(job: Job, site: Site, study: str, root: str) -> list[str]:
     return [directive("#BSUB", *option) for option in options]
 
 
-def _common_head(
-    job: Job, site: Site, walltime: tuple[str, object], queue_option: str
-) -> list[tuple[str, object]]:
+def _common_head(job: Job, site: Site, walltime: tuple[str, object], queue_option: str) -> list[tuple[str, object]]:
     option, write = walltime
     found: list[tuple[str, object]] = []
     if job.walltime is not None:
@@ -173,4 +171,6 @@ def _with_extras(options: Sequence[tuple[str, object]], site: Site) -> list[tupl
 def _check_path(root: str) -> None:
     """Schedulers expand and cut what they find in a path of a directive; quoting differs among their versions."""
     if not _PLAIN_PATH.fullmatch(root):
-        raise ValueError(f"{root!r}: Slurm and LSF need a path of letters, digits and / . _ + = @ : , ~ - alone: use --out")
+        raise ValueError(
+            f"{root!r}: Slurm and LSF need a path of letters, digits and / . _ + = @ : , ~ - alone: use --out"
+        )

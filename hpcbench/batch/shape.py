@@ -64,7 +64,9 @@ def check(shape: Shape, site: Site) -> None:
     node, per_node = site.node, shape.ranks_per_node
     gpus = per_node * shape.gpus_per_rank
     if gpus > node.gpus:
-        raise ValueError(f"{per_node} ranks x {shape.gpus_per_rank} GPUs = {gpus}: a node of {site.site} has {node.gpus}")
+        raise ValueError(
+            f"{per_node} ranks x {shape.gpus_per_rank} GPUs = {gpus}: a node of {site.site} has {node.gpus}"
+        )
     if 0 < shape.gpus_per_rank < 1 and node.gpu_exclusive:
         raise ValueError(f"{per_node} ranks share GPUs, which on {site.site} take one process each")
     if 0 < shape.gpus_per_rank < 1 and shape.gpus_per_rank.numerator != 1:

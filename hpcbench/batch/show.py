@@ -1,11 +1,16 @@
 """What the commands print."""
 
+import datetime
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpcbench.batch.submit import Submission
-from hpcbench.batch.track import State, Tracked
+from hpcbench.batch.track import State, Status, Tracked
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 _STYLES = {
     State.COMPLETED: "green",
@@ -24,7 +29,8 @@ def show_submission(submission: Submission, *, dry_run: bool) -> None:
     runs = sum(len(job.runs) for job in jobs)
     seconds = sum(job.walltime.seconds * job.shape.nodes for job in jobs if job.walltime)
     most = f", {seconds / 3600:.1f} node-hours at most" if seconds and site.scheduler.kind != "local" else ""
-    print(f"{len(jobs)} jobs, {runs} runs on {site.site} ({site.scheduler.kind}){most}{': a dry run' if dry_run else ''}")
+    end = ": a dry run" if dry_run else ""
+    print(f"{_count(len(jobs), 'job')}, {_count(runs, 'run')} on {site.site} ({site.scheduler.kind}){most}{end}")
     shapes: dict[tuple[object, ...], list[str]] = {}
     for job in jobs:
         key = (job.shape, tuple(job.launch), job.python, job.walltime, job.queue)
@@ -36,8 +42,8 @@ def show_submission(submission: Submission, *, dry_run: bool) -> None:
         walltime = f", walltime {job.walltime}" if job.walltime and site.scheduler.kind != "local" else ""
         names = ids[0] if len(ids) == 1 else f"{ids[0]} ... {ids[-1]} ({len(ids)} jobs)"
         print(
-            f"  {names}: {shape.nodes} nodes x {shape.ranks_per_node} ranks, "
-            f"{shape.threads} threads a rank{walltime}{queue}"
+            f"  {names}: {_count(shape.nodes, 'node')} x {_count(shape.ranks_per_node, 'rank')}, "
+            f"{_count(shape.threads, 'thread')} a rank{walltime}{queue}"
         )
         print(f"    {shlex.join([*job.launch, job.python])} -u -m hpcbench.train runs/RUN/run.json")
     for note in submission.notes:
@@ -45,33 +51,36 @@ def show_submission(submission: Submission, *, dry_run: bool) -> None:
     print(submission.root)
 
 
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
 def show_status(tracked: Tracked) -> None:
     """A table of jobs and runs."""
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     submission = tracked.submission
     title = f"{submission['study']} on {submission['site']}: {tracked.root}"
-    table = Table(title=escape(title), title_justify="left", box=None, pad_edge=False)
+    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
     for name in ("job", "run", "state", "time", "reason"):
         table.add_column(name, overflow="fold")
     for job in submission["jobs"]:
         status = tracked.jobs[job["id"]]
-        style = _STYLES[status.state]
-        table.add_row(job["id"], "", f"[{style}]{status.state.value}[/]", _span(status.start, status.end), escape(status.reason))
+        table.add_row(job["id"], "", *_cells(status))
         for run in job["runs"]:
-            status = tracked.runs[run]
-            style = _STYLES[status.state]
-            table.add_row(
-                "", run, f"[{style}]{status.state.value}[/]", _span(status.start, status.end), escape(status.reason)
-            )
+            table.add_row("", run, *_cells(tracked.runs[run]))
     Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
-def _span(start: str | None, end: str | None) -> str:
-    import datetime
+def _cells(status: Status) -> "tuple[Text, Text, Text]":
+    from rich.text import Text
 
+    return Text(status.state.value, _STYLES[status.state]), Text(_span(status.start, status.end)), Text(status.reason)
+
+
+def _span(start: str | None, end: str | None) -> str:
     if start is None or end is None:
         return "" if start is None else f"since {start}"
     try:

@@ -168,14 +168,18 @@ def load_site(name: str, where: str = "--site") -> tuple[Site, Document]:
         path = data_dir("sites") / f"{name}.yaml"
     else:
         near = suggestion(name, names())
-        raise UserError(f"{where}: unknown site {shown(name)}{near}: known are {', '.join(names())}, or give a site file")
+        raise UserError(
+            f"{where}: unknown site {shown(name)}{near}: known are {', '.join(names())}, or give a site file"
+        )
     document = read(path)
     try:
         site = Site.model_validate(document.data)
     except ValidationError as error:
         raise user_error(error, Site, document.where) from None
     if site.site != path.stem and name in names():
-        raise UserError(f"{document.where(('site',))}: site: {site.site!r} is not the file's name {shown_path(path.stem)}")
+        raise UserError(
+            f"{document.where(('site',))}: site: {site.site!r} is not the file's name {shown_path(path.stem)}"
+        )
     return site, document
 
 

@@ -1,6 +1,7 @@
 """What became of jobs and runs, from the marks that they leave; what left no mark is not done."""
 
 import json
+import re
 import signal
 from dataclasses import dataclass
 from enum import Enum
@@ -56,6 +57,12 @@ class Tracked:
         return not any(status.state in (State.PENDING, State.RUNNING) for status in self.runs.values())
 
 
+_KILLED = re.compile(r"(?:EXIT STRING: .*|KILLED BY SIGNAL.*|exited on )(signal \d+|: \d+)")
+"""How MPICH and Open MPI say that a rank died of a signal."""
+_NOISE = re.compile(r"step |\{|=|YOUR APPLICATION|This typically|Please see|\[mpiexec|\[proxy|Abort\(|-----")
+"""Lines that say nothing about why a run failed."""
+
+
 def track(root: Path) -> Tracked:
     """State of every job and run of the submission at `root`.
 
@@ -88,8 +95,8 @@ def _job(root: Path, job: str, submission: dict[str, Any]) -> Status:
     if submission.get("dry_run"):
         return Status(State.PENDING, "a dry run: not submitted")
     if submission["scheduler"] != "local":
-        started = any(read_json(root / "runs" / r / "status.json") for j in submission["jobs"] if j["id"] == job for r in j["runs"])
-        if started:
+        runs = next(j["runs"] for j in submission["jobs"] if j["id"] == job)
+        if any(read_json(root / "runs" / run / "status.json") for run in runs):
             return Status(State.RUNNING, "by its marks; its scheduler was not asked")
         return Status(State.PENDING, f"waits in the queue of {submission['site']}, or was not handed in")
     return _local_job(root, job, cancelled is not None)
@@ -111,8 +118,10 @@ def _local_job(root: Path, job: str, cancelled: bool) -> Status:
     if process is not None:
         return Status(State.LOST, "its script was killed before it could leave its exit mark")
     if alive(queue):
-        return Status(State.PENDING)
-    return Status(State.LOST, "the local queue ended before this job: submit it again")
+        return Status(State.PENDING, "waits for its turn on this machine")
+    said = [line for line in _tail(root / "queue.log") if line.strip()]
+    why = f" ({shown(said[-1], 120)[1:-1]})" if said else ""
+    return Status(State.LOST, f"the local queue ended before this job{why}: submit it again")
 
 
 def _run(root: Path, run: dict[str, Any], job: Status) -> Status:
@@ -123,7 +132,7 @@ def _run(root: Path, run: dict[str, Any], job: Status) -> Status:
             return Status(State.PENDING, job.reason if job.state is State.PENDING else "")
         if job.state in (State.COMPLETED, State.FAILED):
             return Status(State.LOST, f"its job ended before it started: {job.reason}".rstrip(": "))
-        return job
+        return Status(job.state, job.reason)
     start, end = mark.get("start"), mark.get("end")
     if mark.get("state") != "ended":
         if job.state is State.RUNNING:
@@ -170,15 +179,12 @@ def end_event(log: Path) -> dict[str, Any] | None:
 def last_words(directory: Path) -> str:
     """The line that best says why a run failed: a launcher's word of a signal, else the last error line."""
     errors, log = _tail(directory / "err.txt"), _tail(directory / "log.txt")
-    for line in (*errors, *log):
-        if "KILLED BY SIGNAL" in line or "exited on signal" in line:
-            return line.strip(" =|")
+    killed = [match[1] for line in (*errors, *log) if (match := _KILLED.search(line))]
     for lines in (errors, log):
-        for line in reversed(lines):
-            text = line.strip(" =|")
-            if text and not text.startswith(("step ", "{")):
-                return text
-    return ""
+        said = [line.strip() for line in lines if line.strip() and not _NOISE.match(line)]
+        if said and not killed:
+            return said[-1]
+    return f"a rank was ended by {killed[0]}" if killed else ""
 
 
 def _tail(path: Path, size: int = 65536) -> list[str]:

@@ -3,7 +3,7 @@
 import copy
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -58,9 +58,7 @@ def expand(loaded: Loaded, room: Room) -> list[Run]:
             turn = (repeat - 1) % len(group)
             for run in group[turn:] + group[:turn]:
                 name = "-".join(filter(None, (f"r{repeat}", slug, run.scheme_name)))
-                runs.append(
-                    Run(name, repeat, f"r{repeat}", run.cell, run.study, run.scheme_name, run.scheme, run.size, run.where)
-                )
+                runs.append(replace(run, id=name, repeat=repeat, pairing=f"r{repeat}"))
     return runs
 
 
@@ -77,7 +75,6 @@ def _first(cell: Cell, loaded: Loaded, room: Room, cell_of: dict[str, dict[str, 
     while cell_of.setdefault(name := slug if number == 1 else f"{slug}-{number}", values) != values:
         number += 1
     return Run(name, 1, "r1", values, study, study.scheme, scheme, size, where)
-
 
 
 def _word(key: str, value: Scalar) -> str:
@@ -115,7 +112,8 @@ def _scheme(study: Study, where: Callable[[Path_], str]) -> Scheme:
     try:
         return Scheme.model_validate(presets.scheme(study.scheme))
     except ValidationError as error:
-        raise user_error(error, Scheme, lambda _: where(("scheme",))) from None
+        place = f"{where(('scheme',))}: scheme {study.scheme!r}"
+        raise user_error(error, Scheme, lambda _: place) from None
     except ValueError as error:
         raise UserError(f"{where(('scheme',))}: {error}") from None
 
@@ -126,7 +124,8 @@ def _check_baseline(groups: dict[str, list[Run]], loaded: Loaded) -> None:
         names = [run.scheme_name for run in group]
         if baseline not in names:
             cell = ", ".join(f"{key}={value}" for key, value in group[0].cell.items())
+            at = f" at {cell}" if cell else ""
             raise UserError(
-                f"{group[0].where(('scheme',))}: scheme: no run of the baseline {baseline!r}{f' at {cell}' if cell else ''}"
-                f" to compare with: add it to matrix.scheme, or name another as baseline.scheme"
+                f"{group[0].where(('scheme',))}: scheme: no run of the baseline {baseline!r}{at} to compare with: "
+                "add it to matrix.scheme, or name another as baseline.scheme"
             )

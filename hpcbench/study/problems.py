@@ -7,6 +7,7 @@ from pydantic import BaseModel, ValidationError
 
 from hpcbench.errors import UserError
 from hpcbench.study.presets import suggestion
+from hpcbench.study.schema import NAME
 from hpcbench.study.yaml12 import Path_, shown
 
 _TYPES = {
@@ -63,12 +64,14 @@ def _words(finding: Any, schema: type[BaseModel], path: Path_) -> str:
     if kind == "missing":
         return "is missing: add it"
     if kind in _TYPES:
-        return f"must be {_TYPES[kind]}, not {shown(value)}{_quoted(value)}"
+        return f"must be {_TYPES[kind]}, not {'nothing' if value is None else shown(value)}{_quoted(value)}"
     if kind == "literal_error":
         near = suggestion(value, _choices(context)) if isinstance(value, str) else ""
         return f"must be {context['expected']}, not {shown(value)}{near}"
     if kind == "string_pattern_mismatch":
-        return f"{shown(value)} is no name: use letters, digits, dot, underscore and dash, at most 64, the first a letter or digit"
+        if context.get("pattern") == NAME:
+            return f"{shown(value)} is no name: use at most 64 letters, digits and . _ -, the first a letter or digit"
+        return f"{shown(value)} does not fit: it must match {context.get('pattern')}"
     if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
         sign = {"greater_than": "above", "greater_than_equal": "at least", "less_than": "below"}.get(kind, "at most")
         return f"must be {sign} {next(iter(context.values()))}, not {shown(value)}"

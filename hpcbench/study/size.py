@@ -98,7 +98,9 @@ def _place(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:
     product = f"dp x tp x pp = {dp} x {layout.tp} x {layout.pp} = {ranks}"
     if usual is None:
         if ranks % nodes:
-            raise UserError(f"{where(('nodes',))}: nodes: {nodes} does not divide {product}: change nodes or the layout")
+            raise UserError(
+                f"{where(('nodes',))}: nodes: {nodes} does not divide {product}: change nodes or the layout"
+            )
         return Size(nodes, ranks // nodes, dp, layout.tp, layout.pp)
     if study.ranks_per_node is None and study.nodes is None and ranks < usual:
         usual = ranks  # a small run leaves part of its one node idle

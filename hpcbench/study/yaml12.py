@@ -87,7 +87,9 @@ def read(path: Path) -> Document:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{name}:{line}: not UTF-8 text (byte {raw[error.start]:#04x}): is this the right file?") from None
+        raise UserError(
+            f"{name}:{line}: not UTF-8 text (byte {raw[error.start]:#04x}): is this the right file?"
+        ) from None
     origins: dict[Path_, str] = {}
     data = _parse(text, name, origins)
     if data is None and not text.strip():
@@ -106,10 +108,10 @@ def parse_value(text: str, name: str) -> Any:
     UserError
         The text is no YAML; the message calls it `name`.
     """
-    return _parse(text, name, {})
+    return _parse(text, name, {}, lines=False)
 
 
-def _parse(text: str, name: str, origins: dict[Path_, str]) -> Any:
+def _parse(text: str, name: str, origins: dict[Path_, str], *, lines: bool = True) -> Any:
     import ruamel.yaml
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
     from ruamel.yaml.reader import ReaderError
@@ -119,10 +121,11 @@ def _parse(text: str, name: str, origins: dict[Path_, str]) -> Any:
         return _Builder(name, origins, events).document()
     except ReaderError as error:
         line = text.count("\n", 0, error.position if isinstance(error.position, int) else 0) + 1
-        raise UserError(f"{name}:{line}: not a text file: a control character is in it") from None
+        place = f"{name}:{line}" if lines else name
+        raise UserError(f"{place}: not a text file: a control character is in it") from None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line_text = f":{mark.line + 1}" if mark is not None else ""
+        line_text = f":{mark.line + 1}" if mark is not None and lines else ""
         problem = " ".join(str(error.problem or error.context or "not YAML").split())
         if "\\t" in problem or "\t" in (text.splitlines()[mark.line] if mark and mark.line < text.count("\n") else ""):
             problem = "a tab: indent with blanks"

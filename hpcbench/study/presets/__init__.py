@@ -34,7 +34,8 @@ def model(name: str) -> dict[str, Any]:
         There is no such preset; one line that names the known ones.
     """
     if name not in _table("models"):
-        raise ValueError(f"unknown model {yaml12.shown(name)}{suggestion(name, models())}: known are {', '.join(models())}")
+        near = suggestion(name, models())
+        raise ValueError(f"unknown model {yaml12.shown(name)}{near}: known are {', '.join(models())}")
     return {"name": name, **copy.deepcopy(_table("models")[name])}
 
 
@@ -53,7 +54,8 @@ def scheme(name: str) -> dict[str, Any]:
             filled: dict[str, Any] = _fill(fields, match.groupdict())
             return filled
     near = suggestion(name, [pattern for pattern in schemes() if "{" not in pattern])
-    raise ValueError(f"unknown scheme {yaml12.shown(name)}{near}: known are {', '.join(schemes())}, and those under `schemes:`")
+    known = f"{', '.join(schemes())}, and those under `schemes:`"
+    raise ValueError(f"unknown scheme {yaml12.shown(name)}{near}: known are {known}")
 
 
 def suggestion(word: str, known: list[str]) -> str:

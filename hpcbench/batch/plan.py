@@ -1,0 +1,135 @@
+"""From runs to jobs that fit the site: which runs, in which allocation, started how, within which limits."""
+
+import fnmatch
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from hpcbench.batch.duration import Duration
+from hpcbench.batch.launchers import launch_line, program_name
+from hpcbench.batch.render import Job
+from hpcbench.batch.shape import shape
+from hpcbench.batch.site import Site
+from hpcbench.errors import UserError
+from hpcbench.study.expand import Run
+from hpcbench.study.load import Loaded
+from hpcbench.study.presets import suggestion
+from hpcbench.study.yaml12 import shown, shown_path
+
+
+def choose(runs: list[Run], only: str) -> list[Run]:
+    """The runs that an expression names.
+
+    Parameters
+    ----------
+    only
+        Comma-separated parts, all of which must hold: ``key=value`` for ``scheme``, ``repeat`` or a key of the matrix,
+        the value a pattern with ``*`` and ``?``; a part without ``=`` is a pattern on the run's id.
+
+    Raises
+    ------
+    UserError
+        A key is unknown, or no run is left.
+    """
+    kept = runs
+    for part in only.split(","):
+        key, equals, pattern = (word.strip() for word in part.partition("="))
+        if not equals:
+            kept = [run for run in kept if fnmatch.fnmatchcase(run.id, key)]
+            continue
+        known = ["scheme", "repeat", *runs[0].cell]
+        if key not in known:
+            raise UserError(f"--only {shown(part)}: unknown key{suggestion(key, known)}: known are {', '.join(known)}")
+        kept = [run for run in kept if fnmatch.fnmatchcase(_text(run, key), pattern)]
+    if not kept:
+        raise UserError(f"--only {shown(only)}: names no run: ids are such as {runs[0].id}")
+    return kept
+
+
+def _text(run: Run, key: str) -> str:
+    value = {"scheme": run.scheme_name, "repeat": run.repeat, **run.cell}[key]
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple[list[Job], list[str]]:
+    """The jobs that hold the runs, checked against nodes and queues, and notes for the user.
+
+    Raises
+    ------
+    UserError
+        The ranks do not fit a node, a queue does not allow the job, or there is no interpreter or launcher.
+    """
+    python, program = _programs(site, dry_run=dry_run)
+    groups: dict[tuple[Any, ...], list[Run]] = {}
+    for run in runs:
+        shared = loaded.study.pairing == "allocation"
+        key = (run.repeat, *((k, str(v)) for k, v in run.cell.items())) if shared else (run.id,)
+        groups.setdefault(key, []).append(run)
+    jobs = []
+    for number, group in enumerate(groups.values(), 1):
+        first = group[0]
+        try:
+            placed = shape(site, nodes=first.size.nodes, ranks_per_node=first.size.ranks_per_node)
+            launch = launch_line(placed, site, program)
+        except ValueError as error:
+            raise UserError(f"{first.where(('layout',))}: layout: {error}: change layout or ranks_per_node") from None
+        walltime, queue = _limits(first, site)
+        ids = [run.id for run in group]
+        name = f"j{number:04d}-r{first.repeat}"
+        jobs.append(Job(name, ids, placed, launch, python, walltime, queue, loaded.study.account))
+    notes = [f"{site.site} is retired: {site.retired}"] if site.retired else []
+    if site.scheduler.account_option and loaded.study.account is None:
+        notes.append(f"no account: where {site.site} wants one, add `account:` to the study, or --set account=NAME")
+    return jobs, notes
+
+
+def _programs(site: Site, *, dry_run: bool) -> tuple[str, str | None]:
+    """The interpreter of the ranks, and the launcher's path where this machine is the one that runs it."""
+    if site.scheduler.kind != "local":
+        return site.python, None
+    python = sys.executable if site.python == "auto" else site.python
+    if site.launcher.program is not None:
+        return python, None
+    name = program_name(site.launcher.kind)
+    beside = Path(sys.executable).with_name(name)
+    found = str(beside) if beside.is_file() else shutil.which(name)
+    if found is None and not dry_run:
+        raise UserError(
+            f"{site.site}: no {name} beside {shown_path(sys.executable)} nor on PATH: install an MPI "
+            "(`pip install mpich` brings one), or name it as launcher.program in a site file"
+        )
+    return python, found
+
+
+def _limits(run: Run, site: Site) -> tuple[Duration | None, str | None]:
+    """Walltime and queue of a job, within what the site allows."""
+    study = run.study
+    try:
+        walltime = Duration.parse(study.walltime or site.walltime) if study.walltime or site.walltime else None  # type: ignore[arg-type]
+    except ValueError as error:
+        raise UserError(f"{run.where(('walltime',))}: walltime: {error}") from None
+    if site.scheduler.kind == "local":
+        return walltime, None
+    if walltime is None:
+        raise UserError(f"{run.where(('walltime',))}: walltime: is missing: {site.site} needs one, such as 2h")
+    known = list(site.queues)
+    queue = study.queue or (known[0] if known else None)
+    if queue is not None and known and queue not in known:
+        where = run.where(("queue",))
+        near = suggestion(queue, known)
+        raise UserError(f"{where}: queue: {site.site} has no {shown(queue)}{near}: known are {', '.join(known)}")
+    if queue is None or queue not in site.queues:
+        return walltime, queue
+    limits = site.queues[queue]
+    if limits.max_nodes is not None and run.size.nodes > limits.max_nodes:
+        raise UserError(
+            f"{run.where(('nodes',))}: nodes: {run.size.nodes} are more than queue {queue} of {site.site} allows, "
+            f"{limits.max_nodes}: use fewer, or another queue"
+        )
+    if limits.max_walltime is not None and walltime > Duration.parse(limits.max_walltime):
+        raise UserError(
+            f"{run.where(('walltime',))}: walltime: {walltime} is longer than queue {queue} of {site.site} allows, "
+            f"{limits.max_walltime}: shorten it, or use another queue"
+        )
+    return walltime, queue
