@@ -60,7 +60,7 @@ class Data(Section):
 
 
 class Train(Section):
-    """How each run trains."""
+    """Steps, batches, precision and optimizer of a run."""
 
     steps: Count = Field(description="Optimizer steps of a run.")
     warmup_steps: int = Field(
@@ -155,7 +155,7 @@ class Baseline(Section):
 
 
 class Criteria(Section):
-    """What a verdict calls a difference."""
+    """Margins of a verdict."""
 
     speed_margin: float = Field(0.01, ge=0, lt=1, description="Relative speed-up that counts as faster.")
     loss_margin: float = Field(0.01, ge=0, description="Relative loss increase that still counts as as good.")

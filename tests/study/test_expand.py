@@ -1,0 +1,267 @@
+"""Expansion against a brute-force oracle, and the sizes that runs resolve to."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpcbench.errors import UserError
+from hpcbench.study.expand import Run, expand
+from hpcbench.study.load import load_study
+from hpcbench.study.run import run_file
+from hpcbench.study.size import Room
+from hpcbench.train import config as worker_config
+
+BASE: dict[str, Any] = {
+    "study": "s",
+    "model": "gpt-tiny",
+    "train": {"steps": 20, "global_batch": 64, "lr": 1e-3},
+    "matrix": {"scheme": ["baseline", "mzhybrid"]},
+    "repeats": 1,
+}
+LOCAL = Room("local", None, 2)
+GPUS = Room("lassen", 4, 4)
+
+
+def runs_of(directory: Path, room: Room = LOCAL, **changes: Any) -> list[Run]:
+    path = directory / "s.yaml"
+    path.write_text(json.dumps({**BASE, **changes}), encoding="utf-8")  # JSON is YAML 1.2, and keeps the keys' order
+    return expand(load_study(path), room)
+
+
+VALUES: dict[str, list[Any]] = {
+    "train.micro_batch": [1, 2, 4],
+    "train.lr": [1e-3, 2e-3, 3e-3],
+    "train.seed": [1, 2, 3],
+    "train.zero": [0, 1],
+    "train.beta1": [0.5, 0.9],
+    "data.valid_fraction": [0.1, 0.2],
+}
+
+
+@st.composite
+def matrices(draw: st.DrawFn) -> dict[str, Any]:
+    """A matrix of up to four keys, some in lockstep, with holes that leave the baseline in every cell."""
+    keys = draw(st.permutations(list(VALUES)))[: draw(st.integers(1, 4))]
+    number = draw(st.integers(0, len(keys))) if len(keys) > 1 else 0
+    zipped, single = keys[:number], keys[number:]
+    length = draw(st.integers(1, 2))
+    entries: list[tuple[str, Any]] = [
+        (key, draw(st.lists(st.sampled_from(VALUES[key]), min_size=1, unique=True))) for key in single
+    ]
+    entries.append(("scheme", draw(st.permutations(["baseline", "mzhybrid", "naive-mpc"]))))
+    if len(zipped) > 1:
+        entries.append(("zip", {key: VALUES[key][:length] for key in zipped}))
+    entries = draw(st.permutations(entries))
+    holes = []
+    for key, values in entries:
+        if key not in ("zip", "scheme") and len(values) > 1 and draw(st.booleans()):
+            holes.append({key: draw(st.sampled_from(values)), "scheme": "naive-mpc"})
+    return {**dict(entries), **({"exclude": holes} if holes else {})}
+
+
+def oracle(matrix: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every assignment of every key, kept if its zipped values stand in one row and no hole takes it: no product of
+    axes, but a filter over all there is."""
+    lists: dict[str, list[Any]] = {}
+    rows: list[tuple[Any, ...]] | None = None
+    for key, values in matrix.items():
+        if key == "zip":
+            lists.update(values)
+            rows = list(zip(*values.values(), strict=True))
+        elif key != "exclude":
+            lists[key] = values
+    kept = []
+    for values in itertools.product(*lists.values()):
+        cell = dict(zip(lists, values, strict=True))
+        if rows is not None and tuple(cell[key] for key in matrix["zip"]) not in rows:
+            continue
+        if any(all(cell[key] == value for key, value in hole.items()) for hole in matrix.get("exclude", [])):
+            continue
+        kept.append(cell)
+    return kept
+
+
+@settings(max_examples=150, deadline=None)
+@given(matrix=matrices())
+def test_cells_are_those_of_the_oracle_in_file_order(
+    matrix: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    runs = runs_of(tmp_path_factory.mktemp("m"), matrix=matrix)
+    found = [{**run.cell, "scheme": run.scheme_name} for run in runs]
+    expected = oracle(matrix)
+    by_cell: dict[str, list[dict[str, Any]]] = {}
+    for cell in expected:  # the schemes of a cell stand together, cells in the order in which they first come
+        by_cell.setdefault(json.dumps({k: v for k, v in cell.items() if k != "scheme"}), []).append(cell)
+    assert found == [cell for group in by_cell.values() for cell in group]
+    assert len({run.id for run in runs}) == len(runs)
+    for run in runs:
+        for key, value in run.cell.items():
+            section, _, field = key.partition(".")
+            assert getattr(getattr(run.study, section), field) == value
+
+
+def test_repeats_rotate_the_schemes_and_move_the_seed(tmp_path: Path) -> None:
+    schemes = ["baseline", "identity", "naive-mpc"]
+    runs = runs_of(tmp_path, matrix={"scheme": schemes}, repeats=4)
+    orders = [[run.scheme_name for run in runs if run.repeat == k] for k in range(1, 5)]
+    assert orders == [schemes, schemes[1:] + schemes[:1], schemes[2:] + schemes[:2], schemes]
+    seeds = {(run.repeat, file(run)["train"]["seed"]) for run in runs}
+    assert seeds == {(1, 1234), (2, 1235), (3, 1236), (4, 1237)}
+    assert {run.pairing for run in runs} == {"r1", "r2", "r3", "r4"}
+
+
+def file(run: Run) -> dict[str, Any]:
+    return run_file(run, site="local", threads=1, oversubscribe=True, device="cpu", base=Path("/base"))
+
+
+def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
+    runs = runs_of(
+        tmp_path, data={"source": "file", "path": "a b.txt"}, layout={"dp": 2}, matrix={"scheme": ["baseline"]}
+    )
+    data = file(runs[0])
+    assert data["data"] == {"source": "file", "path": "/base/a b.txt", "valid_fraction": 0.1}
+    assert data["train"] == {
+        "steps": 20,
+        "warmup_steps": 10,
+        "global_batch": 64,
+        "micro_batch": 1,
+        "seq_len": 2048,
+        "precision": "fp32",
+        "zero": 1,
+        "seed": 1234,
+        "lr": 1e-3,
+        "min_lr": 1e-4,
+        "beta1": 0.9,
+        "beta2": 0.95,
+        "eps": 1e-8,
+        "weight_decay": 0.01,
+        "clip": 1.0,
+        "bucket_mb": 4.0,
+        "eval_every": 0,
+        "eval_samples": 32,
+    }
+    assert data["scheme"] == {"name": "baseline", "algorithm": "native", "default": "none", "rules": []}
+    assert (data["layout"], data["ranks"]) == ({"dp": 2, "tp": 1, "pp": 1}, 2)
+    keys = "schema study site run repeat pairing cell model data train layout scheme ranks threads oversubscribe device"
+    assert " ".join(data) == keys
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    assert worker_config.load(path)[0].run == "r1-baseline"  # the worker refuses missing, unknown and mistyped keys
+
+
+def test_whole_numbers_for_fractions_reach_the_run_as_fractions(tmp_path: Path) -> None:
+    runs = runs_of(
+        tmp_path, train={"steps": 20, "global_batch": 64, "clip": 0, "weight_decay": 0, "lr": 1, "bucket_mb": 1}
+    )
+    train = file(runs[0])["train"]
+    assert [type(train[key]) for key in ("clip", "weight_decay", "lr", "min_lr", "bucket_mb")] == [float] * 5
+
+
+@pytest.mark.parametrize(
+    ("room", "changes", "size"),
+    [
+        (LOCAL, {"layout": {"dp": 2, "tp": 2, "pp": 2}}, (1, 8, 2)),
+        (LOCAL, {"layout": {"dp": 2, "tp": 2, "pp": 2}, "nodes": 4}, (4, 2, 2)),
+        (LOCAL, {}, (1, 2, 2)),  # dp from the slots
+        (LOCAL, {"layout": {"tp": 4}}, (1, 4, 1)),  # more than the slots: dp 1, ranks share cores
+        (LOCAL, {"nodes": 2, "ranks_per_node": 4}, (2, 4, 8)),
+        (Room("x", None, 7), {"layout": {"tp": 2}, "train": {"steps": 20, "global_batch": 63}}, (1, 6, 3)),
+        (GPUS, {"layout": {"tp": 4, "pp": 2}, "nodes": 4}, (4, 4, 2)),
+        (GPUS, {"layout": {"tp": 4, "pp": 2, "dp": 2}}, (4, 4, 2)),
+        (GPUS, {"layout": {"dp": 2}}, (1, 2, 2)),  # less than a node
+        (GPUS, {}, (1, 4, 4)),
+        (GPUS, {"nodes": 2, "ranks_per_node": 2}, (2, 2, 4)),
+    ],
+)
+def test_sizes_follow_from_layout_nodes_and_room(
+    tmp_path: Path, room: Room, changes: dict[str, Any], size: tuple[int, int, int]
+) -> None:
+    found = runs_of(tmp_path, room, **changes)[0].size
+    assert (found.nodes, found.ranks_per_node, found.dp) == size
+    assert found.nodes * found.ranks_per_node == found.dp * found.tp * found.pp == found.ranks
+
+
+@pytest.mark.parametrize(
+    ("room", "changes", "says"),
+    [
+        (GPUS, {"layout": {"tp": 4, "pp": 4}, "nodes": 6}, "6 nodes x 4 ranks = 24 ranks are no multiple of tp x pp"),
+        (GPUS, {"layout": {"dp": 2, "tp": 4}, "nodes": 3}, "3 nodes x 4 ranks a node = 12 on lassen"),
+        (GPUS, {"layout": {"dp": 3, "tp": 2}}, "2 nodes x 4 ranks a node = 8"),
+        (GPUS, {"layout": {"dp": 4}, "ranks_per_node": 3}, "2 nodes x 3 ranks a node = 6"),
+        (LOCAL, {"layout": {"dp": 4}, "nodes": 3}, "nodes: 3 does not divide"),
+        (GPUS, {"layout": {"tp": 4}, "nodes": 1, "ranks_per_node": 2}, "2 ranks are no multiple of tp x pp"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(tmp_path: Path, room: Room, changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError) as caught:
+        runs_of(tmp_path, room, **changes)
+    assert says in str(caught.value)
+    assert str(caught.value).startswith(f"{tmp_path / 's.yaml'}")
+
+
+@pytest.mark.parametrize(
+    ("matrix", "says"),
+    [
+        ({"scheme": ["baseline"], "exclude": [{"scheme": "baseline"}]}, "leaves no cell"),
+        ({"scheme": ["baseline"], "exclude": [{"scheme": "other"}]}, "matches no cell"),
+        ({"scheme": ["baseline"], "exclude": [{"nodes": 1}]}, "'nodes' is no key of the matrix"),
+        ({"scheme": ["baseline"], "exclude": [{}]}, "matches no cell"),
+        (
+            {"scheme": ["baseline"], "zip": {"nodes": [1, 2], "train.micro_batch": [1]}},
+            "nodes has 2, train.micro_batch has 1",
+        ),
+        ({"scheme": ["baseline"], "zip": [{}]}, "no key in it"),
+        ({"scheme": ["baseline"], "zip": {"nodes": []}}, "no value"),
+        ({"scheme": ["baseline"], "zip": {"scheme": ["baseline"]}}, "varies twice"),
+        ({"scheme": ["baseline"], "zip": {"nodes": [1, 1]}}, "the same row twice"),
+        (
+            {"scheme": ["baseline"], "train.steps": list(range(20, 120)), "train.seed": list(range(2000))},
+            "200000 cells",
+        ),
+    ],
+)
+def test_matrices_that_make_no_sense_are_refused(tmp_path: Path, matrix: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError) as caught:
+        runs_of(tmp_path, matrix=matrix)
+    assert says in str(caught.value)
+
+
+def test_truth_values_are_no_numbers_in_exclusions(tmp_path: Path) -> None:
+    matrix = {"scheme": ["baseline"], "train.zero": [0, 1], "exclude": [{"train.zero": True}]}
+    with pytest.raises(UserError, match="matches no cell"):
+        runs_of(tmp_path, matrix=matrix)
+
+
+def test_ids_are_names_whatever_the_values(tmp_path: Path) -> None:
+    words = ["a b", "a/b", "a_b", "$(touch pwned)", "..", "x" * 300, "x" * 301]
+    runs = runs_of(tmp_path, matrix={"scheme": ["baseline"], "queue": words})
+    assert len({run.id for run in runs}) == len(words)
+    for run in runs:
+        assert all(c.isascii() and (c.isalnum() or c in "._-") for c in run.id) and len(run.id) < 200
+        assert ".." not in run.id
+
+
+def test_a_model_and_its_parts_may_vary_together(tmp_path: Path) -> None:
+    matrix = {"scheme": ["baseline"], "model.layers": [2, 3], "model": ["gpt-tiny", "gpt2-small"]}
+    found = {
+        (run.study.model.name, run.study.model.layers, run.study.model.hidden)
+        for run in runs_of(tmp_path, matrix=matrix)
+    }
+    assert found == {("gpt-tiny", 2, 128), ("gpt-tiny", 3, 128), ("gpt2-small", 2, 768), ("gpt2-small", 3, 768)}
+
+
+def test_the_neox_study_scales_by_data_parallelism() -> None:
+    from hpcbench.resources import data_dir
+
+    runs = expand(load_study(data_dir("studies") / "neox-hybrid.yaml"), GPUS)
+    assert len(runs) == 3 * 6 * 3
+    assert {(run.cell["nodes"], run.size.dp, run.size.ranks) for run in runs} == {
+        (12, 2, 48),
+        (24, 4, 96),
+        (48, 8, 192),
+    }

@@ -1,0 +1,86 @@
+"""Presets against numbers that others published, and patterns of scheme names."""
+
+import pytest
+from pydantic import ValidationError
+
+from hpcbench.study import presets
+from hpcbench.study.schema import Model, Scheme
+
+
+def parameters(model: Model, seq_len: int) -> float:
+    """arXiv 2104.04473: P = 12 l h^2 (1 + 13/(12 h) + (V + s)/(12 l h)), with a learned position table."""
+    h, layers, s = model.hidden, model.layers, seq_len
+    return 12 * layers * h * h * (1 + 13 / (12 * h) + (model.vocab + s) / (12 * layers * h))
+
+
+def fetch(name: str) -> Model:
+    return Model.model_validate(presets.model(name))
+
+
+@pytest.mark.parametrize("name", [name for name in presets.models() if name.startswith("megatron")])
+def test_megatron_sizes_are_what_their_names_say(name: str) -> None:
+    model = fetch(name)
+    billions = float(name.removeprefix("megatron-").removesuffix("b"))
+    assert parameters(model, 2048) / 1e9 == pytest.approx(billions, abs=0.06)  # the paper rounds to one digit
+    assert model.hidden % model.heads == 0
+    assert (model.tied, model.positions, model.vocab) == (True, "learned", 51200)
+
+
+def test_there_are_ten_megatron_sizes() -> None:
+    assert sum(name.startswith("megatron") for name in presets.models()) == 10
+
+
+def test_neox_20b_has_its_published_size() -> None:
+    model = fetch("gpt-neox-20b")
+    h, layers = model.hidden, model.layers
+    blocks = layers * (12 * h * h + 13 * h) + 2 * h
+    assert (blocks + 2 * model.vocab * h) / 1e9 == pytest.approx(20.558, abs=0.001)  # untied, vocabulary for tp 4
+    assert (model.layers, model.hidden, model.heads, model.rotary_fraction) == (44, 6144, 64, 0.25)
+    assert model.parallel_residual and not model.tied and model.vocab % (128 * 4) == 0
+
+
+def test_gpt2_small_has_its_published_size() -> None:
+    model = fetch("gpt2-small")
+    published = 124_439_808  # with the vocabulary of 50257 and 1024 positions
+    h, layers = model.hidden, model.layers
+    ours = layers * (12 * h * h + 13 * h) + 2 * h + (50257 + 1024) * h
+    assert ours == published
+    assert model.vocab == 50304 and model.tied and model.positions == "learned"
+
+
+@pytest.mark.parametrize("name", presets.models())
+def test_every_model_preset_follows_the_schema(name: str) -> None:
+    assert fetch(name).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm", "default", "dp"),
+    [
+        ("baseline", "native", "none", "none"),
+        ("identity", "two-shot", "none", "none"),
+        ("naive-mpc", "two-shot", "mpc", "mpc"),
+        ("naive-zfp8", "two-shot", "zfp:8", "zfp:8"),
+        ("naive-zfp16", "two-shot", "zfp:16", "zfp:16"),
+        ("mzhybrid", "two-shot", "mpc", "zfp:8"),
+        ("mzhybrid-12", "two-shot", "mpc", "zfp:12"),
+        ("zhybrid-16-8", "two-shot", "zfp:16", "zfp:8"),
+        ("zhybrid-24-8", "two-shot", "zfp:24", "zfp:8"),
+    ],
+)
+def test_scheme_names_carry_their_rates(name: str, algorithm: str, default: str, dp: str) -> None:
+    scheme = Scheme.model_validate(presets.scheme(name))
+    of_dp = [rule.codec for rule in scheme.rules if rule.dimension == "DP"] or [scheme.default]
+    assert (scheme.algorithm, scheme.default, of_dp) == (algorithm, default, [dp])
+    assert all(rule.dimension == "DP" and rule.phase is None and rule.kind is None for rule in scheme.rules)
+
+
+@pytest.mark.parametrize("name", ["naive-zfp", "naive-zfp08", "naive-zfp8x", "zhybrid-8", "mzhybrid-", "Baseline", ""])
+def test_other_names_are_no_schemes(name: str) -> None:
+    with pytest.raises(ValueError, match="unknown scheme"):
+        presets.scheme(name)
+
+
+@pytest.mark.parametrize("name", ["naive-zfp3", "naive-zfp33", "zhybrid-99-8", "mzhybrid-1"])
+def test_rates_beyond_the_codec_are_refused(name: str) -> None:
+    with pytest.raises(ValidationError, match="from 4 to 32"):
+        Scheme.model_validate(presets.scheme(name))
