@@ -65,7 +65,8 @@ template <int NW> __attribute__((noinline)) void encode_groups(const byte *x, in
       for (int k = 0; k < NW; k++) hb_lane<hb_v>::store(w[g][k] + b, o[k]);
     }
 }
-template <int NW> __attribute__((noinline)) void decode_groups(const block_words *w, int groups, hb_u32 mb, float *out) {
+template <int NW>
+__attribute__((noinline)) void decode_groups(const block_words *w, int groups, hb_u32 mb, float *out) {
   for (int g = 0; g < groups; g++)
     for (int b = 0; b < 16; b += HB_LANES) {
       hb_v in[NW];

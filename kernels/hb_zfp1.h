@@ -246,12 +246,16 @@ HB_FN void hb_zfp1_decode(const U *w, hb_u32 mb, typename hb_lane<U>::F *f, cons
   if (!all) {
     for (int i = 1; i <= NW && i < 4; i++) {
       if (mb <= (hb_u32)(32 * i - 15)) break;
-      q[i] = L::shr(in[i - 1], pos) | L::shr(in[i], pos - 32u) | L::shl(in[i], 32u - pos) | L::shl(in[i + 1], 64u - pos);
+      q[i] = L::shr(in[i - 1], pos) | L::shr(in[i], pos - 32u);
+      q[i] |= L::shl(in[i], 32u - pos) | L::shl(in[i + 1], 64u - pos);
     }
   } else {
     for (int i = 2; i < 4; i++) {
       if (i < word) continue;
-      for (int k = 0; k < NW; k++) q[i] |= L::shr(in[k], pos - (hb_u32)(32 * k)) | L::shl(in[k], (hb_u32)(32 * k) - pos);
+      for (int k = 0; k < NW; k++) {
+        U at = pos - (hb_u32)(32 * k);
+        q[i] |= L::shr(in[k], at) | L::shl(in[k], 0u - at);
+      }
       pos += 32u;
     }
   }
@@ -284,7 +288,8 @@ HB_FN void hb_zfp1_decode(const U *w, hb_u32 mb, typename hb_lane<U>::F *f, cons
   for (int k = 1; k < NW; k++) other |= in[k];
   for (int i = 0; i < 4; i++) {
     U k = (in[0] >> (2 * i + 1)) & 3u;
-    U special = k == 1u ? (U)(zero + HB_INFINITY) : k == 2u ? (U)(zero + (HB_INFINITY | 0x80000000u)) : (U)(zero + HB_NAN);
+    U special = k == 2u ? (U)(zero + (HB_INFINITY | 0x80000000u)) : (U)(zero + HB_NAN);
+    special = k == 1u ? (U)(zero + HB_INFINITY) : special;
     U value = L::as_bits(f[i]) & keep;
     f[i] = L::as_float((keep == 0u) & (other != 0u) ? special : value);
   }
