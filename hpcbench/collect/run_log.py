@@ -166,15 +166,16 @@ def read(path: Path) -> RunLog:
         The file is missing, a directory, or cannot be read.
     """
     reader = Reader(path)
+    name = lines.printable(str(path))
     try:
         if path.exists() and not path.is_file():
             kind = "a directory" if path.is_dir() else "no regular file"
-            raise UserError(f"{path}: {kind}, where a log file is wanted")
+            raise UserError(f"{name}: {kind}, where a log file is wanted")
         with path.open("rb") as stream:
             while chunk := stream.read(_CHUNK):
                 reader.feed(chunk)
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file: give a directory of results or a log file") from None
+        raise UserError(f"{name}: no such file: give a directory of results or a log file") from None
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+        raise UserError(f"{name}: cannot be read: {error.strerror}") from None
     return reader.close()

@@ -57,17 +57,17 @@ def judge(marker: Any, job: Job, log: RunLog | None, directory: Path) -> Verdict
     directory
         Of the run, where ``err.txt`` and ``log.txt`` lie.
     """
-    if marker is not None and text(marker, "state") not in ("running", "ended"):
+    if marker is not None and text(marker, "state") not in ("running", "ended") and job.state != "running":
         return Verdict("unknown", "its exit marker cannot be read", f"{directory / 'status.json'}:1")
     if text(marker, "state") == "ended":
         return _ended(integer(marker, "exit"), job, log, directory)
-    if log is not None and log.event("end"):
-        return _by_end_event(log)
     began = marker is not None or (log is not None and log.lines > 0)
     progress = f" {_progress(log)}" if began else ""
     if job.state in ("running", "pending"):
         # A scheduler's word may be older than the run's marks.
         return Verdict("running" if began else "pending")
+    if log is not None and log.event("end"):
+        return _by_end_event(log)
     if job.state == "cancelled":
         return Verdict("cancelled", f"job {job.id} was cancelled{progress}")
     if job.state == "ended":
@@ -106,6 +106,8 @@ def _ended(status: int | None, job: Job, log: RunLog | None, directory: Path) ->
     if status is None:
         return Verdict("unknown", "its exit marker lacks the exit status", f"{directory / 'status.json'}:1")
     if status == 0:
+        if log is not None and end is None and (diverged := _diverged(log)):
+            return diverged
         if log is None or end is None:
             missing = "there is no log" if log is None else "its log has no end event"
             return Verdict("unknown", f"exit status 0, but {missing}: how it ended is not known", _last(log))
@@ -116,10 +118,10 @@ def _ended(status: int | None, job: Job, log: RunLog | None, directory: Path) ->
         return Verdict("cancelled", f"job {job.id} was cancelled {_progress(log)}", _last(log))
     found = _diagnose(status, log, directory)
     if end is not None:
-        return Verdict("failed", f"all steps were taken, then: {found.reason}", found.where)
+        return Verdict("failed", f"all steps were taken, then: {found.reason}", found.where or _last(log))
     if log is not None and (diverged := _diverged(log)):
         return diverged
-    return Verdict("failed", f"{found.reason}, {_progress(log)}", found.where)
+    return Verdict("failed", f"{found.reason}, {_progress(log)}", found.where or _last(log))
 
 
 def _by_end_event(log: RunLog) -> Verdict:

@@ -126,7 +126,7 @@ def load_plan(root: Path) -> Plan:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "the file"
         message = printable(first["msg"], 120)
-        raise UserError(f"{path}: {place}: {message}: is it from 'hpcbench submit'?") from None
+        raise UserError(f"{printable(str(path))}: {place}: {message}: is it from 'hpcbench submit'?") from None
 
 
 def load(root: Path, jobs: Mapping[str, JobState]) -> Submission:
@@ -193,7 +193,8 @@ def from_log(path: Path) -> RunResult:
     """
     log = run_log.read(path)
     if not log.steps and log.event("start") is None:
-        raise UserError(f"{path}: not a log of an hpcbench run: no start event and no step line in {log.lines} lines")
+        name = printable(str(path))
+        raise UserError(f"{name}: not a log of an hpcbench run: no start event and no step line in {log.lines} lines")
     start = log.data("start")
     cell = start.get("cell")
     return RunResult(

@@ -77,7 +77,7 @@ def _speed(schemes: list[Row], site: str) -> list[str]:
             sentences.append(f"Not faster: {_list(losing, _gain)}.")
     if open_:
         sentences.append(
-            f"Not decided for {_list(open_)}: the intervals are too wide; more repeats in the study narrow them."
+            f"Not decided for {_list(open_)}: too few repeats; more (repeats: in the study) narrow the intervals."
         )
     return sentences
 
@@ -122,7 +122,7 @@ def _basis(cell: Cell, base: Row) -> list[str]:
     if margin is not None:
         sentences.append(
             f"A loss is as good when it is shown to be less than {margin:.4f} above the baseline's"
-            f" ({cell.criteria.loss_margin:.3g} of it)."
+            f" ({100 * cell.criteria.loss_margin:.3g} % of it)."
         )
     if any(row.partial for row in cell.rows):
         sentences.append("* from runs that did not complete; they are compared with nothing.")

@@ -207,7 +207,7 @@ def _with_states(words: str, runs: list[Measures], completed: int) -> str:
         return words
     if not completed:
         reason = next(run.run.verdict.reason for run in runs if run.run.state == worst)
-        return worst if worst in OPEN or not reason else f"{worst}: {printable(reason, 90)}"
+        return worst if worst in OPEN or not reason else f"{worst}: {printable(reason, 60)}"
     return f"{words} ({states[worst]} of {total} runs {worst})".strip()
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hpcbench import __version__
+from hpcbench.collect.lines import printable
 from hpcbench.collect.submission import Submission
 from hpcbench.report.answer import answer, trouble
 from hpcbench.report.compare import Cell, Row
@@ -91,26 +92,24 @@ def as_csv(sections: Sequence[Section]) -> str:
     for submission, cells in sections:
         for cell in cells:
             for row in cell.rows:
-                values = _row(row)
-                speed, change = row.speed, row.loss
                 writer.writerow(
                     _blank(value)
                     for value in (
                         submission.plan.study,
                         submission.plan.site,
-                        json.dumps(cell.values, sort_keys=True),
+                        json.dumps(cell.values, sort_keys=True, ensure_ascii=False),
                         row.scheme,
                         len(row.runs),
                         row.completed,
                         row.model_flops_per_rank,
                         row.samples_per_s,
                         row.tokens_per_s,
-                        *(_parts(speed)),
+                        *_parts(row.speed),
                         row.wire_over_message,
                         row.loss_valid,
-                        *(_parts(change)),
+                        *_parts(row.loss),
                         row.loss_margin,
-                        values["verdict"],
+                        row.verdict,
                     )
                 )
     return out.getvalue()
@@ -227,6 +226,8 @@ def _finite(value: Any) -> Any:
 
 
 def _blank(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
     return "" if value is None else value
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from hpcbench.collect.find import job_states, resolve
-from hpcbench.collect.lines import text
+from hpcbench.collect.lines import printable, text
 from hpcbench.collect.state import BAD
 from hpcbench.collect.submission import Plan, RunResult, Submission, from_log, load
 from hpcbench.errors import UserError
@@ -45,13 +45,13 @@ def report(paths: list[Path], format: str = "table", output: Path | None = None)
         A path or the format is wrong, or a file is not what it should be.
     """
     if format not in FORMATS:
-        raise UserError(f"--format {format}: not known: use one of {', '.join(FORMATS)}")
+        raise UserError(f"--format {printable(format, 40)}: not known: use one of {', '.join(FORMATS)}")
     if not paths:
         raise UserError("nothing to report: give a directory of results or a log file")
     submissions: list[Submission] = []
     logs: list[Path] = []
     for path in paths:
-        if path.is_dir():
+        if _is_directory(path):
             root = resolve(path)
             submissions.append(load(root, job_states(root)))
         else:
@@ -79,6 +79,13 @@ def gather(runs: list[tuple[Path, RunResult]]) -> list[Submission]:
         plan = Plan(study=study, site=site, baseline={"scheme": base}, jobs=[], runs=[])
         found.append(Submission(None, plan, group))
     return found
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def _home(path: Path) -> Path:
@@ -109,7 +116,7 @@ def _write(sections: list[Section], format: str, output: Path | None) -> None:
         return
     page = io.StringIO()
     _render(sections, Console(file=page, width=_UNBOUND, highlight=False, no_color=True))
-    _save(output, page.getvalue())
+    _save(output, "".join(line.rstrip() + "\n" for line in page.getvalue().splitlines()))
 
 
 def _columns() -> int | None:
@@ -121,7 +128,7 @@ def _save(path: Path, words: str) -> None:
     try:
         path.write_text(words, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"--output {path}: cannot be written: {error.strerror}") from None
+        raise UserError(f"--output {printable(str(path))}: cannot be written: {error.strerror}") from None
 
 
 def _render(sections: list[Section], console: Console) -> None:

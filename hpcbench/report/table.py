@@ -17,7 +17,8 @@ from hpcbench.report.statistics import Interval
 
 WIDE = 132
 """Columns that the whole table needs; below, speed and loss stand under each other."""
-_GAP = 3
+_WIDE_RUNS = 120
+_LONGEST_NAME = 24
 _UNITS = ((1e15, "PFLOPS"), (1e12, "TFLOPS"), (1e9, "GFLOPS"), (1e6, "MFLOPS"), (1.0, "FLOPS"))
 
 
@@ -90,23 +91,37 @@ def render(cells: Sequence[Cell], console: Console) -> None:
 def render_runs(runs: Sequence[Measures], console: Console) -> None:
     """Print runs that there is nothing to compare with."""
     unit = flops_unit([run.model_flops_per_rank for run in runs], any(is_gpu(run.run) for run in runs))
-    table = _table(
-        ["run", "scheme", "state", "steps", unit.name, "samples/s", "wire/message", "loss", "loss (valid)"], 4
-    )
-    for measures in runs:
-        run = measures.run
-        last = run.log.last_step if run.log else None
-        table.add_row(
-            *map(_plain, (run.id, run.scheme, run.state, f"{last.step}/{last.steps}" if last else "-")),
-            unit.show(measures.model_flops_per_rank),
-            significant(measures.samples_per_s),
-            ratio(measures.wire_over_message),
-            loss(measures.loss_train),
-            loss(measures.loss_valid),
-        )
-    console.print(table)
+    words = ["run", "scheme", "state", "step"]
+    figures = [unit.name, "samples/s", "wire/message", "loss", "loss (valid)"]
+    if console.width >= _WIDE_RUNS:
+        table = _table([*words, *figures], {1, 2}, gap=3)
+        for run in runs:
+            table.add_row(*_run_words(run), *_run_figures(run, unit))
+        console.print(table)
+    else:
+        first, second = _table(words, {1, 2}, gap=2), _table(["run", *figures], set(), gap=2)
+        for run in runs:
+            first.add_row(*_run_words(run))
+            second.add_row(_plain(run.run.id), *_run_figures(run, unit))
+        console.print(Group(first, Text(), second))
     _sentences(_reasons(runs), console, style="red")
     _sentences([note for run in runs for note in run.notes], console, style="yellow")
+
+
+def _run_words(measures: Measures) -> list[Text]:
+    run = measures.run
+    last = run.log.last_step if run.log else None
+    return [_plain(words) for words in (run.id, run.scheme, run.state, f"{last.step}/{last.steps}" if last else "-")]
+
+
+def _run_figures(measures: Measures, unit: Unit) -> list[str]:
+    return [
+        unit.show(measures.model_flops_per_rank),
+        significant(measures.samples_per_s),
+        ratio(measures.wire_over_message),
+        loss(measures.loss_train),
+        loss(measures.loss_valid),
+    ]
 
 
 def significant(value: float | None) -> str:
@@ -152,24 +167,26 @@ def _tables(cell: Cell, width: int) -> RenderableType:
     change = "vs baseline (95 % CI)"
     speed = ["scheme", unit.name, "samples/s", change, "wire/message"]
     if width >= WIDE:
-        table = _table([*speed, "loss (valid)", change, "verdict"], 1, left={7})
+        table = _table([*speed, "loss (valid)", change, "verdict"], {7}, gap=3)
         for row in cell.rows:
             table.add_row(_plain(row.scheme), *_speed(row, unit), *_loss(row), _verdict(row))
         return table
-    first = _table(speed, 1)
-    second = _table(["scheme", "loss (valid)", change, "verdict"], 1, left={3})
+    first = _table(speed, set(), gap=2)
+    second = _table(["scheme", "loss (valid)", change, "verdict"], {3}, gap=2)
     for row in cell.rows:
         first.add_row(_plain(row.scheme), *_speed(row, unit))
         second.add_row(_plain(row.scheme), *_loss(row), _verdict(row))
     return Group(first, Text(), second)
 
 
-def _table(columns: list[str], names: int, left: set[int] | None = None) -> Table:
-    """A table whose first `names` columns, and those in `left`, are words; the others are figures."""
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+def _table(columns: list[str], words: set[int], *, gap: int) -> Table:
+    """A table whose first column, and those in `words`, are words that may wrap; the others are figures."""
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for i, name in enumerate(columns):
-        words = i < names or i in (left or set())
-        table.add_column(Text(name), justify="left" if words else "right", overflow="fold", no_wrap=i == 0)
+        if i == 0 or i in words:
+            table.add_column(Text(name), overflow="fold", max_width=_LONGEST_NAME if i == 0 else None)
+        else:
+            table.add_column(Text(name), justify="right", no_wrap=True)
     return table
 
 

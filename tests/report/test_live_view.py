@@ -1,0 +1,208 @@
+"""The live view, with time and scheduler in the test's hand."""
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from hpcbench.collect.progress import Follower, Progress
+from hpcbench.collect.state import JobState, Verdict
+from hpcbench.errors import UserError
+from hpcbench.report.live import follow, picture, span
+from hpcbench.testing.results import Planted, write, write_marker
+
+SCHEMES = ("baseline", "mzhybrid")
+
+
+class Stage:
+    """A submission whose runs grow line by line, on a clock of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = write(root, [Planted(scheme, 1, 0.25, 2.7) for scheme in SCHEMES])
+        self.lines: dict[str, list[str]] = {}
+        self.job: JobState = "pending"
+        self.time = 0.0
+        self.script: list[Callable[[], None]] = []
+        for scheme in SCHEMES:
+            self.lines[scheme] = (self.run(scheme) / "log.txt").read_text().splitlines(keepends=True)
+            (self.run(scheme) / "log.txt").unlink()
+            (self.run(scheme) / "status.json").unlink()
+        (root / "jobs/j0001-r1/status.json").unlink()
+
+    def run(self, scheme: str) -> Path:
+        return self.root / "runs" / f"r1-{scheme}"
+
+    def start(self, scheme: str) -> None:
+        self.job = "running"
+        (self.run(scheme) / "status.json").write_text('{"state": "running", "start": "2026-11-21T06:30:00Z"}')
+        (self.run(scheme) / "log.txt").write_text("")
+
+    def grow(self, scheme: str, upto: int) -> None:
+        (self.run(scheme) / "log.txt").write_text("".join(self.lines[scheme][:upto]))
+
+    def end(self, scheme: str, status: int = 0) -> None:
+        write_marker(self.run(scheme), "j0001-r1", status)
+
+    def end_job(self, status: int) -> None:
+        (self.root / "jobs/j0001-r1/status.json").write_text(json.dumps({"exit": status}))
+
+    def jobs(self, root: Path) -> Mapping[str, JobState]:
+        return {"j0001-r1": self.job}
+
+    def sleep(self, seconds: float) -> None:
+        self.time += 5
+        if self.script:
+            self.script.pop(0)()
+        assert self.time < 1000, "the view does not end"
+
+    def follow(self, terminal: bool = False) -> tuple[int, str]:
+        out = StringIO()
+        console = Console(file=out, width=120, height=30, force_terminal=terminal, highlight=False, color_system=None)
+        status = follow(self.root, console=console, jobs=self.jobs, clock=lambda: self.time, sleep=self.sleep)
+        return status, out.getvalue()
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path / "001")
+
+
+def whole_story(stage: Stage, status: int) -> None:
+    stage.script = [
+        lambda: stage.start("baseline"),
+        lambda: stage.grow("baseline", 5),
+        lambda: stage.grow("baseline", 9),
+        lambda: stage.grow("baseline", 99),
+        lambda: stage.end("baseline"),
+        lambda: stage.start("mzhybrid"),
+        lambda: stage.grow("mzhybrid", 99 if status == 0 else 9),
+        lambda: stage.end("mzhybrid", status),
+        lambda: stage.end_job(status),
+    ]
+
+
+def test_plain_lines_tell_the_story(stage: Stage) -> None:
+    whole_story(stage, 0)
+    status, out = stage.follow()
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[0] == "[ 0:05] r1-baseline: started (1 of 2)"
+    assert lines[1].startswith("[ 0:15] r1-baseline: step 6/12, loss 4.1000, 32.00 samples/s, 0:02 left")
+    assert "[ 0:25] r1-baseline: completed in 1:00, loss (valid) 2.7000" in lines
+    assert lines[-1] == "2 runs: 2 completed; 0:45 elapsed"
+    assert "\x1b" not in out
+
+
+def test_a_killed_run_is_told_with_its_reason(stage: Stage) -> None:
+    whole_story(stage, 137)
+    status, out = stage.follow()
+    assert status == 1
+    assert "r1-mzhybrid: failed: a rank was killed by signal 9 (KILL), exit status 137, after step 6 of 12" in out
+    assert out.splitlines()[-1] == "2 runs: 1 completed, 1 failed; 0:45 elapsed"
+
+
+def test_on_a_terminal_a_row_a_run(stage: Stage) -> None:
+    whole_story(stage, 0)
+    status, out = stage.follow(terminal=True)
+    assert status == 0
+    assert "running" in out and "6/12" in out and "2 runs: 2 completed" in out
+
+
+def test_a_lost_queue_ends_the_view(stage: Stage) -> None:
+    def lose() -> None:
+        stage.job = "lost"
+
+    stage.script = [lambda: stage.start("baseline"), lambda: stage.grow("baseline", 9), lose]
+    status, out = stage.follow()
+    assert status == 1
+    assert "r1-baseline: lost: what ran job j0001-r1 is gone and left no exit marker after step 6 of 12" in out
+    assert "r1-mzhybrid: lost" in out
+
+
+def test_a_scheduler_that_gives_no_answer_is_waited_for(stage: Stage) -> None:
+    def silence() -> None:
+        stage.job = "unknown"
+
+    def answer() -> None:
+        stage.job = "running"
+
+    whole_story(stage, 0)
+    stage.script[3:3] = [silence, lambda: None, answer]
+    assert stage.follow()[0] == 0
+    stage.script = []
+
+
+def test_a_scheduler_that_never_answers_again(stage: Stage) -> None:
+    stage.job = "unknown"
+    status, _ = stage.follow()
+    assert status == 1
+    assert 60 <= stage.time < 90
+
+
+def test_ctrl_c_says_that_the_jobs_go_on(stage: Stage) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    stage.script = [lambda: stage.start("baseline"), interrupt]
+    status, out = stage.follow()
+    assert status == 1
+    assert f"the jobs go on: hpcbench status {stage.root}" in out.replace("\n", "")
+
+
+def test_only_what_is_new_is_read(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.start("baseline")
+    follower = Follower(stage.root, stage.jobs, clock=lambda: stage.time)
+    stage.grow("baseline", 9)
+    assert follower.poll()[0].step == 6
+    fed: list[int] = []
+    feed = type(follower._tails["r1-baseline"]._reader).feed
+    monkeypatch.setattr(
+        "hpcbench.collect.run_log.Reader.feed", lambda self, chunk: (fed.append(len(chunk)), feed(self, chunk))[1]
+    )
+    follower.poll()
+    assert fed == []
+    stage.grow("baseline", 10)
+    assert follower.poll()[0].step == 7
+    assert fed == [len(stage.lines["baseline"][9])]
+    # A log that was written anew is read anew.
+    stage.grow("baseline", 5)
+    assert follower.poll()[0].step == 2
+
+
+def test_time_left_by_hand(stage: Stage) -> None:
+    stage.start("baseline")
+    now = datetime(2026, 11, 21, 6, 30, 10, tzinfo=timezone.utc)
+    follower = Follower(stage.root, stage.jobs, now=lambda: now, clock=lambda: stage.time)
+    stage.grow("baseline", 11)  # eight steps, of which the median takes 0.25 s
+    runs = follower.poll()
+    assert runs[0].left == pytest.approx(4 * 0.25)
+    assert runs[0].elapsed == 10
+    # The second run will take as long as the first: 10 s so far and one to come.
+    assert follower.left(runs) == pytest.approx(1 + 11)
+
+
+def test_more_runs_than_rows() -> None:
+    runs = [Progress(f"r{k}", "j", Verdict("completed"), 5, 5, 3.0) for k in range(50)]
+    runs += [Progress("bad", "j", Verdict("failed", "it broke", "log.txt:3"), 2, 5)]
+    runs += [Progress("now", "j", Verdict("running"), 3, 5, 3.0, 20.0)]
+    runs += [Progress(f"p{k}", "j", Verdict("pending")) for k in range(950)]
+    console = Console(file=StringIO(), width=100, record=True)
+    console.print(picture(runs, 3700, 60, 10))
+    out = console.export_text()
+    assert "now" in out and "bad: failed: it broke (log.txt:3)" in out
+    assert "... and 993 more" in out
+    assert "1002 runs: 950 pending, 50 completed, 1 failed, 1 running; 1:01:40 elapsed, about 1:00 left" in out
+    assert len(out.splitlines()) < 16
+
+
+def test_spans() -> None:
+    assert [span(s) for s in (None, 0, 59.6, 600, 3661)] == ["-", "0:00", "1:00", "10:00", "1:01:01"]
+
+
+def test_nothing_to_follow(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"submission\.json: cannot be read"):
+        follow(tmp_path)

@@ -1,0 +1,171 @@
+"""What a user reads: the table at two widths, and the formats for other programs."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from hpcbench.report.main import report
+from hpcbench.report.table import flops_unit, parameters, significant
+from hpcbench.testing.results import Planted, write
+
+RUNS = [
+    Planted("baseline", 1, 0.3125, 2.71),
+    Planted("baseline", 2, 0.32, 2.712),
+    Planted("naive-zfp8", 1, 0.625, 2.95, 0.28),
+    Planted("naive-zfp8", 2, 0.65, 2.952, 0.28),
+    Planted("mzhybrid", 1, 0.5, 2.711, 0.7),
+    Planted("mzhybrid", 2, 0.5, 2.713, 0.7),
+]
+
+# ruff: noqa: E501
+# fmt: off
+WIDE = """\
+demo on local: gpt-tiny 0.8 M parameters, dp2 x tp2 x pp2, 8 ranks, 12 steps x 2 repeats      baseline: uncompressed, MPI library's collectives
+scheme       GFLOPS/rank   samples/s   vs baseline (95 % CI)   wire/message   loss (valid)          vs baseline (95 % CI)   verdict
+baseline           2.024       25.30                       -          1.000         2.7110                              -
+naive-zfp8         1.004       12.55     0.50 (0.45 to 0.55)          0.280         2.9510   +0.2400 (+0.2400 to +0.2400)   not faster
+mzhybrid           1.280       16.00     0.63 (0.54 to 0.74)          0.700         2.7120   +0.0010 (+0.0010 to +0.0010)   not faster
+
+On this machine compression does not pay: every scheme is slower than the baseline.
+Worse loss than the baseline at equal steps: naive-zfp8 (+0.2400).
+Loss as good as the baseline's, within the margin: mzhybrid.
+Each scheme is compared over 2 pairs of runs of equal seed and allocation; intervals are Student's t, not corrected for the number of schemes.
+A loss is as good when it is shown to be less than 0.0271 above the baseline's (1 % of it).
+For scale: a model that guesses has a loss of 5.545, one that knows only how often each byte occurs 3.310.
+"""
+NARROW = """\
+demo on local: gpt-tiny 0.8 M parameters, dp2 x tp2 x pp2, 8 ranks, 12 steps x 2
+repeats
+baseline: uncompressed, MPI library's collectives
+scheme      GFLOPS/rank  samples/s  vs baseline (95 % CI)  wire/message
+baseline          2.024      25.30                      -         1.000
+naive-zfp8        1.004      12.55    0.50 (0.45 to 0.55)         0.280
+mzhybrid          1.280      16.00    0.63 (0.54 to 0.74)         0.700
+
+scheme      loss (valid)         vs baseline (95 % CI)  verdict
+baseline          2.7110                             -
+naive-zfp8        2.9510  +0.2400 (+0.2400 to +0.2400)  not faster
+mzhybrid          2.7120  +0.0010 (+0.0010 to +0.0010)  not faster
+"""
+# fmt: on
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write(tmp_path / "001", RUNS)
+
+
+def stripped(text: str) -> str:
+    return "".join(line.rstrip() + "\n" for line in text.splitlines())
+
+
+def test_the_table_at_full_width(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    assert report([root]) == 0
+    out, err = capsys.readouterr()
+    assert stripped(out) == WIDE
+    assert err == ""
+
+
+def test_the_table_at_eighty_columns(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    report([root])
+    out = capsys.readouterr().out
+    assert stripped(out).startswith(NARROW)
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_long_names_do_not_break_eighty_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    write(tmp_path, [Planted("baseline", 1, 0.3, 2.7), Planted("z" * 64, 1, 0.3, 2.7)])
+    report([tmp_path])
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "not shown (too few" in out
+
+
+def test_into_a_file(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report([root], "table", tmp_path / "table.txt") == 0
+    assert (tmp_path / "table.txt").read_text() == WIDE
+    assert capsys.readouterr().out == ""
+
+
+def test_markdown(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report([root], "md")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("**demo on local: gpt-tiny 0.8 M parameters")
+    rows = [line for line in lines if line.startswith("|")]
+    assert len(rows) == 5
+    assert {row.count("|") for row in rows} == {9}
+    figures = "1.004 | 12.55 | 0.50 (0.45 to 0.55) | 0.280 | 2.9510 | +0.2400 (+0.2400 to +0.2400)"
+    assert rows[3] == f"| naive-zfp8 | {figures} | not faster |"
+    assert "- On this machine compression does not pay: every scheme is slower than the baseline." in lines
+
+
+def test_csv_has_a_row_a_scheme(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report([root], "csv")
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["scheme"] for row in rows] == ["baseline", "naive-zfp8", "mzhybrid"]
+    assert float(rows[2]["speed_ratio"]) == pytest.approx((0.3125 * 0.32 / 0.25) ** 0.5, rel=1e-12)
+    assert rows[2]["speed_pairs"] == "2"
+    assert float(rows[1]["loss_difference"]) == pytest.approx(0.24)
+    assert rows[0]["speed_ratio"] == "" and rows[0]["verdict"] == ""
+
+
+def test_json_has_everything_unrounded(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = root / "runs" / "r2-mzhybrid" / "log.txt"
+    path.write_text(path.read_text().split("step  4")[0] + "step  4/12 | loss nan | time 0.5000 s |\n")
+    assert report([root], "json") == 1
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    document = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    (cell,) = document["submissions"][0]["cells"]
+    schemes = {row["scheme"]: row for row in cell["schemes"]}
+    assert schemes["naive-zfp8"]["speed_ratio"]["estimate"] == pytest.approx((0.3125 * 0.32 / 0.625 / 0.65) ** 0.5)
+    assert schemes["naive-zfp8"]["speed"] == "not faster" and schemes["naive-zfp8"]["loss"] == "worse"
+    assert schemes["mzhybrid"]["loss_valid"] is None
+    runs = {run["run"]: run for run in cell["runs"]}
+    assert runs["r1-baseline"]["step_seconds"] == 0.3125
+    assert runs["r1-baseline"]["log"] == str(root / "runs" / "r1-baseline" / "log.txt")
+    assert runs["r1-baseline"]["environment"]["mpi"] == "MPICH 5.0.2"
+    assert runs["r2-mzhybrid"]["state"] == "nan"
+    assert runs["r2-mzhybrid"]["diverged_at"] == 4
+
+
+def test_units_follow_the_magnitude() -> None:
+    assert flops_unit([3.2e9, None], gpu=False).name == "GFLOPS/rank"
+    assert flops_unit([41.5e12, 0.9e12], gpu=True).name == "TFLOPS/GPU"
+    assert flops_unit([41.5e12], gpu=True).show(41.5e12) == "41.50"
+    assert flops_unit([2e6], gpu=False).show(2e6) == "2.000"
+    assert flops_unit([], gpu=True).show(None) == "-"
+
+
+def test_figures_have_four_digits() -> None:
+    assert [significant(x) for x in (1234.5, 999.96, 25.641, 0.012361, 1e-9, None)] == [
+        "1234", "1000.0", "25.64", "0.01236", "0.000000", "-",
+    ]  # fmt: skip
+
+
+def test_parameters_as_people_say_them() -> None:
+    assert [parameters(n) for n in (820_000, 124_439_808, 20_600_000_000, 12_300)] == [
+        "0.8 M", "124.4 M", "20.6 B", "12.3 K",
+    ]  # fmt: skip
+
+
+def test_gpus_are_called_gpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, [Planted("baseline", 1, 1e-4, 2.7)], device="cuda")
+    report([tmp_path])
+    out = capsys.readouterr().out
+    assert "TFLOPS/GPU" in out or "GFLOPS/GPU" in out
+    assert "8 GPUs" in out
