@@ -40,7 +40,14 @@ class TwoShot:
         """Sum `src` over the ranks, this rank's piece into `dst`; returns the bytes that went on the wire.
 
         A rank's own contribution to its own piece never meets the codec.
+
+        Raises
+        ------
+        ValueError
+            `src` is neither fp32 nor fp64: a sum in half precision would round at each rank.
         """
+        if src.dtype not in (np.float32, np.float64):
+            raise ValueError(f"a reduction sums fp32 or fp64, not {src.dtype}: convert before it")
         pieces = shards(src.size, self._comm.size)
         rank = self._comm.rank
         counts = [length(piece) for piece in pieces]
@@ -50,7 +57,7 @@ class TwoShot:
         sizes = self._exchange(outgoing, incoming, channel)
 
         start = time.perf_counter()
-        total = np.zeros(counts[rank], dtype=np.promote_types(src.dtype, np.float32))
+        total = np.zeros(counts[rank], dtype=src.dtype)
         for peer in range(self._comm.size):  # in rank order: the sum does not depend on who arrives first
             if peer == rank:
                 total += src[pieces[rank]]

@@ -131,6 +131,8 @@ def guarded() -> None:
     try:
         status = main(sys.argv[1:])
     except UserError as error:
+        if MPI.COMM_WORLD.rank:
+            time.sleep(1)  # what all ranks have found, the first one says, and ends the job with it
         print(f"hpcbench.train: {error}", file=sys.stderr, flush=True)
         status = 2
     except BaseException:

@@ -30,7 +30,10 @@ class Embedding(nn.Module):
 
 def _table(rows: int, columns: int) -> nn.Embedding:
     """Without PyTorch's own initial values: on the meta device these would import its compiler, a second a rank."""
-    return nn.Embedding.from_pretrained(torch.zeros(rows, columns), freeze=False)
+    table: nn.Embedding = nn.Embedding.from_pretrained(  # type: ignore[no-untyped-call]
+        torch.zeros(rows, columns), freeze=False
+    )
+    return table
 
 
 class Attention(nn.Module):

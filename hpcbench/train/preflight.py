@@ -23,19 +23,30 @@ def describe(comm: MPI.Comm, run: Run) -> list[dict[str, Any]]:
         "pid": os.getpid(),
         "cores": sorted(os.sched_getaffinity(0)),
         "threads": run.threads,
-        "device": device_name(run.device, comm.rank),
+        "device": select_device(comm, run.device),
     }
     return comm.allgather(own)
 
 
-def device_name(device: str, rank: int) -> str:
-    """``cpu``, or the number and name of the GPU that the rank computes on."""
+def select_device(comm: MPI.Comm, device: str) -> str:
+    """``cpu``, or the number and name of the GPU that this rank computes on from here on.
+
+    Raises
+    ------
+    UserError
+        The run asks for a GPU and PyTorch sees none.
+    """
     if device == "cpu":
         return "cpu"
     import torch
 
     if not torch.cuda.is_available():
-        raise UserError(f"rank {rank}: the run asks for a GPU, torch sees none: check the site's gpus and modules")
+        raise UserError(
+            f"rank {comm.rank} on {socket.gethostname()}: the run asks for a GPU and PyTorch sees none: check the "
+            "site's node.gpus, its modules, and that PyTorch was built for CUDA"
+        )
+    local_rank = comm.Split_type(MPI.COMM_TYPE_SHARED).rank
+    torch.cuda.set_device(local_rank % torch.cuda.device_count())  # launchers may show each rank one GPU only
     return f"cuda:{torch.cuda.current_device()} {torch.cuda.get_device_name()}"
 
 
