@@ -15,11 +15,17 @@ def answer(cell: Cell, site: str) -> list[str]:
     if base is None or not base.completed:
         missing = "there is no run of the baseline" if base is None else f"no run of {base.scheme} completed"
         return [f"Nothing can be compared: {missing}."]
-    compared = [row for row in cell.rows if row is not base and row.speed is not None]
+    compared = [row for row in cell.rows if row is not base and row.speed is not None and not row.diverged]
     control = [row for row in compared if is_control(row)]
     schemes = [row for row in compared if row not in control]
-    sentences = [*_speed(schemes, site), *(_control(row) for row in control), *_loss(compared), *_basis(cell, base)]
-    return [sentence for sentence in sentences if sentence]
+    diverged = [row for row in cell.rows if row.diverged]
+    sentences = []
+    if not compared and len(cell.rows) > 1:
+        sentences.append(f"Nothing can be compared: no scheme completed a run that has its pair in {base.scheme}.")
+    sentences += [*_speed(schemes, site), *(_control(row) for row in control)]
+    if diverged:
+        sentences.append(f"Diverged, and out of the comparison whatever the speed: {_list(diverged)}.")
+    return [*filter(None, sentences), *_loss(compared), *_basis(cell, base)]
 
 
 def trouble(cell: Cell) -> list[str]:

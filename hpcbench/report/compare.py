@@ -37,6 +37,8 @@ class Row:
     scheme: str
     runs: tuple[Measures, ...]
     completed: int
+    diverged: bool
+    """The loss of one of its runs stopped being a number."""
     partial: bool
     """The numbers are of runs that did not complete."""
     samples_per_s: float | None
@@ -164,6 +166,7 @@ def _row(scheme: str, runs: list[Measures], base: list[Measures] | None, baselin
         scheme=scheme,
         runs=tuple(runs),
         completed=len(completed),
+        diverged=diverged,
         partial=bool(counted) and not completed,
         samples_per_s=_geometric([run.samples_per_s for run in counted]),
         tokens_per_s=_geometric([run.tokens_per_s for run in counted]),
@@ -207,7 +210,7 @@ def _with_states(words: str, runs: list[Measures], completed: int) -> str:
         return words
     if not completed:
         reason = next(run.run.verdict.reason for run in runs if run.run.state == worst)
-        return worst if worst in OPEN or not reason else f"{worst}: {printable(reason, 60)}"
+        return worst if worst in OPEN or not reason else f"{worst}: {printable(reason, 72)}"
     return f"{words} ({states[worst]} of {total} runs {worst})".strip()
 
 

@@ -152,6 +152,7 @@ def _row(row: Row) -> dict[str, Any]:
         "scheme": row.scheme,
         "runs": [run.run.id for run in row.runs],
         "completed": row.completed,
+        "diverged": row.diverged,
         "partial": row.partial,
         "model_flops_per_rank": row.model_flops_per_rank,
         "samples_per_s": row.samples_per_s,

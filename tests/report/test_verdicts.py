@@ -214,6 +214,17 @@ def test_one_divergence_among_good_runs_is_the_verdict(tmp_path: Path) -> None:
     root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7), "mzhybrid": (0.1, 2.7)}))
     diverge(root, "r2-mzhybrid", 5)
     assert verdicts(root)["mzhybrid"] == "diverged (NaN at step 5) in 1 of 3 runs"
+    said = answer(cell(root), "local")
+    assert said[0].startswith("Nothing can be compared")
+    assert said[1] == "Diverged, and out of the comparison whatever the speed: mzhybrid."
+
+
+def test_a_fast_divergence_does_not_turn_the_answer(tmp_path: Path) -> None:
+    root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7), "naive-zfp8": (0.05, 2.7), "mzhybrid": (0.3, 2.7)}))
+    diverge(root, "r2-naive-zfp8", 5)
+    said = answer(cell(root), "local")
+    assert said[0] == "On this machine compression does not pay: mzhybrid is slower than the baseline."
+    assert said[1] == "Diverged, and out of the comparison whatever the speed: naive-zfp8."
 
 
 def test_the_rest_of_a_set_still_counts(tmp_path: Path) -> None:
