@@ -32,14 +32,13 @@ def alive(process: dict[str, Any] | None) -> bool:
 def end_tree(process: dict[str, Any], *, grace: float) -> None:
     """End a process, all that it started, and all in its session.
 
-    The process itself is asked first, so that it can end its children and leave its marks; what still runs after
-    `grace` seconds is killed.
+    The process itself is asked first, so that it can end its children and leave its marks. What still runs when it is
+    gone, or after `grace` seconds, is killed.
     """
     members = {process["pid"]: process, **_family(process)}
-    if alive(process):
-        _signal(process, signal.SIGTERM)
+    _signal(process, signal.SIGTERM)
     deadline = time.monotonic() + grace
-    while time.monotonic() < deadline and any(alive(member) for member in members.values()):
+    while time.monotonic() < deadline and alive(process):
         time.sleep(0.05)
         members |= _family(process)
     for member in (members | _family(process)).values():

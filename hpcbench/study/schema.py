@@ -10,6 +10,8 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 """Names of studies, sites and schemes: they become parts of paths, job names and scripts."""
 
 Name = Annotated[str, Field(pattern=NAME)]
+Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$")]
+"""Names that others gave: accounts and queues."""
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Scalar = str | int | float | bool | None
 
@@ -167,8 +169,8 @@ class Study(Section):
     study: Name = Field(description="Name: letters, digits, dot, underscore and dash, at most 64.")
     site: str | None = Field(None, min_length=1, description="Name of a site, or a site file.")
     description: str | None = Field(None, description="For people.")
-    account: str | None = Field(None, min_length=1, description="Bank or project that the scheduler charges.")
-    queue: str | None = Field(None, min_length=1, description="Queue of the site; the site's first by default.")
+    account: Label | None = Field(None, description="Bank or project that the scheduler charges.")
+    queue: Label | None = Field(None, description="Queue of the site; the site's first by default.")
     walltime: str | None = Field(None, description="Limit of a job, such as 90m or 1h30m; the site's by default.")
     model: Model = Field(description="A preset's name, or the fields; `preset` in the fields starts from one.")
     data: Data = Field(default_factory=Data, description="The text.")

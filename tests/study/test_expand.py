@@ -239,7 +239,8 @@ def test_truth_values_are_no_numbers_in_exclusions(tmp_path: Path) -> None:
 
 def test_ids_are_names_whatever_the_values(tmp_path: Path) -> None:
     words = ["a b", "a/b", "a_b", "$(touch pwned)", "..", "x" * 300, "x" * 301]
-    runs = runs_of(tmp_path, matrix={"scheme": ["baseline"], "queue": words})
+    matrix = {"scheme": ["baseline"], "data.path": words}
+    runs = runs_of(tmp_path, data={"source": "file", "path": "x"}, matrix=matrix)
     assert len({run.id for run in runs}) == len(words)
     for run in runs:
         assert all(c.isascii() and (c.isalnum() or c in "._-") for c in run.id) and len(run.id) < 200

@@ -102,6 +102,8 @@ def test_a_good_study_loads(tmp_path: Path) -> None:
             "FILE:7: schemes.a.rules.0.codec:",
             "unknown codec",
         ),
+        ("matrix:", "account: -x\nmatrix:", "FILE:7: account:", "does not fit"),
+        ("matrix:", "queue: 'a b'\nmatrix:", "FILE:7: queue:", "does not fit"),
         ("matrix:", "repeats: 0\nmatrix:", "FILE:7: repeats:", "at least 1"),
     ],
 )

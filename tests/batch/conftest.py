@@ -1,0 +1,19 @@
+"""Fixtures of the batch tests."""
+
+from pathlib import Path
+
+import pytest
+from batch_fakes import Fake
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """A fake in a directory whose name would hurt a careless shell; locks and results are kept to the test."""
+    lock = tmp_path / "tmp"
+    lock.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(lock))
+    monkeypatch.setenv("TMPDIR", str(lock))
+    directory = tmp_path / 'it\'s a $(touch pwned) `touch pwned` "dir"; touch pwned'
+    fake = Fake(directory)
+    monkeypatch.chdir(directory)
+    return fake

@@ -1,0 +1,90 @@
+#!/bin/bash
+#BSUB -J neox-hybrid-j0001-r1
+#BSUB -nnodes 12
+#BSUB -W 1:30
+#BSUB -q pbatch
+#BSUB -G my-bank
+#BSUB -cwd /scratch/me/results/neox-hybrid/001
+#BSUB -o /scratch/me/results/neox-hybrid/001/jobs/j0001-r1/out.log
+#BSUB -core_isolation 2
+# Written by hpcbench 0.1.0: study neox-hybrid, job j0001-r1, site lassen.
+set -u
+
+ROOT=/scratch/me/results/neox-hybrid/001
+JOB=j0001-r1
+cd -- "$ROOT" || exit 1
+
+for name in $(compgen -e); do
+  case $name in
+    SLURM_CONF | SLURM_CLUSTERS | LSF_ENVDIR | LSF_SERVERDIR | LSF_BINDIR | LSF_LIBDIR) ;;
+    SLURM* | SRUN_* | SBATCH_* | JSM_* | FLUX_* | PBS_* | PMI_* | PMIX_* | OMPI_* | PRTE_* | HYDRA_* | HYDI_* | MPIEXEC_* | MPI_LOCALNRANKS | MPI_LOCALRANKID | CRAY_PMI* | PALS_*) unset -v "$name" ;;
+  esac
+done
+
+now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
+
+# mark FILE TEXT: the file is there whole, or not at all
+mark() { printf '%s\n' "$2" > "$1.tmp" && mv -f -- "$1.tmp" "$1"; }
+
+# ended STATUS: the current run is over
+ended() {
+  mark "runs/$RUN/status.json" "{\"state\": \"ended\", \"exit\": $1, \"start\": \"$RUN_START\", \"end\": \"$(now)\", \"host\": \"$HOST\", \"job\": \"$JOB\"}"
+  RUN=
+}
+
+# run ID: launch a run and wait for it; a failure does not stop the next one
+run() {
+  RUN=$1
+  RUN_START=$(now)
+  mark "runs/$RUN/status.json" "{\"state\": \"running\", \"start\": \"$RUN_START\", \"host\": \"$HOST\", \"job\": \"$JOB\"}"
+  lrun -N12 -T4 -M -gpu \
+    python3 -u -m hpcbench.train "runs/$RUN/run.json" > "runs/$RUN/log.txt" 2> "runs/$RUN/err.txt" < /dev/null &
+  CHILD=$!
+  wait "$CHILD"
+  local status=$?
+  CHILD=
+  ended "$status"
+  [ "$status" -eq 0 ] || FAILED=1
+}
+
+# stop STATUS: a signal came; end the launcher and all it started, then this script
+stop() {
+  trap '' TERM INT HUP
+  if [ -n "$CHILD" ]; then
+    kill -TERM -- "-$CHILD"
+    for _ in {1..20}; do
+      kill -0 -- "-$CHILD" || break
+      sleep 0.25
+    done
+    kill -KILL -- "-$CHILD"
+  fi 2> /dev/null
+  [ -z "$RUN" ] || ended "$1"
+  exit "$1"
+}
+
+finish() {
+  mark "jobs/$JOB/status.json" "{\"exit\": $1, \"start\": \"$START\", \"end\": \"$(now)\", \"host\": \"$HOST\"}"
+}
+
+CHILD= RUN= FAILED=0
+START=$(now)
+HOST=$(uname -n)
+case $HOST in *[!A-Za-z0-9._-]*) HOST=unknown ;; esac
+set -m # the launcher gets a process group of its own, so that a signal reaches all of it
+trap 'finish "$?"' EXIT
+trap 'stop 143' TERM
+trap 'stop 130' INT
+trap 'stop 129' HUP
+trap 'stop 140' USR2 # what LSF sends at the run limit, minutes before it kills
+
+export OMP_NUM_THREADS=10
+export PAMI_MAX_NUM_CACHED_PAGES=0
+export OMPI_MCA_coll_hcoll_enable=0
+
+run r1-nodes12-baseline
+run r1-nodes12-naive-mpc
+run r1-nodes12-naive-zfp8
+run r1-nodes12-naive-zfp16
+run r1-nodes12-mzhybrid
+run r1-nodes12-zhybrid-16-8
+exit "$FAILED"
