@@ -100,7 +100,7 @@ def train(trainer: Trainer, log: RunLog) -> tuple[str, str, int]:
 def environment() -> dict[str, Any]:
     """Versions of what computes and communicates."""
     return {
-        "mpi": MPI.Get_library_version().split("\n")[0].strip().rstrip("\0"),
+        "mpi": " ".join(MPI.Get_library_version().split("\n")[0].rstrip("\0").split()),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
