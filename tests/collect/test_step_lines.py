@@ -71,6 +71,14 @@ def test_a_loss_that_is_no_number_is_a_value() -> None:
     assert found.loss == -math.inf
 
 
+def test_a_step_that_diverges_is_read_as_the_worker_writes_it() -> None:
+    # Python writes NAN with the format E, and nan with f.
+    for value in (math.nan, math.inf):
+        found = parse(Step(3, 9, value, 0.25, 32.0, 1e9, 1e9, 1e-3, value, 5, 5, 0).line(), 1)
+        assert isinstance(found, StepRecord)
+        assert repr(found.loss) == repr(found.gradient_norm) == repr(value)
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
