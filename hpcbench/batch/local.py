@@ -28,8 +28,10 @@ GRACE = 15.0
 class Local(Scheduler):
     """This machine, in the background."""
 
-    def submit(self, root: Path, jobs: list[str]) -> str:
+    def check(self) -> None:
         lock_path()  # what is wrong with it is better said now than by the queue, which nobody watches
+
+    def submit(self, root: Path, jobs: list[str]) -> str:
         with (root / "queue.log").open("wb") as log:
             queue = subprocess.Popen(
                 [sys.executable, "-m", "hpcbench.batch.local", str(root)],

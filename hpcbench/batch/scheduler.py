@@ -15,6 +15,16 @@ _REGISTRY: dict[str, type["Scheduler"]] = {}
 class Scheduler(ABC):
     """Takes the jobs of a submission that lies on disk."""
 
+    def check(self) -> None:
+        """Find out what would keep jobs from being taken, before anything is written.
+
+        Raises
+        ------
+        UserError
+            Something would.
+        """
+        return
+
     @abstractmethod
     def submit(self, root: Path, jobs: list[str]) -> str:
         """Hand in every job of the submission at `root`; returns one line for the user.

@@ -68,6 +68,7 @@ def submit(
     runs = expand(loaded, machine.room)
     if not dry_run:
         _check_data(runs, study.parent)
+        get_scheduler(machine.scheduler.kind).check()
     if only is not None:
         runs = choose(runs, only)
     jobs, notes = plan(runs, loaded, machine, dry_run=dry_run)

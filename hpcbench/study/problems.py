@@ -31,7 +31,9 @@ def user_error(
     where: Callable[[Path_], str],
     place: Callable[[Path_], Path_] = lambda path: path,
 ) -> UserError:
-    """The first finding as a `UserError`; the others are counted.
+    """The most telling finding as a `UserError`; the others are counted.
+
+    An unknown key goes before all, for it often explains a missing one.
 
     Parameters
     ----------
@@ -43,7 +45,7 @@ def user_error(
         The path under which the user said what stands at a path; the same by default.
     """
     findings = error.errors(include_url=False)
-    first = findings[0]
+    first = min(findings, key=lambda finding: finding["type"] != "extra_forbidden")
     path: Path_ = tuple(part for part in first["loc"] if not _is_internal(part))
     more = f" (and {len(findings) - 1} more)" if len({f["loc"] for f in findings}) > 1 else ""
     name = ".".join(shown(p).strip("'\"") if isinstance(p, str) else str(p) for p in path)

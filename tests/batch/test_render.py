@@ -18,7 +18,6 @@ import pytest
 from hpcbench.batch.plan import plan
 from hpcbench.batch.render import Job, directive, quote, render
 from hpcbench.batch.site import Site, load_site
-from hpcbench.resources import data_dir
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
 
@@ -44,21 +43,21 @@ FULL: dict[str, Any] = {
 
 
 def jobs_of(study: str, site: Site, sets: list[str] | None = None) -> list[Job]:
-    loaded = load_study(data_dir("studies") / f"{study}.yaml", sets)
+    loaded = load_study(GOLDEN / f"{study}.yaml", sets)
     return plan(expand(loaded, site.room), loaded, site, dry_run=True)[0]
 
 
 def script(name: str) -> str:
-    """The first script that the repository's study gives on a site, under fixed paths."""
+    """The first script that a golden study gives on a site, under fixed paths."""
     if name == "local":
         site, _ = load_site("local")
         site = site.model_copy(update={"node": site.node.model_copy(update={"cores": 2})})
-        job = jobs_of("demo", site)[0]
+        job = jobs_of("local", site)[0]
         job = replace(job, python="/opt/venv/bin/python", launch=["/opt/venv/bin/mpiexec", *job.launch[1:]])
         return render(job, site=site, study="demo", root="/home/me/it's $HOME/results/demo/001")
     site = Site.model_validate(FULL) if name == "full" else load_site(name)[0]
     job = jobs_of(
-        "neox-hybrid", site, ["account=my-bank", "walltime=1h30m"] if name != "full" else ["account=x", "walltime=null"]
+        "cluster", site, ["account=my-bank", "walltime=1h30m"] if name != "full" else ["account=x", "walltime=null"]
     )[0]
     return render(job, site=site, study="neox-hybrid", root="/scratch/me/results/neox-hybrid/001")
 
@@ -114,7 +113,7 @@ def test_the_walltime_of_the_site_holds_where_the_study_has_none() -> None:
 
 def job(**changes: Any) -> Job:
     return replace(
-        jobs_of("demo", Site.model_validate({**FULL, "oversubscribe": True, "ranks_per_node": 4}))[0], **changes
+        jobs_of("local", Site.model_validate({**FULL, "oversubscribe": True, "ranks_per_node": 4}))[0], **changes
     )
 
 

@@ -50,7 +50,8 @@ def test_a_good_study_loads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "begins", "says"),
     [
-        ("  steps: 20", "  stpes: 20", "FILE:3: train.steps:", "is missing"),
+        ("  steps: 20", "  stpes: 20", "FILE:4: train.stpes:", "did you mean 'steps'? (and 1 more)"),
+        ("  steps: 20\n", "", "FILE:3: train.steps:", "is missing"),
         ("  global_batch: 8", "  global_batch: 8\n  micro_batsh: 2", "FILE:6: train.micro_batsh:", "'micro_batch'"),
         ("study: good", "stduy: good\nstudy: good", "FILE:1: stduy:", "did you mean 'study'?"),
         ("study: good", "study: 'a b'", "FILE:1: study:", "is no name"),

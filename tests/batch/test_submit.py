@@ -1,0 +1,222 @@
+"""What submit leaves on disk, or does not leave."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from batch_fakes import Fake, wait_until_over
+
+from hpcbench.batch import submit as module
+from hpcbench.batch.submit import submit
+from hpcbench.errors import UserError
+from hpcbench.resources import data_dir
+
+
+def everything(directory: Path) -> set[str]:
+    return {str(path.relative_to(directory)) for path in directory.rglob("*")}
+
+
+def test_a_dry_run_writes_all_and_starts_nothing(fake: Fake) -> None:
+    submission = submit(fake.study, site=str(fake.site), dry_run=True, sets=["train.steps=30"])
+    root = submission.root
+    assert root == fake.directory / "results" / "fake" / "dry-run" / "001"
+    names = ["r1-baseline", "r1-naive-zfp8", "r1-mzhybrid"]
+    files = {
+        "study.yaml",
+        "study.set.json",
+        "submission.json",
+        "jobs/j0001-r1/job.sh",
+        *(f"runs/{n}/run.json" for n in names),
+    }
+    assert {str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()} == files
+    assert (root / "study.yaml").read_bytes() == fake.study.read_bytes()
+    assert json.loads((root / "study.set.json").read_text()) == ["train.steps=30"]
+    data = json.loads((root / "submission.json").read_text())
+    assert data.pop("time").endswith("Z")
+    assert data == {
+        "schema": 1,
+        "version": "0.1.0",
+        "study": "fake",
+        "site": "fake",
+        "scheduler": "local",
+        "dry_run": True,
+        "baseline": {"scheme": "baseline"},
+        "criteria": {"speed_margin": 0.01, "loss_margin": 0.01},
+        "steps": 30,
+        "repeats": 1,
+        "jobs": [{"id": "j0001-r1", "script": "jobs/j0001-r1/job.sh", "runs": names}],
+        "runs": [
+            {"id": n, "job": "j0001-r1", "repeat": 1, "pairing": "r1", "cell": {}, "scheme": n[3:], "path": f"runs/{n}"}
+            for n in names
+        ],
+    }
+    assert fake.calls == []
+
+
+def test_numbers_go_on_from_the_highest(fake: Fake) -> None:
+    out = fake.directory / "out"
+    (out / "007").mkdir(parents=True)
+    (out / "notes").write_text("mine", encoding="utf-8")
+    roots = [submit(fake.study, site=str(fake.site), dry_run=True, out=out).root.name for _ in range(2)]
+    assert roots == ["008", "009"]
+
+
+@pytest.mark.parametrize(
+    ("pairing", "jobs"),
+    [
+        ("allocation", [["r1-baseline", "r1-mzhybrid"], ["r2-mzhybrid", "r2-baseline"]]),
+        ("none", [["r1-baseline"], ["r1-mzhybrid"], ["r2-mzhybrid"], ["r2-baseline"]]),
+    ],
+)
+def test_pairing_says_who_shares_a_job(fake: Fake, pairing: str, jobs: list[list[str]]) -> None:
+    fake.write_study(pairing=pairing, repeats=2, matrix={"scheme": ["baseline", "mzhybrid"]})
+    submission = submit(fake.study, site=str(fake.site), dry_run=True)
+    assert [job.runs for job in submission.jobs] == jobs
+
+
+def test_cells_never_share_a_job(fake: Fake) -> None:
+    fake.write_study(repeats=2, matrix={"train.micro_batch": [1, 2], "scheme": ["baseline", "mzhybrid"]})
+    submission = submit(fake.study, site=str(fake.site), dry_run=True)
+    assert [job.runs for job in submission.jobs] == [
+        ["r1-micro_batch1-baseline", "r1-micro_batch1-mzhybrid"],
+        ["r1-micro_batch2-baseline", "r1-micro_batch2-mzhybrid"],
+        ["r2-micro_batch1-mzhybrid", "r2-micro_batch1-baseline"],
+        ["r2-micro_batch2-mzhybrid", "r2-micro_batch2-baseline"],
+    ]
+    data = json.loads((submission.root / "submission.json").read_text())
+    assert [run["cell"] for run in data["runs"]][:4] == [{"train.micro_batch": 1}] * 2 + [{"train.micro_batch": 2}] * 2
+
+
+@pytest.mark.parametrize(
+    ("only", "runs"),
+    [
+        ("scheme=mzhybrid", ["r1-mzhybrid", "r2-mzhybrid"]),
+        ("scheme=*z*,repeat=2", ["r2-naive-zfp8", "r2-mzhybrid"]),
+        ("r1-*", ["r1-baseline", "r1-naive-zfp8", "r1-mzhybrid"]),
+        ("r?-baseline , repeat = 1", ["r1-baseline"]),
+    ],
+)
+def test_only_some_runs(fake: Fake, only: str, runs: list[str]) -> None:
+    fake.write_study(repeats=2)
+    submission = submit(fake.study, site=str(fake.site), dry_run=True, only=only)
+    assert [run for job in submission.jobs for run in job.runs] == runs
+
+
+@pytest.mark.parametrize(
+    ("only", "says"),
+    [
+        ("shceme=x", "did you mean 'scheme'?"),
+        ("nodes=1", "unknown key"),
+        ("scheme=none-such", "names no run"),
+        ("", "names no run"),
+        ("__import__('os').system('touch pwned')", "names no run"),
+        ("repeat=1; touch pwned", "names no run"),
+    ],
+)
+def test_expressions_that_name_nothing_are_refused(fake: Fake, only: str, says: str) -> None:
+    with pytest.raises(UserError, match=r"^--only ") as caught:
+        submit(fake.study, site=str(fake.site), dry_run=True, only=only)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt(), UserError("x")])
+@pytest.mark.parametrize("after", [0, 2, 6])
+def test_nothing_half_written_is_left(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, error: BaseException, after: int
+) -> None:
+    before = everything(fake.directory)
+    calls = 0
+    real = module.write_json
+
+    def failing(path: Path, data: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > after:
+            raise error
+        real(path, data)
+
+    fake.write_study(repeats=2)
+    monkeypatch.setattr(module, "write_json", failing)
+    with pytest.raises(type(error)):
+        submit(fake.study, site=str(fake.site))
+    assert everything(fake.directory) == before
+
+
+def test_a_value_that_cannot_stand_in_a_script_leaves_nothing(fake: Fake) -> None:
+    before = everything(fake.directory)
+    with pytest.raises(UserError, match="line break"):
+        submit(fake.study, site=str(fake.site), out=fake.directory / "a\nb")
+    assert everything(fake.directory) == before
+
+
+def test_a_scheduler_that_cannot_start_is_asked_before_anything_is_written(fake: Fake) -> None:
+    lock = Path(tempfile.gettempdir()) / f"hpcbench-{os.getuid()}"
+    lock.symlink_to(fake.directory)
+    with pytest.raises(UserError, match="is not yours"):
+        submit(fake.study, site=str(fake.site))
+    assert not (fake.directory / "results").exists()
+
+
+@pytest.mark.parametrize(("site", "command"), [("lassen", "bsub <"), ("longhorn", "sbatch")])
+def test_schedulers_that_take_no_jobs_yet_say_where_the_scripts_are(tmp_path: Path, site: str, command: str) -> None:
+    with pytest.raises(UserError) as caught:
+        submit(data_dir("studies") / "neox-hybrid.yaml", site=site, out=tmp_path / "out")
+    script = tmp_path / "out" / "001" / "jobs" / "j0001-r1" / "job.sh"
+    assert f"`{command} {script}`" in str(caught.value) and "\n" not in str(caught.value)
+    assert script.is_file()
+
+
+SITE = {"max_nodes": 2, "max_walltime": "1h"}
+
+
+@pytest.mark.parametrize(
+    ("study", "says"),
+    [
+        ({"nodes": 4, "walltime": "30m"}, "nodes: 4 are more than queue q of fake allows, 2"),
+        ({"nodes": 2, "walltime": "61m"}, "walltime: 1h1m is longer than queue q of fake allows, 1h"),
+        ({"nodes": 2}, "walltime: is missing"),
+        ({"nodes": 2, "walltime": "1:30"}, "1:30 may mean 1 hours 30 minutes (LSF) or 1 minutes 30 seconds (Slurm)"),
+        ({"nodes": 2, "walltime": "90"}, "90 has no unit"),
+        ({"nodes": 2, "walltime": "1h", "queue": "p"}, "queue: fake has no 'p'"),
+        ({"nodes": 1, "walltime": "1h", "ranks_per_node": 16}, "16 ranks: a node of fake has 4 usable cores"),
+        ({"nodes": 2, "walltime": "1h", "data": {"source": "file", "path": "gone.txt"}}, "is no file: check the path"),
+    ],
+)
+def test_queues_and_nodes_are_asked_before_the_scheduler_is(fake: Fake, study: dict[str, Any], says: str) -> None:
+    fake.write_site(
+        scheduler={"kind": "slurm"},
+        queues={"q": SITE},
+        node={"cores": 4},
+        launcher={"kind": "srun"},
+        oversubscribe=False,
+    )
+    fake.write_study(layout={}, train={"steps": 20, "global_batch": 64}, **study)
+    with pytest.raises(UserError) as caught:
+        submit(fake.study, site=str(fake.site), dry_run="data" not in study)
+    assert says in str(caught.value)
+    assert not (fake.directory / "results").exists()
+
+
+def test_a_data_file_is_found_from_the_study(fake: Fake) -> None:
+    (fake.directory / "text $(x).txt").write_text("words", encoding="utf-8")
+    fake.write_study(data={"source": "file", "path": "text $(x).txt"})
+    root = submit(fake.study, site=str(fake.site), only="scheme=baseline").root
+    run = json.loads((root / "runs" / "r1-baseline" / "run.json").read_text())
+    assert run["data"]["path"] == str(fake.directory / "text $(x).txt")
+    wait_until_over(root)
+
+
+def test_no_launcher_is_a_clear_error(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", str(fake.directory / "python"))
+    monkeypatch.setenv("PATH", str(fake.directory))
+    fake.write_site(launcher={"kind": "mpich"}, python="auto")
+    with pytest.raises(UserError, match=r"no mpiexec beside .* nor on PATH: install an MPI"):
+        submit(fake.study, site=str(fake.site))
+    beside = fake.directory / "mpiexec"
+    beside.write_text("#!/bin/sh\n", encoding="utf-8")
+    submission = submit(fake.study, site=str(fake.site), dry_run=True)
+    assert submission.jobs[0].launch[0] == str(beside)
+    assert submission.jobs[0].python == str(fake.directory / "python")

@@ -1,0 +1,176 @@
+"""What jobs and runs are called, from the marks that they leave, when nothing can be asked any more."""
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcbench.batch.files import write_json
+from hpcbench.batch.find import find_root
+from hpcbench.batch.track import State, last_words, track
+from hpcbench.errors import UserError
+
+END = {"event": "end", "time": "2026-01-01T00:01:00Z", "state": "completed", "steps": 1, "seconds": 1.0, "reason": ""}
+STAMP = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:01:00Z", "host": "n1", "job": "j1"}
+
+
+def submission(root: Path, scheduler: str = "slurm", **changes: Any) -> Path:
+    """A submission of one job with one run."""
+    (root / "jobs" / "j1").mkdir(parents=True)
+    (root / "runs" / "r1").mkdir(parents=True)
+    data = {"schema": 1, "study": "s", "site": "x", "scheduler": scheduler, "jobs": [{"id": "j1", "runs": ["r1"]}]}
+    write_json(root / "submission.json", {**data, "runs": [{"id": "r1", "job": "j1", "path": "runs/r1"}], **changes})
+    return root
+
+
+def job_mark(root: Path, code: int) -> None:
+    write_json(root / "jobs" / "j1" / "status.json", {"exit": code, **STAMP})
+
+
+def run_mark(root: Path, code: int | None) -> None:
+    state = {"state": "running"} if code is None else {"state": "ended", "exit": code}
+    write_json(root / "runs" / "r1" / "status.json", {**STAMP, **state})
+
+
+def log(root: Path, *lines: Any) -> None:
+    text = "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
+    (root / "runs" / "r1" / "log.txt").write_text(text, encoding="utf-8")
+
+
+def states(root: Path) -> tuple[State, State]:
+    tracked = track(root)
+    return tracked.jobs["j1"].state, tracked.runs["r1"].state
+
+
+def test_handed_in_by_hand_the_marks_tell_all(tmp_path: Path) -> None:
+    root = submission(tmp_path)
+    assert states(root) == (State.PENDING, State.PENDING)
+    assert "was not handed in" in track(root).runs["r1"].reason
+    run_mark(root, None)
+    assert states(root) == (State.RUNNING, State.RUNNING)
+    log(root, END)
+    run_mark(root, 0)
+    job_mark(root, 0)
+    assert states(root) == (State.COMPLETED, State.COMPLETED)
+    assert track(root).over and not track(root).failed
+
+
+def test_a_job_that_ended_around_a_run_loses_it(tmp_path: Path) -> None:
+    root = submission(tmp_path)
+    job_mark(root, 1)
+    assert states(root) == (State.FAILED, State.LOST)
+    assert track(root).runs["r1"].reason == "its job ended before it started: exit 1"
+    run_mark(root, None)
+    assert states(root) == (State.FAILED, State.LOST)
+    job_mark(root, 0)
+    assert states(root) == (State.COMPLETED, State.LOST)
+    assert track(root).failed
+
+
+@pytest.mark.parametrize(
+    ("code", "lines", "state", "reason"),
+    [
+        (0, [END], State.COMPLETED, ""),
+        (0, [], State.UNKNOWN, "exit 0, but its log has no end"),
+        (0, [json.dumps(END)[:-5]], State.UNKNOWN, "exit 0, but its log has no end"),
+        (0, [{**END, "state": "nan", "reason": "step 7"}], State.FAILED, "exit 0: step 7"),
+        (1, [{**END, "state": "failed", "reason": "disk"}], State.FAILED, "exit 1: disk"),
+        (1, [END], State.FAILED, "exit 1: completed"),
+        (137, [], State.FAILED, "killed by SIGKILL"),
+        (139, [], State.FAILED, "killed by SIGSEGV"),
+        (255, [], State.FAILED, "exit 255"),
+        (127, [], State.FAILED, "exit 127 (command not found)"),
+        (143, [], State.FAILED, "killed by SIGTERM"),  # nobody cancelled it
+        (
+            9,
+            [
+                "=" * 20,
+                "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
+                "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)",
+            ],
+            State.FAILED,
+            "exit 9: a rank was ended by signal 9",
+        ),
+        (3, ["\x1b[31mno \x00 colours"], State.FAILED, "exit 3: \\x1b[31mno \\x00 colours"),
+    ],
+)
+def test_exit_and_log_together_tell_how_a_run_ended(
+    tmp_path: Path, code: int, lines: list[Any], state: State, reason: str
+) -> None:
+    root = submission(tmp_path)
+    run_mark(root, code)
+    job_mark(root, 1)
+    log(root, *lines)
+    found = track(root).runs["r1"]
+    assert (found.state, found.reason) == (state, reason)
+
+
+def test_errors_come_before_a_launchers_noise(tmp_path: Path) -> None:
+    root = submission(tmp_path)
+    (root / "runs" / "r1" / "err.txt").write_text(
+        "Traceback\nValueError: the cause\nAbort(1) on node 0: application called MPI_Abort\n\n", encoding="utf-8"
+    )
+    log(root, "step    1/20 | loss 5.5 |", "Please see the FAQ page for debugging suggestions")
+    assert last_words(root / "runs" / "r1") == "ValueError: the cause"
+
+
+def test_a_dry_run_is_not_lost(tmp_path: Path) -> None:
+    root = submission(tmp_path, "local", dry_run=True)
+    assert states(root) == (State.PENDING, State.PENDING)
+    assert "dry run" in track(root).runs["r1"].reason
+
+
+def test_without_its_queue_a_local_job_is_lost_and_not_done(tmp_path: Path) -> None:
+    root = submission(tmp_path, "local")
+    assert states(root) == (State.LOST, State.LOST)
+    dead = {"pid": 2**22 + 1, "start": 1, "host": socket.gethostname(), "boot": "", "time": "x"}
+    write_json(root / "queue.json", dead)
+    (root / "queue.log").write_text("noise\nOSError: No space left on device\n", encoding="utf-8")
+    assert states(root) == (State.LOST, State.LOST)
+    assert "No space left" in track(root).jobs["j1"].reason
+    write_json(root / "queue.json", {**dead, "host": "another-machine"})
+    assert states(root) == (State.UNKNOWN, State.UNKNOWN)
+    assert "another-machine" in track(root).runs["r1"].reason
+    write_json(root / "queue.json", dead)
+    write_json(root / "cancel.json", {"time": "2026-01-01T00:00:00Z"})
+    assert states(root) == (State.CANCELLED, State.CANCELLED)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "nonsense", '{"jobs": [{}], "runs": []}', '{"jobs": 3}', "\x00"])
+def test_a_damaged_submission_is_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "submission.json").write_text(text, encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        track(tmp_path)
+    assert "submission.json: damaged" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_marks_that_are_damaged_are_no_marks(tmp_path: Path) -> None:
+    root = submission(tmp_path)
+    for directory in ("jobs/j1", "runs/r1"):
+        (root / directory / "status.json").write_text('{"state": "end', encoding="utf-8")
+    assert states(root) == (State.PENDING, State.PENDING)
+
+
+def test_the_newest_submission_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for message in ("no submission here",):
+        with pytest.raises(UserError, match=message):
+            find_root(None)
+    for name in ("a/002", "a/010", "b/001", "a/dry-run/099"):
+        submission(tmp_path / "results" / name)
+    (tmp_path / "results" / "a" / "011").mkdir()  # cut short: no submission.json
+    assert find_root(Path("results/a")) == Path("results/a/010")
+    assert find_root(Path("results/a/002")) == Path("results/a/002")
+    import os
+
+    os.utime(tmp_path / "results" / "b" / "001" / "submission.json", (2e9, 2e9))
+    assert find_root(None) == Path("results/b/001")
+    for path, says in (
+        ("nope", "no such directory"),
+        ("results/a/011", "no submission.json"),
+        ("results", "no submission"),
+    ):
+        with pytest.raises(UserError, match=says):
+            find_root(Path(path))

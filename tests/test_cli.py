@@ -1,0 +1,329 @@
+"""The command line from outside: exit statuses, one-line errors whatever is given, and what it does not import."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hpcbench
+from hpcbench import cli
+from hpcbench.resources import data_dir
+
+DEMO = data_dir("studies") / "demo.yaml"
+CHECKOUT = Path(hpcbench.__file__).resolve().parent.parent
+HEAVY = {"torch", "mpi4py", "numpy", "cupy"}
+
+
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
+    """Run a command in this process: its exit status, standard output and standard error."""
+    monkeypatch.setattr(sys, "argv", ["hpcbench", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    out, err = capsys.readouterr()
+    code = caught.value.code
+    assert isinstance(code, int)
+    return code, out, err
+
+
+def spawn(*command: str, cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    return subprocess.run(
+        [sys.executable, *command], cwd=cwd, env=environment, capture_output=True, text=True, check=False, **options
+    )  # type: ignore[call-overload,no-any-return]
+
+
+IMPORTS = """
+import sys
+from hpcbench import cli
+sys.argv = ["hpcbench", *sys.argv[1:]]
+try:
+    cli.main()
+finally:
+    print("\\nMODULES", *sorted({name.partition(".")[0] for name in sys.modules}))
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["sites"],
+        ["schema", "study"],
+        ["submit", "--help"],
+        ["submit", str(DEMO), "--dry-run", "--out", "out"],
+        ["submit", str(data_dir("studies") / "neox-hybrid.yaml"), "--dry-run", "--out", "out"],
+    ],
+    ids=lambda arguments: " ".join(arguments[:1]),
+)
+def test_a_login_node_needs_none_of_the_heavy_modules(tmp_path: Path, arguments: list[str]) -> None:
+    done = spawn("-c", IMPORTS, *arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    modules = set(done.stdout.rpartition("MODULES ")[2].split())
+    assert "hpcbench" in modules and not modules & HEAVY
+    if arguments == ["--help"]:
+        assert not modules & {"pydantic", "jinja2", "ruamel", "rich"}
+
+
+def test_a_thousand_runs_in_one_dry_run(tmp_path: Path) -> None:
+    study = {
+        "study": "thousand",
+        "model": "gpt-tiny",
+        "train": {"steps": 20, "global_batch": 64},
+        "layout": {"dp": 2},
+        "matrix": {
+            "train.micro_batch": [1, 2, 4, 8, 16],
+            "train.seed": list(range(10)),
+            "scheme": ["baseline", "identity", "naive-mpc", "mzhybrid", "zhybrid-16-8"],
+        },
+        "repeats": 4,
+    }
+    (tmp_path / "s.yaml").write_text(json.dumps(study), encoding="utf-8")
+    done = spawn(
+        "-m",
+        "hpcbench",
+        "submit",
+        "s.yaml",
+        "--site",
+        "local",
+        "--dry-run",
+        cwd=tmp_path,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    root = tmp_path / "results" / "thousand" / "dry-run" / "001"
+    assert done.stdout.splitlines()[0].startswith("200 jobs, 1000 runs on local")
+    assert done.stdout.splitlines()[-1] == str(root)
+    assert len(list(root.glob("runs/*/run.json"))) == 1000
+    assert len(list(root.glob("jobs/*/job.sh"))) == 200
+
+
+GOOD = """\
+study: demo
+site: local
+model: gpt-tiny
+train:
+  steps: 120
+  global_batch: 8
+layout: {dp: 2, tp: 2, pp: 2}
+matrix:
+  scheme: [baseline, mzhybrid]
+repeats: 2
+"""
+HOSTILE_STUDIES: dict[str, bytes] = {
+    "empty": b"",
+    "binary": bytes(range(256)),
+    "nul": b"study: a\x00b\n",
+    "list": b"- a\n",
+    "unknown key": GOOD.replace("repeats:", "repaets:").encode(),
+    "wrong type": GOOD.replace("steps: 120", "steps: many").encode(),
+    "does not divide": GOOD.replace("tp: 2", "tp: 3").encode(),
+    "empty matrix": GOOD.replace("scheme: [baseline, mzhybrid]", "scheme: []").encode(),
+    "unknown model": GOOD.replace("gpt-tiny", "gpt-huge").encode(),
+    "unknown scheme": GOOD.replace("mzhybrid", "mzhybrd").encode(),
+    "unknown site": GOOD.replace("site: local", "site: locale").encode(),
+    "site of a shell": GOOD.replace("site: local", "site: $(touch pwned)").encode(),
+    "site in a path": GOOD.replace("site: local", "site: ../../etc/passwd.yaml").encode(),
+    "name with blanks": GOOD.replace("study: demo", "study: my demo").encode(),
+    "name with quotes": GOOD.replace("study: demo", "study: \"a'; touch pwned; '\"").encode(),
+    "name of a shell": GOOD.replace("study: demo", "study: $(touch pwned)").encode(),
+    "name with backticks": GOOD.replace("study: demo", "study: '`touch pwned`'").encode(),
+    "name with newlines": GOOD.replace("study: demo", 'study: "a\\n#BSUB -q x"').encode(),
+    "two keys": (GOOD + "study: again\n").encode(),
+    "tabs": GOOD.replace("  steps", "\tsteps").encode(),
+}
+
+
+def test_the_study_that_hostile_ones_are_made_of_is_right(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text(GOOD, encoding="utf-8")
+    assert all(text != GOOD.encode() for text in HOSTILE_STUDIES.values())
+    code, _, err = run(capsys, monkeypatch, "submit", "s.yaml", "--dry-run")
+    assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize("name", HOSTILE_STUDIES)
+def test_hostile_studies_end_in_one_line_and_nothing_on_disk(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_bytes(HOSTILE_STUDIES[name])
+    code, out, err = run(capsys, monkeypatch, "submit", "s.yaml")
+    assert (code, out) == (2, "")
+    assert err.startswith("hpcbench: s.yaml" if name != "site in a path" else "hpcbench: ../../etc/passwd.yaml"), err
+    assert err.count("\n") == 1 and err.endswith("\n") and "Traceback" not in err
+    assert err.strip().isprintable()
+    assert [path.name for path in tmp_path.iterdir()] == ["s.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["submit"], "Missing argument"),
+        (["submit", "none.yaml"], "none.yaml: no such file"),
+        (["submit", "."], "is a directory"),
+        (["submit", "/proc/self/mem"], "cannot be read"),
+        (["submit", str(DEMO), "--site", "nowhere"], "unknown site 'nowhere'"),
+        (["submit", str(DEMO), "--site", "lasen"], "did you mean 'lassen'?"),
+        (["submit", str(DEMO), "--site", "./none.yaml"], "no such file"),
+        (["submit", str(DEMO), "--site", "/"], "is a directory"),
+        (["submit", str(DEMO), "--site", str(DEMO)], "unknown key"),
+        (["submit", str(DEMO), "--set", "a"], "expected KEY=VALUE"),
+        (["submit", str(DEMO), "--set", "study=a b"], "is no name"),
+        (["submit", str(DEMO), "--only", "x=1"], "unknown key"),
+        (["submit", str(DEMO), "--only", "nothing"], "names no run"),
+        (["submit", str(DEMO), "--out", "/dev/null/x"], "is no directory"),
+        (["submit", str(DEMO), "--out", "/proc/x"], "/proc/x"),
+        (["submit", str(DEMO), "--dry-run", "--out", "a\nb"], "line break"),
+        (["submit", str(DEMO), "--frobnicate"], "No such option"),
+        (["submit", str(DEMO), "two"], "unexpected extra argument"),
+        (["status"], "no submission here"),
+        (["status", "none"], "none: no such directory"),
+        (["status", str(DEMO)], "is no directory"),
+        (["status", "."], "no submission.json"),
+        (["status", "$(touch pwned)"], "no such directory"),
+        (["cancel"], "no submission here"),
+        (["cancel", "none"], "no such directory"),
+        (["cancel", "."], "no submission.json"),
+        (["sites", "nowhere"], "unknown site"),
+        (["sites", str(DEMO)], "unknown key"),
+        (["sites", "none.yaml"], "no such file"),
+        (["schema", "nonsense"], "use study or site"),
+        (["sbumit"], "No such command"),
+        (["a\nb"], "No such command"),
+    ],
+    ids=lambda value: " ".join(value).replace("/", "_")[:60] if isinstance(value, list) else "",
+)
+def test_wrong_arguments_end_in_one_line(
+    arguments: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, monkeypatch, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("hpcbench: ") and says in err, err
+    assert err.count("\n") == 1 and "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"site": "a b"}, "site: 'a b' is no name"),
+        ({"scheduler": {"kind": "pbs"}}, "scheduler.kind: must be"),
+        ({"scheduler": {"kind": "slurm", "directives": {"--comment": "a\nb"}}}, "one line"),
+        ({"scheduler": {"kind": "slurm", "directives": {"-x y": "1"}}}, "does not fit"),
+        ({"launcher": {"kind": "mpirum"}}, "launcher.kind: must be"),
+        ({"environment": {"A B": "1"}}, "does not fit"),
+        ({"environment": {"A": "1\n2"}}, "does not fit"),
+        ({"environment": {"A": 1}}, "environment.A: must be text, not 1"),
+        ({"modules": ["a\nb"]}, "does not fit"),
+        ({"setup": ["#SBATCH -q free"]}, "belongs in scheduler.directives"),
+        ({"walltime": "12:00"}, "12 hours 00 minutes (LSF)"),
+        ({"queues": {"q": {"max_walltime": "90"}}}, "has no unit"),
+        ({"device": "cuda"}, "needs node.gpus"),
+        ({"scheduler": {"kind": "lsf"}}, "auto means this machine"),
+        ({"node": {"coers": 4}}, "did you mean 'cores'?"),
+        ({"python": "a\0b"}, "does not fit"),
+    ],
+)
+def test_faults_of_a_site_file_are_told_with_their_line(
+    change: dict[str, object],
+    says: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    site = {"site": "x", "scheduler": {"kind": "local"}, "launcher": {"kind": "mpich"}, "checked": "never", **change}
+    (tmp_path / "x.yaml").write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in site.items()))
+    line = list(site).index(next(iter(change))) + 1
+    for arguments in (["sites", "x.yaml"], ["submit", str(DEMO), "--site", "x.yaml"]):
+        code, out, err = run(capsys, monkeypatch, *arguments)
+        assert (code, out) == (2, "")
+        assert says in err, err
+        assert err.count("\n") == 1
+        if says not in ("needs node.gpus", "auto means this machine"):  # these concern two keys
+            assert err.startswith(f"hpcbench: x.yaml:{line}: "), err
+
+
+def test_files_that_may_not_be_read_are_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, *_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)  # root may read everything, so the refusal is made here
+    code, out, err = run(capsys, monkeypatch, "submit", "secret.yaml")
+    assert (code, out, err) == (2, "", "hpcbench: secret.yaml: may not be read: check its permissions\n")
+
+
+def test_an_interrupt_is_quiet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hpcbench.batch.submit.submit", interrupted)
+    code, out, err = run(capsys, monkeypatch, "submit", str(DEMO))
+    assert (code, out) == (130, "")
+    assert "Traceback" not in err
+
+
+def test_a_full_disk_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: object) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("hpcbench.batch.submit.write_json", full)
+    code, out, err = run(capsys, monkeypatch, "submit", str(DEMO), "--dry-run")
+    assert (code, out) == (2, "")
+    assert err.startswith("hpcbench: ") and err.endswith("run.json: No space left on device\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "hpcbench", "schema", "study"]
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert done.returncode != 0
+    assert done.stderr == b""
+
+
+def test_the_dry_run_says_what_it_would_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = str(data_dir("studies") / "neox-hybrid.yaml")
+    code, out, err = run(capsys, monkeypatch, "submit", study, "--dry-run", "--out", str(tmp_path / "o"))
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "9 jobs, 54 runs on lassen (lsf), 504.0 node-hours at most: a dry run"
+    assert lines[1] == (
+        "  j0001-r1 ... j0007-r3 (3 jobs): 12 nodes x 4 ranks, 10 threads a rank, walltime 2h, queue pbatch"
+    )
+    assert lines[2] == "    lrun -N12 -T4 -M -gpu python3 -u -m hpcbench.train runs/RUN/run.json"
+    assert lines[-1] == str(tmp_path / "o" / "001")
+    code, out, _ = run(capsys, monkeypatch, "status", str(tmp_path / "o"))
+    assert code == 0 and out.count("pending") == 9 + 54
+
+
+def test_sites_and_schemas_are_shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    code, out, _ = run(capsys, monkeypatch, "sites")
+    assert code == 0 and [line.split()[:2] for line in out.splitlines()] == [
+        ["lassen", "lsf"],
+        ["local", "local"],
+        ["longhorn", "slurm"],
+    ]
+    code, out, _ = run(capsys, monkeypatch, "sites", "lassen")
+    assert code == 0 and "checked: never" in out
+    for what in ("study", "site"):
+        code, out, _ = run(capsys, monkeypatch, "schema", what)
+        assert code == 0 and what in json.loads(out)["properties"]
