@@ -144,7 +144,10 @@ def guarded() -> None:
         os._exit(1)
     if status == 2:
         MPI.COMM_WORLD.Abort(2)
-    sys.exit(status)
+    MPI.Finalize()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # taking PyTorch down object by object costs seconds where ranks share cores
 
 
 if __name__ == "__main__":
