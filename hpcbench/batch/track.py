@@ -48,8 +48,9 @@ class Tracked:
 
     @property
     def failed(self) -> bool:
-        """Whether a run ended otherwise than it should."""
-        return any(status.state in (State.FAILED, State.LOST, State.CANCELLED) for status in self.runs.values())
+        """Whether a run ended otherwise than it should, or nobody knows how."""
+        good = (State.PENDING, State.RUNNING, State.COMPLETED)
+        return any(status.state not in good for status in self.runs.values())
 
     @property
     def over(self) -> bool:

@@ -157,6 +157,9 @@ class _Lines(_View):
                     self._say(elapsed, f"{run.id}: {_progress(run)}, {span(left)} for all")
             elif before in OPEN:
                 self._say(elapsed, f"{run.id}: {outcome(run)}")
+        if not self._said and not over and elapsed >= _SAY:
+            self._said[""] = elapsed
+            self._say(elapsed, "nothing has started yet: the jobs wait for their turn, `hpcbench status` says for what")
         if over:
             self.console.print(Text(summary(runs, elapsed, None)), soft_wrap=True)
 

@@ -34,7 +34,7 @@ def assert_same(result):
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("layout", map(label, LAYOUTS))
+@pytest.mark.parametrize("layout", [label(layout) for layout in LAYOUTS])
 def test_layout_trains_as_one_process(mpi_results, model, layout):
     results = mpi_results(MOST_RANKS, WORKER, "every_layout")
     assert_same(by(results, model=model, layout=layout))

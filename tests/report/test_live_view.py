@@ -12,7 +12,7 @@ from rich.console import Console
 from hpcbench.collect.progress import Follower, Progress
 from hpcbench.collect.state import JobState, Verdict
 from hpcbench.errors import UserError
-from hpcbench.report.live import follow, picture, span
+from hpcbench.report.live import _Lines, follow, picture, span
 from hpcbench.testing.results import Planted, write, write_marker
 
 SCHEMES = ("baseline", "mzhybrid")
@@ -206,3 +206,12 @@ def test_spans() -> None:
 def test_nothing_to_follow(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"submission\.json: cannot be read"):
         follow(tmp_path)
+
+
+def test_lines_say_when_nothing_starts(tmp_path):
+    """Behind another submission a user must not stare at an empty screen."""
+    out = StringIO()
+    view = _Lines(Console(file=out, width=160))
+    for elapsed in (0.0, 5.0, 11.0, 30.0):
+        view.show([], elapsed, None, over=False)
+    assert out.getvalue().count("nothing has started yet") == 1

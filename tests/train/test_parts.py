@@ -137,6 +137,7 @@ def test_rotary_positions_make_products_depend_on_distance_only():
 def test_model_is_causal(positions, parallel_residual):
     torch.manual_seed(0)
     model = GPT(replace(MODEL, positions=positions, parallel_residual=parallel_residual), 16).double()
+    nn.init.normal_(model.embedding.tokens.weight)
     tokens = torch.randint(0, 256, (1, 16))
     changed = tokens.clone()
     changed[0, 9] = (changed[0, 9] + 1) % 256
