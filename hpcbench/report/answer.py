@@ -74,7 +74,7 @@ def _speed(schemes: list[Row], site: str) -> list[str]:
     elif not open_:
         sentences.append(f"{where} compression does not pay: what is faster trains to a worse loss.")
     else:
-        sentences.append(f"Whether compression pays {where[0].lower()}{where[1:]} is not shown yet.")
+        sentences.append(_undecided(schemes, where))
     if bad:
         sentences.append(f"Faster, but at a worse loss: {_list(bad, _gain)}.")
     if good or bad:
@@ -86,6 +86,17 @@ def _speed(schemes: list[Row], site: str) -> list[str]:
             f"Not decided for {_list(open_)}: too few repeats; more (repeats: in the study) narrow the intervals."
         )
     return sentences
+
+
+def _undecided(schemes: list[Row], where: str) -> str:
+    estimates = sorted(row.speed.estimate for row in schemes if row.speed)
+    if not estimates or estimates[-1] >= 1:
+        return f"Whether compression pays {where[0].lower()}{where[1:]} is not shown yet."
+    span = f"{estimates[0]:.2f} to {estimates[-1]:.2f}" if len(estimates) > 1 else f"{estimates[0]:.2f}"
+    return (
+        f"{where} compression seems to lose time, {span} times the baseline's speed by estimate; that it does is not"
+        " shown for every scheme yet."
+    )
 
 
 def _control(row: Row) -> str:

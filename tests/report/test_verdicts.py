@@ -287,3 +287,19 @@ def test_gaps_and_doubles_are_noted(tmp_path: Path) -> None:
     notes = cell(root).runs[0].notes
     assert any("step 4 is not in the log" in note for note in notes)
     assert any(f"{path}:7: the line of step 4 was cut" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "sentence"),
+    [
+        ((1.1, 1.25), "On this machine compression seems to lose time, 0.80 to 0.91 times the baseline's speed"),
+        ((0.9, 1.25), "Whether compression pays on this machine is not shown yet."),
+    ],
+)
+def test_undecided_schemes_still_have_a_direction(tmp_path: Path, seconds: tuple[float, float], sentence: str) -> None:
+    """One pair gives no interval; where every estimate points the same way, the answer says so, and that it is open."""
+    schemes = {"baseline": (1.0, 2.0), "naive-zfp8": (seconds[0], 2.0), "naive-mpc": (seconds[1], 2.0)}
+    write(tmp_path, planted(schemes, repeats=1))
+    said = " ".join(answer(cell(tmp_path), "local"))
+    assert sentence in said
+    assert "does not pay" not in said
