@@ -36,7 +36,7 @@ class Step:
         """The step's line."""
         width = len(str(self.steps))
         return (
-            f"step {self.step:>{width}}/{self.steps} | loss {self.loss:.6f} | time {self.seconds:.4f} s"
+            f"step {self.step:>{width}}/{self.steps} | loss {self.loss:.6f} | time {self.seconds:.6f} s"
             f" | samples/s {self.samples_per_s:.2f}"
             f" | model {self.model_flops_per_rank / 1e9:.3f} GFLOPS/rank"
             f" | hardware {self.hardware_flops_per_rank / 1e9:.3f} GFLOPS/rank"

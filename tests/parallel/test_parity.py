@@ -84,6 +84,6 @@ def test_planted_fault_is_seen(mpi_results, fault, seen_in):
     assert results[place][seen_in] > 1e-5 > TOLERANCE
 
 
-def test_differing_replicas_end_a_run(mpi_results):
+def test_a_run_sees_that_its_replicas_differ(mpi_results):
     results = mpi_results(MOST_RANKS, WORKER, "faults")
     assert not by(results, fault="own_piece_exact")["agree"]

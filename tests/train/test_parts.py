@@ -312,7 +312,7 @@ def test_start_check_refuses_what_would_measure_something_else(found, run, messa
 def test_step_line_says_everything_once():
     step = Step(7, 120, 2.5, 0.25, 32.0, 1.5e9, 2e9, 1e-3, 0.75, 1000, 250, 0)
     assert step.line() == (
-        "step   7/120 | loss 2.500000 | time 0.2500 s | samples/s 32.00 | model 1.500 GFLOPS/rank"
+        "step   7/120 | loss 2.500000 | time 0.250000 s | samples/s 32.00 | model 1.500 GFLOPS/rank"
         " | hardware 2.000 GFLOPS/rank | lr 1.000E-03 | grad-norm 7.5000E-01"
         " | message 1000 B | wire 250 B | skipped 0 |"
     )
