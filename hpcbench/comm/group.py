@@ -5,7 +5,7 @@ arrays) and counts what this rank sent. A group of one rank sends nothing and en
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -59,44 +59,38 @@ class Group:
         """Reduce `buf` over the ranks, in place. Only the sum can be encoded."""
         if self.size == 1:
             return
-        message = plan.all_reduce_bytes(self._piece_bytes(buf), self.rank)
-        if channel.algorithm is Algorithm.NATIVE:
-            wire = message
-            with _transfer(channel):
-                native.all_reduce(self._comm, self._wait, buf, op)
-        elif op is MPI.SUM:
-            wire = self._two_shot.all_reduce(buf, channel)
-        else:
+        if op is not MPI.SUM and channel.algorithm is not Algorithm.NATIVE:
             raise ValueError("an encoded all-reduce sums: use an exact channel for other operations")
-        channel.counters.sent(message, wire)
+        self._run(
+            channel,
+            plan.all_reduce_bytes(self._piece_bytes(buf), self.rank),
+            by_library=lambda: native.all_reduce(self._comm, self._wait, buf, op),
+            encoded=lambda: self._two_shot.all_reduce(buf, channel),
+        )
 
     def reduce_scatter(self, src: Array, dst: Array, *, channel: Channel) -> None:
         """Sum `src` over the ranks; `dst` receives this rank's piece as `plan.shards` cuts it."""
         if self.size == 1:
             dst[...] = src
             return
-        message = plan.reduce_scatter_bytes(self._piece_bytes(src), self.rank)
-        if channel.algorithm is Algorithm.NATIVE:
-            wire = message
-            with _transfer(channel):
-                native.reduce_scatter(self._comm, self._wait, src, dst)
-        else:
-            wire = self._two_shot.reduce_scatter(src, dst, channel)
-        channel.counters.sent(message, wire)
+        self._run(
+            channel,
+            plan.reduce_scatter_bytes(self._piece_bytes(src), self.rank),
+            by_library=lambda: native.reduce_scatter(self._comm, self._wait, src, dst),
+            encoded=lambda: self._two_shot.reduce_scatter(src, dst, channel),
+        )
 
     def all_gather(self, src: Array, dst: Array, *, channel: Channel) -> None:
         """Join the ranks' `src` in `dst`; the pieces are those of `plan.shards`."""
         if self.size == 1:
             dst[...] = src
             return
-        message = plan.all_gather_bytes(self._piece_bytes(dst), self.rank)
-        if channel.algorithm is Algorithm.NATIVE:
-            wire = message
-            with _transfer(channel):
-                native.all_gather(self._comm, self._wait, src, dst)
-        else:
-            wire = self._two_shot.all_gather(src, dst, channel)
-        channel.counters.sent(message, wire)
+        self._run(
+            channel,
+            plan.all_gather_bytes(self._piece_bytes(dst), self.rank),
+            by_library=lambda: native.all_gather(self._comm, self._wait, src, dst),
+            encoded=lambda: self._two_shot.all_gather(src, dst, channel),
+        )
 
     def send(self, buf: Array, peer: int, *, tag: int, channel: Channel) -> Sending:
         """Encode `buf` and start to send it; the caller may change `buf` at once."""
@@ -119,6 +113,17 @@ class Group:
     def finish(self, sendings: list[Sending]) -> None:
         """Wait until all messages have left."""
         self._wait([sending.request for sending in sendings])
+
+    def _run(
+        self, channel: Channel, message: int, *, by_library: Callable[[], None], encoded: Callable[[], int]
+    ) -> None:
+        """Do a collective in the channel's way and count it; `encoded` returns the bytes that it sent."""
+        if channel.algorithm is Algorithm.NATIVE:
+            with _transfer(channel):
+                by_library()
+            channel.counters.sent(message, message)
+        else:
+            channel.counters.sent(message, encoded())
 
     def _piece_bytes(self, buf: Array) -> list[int]:
         return [plan.length(piece) * buf.itemsize for piece in plan.shards(buf.size, self.size)]

@@ -1,6 +1,7 @@
 """The live view: which run trains, how far it is, what is left. Plain lines where there is no terminal."""
 
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -100,7 +101,7 @@ def span(seconds: float | None) -> str:
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
 
 
-class _View:
+class _View(ABC):
     """Shows what a poll found."""
 
     def __init__(self, console: Console) -> None:
@@ -109,11 +110,12 @@ class _View:
     def __enter__(self) -> "_View":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:  # noqa: B027  (a view may have nothing to put away)
         pass
 
+    @abstractmethod
     def show(self, runs: list[Progress], elapsed: float, left: float | None, over: bool) -> None:
-        raise NotImplementedError
+        """Show the runs, `elapsed` seconds after the view began, `left` seconds before all end."""
 
 
 class _Screen(_View):
