@@ -102,11 +102,6 @@ class Submission:
     runs: list[RunResult]
 
 
-def is_submission(path: Path) -> bool:
-    """Whether `path` is a directory that `hpcbench submit` made."""
-    return (path / "submission.json").is_file()
-
-
 def load_plan(root: Path) -> Plan:
     """Read ``submission.json``.
 

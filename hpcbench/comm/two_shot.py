@@ -51,7 +51,7 @@ class TwoShot:
         pieces = shards(src.size, self._comm.size)
         rank = self._comm.rank
         counts = [length(piece) for piece in pieces]
-        outgoing, wire = self._encode_pieces("reduce", src, pieces, channel)
+        outgoing, wire = self._encode_pieces(src, pieces, channel)
         bound = channel.codec.wire_bytes(counts[rank], src.dtype)
         incoming = self._slots("contribution", [bound] * self._comm.size)
         sizes = self._exchange(outgoing, incoming, channel)
@@ -95,10 +95,10 @@ class TwoShot:
         wire = self.reduce_scatter(buf, total, channel)
         return wire + self.all_gather(total, buf, channel)
 
-    def _encode_pieces(self, name: str, src: Array, pieces: list[slice], channel: Channel) -> tuple[list[Array], int]:
+    def _encode_pieces(self, src: Array, pieces: list[slice], channel: Channel) -> tuple[list[Array], int]:
         start = time.perf_counter()
         codec = channel.codec
-        slots = self._slots(name, [codec.wire_bytes(length(piece), src.dtype) for piece in pieces])
+        slots = self._slots("outgoing", [codec.wire_bytes(length(piece), src.dtype) for piece in pieces])
         outgoing, wire = [], 0
         for peer, piece in enumerate(pieces):
             used = 0

@@ -10,6 +10,7 @@ from mpi4py import MPI
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
 from hpcbench.comm.group import Group
+from hpcbench.comm.plan import length, shards
 from hpcbench.comm.wait import give_way, spin
 
 WORLD = MPI.COMM_WORLD
@@ -46,8 +47,6 @@ def all_reduce(group: Group, ch: Channel, n: int, dtype: str) -> np.ndarray:
 
 
 def reduce_scatter(group: Group, ch: Channel, n: int, dtype: str) -> np.ndarray:
-    from hpcbench.comm.plan import length, shards
-
     mine = shards(n, group.size)[group.rank]
     dst = np.full(length(mine), POISON, dtype)
     group.reduce_scatter(contribution(group.rank, n, dtype), dst, channel=ch)
@@ -57,8 +56,6 @@ def reduce_scatter(group: Group, ch: Channel, n: int, dtype: str) -> np.ndarray:
 
 
 def all_gather(group: Group, ch: Channel, n: int, dtype: str) -> np.ndarray:
-    from hpcbench.comm.plan import shards
-
     dst = np.full(n, POISON, dtype)
     mine = shards(n, group.size)[group.rank]
     group.all_gather(contribution(99, n, dtype)[mine], dst, channel=ch)

@@ -9,6 +9,7 @@ from torch import Tensor
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
+from hpcbench.comm.plan import shards
 from hpcbench.comm.two_shot import TwoShot
 from hpcbench.parallel import linear, pipeline
 from hpcbench.parallel.data_parallel import DataParallel
@@ -49,8 +50,6 @@ def own_piece_exact() -> object:
     def faulty(self: TwoShot, src: Array, dst: Array, channel: Channel) -> int:
         own = src.copy()
         wire = all_gather(self, src, dst, channel)
-        from hpcbench.comm.plan import shards
-
         dst[shards(dst.size, self._comm.size)[self._comm.rank]] = own
         return wire
 

@@ -255,6 +255,12 @@ def test_every_layout_sees_the_same_samples_in_the_same_order(corpus, size):
     assert len(set(map(tuple, whole.tolist()))) == 8
 
 
+def test_every_step_has_samples_of_its_own(corpus):
+    batches = Batches(corpus, seed=3, seq_len=16, global_batch=8, micro_batch=8, rank=0, size=1, device="cpu")
+    seen = [tuple(row) for step in range(5) for batch in batches.train(step) for row in batch.inputs.tolist()]
+    assert len(set(seen)) == len(seen) == 40
+
+
 def test_targets_are_the_inputs_one_later(corpus):
     batches = Batches(corpus, seed=3, seq_len=16, global_batch=4, micro_batch=4, rank=0, size=1, device="cpu")
     (batch,) = batches.train(0)
