@@ -3,23 +3,54 @@
 #pragma once
 #include <stdint.h>
 
-#define HB_ABI 1
+#define HB_ABI 2
+
+// Types of values. HB_F64 and HB_BYTES (n bytes that nothing can be added to) are for lossless codecs alone.
+enum hb_type { HB_F32, HB_F16, HB_BF16, HB_F64, HB_BYTES };
+
+// Families of codecs; what `param` holds of each.
+enum hb_family {
+  HB_ZFP,        // rate, 4..32
+  HB_MPC,        // dim, 1..32
+  HB_XPK,        // 0
+  HB_FP16,       // 0
+  HB_BF16_CAST,  // 0
+  HB_FP8_E4M3,   // 0
+  HB_FP8_E5M2,   // 0
+  HB_INT8,       // block length, a power of two, 32..1024; plus HB_STOCHASTIC
+  HB_INT4,       // the same
+  HB_SIGN,       // block length, a power of two, 32..1024
+  HB_TOPK,       // number of values to keep, at most n
+  HB_THRESHOLD,  // bits of a float32, not negative: larger magnitudes are kept
+  HB_ROWSPARSE,  // values a row, at least 1
+  HB_2OF4,       // 0
+  HB_FAMILIES
+};
+#define HB_STOCHASTIC (1ull << 32)
+#define HB_MALFORMED (~0ull)
+
+struct hb_ops {
+  // n values to the wire, which has room for the most that the codec makes of them; returns the bytes used.
+  // residual: null, or n float32: their sum with the values is encoded, and what the wire then lacks is left in them
+  // (0 where that is not finite). seed: of the stochastic roundings.
+  uint64_t (*encode)(uint64_t param, uint32_t type, const void *x, uint64_t n, void *wire, float *residual,
+                     uint64_t seed);
+  // n values of `type` out of wire_bytes bytes, stored as out_type, or added to what `out` holds in that type.
+  // Returns 0, or 1 if the bytes are no stream of n such values; values before the fault may then be in `out`.
+  uint32_t (*decode)(uint64_t param, uint32_t type, const void *wire, uint64_t wire_bytes, uint64_t n, void *out,
+                     uint32_t out_type, uint32_t add);
+  // The sum, in float32, of what the wire holds and of `local`, both n values of `type`, encoded to another wire.
+  // Returns the bytes used, or HB_MALFORMED.
+  uint64_t (*decode_add_encode)(uint64_t param, uint32_t type, const void *wire, uint64_t wire_bytes,
+                                const void *local, uint64_t n, void *out, uint64_t seed);
+};
 
 extern "C" {
 struct hb_kernels {
   uint32_t abi;
-  uint32_t lanes;    // blocks that one call of a block function codes
+  uint32_t lanes;    // values that one vector holds
   const char *name;  // "avx512", "avx2", "sse2" or "generic"
-  // n float32 into ceil(ceil(n/4) * 4 * rate / 64) * 8 bytes; rate 4..32
-  void (*zfp1_encode)(const void *x, uint64_t n, uint32_t rate, void *wire);
-  // add: 0 store, 1 add to what out holds
-  void (*zfp1_decode)(const void *wire, uint64_t n, uint32_t rate, void *out, uint32_t add);
-  // `bytes` bytes into at most 4 * words + 2 * chunks bytes, words = ceil(bytes/4), chunks = ceil(words/1024);
-  // dim 1..32; returns the bytes used
-  uint64_t (*mpc_encode)(const void *x, uint64_t bytes, uint32_t dim, void *wire);
-  // add: 0 store, 1 add as float32, 2 add as float64; returns 0, or 1 for a malformed container, of which the chunks
-  // before the fault are already in out
-  uint32_t (*mpc_decode)(const void *wire, uint64_t wire_bytes, uint64_t bytes, uint32_t dim, void *out, uint32_t add);
+  const hb_ops *ops[HB_FAMILIES];
 };
 
 // The best table that this processor runs (name null), the one of that name, or null if it cannot run here.

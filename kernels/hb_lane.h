@@ -29,6 +29,7 @@ template <class U> HB_FN U hb_brev_by_swaps(U x) {
 template <> struct hb_lane<hb_u32> {
   typedef hb_i32 I;
   typedef float F;
+  typedef bool M;  // what a comparison gives
   // true: all lanes go the same way, so a loop may end as soon as this block's own work ends
   static constexpr bool single = true;
   static HB_FN bool any(bool mask) { return mask; }
@@ -63,6 +64,19 @@ template <> struct hb_lane<hb_u32> {
   static HB_FN hb_u32 load(const hb_u32 *p) { return *p; }
   static HB_FN void store(hb_u32 *p, hb_u32 x) { *p = x; }
   static HB_FN hb_u32 index() { return 0; }
+  // 8 and 16 bits a lane from memory and, the low ones, to it
+  static HB_FN hb_u32 load8(const unsigned char *p) { return *p; }
+  static HB_FN hb_u32 load8s(const unsigned char *p) { return (hb_u32)(hb_i32)(signed char)*p; }
+  static HB_FN void store8(unsigned char *p, hb_u32 x) { *p = (unsigned char)x; }
+  static HB_FN hb_u32 load16(const unsigned char *p) { return p[0] | (hb_u32)p[1] << 8; }
+  static HB_FN void store16(unsigned char *p, hb_u32 x) {
+    p[0] = (unsigned char)x;
+    p[1] = (unsigned char)(x >> 8);
+  }
+  // a mask as one bit a lane, lane 0 lowest, and back
+  static HB_FN hb_u32 bits(M mask) { return mask; }
+  static HB_FN M mask(hb_u32 bits) { return bits & 1u; }
+  static HB_FN hb_u32 top(hb_u32 x) { return x; }  // largest of the lanes
   // x to p, where there must be room for it even if it is 0; returns 1 if it is not
   static HB_FN hb_u32 compress(hb_u32 x, hb_u32 *p) {
     *p = x;

@@ -35,6 +35,7 @@ alignas(64) static constexpr hb_order8 hb_expand8 = hb_make_expand8();
 template <> struct hb_lane<hb_v> {
   typedef hb_vi I;
   typedef hb_vf F;
+  typedef hb_vi M;
   static constexpr bool single = false;
   static HB_FN bool any(hb_vi m) { return !_mm256_testz_si256((__m256i)m, (__m256i)m); }
   static HB_FN F as_float(hb_v u) { return (hb_vf)u; }
@@ -67,6 +68,32 @@ template <> struct hb_lane<hb_v> {
     return (hb_v)_mm256_shuffle_epi32((__m256i)x, s == 1 ? 0xb1 : 0x4e);
   }
   static HB_FN hb_v index() { return hb_v{0, 1, 2, 3, 4, 5, 6, 7}; }
+  static HB_FN hb_v load8(const unsigned char *p) {
+    return (hb_v)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+  }
+  static HB_FN hb_v load8s(const unsigned char *p) {
+    return (hb_v)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p));
+  }
+  static HB_FN void store8(unsigned char *p, hb_v x) {
+    const __m256i low = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1));
+    __m256i a = _mm256_shuffle_epi8((__m256i)x, low);
+    _mm_storel_epi64((__m128i *)p, _mm_unpacklo_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1)));
+  }
+  static HB_FN hb_v load16(const unsigned char *p) {
+    return (hb_v)_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+  }
+  static HB_FN void store16(unsigned char *p, hb_v x) {
+    __m256i a = _mm256_and_si256((__m256i)x, _mm256_set1_epi32(0xffff));
+    a = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, a), 0x08);
+    _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(a));
+  }
+  static HB_FN hb_u32 bits(M m) { return (hb_u32)_mm256_movemask_ps((__m256)m); }
+  static HB_FN M mask(hb_u32 bits) { return (bits & hb_v{1, 2, 4, 8, 16, 32, 64, 128}) != 0u; }
+  static HB_FN hb_u32 top(hb_v x) {
+    __m128i a = _mm_max_epu32(_mm256_castsi256_si128((__m256i)x), _mm256_extracti128_si256((__m256i)x, 1));
+    a = _mm_max_epu32(a, _mm_shuffle_epi32(a, 0x4e));
+    return (hb_u32)_mm_cvtsi128_si32(_mm_max_epu32(a, _mm_shuffle_epi32(a, 0xb1)));
+  }
   static HB_FN __m256i order(const unsigned char *at) {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)at));
   }

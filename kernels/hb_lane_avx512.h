@@ -10,6 +10,7 @@ typedef float hb_vf __attribute__((vector_size(64)));
 template <> struct hb_lane<hb_v> {
   typedef hb_vi I;
   typedef hb_vf F;
+  typedef hb_vi M;
   static constexpr bool single = false;
   static HB_FN bool any(hb_vi m) { return _mm512_movepi32_mask((__m512i)m) != 0; }
   static HB_FN F as_float(hb_v u) { return (hb_vf)u; }
@@ -57,6 +58,24 @@ template <> struct hb_lane<hb_v> {
     return (hb_v)_mm512_shuffle_epi32((__m512i)x, s == 1 ? (_MM_PERM_ENUM)0xb1 : (_MM_PERM_ENUM)0x4e);
   }
   static HB_FN hb_v index() { return hb_v{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}; }
+  static HB_FN hb_v load8(const unsigned char *p) {
+    return (hb_v)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+  }
+  static HB_FN hb_v load8s(const unsigned char *p) {
+    return (hb_v)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p));
+  }
+  static HB_FN void store8(unsigned char *p, hb_v x) {
+    _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8((__m512i)x));
+  }
+  static HB_FN hb_v load16(const unsigned char *p) {
+    return (hb_v)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+  }
+  static HB_FN void store16(unsigned char *p, hb_v x) {
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16((__m512i)x));
+  }
+  static HB_FN hb_u32 bits(M m) { return _mm512_movepi32_mask((__m512i)m); }
+  static HB_FN M mask(hb_u32 bits) { return (hb_vi)_mm512_movm_epi32((__mmask16)bits); }
+  static HB_FN hb_u32 top(hb_v x) { return _mm512_reduce_max_epu32((__m512i)x); }
   static HB_FN hb_u32 compress(hb_v x, hb_u32 *p) {
     __mmask16 mask = _mm512_test_epi32_mask((__m512i)x, (__m512i)x);
     _mm512_storeu_si512(p, _mm512_maskz_compress_epi32(mask, (__m512i)x));

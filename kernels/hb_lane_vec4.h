@@ -10,6 +10,7 @@ typedef float hb_vf __attribute__((vector_size(16)));
 template <> struct hb_lane<hb_v> {
   typedef hb_vi I;
   typedef hb_vf F;
+  typedef hb_vi M;
   static constexpr bool single = false;
   static HB_FN bool any(hb_vi m) {
     typedef __UINT64_TYPE__ pair __attribute__((vector_size(16)));
@@ -36,6 +37,28 @@ template <> struct hb_lane<hb_v> {
   // lane i takes what lane i ^ s holds, s below the number of lanes
   template <int s> static HB_FN hb_v swap(hb_v x) { return hb_v{x[s], x[1 ^ s], x[2 ^ s], x[3 ^ s]}; }
   static HB_FN hb_v index() { return hb_v{0, 1, 2, 3}; }
+  static HB_FN hb_v load8(const unsigned char *p) { return hb_v{p[0], p[1], p[2], p[3]}; }
+  static HB_FN hb_v load8s(const unsigned char *p) { return (load8(p) ^ 0x80u) - 0x80u; }
+  static HB_FN void store8(unsigned char *p, hb_v x) {
+    for (int i = 0; i < 4; i++) p[i] = (unsigned char)x[i];
+  }
+  static HB_FN hb_v load16(const unsigned char *p) {
+    hb_u16 t[4];
+    __builtin_memcpy(t, p, 8);
+    return hb_v{t[0], t[1], t[2], t[3]};
+  }
+  static HB_FN void store16(unsigned char *p, hb_v x) {
+    hb_u16 t[4] = {(hb_u16)x[0], (hb_u16)x[1], (hb_u16)x[2], (hb_u16)x[3]};
+    __builtin_memcpy(p, t, 8);
+  }
+  static HB_FN hb_u32 bits(M m) {
+    return ((hb_u32)m[0] & 1u) | ((hb_u32)m[1] & 2u) | ((hb_u32)m[2] & 4u) | ((hb_u32)m[3] & 8u);
+  }
+  static HB_FN M mask(hb_u32 bits) { return (bits & hb_v{1, 2, 4, 8}) != 0u; }
+  static HB_FN hb_u32 top(hb_v x) {
+    hb_u32 a = x[0] > x[1] ? x[0] : x[1], b = x[2] > x[3] ? x[2] : x[3];
+    return a > b ? a : b;
+  }
   // non-zero lanes in order to p, where room for a whole vector must be; returns which they are, one bit a lane
   static HB_FN hb_u32 compress(hb_v x, hb_u32 *p) {
     hb_u32 mask = 0, n = 0;

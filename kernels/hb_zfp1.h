@@ -6,12 +6,9 @@
 // or an infinity. Bits 1..8 then hold a class of 2 bits for each value: 0 finite, 1 +Inf, 2 -Inf, 3 NaN. Infinities
 // come back with their sign and place; every other value of such a block comes back as NaN.
 #pragma once
-#include "hb_lane.h"
+#include "hb_float.h"
 
 #define HB_NEGABINARY 0xaaaaaaaau
-#define HB_INFINITY 0x7f800000u
-#define HB_MAGNITUDE 0x7fffffffu
-#define HB_NAN 0x7fc00000u
 
 // A bit plane of a block is 4 bits, p. n = 1 + index of the last coefficient known to be significant.
 // Encoder, index p | n<<4: code<<8 | n'<<4 | length, for the n raw bits and the group tests together.

@@ -4,10 +4,8 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
-Bytes = npt.NDArray[np.uint8]
+from hpcbench.codecs.types import Array, Bytes
 
 
 class Codec(ABC):
@@ -35,8 +33,8 @@ class Codec(ABC):
         """
 
     @abstractmethod
-    def encode(self, x: Array, out: Bytes) -> int:
-        """Encode `x` to the start of `out`.
+    def encode(self, x: Array, out: Bytes, *, residual: Array | None = None, seed: int = 0) -> int:
+        """Encode `x`, or ``x + residual``, to the start of `out`.
 
         Parameters
         ----------
@@ -45,6 +43,11 @@ class Codec(ABC):
         out
             Bytes, shape (at least ``wire_bytes(n, x.dtype)``,), contiguous. What lies behind the returned length may
             be overwritten up to ``wire_bytes``.
+        residual
+            Error feedback: float32, shape (n,), what earlier messages lacked. It is added to `x`, and what this
+            message lacks takes its place (0 where that is not finite).
+        seed
+            Of stochastic rounding. Equal seeds round alike.
 
         Returns
         -------
@@ -60,7 +63,9 @@ class Codec(ABC):
         """
 
     @abstractmethod
-    def decode(self, wire: Bytes, out: Array, *, accumulate: bool = False) -> None:
+    def decode(
+        self, wire: Bytes, out: Array, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False
+    ) -> None:
         """Decode `wire` into `out`, or add what it holds to `out`.
 
         Parameters
@@ -68,9 +73,11 @@ class Codec(ABC):
         wire
             The bytes that `encode` used, shape (m,), contiguous.
         out
-            Values, shape (n,), contiguous, of the type that was encoded.
+            Values, shape (n,), contiguous.
+        dtype
+            Type that was encoded, where it is not that of `out`: half-precision messages may be summed in float32.
         accumulate
-            Add, in the type of `out`, instead of overwriting.
+            Add, in float32 (in float64 to float64), and round to the type of `out`.
 
         Raises
         ------
@@ -83,6 +90,34 @@ class Codec(ABC):
     @abstractmethod
     def error_bound(self, x: Array) -> float | None:
         """Bound of ``max |decode(encode(x)) - x|``: 0.0 when lossless, None when there is none."""
+
+    def decode_add_encode(self, wire: Bytes, local: Array, out: Bytes, *, seed: int = 0) -> int:
+        """Encode the sum of what `wire` holds and `local`: one hop of a reduction that encodes anew.
+
+        Parameters
+        ----------
+        wire
+            The bytes that `encode` used of n values of the type of `local`.
+        local
+            Values, shape (n,), contiguous. They are added in float32.
+        out
+            As of `encode`; it may not overlap `wire`.
+        seed
+            As of `encode`.
+
+        Returns
+        -------
+        int
+            Bytes used.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `decode` and `encode`.
+        """
+        total = local.astype(np.promote_types(np.float32, local.dtype))
+        self.decode(wire, total, dtype=local.dtype, accumulate=True)
+        return self.encode(total.astype(local.dtype), out, seed=seed)
 
 
 def check_values(name: str, x: Array, *, writeable: bool = False) -> None:

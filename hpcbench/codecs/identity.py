@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from hpcbench.codecs.base import Array, Bytes, Codec, check_values, check_wire
+from hpcbench.codecs.base import Codec, check_values, check_wire
+from hpcbench.codecs.types import Array, Bytes
 
 
 class Identity(Codec):
@@ -17,21 +18,33 @@ class Identity(Codec):
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
         return n * dtype.itemsize
 
-    def encode(self, x: Array, out: Bytes) -> int:
+    def encode(self, x: Array, out: Bytes, *, residual: Array | None = None, seed: int = 0) -> int:
         check_values(self.name, x)
         check_wire(self.name, out, at_least=x.nbytes, writeable=True)
-        out[: x.nbytes] = x.view(np.uint8)
+        sent = x
+        if residual is not None:
+            total = x.astype(np.float32) + residual
+            sent = total.astype(x.dtype)
+            lack = total - sent.astype(np.float32)
+            residual[...] = np.where(np.isfinite(lack), lack, np.float32(0))
+        out[: x.nbytes] = sent.view(np.uint8)
         return x.nbytes
 
-    def decode(self, wire: Bytes, out: Array, *, accumulate: bool = False) -> None:
+    def decode(
+        self, wire: Bytes, out: Array, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False
+    ) -> None:
         check_values(self.name, out, writeable=True)
         check_wire(self.name, wire)
-        if wire.size != out.nbytes:
-            raise ValueError(f"none: {wire.size} bytes on the wire for {out.size} values of {out.dtype}")
+        kind = dtype or out.dtype
+        if wire.size != out.size * kind.itemsize:
+            raise ValueError(f"none: {wire.size} bytes on the wire for {out.size} values of {kind}")
+        values = wire.view(kind)
         if accumulate:
-            out += wire.view(out.dtype)
-        else:
+            out += values.astype(out.dtype, copy=False)
+        elif kind == out.dtype:
             out.view(np.uint8)[:] = wire
+        else:
+            out[...] = values.astype(out.dtype)
 
     def error_bound(self, x: Array) -> float:
         return 0.0

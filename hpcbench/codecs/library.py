@@ -3,60 +3,68 @@
 import ctypes
 import functools
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 _NAME = "libhpcbench_kernels.so"
-_ABI = 1
+_ABI = 2
+FAMILIES = (
+    "zfp",
+    "mpc",
+    "xpk",
+    "fp16",
+    "bf16",
+    "fp8e4m3",
+    "fp8e5m2",
+    "int8",
+    "int4",
+    "sign",
+    "topk",
+    "threshold",
+    "rowsparse",
+    "2:4",
+)
+"""Families of codecs in the order of ``hb_family``."""
+MALFORMED = 2**64 - 1
+"""What `decode_add_encode` returns for bytes that are no stream."""
 INSTRUCTION_SETS = ("avx512", "avx2", "sse2", "generic")
 """Builds of the kernels, the fastest first. ``generic`` is plain C++, one block at a time on x86."""
+
+
+_U32, _U64, _POINTER = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
+
+
+class Ops(ctypes.Structure):
+    """``hb_ops`` of kernels/hb_kernels.h, where the arguments are told."""
+
+    _fields_ = (
+        ("encode", ctypes.CFUNCTYPE(_U64, _U64, _U32, _POINTER, _U64, _POINTER, _POINTER, _U64)),
+        ("decode", ctypes.CFUNCTYPE(_U32, _U64, _U32, _POINTER, _U64, _U64, _POINTER, _U32, _U32)),
+        (
+            "decode_add_encode",
+            ctypes.CFUNCTYPE(_U64, _U64, _U32, _POINTER, _U64, _POINTER, _U64, _POINTER, _U64),
+        ),
+    )
 
 
 class _Table(ctypes.Structure):
     """``hb_kernels`` of kernels/hb_kernels.h."""
 
     _fields_ = (
-        ("abi", ctypes.c_uint32),
-        ("lanes", ctypes.c_uint32),
+        ("abi", _U32),
+        ("lanes", _U32),
         ("name", ctypes.c_char_p),
-        (
-            "zfp1_encode",
-            ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p),
-        ),
-        (
-            "zfp1_decode",
-            ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32),
-        ),
-        (
-            "mpc_encode",
-            ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p),
-        ),
-        (
-            "mpc_decode",
-            ctypes.CFUNCTYPE(
-                ctypes.c_uint32,
-                ctypes.c_void_p,
-                ctypes.c_uint64,
-                ctypes.c_uint64,
-                ctypes.c_uint32,
-                ctypes.c_void_p,
-                ctypes.c_uint32,
-            ),
-        ),
+        ("ops", ctypes.POINTER(Ops) * len(FAMILIES)),
     )
 
 
 class Kernels:
-    """The functions of one build; their arguments are told in kernels/hb_kernels.h. Calls release the GIL."""
+    """The functions of one build. Calls release the GIL."""
 
     def __init__(self, library: ctypes.CDLL, table: _Table) -> None:
         self._library = library  # its code must stay loaded
         self.instruction_set: str = table.name.decode()
-        self.zfp1_encode: Callable[..., None] = table.zfp1_encode
-        self.zfp1_decode: Callable[..., None] = table.zfp1_decode
-        self.mpc_encode: Callable[..., int] = table.mpc_encode
-        self.mpc_decode: Callable[..., int] = table.mpc_decode
+        self.ops: dict[str, Any] = {family: table.ops[k].contents for k, family in enumerate(FAMILIES)}
 
 
 def library_path() -> Path:

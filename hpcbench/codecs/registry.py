@@ -4,19 +4,52 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 
 from hpcbench.codecs.base import Codec
+from hpcbench.codecs.cast import Cast
 from hpcbench.codecs.identity import Identity
-from hpcbench.codecs.library import kernels
+from hpcbench.codecs.library import Kernels, kernels
 from hpcbench.codecs.mpc import Mpc
-from hpcbench.codecs.spec import parse
+from hpcbench.codecs.quant import Quant
+from hpcbench.codecs.sign import Sign
+from hpcbench.codecs.sparse import Pick, RowSparse, Threshold, TopK
+from hpcbench.codecs.spec import ENTRY_POINTS, parse, split
+from hpcbench.codecs.xpk import Xpk
 from hpcbench.codecs.zfp import Zfp
 
-ENTRY_POINTS = "hpcbench.codecs"
-"""Entry-point group of other packages' codecs: ``family = package:make``, called with what follows the colon of the
-codec's name, or with an empty string."""
+
+def _quant(bits: int) -> Callable[[str, Kernels | None], Codec]:
+    def make(parameter: str, build: Kernels | None) -> Codec:
+        block, _, how = parameter.partition(":")
+        return Quant(bits, int(block), how == "stochastic", build)
+
+    return make
 
 
-def get_codec(name: str) -> Codec:
+_MAKERS: dict[str, Callable[[str, Kernels | None], Codec]] = {
+    "none": lambda parameter, build: Identity(),
+    "zfp": lambda parameter, build: Zfp(int(parameter), build),
+    "mpc": lambda parameter, build: Mpc(int(parameter), build),
+    "xpk": lambda parameter, build: Xpk(build),
+    "int8": _quant(8),
+    "int4": _quant(4),
+    "sign": lambda parameter, build: Sign(int(parameter), build),
+    "topk": lambda parameter, build: TopK(float(parameter), build),
+    "threshold": lambda parameter, build: Threshold(float(parameter), build),
+    "rowsparse": lambda parameter, build: RowSparse(int(parameter), build),
+    "2:4": lambda parameter, build: Pick(build),
+}
+for _family in ("fp16", "bf16", "fp8e4m3", "fp8e5m2"):
+    _MAKERS[_family] = lambda parameter, build, family=_family: Cast(family, build)  # type: ignore[misc]
+
+
+def get_codec(name: str, build: Kernels | None = None) -> Codec:
     """Codec of a name: ours, else one that an installed package registers.
+
+    Parameters
+    ----------
+    name
+        As in a study.
+    build
+        Kernels to use; None takes the fastest that runs here.
 
     Raises
     ------
@@ -25,16 +58,12 @@ def get_codec(name: str) -> Codec:
     ImportError
         It needs the compiled kernels and they are not there.
     """
-    family, _, parameter = name.partition(":")
+    family, parameter = split(name)
     for entry in entry_points(group=ENTRY_POINTS, name=family):
         make: Callable[[str], Codec] = entry.load()
         return make(parameter)
     spec = parse(name)
-    if spec.family == "zfp" and spec.parameter is not None:
-        return Zfp(spec.parameter)
-    if spec.family == "mpc" and spec.parameter is not None:
-        return Mpc(spec.parameter)
-    return Identity()
+    return _MAKERS[spec.family](spec.parameter, build)
 
 
 def instruction_set() -> str:

@@ -1,14 +1,20 @@
 """Names of codecs, read without NumPy or the kernels: a login node checks a study with this."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import entry_points
+
+ENTRY_POINTS = "hpcbench.codecs"
+"""Entry-point group of other packages' codecs: ``family = package:make``, called with what follows the colon of the
+codec's name, or with an empty string."""
 
 ZFP_RATES = range(4, 33)
 """Bits a value that ``zfp:R`` may have."""
 MPC_DIMS = range(1, 33)
 """Strides that ``mpc:D`` may have."""
-
-KNOWN = "none, zfp:R with R from 4 to 32, mpc, mpc:D with D from 1 to 32"
+BLOCKS = (32, 64, 128, 256, 512, 1024)
+"""Values that may share a scale in ``int8:B``, ``int4:B`` and ``sign:B``."""
 
 
 @dataclass(frozen=True)
@@ -16,12 +22,75 @@ class CodecSpec:
     """A codec's name, taken apart."""
 
     family: str
-    """``none``, ``zfp`` or ``mpc``."""
-    parameter: int | None
-    """Rate in bits a value of ``zfp``, stride in words of ``mpc``."""
+    """``zfp``, ``mpc``, ..."""
+    parameter: str
+    """What follows the colon, written in the one way there is; the default where there was nothing."""
     name: str
     """The one way to write it: ``mpc:1`` is ``mpc``."""
-    lossless: bool
+    lossless: bool | None
+    """None for another package's codec, which is not loaded here."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of codecs and its parameter."""
+
+    parameter: Callable[[str], str | None]
+    """The one way to write a parameter, or None if there is no such one."""
+    known: str
+    """Its forms, for an error message."""
+    lossless: bool = False
+    default: str | None = ""
+    """Parameter of the name alone; None where one must be given."""
+    bare: bool = False
+    """The name with the default parameter is written without it."""
+
+
+def _none(text: str) -> str | None:
+    return "" if text == "" else None
+
+
+def _integer(allowed: range | tuple[int, ...]) -> Callable[[str], str | None]:
+    def parameter(text: str) -> str | None:
+        return str(int(text)) if re.fullmatch("[0-9]{1,9}", text) and int(text) in allowed else None
+
+    return parameter
+
+
+def _block(text: str) -> str | None:
+    block, _, how = text.partition(":")
+    written = _integer(BLOCKS)(block)
+    if written is None or (how != "stochastic" and text != block):
+        return None
+    return f"{written}:{how}" if how else written
+
+
+def _number(text: str, most: float) -> str | None:
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", text):
+        return None
+    value = float(text)
+    return f"{value:g}" if 0 < value <= most and float(f"{value:g}") == value else None
+
+
+_BLOCKS = "a power of two from 32 to 1024"
+FAMILIES = {
+    "none": Family(_none, "none", lossless=True),
+    "zfp": Family(_integer(ZFP_RATES), "zfp:R with R from 4 to 32", default=None),
+    "mpc": Family(_integer(MPC_DIMS), "mpc, mpc:D with D from 1 to 32", lossless=True, default="1", bare=True),
+    "xpk": Family(_none, "xpk", lossless=True),
+    "fp16": Family(_none, "fp16"),
+    "bf16": Family(_none, "bf16"),
+    "fp8e4m3": Family(_none, "fp8e4m3"),
+    "fp8e5m2": Family(_none, "fp8e5m2"),
+    "int8": Family(_block, f"int8:B and int8:B:stochastic with B {_BLOCKS}", default="256"),
+    "int4": Family(_block, "int4:B and int4:B:stochastic likewise", default="32"),
+    "sign": Family(_integer(BLOCKS), "sign:B likewise", default="1024"),
+    "topk": Family(lambda text: _number(text, 1.0), "topk:F with a fraction 0 < F <= 1", default=None),
+    "threshold": Family(lambda text: _number(text, 3e38), "threshold:T with T > 0", default=None),
+    "rowsparse": Family(_integer(range(1, 2**20 + 1)), "rowsparse:W with W values a row", lossless=True, default=None),
+    "2:4": Family(_none, "2:4"),
+}
+KNOWN = ", ".join(family.known for family in FAMILIES.values())
 
 
 def parse(name: str) -> CodecSpec:
@@ -30,21 +99,30 @@ def parse(name: str) -> CodecSpec:
     Parameters
     ----------
     name
-        ``none``, ``zfp:R``, ``mpc`` or ``mpc:D``.
+        A family, and for most a colon and a parameter: ``none``, ``zfp:8``, ``int8:256:stochastic``.
 
     Raises
     ------
     ValueError
         No such codec, or a parameter that it does not have; one line that names the known forms.
     """
-    match = re.fullmatch(r"(none|zfp|mpc)(?::([0-9]{1,3}))?", name) if isinstance(name, str) else None
-    if match:
-        family, parameter = match[1], None if match[2] is None else int(match[2])
-        if family == "none" and parameter is None:
-            return CodecSpec(family, None, family, lossless=True)
-        if family == "zfp" and parameter in ZFP_RATES:
-            return CodecSpec(family, parameter, f"zfp:{parameter}", lossless=False)
-        if family == "mpc" and (parameter is None or parameter in MPC_DIMS):
-            dim = parameter or 1
-            return CodecSpec(family, dim, "mpc" if dim == 1 else f"mpc:{dim}", lossless=True)
+    family, parameter = split(name) if isinstance(name, str) else ("", "")
+    if any(entry_points(group=ENTRY_POINTS, name=family)):
+        return CodecSpec(family, parameter, name, lossless=None)
+    if family in FAMILIES:
+        ours = FAMILIES[family]
+        text = ours.default if parameter == "" and not name.endswith(":") else parameter
+        written = None if text is None else ours.parameter(text)
+        if written is not None:
+            short = written == "" or (ours.bare and written == ours.default)
+            return CodecSpec(family, written, family if short else f"{family}:{written}", ours.lossless)
+        raise ValueError(f"codec {name!r}: known is {ours.known}")
     raise ValueError(f"unknown codec {name!r}: known are {KNOWN}")
+
+
+def split(name: str) -> tuple[str, str]:
+    """Family and parameter of a name; ``2:4`` is a family."""
+    if name == "2:4":
+        return name, ""
+    family, _, parameter = name.partition(":")
+    return family, parameter

@@ -1,4 +1,4 @@
-"""ZFP, fixed rate, one dimension, float32. The wire is the raw stream of libzfp, readable by any zfp tool.
+"""ZFP, fixed rate, one dimension, in float32. The wire is the raw stream of libzfp, readable by any zfp tool.
 
 A block of 4 values takes ``4 * rate`` bits; the last block is padded as libzfp pads it, the stream with zeros to a
 multiple of 8 bytes. A block that holds NaN or infinity uses a code that libzfp leaves free (and decodes as zeros):
@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from hpcbench.codecs.base import Array, Bytes, Codec, check_values, check_wire
-from hpcbench.codecs.library import Kernels, kernels
+from hpcbench.codecs.base import check_values
+from hpcbench.codecs.compiled import Compiled
+from hpcbench.codecs.library import Kernels
 from hpcbench.codecs.spec import ZFP_RATES
+from hpcbench.codecs.types import Array, largest_of, rounding
 
 
-class Zfp(Codec):
+class Zfp(Compiled):
     """ZFP at a fixed rate.
 
     Parameters
@@ -33,32 +35,20 @@ class Zfp(Codec):
     def __init__(self, rate: int, build: Kernels | None = None) -> None:
         if rate not in ZFP_RATES:
             raise ValueError(f"zfp: rate {rate} is not in {ZFP_RATES.start} to {ZFP_RATES.stop - 1}")
-        self.name = f"zfp:{rate}"
+        super().__init__("zfp", f"zfp:{rate}", build)
         self.rate = rate
-        self._kernels = build or kernels()
+
+    def param(self, n: int) -> int:
+        return self.rate
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        self._check_type(dtype)
+        self.check_type(dtype)
         return -(-(-(-n // 4) * 4 * self.rate) // 64) * 8
-
-    def encode(self, x: Array, out: Bytes) -> int:
-        check_values(self.name, x)
-        used = self.wire_bytes(x.size, x.dtype)
-        check_wire(self.name, out, at_least=used, writeable=True)
-        self._kernels.zfp1_encode(x.ctypes.data, x.size, self.rate, out.ctypes.data)
-        return used
-
-    def decode(self, wire: Bytes, out: Array, *, accumulate: bool = False) -> None:
-        check_values(self.name, out, writeable=True)
-        check_wire(self.name, wire)
-        if wire.size != self.wire_bytes(out.size, out.dtype):
-            raise ValueError(f"{self.name}: {wire.size} bytes on the wire for {out.size} values")
-        self._kernels.zfp1_decode(wire.ctypes.data, out.size, self.rate, out.ctypes.data, int(accumulate))
 
     def error_bound(self, x: Array) -> float | None:
         """Bound of the largest absolute error, from the largest magnitude and the rate; None where there is none.
 
-        None is for values that are not finite, and for those so near to the largest float32 that decoding may round
+        None is for values that are not finite, and for those so near to the largest of their type that decoding may round
         them to infinity.
 
         Notes
@@ -75,7 +65,7 @@ class Zfp(Codec):
         where the first bound would let the integers overflow.
         """
         check_values(self.name, x)
-        self._check_type(x.dtype)
+        self.check_type(x.dtype)
         largest = float(np.max(np.abs(x), initial=0.0))
         if largest == 0.0:
             return 0.0
@@ -85,8 +75,6 @@ class Zfp(Codec):
         units = planes + 2.0**6 if planes < 2.0**30 else 3 * 2.0**30
         exponent = max(math.frexp(largest)[1], -126)
         bound = math.ldexp(units, exponent - 30) + 2.0**-150
-        return bound if largest + bound < float(np.finfo(np.float32).max) else None
-
-    def _check_type(self, dtype: np.dtype[Any]) -> None:
-        if dtype != np.float32:
-            raise TypeError(f"{self.name}: takes float32, not {dtype}: use precision fp32, or codec none or mpc")
+        if largest + bound >= largest_of(x.dtype):
+            return None
+        return bound + rounding(x.dtype, largest + bound)

@@ -1,7 +1,7 @@
 // Which of the builds this processor can run.
 #include <string.h>
 
-#include "hb_kernels.h"
+#include "../hb_kernels.h"
 
 extern "C" const hb_kernels hb_kernels_generic;
 #if defined(__x86_64__)

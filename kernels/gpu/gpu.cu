@@ -2,7 +2,7 @@
 // Whole blocks only (n a multiple of 4) and vectors aligned to 16 bytes; the wire is aligned to 4 bytes and its pad to
 // 64 bits is the caller's. All rates of one word count share a kernel: rate 4..8 _1, 9..16 _2, 17..24 _3, 25..32 _4.
 // Blocks of threads are one-dimensional, of a multiple of 32 threads, at most 256.
-#include "hb_zfp1.h"
+#include "../hb_zfp1.h"
 
 typedef unsigned long long hb_u64;
 

@@ -1,0 +1,55 @@
+"""Casts to short floating-point types, with a power of two for each block of 128 values where the range is short.
+
+kernels/hb_cast.h tells the format.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from hpcbench.codecs.base import check_values
+from hpcbench.codecs.compiled import Compiled
+from hpcbench.codecs.library import Kernels
+from hpcbench.codecs.types import Array, largest_of, rounding
+
+BLOCK = 128
+"""Values that share a scale."""
+_BYTES = {"fp16": 2, "bf16": 2, "fp8e4m3": 1, "fp8e5m2": 1}
+_MANTISSA = {"fp16": 10, "bf16": 7, "fp8e4m3": 3, "fp8e5m2": 2}
+
+
+class Cast(Compiled):
+    """One of ``fp16``, ``bf16``, ``fp8e4m3``, ``fp8e5m2``. Infinity becomes NaN in ``fp8e4m3``, which has none.
+
+    Parameters
+    ----------
+    family
+        Its name.
+    build
+        Kernels to use; None takes the fastest that runs here.
+    """
+
+    lossless = False
+    fixed_size = True
+
+    def __init__(self, family: str, build: Kernels | None = None) -> None:
+        super().__init__(family, family, build)
+        self._width = _BYTES[family]
+        self._scaled = family != "bf16"
+        self._mantissa = _MANTISSA[family]
+
+    def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
+        self.check_type(dtype)
+        if not self._scaled:
+            return self._width * n
+        return -(-self._width * n // 4) * 4 + -(-n // BLOCK)
+
+    def error_bound(self, x: Array) -> float | None:
+        """Half a unit of the largest magnitude; None where values are not finite or may round to infinity."""
+        check_values(self.name, x)
+        self.check_type(x.dtype)
+        largest = float(np.max(np.abs(x), initial=0))
+        bound = largest * 2.0 ** -(self._mantissa + 1) + 2.0**-149
+        if not largest + bound < largest_of(x.dtype):
+            return None
+        return bound + rounding(x.dtype, largest + bound) if largest else 0.0

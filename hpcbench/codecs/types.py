@@ -1,0 +1,54 @@
+"""The types of values that codecs take, NumPy's and bfloat16."""
+
+from enum import IntEnum
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+"""A NumPy type: ``tensor.view(torch.int16).numpy().view(BFLOAT16)`` shares memory with a tensor of torch.bfloat16."""
+
+
+class Type(IntEnum):
+    """``hb_type`` of kernels/hb_kernels.h."""
+
+    F32 = 0
+    F16 = 1
+    BF16 = 2
+    F64 = 3
+    BYTES = 4
+
+
+_TYPES = {
+    np.dtype(np.float32): Type.F32,
+    np.dtype(np.float16): Type.F16,
+    BFLOAT16: Type.BF16,
+    np.dtype(np.float64): Type.F64,
+}
+SHORT = (Type.F32, Type.F16, Type.BF16)
+"""Types that lossy codecs take: float32 holds all their values."""
+
+
+def type_of(dtype: np.dtype[Any]) -> Type:
+    """How the kernels see a type: a floating-point type they know, else bytes."""
+    return _TYPES.get(dtype, Type.BYTES)
+
+
+def rounding(dtype: np.dtype[Any], largest: float) -> float:
+    """Bound of the error of rounding float32 values up to `largest` to a type."""
+    kind = type_of(dtype)
+    if kind is Type.F16:
+        return largest * 2.0**-11 + 2.0**-25
+    if kind is Type.BF16:
+        return largest * 2.0**-8 + 2.0**-134
+    return 0.0
+
+
+def largest_of(dtype: np.dtype[Any]) -> float:
+    """Largest finite value of a floating-point type."""
+    return float(ml_dtypes.finfo(dtype).max)

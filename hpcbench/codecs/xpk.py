@@ -1,0 +1,35 @@
+"""xpk, a lossless packer of exponents: those of trained values lie near each other, signs and mantissas are noise.
+
+kernels/hb_xpk.h tells the format. The container is that of MPC.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from hpcbench.codecs.compiled import Compiled
+from hpcbench.codecs.library import Kernels
+from hpcbench.codecs.mpc import container_bytes
+from hpcbench.codecs.types import Array
+
+
+class Xpk(Compiled):
+    """The exponent packer.
+
+    Parameters
+    ----------
+    build
+        Kernels to use; None takes the fastest that runs here.
+    """
+
+    lossless = True
+    fixed_size = False
+
+    def __init__(self, build: Kernels | None = None) -> None:
+        super().__init__("xpk", "xpk", build)
+
+    def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
+        return container_bytes(n, dtype)
+
+    def error_bound(self, x: Array) -> float:
+        return 0.0

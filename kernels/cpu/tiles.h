@@ -1,0 +1,127 @@
+// The functions of a codec of fixed size, from what it does with one tile of 1024 float32. Such a codec is a class C:
+//   C(param, type)                    may throw nothing; the parameter is valid
+//   PLANES                            its wire is so many planes, one behind the other
+//   bytes(plane, n)                   of n values; linear in whole tiles
+//   encode(x, n, planes, noise)       x: TILE floats, of which those from n on are 0; planes: where its parts go
+//   decode(planes, out)               TILE floats
+// Planes begin at multiples of 4 bytes; the gaps are zeros. A last tile that is short goes through buffers.
+#pragma once
+#include "values.h"
+
+namespace {
+#include "../hb_random.h"
+
+// Random words of a tile: of its first value and those after it.
+struct noise_source {
+  uint64_t seed, first;
+  HB_FN hb_v at(uint64_t i) const {
+    uint64_t counter = first + i;
+    return hb_random(lanes::index() + (hb_u32)counter, hb_key_of(seed, (hb_u32)(counter >> 32)));
+  }
+};
+
+template <class C> struct tiled {
+  static constexpr uint64_t PLANE_BYTES = 4 * TILE + 64;  // the most that a tile makes of a plane
+
+  static uint64_t start(const C &c, int plane, uint64_t n) {
+    uint64_t at = 0;
+    for (int p = 0; p < plane; p++) at += (c.bytes(p, n) + 3) / 4 * 4;
+    return at;
+  }
+  static uint64_t wire_bytes(const C &c, uint64_t n) { return start(c, C::PLANES - 1, n) + c.bytes(C::PLANES - 1, n); }
+
+  // Goes over tiles with a place in the wire for each plane, buffers for the last one.
+  struct cursor {
+    const C &c;
+    byte *plane[C::PLANES];
+    alignas(64) byte tail[C::PLANES][PLANE_BYTES];
+    cursor(const C &codec, const void *wire, uint64_t n) : c(codec) {
+      for (int p = 0; p < C::PLANES; p++) plane[p] = (byte *)wire + start(c, p, n);
+    }
+    void encode(const float *x, uint64_t n, noise_source noise) {
+      if (n == TILE) {
+        c.encode(x, n, plane, noise);
+      } else {
+        alignas(64) float padded[TILE] = {};
+        __builtin_memcpy(padded, x, 4 * n);
+        byte *to[C::PLANES];
+        for (int p = 0; p < C::PLANES; p++) to[p] = tail[p];
+        c.encode(padded, n, to, noise);
+        for (int p = 0; p < C::PLANES; p++) {
+          uint64_t used = c.bytes(p, n);
+          __builtin_memcpy(plane[p], tail[p], used);
+          if (p + 1 < C::PLANES) __builtin_memset(plane[p] + used, 0, (0 - used) & 3);
+        }
+      }
+    }
+    void decode(uint64_t n, float *out) {
+      if (n == TILE) return c.decode(plane, out);
+      byte *from[C::PLANES];
+      for (int p = 0; p < C::PLANES; p++) {
+        __builtin_memset(tail[p], 0, PLANE_BYTES);
+        __builtin_memcpy(tail[p], plane[p], c.bytes(p, n));
+        from[p] = tail[p];
+      }
+      c.decode(from, out);
+    }
+    void advance(uint64_t n) {
+      for (int p = 0; p < C::PLANES; p++) plane[p] += c.bytes(p, n);
+    }
+  };
+
+  static uint64_t encode(uint64_t param, uint32_t type, const void *x, uint64_t n, void *wire, float *residual,
+                         uint64_t seed) {
+    const C c(param, type);
+    cursor to(c, wire, n);
+    alignas(64) float values[TILE], sent[TILE];
+    for (uint64_t at = 0; at < n; at += TILE) {
+      uint64_t count = n - at < TILE ? n - at : TILE;
+      const float *v = load_values(type, (const byte *)x + size_of(type) * at, count, values);
+      if (residual) add_residual(v, residual + at, count, values), v = values;
+      to.encode(v, count, {seed, at});
+      if (residual) to.decode(count, sent), keep_residual(v, sent, count, residual + at);
+      to.advance(count);
+    }
+    return wire_bytes(c, n);
+  }
+
+  static uint32_t decode(uint64_t param, uint32_t type, const void *wire, uint64_t wire_size, uint64_t n, void *out,
+                         uint32_t out_type, uint32_t add) {
+    const C c(param, type);
+    if (wire_size != wire_bytes(c, n)) return 1;
+    cursor from(c, wire, n);
+    alignas(64) float values[TILE];
+    for (uint64_t at = 0; at < n; at += TILE) {
+      uint64_t count = n - at < TILE ? n - at : TILE;
+      byte *to = (byte *)out + size_of(out_type) * at;
+      if (count == TILE && out_type == HB_F32 && !add) {
+        from.decode(count, (float *)to);
+      } else {
+        from.decode(count, values);
+        put_values(out_type, to, values, count, add);
+      }
+      from.advance(count);
+    }
+    return 0;
+  }
+
+  static uint64_t decode_add_encode(uint64_t param, uint32_t type, const void *wire, uint64_t wire_size,
+                                    const void *local, uint64_t n, void *out, uint64_t seed) {
+    const C c(param, type);
+    if (wire_size != wire_bytes(c, n)) return HB_MALFORMED;
+    cursor from(c, wire, n), to(c, out, n);
+    alignas(64) float values[TILE], buffer[TILE];
+    for (uint64_t at = 0; at < n; at += TILE) {
+      uint64_t count = n - at < TILE ? n - at : TILE;
+      from.decode(count, values);
+      const float *own = load_values(type, (const byte *)local + size_of(type) * at, count, buffer);
+      add_residual(own, values, count, values);
+      to.encode(values, count, {seed, at});
+      from.advance(count), to.advance(count);
+    }
+    return wire_bytes(c, n);
+  }
+
+  static constexpr hb_ops ops = {encode, decode, decode_add_encode};
+};
+}  // namespace

@@ -1,0 +1,100 @@
+// ZFP: a tile is 256 blocks, whose bits end on a word of the stream at every rate.
+#include "tiles.h"
+
+namespace {
+#include "../hb_pack.h"
+#include "../hb_zfp1.h"
+
+constexpr hb_zfp1_tables make_tables() {
+  hb_zfp1_tables t{};
+  for (hb_u32 i = 0; i < 80; i++) t.enc[i] = (hb_u16)hb_zfp1_enc_entry(i);
+  for (hb_u32 i = 0; i < 256; i++) t.dec[i] = (hb_u16)hb_zfp1_dec_entry(i);
+  return t;
+}
+alignas(64) constexpr hb_zfp1_tables tables = make_tables();
+
+constexpr uint64_t GROUP = 64;  // values in 16 blocks
+// Groups that are coded before their bits are moved: a vector load that meets words stored singly just before it
+// would wait for them.
+constexpr int BATCH = 4;
+typedef hb_u32 block_words[4][16];
+
+template <int NW> __attribute__((noinline)) void encode_groups(const byte *x, int groups, hb_u32 mb, block_words *w) {
+  for (int g = 0; g < groups; g++)
+    for (int b = 0; b < 16; b += HB_LANES) {
+      hb_vf f[4];
+      hb_v o[NW];
+      hb_lane<hb_v>::load_blocks(x + 4 * (GROUP * g + 4 * b), f);
+      hb_zfp1_encode<hb_v, NW>(f, mb, o, tables);
+      for (int k = 0; k < NW; k++) hb_lane<hb_v>::store(w[g][k] + b, o[k]);
+    }
+}
+template <int NW>
+__attribute__((noinline)) void decode_groups(const block_words *w, int groups, hb_u32 mb, float *out) {
+  for (int g = 0; g < groups; g++)
+    for (int b = 0; b < 16; b += HB_LANES) {
+      hb_v in[NW];
+      hb_vf f[4];
+      for (int k = 0; k < NW; k++) in[k] = hb_lane<hb_v>::load(w[g][k] + b);
+      hb_zfp1_decode<hb_v, NW>(in, mb, f, tables);
+      hb_lane<hb_v>::store_blocks(out + GROUP * g + 4 * b, f);
+    }
+}
+
+template <int R> void encode_values(const float *x, byte *wire) {
+  constexpr int NW = (R + 7) / 8;
+  alignas(64) block_words w[BATCH];
+  for (uint64_t g = 0; g < TILE / GROUP; g += BATCH) {
+    encode_groups<NW>((const byte *)(x + GROUP * g), BATCH, 4 * R, w);
+    for (int k = 0; k < BATCH; k++) hb_pack16<R>(w[k], wire + 8 * R * (g + k));
+  }
+}
+template <int R> void decode_values(const byte *wire, float *out) {
+  constexpr int NW = (R + 7) / 8;
+  alignas(64) block_words w[BATCH];
+  for (uint64_t g = 0; g < TILE / GROUP; g += BATCH) {
+    for (int k = 0; k < BATCH; k++) hb_unpack16<R>(wire + 8 * R * (g + k), w[k]);
+    decode_groups<NW>(w, BATCH, 4 * R, out + GROUP * g);
+  }
+}
+
+#define HB_RATES(X) \
+  X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) \
+  X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31) X(32)
+
+
+struct zfp_codec {
+  static constexpr int PLANES = 1;
+  const uint64_t rate;
+  zfp_codec(uint64_t param, uint32_t) : rate(param) {}
+  uint64_t bytes(int, uint64_t n) const { return ((n + 3) / 4 * 4 * rate + 63) / 64 * 8; }
+
+  void encode(const float *x, uint64_t n, byte *const *to, noise_source) const {
+    alignas(64) float tail[TILE];
+    if (n % 4) {  // libzfp's padding of a partial block
+      __builtin_memcpy(tail, x, sizeof tail);
+      float *last = tail + n / 4 * 4;
+      switch (n % 4) {
+        case 1: last[1] = last[2] = last[3] = last[0]; break;
+        case 2: last[2] = last[1]; last[3] = last[0]; break;
+        case 3: last[3] = last[0]; break;
+      }
+      x = tail;
+    }
+    switch (rate) {
+#define X(R) case R: encode_values<R>(x, to[0]); break;
+      HB_RATES(X)
+#undef X
+    }
+  }
+  void decode(const byte *const *from, float *out) const {
+    switch (rate) {
+#define X(R) case R: decode_values<R>(from[0], out); break;
+      HB_RATES(X)
+#undef X
+    }
+  }
+};
+}  // namespace
+
+const hb_ops HB_NAME(hb_ops_zfp) = tiled<zfp_codec>::ops;

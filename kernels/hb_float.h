@@ -1,0 +1,54 @@
+// Short floating-point types, by integer operations alone, so that every processor makes the same bits of them.
+#pragma once
+#include "hb_lane.h"
+
+#define HB_INFINITY 0x7f800000u
+#define HB_MAGNITUDE 0x7fffffffu
+#define HB_NAN 0x7fc00000u
+
+// A type with E bits of exponent and M of mantissa. FINITE: it has no infinity, the highest code is NaN and what would
+// be infinite is NaN too (E4M3 of the OCP 8-bit floating point specification).
+template <int E, int M, bool FINITE = false> struct hb_small {
+  static constexpr hb_u32 bias = (1u << (E - 1)) - 1u;
+  static constexpr hb_u32 shift = 23 - M;
+  static constexpr hb_u32 inf = FINITE ? (1u << (E + M)) - 1u : ((1u << E) - 1u) << M;
+  static constexpr hb_u32 nan = FINITE ? inf : inf | 1u << (M - 1);
+  static constexpr hb_u32 sign = E + M;  // place of the sign bit
+  // the first magnitude too large even before rounding: beyond the exponents of the type
+  static constexpr hb_u32 limit = (127u - bias + (1u << E) - (FINITE ? 0u : 1u)) << 23;
+};
+
+// float32 bits to the type, to nearest, ties to even; NaN becomes one quiet NaN.
+template <class T, class U> HB_FN U hb_to_small(U bits) {
+  typedef hb_lane<U> L;
+  U a = bits & HB_MAGNITUDE;
+  // below the normal range: an addition at which the mantissa's unit is that of the type's subnormals
+  const hb_u32 magic = (127u - T::bias + T::shift + 1u) << 23;
+  U low = L::as_bits(L::as_float(a) + L::as_float(a * 0u + magic)) - magic;
+  U rest = a - ((127u - T::bias) << 23);
+  U high = (rest + ((1u << (T::shift - 1)) - 1u) + ((rest >> T::shift) & 1u)) >> T::shift;
+  U r = a < ((128u - T::bias) << 23) ? low : high;
+  r = (a >= T::limit) | (r > T::inf) ? a * 0u + T::inf : r;
+  r = a > HB_INFINITY ? a * 0u + T::nan : r;
+  return r | (bits >> 31) << T::sign;
+}
+// The exact value of the type's low bits as float32 bits; NaN becomes one quiet NaN.
+template <class T, class U> HB_FN U hb_from_small(U x) {
+  typedef hb_lane<U> L;
+  U a = x & ((1u << T::sign) - 1u);
+  const hb_u32 up = (254u - T::bias) << 23;  // 2^(127 - bias)
+  U r = L::as_bits(L::as_float(a << T::shift) * L::as_float(a * 0u + up));
+  r = a >= T::inf ? (a * 0u + (T::nan == T::inf ? HB_NAN : HB_INFINITY)) : r;
+  r = a > T::inf ? a * 0u + HB_NAN : r;
+  return r | ((x >> T::sign) & 1u) << 31;
+}
+
+typedef hb_small<5, 10> hb_half;
+typedef hb_small<5, 2> hb_e5m2;
+typedef hb_small<4, 3, true> hb_e4m3;
+
+template <class U> HB_FN U hb_to_bfloat(U bits) {
+  U r = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return (bits & HB_MAGNITUDE) > HB_INFINITY ? (bits >> 31) << 15 | (HB_NAN >> 16) : r;
+}
+template <class U> HB_FN U hb_from_bfloat(U x) { return x << 16; }

@@ -1,0 +1,23 @@
+// Random words by counting: word i of a seed is a hash of both, so that any processor makes it on its own.
+#pragma once
+#include "hb_lane.h"
+
+struct hb_key {
+  hb_u32 first, second;
+};
+
+// an integer hash of 32 bits in which each bit of the input changes each of the output with a chance near one half
+template <class U> HB_FN U hb_mix(U x) {
+  x = (x ^ (x >> 16)) * 0x7feb352du;
+  x = (x ^ (x >> 15)) * 0x846ca68bu;
+  return x ^ (x >> 16);
+}
+// for the 2^32 counters that share their upper half
+HB_FN hb_key hb_key_of(unsigned long long seed, hb_u32 upper) {
+  hb_u32 a = hb_mix<hb_u32>((hb_u32)seed + 0x9e3779b9u), b = hb_mix<hb_u32>((hb_u32)(seed >> 32) ^ a);
+  hb_key key = {hb_mix<hb_u32>(a ^ upper), hb_mix<hb_u32>(b + upper * 0x9e3779b9u)};
+  return key;
+}
+template <class U> HB_FN U hb_random(U counter, hb_key key) {
+  return hb_mix(hb_mix(counter ^ key.first) + key.second);
+}
