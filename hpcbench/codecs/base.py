@@ -63,9 +63,7 @@ class Codec(ABC):
         """
 
     @abstractmethod
-    def decode(
-        self, wire: Bytes, out: Array, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False
-    ) -> None:
+    def decode(self, wire: Bytes, out: Array, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False) -> None:
         """Decode `wire` into `out`, or add what it holds to `out`.
 
         Parameters
