@@ -90,9 +90,7 @@ template <> struct hb_lane<hb_u32> {
   static HB_FN hb_u32 expand(hb_u32 mask, const hb_u32 *p) { return *p & (0u - mask); }
   static HB_FN hb_u32 scan(hb_u32 x, hb_u32 &sum) { return sum += x; }
   static HB_FN void load_blocks(const void *p, F *f) { __builtin_memcpy(f, p, 16); }
-  static HB_FN void store_blocks(float *p, const F *f) {
-    for (int i = 0; i < 4; i++) p[i] = f[i];
-  }
+  static HB_FN void store_blocks(float *p, const F *f) { __builtin_memcpy(p, f, 16); }
 #endif
 };
 

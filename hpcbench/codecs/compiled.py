@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcbench.codecs.base import Codec, check_values, check_wire
+from hpcbench.codecs.base import Codec, check_residual, check_values, check_wire
 from hpcbench.codecs.library import MALFORMED, Kernels, kernels
 from hpcbench.codecs.types import SHORT, Array, Bytes, Type, type_of
 
@@ -39,14 +39,7 @@ class Compiled(Codec):
         check_wire(self.name, out, at_least=self.wire_bytes(x.size, x.dtype), writeable=True)
         n, kept = x.nbytes if kind is Type.BYTES else x.size, None
         if residual is not None:
-            if kind not in SHORT:
-                raise TypeError(f"{self.name}: error feedback takes float32, float16 or bfloat16, not {x.dtype}")
-            check_values(self.name, residual, writeable=True)
-            if residual.dtype != np.float32 or residual.size != x.size:
-                raise ValueError(
-                    f"{self.name}: a residual of {residual.size} {residual.dtype} for {x.size} values: it holds as "
-                    "many float32"
-                )
+            check_residual(self.name, residual, x)
             kept = residual.ctypes.data
         arguments = x.ctypes.data, n, out.ctypes.data, kept, seed & _SEED
         return int(self._ops.encode(self.param(n), kind, *arguments))

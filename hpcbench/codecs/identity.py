@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcbench.codecs.base import Codec, check_values, check_wire
+from hpcbench.codecs.base import Codec, check_residual, check_values, check_wire
 from hpcbench.codecs.types import Array, Bytes
 
 
@@ -23,6 +23,7 @@ class Identity(Codec):
         check_wire(self.name, out, at_least=x.nbytes, writeable=True)
         sent = x
         if residual is not None:
+            check_residual(self.name, residual, x)
             total = x.astype(np.float32) + residual
             sent = total.astype(x.dtype)
             with np.errstate(invalid="ignore"):  # infinity less infinity

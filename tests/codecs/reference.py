@@ -35,7 +35,7 @@ _TARGETS: dict[str, tuple[Any, int]] = {
 
 def short(x: Floats, dtype: Any) -> Array:
     """Rounded to a short type as NumPy or ml_dtypes does it, as integers, with one NaN of each sign."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         values = x.astype(dtype)
     code = values.view(np.uint16 if values.itemsize == 2 else np.uint8)
     sign = np.signbit(x).astype(code.dtype) << (8 * code.itemsize - 1)
@@ -63,7 +63,8 @@ def cast_decode(name: str, wire: Bytes, n: int) -> Floats:
     dtype = np.dtype(_TARGETS[name][0])
     values = wire[: n * dtype.itemsize].view(dtype).astype(np.float64)
     power = wire[-(-n * dtype.itemsize // 4) * 4 :].astype(np.int64) - 127
-    return np.ldexp(values, power.repeat(128)[:n]).astype(np.float32)
+    with np.errstate(over="ignore"):
+        return np.ldexp(values, power.repeat(128)[:n]).astype(np.float32)
 
 
 # ------------------------------------------------------------------------------------------------ block integers
@@ -96,7 +97,7 @@ def quant_encode(bits: int, block: int, x: Floats, seed: int | None) -> Bytes:
         else:
             noise = (random_words(blocks.size, seed).reshape(blocks.shape) >> np.uint32(16)).astype(np.float32)
             q = np.minimum(np.floor(y + (noise + np.float32(0.5)) * np.float32(2.0**-16)), largest)
-    special = np.where(np.isinf(blocks), np.sign(blocks) * largest, 0)
+    special = np.where(np.isinf(blocks), np.copysign(largest, blocks), np.float32(0))
     q = np.where(np.isfinite(top)[:, None], q, special).astype(np.int8).ravel()
     if bits == 4:
         q = padded(q[: x.size], 2)
