@@ -186,16 +186,16 @@ struct not_zero {  // rows of so many bytes
 
 // ------------------------------------------------------------------------------------------------ records
 // N bytes from or to each of some places
-template <int N> HB_FN void gather(const byte *from, const hb_u16 *places, uint64_t count, byte *to) {
+template <int N> HB_FN void gather(const byte *from, const hb_u32 *places, uint64_t count, byte *to) {
   for (uint64_t i = 0; i < count; i++) memcpy(to + N * i, from + N * (uint64_t)places[i], N);
 }
-template <int N> HB_FN void scatter(const byte *from, const hb_u16 *places, uint64_t count, byte *to) {
+template <int N> HB_FN void scatter(const byte *from, const hb_u32 *places, uint64_t count, byte *to) {
   for (uint64_t i = 0; i < count; i++) memcpy(to + N * (uint64_t)places[i], from + N * i, N);
 }
-HB_FN void gather_values(uint32_t type, const byte *from, const hb_u16 *places, uint64_t count, byte *to) {
+HB_FN void gather_values(uint32_t type, const byte *from, const hb_u32 *places, uint64_t count, byte *to) {
   type == HB_F32 ? gather<4>(from, places, count, to) : gather<2>(from, places, count, to);
 }
-HB_FN void scatter_values(uint32_t type, const byte *from, const hb_u16 *places, uint64_t count, byte *to) {
+HB_FN void scatter_values(uint32_t type, const byte *from, const hb_u32 *places, uint64_t count, byte *to) {
   type == HB_F32 ? scatter<4>(from, places, count, to) : scatter<2>(from, places, count, to);
 }
 
@@ -205,7 +205,7 @@ struct single_values {
   const byte *x;    // in this type; null where
   float *residual;  // holds what is wanted, and keeps what the wire lacks of it
   uint64_t bytes() const { return size_of(type); }
-  void send(uint64_t first, const hb_u16 *places, uint64_t count, byte *to) const {
+  void send(uint64_t first, const hb_u32 *places, uint64_t count, byte *to) const {
     if (x) return gather_values(type, x + bytes() * first, places, count, to);
     alignas(64) float wanted[TILE], sent[TILE];
     byte *kept = (byte *)(residual + first);
@@ -220,7 +220,7 @@ struct value_places {
   byte *out;
   uint64_t bytes() const { return size_of(type); }
   void clear(uint64_t first, uint64_t m) const { memset(out + size_of(out_type) * first, 0, size_of(out_type) * m); }
-  void take(uint64_t first, const hb_u16 *places, uint64_t count, const byte *from) const {
+  void take(uint64_t first, const hb_u32 *places, uint64_t count, const byte *from) const {
     byte *to = out + size_of(out_type) * first;
     if (type == out_type && !add) return scatter_values(type, from, places, count, to);
     alignas(64) float values[TILE], sums[TILE];
@@ -233,7 +233,7 @@ struct rows {
   const byte *x;
   uint64_t row_bytes;
   uint64_t bytes() const { return row_bytes; }
-  void send(uint64_t first, const hb_u16 *places, uint64_t count, byte *to) const {
+  void send(uint64_t first, const hb_u32 *places, uint64_t count, byte *to) const {
     for (uint64_t i = 0; i < count; i++) memcpy(to + row_bytes * i, x + row_bytes * (first + places[i]), row_bytes);
   }
 };
@@ -245,7 +245,7 @@ struct row_places {
   void clear(uint64_t first, uint64_t m) const {
     memset(out + size_of(out_type) * width * first, 0, size_of(out_type) * width * m);
   }
-  void take(uint64_t first, const hb_u16 *places, uint64_t count, const byte *from) const {
+  void take(uint64_t first, const hb_u32 *places, uint64_t count, const byte *from) const {
     for (uint64_t i = 0; i < count; i++)
       put(from + bytes() * i, out + size_of(out_type) * width * (first + places[i]), width);
   }
@@ -267,24 +267,41 @@ struct row_places {
 };
 
 // ------------------------------------------------------------------------------------------------ chunks
-// Places of the bits set in some words, in order.
+// Places of the bits set in some words, in order, those of up to TILE / 32 words at a time.
 struct set_bits {
   const byte *words;
-  hb_u32 count, at = 0, word;
-  set_bits(const void *from, hb_u32 n) : words((const byte *)from), count(n), word(n ? word_at(words) : 0) {}
-  hb_u32 next(hb_u16 *places, hb_u32 most) {
+  hb_u32 count, at = 0;
+  hb_u32 next(hb_u32 *places) {  // room for TILE and a vector
     hb_u32 n = 0;
-    while (n < most) {
-      while (!word) {
-        if (at + 1 >= count) return n;
-        word = word_at(words + 4 * ++at);
-      }
-      for (; word && n < most; word &= word - 1) places[n++] = (hb_u16)(32 * at + (hb_u32)__builtin_ctz(word));
+    for (; at < count && n + 32 <= TILE; at++) {
+      const hb_u32 word = word_at(words + 4 * at);
+      if (!word) continue;
+      for (hb_u32 i = 0; i < 32; i += HB_LANES)
+        n += (hb_u32)__builtin_popcount(lanes::pack(lanes::mask(word >> i), lanes::index() + (32 * at + i), places + n));
     }
     return n;
   }
 };
+struct place_list {
+  alignas(64) hb_u32 at[TILE + HB_LANES];
+};
 
+// The index of some records more, of which the first is number `rank`; the index is zeros before.
+HB_FN void put_index(const hb_section &s, byte *to, hb_u32 rank, const hb_u32 *places, hb_u32 count) {
+  if (s.form == HB_FORM_PLACES) {
+    hb_u16 narrow[TILE];
+    for (hb_u32 i = 0; i < count; i++) narrow[i] = (hb_u16)places[i];
+    memcpy(to + s.index + 2 * rank, narrow, 2 * count);
+  } else if (s.form == HB_FORM_GROUPED) {
+    for (hb_u32 i = 0; i < count; i++) to[s.low + rank + i] = (byte)places[i];
+    for (hb_u32 i = 0; i < count;) {
+      const hb_u32 at = hb_grouped_bit(rank + i, places[i]) / 32;
+      hb_u32 word = word_at(to + s.index + 4 * at);
+      for (hb_u32 bit; i < count && (bit = hb_grouped_bit(rank + i, places[i])) / 32 == at; i++) word |= 1u << bit % 32;
+      memcpy(to + s.index + 4 * at, &word, 4);
+    }
+  }
+}
 // Returns the bytes written. free: all may be sent where that is no longer.
 template <class CHOICE, class RECORDS>
 uint64_t put_chunk(CHOICE &choice, const RECORDS &records, uint64_t first, hb_u32 m, bool free, byte *to) {
@@ -296,23 +313,30 @@ uint64_t put_chunk(CHOICE &choice, const RECORDS &records, uint64_t first, hb_u3
   memset(to + s.index - 4, 0, s.end - s.index + 4);
   memcpy(to, &sent.count, 4);
   if (s.form == HB_FORM_BITMAP) memcpy(to + s.index, sent.words, s.end - s.index);
-  set_bits places_of(sent.words, (m + 31) / 32);
-  hb_u16 places[TILE];
-  for (hb_u32 rank = 0; rank < sent.count;) {
-    const hb_u32 count = places_of.next(places, TILE);
-    records.send(first, places, count, to + 4 + records.bytes() * rank);
-    if (s.form == HB_FORM_PLACES) memcpy(to + s.index + 2 * rank, places, 2 * count);
-    if (s.form == HB_FORM_GROUPED)
-      for (hb_u32 i = 0; i < count; i++) {
-        const hb_u32 bit = hb_grouped_bit(rank + i, places[i]);
-        to[s.index + bit / 8] |= (byte)(1u << bit % 8);
-        to[s.low + rank + i] = (byte)places[i];
-      }
-    rank += count;
+  set_bits bits = {(const byte *)sent.words, (m + 31) / 32};
+  place_list places;
+  for (hb_u32 rank = 0, count; rank < sent.count; rank += count) {
+    count = bits.next(places.at);
+    records.send(first, places.at, count, to + 4 + records.bytes() * rank);
+    put_index(s, to, rank, places.at, count);
   }
   return s.end;
 }
 
+// The places of records from number `rank` on, of which there are `left`; how many are given is returned.
+HB_FN hb_u32 get_index(const hb_section &s, const byte *from, set_bits &bits, hb_u32 rank, hb_u32 left, hb_u32 *places) {
+  if (s.form == HB_FORM_BITMAP || s.form == HB_FORM_GROUPED) {
+    const hb_u32 count = bits.next(places);
+    if (s.form == HB_FORM_GROUPED && count <= left)
+      for (hb_u32 i = 0; i < count; i++) places[i] = hb_grouped_place(rank + i, places[i], from[s.low + rank + i]);
+    return count;
+  }
+  const hb_u32 count = left < TILE ? left : (hb_u32)TILE;
+  hb_u16 wide[TILE];
+  if (s.form == HB_FORM_PLACES) memcpy(wide, from + s.index + 2 * rank, 2 * count);
+  for (hb_u32 i = 0; i < count; i++) places[i] = s.form == HB_FORM_ALL ? rank + i : wide[i];
+  return count;
+}
 // Returns the bytes read, or 0 if they are no chunk of m records. sent: how many it holds.
 template <class RECORDS>
 uint64_t get_chunk(const RECORDS &records, uint64_t first, hb_u32 m, const byte *from, uint64_t bytes, hb_u32 &sent) {
@@ -323,27 +347,19 @@ uint64_t get_chunk(const RECORDS &records, uint64_t first, hb_u32 m, const byte 
   if (bytes < s.end) return 0;
 
   if (sent < m && !records.add) records.clear(first, m);
-  const bool bits = s.form == HB_FORM_BITMAP || s.form == HB_FORM_GROUPED;
-  set_bits places_of(from + s.index, bits ? (hb_u32)(s.low - s.index) / 4 : 0);
-  hb_u16 places[TILE];
+  set_bits bits = {from + s.index, (hb_u32)(s.low - s.index) / 4};
+  place_list places;
   hb_u32 next = 0;  // the least place that the next record may have
-  for (hb_u32 rank = 0; rank < sent;) {
-    hb_u32 count = sent - rank < TILE ? sent - rank : TILE;
-    if (bits && places_of.next(places, count) != count) return 0;
-    if (s.form == HB_FORM_PLACES) memcpy(places, from + s.index + 2 * rank, 2 * count);
-    bool good = true;
-    for (hb_u32 i = 0; i < count; i++) {
-      hb_u32 place = s.form == HB_FORM_ALL ? rank + i : places[i];
-      if (s.form == HB_FORM_GROUPED) place = hb_grouped_place(rank + i, place, from[s.low + rank + i]);
-      good &= place >= next && place < m;
-      next = place + 1;
-      places[i] = (hb_u16)place;
-    }
+  for (hb_u32 rank = 0, count; rank < sent; rank += count) {
+    count = get_index(s, from, bits, rank, sent - rank, places.at);
+    if (count == 0 || count > sent - rank) return 0;
+    bool good = places.at[0] >= next && places.at[count - 1] < m;
+    for (hb_u32 i = 1; i < count; i++) good &= places.at[i] > places.at[i - 1];
     if (!good) return 0;
-    records.take(first, places, count, from + 4 + records.bytes() * rank);
-    rank += count;
+    next = places.at[count - 1] + 1;
+    records.take(first, places.at, count, from + 4 + records.bytes() * rank);
   }
-  return places_of.next(places, 1) ? 0 : s.end;
+  return bits.next(places.at) ? 0 : s.end;
 }
 
 // ------------------------------------------------------------------------------------------------ messages
