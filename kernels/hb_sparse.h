@@ -1,7 +1,7 @@
 // Sparse messages: of n values those sent, or of rows of values the rows sent, and where they belong. Values, and rows,
 // are records here. Records are divided into chunks that can be decoded one by one, of 65536 values or one longer row.
-//   wire: where each chunk but the first begins, in bytes behind these words of 64 bits; then the chunks, and the values
-//   behind the last whole row as they are
+//   wire: where each chunk but the first begins, in bytes behind these words of 64 bits; the chunks; the values behind
+//   the last whole row as they are
 //   chunk of m records: k, how many it holds, 32 bits; these records in order; zeros up to a multiple of 4 bytes; the
 //   index, of which there are four forms. m and k tell which:
 //     all      k = m: nothing
