@@ -102,16 +102,17 @@ struct candidates {
 hb_cut select(const source &s, uint64_t n, uint64_t k) {
   if (!k) return {HB_MAGNITUDE, 0};
   candidates left;
-  hb_u32 base = 0;
+  hb_u32 base = 1;
   for (int number = 0; number < HB_DIGITS; number++) {
     digit d(number, base, k);
     if (number == 0)
       s.tiles(0, n, [&](uint64_t, const float *v, uint64_t count) { left.add(d, (const hb_u32 *)v, count); });
     else
       left.narrow_down(d);
+    if (d.counted < k) return {0, k - d.counted};
     base += d.floor << d.shift;
     k -= d.counted - d.bin[d.floor];
-    if (base && k == d.bin[d.floor]) return {base - 1, 0};
+    if (k == d.bin[d.floor]) return {base - 1, 0};
   }
   return {base, k};
 }
