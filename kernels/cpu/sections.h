@@ -71,14 +71,14 @@ HB_FN void put_index(const hb_section &s, byte *to, hb_u32 rank, const hb_u32 *p
     }
   }
 }
-// Returns the bytes written. free: all may be sent where that is no longer.
+// Returns the bytes written. whole: all may be sent where that is no longer.
 template <class CHOICE, class RECORDS>
-uint64_t put_chunk(CHOICE &choice, const RECORDS &records, uint64_t first, hb_u32 m, bool free, byte *to) {
+uint64_t put_chunk(CHOICE &choice, const RECORDS &records, uint64_t first, hb_u32 m, bool whole, byte *to) {
   marks sent;
   sent.count = 0;
   choice.mark(first, m, sent);
   hb_section s = hb_section_of(m, sent.count, records.bytes()), all = hb_section_of(m, m, records.bytes());
-  if (free && s.end >= all.end) sent.all(m), s = all;
+  if (whole && s.end >= all.end) sent.all(m), s = all;
 
   memset(to + s.index - 4, 0, s.end - s.index + 4);
   memcpy(to, &sent.count, 4);
@@ -136,12 +136,12 @@ uint64_t get_chunk(const RECORDS &records, uint64_t first, hb_u32 m, const byte 
 HB_FN uint64_t starts_bytes(uint64_t n, uint64_t chunk) { return n ? 8 * ((n - 1) / chunk) : 0; }
 
 template <class CHOICE, class RECORDS>
-uint64_t put_chunks(CHOICE choice, const RECORDS &records, uint64_t n, uint64_t chunk, bool free, byte *wire) {
+uint64_t put_chunks(CHOICE choice, const RECORDS &records, uint64_t n, uint64_t chunk, bool whole, byte *wire) {
   byte *starts = wire, *body = wire + starts_bytes(n, chunk);
   uint64_t at = 0;
   for (uint64_t first = 0; first < n; first += chunk) {
     if (first) memcpy(starts, &at, 8), starts += 8;
-    at += put_chunk(choice, records, first, (hb_u32)(n - first < chunk ? n - first : chunk), free, body + at);
+    at += put_chunk(choice, records, first, (hb_u32)(n - first < chunk ? n - first : chunk), whole, body + at);
   }
   return starts_bytes(n, chunk) + at;
 }

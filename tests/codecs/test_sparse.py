@@ -511,6 +511,20 @@ def test_wrong_indices_are_refused(build: str) -> None:
     assert refused(codec, with_words(wire, low + 99, 255, dtype="u1"), n), "behind the last value"
 
 
+@pytest.mark.parametrize("build", BUILDS)
+def test_places_that_do_not_rise_are_refused(build: str) -> None:
+    n, k = 40_000, 4000
+    codec = Threshold(0.5, BUILDS[build])
+    x = np.zeros(n, dtype=np.float32)
+    x[:: n // k] = 1
+    wire = encode(codec, x)
+    assert form_of(wire, n, 4) == "grouped"
+    low = wire.size - k
+    for rank in range(1, k):  # whatever is decoded at one go
+        if wire[low + rank] > wire[low + rank - 1]:
+            assert refused(codec, with_words(wire, low + rank, int(wire[low + rank - 1]), dtype="u1"), n), rank
+
+
 @pytest.mark.parametrize("name", ["topk:0.02", "topk:0.3", "threshold:0.5", "rowsparse:4"])
 @pytest.mark.parametrize("build", BUILDS)
 def test_no_byte_writes_outside(name: str, build: str) -> None:
