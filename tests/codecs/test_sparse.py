@@ -500,6 +500,12 @@ def test_wrong_indices_are_refused(build: str) -> None:
     last = int(wire[end:].view("<u4")[0])
     assert refused(codec, with_words(with_words(wire, at, word ^ 1), end, last | 1 << 31), n)
 
+    x = np.zeros(n, dtype=np.float32)
+    x[:1000] = 1
+    wire = encode(codec, x)
+    assert form_of(wire, n, 4) == "bitmap"
+    assert refused(codec, with_words(wire, 4 + 4000 + 4 * 80, 1), n), "one more, far behind"
+
     wire, at = indexed(100, "grouped")
     high = wire[at : at + 16].view("<u4")  # 100 + 12 bits
     low = at + 16
