@@ -38,15 +38,16 @@ struct hb_xpk_plan {
 // From how often each exponent is in the sample. The search looks at 64 exponents around the most frequent one: for
 // each width of the hot level its best place, the width then by the cost with a usual rare level, then the rare level.
 // counts: of exponent e at HB_XPK_MARGIN + e; sample: how many values were counted
-HB_FN hb_xpk_plan hb_xpk_choose(const hb_u32 *counts, hb_u32 sample) {
+HB_FN hb_xpk_plan hb_xpk_choose(const hb_u16 *counts, hb_u32 sample) {
   const int WINDOW = 64, PAD = 16;
-  hb_u32 mode = 0, before[PAD + WINDOW + PAD];
-  for (hb_u32 e = 0; e < 256; e++) {
-    hb_u32 key = counts[HB_XPK_MARGIN + e] << 8 | e;
+  hb_u16 mode = 0;
+  hb_u32 before[PAD + WINDOW + PAD];
+  for (hb_u16 e = 0; e < 256; e++) {
+    hb_u16 count = counts[HB_XPK_MARGIN + e], key = (hb_u16)((count < 255 ? count : 255) << 8 | e);
     mode = key > mode ? key : mode;
   }
   mode &= 255u;
-  const hb_u32 *window = counts + HB_XPK_MARGIN + mode - 31;
+  const hb_u16 *window = counts + HB_XPK_MARGIN + mode - 31;
   hb_u32 *sum = before + PAD, total = 0;  // sum[i]: of the exponents before the i-th of the window
   for (int i = -PAD; i < 0; i++) sum[i] = 0;
   for (int i = 0; i < WINDOW; i++) {
@@ -87,7 +88,7 @@ HB_FN hb_xpk_plan hb_xpk_choose(const hb_u32 *counts, hb_u32 sample) {
         least = cost;
         best.rare = k;
         best.start = (hb_u32)(m - above);
-        best.base = (mode - 31u + (hb_u32)first) & 255u;
+        best.base = (hb_u32)(mode - 31 + first) & 255u;
       }
     }
   }

@@ -22,7 +22,7 @@ struct level {
       return n;
     }
     const byte m = most(), first = (byte)start, low = (byte)base;
-    for (uint64_t i = n; i % 32; i++) from[i] = (byte)(low + first);  // code 0
+    __builtin_memset(from + n, (byte)(low + first), 32);  // code 0
     byte *next = rest;
     for (uint64_t i = 0; i < n; i += BYTES) {
       bytes x = load_bytes(from + i) - low, code = x - first;
@@ -63,16 +63,22 @@ struct level {
   }
 };
 
+// The runs of a sample are counted side by side in tables of their own: an increment would wait for the last one of the
+// same exponent, and few exponents are all there are.
 HB_FN hb_xpk_plan choose(const byte *exponents, uint64_t n) {
-  hb_u32 counts[HB_XPK_MARGIN + 256 + HB_XPK_MARGIN] = {};
-  auto count = [&](const byte *from, uint64_t many) {
-    for (uint64_t i = 0; i < many; i++) counts[HB_XPK_MARGIN + from[i]]++;
-  };
+  hb_u16 counts[HB_XPK_MARGIN + 256 + HB_XPK_MARGIN] = {};
   if (n <= HB_XPK_SAMPLE) {
-    count(exponents, n);
+    for (uint64_t i = 0; i < n; i++) counts[HB_XPK_MARGIN + exponents[i]]++;
     return hb_xpk_choose(counts, (hb_u32)n);
   }
-  for (hb_u32 r = 0; r < HB_XPK_SAMPLE / 32; r++) count(exponents + hb_xpk_run((hb_u32)n, r), 32);
+  constexpr hb_u32 RUNS = HB_XPK_SAMPLE / 32, TABLES = 4;
+  byte tables[TABLES][256] = {};
+  const byte *runs[RUNS];
+  for (hb_u32 r = 0; r < RUNS; r++) runs[r] = exponents + hb_xpk_run((hb_u32)n, r);
+  for (int i = 0; i < 32; i++)
+    for (hb_u32 r = 0; r < RUNS; r++) tables[r % TABLES][runs[r][i]]++;
+  for (int e = 0; e < 256; e++)
+    counts[HB_XPK_MARGIN + e] = (hb_u16)(tables[0][e] + tables[1][e] + tables[2][e] + tables[3][e]);
   return hb_xpk_choose(counts, HB_XPK_SAMPLE);
 }
 
@@ -106,7 +112,7 @@ template <class T, int E> struct packer {
       exponents[i] = (byte)(y >> (W - 8));
     }
     if constexpr (PLANES != 0) {
-      for (uint64_t i = n; i % 32; i++) exponents[i] = 0;
+      __builtin_memset(exponents + n, 0, 32);
       for (uint64_t i = 0; i < n; i += BYTES) {
         bytes y = load_bytes(exponents + i);
         put_planes(y, PLANES, middle + padded(n) + i / 8, plane_bytes(n));
@@ -130,6 +136,15 @@ template <class T, int E> struct packer {
     }
   }
 
+  template <class V> static bool is_sparse(const V *x, uint64_t n) {
+    hb_u32 zeros = 0;
+    for (uint64_t i = 0; i < n; i += 128) {
+      V some = 0;
+      for (uint64_t k = i; k < i + 128 && k < n; k++) some = (V)(some + (x[k] == 0));
+      zeros += some;
+    }
+    return hb_xpk_is_sparse((hb_u32)n, zeros);
+  }
   // the values that are not 0, and in the bitmap which they are; returns their number
   static uint64_t gather(const T *x, uint64_t n, byte *bitmap, T *packed) {
     hb_u32 found[VALUES + HB_LANES], *next = found;
@@ -162,17 +177,17 @@ template <class T, int E> struct packer {
 
   static uint64_t encode(const T *x, uint64_t n, byte *out) {
     alignas(64) byte exponents[ROOM_OF_BYTES], rest[ROOM_OF_BYTES];
-    T packed[VALUES], zeros = 0;
-    for (uint64_t i = 0; i < n; i++) zeros = (T)(zeros + (x[i] == 0));
+    T packed[VALUES];
     byte *next = out + 4;
-    const bool sparse = hb_xpk_is_sparse((hb_u32)n, zeros);
+    split(x, n, next, exponents);
+    // zeros are counted only where so many exponents are 0
+    const bool sparse = is_sparse(exponents, n) && is_sparse(x, n);
     if (sparse) {
       byte *bitmap = next;
       next += plane_bytes(n);
       n = gather(x, n, bitmap, packed);
-      x = packed;
+      split(packed, n, next, exponents);
     }
-    split(x, n, next, exponents);
     next += noise_bytes(n);
     const hb_xpk_plan plan = choose(exponents, n);
     const level hot = {plan.hot, plan.base, plan.start}, rare = {plan.rare, 0, 0};
