@@ -7,6 +7,7 @@ namespace {
 
 constexpr uint64_t padded(uint64_t bytes) { return (bytes + 3) / 4 * 4; }
 constexpr uint64_t plane_bytes(uint64_t n) { return (n + 31) / 32 * 4; }
+constexpr uint64_t whole_words(uint64_t n) { return 8 * plane_bytes(n); }  // n and the bits behind it
 constexpr uint64_t ROOM_OF_BYTES = 2048 + 64;  // one of every value, and a vector written or read behind them
 
 // One level of the exponents' code.
@@ -24,7 +25,7 @@ struct level {
     const byte m = most(), first = (byte)start, low = (byte)base;
     __builtin_memset(from + n, (byte)(low + first), 32);  // code 0
     byte *next = rest;
-    for (uint64_t i = 0; i < n; i += BYTES) {
+    for (uint64_t i = 0; i < whole_words(n); i += BYTES) {
       bytes x = load_bytes(from + i) - low, code = x - first;
       code = code < m ? code : m + bytes{};
       put_planes(code, (int)width, planes + i / 8, plane_bytes(n));
@@ -52,7 +53,7 @@ struct level {
       return;
     }
     const byte m = most(), first = (byte)start, low = (byte)base;
-    for (uint64_t i = 0; i < n; i += BYTES) {
+    for (uint64_t i = 0; i < whole_words(n); i += BYTES) {
       bytes code = get_planes((int)width, planes + i / 8, plane_bytes(n));
       byte_bits live = top_bits((bytes)(code == m));
       bytes x = expand_bytes(live, rest);
@@ -113,7 +114,7 @@ template <class T, int E> struct packer {
     }
     if constexpr (PLANES != 0) {
       __builtin_memset(exponents + n, 0, 32);
-      for (uint64_t i = 0; i < n; i += BYTES) {
+      for (uint64_t i = 0; i < whole_words(n); i += BYTES) {
         bytes y = load_bytes(exponents + i);
         put_planes(y, PLANES, middle + padded(n) + i / 8, plane_bytes(n));
         store_bytes(exponents + i, y >> PLANES);
@@ -123,7 +124,7 @@ template <class T, int E> struct packer {
   static void merge(const byte *__restrict noise, byte *__restrict exponents, uint64_t n, T *__restrict x) {
     const byte *__restrict middle = noise + low_bytes(n);
     if constexpr (PLANES != 0) {
-      for (uint64_t i = 0; i < n; i += BYTES) {
+      for (uint64_t i = 0; i < whole_words(n); i += BYTES) {
         bytes low = get_planes(PLANES, middle + padded(n) + i / 8, plane_bytes(n));
         store_bytes(exponents + i, load_bytes(exponents + i) << PLANES | low);
       }
