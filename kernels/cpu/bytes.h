@@ -4,6 +4,7 @@
 
 namespace {
 #if defined(__AVX2__)
+#include "../hb_order8.h"
 typedef byte bytes __attribute__((vector_size(32)));
 typedef hb_u32 byte_bits;  // one bit a byte
 #else
@@ -58,9 +59,7 @@ HB_FN bytes spread_bits(byte_bits bits) {
 #endif
 }
 
-#if defined(__AVX512F__)
-HB_FN __m512i widened(const byte *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)); }
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
 HB_FN __m128i eight_of(const byte *p, const hb_order8 &order, hb_u32 mask) {
   const __m128i *at = (const __m128i *)order.at[mask & 255u];
   return _mm_shuffle_epi8(_mm_loadl_epi64((const __m128i *)p), _mm_loadl_epi64(at));
@@ -71,14 +70,7 @@ HB_FN int compress_bytes(bytes x, byte_bits mask, byte *p) {
   byte from[BYTES];
   store_bytes(from, x);
   int n = 0;
-#if defined(__AVX512F__)
-  for (int i = 0; i < BYTES; i += 16) {
-    const hb_u32 part = mask >> i & 0xffffu;
-    __m512i some = _mm512_maskz_compress_epi32((__mmask16)part, widened(from + i));
-    _mm_storeu_si128((__m128i *)(p + n), _mm512_cvtepi32_epi8(some));
-    n += __builtin_popcount(part);
-  }
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
   for (int i = 0; i < BYTES; i += 8) {
     _mm_storel_epi64((__m128i *)(p + n), eight_of(from + i, hb_compress8, mask >> i));
     n += __builtin_popcount(mask >> i & 255u);
@@ -90,12 +82,7 @@ HB_FN int compress_bytes(bytes x, byte_bits mask, byte *p) {
 }
 // the inverse, anything in the other bytes; a vector is read from p
 HB_FN bytes expand_bytes(byte_bits mask, const byte *p) {
-#if defined(__AVX512F__)
-  const byte *q = p + __builtin_popcount(mask & 0xffffu);
-  __m128i low = _mm512_cvtepi32_epi8(_mm512_maskz_expand_epi32((__mmask16)mask, widened(p)));
-  __m128i high = _mm512_cvtepi32_epi8(_mm512_maskz_expand_epi32((__mmask16)(mask >> 16), widened(q)));
-  return (bytes)_mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
   __m128i part[4];
   for (int i = 0; i < 4; i++) {
     part[i] = eight_of(p, hb_expand8, mask >> 8 * i);
