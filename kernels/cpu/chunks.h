@@ -13,10 +13,6 @@ constexpr uint64_t CHUNK = 4096;
 constexpr hb_u16 RAW = 0xffff;
 constexpr uint64_t ROOM = 2 * CHUNK, SLACK = 64;
 HB_FN bool aligned(const void *p) { return (uintptr_t)p % 4 == 0; }
-// The next chunk on its way while this one is worked on: 4096 bytes are too short a run for the processor to foresee.
-HB_FN void fetch(const byte *p, const byte *end) {
-  for (uint64_t i = 0; i < CHUNK && p + i < end; i += 64) __builtin_prefetch(p + i);
-}
 constexpr uint64_t head_bytes(uint64_t chunks) { return (2 * chunks + 3) / 4 * 4; }
 
 template <class C> struct chunked {
@@ -108,7 +104,6 @@ template <class C> struct chunked {
           keep_residual(values, load_values(type, rounded, count, sent), count, kept);
         });
       } else {
-        fetch(from + CHUNK, (const byte *)x + bytes);
         if (used == CHUNK && aligned(from)) {
           to.put(c, from, used);
           continue;

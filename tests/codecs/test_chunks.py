@@ -162,7 +162,7 @@ def container(name: str, dtype: str = "f4") -> tuple[Array, npt.NDArray[np.uint8
     """Chunks that shrink, one of them sparse, and one that does not."""
     n = 4096 // FLOATS[dtype].itemsize
     noise = words(n, 68).astype(np.uint32).view(np.float32)
-    parts = [bell(n, 65), bell(n, 66) * (uniform(n, 67) < 0.3), noise, bell(700, 69)]
+    parts: list[Array] = [bell(n, 65), bell(n, 66) * (uniform(n, 67) < 0.3), noise, bell(700, 69)]
     x = rounded(np.concatenate(parts).astype(np.float32), dtype)
     return x, encode(CODECS[name](None), x)
 
