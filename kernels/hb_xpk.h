@@ -8,7 +8,7 @@
 //   rare level   the same of what is left, with start 0 and a width of its own, 0 included
 //   what is left of that is a byte
 // A chunk, n values:
-//   1  base; 2  start; 3  width of the hot level, 1..5, plus 16 times that of the rare one, 0..4, plus 128 if SPARSE; 4  0
+//   4 bytes: base; start; width of the hot level, 1..5, plus 16 times that of the rare one, 0..4, plus 128 if SPARSE; 0
 //   if SPARSE, a bitmap of the values that are not all zeros; only those follow, and n is their number
 //   the bits 0..15 of y as 16 bits each if there are so many, then the next 8 as bytes, then the others as planes
 //   the hot level's codes as planes, the rare level's as planes, the bytes
@@ -35,8 +35,8 @@ struct hb_xpk_plan {
   hb_u32 base, start, hot, rare;  // the last two: widths
 };
 
-// The search for a plan looks at 64 exponents around the most frequent one of the sample. sum[i]: how many of the sample
-// are before place i of that window, 0 or all for places up to HB_XPK_PAD outside.
+// The search for a plan looks at 64 exponents around the most frequent one of the sample. sum[i]: how many of the
+// sample are before place i of that window, 0 or all for places up to HB_XPK_PAD outside.
 #define HB_XPK_WINDOW 64
 #define HB_XPK_BELOW 31  // places of the window below the most frequent exponent
 #define HB_XPK_PAD 16

@@ -97,7 +97,7 @@ HB_FN bytes expand_bytes(byte_bits mask, const byte *p) {
 #endif
 }
 
-// The low k bits of the bytes as planes of `stride` bytes each, lowest first, of which p is where this vector's bits go.
+// The low k bits of the bytes as planes of `stride` bytes, the lowest first; p: where this vector's bits go in that one.
 HB_FN void put_planes(bytes x, int k, byte *p, uint64_t stride) {
   x <<= 8 - k;
   for (int b = k - 1; b >= 0; b--) {

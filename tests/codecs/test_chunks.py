@@ -163,7 +163,7 @@ def container(name: str, dtype: str = "f4") -> tuple[Array, npt.NDArray[np.uint8
     n = 4096 // FLOATS[dtype].itemsize
     noise = words(n, 68).astype(np.uint32).view(np.float32)
     parts: list[Array] = [bell(n, 65), bell(n, 66) * (uniform(n, 67) < 0.3), noise, bell(700, 69)]
-    x = rounded(np.concatenate(parts).astype(np.float32), dtype)
+    x = rounded(np.concatenate([part.astype(np.float32) for part in parts]), dtype)
     return x, encode(CODECS[name](None), x)
 
 
