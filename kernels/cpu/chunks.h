@@ -1,8 +1,9 @@
 // The functions of a lossless codec, from what it does with a chunk of 4096 bytes. Such a codec is a class C:
-//   C(param, type)              the parameter is valid
-//   encode(chunk, used, out)    chunk: 4096 bytes, `used` of data and zeros behind; out: room for 2 * 4096; returns
-//                               the words of 4 bytes written, which may be too many
-//   decode(in, words, chunk, used)  in: so many words, readable for 64 bytes more; false if they are no chunk
+//   C(param, type)                  the parameter is valid
+//   encode(chunk, used, out)        chunk: 4096 bytes, `used` of them data, zeros behind; out: room for ROOM bytes;
+//                                   returns the words of 4 bytes written, which may be too many
+//   decode(in, words, chunk, used)  in: so many words, readable for SLACK bytes more; false if they are no chunk
+// Chunks are at multiples of 4 bytes. They are coded where they lie if they may be, else in a copy.
 // Container: for each chunk its words as 16 bits, RAW if it did not shrink; zeros up to a multiple of 4 bytes; then the
 // chunks, one behind the other, those that are RAW as they are (of the last one the words that hold data).
 #pragma once

@@ -68,7 +68,7 @@ def mpc_encode(dim: int) -> Callable[[bytes, str], bytes]:
             d = (low | high << 16).ravel()
         t = transposed(d)
         q = t - np.concatenate([np.zeros(1, dtype=np.uint32), t[:-1]])
-        return np.packbits(q != 0, bitorder="little").tobytes() + q[q != 0].astype("<u4").tobytes()
+        return bytes(np.packbits(q != 0, bitorder="little")) + bytes(q[q != 0].astype("<u4"))
 
     return chunk
 
@@ -84,7 +84,7 @@ def mpc_decode(dim: int) -> Callable[[bytes, str, int], bytes]:
         v = d.copy()
         for first in range(dim):
             v[first::dim] = np.cumsum(d[first::dim], dtype=d.dtype)
-        return v.tobytes()
+        return bytes(v.data)
 
     return chunk
 
