@@ -1,8 +1,9 @@
 """What codecs are measured on: made data, samples of a real training, and files of the user's.
 
 tensors.npz holds 8,192 values each of a gradient, an activation, a weight and an Adam moment, made by
-tests/codecs/make_tensors.py. Repeated as they are they would be easy prey for a compressor with a dictionary, so each repetition is scaled
-by a random factor between 1/sqrt(2) and sqrt(2): what lies near each other stays in proportion, no bytes repeat.
+tests/codecs/make_tensors.py. Repeated as they are they would be easy prey for a compressor with a dictionary. So each
+repetition has its values shuffled within rows of 128, its rows shuffled, and a random factor between 1/sqrt(2) and
+sqrt(2): values near each other keep their proportions, and no bytes repeat.
 """
 
 from collections.abc import Callable
@@ -21,6 +22,8 @@ TYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bflo
 
 TENSORS = Path(__file__).with_name("tensors.npz")
 """Samples of a real training."""
+_ROW = 128
+"""Values of a row of the weight that they belong to."""
 
 
 def _normal(random: np.random.Generator, n: int) -> Values:
@@ -30,10 +33,12 @@ def _normal(random: np.random.Generator, n: int) -> Values:
 def _real(name: str) -> Callable[[np.random.Generator, int], Values]:
     def make(random: np.random.Generator, n: int) -> Values:
         with np.load(TENSORS) as tensors:
-            sample = tensors[name]
-        factors = np.exp2(random.uniform(-0.5, 0.5, -(-n // sample.size))).astype(np.float32)
-        scaled: Values = (factors[:, None] * sample).ravel()[:n]  # [repetitions, 8192]
-        return scaled
+            rows = tensors[name].reshape(-1, _ROW)
+        times = -(-n // rows.size)
+        order = random.permuted(np.tile(np.arange(len(rows)), (times, 1)), axis=1)  # [repetitions, rows]
+        factors = np.exp2(random.uniform(-0.5, 0.5, (times, 1, 1))).astype(np.float32)
+        shuffled: Values = random.permuted(rows[order] * factors, axis=2).ravel()[:n]
+        return shuffled
 
     return make
 

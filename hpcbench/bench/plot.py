@@ -13,6 +13,7 @@ try:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator
     from matplotlib.transforms import Bbox
 except ImportError:
     raise UserError("--plot: needs matplotlib: pip install 'hpcbench[report]'") from None
@@ -68,14 +69,15 @@ def draw(result: Result, title: str, path: Path) -> None:
             linewidths=0.8,
             zorder=3,
         )
-    axes.set_xlim(0, max((row.bits_per_value for row in shown), default=1) * 1.12)
+    axes.set_xlim(0, max((row.bits_per_value for row in shown), default=1) * 1.25)
     axes.set_ylim(floor / 4, max(heights, default=1.0) * 6)
     ticks = [10.0**k for k in range(math.ceil(math.log10(floor)) + 1, 2)]
     axes.set_yticks([floor, *ticks], ["exact", *(f"$10^{{{round(math.log10(tick))}}}$" for tick in ticks)])
     axes.minorticks_off()
     axes.axhline(floor * 10**0.5, color="0.6", linewidth=0.8, linestyle=":")
     axes.grid(color="0.9", zorder=0)
-    figure.colorbar(points, label="encode GB/s (in brackets)", format="%g")
+    bar = figure.colorbar(points, label="encode GB/s (in brackets)", format="%g", ticks=LogLocator(10, (1, 2, 5)))
+    bar.minorticks_off()
     names = [
         (f"{row.codec} ({significant(speed)})", row.bits_per_value, height)
         for row, speed, height in zip(shown, speeds, heights, strict=False)
