@@ -1,8 +1,8 @@
 // The functions of a lossless codec, from what it does with a chunk of 4096 bytes. Such a codec is a class C:
 //   C(param, type)              the parameter is valid
-//   encode(chunk, out)          chunk: 4096 bytes, zeros behind the data, 128 zero bytes before; out: room for
-//                               4096 + 256; returns the words of 4 bytes written, which may be too many
-//   decode(in, words, chunk)    in: so many words, readable for 64 bytes more; false if they are no chunk
+//   encode(chunk, used, out)    chunk: 4096 bytes, `used` of data and zeros behind, 128 zero bytes before; out: room
+//                               for 2 * 4096; returns the words of 4 bytes written, which may be too many
+//   decode(in, words, chunk, used)  in: so many words, readable for 64 bytes more; false if they are no chunk
 // Container: for each chunk its words as 16 bits, RAW if it did not shrink; zeros up to a multiple of 4 bytes; then the
 // chunks, one behind the other, those that are RAW as they are (of the last one the words that hold data).
 #pragma once
@@ -23,8 +23,8 @@ template <class C> struct chunked {
       __builtin_memset(lengths + 2 * chunks, 0, head_bytes(chunks) - 2 * chunks);
     }
     void put(const C &c, const byte *chunk, uint64_t used) {
-      alignas(64) byte coded[CHUNK + 256];
-      uint64_t raw = (used + 3) / 4, words = c.encode(chunk, coded);
+      alignas(64) byte coded[2 * CHUNK];
+      uint64_t raw = (used + 3) / 4, words = c.encode(chunk, used, coded);
       bool shrinks = words < raw;
       hb_u16 length = shrinks ? (hb_u16)words : RAW;
       __builtin_memcpy(lengths, &length, 2);
@@ -57,7 +57,7 @@ template <class C> struct chunked {
         alignas(64) byte coded[CHUNK + 256];
         __builtin_memcpy(coded, next, 4 * words);
         __builtin_memset(coded + 4 * words, 0, 64);
-        good = c.decode(coded, words, chunk);
+        good = c.decode(coded, words, chunk, used);
       }
       next += 4 * words;
       left -= 4 * words;

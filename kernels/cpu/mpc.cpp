@@ -7,10 +7,10 @@ namespace {
 struct mpc_codec {
   const int dim;
   mpc_codec(uint64_t param, uint32_t) : dim((int)param) {}
-  uint64_t encode(const byte *chunk, byte *out) const {
+  uint64_t encode(const byte *chunk, uint64_t, byte *out) const {
     return HB_MPC_BITMAP + hb_mpc_encode_chunk<hb_v>((const hb_u32 *)chunk, dim, (hb_u32 *)out);
   }
-  bool decode(const byte *in, uint64_t words, byte *chunk) const {
+  bool decode(const byte *in, uint64_t words, byte *chunk, uint64_t) const {
     const hb_u32 *coded = (const hb_u32 *)in;
     if (words < HB_MPC_BITMAP) return false;
     uint64_t count = HB_MPC_BITMAP;
