@@ -61,8 +61,13 @@ template <> struct hb_lane<hb_u32> {
   static HB_FN hb_u32 shl(hb_u32 x, hb_u32 s) { return s < 32u ? x << (s & 31u) : 0u; }
   static HB_FN hb_u32 shr(hb_u32 x, hb_u32 s) { return s < 32u ? x >> (s & 31u) : 0u; }
 
-  static HB_FN hb_u32 load(const hb_u32 *p) { return *p; }
-  static HB_FN void store(hb_u32 *p, hb_u32 x) { *p = x; }
+  // memory of any type at any place
+  static HB_FN hb_u32 load(const hb_u32 *p) {
+    hb_u32 x;
+    __builtin_memcpy(&x, p, 4);
+    return x;
+  }
+  static HB_FN void store(hb_u32 *p, hb_u32 x) { __builtin_memcpy(p, &x, 4); }
   static HB_FN hb_u32 index() { return 0; }
   // 8 and 16 bits a lane from memory and, the low ones, to it
   static HB_FN hb_u32 load8(const unsigned char *p) { return *p; }
@@ -85,9 +90,7 @@ template <> struct hb_lane<hb_u32> {
   static HB_FN hb_u32 expand(hb_u32 mask, const hb_u32 *p) { return *p & (0u - mask); }
   static HB_FN hb_u32 scan(hb_u32 x, hb_u32 &sum) { return sum += x; }
   static HB_FN void load_blocks(const void *p, F *f) { __builtin_memcpy(f, p, 16); }
-  static HB_FN void store_blocks(float *p, const F *f) {
-    for (int i = 0; i < 4; i++) p[i] = f[i];
-  }
+  static HB_FN void store_blocks(float *p, const F *f) { __builtin_memcpy(p, f, 16); }
 #endif
 };
 

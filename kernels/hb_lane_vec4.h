@@ -93,7 +93,9 @@ template <> struct hb_lane<hb_v> {
     for (int i = 0; i < 4; i++) f[i] = F{r[0][i], r[1][i], r[2][i], r[3][i]};
   }
   static HB_FN void store_blocks(float *p, const F *f) {
-    for (int i = 0; i < 4; i++)
-      for (int l = 0; l < 4; l++) p[4 * l + i] = f[i][l];
+    for (int l = 0; l < 4; l++) {
+      F block = {f[0][l], f[1][l], f[2][l], f[3][l]};
+      __builtin_memcpy(p + 4 * l, &block, 16);
+    }
   }
 };
