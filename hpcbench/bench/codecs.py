@@ -9,6 +9,7 @@ from hpcbench.bench.device import Device
 from hpcbench.bench.fidelity import errors, non_finite_survival
 from hpcbench.bench.timing import Subject, Times, time_in_turns
 from hpcbench.codecs.base import Codec
+from hpcbench.codecs.registry import get_codec
 from hpcbench.codecs.types import Array, Bytes
 from hpcbench.errors import UserError
 
@@ -115,9 +116,9 @@ def measure(
     scratch = _Scratch(device.empty(x.size, x.dtype), device.put(np.zeros_like(x)), device.empty(room, np.dtype("u1")))
     subjects = [Subject("memcpy", {"copy": lambda: device.copy(scratch.values, here)})]
     rows = []
-    for codec in codecs:
+    for name, codec in zip(names, codecs, strict=True):
         try:
-            subject, row = _prepare(codec, x, here, device, scratch)
+            subject, row = _prepare(codec, get_codec(name).error_bound(x), x, here, device, scratch)
         except (TypeError, ValueError) as error:
             raise UserError(f"codec {codec.name}: {error}") from None
         subjects.append(subject)
@@ -147,9 +148,11 @@ def _codec(name: str, x: Array, device: Device) -> Codec:
     return codec
 
 
-def _prepare(codec: Codec, x: Array, here: Array, device: Device, scratch: _Scratch) -> tuple[Subject, Row]:
+def _prepare(
+    codec: Codec, bound: float | None, x: Array, here: Array, device: Device, scratch: _Scratch
+) -> tuple[Subject, Row]:
     """What to time, and a row that lacks but the speeds."""
-    used = codec.encode(here, scratch.wire)
+    used = int(codec.encode(here, scratch.wire))  # a GPU's length is known when one asks for it
     wire = device.empty(used, np.dtype("u1"))
     device.copy(wire, scratch.wire[:used])
     codec.decode(wire, scratch.values)
@@ -169,7 +172,7 @@ def _prepare(codec: Codec, x: Array, here: Array, device: Device, scratch: _Scra
         {},
         difference.relative_rmse,
         difference.max_error,
-        codec.error_bound(x),
+        bound,
         _survival(codec, x, device),
     )
     return Subject(codec.name, calls), row
@@ -180,5 +183,5 @@ def _survival(codec: Codec, x: Array, device: Device) -> str:
     probe[[100, 1500, 3000]] = np.nan, np.inf, -np.inf
     here, decoded = device.put(probe), device.empty(_PROBE, x.dtype)
     wire = device.empty(codec.wire_bytes(_PROBE, x.dtype), np.dtype("u1"))
-    codec.decode(wire[: codec.encode(here, wire)], decoded)
+    codec.decode(wire[: int(codec.encode(here, wire))], decoded)
     return non_finite_survival(probe, device.get(decoded))

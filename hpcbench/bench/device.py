@@ -21,7 +21,11 @@ class Device(Protocol):
     """Which build of the kernels runs."""
 
     def codec(self, name: str) -> Codec:
-        """The codec of a name. Raises ValueError for an unknown one."""
+        """The codec of a name, at least its operations. Raises ValueError for an unknown one."""
+        ...
+
+    def has(self, name: str) -> bool:
+        """Whether a codec of ours runs on it."""
         ...
 
     def put(self, x: Array) -> Array:
@@ -62,6 +66,9 @@ class Cpu:
     def codec(self, name: str) -> Codec:
         return get_codec(name, self._build)
 
+    def has(self, name: str) -> bool:
+        return True
+
     def put(self, x: Array) -> Array:
         return x
 
@@ -94,7 +101,11 @@ def open_device(name: str, isa: str | None = None) -> Device:
         It is not there, or the kernels for it are not.
     """
     if name == "gpu":
-        return _gpu()
+        if isa is not None:
+            raise UserError(f"--isa {isa}: is a build for the CPU: leave it out with --device gpu")
+        from hpcbench.bench.gpu import Gpu
+
+        return Gpu()
     if isa is not None and isa not in INSTRUCTION_SETS:
         raise UserError(f"--isa {isa}: not known: use one of {', '.join(INSTRUCTION_SETS)}")
     try:
@@ -103,7 +114,3 @@ def open_device(name: str, isa: str | None = None) -> Device:
         raise UserError(f"--isa {isa}: this processor has none: leave it out, or use generic") from None
     except ImportError as error:
         raise UserError(str(error)) from None
-
-
-def _gpu() -> Device:
-    raise UserError("--device gpu: TODO")

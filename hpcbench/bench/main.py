@@ -78,13 +78,16 @@ def bench_codecs(
     dtype = data_sets.TYPES[type]
     where = open_device(device, isa)
     x = data_sets.load(data, max(1, int(mib * 2**20) // dtype.itemsize), dtype)
+    chosen = names or [name for name in codecs.DEFAULT if where.has(name)]
     with progress() as show:
-        result = codecs.measure(names or list(codecs.DEFAULT), x, where, repeats, show)
+        result = codecs.measure(chosen, x, where, repeats, show)
 
     title = f"{data}, {x.nbytes / 2**20:.4g} MiB of {type}; {where.description}"
     table.render(
         result, f"{title}; GB/s of values, best of {repeats} (median)", Console(width=columns(), highlight=False)
     )
+    if not names and len(chosen) < len(codecs.DEFAULT):
+        print(f"Not on this device: {', '.join(name for name in codecs.DEFAULT if name not in chosen)}")
     settings = {
         "data": data,
         "type": type,
