@@ -116,14 +116,15 @@ def measure(
     scratch = _Scratch(device.empty(x.size, x.dtype), device.put(np.zeros_like(x)), device.empty(room, np.dtype("u1")))
     subjects = [Subject("memcpy", {"copy": lambda: device.copy(scratch.values, here)})]
     rows = []
-    for name, codec in zip(names, codecs, strict=True):
-        try:
-            subject, row = _prepare(codec, get_codec(name).error_bound(x), x, here, device, scratch)
-        except (TypeError, ValueError) as error:
-            raise UserError(f"codec {codec.name}: {error}") from None
-        subjects.append(subject)
-        rows.append(row)
-    copy, *times = time_in_turns(subjects, repeats, wait=device.wait, progress=progress)
+    with np.errstate(all="ignore"):  # an overflow is an error that the table shows
+        for name, codec in zip(names, codecs, strict=True):
+            try:
+                subject, row = _prepare(codec, get_codec(name).error_bound(x), x, here, device, scratch)
+            except (TypeError, ValueError) as error:
+                raise UserError(f"codec {codec.name}: {error}") from None
+            subjects.append(subject)
+            rows.append(row)
+        copy, *times = time_in_turns(subjects, repeats, wait=device.wait, progress=progress)
     for row, calls in zip(rows, times, strict=True):
         row.speeds.update({operation: Speed.of(calls[operation], x.nbytes) for operation in OPERATIONS})
     return Result(Speed.of(copy["copy"], x.nbytes), tuple(rows))

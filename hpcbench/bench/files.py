@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
 
 from hpcbench.codecs.types import BFLOAT16, Array
 from hpcbench.errors import UserError
@@ -36,10 +37,7 @@ def open_values(source: str, dtype: np.dtype[Any]) -> Array | None:
     UserError
         The file is missing or damaged, or has no such array; the message names the file.
     """
-    path, key = Path(source), ""
-    if not path.exists() and ":" in source:
-        name, _, key = source.rpartition(":")
-        path = Path(name)
+    path, key = _split(source)
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         if path.exists():
@@ -56,6 +54,17 @@ def open_values(source: str, dtype: np.dtype[Any]) -> Array | None:
     if values.dtype != BFLOAT16 and values.dtype.kind != "f":
         raise UserError(f"--data {source}: holds {values.dtype}, not floating-point values: name another array")
     return values.reshape(-1)
+
+
+def _split(source: str) -> tuple[Path, str]:
+    """File and key: either may have colons in its name."""
+    parts = source.split(":")
+    for k in range(len(parts), 0, -1):
+        path = Path(":".join(parts[:k]))
+        if path.is_file():
+            return path, ":".join(parts[k:])
+    name, _, key = source.rpartition(":")
+    return (Path(name), key) if Path(name).suffix else (Path(source), "")
 
 
 def _choose(path: Path, key: str, arrays: Mapping[str, Any]) -> str:
@@ -80,17 +89,20 @@ def _whole(path: Path, key: str) -> None:
 def _npy(path: Path, key: str, _: np.dtype[Any]) -> Array:
     _whole(path, key)
     try:
-        values: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+        values = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(values, np.ndarray):
+            raise ValueError("it holds several: call it .npz")
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(f"--data {path}: is no array of NumPy's: {error}") from None
     return values
 
 
 def _npz(path: Path, key: str, _: np.dtype[Any]) -> Array:
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            if not isinstance(arrays, Mapping):
-                raise ValueError("it holds a single array")
+        arrays = np.load(path, allow_pickle=False)
+        if not isinstance(arrays, NpzFile):
+            raise ValueError("it holds a single array: call it .npy")
+        with arrays:
             values: Array = arrays[_choose(path, key, arrays)]
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(f"--data {path}: is no archive of NumPy's: {error}") from None
@@ -123,8 +135,9 @@ def _safetensors(path: Path, key: str, _: np.dtype[Any]) -> Array:
     dtype = _SAFETENSORS.get(kinds[name])
     if dtype is None:
         raise UserError(f"--data {path}:{name}: holds {kinds[name]}, not floating-point values of 16 bits or more")
-    begin, *end = places[name]
-    if begin < 0 or end != [begin + counts[name] * dtype.itemsize] or 8 + length + end[0] > size:
+    begin = places[name][0] if places[name] else -1
+    end = begin + counts[name] * dtype.itemsize
+    if begin < 0 or places[name] != (begin, end) or 8 + length + end > size:
         raise UserError(f"--data {path}:{name}: lies outside of the file: it was cut, or its header is wrong")
     if not counts[name]:
         return np.empty(0, dtype)

@@ -17,6 +17,8 @@ from hpcbench.collect.lines import printable
 
 WIDE = 150
 """Columns that the whole table needs; below, speeds and errors stand under each other."""
+_NARROW = 100
+"""Columns below which there is no room for medians, and headings break."""
 _SIZE = ("ratio", "bits/value")
 _SPEED = ("encode", "decode", "decode+add", "dec+add+enc", "encode/copy", "decode/copy")
 _ERROR = ("rel. RMSE", "max error", "bound", "NaN, Inf")
@@ -47,11 +49,6 @@ def render(result: Result, title: str, console: Console) -> None:
 def broken(row: Row) -> str:
     """What is wrong with a codec whose error is larger than it may be."""
     return f"{row.codec}: its error {row.max_error:.3g} is above its bound {row.error_bound:.3g}: a defect of the codec"
-
-
-def speed(value: Speed) -> str:
-    """The best with two or three significant digits, and the median."""
-    return f"{significant(value.best)} ({significant(value.median)})"
 
 
 def significant(value: float) -> str:
@@ -110,27 +107,26 @@ def _plain(value: Any) -> Any:
 
 
 def _tables(result: Result, width: int) -> RenderableType:
+    medians, copy = width >= _NARROW, result.memcpy
     if width >= WIDE:
-        table = _table(("codec", *_SIZE, *_SPEED, *_ERROR))
-        table.add_row("memcpy", "1.000", "", *_copies(result.memcpy), *[""] * len(_ERROR))
+        table = _table((*_SIZE, *_SPEED, *_ERROR))
+        table.add_row("memcpy", "1.000", "", *_copies(copy, medians), *[""] * len(_ERROR))
         for row in result.rows:
-            table.add_row(_name(row), *_size(row), *_speeds(row, result.memcpy), *_errors(row))
+            table.add_row(_name(row), *_size(row), *_speeds(row, copy, medians), *_errors(row))
         return table
-    first, second = _table(("codec", *_SPEED)), _table(("codec", *_SIZE, *_ERROR))
-    first.add_row("memcpy", *_copies(result.memcpy))
+    first, second = _table(_SPEED, breaks=not medians), _table((*_SIZE, *_ERROR), breaks=not medians)
+    first.add_row("memcpy", *_copies(copy, medians))
     for row in result.rows:
-        first.add_row(_name(row), *_speeds(row, result.memcpy))
+        first.add_row(_name(row), *_speeds(row, copy, medians))
         second.add_row(_name(row), *_size(row), *_errors(row))
     return Group(first, Text(), second)
 
 
-def _table(headings: tuple[str, ...]) -> Table:
+def _table(figures: tuple[str, ...], breaks: bool = False) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in headings:
-        if heading == "codec":
-            table.add_column(heading, overflow="fold", min_width=9)
-        else:
-            table.add_column(heading, justify="right")
+    table.add_column("codec", overflow="fold", min_width=9)
+    for heading in figures:
+        table.add_column(heading.replace("/", " /").replace("+", " +") if breaks else heading, justify="right")
     return table
 
 
@@ -138,17 +134,21 @@ def _name(row: Row) -> Text:
     return Text(printable(row.codec, 60))
 
 
-def _copies(memcpy: Speed) -> list[str]:
-    return [speed(memcpy), "", "", "", "1.00", ""]
+def _copies(copy: Speed, medians: bool) -> list[str]:
+    return [_speed(copy, medians), "", "", "", "1.00", ""]
 
 
 def _size(row: Row) -> list[str]:
     return [f"{row.ratio:.3f}", f"{row.bits_per_value:.2f}"]
 
 
-def _speeds(row: Row, memcpy: Speed) -> list[str]:
-    shares = [significant(row.speeds[operation].best / memcpy.best) for operation in ("encode", "decode")]
-    return [*(speed(row.speeds[operation]) for operation in OPERATIONS), *shares]
+def _speeds(row: Row, copy: Speed, medians: bool) -> list[str]:
+    shares = [significant(row.speeds[operation].best / copy.best) for operation in ("encode", "decode")]
+    return [*(_speed(row.speeds[operation], medians) for operation in OPERATIONS), *shares]
+
+
+def _speed(value: Speed, medians: bool) -> str:
+    return f"{significant(value.best)} ({significant(value.median)})" if medians else significant(value.best)
 
 
 def _errors(row: Row) -> list[Text]:
