@@ -12,6 +12,7 @@ from bench_cli import bench
 from hpcbench.bench import codecs, data
 from hpcbench.bench.codecs import DEFAULT, OPERATIONS
 from hpcbench.bench.device import Cpu
+from hpcbench.bench.fidelity import Errors, errors
 from hpcbench.bench.table import CSV_COLUMNS
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.library import kernels
@@ -161,6 +162,21 @@ def test_what_becomes_of_values_that_are_not_finite(monkeypatch: pytest.MonkeyPa
     forgetful = result.rows[0]
     assert forgetful.max_error == 1.0 and forgetful.error_bound is None and not forgetful.broken
     assert forgetful.relative_rmse == pytest.approx(np.sqrt(1 / 9000))
+
+
+def test_errors_are_of_finite_values_and_see_what_is_not() -> None:
+    n = (1 << 20) + 5  # more than one slice
+    x = np.ones(n, np.float32)
+    x[[0, -1]] = np.nan, np.inf
+    y = x.copy()
+    y[0] = 7
+    assert errors(x, y) == Errors(0.0, 0.0), "what was not finite has no error"
+    y[-2] = 1.5
+    assert errors(x, y) == Errors(0.5 / np.sqrt(n - 2), 0.5)
+    for gone in (np.nan, np.inf):
+        y[5] = gone
+        assert errors(x, y) == Errors(np.inf, np.inf)
+    assert errors(np.zeros(3, np.float32), np.ones(3, np.float32)).relative_rmse == np.inf
 
 
 def test_turns_are_taken_by_all_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
