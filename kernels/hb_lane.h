@@ -87,6 +87,11 @@ template <> struct hb_lane<hb_u32> {
     *p = x;
     return x != 0u;
   }
+  // the same of the lanes that a mask names
+  static HB_FN hb_u32 pack(M mask, hb_u32 x, hb_u32 *p) {
+    store(p, x);
+    return mask;
+  }
   static HB_FN hb_u32 expand(hb_u32 mask, const hb_u32 *p) { return *p & (0u - mask); }
   static HB_FN hb_u32 scan(hb_u32 x, hb_u32 &sum) { return sum += x; }
   static HB_FN void load_blocks(const void *p, F *f) { __builtin_memcpy(f, p, 16); }

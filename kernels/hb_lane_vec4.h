@@ -69,6 +69,15 @@ template <> struct hb_lane<hb_v> {
     }
     return mask;
   }
+  // the same of the lanes that a mask names
+  static HB_FN hb_u32 pack(M m, hb_v x, hb_u32 *p) {
+    hb_u32 mask = bits(m), n = 0;
+    for (int i = 0; i < 4; i++) {
+      __builtin_memcpy(p + n, (hb_u32 *)&x + i, 4);
+      n += mask >> i & 1u;
+    }
+    return mask;
+  }
   // the inverse; a whole vector is read from p
   static HB_FN hb_v expand(hb_u32 mask, const hb_u32 *p) {
     hb_u32 r[4], n = 0;

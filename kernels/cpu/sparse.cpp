@@ -1,88 +1,27 @@
 // Sparse messages: values chosen by magnitude (topk, threshold) and rows that are not zero (rowsparse).
-#include <stdlib.h>
-#include <string.h>
-
-#include "values.h"
+#include "sections.h"
+#include "select.h"
 
 namespace {
-#include "../hb_sparse.h"
-
-HB_FN hb_u32 word_at(const byte *p) {
-  hb_u32 word;
-  memcpy(&word, p, 4);
-  return word;
-}
-// the lowest `count` bits, at most 32
-HB_FN hb_u32 lowest(uint64_t count) { return count < 32 ? (1u << count) - 1u : ~0u; }
-
 // ------------------------------------------------------------------------------------------------ what is sent
-struct source {
-  uint32_t type;
-  const byte *x;
-  // calls f(place, 32 values there, as bits of float32, which of them count) for values of first..end-1
-  template <class F> void words(uint64_t first, uint64_t end, F f) const {
-    alignas(64) float buffer[TILE];
-    for (uint64_t at = first; at < end; at += TILE) {
-      const uint64_t n = end - at < TILE ? end - at : TILE;
-      const float *v = load_values(type, x + size_of(type) * at, n, buffer);
-      if (n % 32 && v != buffer) v = (const float *)memcpy(buffer, v, 4 * n);
-      for (uint64_t i = 0; i < n; i += 32) f(at + i, (const hb_u32 *)v + i, lowest(n - i));
-    }
-  }
-};
 // which of 32 values pass a test, a bit each
 template <class TEST> HB_FN hb_u32 which(const hb_u32 *v, TEST test) {
   hb_u32 word = 0;
   for (int i = 0; i < 32; i += HB_LANES) word |= lanes::bits(test(lanes::load(v + i) & HB_MAGNITUDE)) << i;
   return word;
 }
-
-// Places of a chunk, a bit each.
-struct marks {
-  hb_u32 words[HB_SPARSE_CHUNK / 32], count;
-  void all(uint64_t m) {
-    for (uint64_t i = 0; i < m; i += 32) words[i / 32] = lowest(m - i);
-    count = (hb_u32)m;
-  }
-};
-
-// The least magnitude that is sent, found digit by digit. A floor rises over what can no longer be it, so that few
-// values are counted.
-hb_cut select(const source &s, uint64_t n, uint64_t k) {
-  if (!k) return {HB_MAGNITUDE, 0};
-  hb_u32 base = 0;
-  for (int digit = 0; digit < HB_DIGITS; digit++) {
-    const hb_u32 shift = hb_digit_shift(digit), width = hb_digit_bins(digit) << shift;
-    uint64_t bin[HB_DIGIT_BINS] = {}, counted = 0;
-    hb_u32 floor = 0;
-    s.words(0, n, [&](uint64_t, const hb_u32 *v, hb_u32 valid) {
-      const hb_u32 low = base + (floor << shift), span = width - (floor << shift);
-      hb_u32 word = which(v, [&](hb_v x) { return x - low < span; }) & valid;
-      if (!word) return;
-      counted += (hb_u32)__builtin_popcount(word);
-      for (; word; word &= word - 1) bin[((v[__builtin_ctz(word)] & HB_MAGNITUDE) - base) >> shift]++;
-      while (counted - bin[floor] >= k) counted -= bin[floor++];
-    });
-    k -= counted - bin[floor];
-    base += floor << shift;
-    if (base && k == bin[floor]) return {base - 1, 0};
-  }
-  return {base, k};
-}
-
 struct larger {  // than a magnitude, and the first of those equal to it
   source s;
   hb_cut cut;
   void mark(uint64_t first, uint64_t m, marks &to) {
-    to.count = 0;
-    s.words(first, first + m, [&](uint64_t at, const hb_u32 *v, hb_u32 valid) {
-      hb_u32 word = which(v, [&](hb_v x) { return x > cut.magnitude; }) & valid;
+    s.words(first, first + m, [&](uint64_t at, const hb_u32 *v) {
+      const hb_u32 valid = lowest(first + m - at);
+      hb_u32 word = which(v, [&](hb_v x) { return x > cut.magnitude; });
       if (cut.equal) {
         hb_u32 equal = which(v, [&](hb_v x) { return x == cut.magnitude; }) & valid;
         for (; equal && cut.equal; equal &= equal - 1, cut.equal--) word |= equal & (0u - equal);
       }
-      to.words[(at - first) / 32] = word;
-      to.count += (hb_u32)__builtin_popcount(word);
+      to.put(at - first, word & valid);
     });
   }
 };
@@ -98,28 +37,26 @@ struct not_zero {  // rows of so many bytes
     return false;
   }
   void mark(uint64_t first, uint64_t m, marks &to) {
-    to.count = 0;
     for (uint64_t i = 0; i < m; i += 32) {
       hb_u32 word = 0;
       for (uint64_t j = i; j < m && j < i + 32; j++) word |= (hb_u32)any(x + bytes * (first + j)) << (j - i);
-      to.words[i / 32] = word;
-      to.count += (hb_u32)__builtin_popcount(word);
+      to.put(i, word);
     }
   }
 };
 
 // ------------------------------------------------------------------------------------------------ records
 // N bytes from or to each of some places
-template <int N> HB_FN void gather(const byte *from, const hb_u16 *places, uint64_t count, byte *to) {
+template <int N> HB_FN void gather(const byte *from, const hb_u32 *places, uint64_t count, byte *to) {
   for (uint64_t i = 0; i < count; i++) memcpy(to + N * i, from + N * (uint64_t)places[i], N);
 }
-template <int N> HB_FN void scatter(const byte *from, const hb_u16 *places, uint64_t count, byte *to) {
+template <int N> HB_FN void scatter(const byte *from, const hb_u32 *places, uint64_t count, byte *to) {
   for (uint64_t i = 0; i < count; i++) memcpy(to + N * (uint64_t)places[i], from + N * i, N);
 }
-HB_FN void gather_values(uint32_t type, const byte *from, const hb_u16 *places, uint64_t count, byte *to) {
+HB_FN void gather_values(uint32_t type, const byte *from, const hb_u32 *places, uint64_t count, byte *to) {
   type == HB_F32 ? gather<4>(from, places, count, to) : gather<2>(from, places, count, to);
 }
-HB_FN void scatter_values(uint32_t type, const byte *from, const hb_u16 *places, uint64_t count, byte *to) {
+HB_FN void scatter_values(uint32_t type, const byte *from, const hb_u32 *places, uint64_t count, byte *to) {
   type == HB_F32 ? scatter<4>(from, places, count, to) : scatter<2>(from, places, count, to);
 }
 
@@ -129,7 +66,7 @@ struct single_values {
   const byte *x;    // in this type; null where
   float *residual;  // holds what is wanted, and keeps what the wire lacks of it
   uint64_t bytes() const { return size_of(type); }
-  void send(uint64_t first, const hb_u16 *places, uint64_t count, byte *to) const {
+  void send(uint64_t first, const hb_u32 *places, uint64_t count, byte *to) const {
     if (x) return gather_values(type, x + bytes() * first, places, count, to);
     alignas(64) float wanted[TILE], sent[TILE];
     byte *kept = (byte *)(residual + first);
@@ -144,7 +81,7 @@ struct value_places {
   byte *out;
   uint64_t bytes() const { return size_of(type); }
   void clear(uint64_t first, uint64_t m) const { memset(out + size_of(out_type) * first, 0, size_of(out_type) * m); }
-  void take(uint64_t first, const hb_u16 *places, uint64_t count, const byte *from) const {
+  void take(uint64_t first, const hb_u32 *places, uint64_t count, const byte *from) const {
     byte *to = out + size_of(out_type) * first;
     if (type == out_type && !add) return scatter_values(type, from, places, count, to);
     alignas(64) float values[TILE], sums[TILE];
@@ -157,7 +94,7 @@ struct rows {
   const byte *x;
   uint64_t row_bytes;
   uint64_t bytes() const { return row_bytes; }
-  void send(uint64_t first, const hb_u16 *places, uint64_t count, byte *to) const {
+  void send(uint64_t first, const hb_u32 *places, uint64_t count, byte *to) const {
     for (uint64_t i = 0; i < count; i++) memcpy(to + row_bytes * i, x + row_bytes * (first + places[i]), row_bytes);
   }
 };
@@ -169,7 +106,7 @@ struct row_places {
   void clear(uint64_t first, uint64_t m) const {
     memset(out + size_of(out_type) * width * first, 0, size_of(out_type) * width * m);
   }
-  void take(uint64_t first, const hb_u16 *places, uint64_t count, const byte *from) const {
+  void take(uint64_t first, const hb_u32 *places, uint64_t count, const byte *from) const {
     for (uint64_t i = 0; i < count; i++)
       put(from + bytes() * i, out + size_of(out_type) * width * (first + places[i]), width);
   }
@@ -190,126 +127,7 @@ struct row_places {
   }
 };
 
-// ------------------------------------------------------------------------------------------------ chunks
-// Places of the bits set in some words, in order.
-struct set_bits {
-  const byte *words;
-  hb_u32 count, at = 0, word;
-  set_bits(const void *from, hb_u32 n) : words((const byte *)from), count(n), word(n ? word_at(words) : 0) {}
-  hb_u32 next(hb_u16 *places, hb_u32 most) {
-    hb_u32 n = 0;
-    while (n < most) {
-      while (!word) {
-        if (at + 1 >= count) return n;
-        word = word_at(words + 4 * ++at);
-      }
-      for (; word && n < most; word &= word - 1) places[n++] = (hb_u16)(32 * at + (hb_u32)__builtin_ctz(word));
-    }
-    return n;
-  }
-};
-
-// Returns the bytes written. free: all may be sent where that is no longer.
-template <class CHOICE, class RECORDS>
-uint64_t put_chunk(CHOICE &choice, const RECORDS &records, uint64_t first, hb_u32 m, bool free, byte *to) {
-  marks sent;
-  choice.mark(first, m, sent);
-  hb_section s = hb_section_of(m, sent.count, records.bytes()), all = hb_section_of(m, m, records.bytes());
-  if (free && s.end >= all.end) sent.all(m), s = all;
-
-  memset(to + s.index - 4, 0, s.end - s.index + 4);
-  memcpy(to, &sent.count, 4);
-  if (s.form == HB_FORM_BITMAP) memcpy(to + s.index, sent.words, s.end - s.index);
-  set_bits places_of(sent.words, (m + 31) / 32);
-  hb_u16 places[TILE];
-  for (hb_u32 rank = 0; rank < sent.count;) {
-    const hb_u32 count = places_of.next(places, TILE);
-    records.send(first, places, count, to + 4 + records.bytes() * rank);
-    if (s.form == HB_FORM_PLACES) memcpy(to + s.index + 2 * rank, places, 2 * count);
-    if (s.form == HB_FORM_GROUPED)
-      for (hb_u32 i = 0; i < count; i++) {
-        const hb_u32 bit = hb_grouped_bit(rank + i, places[i]);
-        to[s.index + bit / 8] |= (byte)(1u << bit % 8);
-        to[s.low + rank + i] = (byte)places[i];
-      }
-    rank += count;
-  }
-  return s.end;
-}
-
-// Returns the bytes read, or 0 if they are no chunk of m records. sent: how many it holds.
-template <class RECORDS>
-uint64_t get_chunk(const RECORDS &records, uint64_t first, hb_u32 m, const byte *from, uint64_t bytes, hb_u32 &sent) {
-  if (bytes < 4) return 0;
-  sent = word_at(from);
-  if (sent > m) return 0;
-  const hb_section s = hb_section_of(m, sent, records.bytes());
-  if (bytes < s.end) return 0;
-
-  if (sent < m && !records.add) records.clear(first, m);
-  const bool bits = s.form == HB_FORM_BITMAP || s.form == HB_FORM_GROUPED;
-  set_bits places_of(from + s.index, bits ? (hb_u32)(s.low - s.index) / 4 : 0);
-  hb_u16 places[TILE];
-  hb_u32 next = 0;  // the least place that the next record may have
-  for (hb_u32 rank = 0; rank < sent;) {
-    hb_u32 count = sent - rank < TILE ? sent - rank : TILE;
-    if (bits && places_of.next(places, count) != count) return 0;
-    if (s.form == HB_FORM_PLACES) memcpy(places, from + s.index + 2 * rank, 2 * count);
-    bool good = true;
-    for (hb_u32 i = 0; i < count; i++) {
-      hb_u32 place = s.form == HB_FORM_ALL ? rank + i : places[i];
-      if (s.form == HB_FORM_GROUPED) place = hb_grouped_place(rank + i, place, from[s.low + rank + i]);
-      good &= place >= next && place < m;
-      next = place + 1;
-      places[i] = (hb_u16)place;
-    }
-    if (!good) return 0;
-    records.take(first, places, count, from + 4 + records.bytes() * rank);
-    rank += count;
-  }
-  return places_of.next(places, 1) ? 0 : s.end;
-}
-
-// ------------------------------------------------------------------------------------------------ messages
-HB_FN uint64_t starts_bytes(uint64_t n, uint64_t chunk) { return n ? 8 * ((n - 1) / chunk) : 0; }
-
-template <class CHOICE, class RECORDS>
-uint64_t put_chunks(CHOICE choice, const RECORDS &records, uint64_t n, uint64_t chunk, bool free, byte *wire) {
-  byte *starts = wire, *body = wire + starts_bytes(n, chunk);
-  uint64_t at = 0;
-  for (uint64_t first = 0; first < n; first += chunk) {
-    if (first) memcpy(starts, &at, 8), starts += 8;
-    at += put_chunk(choice, records, first, (hb_u32)(n - first < chunk ? n - first : chunk), free, body + at);
-  }
-  return starts_bytes(n, chunk) + at;
-}
-// HB_MALFORMED, or the bytes read
-template <class RECORDS>
-uint64_t get_chunks(const RECORDS &records, uint64_t n, uint64_t chunk, const byte *wire, uint64_t bytes,
-                    uint64_t &sent) {
-  const uint64_t head = starts_bytes(n, chunk);
-  if (bytes < head) return HB_MALFORMED;
-  const byte *starts = wire, *body = wire + head;
-  uint64_t at = 0;
-  sent = 0;
-  for (uint64_t first = 0; first < n; first += chunk) {
-    uint64_t start = at;
-    if (first) memcpy(&start, starts, 8), starts += 8;
-    if (start != at) return HB_MALFORMED;
-    hb_u32 m = (hb_u32)(n - first < chunk ? n - first : chunk), count;
-    const uint64_t used = get_chunk(records, first, m, body + at, bytes - head - at, count);
-    if (!used) return HB_MALFORMED;
-    at += used, sent += count;
-  }
-  return head + at;
-}
-// the most that chunks take: all records, and the heads
-HB_FN uint64_t chunks_room(uint64_t n, uint64_t chunk, uint64_t record_bytes) {
-  if (!n) return 0;
-  const uint64_t whole = (n - 1) / chunk, last = n - whole * chunk;
-  return starts_bytes(n, chunk) + whole * (4 + hb_pad4(chunk * record_bytes)) + 4 + hb_pad4(last * record_bytes);
-}
-
+// ------------------------------------------------------------------------------------------------ families
 struct scratch {
   void *memory;
   explicit scratch(uint64_t bytes) : memory(malloc(bytes + 1)) {
@@ -318,14 +136,20 @@ struct scratch {
   scratch(const scratch &) = delete;
   ~scratch() { free(memory); }
 };
-// residual: the values and what it held
-void fold(uint32_t type, const void *x, uint64_t n, float *residual) {
-  alignas(64) float values[TILE];
-  for (uint64_t at = 0; at < n; at += TILE) {
-    const uint64_t count = n - at < TILE ? n - at : TILE;
-    add_residual(load_values(type, (const byte *)x + size_of(type) * at, count, values), residual + at, count, values);
-    memcpy(residual + at, values, 4 * count);
-  }
+// What is wanted: the values, or what the residual then holds, their sum with it.
+source wanted(uint32_t type, const void *x, uint64_t n, float *residual) {
+  const source own = {type, (const byte *)x};
+  if (!residual) return own;
+  own.tiles(0, n, [&](uint64_t at, const float *v, uint64_t count) {
+    alignas(64) float sums[TILE];
+    add_residual(v, residual + at, count, sums);
+    memcpy(residual + at, sums, 4 * count);
+  });
+  return {HB_F32, (const byte *)residual};
+}
+void drop_overflow(float *residual, uint64_t n) {
+  float_at_any_place *r = (float_at_any_place *)residual;
+  for (uint64_t i = 0; i < n; i++) r[i] = __builtin_fabsf(r[i]) < __builtin_inff() ? r[i] : 0.0f;
 }
 // A sum as a residual: what is left of it is thrown away.
 template <class CODEC>
@@ -339,16 +163,13 @@ uint64_t decode_add_encode(uint64_t param, uint32_t type, const void *wire, uint
 struct topk {
   static uint64_t room(uint64_t k, uint32_t type, uint64_t n) { return hb_topk_bytes(n, k, size_of(type)); }
   static uint64_t encode(uint64_t k, uint32_t type, const void *x, uint64_t n, void *wire, float *residual, uint64_t) {
-    source s = {type, (const byte *)x};
-    if (residual) fold(type, x, n, residual), s = {HB_F32, (const byte *)residual};
+    const source s = wanted(type, x, n, residual);
     const hb_cut cut = select(s, n, k);
     const single_values values = {type, residual ? nullptr : s.x, residual};
     const uint64_t used = put_chunks(larger{s, cut}, values, n, HB_SPARSE_CHUNK, false, (byte *)wire);
     const uint64_t size = room(k, type, n);
-    static const float zeros[TILE] = {};
     memset((byte *)wire + used, 0, size - used);
-    if (residual && cut.magnitude >= HB_INFINITY)  // there was more overflow than room for it
-      for (uint64_t at = 0; at < n; at += TILE) keep_residual(residual + at, zeros, n - at < TILE ? n - at : TILE, residual + at);
+    if (residual && cut.magnitude >= HB_INFINITY) drop_overflow(residual, n);  // there was more of it than is sent
     return size;
   }
   static uint32_t decode(uint64_t k, uint32_t type, const void *wire, uint64_t bytes, uint64_t n, void *out,
@@ -363,8 +184,7 @@ struct threshold {
   static uint64_t room(uint64_t, uint32_t type, uint64_t n) { return chunks_room(n, HB_SPARSE_CHUNK, size_of(type)); }
   static uint64_t encode(uint64_t bits, uint32_t type, const void *x, uint64_t n, void *wire, float *residual,
                          uint64_t) {
-    source s = {type, (const byte *)x};
-    if (residual) fold(type, x, n, residual), s = {HB_F32, (const byte *)residual};
+    const source s = wanted(type, x, n, residual);
     const single_values values = {type, residual ? nullptr : s.x, residual};
     return put_chunks(larger{s, {(hb_u32)bits, 0}}, values, n, HB_SPARSE_CHUNK, true, (byte *)wire);
   }
@@ -384,14 +204,13 @@ struct rowsparse {
                          uint64_t) {
     scratch rounded(residual ? n * size_of(type) : 0);
     if (residual) {
-      fold(type, x, n, residual);
-      for (uint64_t at = 0; at < n; at += TILE) {
-        const uint64_t count = n - at < TILE ? n - at : TILE;
-        alignas(64) float sent[TILE];
+      source{type, (const byte *)x}.tiles(0, n, [&](uint64_t at, const float *v, uint64_t count) {
+        alignas(64) float sums[TILE], sent[TILE];
         byte *to = (byte *)rounded.memory + size_of(type) * at;
-        store_values(type, to, residual + at, count);
-        keep_residual(residual + at, load_values(type, to, count, sent), count, residual + at);
-      }
+        add_residual(v, residual + at, count, sums);
+        store_values(type, to, sums, count);
+        keep_residual(sums, load_values(type, to, count, sent), count, residual + at);
+      });
       x = rounded.memory;
     }
     const rows records = {(const byte *)x, width * size_of(type)};
