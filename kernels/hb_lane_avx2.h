@@ -1,36 +1,13 @@
 // 8 lanes: AVX2.
 #pragma once
 #include "hb_lane.h"
+#include "hb_order8.h"
 
 typedef hb_u32 hb_v __attribute__((vector_size(32)));
 typedef hb_i32 hb_vi __attribute__((vector_size(32)));
+typedef hb_u16 hb_vh __attribute__((vector_size(32)));
 typedef float hb_vf __attribute__((vector_size(32)));
 #define HB_LANES 8
-
-// positions of the set bits of i, one a byte, then the others
-struct hb_order8 {
-  unsigned char at[256][8];
-};
-constexpr hb_order8 hb_make_compress8() {
-  hb_order8 t{};
-  for (int m = 0; m < 256; m++) {
-    int n = 0;
-    for (int i = 0; i < 8; i++)
-      if (m >> i & 1) t.at[m][n++] = (unsigned char)i;
-  }
-  return t;
-}
-constexpr hb_order8 hb_make_expand8() {
-  hb_order8 t{};
-  for (int m = 0; m < 256; m++) {
-    int n = 0;
-    for (int i = 0; i < 8; i++)
-      if (m >> i & 1) t.at[m][i] = (unsigned char)n++;
-  }
-  return t;
-}
-alignas(64) static constexpr hb_order8 hb_compress8 = hb_make_compress8();
-alignas(64) static constexpr hb_order8 hb_expand8 = hb_make_expand8();
 
 template <> struct hb_lane<hb_v> {
   typedef hb_vi I;
@@ -68,6 +45,13 @@ template <> struct hb_lane<hb_v> {
     return (hb_v)_mm256_shuffle_epi32((__m256i)x, s == 1 ? 0xb1 : 0x4e);
   }
   static HB_FN hb_v index() { return hb_v{0, 1, 2, 3, 4, 5, 6, 7}; }
+  static HB_FN hb_v rotate(hb_v x, hb_v n) { return shl(x, n) | shr(x, 32u - n); }
+  static HB_FN hb_v blend(hb_v mask, hb_v a, hb_v b) { return (a & mask) | (b & ~mask); }
+  static HB_FN hb_v rise(hb_v x, hb_v from) {
+    return (hb_v)_mm256_permutevar8x32_epi32((__m256i)x, (__m256i)from) & ((from >> 31) - 1u);
+  }
+  static HB_FN hb_v add16(hb_v a, hb_v b) { return (hb_v)((hb_vh)a + (hb_vh)b); }
+  static HB_FN hb_v subtract16(hb_v a, hb_v b) { return (hb_v)((hb_vh)a - (hb_vh)b); }
   static HB_FN hb_v load8(const unsigned char *p) {
     return (hb_v)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
   }
