@@ -1,0 +1,123 @@
+// ZFP, a block a thread. The 32 blocks of a row are 4 * RATE words of the stream at every rate, so that rows never share
+// one. Where a block is a whole piece of memory a thread moves it, else the warp moves the words through its stage.
+#pragma once
+#include "../hb_zfp1.h"
+#include "tiles.h"
+
+HB_FN constexpr hb_zfp1_tables hb_make_zfp1_tables() {
+  hb_zfp1_tables t{};
+  for (hb_u32 i = 0; i < 80; i++) t.enc[i] = (hb_u16)hb_zfp1_enc_entry(i);
+  for (hb_u32 i = 0; i < 256; i++) t.dec[i] = (hb_u16)hb_zfp1_dec_entry(i);
+  return t;
+}
+__constant__ constexpr hb_zfp1_tables hb_zfp1_source = hb_make_zfp1_tables();
+
+// Shared memory serves 32 threads that look in different places at once, constant memory one at a time.
+HB_FN const hb_zfp1_tables &hb_zfp1_shared_tables() {
+  __shared__ hb_zfp1_tables t;
+  static_assert(sizeof t % 4 == 0, "moved by words");
+  for (hb_u32 i = threadIdx.x; i < sizeof t / 4; i += HB_THREADS) ((hb_u32 *)&t)[i] = ((const hb_u32 *)&hb_zfp1_source)[i];
+  __syncthreads();
+  return t;
+}
+
+template <hb_u32 RATE> struct hb_zfp_codec {
+  static constexpr int ROUNDS = 1;
+  static constexpr hb_u32 MB = 4 * RATE, NW = (MB + 31) / 32, WORDS = 4 * RATE, ROW = 16 * RATE;
+  static constexpr bool WHOLE = RATE == 4 || RATE == 8 || RATE == 16 || RATE == 32;
+  static constexpr hb_u32 PIECE = WHOLE ? RATE / 2 : 4;
+  typedef hb_tile<ROUNDS> tile;
+  struct code {
+    hb_u32 words[NW];
+  };
+
+  hb_byte *stream;
+  hb_u64 end;
+  bool aligned;
+  const hb_zfp1_tables &tables;
+  HB_FN hb_zfp_codec(const hb_byte *wire, hb_u64 n)
+      : stream((hb_byte *)wire), end(((n + 3) / 4 * MB + 63) / 64 * 8), aligned(((hb_u64)wire & (PIECE - 1)) == 0u),
+        tables(hb_zfp1_shared_tables()) {}
+
+  HB_FN code encode(const tile &t, const float (*v)[4]) const {
+    float f[4] = {v[0][0], v[0][1], v[0][2], v[0][3]};
+    if (!t.full) {  // libzfp's padding of a partial block
+      const hb_u32 left = t.count - t.place(0);
+      if (left == 1u) f[1] = f[2] = f[3] = f[0];
+      if (left == 2u) f[2] = f[1], f[3] = f[0];
+      if (left == 3u) f[3] = f[0];
+    }
+    code c;
+    hb_zfp1_encode<hb_u32, NW>(f, MB, c.words, tables);
+    return c;
+  }
+  HB_FN void decode(const tile &, const code &c, float (*v)[4]) const {
+    hb_zfp1_decode<hb_u32, NW>(c.words, MB, v[0], tables);
+  }
+
+  HB_FN code load(const tile &t) const {
+    const hb_byte *from = stream + t.first / 8 * RATE;
+    code c;
+    if constexpr (WHOLE) {
+      hb_load_row<PIECE>(t.me, from, bytes(t), aligned & t.full, c.words);
+    } else {
+      if (aligned & t.full) {
+#pragma unroll
+        for (hb_u32 k = 0; k < WORDS; k += 32)
+          if (k + t.me.lane < WORDS) t.me.stage[k + t.me.lane] = ((const hb_u32 *)from)[k + t.me.lane];
+        __syncwarp();
+      } else {
+        hb_stage_in(t.me, from, bytes(t), ROW);
+      }
+      const hb_u32 *word = t.me.stage + t.me.lane * MB / 32, shift = t.me.lane * MB % 32;
+#pragma unroll
+      for (hb_u32 k = 0; k < NW; k++) c.words[k] = __funnelshift_r(word[k], word[k + 1], shift);
+      if (MB % 32) c.words[NW - 1] &= (1u << (MB % 32)) - 1u;
+      __syncwarp();
+    }
+    return c;
+  }
+  HB_FN void store(const tile &t, const code &c) const {
+    hb_byte *to = stream + t.first / 8 * RATE;
+    if constexpr (WHOLE) {
+      hb_store_row<PIECE>(t.me, to, bytes(t), aligned & t.full, c.words);
+    } else {
+      if constexpr (MB % 32 == 0) {
+#pragma unroll
+        for (hb_u32 k = 0; k < NW; k++) t.me.stage[NW * t.me.lane + k] = c.words[k];
+      } else {
+        merge(t.me, c.words);
+      }
+      if (aligned & t.full) {
+        __syncwarp();
+#pragma unroll
+        for (hb_u32 k = 0; k < WORDS; k += 32)
+          if (k + t.me.lane < WORDS) ((hb_u32 *)to)[k + t.me.lane] = t.me.stage[k + t.me.lane];
+        __syncwarp();
+      } else {
+        hb_stage_out(t.me, to, bytes(t));
+      }
+    }
+  }
+
+ private:
+  // bytes of the tile's row in the stream
+  HB_FN hb_u32 bytes(const tile &t) const {
+    const hb_u64 left = end - t.first / 8 * RATE;
+    return left < ROW ? (hb_u32)left : ROW;
+  }
+  // blocks that begin and end inside words
+  static HB_FN void merge(const hb_warp &me, const hb_u32 *words) {
+#pragma unroll
+    for (hb_u32 k = 0; k < WORDS; k += 32)
+      if (k + me.lane < WORDS) me.stage[k + me.lane] = 0;
+    __syncwarp();
+    hb_u32 *word = me.stage + me.lane * MB / 32;
+    const hb_u32 shift = me.lane * MB % 32;
+#pragma unroll
+    for (hb_u32 k = 0; k <= NW; k++) {
+      const hb_u32 part = __funnelshift_l(k ? words[k - 1] : 0u, k < NW ? words[k] : 0u, shift);
+      if (part) atomicOr(word + k, part);
+    }
+  }
+};
