@@ -18,17 +18,15 @@ struct hb_warp {
 // The largest of what each group of G neighbours holds, to all of them.
 template <hb_u32 G> HB_FN hb_u32 hb_group_max(hb_u32 x) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  constexpr bool at_once = G == 32;
-#else
-  constexpr bool at_once = false;
+  if constexpr (G == 32)
+    return __reduce_max_sync(HB_EVERY, x);
+  else
 #endif
-  if constexpr (at_once) {
-    x = __reduce_max_sync(HB_EVERY, x);
-  } else {
+  {
 #pragma unroll
     for (hb_u32 half = G / 2; half; half /= 2) x = hb_lane<hb_u32>::max(x, __shfl_xor_sync(HB_EVERY, x, half));
+    return x;
   }
-  return x;
 }
 // The sum by halves: l and l + G / 2 first. Each thread of a group adds the same pairs, so that all get the same bits.
 template <hb_u32 G> HB_FN float hb_group_sum(float x) {
