@@ -99,23 +99,24 @@ HB_FN void hb_stage_out(const hb_warp &me, hb_byte *to, hb_u32 bytes) {
   __syncwarp();
 }
 
-// The row is 32 pieces of P bytes, one a thread, of which the first `bytes` bytes exist. `direct`: all of them do, and
-// their places are multiples of P.
-template <int P> HB_FN void hb_load_row(const hb_warp &me, const hb_byte *row, hb_u32 bytes, bool direct, hb_u32 *w) {
+// The row is 32 pieces of P bytes, one a thread, of which the first bytes() bytes exist. `direct`: all of them do, and
+// their places are multiples of P; then nobody asks.
+template <int P, class B> HB_FN void hb_load_row(const hb_warp &me, const hb_byte *row, B bytes, bool direct, hb_u32 *w) {
   if (direct) {
     hb_load_piece<P>(row + P * me.lane, w);
   } else {
-    hb_stage_in(me, row, bytes, 32 * P);
+    hb_stage_in(me, row, bytes(), 32 * P);
     hb_load_piece<P>((const hb_byte *)me.stage + P * me.lane, w);
     __syncwarp();
   }
 }
-template <int P> HB_FN void hb_store_row(const hb_warp &me, hb_byte *row, hb_u32 bytes, bool direct, const hb_u32 *w) {
+template <int P, class B>
+HB_FN void hb_store_row(const hb_warp &me, hb_byte *row, B bytes, bool direct, const hb_u32 *w) {
   if (direct) {
     hb_store_piece<P>(row + P * me.lane, w);
   } else {
     hb_store_piece<P>((hb_byte *)me.stage + P * me.lane, w);
-    hb_stage_out(me, row, bytes);
+    hb_stage_out(me, row, bytes());
   }
 }
 
