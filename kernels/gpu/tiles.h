@@ -19,10 +19,12 @@ template <int R> struct hb_tile {
   hb_u32 count;  // of values, at most VALUES
   bool full;
 
-  // bytes that `count` values with BITS bits each have of a round
-  template <int BITS> HB_FN hb_u32 bytes(int round, hb_u32 pad = 1) const {
-    hb_u32 all = ((count * BITS + 7u) / 8u + pad - 1u) / pad * pad, before = 16u * BITS * round;
-    return all > before ? (all - before < 16u * BITS ? all - before : 16u * BITS) : 0u;
+  // gives the bytes that a round has of `count` values with BITS bits each, as many as fill up multiples of PAD
+  template <int BITS, hb_u32 PAD = 1> HB_FN auto bytes() const {
+    return [all = ((count * BITS + 7u) / 8u + PAD - 1u) / PAD * PAD](int round) {
+      const hb_u32 before = 16u * BITS * round;
+      return all > before ? (all - before < 16u * BITS ? all - before : 16u * BITS) : 0u;
+    };
   }
   // the thread's first value of a round, from the first of the tile
   HB_FN hb_u32 place(int round) const { return 128u * round + 4u * me.lane; }
@@ -36,16 +38,10 @@ template <int T, int R> struct hb_values {
   HB_FN hb_values(const void *p) : at((hb_byte *)p), aligned(((hb_u64)p & (PIECE - 1)) == 0u) {}
 
   HB_FN void load_words(const hb_tile<R> &t, hb_u32 (*w)[PIECE / 4]) const {
-    const hb_byte *from = at + SIZE * t.first;
-#pragma unroll
-    for (int r = 0; r < R; r++)
-      hb_load_row<PIECE>(t.me, from + 32 * PIECE * r, [&] { return t.template bytes<8 * SIZE>(r); }, aligned & t.full, w[r]);
+    hb_load_rows<PIECE, R>(t.me, at + SIZE * t.first, aligned & t.full, t.template bytes<8 * SIZE>(), w);
   }
   HB_FN void store_words(const hb_tile<R> &t, const hb_u32 (*w)[PIECE / 4]) const {
-    hb_byte *to = at + SIZE * t.first;
-#pragma unroll
-    for (int r = 0; r < R; r++)
-      hb_store_row<PIECE>(t.me, to + 32 * PIECE * r, [&] { return t.template bytes<8 * SIZE>(r); }, aligned & t.full, w[r]);
+    hb_store_rows<PIECE, R>(t.me, at + SIZE * t.first, aligned & t.full, t.template bytes<8 * SIZE>(), w);
   }
   HB_FN void load(const hb_tile<R> &t, float (*v)[4]) const {
     hb_u32 w[R][PIECE / 4];
