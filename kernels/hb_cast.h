@@ -29,11 +29,14 @@ template <class U> HB_FN U hb_finite_magnitude(U bits) {
   U a = bits & HB_MAGNITUDE;
   return a < HB_INFINITY ? a : a * 0u;
 }
+// Signs and NaN keep out of the multiplications: processors differ in the sign and payload that a product's NaN has.
 template <class T, class U> HB_FN U hb_cast_encode(U bits, hb_u32 scale) {
   typedef hb_lane<U> L;
-  return hb_to_small<T>(L::as_bits(L::as_float(bits) * L::as_float(bits * 0u + ((254u - scale) << 23))));
+  U a = L::as_bits(L::as_float(bits & HB_MAGNITUDE) * L::as_float(bits * 0u + ((254u - scale) << 23)));
+  return hb_magnitude_to_small<T>(a) | (bits >> 31) << T::sign;
 }
 template <class T, class U> HB_FN typename hb_lane<U>::F hb_cast_decode(U code, hb_u32 scale) {
   typedef hb_lane<U> L;
-  return L::as_float(hb_from_small<T>(code)) * L::as_float(code * 0u + (scale << 23));
+  typename L::F r = hb_small_magnitude<T>(code) * L::as_float(code * 0u + (scale << 23));
+  return L::as_float(hb_small_special<T>(code, L::as_bits(r)));
 }

@@ -18,10 +18,9 @@ template <int E, int M, bool FINITE = false> struct hb_small {
   static constexpr hb_u32 limit = (127u - bias + (1u << E) - (FINITE ? 0u : 1u)) << 23;
 };
 
-// float32 bits to the type, to nearest, ties to even; NaN becomes one quiet NaN.
-template <class T, class U> HB_FN U hb_to_small(U bits) {
+// A magnitude, float32 bits, to the type, to nearest, ties to even; NaN becomes one quiet NaN.
+template <class T, class U> HB_FN U hb_magnitude_to_small(U a) {
   typedef hb_lane<U> L;
-  U a = bits & HB_MAGNITUDE;
   // below the normal range: an addition at which the mantissa's unit is that of the type's subnormals
   const hb_u32 magic = (127u - T::bias + T::shift + 1u) << 23;
   U low = L::as_bits(L::as_float(a) + L::as_float(a * 0u + magic)) - magic;
@@ -29,18 +28,27 @@ template <class T, class U> HB_FN U hb_to_small(U bits) {
   U high = (rest + ((1u << (T::shift - 1)) - 1u) + ((rest >> T::shift) & 1u)) >> T::shift;
   U r = a < ((128u - T::bias) << 23) ? low : high;
   r = (a >= T::limit) | (r > T::inf) ? a * 0u + T::inf : r;
-  r = a > HB_INFINITY ? a * 0u + T::nan : r;
-  return r | (bits >> 31) << T::sign;
+  return a > HB_INFINITY ? a * 0u + T::nan : r;
 }
-// The exact value of the type's low bits as float32 bits; NaN becomes one quiet NaN.
-template <class T, class U> HB_FN U hb_from_small(U x) {
-  typedef hb_lane<U> L;
+template <class T, class U> HB_FN U hb_to_small(U bits) {
+  return hb_magnitude_to_small<T>(bits & HB_MAGNITUDE) | (bits >> 31) << T::sign;
+}
+// Infinity, NaN (one quiet NaN) and the sign for the rest r of what x of the type is as float32 bits.
+template <class T, class U> HB_FN U hb_small_special(U x, U r) {
   U a = x & ((1u << T::sign) - 1u);
-  const hb_u32 up = (254u - T::bias) << 23;  // 2^(127 - bias)
-  U r = L::as_bits(L::as_float(a << T::shift) * L::as_float(a * 0u + up));
   r = a >= T::inf ? (a * 0u + (T::nan == T::inf ? HB_NAN : HB_INFINITY)) : r;
   r = a > T::inf ? a * 0u + HB_NAN : r;
   return r | ((x >> T::sign) & 1u) << 31;
+}
+// The exact magnitude of the type's low bits, where it is finite.
+template <class T, class U> HB_FN typename hb_lane<U>::F hb_small_magnitude(U x) {
+  typedef hb_lane<U> L;
+  const hb_u32 up = (254u - T::bias) << 23;  // 2^(127 - bias)
+  return L::as_float((x & ((1u << T::sign) - 1u)) << T::shift) * L::as_float(x * 0u + up);
+}
+// The exact value of the type's low bits as float32 bits.
+template <class T, class U> HB_FN U hb_from_small(U x) {
+  return hb_small_special<T>(x, hb_lane<U>::as_bits(hb_small_magnitude<T>(x)));
 }
 
 typedef hb_small<5, 10> hb_half;
@@ -52,3 +60,9 @@ template <class U> HB_FN U hb_to_bfloat(U bits) {
   return (bits & HB_MAGNITUDE) > HB_INFINITY ? (bits >> 31) << 15 | (HB_NAN >> 16) : r;
 }
 template <class U> HB_FN U hb_from_bfloat(U x) { return x << 16; }
+
+// A sum with one NaN only: processors differ in the sign and payload of what they make, and both can reach the wire.
+HB_FN float hb_add(float a, float b) {
+  float sum = a + b;
+  return sum == sum ? sum : hb_lane<hb_u32>::as_float(HB_NAN);
+}

@@ -3,30 +3,10 @@
 #pragma once
 #include <stdint.h>
 
+#include "hb_names.h"
+
 #define HB_ABI 2
 
-// Types of values. HB_F64 and HB_BYTES (n bytes that nothing can be added to) are for lossless codecs alone.
-enum hb_type { HB_F32, HB_F16, HB_BF16, HB_F64, HB_BYTES };
-
-// Families of codecs; what `param` holds of each.
-enum hb_family {
-  HB_ZFP,        // rate, 4..32
-  HB_MPC,        // dim, 1..32
-  HB_XPK,        // 0
-  HB_FP16,       // 0
-  HB_BF16_CAST,  // 0
-  HB_FP8_E4M3,   // 0
-  HB_FP8_E5M2,   // 0
-  HB_INT8,       // block length, a power of two, 32..1024; plus HB_STOCHASTIC
-  HB_INT4,       // the same
-  HB_SIGN,       // block length, a power of two, 32..1024
-  HB_TOPK,       // number of values to keep, at most n
-  HB_THRESHOLD,  // bits of a float32, not negative: larger magnitudes are kept
-  HB_ROWSPARSE,  // values a row, at least 1
-  HB_2OF4,       // 0
-  HB_FAMILIES
-};
-#define HB_STOCHASTIC (1ull << 32)
 #define HB_MALFORMED (~0ull)
 
 struct hb_ops {

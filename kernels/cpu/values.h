@@ -42,7 +42,7 @@ typedef float float_at_any_place __attribute__((aligned(1), may_alias));
 HB_FN void add_floats(byte *out, const float *values, uint64_t n) {
   float_at_any_place *to = (float_at_any_place *)out;
   const float_at_any_place *from = (const float_at_any_place *)values;
-  for (uint64_t i = 0; i < n; i++) to[i] += from[i];
+  for (uint64_t i = 0; i < n; i++) to[i] = hb_add(to[i], from[i]);
 }
 HB_FN void store_values(uint32_t type, byte *out, const float *values, uint64_t n) {
   switch (type) {
@@ -64,7 +64,7 @@ HB_FN void put_values(uint32_t type, byte *out, const float *values, uint64_t n,
 // buffer: the values and the residual's sum
 HB_FN void add_residual(const float *x, const float *residual, uint64_t n, float *buffer) {
   const float_at_any_place *a = (const float_at_any_place *)x, *b = (const float_at_any_place *)residual;
-  for (uint64_t i = 0; i < n; i++) buffer[i] = a[i] + b[i];
+  for (uint64_t i = 0; i < n; i++) buffer[i] = hb_add(a[i], b[i]);
 }
 // what was not sent, or 0 where that is no number: an overflow must not live on in the residual
 HB_FN void keep_residual(const float *wanted, const float *sent, uint64_t n, float *residual) {

@@ -1,0 +1,137 @@
+// The kernels of a codec of fixed size, from what it does with one tile in the registers of one warp. A thread holds 4
+// consecutive values of each round of 128. Such a codec is a class C for one parameter and one type:
+//   ROUNDS                     of a tile
+//   code                       what a thread holds of a coded tile
+//   C(wire, n, encodes, decodes)   where its planes begin; what it will be used for
+//   encode(tile, v)            a code of the tile's values, of which those from tile.count on are 0
+//   decode(tile, code, v)      its values
+//   load(tile), store(tile, code)  a code from the wire and to it
+// Codes stay in registers, so that an encoder with a residual and the fused kernel touch memory only once.
+#pragma once
+#include "values.h"
+#include "warp.h"
+
+template <int R> struct hb_tile {
+  static constexpr hb_u32 VALUES = 128 * R;
+  hb_warp me;
+  hb_u64 seed;
+  hb_u64 first;  // value
+  hb_u32 count;  // of values, at most VALUES
+  bool full;
+
+  // gives the bytes that a round has of `count` values with BITS bits each, as many as fill up multiples of PAD
+  template <int BITS, hb_u32 PAD = 1> HB_FN auto bytes() const {
+    return [all = ((count * BITS + 7u) / 8u + PAD - 1u) / PAD * PAD](int round) {
+      const hb_u32 before = 16u * BITS * round;
+      return all > before ? (all - before < 16u * BITS ? all - before : 16u * BITS) : 0u;
+    };
+  }
+  // the thread's first value of a round, from the first of the tile
+  HB_FN hb_u32 place(int round) const { return 128u * round + 4u * me.lane; }
+};
+
+// Values of a type, which may lie anywhere, to registers and back.
+template <int T, int R> struct hb_values {
+  static constexpr int SIZE = hb_type<T>::SIZE, PIECE = 4 * SIZE;
+  hb_byte *at;
+  bool aligned;
+  HB_FN hb_values(const void *p) : at((hb_byte *)p), aligned(((hb_u64)p & (PIECE - 1)) == 0u) {}
+
+  HB_FN void load_words(const hb_tile<R> &t, hb_u32 (*w)[PIECE / 4]) const {
+    hb_load_rows<PIECE, R>(t.me, at + SIZE * t.first, aligned & t.full, t.template bytes<8 * SIZE>(), w);
+  }
+  HB_FN void store_words(const hb_tile<R> &t, const hb_u32 (*w)[PIECE / 4]) const {
+    hb_store_rows<PIECE, R>(t.me, at + SIZE * t.first, aligned & t.full, t.template bytes<8 * SIZE>(), w);
+  }
+  HB_FN void load(const hb_tile<R> &t, float (*v)[4]) const {
+    hb_u32 w[R][PIECE / 4];
+    load_words(t, w);
+#pragma unroll
+    for (int r = 0; r < R; r++) hb_type<T>::template widen<4>(w[r], v[r]);
+  }
+  HB_FN void store(const hb_tile<R> &t, const float (*v)[4]) const {
+    hb_u32 w[R][PIECE / 4];
+#pragma unroll
+    for (int r = 0; r < R; r++) hb_type<T>::template narrow<4>(v[r], w[r]);
+    store_words(t, w);
+  }
+};
+template <int R> HB_FN void hb_add_tile(float (*v)[4], const float (*more)[4]) {
+#pragma unroll
+  for (int r = 0; r < R; r++)
+    for (int i = 0; i < 4; i++) v[r][i] = hb_add(more[r][i], v[r][i]);
+}
+
+// Calls work(tile) for the tiles of this warp.
+template <int R, class F> HB_FN void hb_each_tile(hb_u64 n, hb_u64 seed, F work) {
+  alignas(16) __shared__ hb_u32 stage[HB_WARPS][HB_STAGE];
+  hb_tile<R> t;
+  t.me.lane = threadIdx.x & 31u;
+  t.me.stage = stage[threadIdx.x >> 5];
+  t.seed = seed;
+  const hb_u64 step = (hb_u64)gridDim.x * HB_WARPS * t.VALUES;
+  for (t.first = ((hb_u64)blockIdx.x * HB_WARPS + (threadIdx.x >> 5)) * t.VALUES; t.first < n; t.first += step) {
+    t.full = n - t.first >= t.VALUES;
+    t.count = t.full ? t.VALUES : (hb_u32)(n - t.first);
+    work(t);
+  }
+}
+
+template <class C, int T> struct hb_tiled {
+  static constexpr int R = C::ROUNDS;
+  typedef hb_tile<R> tile;
+
+  static HB_FN void encode(const void *x, hb_u64 n, hb_byte *wire, float *residual, hb_u64 seed) {
+    const C c(wire, n, true, residual);
+    const hb_values<T, R> values(x);
+    const hb_values<HB_F32, R> kept(residual);
+    hb_each_tile<R>(n, seed, [&](const tile &t) {
+      float v[R][4];
+      values.load(t, v);
+      if (residual) {
+        float lack[R][4];
+        kept.load(t, lack);
+        hb_add_tile<R>(v, lack);
+      }
+      const typename C::code code = c.encode(t, v);
+      c.store(t, code);
+      if (residual) {
+        float sent[R][4];
+        c.decode(t, code, sent);
+#pragma unroll
+        for (int r = 0; r < R; r++)
+          for (int i = 0; i < 4; i++) v[r][i] = hb_finite_or_0(v[r][i] - sent[r][i]);
+        kept.store(t, v);
+      }
+    });
+  }
+  template <int O, bool ADD> static HB_FN void decode(const hb_byte *wire, hb_u64 n, void *out) {
+    const C c(wire, n, false, true);
+    const hb_values<O, R> values(out);
+    hb_each_tile<R>(n, 0, [&](const tile &t) {
+      float v[R][4], old[R][4];
+      const typename C::code code = c.load(t);
+      if (ADD) values.load(t, old);  // before the work: both are on their way at once
+      c.decode(t, code, v);
+      if (ADD) hb_add_tile<R>(v, old);
+      values.store(t, v);
+    });
+  }
+  static HB_FN void decode_add_encode(const hb_byte *wire, const void *local, hb_u64 n, hb_byte *out, hb_u64 seed) {
+    const C from(wire, n, false, true), to(out, n, true, false);
+    const hb_values<T, R> values(local);
+    hb_each_tile<R>(n, seed, [&](const tile &t) {
+      float v[R][4], own[R][4];
+      const typename C::code code = from.load(t);
+      values.load(t, own);
+      from.decode(t, code, v);
+      hb_add_tile<R>(v, own);
+      if (!t.full) {  // decoded padding need not be 0
+#pragma unroll
+        for (int r = 0; r < R; r++)
+          for (int i = 0; i < 4; i++) v[r][i] = t.place(r) + i < t.count ? v[r][i] : 0.0f;
+      }
+      to.store(t, to.encode(t, v));
+    });
+  }
+};

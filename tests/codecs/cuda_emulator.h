@@ -1,0 +1,276 @@
+// CUDA device code as plain C++ in one thread. Each CUDA thread is a fiber that runs until it must wait for others, so
+// that shuffles, ballots and barriers are exact and every run is the same; blocks run one after another, in order. What a
+// GPU does otherwise than the CPU is made so here: a NaN that arithmetic makes is 0x7fffffff, conversions to integers
+// saturate, vectors must be aligned (build with -fsanitize=alignment). It shows nothing of memory order or speed.
+//
+// Include first, then the device code; emulate(launch, threads, kernel) runs it.
+#pragma once
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#include <type_traits>
+
+namespace emulator {
+constexpr unsigned MOST = 1024, STACK = 1 << 16;
+
+struct fiber {
+  ucontext_t start;
+  jmp_buf at;
+  bool begun, running;
+};
+// What threads of one warp, or of a block, bring to a meeting, and what all of them take home. Two meetings' values are
+// kept: a thread may be one ahead of those that have yet to read.
+struct meeting {
+  unsigned arrived, number;
+  const void *place;
+  unsigned long long values[2][32];
+};
+
+inline fiber fibers[MOST];
+inline char stacks[MOST][STACK] __attribute__((aligned(64)));
+inline jmp_buf scheduler;
+inline meeting warps[MOST / 32], block;
+inline unsigned threads, current, steps;
+inline void (*call)(const void *);
+inline const void *kernel;
+
+[[noreturn]] inline void fail(const char *what) {
+  fprintf(stderr, "emulator: thread %u: %s\n", current, what);
+  abort();
+}
+inline void yield() {
+  if (!_setjmp(fibers[current].at)) _longjmp(scheduler, 1);
+}
+inline void live() {  // a fiber is used again by every block and launch
+  for (;;) {
+    call(kernel);
+    fibers[current].running = false;
+    steps++;
+    yield();
+  }
+}
+inline void resume(unsigned t) {
+  current = t;
+  if (_setjmp(scheduler)) return;
+  if (fibers[t].begun) _longjmp(fibers[t].at, 1);
+  fibers[t].begun = true;
+  getcontext(&fibers[t].start);
+  fibers[t].start.uc_stack.ss_sp = stacks[t];
+  fibers[t].start.uc_stack.ss_size = STACK;
+  makecontext(&fibers[t].start, live, 0);
+  setcontext(&fibers[t].start);
+}
+// Waits for `size` threads that meet at one place of the program; returns what they brought.
+inline const unsigned long long *meet(meeting &m, unsigned size, unsigned index, unsigned long long value,
+                                      const void *place) {
+  if (m.arrived == 0) m.place = place;
+  if (m.place != place) fail("threads that must meet are at different places");
+  const unsigned number = m.number;
+  m.values[number & 1][index & 31] = value;
+  steps++;
+  if (++m.arrived == size) {
+    m.arrived = 0;
+    m.number++;
+  }
+  while (m.number == number) yield();
+  return m.values[number & 1];
+}
+}  // namespace emulator
+
+struct dim3 {
+  unsigned x, y, z;
+};
+static dim3 blockIdx, blockDim, gridDim;
+struct emulated_thread_index {
+  struct component {
+    operator unsigned() const { return emulator::current; }
+  } x;
+};
+static emulated_thread_index threadIdx;
+
+struct emulated_launch {
+  unsigned grid;
+  unsigned first;      // block; those before it are left out
+  unsigned backwards;  // the last thread of a block goes first: code without a race does not care
+};
+template <class F> void emulate(const emulated_launch *launch, unsigned size, F kernel) {
+  using namespace emulator;
+  emulator::kernel = &kernel;
+  call = [](const void *f) { (*(const F *)f)(); };
+  threads = size;
+  gridDim = {launch->grid, 1, 1};
+  blockDim = {size, 1, 1};
+  for (blockIdx.x = launch->first; blockIdx.x < launch->grid; blockIdx.x++) {
+    for (unsigned t = 0; t < size; t++) fibers[t].running = true;
+    for (bool any = true; any;) {
+      any = false;
+      const unsigned before = steps;
+      for (unsigned k = 0; k < size; k++) {
+        const unsigned t = launch->backwards ? size - 1 - k : k;
+        if (fibers[t].running) resume(t), any = true;
+      }
+      if (any && steps == before) fail("threads wait for others that never come");
+    }
+  }
+}
+
+// ------------------------------------------------------------------------------------------------ warps and blocks
+template <class T> static const unsigned long long *emulated_warp(unsigned mask, T x, const void *at) {
+  using namespace emulator;
+  if (mask != 0xffffffffu) fail("only whole warps may meet");
+  static_assert(sizeof(T) <= 8, "");
+  unsigned long long bits = 0;
+  memcpy(&bits, &x, sizeof x);
+  return meet(warps[current / 32], 32, current % 32, bits, at);
+}
+template <class T> T emulated_shuffle(unsigned mask, T x, unsigned from) {
+  const unsigned long long *all = emulated_warp(mask, x, (const void *)&emulated_shuffle<T>);
+  T r;
+  memcpy((void *)&r, &all[from], sizeof r);
+  return r;
+}
+static unsigned emulated_lane() { return emulator::current % 32; }
+template <class T> T __shfl_sync(unsigned mask, T x, int lane) { return emulated_shuffle(mask, x, (unsigned)lane & 31); }
+template <class T> T __shfl_xor_sync(unsigned mask, T x, int by) {
+  return emulated_shuffle(mask, x, emulated_lane() ^ ((unsigned)by & 31));
+}
+template <class T> T __shfl_down_sync(unsigned mask, T x, unsigned by) {
+  return emulated_shuffle(mask, x, emulated_lane() + by < 32 ? emulated_lane() + by : emulated_lane());
+}
+template <class T> T __shfl_up_sync(unsigned mask, T x, unsigned by) {
+  return emulated_shuffle(mask, x, emulated_lane() >= by ? emulated_lane() - by : emulated_lane());
+}
+template <class F> static auto emulated_fold(unsigned mask, unsigned x, F join) {
+  const unsigned long long *all = emulated_warp(mask, x, (const void *)__PRETTY_FUNCTION__);
+  unsigned r = (unsigned)all[0];
+  for (int i = 1; i < 32; i++) r = join(r, (unsigned)all[i]);
+  return r;
+}
+static unsigned __reduce_max_sync(unsigned mask, unsigned x) {
+  return emulated_fold(mask, x, [](unsigned a, unsigned b) { return a > b ? a : b; });
+}
+static unsigned __reduce_add_sync(unsigned mask, unsigned x) {
+  return emulated_fold(mask, x, [](unsigned a, unsigned b) { return a + b; });
+}
+static unsigned __reduce_or_sync(unsigned mask, unsigned x) {
+  return emulated_fold(mask, x, [](unsigned a, unsigned b) { return a | b; });
+}
+static unsigned __ballot_sync(unsigned mask, int yes) {
+  const unsigned bit = yes ? 1u << emulated_lane() : 0u;
+  return emulated_fold(mask, bit, [](unsigned a, unsigned b) { return a | b; });
+}
+static int __any_sync(unsigned mask, int yes) { return __ballot_sync(mask, yes) != 0; }
+static int __all_sync(unsigned mask, int yes) { return __ballot_sync(mask, yes) == 0xffffffffu; }
+static void __syncwarp(unsigned mask = 0xffffffffu) { emulated_warp(mask, 0, (const void *)&__syncwarp); }
+static void __syncthreads() {
+  using namespace emulator;
+  meet(block, threads, 0, 0, (const void *)&__syncthreads);
+}
+static void __threadfence() {}
+static void __threadfence_block() {}
+static void __nanosleep(unsigned) { emulator::yield(); }
+
+template <class T> T emulated_swap(T *p, T x) {
+  T old = *p;
+  *p = x;
+  return old;
+}
+// arguments are converted to the type in memory
+template <class T> struct emulated_same { typedef T type; };
+#define EMULATED_ATOMIC(name, result) \
+  template <class T> T name(T *p, typename emulated_same<T>::type x) { return emulated_swap<T>(p, (T)(result)); }
+EMULATED_ATOMIC(atomicAdd, *p + x)
+EMULATED_ATOMIC(atomicOr, *p | x)
+EMULATED_ATOMIC(atomicAnd, *p & x)
+EMULATED_ATOMIC(atomicMax, *p > x ? *p : x)
+EMULATED_ATOMIC(atomicMin, *p < x ? *p : x)
+EMULATED_ATOMIC(atomicExch, x)
+template <class T> T atomicCAS(T *p, typename emulated_same<T>::type expected, typename emulated_same<T>::type x) {
+  return emulated_swap<T>(p, *p == expected ? x : *p);
+}
+
+// ------------------------------------------------------------------------------------------------ words and vectors
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+static uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+
+static unsigned long long emulated_pair(unsigned low, unsigned high) { return (unsigned long long)high << 32 | low; }
+static unsigned __funnelshift_l(unsigned low, unsigned high, unsigned s) {
+  return (unsigned)(emulated_pair(low, high) << (s & 31) >> 32);
+}
+static unsigned __funnelshift_r(unsigned low, unsigned high, unsigned s) {
+  return (unsigned)(emulated_pair(low, high) >> (s & 31));
+}
+static unsigned __funnelshift_lc(unsigned low, unsigned high, unsigned s) {
+  return (unsigned)(emulated_pair(low, high) << (s < 32 ? s : 32) >> 32);
+}
+static unsigned __funnelshift_rc(unsigned low, unsigned high, unsigned s) {
+  return (unsigned)(emulated_pair(low, high) >> (s < 32 ? s : 32));
+}
+static unsigned __brev(unsigned x) {
+  unsigned r = 0;
+  for (int i = 0; i < 32; i++) r |= (x >> i & 1) << (31 - i);
+  return r;
+}
+static unsigned __byte_perm(unsigned low, unsigned high, unsigned select) {
+  unsigned r = 0;
+  for (int i = 0; i < 4; i++) {
+    const unsigned k = select >> (4 * i) & 15, byte = (unsigned)(emulated_pair(low, high) >> (8 * (k & 7))) & 255;
+    r |= (k & 8 ? (byte & 128 ? 255u : 0u) : byte) << (8 * i);
+  }
+  return r;
+}
+static int __popc(unsigned x) { return __builtin_popcount(x); }
+static int __clz(unsigned x) { return x ? __builtin_clz(x) : 32; }
+static int __ffs(unsigned x) { return __builtin_ffs((int)x); }
+
+// ------------------------------------------------------------------------------------------------ float32
+struct emulated_float {
+  float value;
+  emulated_float() = default;
+  template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>> emulated_float(T x) : value((float)x) {}
+  explicit operator int() const {
+    if (value != value) return 0;
+    return value >= 0x1p31f ? 0x7fffffff : value < -0x1p31f ? -0x7fffffff - 1 : (int)value;
+  }
+  static emulated_float made(float x) {
+    emulated_float r;
+    const unsigned nan = 0x7fffffff;
+    x == x ? memcpy(&r.value, &x, 4) : memcpy(&r.value, &nan, 4);
+    return r;
+  }
+  friend emulated_float operator+(emulated_float a, emulated_float b) { return made(a.value + b.value); }
+  friend emulated_float operator-(emulated_float a, emulated_float b) { return made(a.value - b.value); }
+  friend emulated_float operator*(emulated_float a, emulated_float b) { return made(a.value * b.value); }
+  friend emulated_float operator/(emulated_float a, emulated_float b) { return made(a.value / b.value); }
+  friend bool operator==(emulated_float a, emulated_float b) { return a.value == b.value; }
+  friend bool operator<(emulated_float a, emulated_float b) { return a.value < b.value; }
+  friend bool operator>(emulated_float a, emulated_float b) { return a.value > b.value; }
+};
+static unsigned __float_as_uint(emulated_float f) {
+  unsigned u;
+  memcpy(&u, &f.value, 4);
+  return u;
+}
+static emulated_float __uint_as_float(unsigned u) {
+  emulated_float f;
+  memcpy(&f.value, &u, 4);
+  return f;
+}
+
+#define float emulated_float
+#define __CUDACC__
+#define __device__
+#define __global__
+#define __constant__ static
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__ static
