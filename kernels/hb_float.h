@@ -14,6 +14,7 @@ template <int E, int M, bool FINITE = false> struct hb_small {
   static constexpr hb_u32 inf = FINITE ? (1u << (E + M)) - 1u : ((1u << E) - 1u) << M;
   static constexpr hb_u32 nan = FINITE ? inf : inf | 1u << (M - 1);
   static constexpr hb_u32 sign = E + M;  // place of the sign bit
+  static constexpr bool half = E == 5 && M == 10;
   // the first magnitude too large even before rounding: beyond the exponents of the type
   static constexpr hb_u32 limit = (127u - bias + (1u << E) - (FINITE ? 0u : 1u)) << 23;
 };
@@ -21,6 +22,7 @@ template <int E, int M, bool FINITE = false> struct hb_small {
 // A magnitude, float32 bits, to the type, to nearest, ties to even; NaN becomes one quiet NaN.
 template <class T, class U> HB_FN U hb_magnitude_to_small(U a) {
   typedef hb_lane<U> L;
+  if constexpr (T::half && L::halves) return a > HB_INFINITY ? a * 0u + T::nan : L::half(L::as_float(a));
   // below the normal range: an addition at which the mantissa's unit is that of the type's subnormals
   const hb_u32 magic = (127u - T::bias + T::shift + 1u) << 23;
   U low = L::as_bits(L::as_float(a) + L::as_float(a * 0u + magic)) - magic;

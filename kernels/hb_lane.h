@@ -32,6 +32,7 @@ template <> struct hb_lane<hb_u32> {
   typedef bool M;  // what a comparison gives
   // true: all lanes go the same way, so a loop may end as soon as this block's own work ends
   static constexpr bool single = true;
+  static constexpr bool halves = false;  // true: the processor rounds to half precision itself, by half()
   static HB_FN bool any(bool mask) { return mask; }
   static HB_FN I to_int(F f) { return (I)f; }
   static HB_FN F to_float(I i) { return (F)i; }

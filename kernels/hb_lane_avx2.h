@@ -14,6 +14,7 @@ template <> struct hb_lane<hb_v> {
   typedef hb_vf F;
   typedef hb_vi M;
   static constexpr bool single = false;
+  static constexpr bool halves = false;
   static HB_FN bool any(hb_vi m) { return !_mm256_testz_si256((__m256i)m, (__m256i)m); }
   static HB_FN F as_float(hb_v u) { return (hb_vf)u; }
   static HB_FN hb_v as_bits(F f) { return (hb_v)f; }

@@ -13,6 +13,10 @@ template <> struct hb_lane<hb_v> {
   typedef hb_vf F;
   typedef hb_vi M;
   static constexpr bool single = false;
+  static constexpr bool halves = true;
+  static HB_FN hb_v half(F f) {
+    return (hb_v)_mm512_cvtepu16_epi32(_mm512_cvtps_ph((__m512)f, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
   static HB_FN bool any(hb_vi m) { return _mm512_movepi32_mask((__m512i)m) != 0; }
   static HB_FN F as_float(hb_v u) { return (hb_vf)u; }
   static HB_FN hb_v as_bits(F f) { return (hb_v)f; }

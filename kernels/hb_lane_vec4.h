@@ -13,6 +13,7 @@ template <> struct hb_lane<hb_v> {
   typedef hb_vf F;
   typedef hb_vi M;
   static constexpr bool single = false;
+  static constexpr bool halves = false;
   static HB_FN bool any(hb_vi m) {
     typedef __UINT64_TYPE__ pair __attribute__((vector_size(16)));
     pair p = (pair)m;
