@@ -10,6 +10,7 @@ from hpcbench.codecs.types import SHORT, Array, Bytes, Type, type_of
 
 _SEED = 2**64 - 1
 
+
 class Compiled(Codec):
     """Arguments checked, then one call of a kernel.
 
@@ -25,6 +26,7 @@ class Compiled(Codec):
 
     def __init__(self, family: str, name: str, build: Kernels | None = None) -> None:
         self.name = name
+        self.family = family
         self._kernels = build or kernels()
         self._ops = self._kernels.ops[family]
 
@@ -50,9 +52,7 @@ class Compiled(Codec):
         arguments = x.ctypes.data, n, out.ctypes.data, kept, seed & _SEED
         return int(self._ops.encode(self.param(n), kind, *arguments))
 
-    def decode(
-        self, wire: Bytes, out: Array, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False
-    ) -> None:
+    def decode(self, wire: Bytes, out: Array, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False) -> None:
         check_values(self.name, out, writeable=True)
         check_wire(self.name, wire)
         kind, target = self.check_type(dtype or out.dtype), self.check_type(out.dtype)

@@ -266,6 +266,20 @@ static emulated_float __uint_as_float(unsigned u) {
   return f;
 }
 
+static double __hiloint2double(int high, int low) {
+  const unsigned long long bits = emulated_pair((unsigned)low, (unsigned)high);
+  double d;
+  memcpy(&d, &bits, 8);
+  return d;
+}
+static unsigned long long emulated_bits(double d) {
+  unsigned long long bits;
+  memcpy(&bits, &d, 8);
+  return bits;
+}
+static int __double2loint(double d) { return (int)(unsigned)emulated_bits(d); }
+static int __double2hiint(double d) { return (int)(unsigned)(emulated_bits(d) >> 32); }
+
 #define float emulated_float
 #define __CUDACC__
 #define __device__
