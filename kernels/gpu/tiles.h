@@ -125,6 +125,11 @@ template <class C, int T> struct hb_tiled {
       float v[R][4];
       from.decode(t, from.load(t), v);
       values.add(t, v);
+      if (!t.full) {  // decoded padding need not be 0
+#pragma unroll
+        for (int r = 0; r < R; r++)
+          for (int i = 0; i < 4; i++) v[r][i] = t.place(r) + i < t.count ? v[r][i] : 0.0f;
+      }
       to.store(t, to.encode(t, v));
     });
   }

@@ -3,8 +3,7 @@
 // GPU does otherwise than the CPU is made so here: a NaN that arithmetic makes is 0x7fffffff, conversions to integers
 // saturate, vectors must be aligned (build with -fsanitize=alignment). It shows nothing of memory order or speed.
 //
-// Include first, then the device code; emulate(grid, threads, backwards, kernel) runs it. backwards: which thread of a
-// block goes first; code without a race does not care.
+// Include first, then the device code; emulate(launch, threads, kernel) runs it.
 #pragma once
 #include <setjmp.h>
 #include <stdio.h>
@@ -12,7 +11,6 @@
 #include <string.h>
 #include <ucontext.h>
 
-#include <functional>
 #include <type_traits>
 
 namespace emulator {
@@ -36,10 +34,11 @@ inline char stacks[MOST][STACK] __attribute__((aligned(64)));
 inline jmp_buf scheduler;
 inline meeting warps[MOST / 32], block;
 inline unsigned threads, current, steps;
-inline std::function<void()> kernel;
+inline void (*call)(const void *);
+inline const void *kernel;
 
 [[noreturn]] inline void fail(const char *what) {
-  fprintf(stderr, "emulator: block %u, thread %u: %s\n", 0u, current, what);
+  fprintf(stderr, "emulator: thread %u: %s\n", current, what);
   abort();
 }
 inline void yield() {
@@ -47,7 +46,7 @@ inline void yield() {
 }
 inline void live() {  // a fiber is used again by every block and launch
   for (;;) {
-    kernel();
+    call(kernel);
     fibers[current].running = false;
     steps++;
     yield();
@@ -92,19 +91,25 @@ struct emulated_thread_index {
 };
 static emulated_thread_index threadIdx;
 
-template <class F> void emulate(unsigned grid, unsigned size, bool backwards, F kernel) {
+struct emulated_launch {
+  unsigned grid;
+  unsigned first;      // block; those before it are left out
+  unsigned backwards;  // the last thread of a block goes first: code without a race does not care
+};
+template <class F> void emulate(const emulated_launch *launch, unsigned size, F kernel) {
   using namespace emulator;
-  emulator::kernel = kernel;
+  emulator::kernel = &kernel;
+  call = [](const void *f) { (*(const F *)f)(); };
   threads = size;
-  gridDim = {grid, 1, 1};
+  gridDim = {launch->grid, 1, 1};
   blockDim = {size, 1, 1};
-  for (blockIdx.x = 0; blockIdx.x < grid; blockIdx.x++) {
+  for (blockIdx.x = launch->first; blockIdx.x < launch->grid; blockIdx.x++) {
     for (unsigned t = 0; t < size; t++) fibers[t].running = true;
     for (bool any = true; any;) {
       any = false;
       const unsigned before = steps;
       for (unsigned k = 0; k < size; k++) {
-        const unsigned t = backwards ? size - 1 - k : k;
+        const unsigned t = launch->backwards ? size - 1 - k : k;
         if (fibers[t].running) resume(t), any = true;
       }
       if (any && steps == before) fail("threads wait for others that never come");
@@ -113,10 +118,7 @@ template <class F> void emulate(unsigned grid, unsigned size, bool backwards, F 
 }
 
 // ------------------------------------------------------------------------------------------------ warps and blocks
-#define EMULATED static inline __attribute__((always_inline))
-#define HERE __builtin_extract_return_addr(__builtin_return_address(0))
-
-template <class T> __attribute__((noinline)) const unsigned long long *emulated_warp(unsigned mask, T x, const void *at) {
+template <class T> static const unsigned long long *emulated_warp(unsigned mask, T x, const void *at) {
   using namespace emulator;
   if (mask != 0xffffffffu) fail("only whole warps may meet");
   static_assert(sizeof(T) <= 8, "");
@@ -124,8 +126,6 @@ template <class T> __attribute__((noinline)) const unsigned long long *emulated_
   memcpy(&bits, &x, sizeof x);
   return meet(warps[current / 32], 32, current % 32, bits, at);
 }
-// the place of a meeting is a label of its own for each macro's use
-#define EMULATED_PLACE ((const void *)__FUNCTION__)
 template <class T> T emulated_shuffle(unsigned mask, T x, unsigned from) {
   const unsigned long long *all = emulated_warp(mask, x, (const void *)&emulated_shuffle<T>);
   T r;

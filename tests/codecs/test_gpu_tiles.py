@@ -1,0 +1,186 @@
+"""The GPU front of the codecs of fixed size, emulated: the bytes and values of the CPU front, bit for bit."""
+
+import functools
+import mmap
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from codec_data import POISON, bell, integers, same_bits, words
+from emulator import KERNELS, Front, build, build_all, compiled, macros
+
+from hpcbench.codecs.spec import BLOCKS, ZFP_RATES
+from hpcbench.codecs.types import BFLOAT16, Array, Bytes
+
+F32, F16 = np.dtype(np.float32), np.dtype(np.float16)
+CASTS = ["fp16", "bf16", "fp8e4m3", "fp8e5m2"]
+BLOCKED = [f"{family}:{block}" for family in ("int8", "int4", "sign") for block in BLOCKS]
+STOCHASTIC = ["int8:64:stochastic", "int4:1024:stochastic"]
+ALL = [f"zfp:{rate}" for rate in ZFP_RATES] + BLOCKED + STOCHASTIC + CASTS + ["2:4"]
+SOME = ["zfp:4", "zfp:8", "zfp:13", "zfp:24", "int8:256", "int4:32", "int4:1024:stochastic", "sign:128", *CASTS, "2:4"]
+CASES = [(name, F32) for name in ALL] + [(name, kind) for name in SOME for kind in (F16, BFLOAT16)]
+WIDENED = [(name, kind) for name in ("int8:256", "zfp:8", "2:4") for kind in (F16, BFLOAT16)]
+LENGTHS = [*range(70), *range(120, 137), *range(250, 262), 300, 511, 512, 513, 1023, 1025, 2049]
+LONG = 26_003  # more than the emulated launch has threads for, with every tile
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built() -> None:
+    build_all([macros(*case) for case in CASES] + [macros(*case, F32) for case in WIDENED])
+
+
+@functools.cache
+def pool(dtype: np.dtype[np.generic], n: int, seed: int) -> Array:
+    """Calm stretches, wild ones, and some with what is no number, each of 173 values."""
+    calm, wide = bell(n, seed) * 1e-3, np.ldexp(bell(n, seed + 1), integers(n, -140, 120, seed + 2))
+    patterns = words(n, seed + 3).astype(np.uint32).view(np.float32)  # NaN of every sign and payload, subnormals
+    odd = np.array([np.inf, -np.inf, np.nan, -0.0, 0.0, 1e-40, 3e38, -1e-45], np.float32)
+    spiced = np.where(integers(n, 0, 40, seed + 4) == 0, odd[integers(n, 0, 8, seed + 5)], calm.astype(np.float32))
+    kind = np.arange(n) // 173 % 6
+    with np.errstate(all="ignore"):
+        x = np.choose(kind, [calm, wide, spiced, calm * 0, patterns, np.where(calm > 0, calm, -0.0)])
+        x = np.where(kind == 4, patterns, x.astype(np.float32))
+        return x if dtype == F32 else x.astype(dtype)
+
+
+def place(n: int, dtype: npt.DTypeLike, offset: int) -> Array:
+    """`n` poisoned values `offset` bytes behind a multiple of 64, with 64 poisoned bytes on both sides."""
+    size = n * np.dtype(dtype).itemsize
+    raw = np.full(size + 256, POISON, dtype=np.uint8)
+    start = -raw.ctypes.data % 64 + 64 + offset
+    return raw[start : start + size].view(dtype)
+
+
+def around(x: Array) -> bytes:
+    """The memory in which `place` put the values, less the values."""
+    raw = x
+    while isinstance(raw.base, np.ndarray):
+        raw = raw.base
+    start = x.ctypes.data - raw.ctypes.data
+    return raw[:start].tobytes() + raw[start + x.nbytes :].tobytes()
+
+
+def put(x: Array, offset: int) -> Array:
+    out = place(x.size, x.dtype, offset)
+    out[...] = x
+    return out
+
+
+def check(name: str, front: Front, x: Array, other: Array, offset: int, out: np.dtype[np.generic]) -> None:
+    """Everything that the kernels do, with `x`, and with `other` where two vectors meet."""
+    codec, n, seed = compiled(name), x.size, x.size * 77 + (offset << 40)
+    size = codec.wire_bytes(n, x.dtype)
+    x, other = put(x, offset), put(other, offset)
+
+    expected, wire = place(size, np.uint8, 0), place(size, np.uint8, offset)
+    assert codec.encode(x, expected, seed=seed) == size
+    front.encode(x, wire, seed=seed)
+    assert same_bits(wire, expected), f"bytes of {n} values"
+
+    error = pool(F32, LONG, 20)[:n]
+    residual, left = put(error, offset), put(error, 0)
+    corrected = place(size, np.uint8, offset)
+    front.encode(x, corrected, residual, seed)
+    codec.encode(x, expected, residual=left, seed=seed)
+    assert same_bits(corrected, expected), f"bytes of {n} values with a residual"
+    assert same_bits(residual, left), f"residual of {n} values"
+
+    values, decoded = place(n, out, 0), place(n, out, offset)
+    for accumulate in (False, True):
+        if accumulate:
+            values[...] = decoded[...] = other.astype(out)
+        codec.decode(wire, values, dtype=x.dtype, accumulate=accumulate)
+        front.decode(wire, decoded, accumulate=accumulate)
+        assert same_bits(decoded, values), f"{n} values, accumulate={accumulate}"
+
+    summed = place(size, np.uint8, offset)
+    codec.decode_add_encode(wire, other, expected, seed=seed)
+    front.decode_add_encode(wire, other, summed, seed)
+    assert same_bits(summed, expected), f"bytes of a sum of {n} values"
+    for written in (wire, corrected, residual, decoded, summed):
+        assert set(around(written)) <= {POISON}, "written outside"
+
+
+def sweep(name: str, dtype: np.dtype[np.generic], library_of: Path = KERNELS, out: npt.DTypeLike = None) -> None:
+    library, target = build(macros(name, dtype, out), library_of), np.dtype(out or dtype)
+    many, others = pool(dtype, 8192, 20), pool(dtype, 8192, 40)
+    for k, n in enumerate(LENGTHS):
+        start = 131 * k % 6000
+        front = Front(library, backwards=k % 2 == 1)
+        check(name, front, many[start : start + n], others[start : start + n], (0, 4, 2, 1, 8)[k % 5], target)
+    many, others = pool(dtype, LONG, 60), pool(dtype, LONG, 80)
+    check(name, Front(library), many, others, 0, target)
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES, ids=lambda v: str(v))
+def test_bytes_and_values_of_the_cpu(name: str, dtype: np.dtype[np.generic]) -> None:
+    sweep(name, dtype)
+
+
+@pytest.mark.parametrize(("name", "dtype"), WIDENED, ids=lambda v: str(v))
+def test_short_values_decoded_to_float32(name: str, dtype: np.dtype[np.generic]) -> None:
+    sweep(name, dtype, out=F32)
+
+
+FAULTS = {
+    "a barrier left out": ("gpu/warp.h", "(hb_byte)0;\n  __syncwarp();", "(hb_byte)0;", "int8:256"),
+    "a sum that is one unit off": ("gpu/warp.h", "half /= 2) x = x +", "half /= 2) x = x + x * 0x1p-23f +", "sign:128"),
+    "padding of three": ("gpu/zfp.h", "left == 3u) f[3] = f[0]", "left == 3u) f[3] = f[2]", "zfp:8"),
+    "a NaN that goes through a product": ("hb_cast.h", "bits & HB_MAGNITUDE) *", "bits) *", "fp16"),
+    "a sum's own NaN": ("hb_float.h", "return sum == sum ?", "return true ?", "2:4"),
+    "alignment taken for granted": ("gpu/tiles.h", "aligned & t.full", "t.full", "int8:256"),
+    "decoded padding in a sum": ("gpu/tiles.h", "t.count ? v[r][i] : 0.0f", "t.count ? v[r][i] : v[r][i]", "sign:32"),
+    "a byte too many": ("gpu/warp.h", "i < bytes; i += 32u) to[i]", "i <= bytes; i += 32u) to[i]", "bf16"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults_are_seen(fault: str, tmp_path: Path) -> None:
+    file, old, new, name = FAULTS[fault]
+    shutil.copytree(KERNELS, tmp_path / "kernels")
+    source = tmp_path / "kernels" / file
+    text = source.read_text()
+    assert old in text
+    code = "import sys, pathlib, test_gpu_tiles as t; t.sweep(sys.argv[1], t.F32, pathlib.Path(sys.argv[2]))"
+    command = [sys.executable, "-c", code, name, str(tmp_path / "kernels")]
+    for healthy in (True, False):
+        source.write_text(text if healthy else text.replace(old, new))
+        done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True)
+        seen = "AssertionError" in done.stderr or "runtime error" in done.stderr or "emulator:" in done.stderr
+        assert (done.returncode == 0) is healthy, done.stderr[-2000:]
+        assert seen is not healthy, done.stderr[-2000:]
+
+
+def reserve(size: int) -> Bytes:
+    """Zeros that take memory only where they are written."""
+    no_reserve = 0x4000  # Linux
+    return np.frombuffer(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve), np.uint8)
+
+
+@pytest.mark.parametrize(("name", "bits"), [("zfp:13", 13), ("int8:256", 8), ("sign:1024", 1), ("2:4", 8)])
+def test_places_beyond_32_bits(name: str, bits: int) -> None:
+    """The last 1237 of 2^32 + 1237 values: the threads of all others are left out."""
+    codec, start, x = compiled(name), 2**32, bell(1237, 3).astype(np.float16)
+    small = np.zeros(codec.wire_bytes(x.size, F16), np.uint8)
+    codec.encode(x, small)
+    library = build(macros(name, F16))
+    warps = 8 * library.tile_values()
+    front = Front(library, grid=-(-(start + x.size) // warps), first=start // warps)
+
+    values = reserve(2 * (start + x.size)).view(np.float16)
+    values[start:] = x
+    wire = reserve(codec.wire_bytes(values.size, F16))
+    front.encode(values, wire)
+    begin, length = start * bits // 8, -(-x.size * bits // 32) * 4  # of the plane of codes; scales are at the end
+    assert same_bits(wire[begin : begin + length], small[:length])
+    assert same_bits(wire[wire.size - small.size + length :], small[length:])
+
+    expected = np.zeros_like(x)
+    codec.decode(small, expected)
+    values[start:] = 7
+    front.decode(wire, values)
+    assert same_bits(values[start:], expected)
