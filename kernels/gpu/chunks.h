@@ -1,10 +1,8 @@
 // The kernels of a lossless codec, from what it does with a chunk in the registers of one warp. A block of threads codes
 // a chunk with each of its warps. Such a codec is a class C for one type:
 //   C(param)
-//   code                         what is left to write of a coded chunk; `words` of 4 bytes
-//   encode(me, v, used)          a code of a chunk of so many bytes, zeros behind them; me.stage holds 4096 bytes, which
-//                                stay as they are until
-//   store(me, code, to)          writes it
+//   encode(me, v, used)          of so many bytes, zeros behind them, to me.stage; returns the words of 4 bytes, which may
+//                                be too many: then the stage does not matter
 //   decode(me, words, used, v)   of so many words in me.stage, zeros behind them; false if they are no chunk
 // The container is that of the CPU front (kernels/cpu/chunks.h).
 #pragma once
@@ -23,7 +21,7 @@ struct hb_container {
 };
 
 template <class C, int T> struct hb_chunked {
-  typedef typename C::code code;
+  static constexpr bool SUMS = T == HB_F32 || T == HB_F16 || T == HB_BF16;
 
   // What a block goes over, a chunk a warp.
   struct round {
@@ -68,17 +66,19 @@ template <class C, int T> struct hb_chunked {
 
   static HB_FN void write(const C &c, const round &r, const hb_u32 *v, hb_byte *wire, hb_state *state,
                           volatile hb_u64 *told) {
-    code coded = {};
-    hb_u32 words = 0;
-    if (r.used) coded = c.encode(r.me, v, r.used), words = coded.words < r.raw() ? coded.words : r.raw();
+    hb_u32 words = r.used ? c.encode(r.me, v, r.used) : 0;
+    const bool shrinks = words < r.raw();
+    if (!shrinks) words = r.raw();
     hb_u64 end;
     const hb_u64 at = r.place(told, words, end);
     const hb_container to(wire, r.chunks);
     if (r.used) {
-      const bool shrinks = coded.words < r.raw();
       if (r.me.lane == 0) hb_store_half(to.lengths + 2 * r.chunk, shrinks ? words : HB_RAW);
-      if (shrinks) c.store(r.me, coded, to.chunks + 4 * at);
-      else hb_store_chunk(to.chunks + 4 * at, 4u * words, r.me.lane, v);
+      if (shrinks) {
+        hb_stage_out(r.me, to.chunks + 4 * at, 4u * words);
+      } else {
+        hb_store_chunk(r.me, to.chunks + 4 * at, 4u * words, v);
+      }
     }
     if (r.piece + 1 == r.pieces && threadIdx.x == 0) {
       for (hb_u64 i = 2 * r.chunks; i < to.head(r.chunks); i++) wire[i] = 0;
@@ -105,11 +105,9 @@ template <class C, int T> struct hb_chunked {
       state->bytes = bytes;
     }
     if (r.used && good) {
-      hb_load_chunk(from.chunks + 4 * at, 4u * words, r.me.lane, v);
+      hb_load_chunk(r.me, from.chunks + 4 * at, 4u * words, v);
       if (length != HB_RAW) {
-#pragma unroll
-        for (int i = 0; i < HB_ROWS; i++) r.me.stage[32 * i + r.me.lane] = v[i];
-        __syncwarp();
+        hb_to_stage(r.me, v);
         good = c.decode(r.me, words, r.used, v);
         __syncwarp();
       }
@@ -127,11 +125,13 @@ template <class C, int T> struct hb_chunked {
     round r(n);
     while (r.next(state)) {
       hb_u32 v[HB_ROWS];
-      hb_load_chunk((const hb_byte *)x + r.chunk * HB_CHUNK, r.used, r.me.lane, v);
-      if constexpr (T == HB_F32 || T == HB_F16 || T == HB_BF16)
-        if (residual)
-          hb_words<T>::keep((hb_byte *)residual + r.chunk * HB_CHUNK / hb_size_of(T) * 4, r.used / hb_size_of(T),
-                            r.me.lane, v);
+      hb_load_chunk(r.me, (const hb_byte *)x + r.chunk * HB_CHUNK, r.used, v);
+      if constexpr (SUMS)
+        if (residual) {
+          hb_to_stage(r.me, v);
+          hb_keep_residual<T>(r.me, (hb_byte *)residual + r.chunk * HB_CHUNK / hb_size_of(T) * 4, r.used / hb_size_of(T));
+          hb_from_stage(r.me, v);
+        }
       write(c, r, v, wire, state, hb_rest_of(state));
     }
   }
@@ -144,19 +144,19 @@ template <class C, int T> struct hb_chunked {
       hb_u32 v[HB_ROWS];
       if (!read(c, r, wire, bytes, state, hb_rest_of(state), v)) continue;
       hb_byte *to = (hb_byte *)out + r.chunk * HB_CHUNK / hb_size_of(T) * hb_size_of(O);
-      const hb_u32 count = r.used / hb_size_of(T);
-      if constexpr (O == T && !ADD) {
-        hb_store_chunk(to, r.used, r.me.lane, v);
-      } else if constexpr (O == T) {
+      if constexpr (ADD && O == T && T != HB_BYTES) {
         hb_u32 old[HB_ROWS];
-        hb_load_chunk(to, r.used, r.me.lane, old);
+        hb_load_chunk(r.me, to, r.used, old);
 #pragma unroll
         for (int i = 0; i < HB_ROWS; i++)
           if constexpr (T == HB_F64) v[i] = hb_sum_doubles(old[i], v[i], r.me.lane);
-          else if constexpr (T != HB_BYTES) v[i] = hb_words<T>::sum(old[i], v[i]);
-        hb_store_chunk(to, r.used, r.me.lane, v);
-      } else if constexpr (T != HB_F64 && T != HB_BYTES && O != HB_F64 && O != HB_BYTES) {
-        hb_words<T>::template put<O, ADD>(to, count, r.me.lane, v);
+          else v[i] = hb_sum_words<T>(old[i], v[i]);
+      }
+      if constexpr (O == T) {
+        hb_store_chunk(r.me, to, r.used, v);
+      } else if constexpr (SUMS && O != HB_F64 && O != HB_BYTES) {
+        hb_to_stage(r.me, v);
+        hb_put_values<T, O, ADD>(r.me, to, r.used / hb_size_of(T));
       }
     }
   }
@@ -167,10 +167,10 @@ template <class C, int T> struct hb_chunked {
     while (r.next(state)) {
       hb_u32 v[HB_ROWS], own[HB_ROWS];
       read(c, r, wire, bytes, state, hb_rest_of(state), v);
-      hb_load_chunk((const hb_byte *)local + r.chunk * HB_CHUNK, r.used, r.me.lane, own);
-      if constexpr (T == HB_F32 || T == HB_F16 || T == HB_BF16)
+      hb_load_chunk(r.me, (const hb_byte *)local + r.chunk * HB_CHUNK, r.used, own);
 #pragma unroll
-        for (int i = 0; i < HB_ROWS; i++) v[i] = hb_words<T>::sum(own[i], v[i]);
+      for (int i = 0; i < HB_ROWS; i++)
+        if constexpr (SUMS) v[i] = hb_sum_words<T>(own[i], v[i]);
       write(c, r, v, out, state, hb_rest_of(state) + r.pieces);
     }
   }

@@ -14,95 +14,89 @@ HB_FN void hb_store_half(hb_byte *p, hb_u32 x) {
   p[1] = (hb_byte)(x >> 8);
 }
 
-// The first `bytes` bytes of a chunk; the others are zeros. Loads of aligned words do not wait for each other.
-HB_FN void hb_load_chunk(const hb_byte *p, hb_u32 bytes, hb_u32 lane, hb_u32 *v) {
-  const bool aligned = ((hb_u64)p & 3u) == 0u;
-  const hb_u32 words = aligned ? bytes / 4u : 0u;
+HB_FN void hb_to_stage(const hb_warp &me, const hb_u32 *v) {
+  __syncwarp();
 #pragma unroll
-  for (int r = 0; r < HB_ROWS; r++) v[r] = 32u * r + lane < words ? ((const hb_u32 *)p)[32 * r + lane] : 0u;
-  if (4u * words == bytes) return;
-#pragma unroll
-  for (int r = 0; r < HB_ROWS; r++) {
-    const hb_u32 word = 32u * r + lane, end = 4u * word + 4u < bytes ? 4u * word + 4u : bytes;
-    for (hb_u32 i = 4u * (word < words ? bytes : word); i < end; i++) v[r] |= (hb_u32)p[i] << (8u * (i & 3u));
-  }
+  for (int r = 0; r < HB_ROWS; r++) me.stage[32 * r + me.lane] = v[r];
+  __syncwarp();
 }
-HB_FN void hb_store_chunk(hb_byte *p, hb_u32 bytes, hb_u32 lane, const hb_u32 *v) {
-  if (bytes == HB_CHUNK && ((hb_u64)p & 3u) == 0u) {
+HB_FN void hb_from_stage(const hb_warp &me, hb_u32 *v) {
+  __syncwarp();
 #pragma unroll
-    for (int r = 0; r < HB_ROWS; r++) ((hb_u32 *)p)[32 * r + lane] = v[r];
-  } else {
-#pragma unroll
-    for (int r = 0; r < HB_ROWS; r++) {
-      const hb_u32 at = 4u * (32u * r + lane);
-      if (at + 4u <= bytes) hb_store_word(p + at, v[r]);
-      else
-        for (hb_u32 i = at; i < bytes; i++) p[i] = (hb_byte)(v[r] >> (8u * (i - at)));
-    }
-  }
+  for (int r = 0; r < HB_ROWS; r++) v[r] = me.stage[32 * r + me.lane];
+  __syncwarp();
 }
 
+// The first `bytes` bytes of a chunk; the others are zeros. Only memory that is aligned goes straight to registers: for
+// the rest the code is short, not fast.
+HB_FN void hb_load_chunk(const hb_warp &me, const hb_byte *p, hb_u32 bytes, hb_u32 *v) {
+  if ((((hb_u64)p | bytes) & 3u) == 0u) {
+#pragma unroll
+    for (int r = 0; r < HB_ROWS; r++) v[r] = 32u * r + me.lane < bytes / 4u ? ((const hb_u32 *)p)[32 * r + me.lane] : 0u;
+  } else {
+    hb_stage_in(me, p, bytes, HB_CHUNK);
+#pragma unroll
+    for (int r = 0; r < HB_ROWS; r++) v[r] = me.stage[32 * r + me.lane];
+    __syncwarp();
+  }
+}
+HB_FN void hb_store_chunk(const hb_warp &me, hb_byte *p, hb_u32 bytes, const hb_u32 *v) {
+  if ((((hb_u64)p | bytes) & 3u) == 0u) {
+#pragma unroll
+    for (int r = 0; r < HB_ROWS; r++)
+      if (32u * r + me.lane < bytes / 4u) ((hb_u32 *)p)[32 * r + me.lane] = v[r];
+  } else {
+    hb_to_stage(me, v);
+    hb_stage_out(me, p, bytes);
+  }
+}
 // One value of a type anywhere, as float32.
 template <int T> HB_FN float hb_load_value(const hb_byte *p) {
-  hb_u32 w = hb_size_of(T) == 4 ? hb_load_word(p) : hb_load_half(p);
+  const hb_u32 w = hb_size_of(T) == 4 ? hb_load_word(p) : hb_load_half(p);
   float f[2];
   hb_type<T>::template widen<hb_size_of(T) == 4 ? 1 : 2>(&w, f);
   return f[0];
 }
 template <int T> HB_FN void hb_store_value(hb_byte *p, float value) {
-  hb_u32 w;
   const float f[2] = {value, 0.0f};
+  hb_u32 w;
   hb_type<T>::template narrow<hb_size_of(T) == 4 ? 1 : 2>(f, &w);
   hb_size_of(T) == 4 ? hb_store_word(p, w) : hb_store_half(p, w);
 }
 
-// What a word of a chunk holds of a type, and sums.
-template <int T> struct hb_words {
-  static constexpr hb_u32 SIZE = hb_size_of(T), N = SIZE < 4 ? 4 / SIZE : 1;  // values in a word
-  static HB_FN hb_u32 sum(hb_u32 a, hb_u32 b) {
-    float x[N], y[N];
-    hb_type<T>::template widen<N>(&a, x);
-    hb_type<T>::template widen<N>(&b, y);
-    for (hb_u32 i = 0; i < N; i++) x[i] = hb_add(x[i], y[i]);
-    hb_type<T>::template narrow<N>(x, &a);
-    return a;
+// The sums of what two words hold of a type.
+template <int T> HB_FN hb_u32 hb_sum_words(hb_u32 a, hb_u32 b) {
+  constexpr int N = 4 / hb_size_of(T);
+  float x[N], y[N];
+  hb_type<T>::template widen<N>(&a, x);
+  hb_type<T>::template widen<N>(&b, y);
+  for (int i = 0; i < N; i++) x[i] = hb_add(x[i], y[i]);
+  hb_type<T>::template narrow<N>(x, &a);
+  return a;
+}
+// `count` values of type T in the stage, instead of or onto those of type O at p.
+template <int T, int O, bool ADD> HB_FN void hb_put_values(const hb_warp &me, hb_byte *p, hb_u32 count) {
+  const hb_byte *stage = (const hb_byte *)me.stage;
+#pragma unroll 4
+  for (hb_u32 i = me.lane; i < count; i += 32u) {
+    const float x = hb_load_value<T>(stage + hb_size_of(T) * i);
+    hb_byte *to = p + hb_size_of(O) * i;
+    hb_store_value<O>(to, ADD ? hb_add(hb_load_value<O>(to), x) : x);
   }
-  // Values of this type that lie in words, onto or instead of those of another type at p, of which there are `count`.
-  template <int O, bool ADD> static HB_FN void put(hb_byte *p, hb_u32 count, hb_u32 lane, const hb_u32 *v) {
-#pragma unroll
-    for (int r = 0; r < HB_ROWS; r++) {
-      float x[N];
-      hb_type<T>::template widen<N>(v + r, x);
-#pragma unroll
-      for (hb_u32 i = 0; i < N; i++) {
-        const hb_u32 at = (32u * r + lane) * N + i;
-        if (at >= count) continue;
-        hb_byte *to = p + hb_size_of(O) * at;
-        hb_store_value<O>(to, ADD ? hb_add(hb_load_value<O>(to), x[i]) : x[i]);
-      }
-    }
+  __syncwarp();
+}
+// A residual is added to the values in the stage, and keeps what rounding to their type takes away.
+template <int T> HB_FN void hb_keep_residual(const hb_warp &me, hb_byte *residual, hb_u32 count) {
+  hb_byte *stage = (hb_byte *)me.stage;
+#pragma unroll 4
+  for (hb_u32 i = me.lane; i < count; i += 32u) {
+    hb_byte *value = stage + hb_size_of(T) * i, *kept = residual + 4u * i;
+    const float x = hb_add(hb_load_value<T>(value), hb_load_value<HB_F32>(kept));
+    hb_store_value<T>(value, x);
+    hb_store_value<HB_F32>(kept, hb_finite_or_0(x - hb_load_value<T>(value)));
   }
-  // v: values, to which a residual is added; what rounding to the type takes away is left in it
-  static HB_FN void keep(hb_byte *residual, hb_u32 count, hb_u32 lane, hb_u32 *v) {
-#pragma unroll
-    for (int r = 0; r < HB_ROWS; r++) {
-      float x[N], sent[N];
-      hb_type<T>::template widen<N>(v + r, x);
-#pragma unroll
-      for (hb_u32 i = 0; i < N; i++) {
-        const hb_u32 at = (32u * r + lane) * N + i;
-        x[i] = at < count ? hb_add(x[i], hb_load_value<HB_F32>(residual + 4 * at)) : 0.0f;
-      }
-      hb_type<T>::template narrow<N>(x, v + r);
-      hb_type<T>::template widen<N>(v + r, sent);
-#pragma unroll
-      for (hb_u32 i = 0; i < N; i++) {
-        const hb_u32 at = (32u * r + lane) * N + i;
-        if (at < count) hb_store_value<HB_F32>(residual + 4 * at, hb_finite_or_0(x[i] - sent[i]));
-      }
-    }
-  }
-};
+  __syncwarp();
+}
 // The sum of two float64 whose halves lie in a lane of even number and the next.
 HB_FN hb_u32 hb_sum_doubles(hb_u32 a, hb_u32 b, hb_u32 lane) {
   const hb_u32 c = __shfl_xor_sync(HB_EVERY, a, 1), d = __shfl_xor_sync(HB_EVERY, b, 1);

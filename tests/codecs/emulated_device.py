@@ -62,6 +62,12 @@ def library(build: Build) -> ctypes.CDLL:
     return ctypes.CDLL(str(target))
 
 
+class _Launch(ctypes.Structure):
+    """``emulated_launch`` of cuda_emulator.h."""
+
+    _fields_ = (("grid", ctypes.c_uint), ("first", ctypes.c_uint), ("backwards", ctypes.c_uint))
+
+
 class EmulatedCell(Cell):
     """Words of 64 bits, poisoned until a call begins."""
 
@@ -107,7 +113,8 @@ class EmulatedDevice(Device):
     def launch(self, build: Build, kernel: str, blocks: int, arguments: tuple[int, ...], stream: int) -> None:
         self.launched.append((kernel, blocks))
         words = (ctypes.c_ulonglong * len(arguments))(*arguments)
-        getattr(library(build), f"run_{kernel}")(blocks, self.backwards, words)
+        launch = _Launch(blocks, 0, self.backwards)
+        getattr(library(build), f"run_{kernel}")(ctypes.byref(launch), words)
 
     def cell(self, words: int) -> Cell:
         self.cells += 1

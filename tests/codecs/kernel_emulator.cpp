@@ -18,7 +18,7 @@ template <class... A> static void call(void (*kernel)(A...), const word *a) {
   call(kernel, a, std::index_sequence_for<A...>{});
 }
 #define X(name) \
-  extern "C" void run_##name(unsigned grid, bool backwards, const word *a) { \
-    emulate(grid, HB_THREADS, backwards, [=] { call(name, a); }); \
+  extern "C" void run_##name(const emulated_launch *launch, const word *a) { \
+    emulate(launch, HB_THREADS, [=] { call(name, a); }); \
   }
 HB_NAMES
