@@ -61,9 +61,23 @@ template <> struct hb_lane<hb_u32> {
   static HB_FN hb_u32 shl(hb_u32 x, hb_u32 s) { return s < 32u ? x << (s & 31u) : 0u; }
   static HB_FN hb_u32 shr(hb_u32 x, hb_u32 s) { return s < 32u ? x >> (s & 31u) : 0u; }
 
-  static HB_FN hb_u32 load(const hb_u32 *p) { return *p; }
+  static HB_FN hb_u32 load(const hb_u32 *p) {
+    hb_u32 x;
+    __builtin_memcpy(&x, p, 4);
+    return x;
+  }
   static HB_FN void store(hb_u32 *p, hb_u32 x) { *p = x; }
   static HB_FN hb_u32 index() { return 0; }
+  static HB_FN hb_u32 rotate(hb_u32 x, hb_u32 n) { return x << (n & 31u) | x >> ((32u - n) & 31u); }
+  static HB_FN hb_u32 blend(hb_u32 mask, hb_u32 a, hb_u32 b) { return (a & mask) | (b & ~mask); }
+  static HB_FN hb_u32 rise(hb_u32 x, hb_u32 from) { return from ? 0u : x; }
+  // two sums or differences of 16 bits
+  static HB_FN hb_u32 add16(hb_u32 a, hb_u32 b) {
+    return ((a & 0x7fff7fffu) + (b & 0x7fff7fffu)) ^ ((a ^ b) & 0x80008000u);
+  }
+  static HB_FN hb_u32 subtract16(hb_u32 a, hb_u32 b) {
+    return ((a | 0x80008000u) - (b & 0x7fff7fffu)) ^ (~(a ^ b) & 0x80008000u);
+  }
   // 8 and 16 bits a lane from memory and, the low ones, to it
   static HB_FN hb_u32 load8(const unsigned char *p) { return *p; }
   static HB_FN hb_u32 load8s(const unsigned char *p) { return (hb_u32)(hb_i32)(signed char)*p; }

@@ -4,6 +4,7 @@
 
 typedef hb_u32 hb_v __attribute__((vector_size(32)));
 typedef hb_i32 hb_vi __attribute__((vector_size(32)));
+typedef hb_u16 hb_vh __attribute__((vector_size(32)));
 typedef float hb_vf __attribute__((vector_size(32)));
 #define HB_LANES 8
 
@@ -68,6 +69,13 @@ template <> struct hb_lane<hb_v> {
     return (hb_v)_mm256_shuffle_epi32((__m256i)x, s == 1 ? 0xb1 : 0x4e);
   }
   static HB_FN hb_v index() { return hb_v{0, 1, 2, 3, 4, 5, 6, 7}; }
+  static HB_FN hb_v rotate(hb_v x, hb_v n) { return shl(x, n) | shr(x, 32u - n); }
+  static HB_FN hb_v blend(hb_v mask, hb_v a, hb_v b) { return (a & mask) | (b & ~mask); }
+  static HB_FN hb_v rise(hb_v x, hb_v from) {
+    return (hb_v)_mm256_permutevar8x32_epi32((__m256i)x, (__m256i)from) & ((from >> 31) - 1u);
+  }
+  static HB_FN hb_v add16(hb_v a, hb_v b) { return (hb_v)((hb_vh)a + (hb_vh)b); }
+  static HB_FN hb_v subtract16(hb_v a, hb_v b) { return (hb_v)((hb_vh)a - (hb_vh)b); }
   static HB_FN hb_v load8(const unsigned char *p) {
     return (hb_v)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
   }

@@ -4,6 +4,7 @@
 
 typedef hb_u32 hb_v __attribute__((vector_size(64)));
 typedef hb_i32 hb_vi __attribute__((vector_size(64)));
+typedef hb_u16 hb_vh __attribute__((vector_size(64)));
 typedef float hb_vf __attribute__((vector_size(64)));
 #define HB_LANES 16
 
@@ -58,6 +59,16 @@ template <> struct hb_lane<hb_v> {
     return (hb_v)_mm512_shuffle_epi32((__m512i)x, s == 1 ? (_MM_PERM_ENUM)0xb1 : (_MM_PERM_ENUM)0x4e);
   }
   static HB_FN hb_v index() { return hb_v{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}; }
+  static HB_FN hb_v rotate(hb_v x, hb_v n) { return (hb_v)_mm512_rolv_epi32((__m512i)x, (__m512i)n); }
+  static HB_FN hb_v blend(hb_v mask, hb_v a, hb_v b) {
+    return (hb_v)_mm512_ternarylogic_epi32((__m512i)mask, (__m512i)a, (__m512i)b, 0xca);
+  }
+  static HB_FN hb_v rise(hb_v x, hb_v from) {
+    __mmask16 inside = _mm512_cmplt_epu32_mask((__m512i)from, _mm512_set1_epi32(16));
+    return (hb_v)_mm512_maskz_permutexvar_epi32(inside, (__m512i)from, (__m512i)x);
+  }
+  static HB_FN hb_v add16(hb_v a, hb_v b) { return (hb_v)((hb_vh)a + (hb_vh)b); }
+  static HB_FN hb_v subtract16(hb_v a, hb_v b) { return (hb_v)((hb_vh)a - (hb_vh)b); }
   static HB_FN hb_v load8(const unsigned char *p) {
     return (hb_v)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
   }

@@ -4,6 +4,7 @@
 
 typedef hb_u32 hb_v __attribute__((vector_size(16)));
 typedef hb_i32 hb_vi __attribute__((vector_size(16)));
+typedef hb_u16 hb_vh __attribute__((vector_size(16)));
 typedef float hb_vf __attribute__((vector_size(16)));
 #define HB_LANES 4
 
@@ -37,6 +38,16 @@ template <> struct hb_lane<hb_v> {
   // lane i takes what lane i ^ s holds, s below the number of lanes
   template <int s> static HB_FN hb_v swap(hb_v x) { return hb_v{x[s], x[1 ^ s], x[2 ^ s], x[3 ^ s]}; }
   static HB_FN hb_v index() { return hb_v{0, 1, 2, 3}; }
+  // to the left by the count of each lane, 0..31
+  static HB_FN hb_v rotate(hb_v x, hb_v n) { return x << n | x >> ((32u - n) & 31u); }
+  // bits of a where the mask has ones, else of b
+  static HB_FN hb_v blend(hb_v mask, hb_v a, hb_v b) { return (a & mask) | (b & ~mask); }
+  // lane i takes lane from[i], or 0 where that is "negative"
+  static HB_FN hb_v rise(hb_v x, hb_v from) {
+    return (hb_v)__builtin_shuffle(x, from & 3u) & ((from >> 31) - 1u);
+  }
+  static HB_FN hb_v add16(hb_v a, hb_v b) { return (hb_v)((hb_vh)a + (hb_vh)b); }
+  static HB_FN hb_v subtract16(hb_v a, hb_v b) { return (hb_v)((hb_vh)a - (hb_vh)b); }
   static HB_FN hb_v load8(const unsigned char *p) { return hb_v{p[0], p[1], p[2], p[3]}; }
   static HB_FN hb_v load8s(const unsigned char *p) { return (load8(p) ^ 0x80u) - 0x80u; }
   static HB_FN void store8(unsigned char *p, hb_v x) {

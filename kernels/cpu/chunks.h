@@ -1,8 +1,8 @@
 // The functions of a lossless codec, from what it does with a chunk of 4096 bytes. Such a codec is a class C:
 //   C(param, type)              the parameter is valid
-//   encode(chunk, out)          chunk: 4096 bytes, zeros behind the data, 128 zero bytes before; out: room for
-//                               4096 + 256; returns the words of 4 bytes written, which may be too many
-//   decode(in, words, chunk)    in: so many words, readable for 64 bytes more; false if they are no chunk
+//   encode(chunk, used, out)    chunk: 4096 bytes, `used` of data and zeros behind; out: room for 2 * 4096; returns
+//                               the words of 4 bytes written, which may be too many
+//   decode(in, words, chunk, used)  in: so many words, readable for 64 bytes more; false if they are no chunk
 // Container: for each chunk its words as 16 bits, RAW if it did not shrink; zeros up to a multiple of 4 bytes; then the
 // chunks, one behind the other, those that are RAW as they are (of the last one the words that hold data).
 #pragma once
@@ -11,25 +11,34 @@
 namespace {
 constexpr uint64_t CHUNK = 4096;
 constexpr hb_u16 RAW = 0xffff;
+constexpr uint64_t ROOM = 2 * CHUNK, SLACK = 64;
+HB_FN bool aligned(const void *p) { return (uintptr_t)p % 4 == 0; }
+// The next chunk on its way while this one is worked on: 4096 bytes are too short a run for the processor to foresee.
+HB_FN void fetch(const byte *p, const byte *end) {
+  for (uint64_t i = 0; i < CHUNK && p + i < end; i += 64) __builtin_prefetch(p + i);
+}
 constexpr uint64_t head_bytes(uint64_t chunks) { return (2 * chunks + 3) / 4 * 4; }
 
 template <class C> struct chunked {
   struct writer {
-    byte *lengths, *begin, *next;
+    byte *lengths, *begin, *next, *end;
     writer(void *wire, uint64_t bytes) {
       uint64_t chunks = (bytes + CHUNK - 1) / CHUNK;
       begin = lengths = (byte *)wire;
       next = begin + head_bytes(chunks);
+      end = next + (bytes + 3) / 4 * 4;
       __builtin_memset(lengths + 2 * chunks, 0, head_bytes(chunks) - 2 * chunks);
     }
     void put(const C &c, const byte *chunk, uint64_t used) {
-      alignas(64) byte coded[CHUNK + 256];
-      uint64_t raw = (used + 3) / 4, words = c.encode(chunk, coded);
+      alignas(64) byte room[ROOM];
+      byte *coded = aligned(next) && (uint64_t)(end - next) >= ROOM ? next : room;
+      uint64_t raw = (used + 3) / 4, words = c.encode(chunk, used, coded);
       bool shrinks = words < raw;
       hb_u16 length = shrinks ? (hb_u16)words : RAW;
       __builtin_memcpy(lengths, &length, 2);
       lengths += 2;
-      __builtin_memcpy(next, shrinks ? coded : chunk, 4 * (shrinks ? words : raw));
+      if (!shrinks) __builtin_memcpy(next, chunk, 4 * raw);
+      else if (coded != next) __builtin_memcpy(next, coded, 4 * words);
       next += 4 * (shrinks ? words : raw);
     }
   };
@@ -54,19 +63,19 @@ template <class C> struct chunked {
       if (length == RAW) {
         __builtin_memcpy(chunk, next, 4 * words);
       } else {
-        alignas(64) byte coded[CHUNK + 256];
+        alignas(64) byte coded[CHUNK + SLACK];  // one run from memory: the parts of a chunk are read side by side
         __builtin_memcpy(coded, next, 4 * words);
-        __builtin_memset(coded + 4 * words, 0, 64);
-        good = c.decode(coded, words, chunk);
+        __builtin_memset(coded + 4 * words, 0, SLACK);
+        good = c.decode(coded, words, chunk, used);
       }
       next += 4 * words;
       left -= 4 * words;
       return good;
     }
   };
-  struct buffer {  // a chunk with zeros before it
-    alignas(64) byte memory[128 + CHUNK] = {};
-    byte *chunk() { return memory + 128; }
+  struct buffer {
+    alignas(64) byte memory[CHUNK] = {};
+    byte *chunk() { return memory; }
     // `count` values of 4 or 2 bytes, from what f(first value, values, out) gives of them in float32
     template <class F> void fill(uint32_t type, uint64_t used, F f) {
       alignas(64) float values[TILE];
@@ -99,7 +108,12 @@ template <class C> struct chunked {
           keep_residual(values, load_values(type, rounded, count, sent), count, kept);
         });
       } else {
-        if (used < CHUNK) __builtin_memset(b.chunk() + used, 0, CHUNK - used);
+        fetch(from + CHUNK, (const byte *)x + bytes);
+        if (used == CHUNK && aligned(from)) {
+          to.put(c, from, used);
+          continue;
+        }
+        __builtin_memset(b.chunk() + used, 0, CHUNK - used);
         __builtin_memcpy(b.chunk(), from, used);
       }
       to.put(c, b.chunk(), used);
@@ -115,9 +129,11 @@ template <class C> struct chunked {
     buffer b;
     for (uint64_t at = 0; at < bytes; at += CHUNK) {
       uint64_t used = bytes - at < CHUNK ? bytes - at : CHUNK;
-      if (!from.get(c, b.chunk(), used)) return 1;
       byte *to = (byte *)out + at / size_of(type) * size_of(out_type);
-      if (type == out_type && !add) {
+      const bool plain = type == out_type && !add, direct = plain && used == CHUNK && aligned(to);
+      if (!from.get(c, direct ? to : b.chunk(), used)) return 1;
+      if (direct) continue;
+      if (plain) {
         __builtin_memcpy(to, b.chunk(), used);
       } else if (type == HB_F64) {
         for (uint64_t i = 0; i < used; i += 8) {

@@ -1,4 +1,4 @@
-// MPC over the words of 4 bytes of any type.
+// MPC over 16-bit values of the types that have so many bits, over words of 4 bytes of the others.
 #include "chunks.h"
 
 namespace {
@@ -6,17 +6,22 @@ namespace {
 
 struct mpc_codec {
   const int dim;
-  mpc_codec(uint64_t param, uint32_t) : dim((int)param) {}
-  uint64_t encode(const byte *chunk, byte *out) const {
-    return HB_MPC_BITMAP + hb_mpc_encode_chunk<hb_v>((const hb_u32 *)chunk, dim, (hb_u32 *)out);
+  const bool halves;
+  mpc_codec(uint64_t param, uint32_t type) : dim((int)param), halves(size_of(type) == 2) {}
+  uint64_t encode(const byte *chunk, uint64_t, byte *out) const {
+    const hb_u32 *v = (const hb_u32 *)chunk;
+    hb_u32 *coded = (hb_u32 *)out;
+    return HB_MPC_BITMAP + (halves ? hb_mpc_encode_chunk<hb_v, true>(v, dim, coded)
+                                   : hb_mpc_encode_chunk<hb_v, false>(v, dim, coded));
   }
-  bool decode(const byte *in, uint64_t words, byte *chunk) const {
+  bool decode(const byte *in, uint64_t words, byte *chunk, uint64_t) const {
     const hb_u32 *coded = (const hb_u32 *)in;
+    hb_u32 *v = (hb_u32 *)chunk;
     if (words < HB_MPC_BITMAP) return false;
     uint64_t count = HB_MPC_BITMAP;
     for (int g = 0; g < HB_MPC_BITMAP; g++) count += (uint64_t)__builtin_popcount(coded[g]);
     if (count != words) return false;
-    hb_mpc_decode_chunk<hb_v>(coded, dim, (hb_u32 *)chunk);
+    halves ? hb_mpc_decode_chunk<hb_v, true>(coded, dim, v) : hb_mpc_decode_chunk<hb_v, false>(coded, dim, v);
     return true;
   }
 };
