@@ -10,6 +10,8 @@
 #define HB_MALFORMED (~0ull)
 
 struct hb_ops {
+  // the most that n values take on the wire
+  uint64_t (*wire_bytes)(uint64_t param, uint32_t type, uint64_t n);
   // n values to the wire, which has room for the most that the codec makes of them; returns the bytes used.
   // residual: null, or n float32: their sum with the values is encoded, and what the wire then lacks is left in them
   // (0 where that is not finite). seed: of the stochastic roundings.

@@ -111,6 +111,11 @@ template <> struct hb_lane<hb_v> {
     _mm256_storeu_si256((__m256i *)p, _mm256_permutevar8x32_epi32((__m256i)x, order(hb_compress8.at[mask])));
     return mask;
   }
+  static HB_FN hb_u32 pack(M m, hb_v x, hb_u32 *p) {
+    hb_u32 mask = bits(m);
+    _mm256_storeu_si256((__m256i *)p, _mm256_permutevar8x32_epi32((__m256i)x, order(hb_compress8.at[mask])));
+    return mask;
+  }
   static HB_FN hb_v expand(hb_u32 mask, const hb_u32 *p) {
     const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     __m256i x = _mm256_permutevar8x32_epi32(_mm256_loadu_si256((const __m256i *)p), order(hb_expand8.at[mask]));

@@ -92,6 +92,11 @@ template <> struct hb_lane<hb_v> {
     _mm512_storeu_si512(p, _mm512_maskz_compress_epi32(mask, (__m512i)x));
     return mask;
   }
+  static HB_FN hb_u32 pack(M m, hb_v x, hb_u32 *p) {
+    hb_u32 mask = bits(m);
+    _mm512_storeu_si512(p, _mm512_maskz_compress_epi32((__mmask16)mask, (__m512i)x));
+    return mask;
+  }
   static HB_FN hb_v expand(hb_u32 mask, const hb_u32 *p) {
     return (hb_v)_mm512_maskz_expand_epi32((__mmask16)mask, _mm512_loadu_si512(p));
   }

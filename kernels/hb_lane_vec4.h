@@ -80,6 +80,15 @@ template <> struct hb_lane<hb_v> {
     }
     return mask;
   }
+  // the same of the lanes that a mask names
+  static HB_FN hb_u32 pack(M m, hb_v x, hb_u32 *p) {
+    hb_u32 mask = bits(m), n = 0;
+    for (int i = 0; i < 4; i++) {
+      __builtin_memcpy(p + n, (hb_u32 *)&x + i, 4);
+      n += mask >> i & 1u;
+    }
+    return mask;
+  }
   // the inverse; a whole vector is read from p
   static HB_FN hb_v expand(hb_u32 mask, const hb_u32 *p) {
     hb_u32 r[4], n = 0;
@@ -104,7 +113,9 @@ template <> struct hb_lane<hb_v> {
     for (int i = 0; i < 4; i++) f[i] = F{r[0][i], r[1][i], r[2][i], r[3][i]};
   }
   static HB_FN void store_blocks(float *p, const F *f) {
-    for (int i = 0; i < 4; i++)
-      for (int l = 0; l < 4; l++) p[4 * l + i] = f[i][l];
+    for (int l = 0; l < 4; l++) {
+      F block = {f[0][l], f[1][l], f[2][l], f[3][l]};
+      __builtin_memcpy(p + 4 * l, &block, 16);
+    }
   }
 };

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcbench.codecs.types import Array, Bytes
+from hpcbench.codecs.types import SHORT, Array, Bytes, type_of
 
 
 class Codec(ABC):
@@ -63,9 +63,7 @@ class Codec(ABC):
         """
 
     @abstractmethod
-    def decode(
-        self, wire: Bytes, out: Array, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False
-    ) -> None:
+    def decode(self, wire: Bytes, out: Array, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False) -> None:
         """Decode `wire` into `out`, or add what it holds to `out`.
 
         Parameters
@@ -149,3 +147,22 @@ def check_wire(name: str, wire: Bytes, *, at_least: int = 0, writeable: bool = F
         raise ValueError(f"{name}: the wire is made of uint8, not {wire.dtype}")
     if wire.size < at_least:
         raise ValueError(f"{name}: {wire.size} bytes on the wire, {at_least} needed")
+
+
+def check_residual(name: str, residual: Array, x: Array) -> None:
+    """Refuse what cannot be the residual of `x`.
+
+    Raises
+    ------
+    TypeError
+        float32 does not hold the values of `x`.
+    ValueError
+        Shape, type, contiguity, size or write protection.
+    """
+    if type_of(x.dtype) not in SHORT:
+        raise TypeError(f"{name}: error feedback takes float32, float16 or bfloat16, not {x.dtype}")
+    check_values(name, residual, writeable=True)
+    if residual.dtype != np.float32 or residual.size != x.size:
+        raise ValueError(
+            f"{name}: a residual of {residual.size} {residual.dtype} for {x.size} values: as many float32 are needed"
+        )

@@ -16,6 +16,8 @@ BLOCK = 128
 """Values that share a scale."""
 _BYTES = {"fp16": 2, "bf16": 2, "fp8e4m3": 1, "fp8e5m2": 1}
 _MANTISSA = {"fp16": 10, "bf16": 7, "fp8e4m3": 3, "fp8e5m2": 2}
+_LEAST = {"fp16": 2.0**-149, "bf16": 2.0**-134, "fp8e4m3": 2.0**-136, "fp8e5m2": 2.0**-143}
+"""Half the smallest subnormal of the type, at the smallest scale."""
 
 
 class Cast(Compiled):
@@ -49,7 +51,7 @@ class Cast(Compiled):
         check_values(self.name, x)
         self.check_type(x.dtype)
         largest = float(np.max(np.abs(x), initial=0))
-        bound = largest * 2.0 ** -(self._mantissa + 1) + 2.0**-149
+        bound = largest * 2.0 ** -(self._mantissa + 1) + _LEAST[self.name]
         if not largest + bound < largest_of(x.dtype):
             return None
         return bound + rounding(x.dtype, largest + bound) if largest else 0.0

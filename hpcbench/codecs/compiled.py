@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcbench.codecs.base import Codec, check_values, check_wire
+from hpcbench.codecs.base import Codec, check_residual, check_values, check_wire
 from hpcbench.codecs.library import MALFORMED, Kernels, kernels
 from hpcbench.codecs.types import SHORT, Array, Bytes, Type, type_of
 
@@ -28,7 +28,7 @@ class Compiled(Codec):
         self.name = name
         self.family = family
         self._kernels = build or kernels()
-        self._ops = self._kernels.ops[family]
+        self.ops = self._kernels.ops[family]
 
     def param(self, n: int) -> int:
         """What the kernels know of this codec beyond its family, for `n` values."""
@@ -40,17 +40,10 @@ class Compiled(Codec):
         check_wire(self.name, out, at_least=self.wire_bytes(x.size, x.dtype), writeable=True)
         n, kept = x.nbytes if kind is Type.BYTES else x.size, None
         if residual is not None:
-            if kind not in SHORT:
-                raise TypeError(f"{self.name}: error feedback takes float32, float16 or bfloat16, not {x.dtype}")
-            check_values(self.name, residual, writeable=True)
-            if residual.dtype != np.float32 or residual.size != x.size:
-                raise ValueError(
-                    f"{self.name}: a residual of {residual.size} {residual.dtype} for {x.size} values: it holds as "
-                    "many float32"
-                )
+            check_residual(self.name, residual, x)
             kept = residual.ctypes.data
         arguments = x.ctypes.data, n, out.ctypes.data, kept, seed & _SEED
-        return int(self._ops.encode(self.param(n), kind, *arguments))
+        return int(self.ops.encode(self.param(n), kind, *arguments))
 
     def decode(self, wire: Bytes, out: Array, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False) -> None:
         check_values(self.name, out, writeable=True)
@@ -62,7 +55,7 @@ class Compiled(Codec):
         if target is Type.BYTES:
             n, into = out.nbytes, np.empty_like(out) if accumulate else out
         arguments = wire.ctypes.data, wire.size, n, into.ctypes.data, target, accumulate and into is out
-        if self._ops.decode(self.param(n), kind, *arguments):
+        if self.ops.decode(self.param(n), kind, *arguments):
             raise ValueError(f"{self.name}: {wire.size} bytes that are not {out.size} values of {dtype or out.dtype}")
         if into is not out:
             out += into
@@ -76,7 +69,7 @@ class Compiled(Codec):
         check_wire(self.name, out, at_least=self.wire_bytes(local.size, local.dtype), writeable=True)
         n = local.size
         arguments = wire.ctypes.data, wire.size, local.ctypes.data, n, out.ctypes.data, seed & _SEED
-        used = int(self._ops.decode_add_encode(self.param(n), kind, *arguments))
+        used = int(self.ops.decode_add_encode(self.param(n), kind, *arguments))
         if used == MALFORMED:
             raise ValueError(f"{self.name}: {wire.size} bytes that are not {n} values of {local.dtype}")
         return used

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcbench.codecs.base import Codec, check_values, check_wire
+from hpcbench.codecs.base import Codec, check_residual, check_values, check_wire
 from hpcbench.codecs.types import Array, Bytes
 
 
@@ -23,16 +23,16 @@ class Identity(Codec):
         check_wire(self.name, out, at_least=x.nbytes, writeable=True)
         sent = x
         if residual is not None:
+            check_residual(self.name, residual, x)
             total = x.astype(np.float32) + residual
             sent = total.astype(x.dtype)
-            lack = total - sent.astype(np.float32)
+            with np.errstate(invalid="ignore"):  # infinity less infinity
+                lack = total - sent.astype(np.float32)
             residual[...] = np.where(np.isfinite(lack), lack, np.float32(0))
         out[: x.nbytes] = sent.view(np.uint8)
         return x.nbytes
 
-    def decode(
-        self, wire: Bytes, out: Array, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False
-    ) -> None:
+    def decode(self, wire: Bytes, out: Array, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False) -> None:
         check_values(self.name, out, writeable=True)
         check_wire(self.name, wire)
         kind = dtype or out.dtype

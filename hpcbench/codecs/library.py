@@ -38,6 +38,7 @@ class Ops(ctypes.Structure):
     """``hb_ops`` of kernels/hb_kernels.h, where the arguments are told."""
 
     _fields_ = (
+        ("wire_bytes", ctypes.CFUNCTYPE(_U64, _U64, _U32, _U64)),
         ("encode", ctypes.CFUNCTYPE(_U64, _U64, _U32, _POINTER, _U64, _POINTER, _POINTER, _U64)),
         ("decode", ctypes.CFUNCTYPE(_U32, _U64, _U32, _POINTER, _U64, _U64, _POINTER, _U32, _U32)),
         (

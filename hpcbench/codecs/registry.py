@@ -1,7 +1,8 @@
 """From a name in a study to a codec."""
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint
+from typing import cast
 
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.cast import Cast
@@ -11,7 +12,7 @@ from hpcbench.codecs.mpc import Mpc
 from hpcbench.codecs.quant import Quant
 from hpcbench.codecs.sign import Sign
 from hpcbench.codecs.sparse import Pick, RowSparse, Threshold, TopK
-from hpcbench.codecs.spec import ENTRY_POINTS, parse, split
+from hpcbench.codecs.spec import parse, plugin
 from hpcbench.codecs.xpk import Xpk
 from hpcbench.codecs.zfp import Zfp
 
@@ -58,12 +59,11 @@ def get_codec(name: str, build: Kernels | None = None) -> Codec:
     ImportError
         It needs the compiled kernels and they are not there.
     """
-    family, parameter = split(name)
-    for entry in entry_points(group=ENTRY_POINTS, name=family):
-        make: Callable[[str], Codec] = entry.load()
-        return make(parameter)
     spec = parse(name)
-    return _MAKERS[spec.family](spec.parameter, build)
+    if spec.family in _MAKERS:
+        return _MAKERS[spec.family](spec.parameter, build)
+    make: Callable[[str], Codec] = cast(EntryPoint, plugin(spec.family)).load()
+    return make(spec.parameter)
 
 
 def instruction_set() -> str:

@@ -5,14 +5,38 @@ kernels/hb_sparse.h and kernels/hb_2of4.h tell the formats.
 
 import math
 import struct
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hpcbench.codecs.base import check_values
 from hpcbench.codecs.compiled import Compiled
 from hpcbench.codecs.library import Kernels
-from hpcbench.codecs.types import Array
+from hpcbench.codecs.types import Array, Type
+
+_CHUNK = 65536  # values
+_GROUP = 256
+
+
+def _padded(size: int) -> int:
+    return -(-size // 4) * 4
+
+
+def _chunks_room(records: int, chunk: int, record_bytes: int) -> int:
+    """The most that records take on the wire: all of them, a head for each chunk, a start for each but the first."""
+    if records == 0:
+        return 0
+    whole, last = divmod(records - 1, chunk)
+    return whole * (8 + 4 + _padded(chunk * record_bytes)) + 4 + _padded((last + 1) * record_bytes)
+
+
+def _finite_magnitudes(codec: Compiled, x: Array) -> npt.NDArray[np.float32] | None:
+    check_values(codec.name, x)
+    codec.check_type(x.dtype)
+    magnitudes = np.abs(x.astype(np.float32))
+    return magnitudes if np.isfinite(magnitudes).all() else None
 
 
 class Pick(Compiled):
@@ -37,17 +61,18 @@ class Pick(Compiled):
 
     def error_bound(self, x: Array) -> float | None:
         """The largest magnitude left out; None where values are not finite."""
-        check_values(self.name, x)
-        self.check_type(x.dtype)
-        groups = np.zeros(-(-x.size // 4) * 4, dtype=np.float32)
-        groups[: x.size] = np.abs(x.astype(np.float32))
-        if not np.isfinite(groups).all():
+        magnitudes = _finite_magnitudes(self, x)
+        if magnitudes is None:
             return None
+        groups = np.zeros(-(-x.size // 4) * 4, dtype=np.float32)
+        groups[: x.size] = magnitudes
         return float(np.max(np.sort(groups.reshape(-1, 4), axis=1)[:, 1], initial=0.0))  # [n/4, 4]
 
 
 class TopK(Compiled):
-    """``topk:F``: the fraction F of the values, those of largest magnitude.
+    """``topk:F``: the fraction F of the values, those of largest magnitude in the whole message.
+
+    Of equal magnitudes the earlier ones are sent. NaN counts as larger than infinity.
 
     Parameters
     ----------
@@ -67,11 +92,29 @@ class TopK(Compiled):
         self.fraction = fraction
 
     def param(self, n: int) -> int:
-        return min(n, math.ceil(self.fraction * n))
+        return math.ceil(Fraction(str(self.fraction)) * n)  # as written: 0.07 of 100 are 7
+
+    def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
+        self.check_type(dtype)
+        if n == 0:
+            return 0
+        k, chunks = self.param(n), -(-n // _CHUNK)
+        index = min(2 * k, k + -(-(k + -(-n // _GROUP)) // 8), -(-n // 32) * 4)
+        return 8 * (chunks - 1) + 16 * chunks + _padded(k * dtype.itemsize) + _padded(index)
+
+    def error_bound(self, x: Array) -> float | None:
+        """The largest magnitude left out; None where values are not finite."""
+        magnitudes = _finite_magnitudes(self, x)
+        if magnitudes is None:
+            return None
+        left = x.size - self.param(x.size)
+        return float(np.partition(magnitudes, left - 1)[left - 1]) if left else 0.0
 
 
 class Threshold(Compiled):
-    """``threshold:T``: the values of magnitude above T.
+    """``threshold:T``: the values of magnitude above T, NaN and infinity always.
+
+    Of each 65536 values all are sent where that takes no more bytes.
 
     Parameters
     ----------
@@ -93,14 +136,25 @@ class Threshold(Compiled):
     def param(self, n: int) -> int:
         return int(struct.unpack("<I", struct.pack("<f", self.threshold))[0])
 
+    def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
+        self.check_type(dtype)
+        return _chunks_room(n, _CHUNK, dtype.itemsize)
+
+    def error_bound(self, x: Array) -> float | None:
+        """The largest magnitude that is not above the threshold; None where values are not finite."""
+        magnitudes = _finite_magnitudes(self, x)
+        return None if magnitudes is None else float(np.max(magnitudes[magnitudes <= self.threshold], initial=0.0))
+
 
 class RowSparse(Compiled):
     """``rowsparse:W``: the rows of W values that are not all zero, as the gradient of an embedding has few of.
 
+    Negative zeros are not zero here: every bit comes back. Values behind the last whole row are sent as they are.
+
     Parameters
     ----------
     width
-        Values a row.
+        Values a row; bytes, where they are no floating-point numbers.
     build
         Kernels to use; None takes the fastest that runs here.
     """
@@ -116,3 +170,12 @@ class RowSparse(Compiled):
 
     def param(self, n: int) -> int:
         return self.width
+
+    def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
+        kind = self.check_type(dtype)
+        values, size = (n * dtype.itemsize, 1) if kind is Type.BYTES else (n, dtype.itemsize)
+        rows, rest = divmod(values, self.width)
+        return _chunks_room(rows, max(1, _CHUNK // self.width), self.width * size) + rest * size
+
+    def error_bound(self, x: Array) -> float:
+        return 0.0

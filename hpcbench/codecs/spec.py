@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 ENTRY_POINTS = "hpcbench.codecs"
 """Entry-point group of other packages' codecs: ``family = package:make``, called with what follows the colon of the
@@ -107,17 +107,22 @@ def parse(name: str) -> CodecSpec:
         No such codec, or a parameter that it does not have; one line that names the known forms.
     """
     family, parameter = split(name) if isinstance(name, str) else ("", "")
-    if any(entry_points(group=ENTRY_POINTS, name=family)):
-        return CodecSpec(family, parameter, name, lossless=None)
     if family in FAMILIES:
         ours = FAMILIES[family]
-        text = ours.default if parameter == "" and not name.endswith(":") else parameter
+        text = ours.default if name == family else parameter
         written = None if text is None else ours.parameter(text)
-        if written is not None:
-            short = written == "" or (ours.bare and written == ours.default)
-            return CodecSpec(family, written, family if short else f"{family}:{written}", ours.lossless)
-        raise ValueError(f"codec {name!r}: known is {ours.known}")
+        if written is None:
+            raise ValueError(f"codec {name!r} is not known: {ours.known}")
+        short = written == "" or (ours.bare and written == ours.default)
+        return CodecSpec(family, written, family if short else f"{family}:{written}", ours.lossless)
+    if plugin(family):
+        return CodecSpec(family, parameter, name, lossless=None)
     raise ValueError(f"unknown codec {name!r}: known are {KNOWN}")
+
+
+def plugin(family: str) -> EntryPoint | None:
+    """Entry point of another package's family, if one is installed."""
+    return next(iter(entry_points(group=ENTRY_POINTS, name=family)), None)
 
 
 def split(name: str) -> tuple[str, str]:

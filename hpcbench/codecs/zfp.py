@@ -48,8 +48,8 @@ class Zfp(Compiled):
     def error_bound(self, x: Array) -> float | None:
         """Bound of the largest absolute error, from the largest magnitude and the rate; None where there is none.
 
-        None is for values that are not finite, and for those so near to the largest of their type that decoding may round
-        them to infinity.
+        None is for values that are not finite, and for those so near to the largest of their type that decoding may
+        round them to infinity.
 
         Notes
         -----

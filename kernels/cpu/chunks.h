@@ -175,6 +175,10 @@ template <class C> struct chunked {
     return !from.good || from.left ? HB_MALFORMED : (uint64_t)(to.next - to.begin);
   }
 
-  static constexpr hb_ops ops = {encode, decode, decode_add_encode};
+  static uint64_t room(uint64_t, uint32_t type, uint64_t n) {
+    uint64_t bytes = n * size_of(type);
+    return head_bytes((bytes + CHUNK - 1) / CHUNK) + (bytes + 3) / 4 * 4;
+  }
+  static constexpr hb_ops ops = {room, encode, decode, decode_add_encode};
 };
 }  // namespace

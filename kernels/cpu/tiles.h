@@ -122,6 +122,7 @@ template <class C> struct tiled {
     return wire_bytes(c, n);
   }
 
-  static constexpr hb_ops ops = {encode, decode, decode_add_encode};
+  static uint64_t room(uint64_t param, uint32_t type, uint64_t n) { return wire_bytes(C(param, type), n); }
+  static constexpr hb_ops ops = {room, encode, decode, decode_add_encode};
 };
 }  // namespace

@@ -76,11 +76,11 @@ def builds() -> dict[str, Kernels]:
     return found
 
 
-def encode(codec: Codec, x: Array) -> npt.NDArray[np.uint8]:
+def encode(codec: Codec, x: Array, *, seed: int = 0) -> npt.NDArray[np.uint8]:
     """The bytes of `x`, encoded into a poisoned buffer of just the size that is promised."""
     room = codec.wire_bytes(x.size, x.dtype)
     out = np.full(room + 64, POISON, dtype=np.uint8)
-    used = codec.encode(x, out[:room])
+    used = codec.encode(x, out[:room], seed=seed)
     assert used <= room
     assert (out[room:] == POISON).all(), "written behind the end"
     return out[:used].copy()

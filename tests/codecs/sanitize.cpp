@@ -1,5 +1,5 @@
-// Random values through both encoders and random bytes through both decoders, in buffers of just their size, so that
-// the address sanitizer sees every byte out of bounds. Compiled with one build of kernels/cpu.cpp.
+// Every codec with values, damaged streams and random bytes, in buffers of just their size, so that the address
+// sanitizer sees every byte out of bounds. Linked with one build of the kernels.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,11 @@
 #ifndef BUILD
 #define BUILD hb_kernels_generic
 #endif
-#ifndef OVERRUN  // 1: a planted fault, the room is told one byte larger than it is
+#ifndef OVERRUN  // 1: a planted fault, one codec is told of more values than there are
 #define OVERRUN 0
+#endif
+#ifndef VALUES
+#define VALUES 10000000
 #endif
 extern "C" const hb_kernels BUILD;
 
@@ -23,57 +26,90 @@ static uint64_t random64() {
 }
 static unsigned char *room_for(size_t bytes) { return (unsigned char *)malloc(bytes + 1) + 1; }  // never aligned
 static void release(unsigned char *p) { free(p - 1); }
-static unsigned char *filled(size_t bytes, int kind) {  // 0 any bits, 1 words near each other, 2 mostly zero
+static unsigned char *filled(size_t bytes, uint64_t kind) {  // 0 any bits, 1 words near each other, 2 mostly zero
   unsigned char *p = room_for(bytes);
   for (size_t i = 0; i < bytes; i++) {
     uint64_t r = random64();
-    p[i] = (unsigned char)(kind == 0 ? r : kind == 1 ? (i % 4 ? 63 : r & 15) : r % 9 ? 0 : r >> 8);
+    p[i] = (unsigned char)(kind == 0 ? r : kind == 1 ? (i % 4 == 3 ? 63 : i % 4 ? r : r & 15) : r % 9 ? 0 : r >> 8);
   }
   return p;
 }
-static void fail(const char *what) {
-  printf("FAILED %s\n", what);
+static unsigned char *copy(const unsigned char *from, size_t bytes) {
+  unsigned char *p = room_for(bytes);
+  memcpy(p, from, bytes);
+  return p;
+}
+static void fail(const char *what, unsigned family, unsigned long long param) {
+  printf("FAILED family %u, parameter %llu: %s\n", family, param, what);
   exit(1);
+}
+static const size_t SIZES[] = {4, 2, 2, 8, 1};
+
+static uint64_t parameter(unsigned family, size_t n) {
+  uint64_t block = 32ull << random64() % 6;
+  switch (family) {
+    case HB_ZFP: return 4 + random64() % 29;
+    case HB_MPC: return 1 + random64() % 32;
+    case HB_INT8:
+    case HB_INT4: return block | (random64() % 2 ? HB_STOCHASTIC : 0);
+    case HB_SIGN: return block;
+    case HB_TOPK: return n ? random64() % (n + 1) : 0;
+    case HB_THRESHOLD: return random64() % 0x7f800000;
+    case HB_ROWSPARSE: return 1 + random64() % 200;
+    default: return 0;
+  }
 }
 
 int main() {
-  unsigned streams = 0, refused = 0;
-  for (unsigned turn = 0; turn < 40; turn++) {
-    for (unsigned rate = 4; rate <= 32; rate++) {
-      size_t n = random64() % 300, wire_bytes = ((n + 3) / 4 * 4 * rate + 63) / 64 * 8;
-      unsigned char *x = filled(4 * n, turn % 3), *wire = filled(wire_bytes, 0), *back = filled(4 * n, 0);
-      BUILD.zfp1_decode(wire, n, rate, back, turn & 1);  // hostile
-      BUILD.zfp1_encode(x, n + (OVERRUN && rate == 8 ? 64 : 0), rate, wire);
-      BUILD.zfp1_decode(wire, n, rate, back, 0);
-      streams += 2;
-      release(x), release(wire), release(back);
-    }
-    for (unsigned dim = 1; dim <= 32; dim++) {
-      size_t n = random64() % 10000, words = (n + 3) / 4, chunks = (words + 1023) / 1024, room = 4 * words + 2 * chunks;
-      unsigned char *x = filled(n, turn % 3), *wide = filled(room, 0), *back = filled(n, 0);
-      size_t used = BUILD.mpc_encode(x, n, dim, wide);
-      if (used > room) fail("mpc grew");
-      unsigned char *wire = room_for(used);
-      memcpy(wire, wide, used);
-      if (BUILD.mpc_decode(wire, used, n, dim, back, 0)) fail("mpc refused its own container");
-      if (memcmp(x, back, n)) fail("mpc changed a byte");
-      for (unsigned k = 0; used && k < 4; k++) {  // damaged, mostly in the lengths and bitmaps
-        size_t at = k & 1 ? random64() % used : random64() % (2 * chunks);
+  unsigned long long values = 0, streams = 0, refused = 0;
+  bool planted = false;
+  while (values < VALUES)
+    for (unsigned family = 0; family < HB_FAMILIES; family++) {
+      const hb_ops &ops = *BUILD.ops[family];
+      bool lossless = family == HB_MPC || family == HB_XPK;
+      uint32_t type = (uint32_t)(random64() % (family == HB_MPC || family == HB_XPK ? 5 : 3));
+      uint32_t out_type = type < 3 && random64() % 2 ? HB_F32 : type;
+      size_t n = random64() % (random64() % 4 ? 5000 : 70), bytes = n * SIZES[type], out_bytes = n * SIZES[out_type];
+      if (random64() % 400 == 0) n = 65000 + random64() % 2000, bytes = n * SIZES[type], out_bytes = n * SIZES[out_type];
+      uint64_t param = parameter(family, n), room = ops.wire_bytes(param, type, n);
+      unsigned char *x = filled(bytes, random64() % 3), *wide = filled(room, 0), *out = filled(out_bytes, 1);
+      unsigned char *residual = type < 3 && random64() % 2 ? filled(4 * n, 1) : nullptr;
+
+      size_t more = OVERRUN && !planted && family == HB_INT8 && n > 1000 ? 1024 : 0;
+      planted = planted || more;
+      size_t used = ops.encode(param, type, x, n + more, wide, (float *)residual, random64());
+      if (used > room) fail("more bytes than promised", family, param);
+      unsigned char *wire = copy(wide, used);
+      if (ops.decode(param, type, wire, used, n, out, out_type, 0)) fail("refused its own stream", family, param);
+      if (lossless && !residual && type == out_type && memcmp(x, out, bytes)) fail("changed a byte", family, param);
+      if (type < 4) ops.decode(param, type, wire, used, n, out, type == HB_F64 ? type : out_type, 1);
+      if (type < 3 && ops.decode_add_encode(param, type, wire, used, x, n, wide, 7) > room)
+        fail("a sum takes more bytes than promised", family, param);
+      streams += 3;
+
+      for (unsigned k = 0; used && k < 4; k++) {  // damaged, every other time near the front, where lengths are
+        size_t at = k & 1 ? random64() % used : random64() % (used < 16 ? used : 16);
         wire[at] ^= (unsigned char)(1u << random64() % 8);
-        refused += BUILD.mpc_decode(wire, used, n, dim, back, k % 3);
+        refused += ops.decode(param, type, wire, used, n, out, out_type, type < 3 && k % 2);
+        if (type < 3) refused += ops.decode_add_encode(param, type, wire, used, x, n, wide, 7) == HB_MALFORMED;
+        streams += 2;
       }
       release(wire);
-      size_t cut = used ? random64() % used : 0;
-      wire = room_for(cut);
-      memcpy(wire, wide, cut);
-      if (used) refused += BUILD.mpc_decode(wire, cut, n, dim, back, 0);
-      release(wire);
-      wire = filled(cut, turn % 3);  // no container at all
-      refused += BUILD.mpc_decode(wire, cut, n, dim, back, 0);
-      release(wire), release(x), release(wide), release(back);
-      streams += 7;
+      size_t sizes[] = {used, used ? random64() % used : 0, used + 1 + random64() % 9};
+      for (size_t size : sizes) {  // no stream at all
+        wire = filled(size, random64() % 3);
+        uint32_t bad = ops.decode(param, type, wire, size, n, out, out_type, 0);
+        if (n && size < used && !bad && family != HB_MPC && family != HB_XPK && family != HB_THRESHOLD &&
+            family != HB_ROWSPARSE)
+          fail("took a stream that is too short", family, param);
+        refused += bad;
+        release(wire);
+        streams++;
+      }
+      release(x), release(wide), release(out);
+      if (residual) release(residual);
+      values += 9 * n;
     }
-  }
-  printf("%u streams, %u refused, %s\n", streams, refused, BUILD.name);
+  printf("%llu values, %llu streams, %llu refused, %s\n", values, streams, refused, BUILD.name);
   return 0;
 }

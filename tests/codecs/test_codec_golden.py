@@ -1,4 +1,4 @@
-"""Streams must not change: SHA-256 of every codec's bytes on every data set, committed as golden.json.
+"""Streams must not change: digests of every codec's bytes on every data set, committed as golden.json.
 
 After a change of a format that is meant: ``python tests/codecs/test_codec_golden.py`` writes the file anew.
 """
@@ -6,38 +6,62 @@ After a change of a format that is meant: ``python tests/codecs/test_codec_golde
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from codec_data import builds, encode, float_sets
+from codec_data import Array, builds, encode, float_sets
 
-from hpcbench.codecs.base import Codec
 from hpcbench.codecs.library import Kernels, kernels
-from hpcbench.codecs.mpc import Mpc
-from hpcbench.codecs.zfp import Zfp
+from hpcbench.codecs.registry import get_codec
+from hpcbench.codecs.spec import FAMILIES
+from hpcbench.codecs.types import BFLOAT16
 
 FILE = Path(__file__).with_name("golden.json")
+LOSSLESS = ("none", "mpc", "mpc:2", "mpc:3", "mpc:16", "mpc:32", "xpk", "rowsparse:64", "rowsparse:7")
+SPARSE = ("topk:0.01", "topk:0.25", "topk:1", "threshold:0.001", "2:4")
+OTHERS = (
+    *(f"zfp:{rate}" for rate in range(4, 33)),
+    *("fp16", "bf16", "fp8e4m3", "fp8e5m2"),
+    *(f"int8:{block}" for block in (32, 64, 128, 256, 512, 1024)),
+    *(f"int4:{block}" for block in (32, 64, 128, 256, 512, 1024)),
+    *("int8:256:stochastic", "int4:32:stochastic"),
+    *(f"sign:{block}" for block in (32, 64, 128, 256, 512, 1024)),
+)
+SEED = 20
+VALUES = 5003
 
 
-def codecs(build: Kernels) -> list[Codec]:
-    return [*(Zfp(rate, build) for rate in range(4, 33)), *(Mpc(dim, build) for dim in (1, 2, 3, 16, 32))]
+def cases() -> list[tuple[str, np.dtype[Any]]]:
+    """Every codec with every type that its bytes depend on in a way of its own."""
+    types = [np.dtype(np.float32), np.dtype(np.float16), BFLOAT16]
+    each = [(name, dtype) for name in (*LOSSLESS, *SPARSE) for dtype in types]
+    return each + [(name, types[0]) for name in OTHERS] + [("int8:128", types[1]), ("zfp:12", types[2])]
 
 
-def inputs() -> dict[str, npt.NDArray[np.float32]]:
-    sets = float_sets(5003)
+def inputs(dtype: np.dtype[Any]) -> dict[str, Array]:
+    """The data sets in a type; what is beyond its range becomes infinite."""
+    sets = float_sets(VALUES)
     tiny = sets["bell"]
     sets["subnormal"] = np.ldexp(tiny, -130).astype(np.float32)
     sets["special"] = np.where(tiny > 2e-3, np.float32(np.inf), np.where(tiny < -2e-3, np.float32(np.nan), tiny))
-    return sets
+    with np.errstate(over="ignore"):
+        return {label: x.astype(dtype) for label, x in sets.items()}
 
 
 def digest(wire: npt.NDArray[np.uint8]) -> str:
-    return hashlib.sha256(wire.tobytes()).hexdigest()
+    return hashlib.sha256(wire.tobytes()).hexdigest()[:16]
 
 
 def digests(build: Kernels) -> dict[str, dict[str, str]]:
-    return {codec.name: {label: digest(encode(codec, x)) for label, x in inputs().items()} for codec in codecs(build)}
+    """By codec and type, then by data set."""
+    return {
+        f"{name} {dtype}": {
+            label: digest(encode(get_codec(name, build), x, seed=SEED)) for label, x in inputs(dtype).items()
+        }
+        for name, dtype in cases()
+    }
 
 
 @pytest.mark.parametrize("build", builds())
@@ -45,18 +69,23 @@ def test_streams_are_those_committed(build: str) -> None:
     assert digests(kernels(build)) == json.loads(FILE.read_text())
 
 
+def test_every_family_is_there() -> None:
+    assert {name if name == "2:4" else name.partition(":")[0] for name, _ in cases()} == set(FAMILIES)
+
+
 def test_inputs_differ_and_a_flipped_bit_is_seen() -> None:
     golden = json.loads(FILE.read_text())
-    for codec in codecs(kernels()):
-        assert len(set(golden[codec.name].values())) >= len(inputs()) - 1, "only the two kinds of zeros may coincide"
-    x = inputs()["bell"]
-    wire = encode(Zfp(8), x)
+    for name in ("zfp:8", "mpc", "xpk", "int8:256", "fp16"):
+        different = len(set(golden[f"{name} float32"].values()))
+        assert different >= len(inputs(np.dtype(np.float32))) - 1, "only the two kinds of zeros may coincide"
+    x = inputs(np.dtype(np.float32))["bell"]
+    wire = encode(get_codec("zfp:8"), x)
     for bit in (0, 1000, 8 * wire.size - 1):
         flipped = wire.copy()
         flipped[bit // 8] ^= 1 << bit % 8
-        assert digest(flipped) != golden["zfp:8"]["bell"]
+        assert digest(flipped) != golden["zfp:8 float32"]["bell"]
     x[1234] = np.nextafter(x[1234], np.float32(9))
-    assert digest(encode(Zfp(32), x)) != golden["zfp:32"]["bell"]
+    assert digest(encode(get_codec("zfp:32"), x)) != golden["zfp:32 float32"]["bell"]
 
 
 if __name__ == "__main__":

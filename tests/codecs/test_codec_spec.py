@@ -11,47 +11,58 @@ from hpcbench.codecs.spec import parse
 @pytest.mark.parametrize(
     ("name", "family", "parameter", "canonical", "lossless"),
     [
-        ("none", "none", None, "none", True),
-        ("zfp:4", "zfp", 4, "zfp:4", False),
-        ("zfp:32", "zfp", 32, "zfp:32", False),
-        ("zfp:08", "zfp", 8, "zfp:8", False),
-        ("mpc", "mpc", 1, "mpc", True),
-        ("mpc:1", "mpc", 1, "mpc", True),
-        ("mpc:32", "mpc", 32, "mpc:32", True),
+        ("none", "none", "", "none", True),
+        ("zfp:4", "zfp", "4", "zfp:4", False),
+        ("zfp:32", "zfp", "32", "zfp:32", False),
+        ("zfp:08", "zfp", "8", "zfp:8", False),
+        ("mpc", "mpc", "1", "mpc", True),
+        ("mpc:1", "mpc", "1", "mpc", True),
+        ("mpc:32", "mpc", "32", "mpc:32", True),
+        ("xpk", "xpk", "", "xpk", True),
+        ("fp8e4m3", "fp8e4m3", "", "fp8e4m3", False),
+        ("int8", "int8", "256", "int8:256", False),
+        ("int4:1024", "int4", "1024", "int4:1024", False),
+        ("int8:32:stochastic", "int8", "32:stochastic", "int8:32:stochastic", False),
+        ("sign", "sign", "1024", "sign:1024", False),
+        ("topk:0.01", "topk", "0.01", "topk:0.01", False),
+        ("topk:1e-2", "topk", "0.01", "topk:0.01", False),
+        ("topk:1", "topk", "1", "topk:1", False),
+        ("threshold:0.001", "threshold", "0.001", "threshold:0.001", False),
+        ("rowsparse:4096", "rowsparse", "4096", "rowsparse:4096", True),
+        ("2:4", "2:4", "", "2:4", False),
     ],
 )
-def test_known(name: str, family: str, parameter: int | None, canonical: str, lossless: bool) -> None:
+def test_known(name: str, family: str, parameter: str, canonical: str, lossless: bool) -> None:
     spec = parse(name)
     assert (spec.family, spec.parameter, spec.name, spec.lossless) == (family, parameter, canonical, lossless)
     assert parse(spec.name) == spec
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "remedy"),
     [
-        "",
-        "None",
-        "zfp",
-        "zfp:",
-        "zfp:3",
-        "zfp:33",
-        "zfp:8.5",
-        "zfp:-8",
-        "zfp:8 ",
-        "zfp:8\n",
-        "mpc:0",
-        "mpc:33",
-        "none:1",
-        "zfp:٨",
-        "lz4",
-        "mpc:",
-        "zfp:1000000000000",
-        "$(zfp:8)",
+        *[(name, "zfp:R with R from 4 to 32, mpc, mpc:D") for name in ("", "None", "lz4", "$(zfp:8)", "4:2", ":8")],
+        *[
+            (name, "zfp:R with R from 4 to 32")
+            for name in ("zfp", "zfp:", "zfp:3", "zfp:33", "zfp:8.5", "zfp:-8", "zfp:8 ", "zfp:8\n", "zfp:٨")
+        ],
+        ("zfp:1000000000000", "zfp:R"),
+        *[(name, "mpc:D with D from 1 to 32") for name in ("mpc:0", "mpc:33", "mpc:")],
+        ("none:1", "none"),
+        ("xpk:2", "xpk"),
+        *[(name, "B a power of two from 32 to 1024") for name in ("int8:", "int8:48", "int8:2048", "int8:64:up")],
+        ("int8:64:", "int8:B:stochastic"),
+        ("int8::stochastic", "int8:B:stochastic"),
+        ("sign:16", "sign:B"),
+        *[(name, "0 < F <= 1") for name in ("topk", "topk:0", "topk:1.5", "topk:nan", "topk:-0.1", "topk:0x1")],
+        *[(name, "T > 0") for name in ("threshold", "threshold:0", "threshold:inf", "threshold:1e99")],
+        *[(name, "W values a row") for name in ("rowsparse", "rowsparse:0", "rowsparse:8.5")],
     ],
 )
-def test_unknown(name: str) -> None:
-    with pytest.raises(ValueError, match="zfp:R with R from 4 to 32") as caught:
+def test_unknown(name: str, remedy: str) -> None:
+    with pytest.raises(ValueError, match="known") as caught:
         parse(name)
+    assert remedy in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

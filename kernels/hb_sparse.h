@@ -1,0 +1,69 @@
+// Sparse messages: of n values those sent, or of rows of values the rows sent, and where they belong. Values, and rows,
+// are records here. Records are divided into chunks that can be decoded one by one, of 65536 values or one longer row.
+//   wire: where each chunk but the first begins, in bytes behind these words of 64 bits; then the chunks, and the values
+//   behind the last whole row as they are
+//   chunk of m records: k, how many it holds, 32 bits; these records in order; zeros up to a multiple of 4 bytes; the
+//   index, of which there are four forms. m and k tell which:
+//     all      k = m: nothing
+//     bitmap   m bits, in words of 32
+//     grouped  record number j, at place p, sets bit j + p / 256 of k + m / 256 (rounded up) bits, in words of 32; then
+//              p modulo 256 of each record, a byte; zeros up to a multiple of 4 bytes
+//     places   16 bits each; zeros up to a multiple of 4 bytes
+// The grouped form is the code of Elias (1974) and Fano (1971) with its low part fixed to a byte: 9 bits a record and
+// 1/256 bit for each of all records, where records as sparse as 1/100 hold 8.1 bits of information in their places.
+#pragma once
+#include "hb_float.h"
+
+typedef unsigned long long hb_count;
+
+#define HB_SPARSE_CHUNK 65536u
+#define HB_SPARSE_GROUP 256u
+
+enum hb_form { HB_FORM_ALL, HB_FORM_BITMAP, HB_FORM_GROUPED, HB_FORM_PLACES };
+
+HB_FN hb_count hb_pad4(hb_count bytes) { return (bytes + 3) & ~(hb_count)3; }
+
+struct hb_section {
+  hb_form form;
+  hb_count index, low, end;  // where the index, its bytes behind the bits, and the next chunk begin
+};
+HB_FN hb_section hb_section_of(hb_u32 m, hb_u32 k, hb_count record_bytes) {
+  const hb_count at = 4 + hb_pad4(k * record_bytes);
+  const hb_u32 bitmap = (m + 31) / 32 * 4, places = (2 * k + 3) / 4 * 4;
+  const hb_u32 high = (k + (m + HB_SPARSE_GROUP - 1) / HB_SPARSE_GROUP + 31) / 32 * 4, grouped = high + (k + 3) / 4 * 4;
+  if (k == m) return {HB_FORM_ALL, at, at, at};
+  if (bitmap <= places && bitmap <= grouped) return {HB_FORM_BITMAP, at, at + bitmap, at + bitmap};
+  if (grouped < places) return {HB_FORM_GROUPED, at, at + high, at + grouped};
+  return {HB_FORM_PLACES, at, at, at + places};
+}
+
+// The grouped form: the bit of record `rank` at a place, and back. A place may be too large if the bits are no index.
+HB_FN hb_u32 hb_grouped_bit(hb_u32 rank, hb_u32 place) { return rank + place / HB_SPARSE_GROUP; }
+HB_FN hb_u32 hb_grouped_place(hb_u32 rank, hb_u32 bit, hb_u32 low) { return (bit - rank) * HB_SPARSE_GROUP + low; }
+
+HB_FN hb_count hb_chunk_records(hb_count width) { return width < HB_SPARSE_CHUNK ? HB_SPARSE_CHUNK / width : 1; }
+
+// Bytes of a message of just k of n values, wherever they are: the form that is best for all chunks alike is an upper
+// bound of what the best forms for each take, and rounding adds less than 16 bytes a chunk, its k included.
+HB_FN hb_count hb_topk_bytes(hb_count n, hb_count k, hb_count value_bytes) {
+  if (n == 0) return 0;
+  const hb_count chunks = (n + HB_SPARSE_CHUNK - 1) / HB_SPARSE_CHUNK;
+  const hb_count bitmap = (n + 31) / 32 * 4, places = 2 * k;
+  const hb_count grouped = k + (k + (n + HB_SPARSE_GROUP - 1) / HB_SPARSE_GROUP + 7) / 8;
+  hb_count index = bitmap < grouped ? bitmap : grouped;
+  if (places < index) index = places;
+  return 8 * (chunks - 1) + 16 * chunks + hb_pad4(k * value_bytes) + hb_pad4(index);
+}
+
+// Selection of the k largest magnitudes by radix: the 31 bits of a magnitude in three digits, the highest first. Each
+// digit's values are counted, and those with higher digits are taken; the last level leaves the magnitude of the
+// smallest values taken and how many of the equal ones go along. NaN is larger than infinity in this order.
+#define HB_DIGITS 3
+#define HB_DIGIT_BINS 2048
+HB_FN hb_u32 hb_digit_shift(int digit) { return 20u - 10u * (hb_u32)digit; }
+HB_FN hb_u32 hb_digit_bins(int digit) { return digit ? 1024u : 2048u; }
+
+struct hb_cut {
+  hb_u32 magnitude;  // larger ones are sent
+  hb_count equal;    // and so many of this one, the first
+};

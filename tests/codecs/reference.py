@@ -1,0 +1,159 @@
+"""The formats of the block codecs a second time, in NumPy and without regard to speed: what the kernels must make."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float32]
+Bytes = npt.NDArray[np.uint8]
+Words = npt.NDArray[np.uint32]
+
+
+def padded(x: Array, multiple: int) -> Array:
+    """`x` with zeros up to a multiple of so many values."""
+    out = np.zeros(-(-x.size // multiple) * multiple, dtype=x.dtype)
+    out[: x.size] = x
+    return out
+
+
+def planes(*parts: Array) -> Bytes:
+    """Planes one behind the other, each but the last filled up to a multiple of 4 bytes."""
+    raw = [part.view(np.uint8).ravel() for part in parts]
+    return np.concatenate([*(padded(part, 4) for part in raw[:-1]), raw[-1]])
+
+
+# ------------------------------------------------------------------------------------------------ casts
+_TARGETS: dict[str, tuple[Any, int]] = {
+    "fp16": (np.float16, 15),
+    "fp8e4m3": (ml_dtypes.float8_e4m3fn, 8),
+    "fp8e5m2": (ml_dtypes.float8_e5m2, 15),
+}
+
+
+def short(x: Floats, dtype: Any) -> Array:
+    """Rounded to a short type as NumPy or ml_dtypes does it, as integers, with one NaN of each sign."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = x.astype(dtype)
+    code = values.view(np.uint16 if values.itemsize == 2 else np.uint8)
+    sign = np.signbit(x).astype(code.dtype) << (8 * code.itemsize - 1)
+    quiet = np.array(np.nan, dtype=dtype).view(code.dtype) & ~(code.dtype.type(1) << (8 * code.itemsize - 1))
+    return np.where(np.isnan(values.astype(np.float32)), quiet | sign, code).astype(code.dtype)
+
+
+def cast_encode(name: str, x: Floats) -> Bytes:
+    if name == "bf16":
+        return short(x, ml_dtypes.bfloat16).view(np.uint8)
+    dtype, exponent = _TARGETS[name]
+    blocks = padded(x, 128).reshape(-1, 128)  # [n/128, 128]
+    top = np.where(np.isfinite(blocks), np.abs(blocks), 0).max(axis=1).astype(np.float64)
+    power = np.where(top > 0, np.frexp(top)[1] - 1 - exponent, -126)
+    fits = np.isfinite(np.ldexp(top, -power).astype(np.float32).astype(dtype).astype(np.float32))
+    power = np.maximum(power + ~fits, -126)
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        scaled = np.ldexp(blocks.astype(np.float64), -power[:, None]).astype(np.float32)
+    return planes(short(scaled.ravel()[: x.size], dtype), (power + 127).astype(np.uint8))
+
+
+def cast_decode(name: str, wire: Bytes, n: int) -> Floats:
+    if name == "bf16":
+        return wire.view(ml_dtypes.bfloat16).astype(np.float32)
+    dtype = np.dtype(_TARGETS[name][0])
+    values = wire[: n * dtype.itemsize].view(dtype).astype(np.float64)
+    power = wire[-(-n * dtype.itemsize // 4) * 4 :].astype(np.int64) - 127
+    with np.errstate(over="ignore"):
+        return np.ldexp(values, power.repeat(128)[:n]).astype(np.float32)
+
+
+# ------------------------------------------------------------------------------------------------ block integers
+def random_words(n: int, seed: int) -> Words:
+    """Word i of a seed, i below 2^32."""
+
+    def mix(x: Words) -> Words:
+        x = (x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D)
+        x = (x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B)
+        return x ^ (x >> np.uint32(16))
+
+    low, high = np.array([seed & 0xFFFFFFFF], dtype=np.uint32), np.array([seed >> 32], dtype=np.uint32)
+    a = mix(low + np.uint32(0x9E3779B9))
+    b = mix(high ^ a)
+    return mix(mix(np.arange(n, dtype=np.uint32) ^ mix(a)) + mix(b))
+
+
+def quant_encode(bits: int, block: int, x: Floats, seed: int | None) -> Bytes:
+    """`seed` None rounds to the nearest."""
+    largest = np.float32(127 if bits == 8 else 7)
+    blocks = padded(x, block).reshape(-1, block)  # [n/b, b]
+    top = np.abs(blocks).max(axis=1)
+    with np.errstate(all="ignore"):
+        before = np.where(top < np.float32(2.0**-100), np.float32(2.0**64), np.float32(1))
+        inverse = np.where(top > 0, largest / (top * before), np.float32(0))
+        scale = np.where(np.isfinite(top), top / largest, np.float32(np.inf)).astype(np.float32)
+        y = blocks * before[:, None] * inverse[:, None]
+        if seed is None:
+            q = np.rint(y)
+        else:
+            noise = (random_words(blocks.size, seed).reshape(blocks.shape) >> np.uint32(16)).astype(np.float32)
+            q = np.minimum(np.floor(y + (noise + np.float32(0.5)) * np.float32(2.0**-16)), largest)
+    special = np.where(np.isinf(blocks), np.copysign(largest, blocks), np.float32(0))
+    q = np.where(np.isfinite(top)[:, None], q, special).astype(np.int8).ravel()
+    if bits == 4:
+        q = padded(q[: x.size], 2)
+        return planes((q[::2] & 15) | (q[1::2] << 4), scale)
+    return planes(q[: x.size], scale)
+
+
+def quant_decode(bits: int, block: int, wire: Bytes, n: int) -> Floats:
+    raw = wire[: -(-n * bits // 8)].view(np.int8)
+    q = raw if bits == 8 else np.stack([raw << 4 >> 4, raw >> 4], axis=1).ravel()[:n]
+    scale = wire[-(-n * bits // 32) * 4 :].view(np.float32).repeat(block)[:n]
+    with np.errstate(invalid="ignore"):
+        return np.where((q == 0) & np.isinf(scale), np.float32(np.nan), q.astype(np.float32) * scale)
+
+
+# ------------------------------------------------------------------------------------------------ signs
+def sign_encode(block: int, x: Floats) -> Bytes:
+    filled = padded(x, block)
+    lanes = min(block // 4, 32)
+    four = np.abs(filled).reshape(-1, block // (4 * lanes), lanes, 4)  # [n/b, rounds, lanes, 4]
+    with np.errstate(all="ignore"):
+        sums = (four[..., 0] + four[..., 1]) + (four[..., 2] + four[..., 3])
+        total = sums[:, 0]
+        for turn in range(1, sums.shape[1]):
+            total = total + sums[:, turn]
+        while total.shape[1] > 1:
+            half = total.shape[1] // 2
+            total = total[:, :half] + total[:, half:]
+        count = np.minimum(block, x.size - block * np.arange(total.shape[0])).astype(np.float32)
+        scale = total[:, 0] / count
+    scale = np.where(np.isnan(scale), np.float32(np.nan), scale).astype(np.float32)
+    return planes(np.packbits(np.signbit(padded(x, 32)), bitorder="little"), scale)
+
+
+def sign_decode(block: int, wire: Bytes, n: int) -> Floats:
+    negative = np.unpackbits(wire[: -(-n // 32) * 4], bitorder="little")[:n]
+    scale = wire[-(-n // 32) * 4 :].view(np.uint32).repeat(block)[:n]
+    return (scale | negative.astype(np.uint32) << np.uint32(31)).view(np.float32)
+
+
+def encode(name: str, x: Floats, seed: int = 0) -> Bytes:
+    """Bytes of a codec's name."""
+    family, _, parameter = name.partition(":")
+    if family in ("int8", "int4"):
+        block, _, how = parameter.partition(":")
+        return quant_encode(int(family[3:]), int(block), x, seed if how else None)
+    if family == "sign":
+        return sign_encode(int(parameter), x)
+    return cast_encode(family, x)
+
+
+def decode(name: str, wire: Bytes, n: int) -> Floats:
+    """Values of a codec's name."""
+    family, _, parameter = name.partition(":")
+    if family in ("int8", "int4"):
+        return quant_decode(int(family[3:]), int(parameter.partition(":")[0]), wire, n)
+    if family == "sign":
+        return sign_decode(int(parameter), wire, n)
+    return cast_decode(family, wire, n)

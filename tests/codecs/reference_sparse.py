@@ -1,0 +1,116 @@
+"""The sparse formats a second time, in NumPy and without regard to speed: what the kernels must make."""
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
+Marks = npt.NDArray[np.bool_]
+CHUNK = 65536
+
+
+def magnitudes(x: Array) -> npt.NDArray[np.int64]:
+    """An order of all values by magnitude: NaN, of which a half has but one, behind infinity."""
+    with np.errstate(invalid="ignore"):
+        bits = x.astype(np.float32).view(np.uint32) & np.uint32(0x7FFFFFFF)
+    if x.dtype == np.float32:
+        bits = x.view(np.uint32) & np.uint32(0x7FFFFFFF)
+    elif x.dtype == ml_dtypes.bfloat16:
+        bits = (x.view(np.uint16).astype(np.uint32) << 16) & np.uint32(0x7FFFFFFF)
+    else:
+        bits = np.where(np.isnan(x), np.uint32(0x7FC00000), bits)
+    return bits.astype(np.int64)
+
+
+def padded(raw: bytes) -> bytes:
+    return raw + bytes(-len(raw) % 4)
+
+
+def bitmap(set_bits: npt.NDArray[np.int64], size: int) -> bytes:
+    bits = np.zeros(-(-size // 32) * 32, dtype=bool)
+    bits[set_bits] = True
+    return np.packbits(bits, bitorder="little").tobytes()
+
+
+def index_of(marks: Marks) -> bytes:
+    """The shortest of the forms that tell which records are sent; of equally long ones the first."""
+    m, places = marks.size, np.flatnonzero(marks)
+    k = places.size
+    if k == m:
+        return b""
+    forms = [
+        bitmap(places, m),
+        padded(places.astype("<u2").tobytes()),
+        bitmap(np.arange(k) + places // 256, k + -(-m // 256)) + padded((places % 256).astype(np.uint8).tobytes()),
+    ]
+    return min(forms, key=len)
+
+
+def message(records: Array, chunk: int, choose: Callable[[int, Array], Marks], *, all_where_shorter: bool) -> bytes:
+    """Chunks of records, shape (n, width), and where each but the first begins.
+
+    Parameters
+    ----------
+    choose
+        Which records are sent, of those from a place on.
+    """
+    parts, starts, at = [], [], 0
+    for first in range(0, len(records), chunk):
+        part = records[first : first + chunk]
+        marks = choose(first, part)
+        coded = [
+            np.uint32(mask.sum()).tobytes() + padded(part[mask].tobytes()) + index_of(mask)
+            for mask in ((marks, np.ones_like(marks)) if all_where_shorter else (marks,))
+        ]
+        parts.append(coded[-1] if len(coded[-1]) <= len(coded[0]) else coded[0])
+        starts.append(at)
+        at += len(parts[-1])
+    return np.array(starts[1:], dtype="<u8").tobytes() + b"".join(parts)
+
+
+def largest(x: Array, k: int) -> Marks:
+    """The k values of largest magnitude, of equal ones the first."""
+    marks = np.zeros(x.size, dtype=bool)
+    marks[np.argsort(-magnitudes(x), kind="stable")[:k]] = True
+    return marks
+
+
+def topk_size(n: int, k: int, item: int) -> int:
+    chunks = -(-n // CHUNK)
+    index = min(2 * k, k + -(-(k + -(-n // 256)) // 8), -(-n // 32) * 4)
+    return 8 * (chunks - 1) + 16 * chunks + -(-k * item // 4) * 4 + -(-index // 4) * 4 if n else 0
+
+
+def topk(x: Array, k: int, *, by: Array | None = None) -> bytes:
+    """The message of `x`; the choice is made `by` other values."""
+    marks = largest(x if by is None else by, k)
+    made = message(x[:, None], CHUNK, lambda at, part: marks[at : at + len(part)], all_where_shorter=False)
+    return made + bytes(topk_size(x.size, k, x.itemsize) - len(made))
+
+
+def threshold(x: Array, limit: float, *, by: Array | None = None) -> bytes:
+    marks = magnitudes(x if by is None else by) > int(np.float32(limit).view(np.uint32))
+    return message(x[:, None], CHUNK, lambda at, part: marks[at : at + len(part)], all_where_shorter=True)
+
+
+def rowsparse(x: Array, width: int) -> bytes:
+    rows = x[: x.size // width * width].reshape(-1, width)
+    marks = rows.view(np.uint8).any(axis=1)
+    chunk = max(1, CHUNK // width)
+    made = message(rows, chunk, lambda at, part: marks[at : at + len(part)], all_where_shorter=True)
+    return made + x[x.size // width * width :].tobytes()
+
+
+def pick(x: Array) -> bytes:
+    """2:4, by sorting each four values."""
+    groups = np.zeros(-(-x.size // 8) * 8, dtype=x.dtype)  # two groups share a byte of places
+    groups[: x.size] = x
+    order = np.argsort(-magnitudes(groups).reshape(-1, 4), axis=1, kind="stable")
+    places = np.sort(order[:, :2], axis=1)  # [n/4, 2]
+    kept = np.take_along_axis(groups.reshape(-1, 4), places, axis=1)[: -(-x.size // 4)]
+    codes = (places[:, 0] | places[:, 1] << 2).astype(np.uint8).reshape(-1, 2)
+    return padded(kept.tobytes()) + (codes[:, 0] | codes[:, 1] << 4).tobytes()
