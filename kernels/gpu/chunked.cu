@@ -8,9 +8,11 @@
 #endif
 
 #include "mpc.h"
+#include "xpk.h"
 
 template <int FAMILY, int T> struct hb_codec_of;
 template <int T> struct hb_codec_of<HB_MPC, T> { typedef hb_mpc_codec<T> type; };
+template <int T> struct hb_codec_of<HB_XPK, T> { typedef hb_xpk_codec<T> type; };
 typedef hb_chunked<hb_codec_of<HB_CODEC, HB_TYPE>::type, HB_TYPE> hb_front;
 
 #define HB_KERNEL extern "C" __global__ void __launch_bounds__(HB_THREADS)

@@ -28,16 +28,18 @@ template <class C, int T> struct hb_chunked {
     hb_u64 total, chunks, pieces;  // bytes; of the data
     hb_u64 piece, chunk;           // drawn; this warp's
     hb_u32 used;                   // bytes of this warp's chunk, 0 if there is none
+    hb_u32 warp;
     hb_warp me;
     HB_FN round(hb_u64 n) : total(n * hb_size_of(T)), chunks((total + HB_CHUNK - 1) / HB_CHUNK) {
       __shared__ hb_u32 stage[HB_WARPS][HB_CHUNK_STAGE];
+      warp = hb_uniform(threadIdx.x >> 5);
       me.lane = threadIdx.x & 31u;
-      me.stage = stage[threadIdx.x >> 5];
+      me.stage = stage[warp];
       pieces = (chunks + HB_WARPS - 1) / HB_WARPS;
     }
     HB_FN bool next(hb_state *state) {
       piece = hb_draw(state);
-      chunk = piece * HB_WARPS + (threadIdx.x >> 5);
+      chunk = piece * HB_WARPS + warp;
       used = chunk < chunks ? (hb_u32)(total - chunk * HB_CHUNK < HB_CHUNK ? total - chunk * HB_CHUNK : HB_CHUNK) : 0;
       return piece < pieces;
     }
@@ -46,7 +48,6 @@ template <class C, int T> struct hb_chunked {
     HB_FN hb_u64 place(volatile hb_u64 *told, hb_u32 words, hb_u64 &end) const {
       __shared__ hb_u32 sizes[HB_WARPS];
       __shared__ hb_u64 begin;
-      const hb_u32 warp = threadIdx.x >> 5;
       if (me.lane == 0) sizes[warp] = words;
       __syncthreads();
       hb_u32 before = 0, all = 0;
@@ -93,13 +94,13 @@ template <class C, int T> struct hb_chunked {
     const bool whole = bytes >= head && (bytes - head) % 4 == 0;
     hb_u32 length = 0, words = 0;
     if (r.used && whole) {
-      length = hb_load_half(from.lengths + 2 * r.chunk);
+      length = hb_uniform(hb_load_half(from.lengths + 2 * r.chunk));
       words = length == HB_RAW ? r.raw() : length;
     }
     bool good = whole && words <= r.raw();
     hb_u64 end;
     const hb_u64 at = r.place(told, words, end);
-    good = good && at + words <= room;
+    good = hb_uniform(good && at + words <= room);
     if (r.piece + 1 == r.pieces && threadIdx.x == 0) {
       if (end != room) hb_fault(state);
       state->bytes = bytes;

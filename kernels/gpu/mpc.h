@@ -77,7 +77,7 @@ template <int T> struct hb_mpc_codec {
     hb_u32 count = (hb_u32)__popc(mine);
 #pragma unroll
     for (hb_u32 half = 16; half; half /= 2) count += __shfl_xor_sync(HB_EVERY, count, half);
-    if (words < BITMAP || count + BITMAP != words) return false;
+    if (words < BITMAP || hb_uniform(count) + BITMAP != words) return false;
     const hb_transposition transpose(me.lane);
     hb_u32 next = BITMAP, carry = 0;
 #pragma unroll
