@@ -273,8 +273,10 @@ class CudaCodec:
             for kernel in sequence.kernels[operation]:
                 self._device.launch(build, kernel, blocks, arguments, stream)
             return exact
-        cell = self._take(sequence.state(n, types[0]))
-        cell.begin(stream)
+        zeros = sequence.state(n, types[0], param)
+        sums = (n + 1) // 2 if sequence.sums and operation == "decode_add_encode" else 0
+        cell = self._take(zeros + sums)
+        cell.begin(stream, zeros)
         build = Build(sequence.source, family, 0, *types)
         for kernel in sequence.kernels[operation]:
             self._device.launch(build, kernel, blocks, (*arguments, param, cell.pointer), stream)

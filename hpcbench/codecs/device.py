@@ -75,8 +75,8 @@ class Cell(ABC):
     """Where they are on the device."""
 
     @abstractmethod
-    def begin(self, stream: int) -> None:
-        """Wait for the call before, then make the words zero."""
+    def begin(self, stream: int, zeros: int) -> None:
+        """Wait for the call before, then make so many words zero."""
 
     @abstractmethod
     def end(self, stream: int) -> None:
@@ -152,10 +152,10 @@ class CupyCell(Cell):
         self._event = cupy.cuda.Event(disable_timing=True)
         self.pointer = int(self._memory.ptr)
 
-    def begin(self, stream: int) -> None:
+    def begin(self, stream: int, zeros: int) -> None:
         runtime = self._cupy.cuda.runtime
         runtime.streamWaitEvent(stream, self._event.ptr)  # not recorded yet: no wait
-        runtime.memsetAsync(self.pointer, 0, 8 * self.words, stream)
+        runtime.memsetAsync(self.pointer, 0, 8 * zeros, stream)
 
     def end(self, stream: int) -> None:
         runtime = self._cupy.cuda.runtime

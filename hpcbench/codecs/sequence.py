@@ -7,7 +7,11 @@ from hpcbench.codecs.types import Type
 
 STATE_HEAD = 4
 """Words of 64 bits that ``hb_state`` of kernels/gpu/order.h has."""
-_OPERATIONS = ("encode", "decode", "decode_add", "decode_add_encode")
+OPERATIONS = ("encode", "decode", "decode_add", "decode_add_encode")
+_PIECE = 8 * 4096  # bytes of the chunks that a block of threads codes at once
+_SPARSE_CHUNK = 65536
+_SPARSE_HEAD = 16
+_BINS = 3 * 2048
 
 
 @dataclass(frozen=True)
@@ -17,25 +21,56 @@ class Sequence:
     source: str
     """File in kernels/gpu."""
     kernels: Mapping[str, tuple[str, ...]]
-    """Of each operation, in order."""
+    """Of each of `OPERATIONS`, in order."""
     block_bytes: int
     """Of values that a block of threads takes at a time."""
-    state: Callable[[int, Type], int] | None
-    """Words of 64 bits that the kernels share, for n values. None: the kernels take no state, no parameter and no
-    length of the wire; they cannot fail."""
+    state: Callable[[int, Type, int], int] | None = None
+    """Words of 64 bits that the kernels share and find zero, for n values of a type and a parameter. None: the kernels
+    take no state, no parameter and no length of the wire; they cannot fail."""
+    sums: bool = False
+    """`decode_add_encode` needs n float32 behind the state."""
 
 
-def _one_each(*operations: str) -> dict[str, tuple[str, ...]]:
-    return {operation: (f"hb_{operation}",) for operation in operations}
+def _chunk_state(n: int, kind: Type, param: int) -> int:
+    return STATE_HEAD + 2 * -(-n * kind.size // _PIECE)
 
 
-def _chunk_state(n: int, kind: Type) -> int:
-    return STATE_HEAD + 2 * -(-n * kind.size // (8 * 4096))
+def _sparse_state(n: int, kind: Type, param: int) -> int:
+    return _SPARSE_HEAD + 2 * -(-n // _SPARSE_CHUNK)
 
 
-_TILES = Sequence("gpu.cu", _one_each(*_OPERATIONS), 8192, None)
-_CHUNKS = Sequence("chunked.cu", _one_each(*_OPERATIONS), 8 * 4096, _chunk_state)
-_SEQUENCES = {"mpc": _CHUNKS, "xpk": _CHUNKS}
+def _topk_state(n: int, kind: Type, param: int) -> int:
+    return _BINS + _sparse_state(n, kind, param)
+
+
+def _row_state(n: int, kind: Type, width: int) -> int:
+    return _SPARSE_HEAD + 2 * -(-(n // width) // max(1, _SPARSE_CHUNK // width))
+
+
+def _sparse(*select: str) -> dict[str, tuple[str, ...]]:
+    return {
+        "encode": ("hb_fold", *(f"hb_{name}" for name in select), "hb_encode"),
+        "decode": ("hb_decode",),
+        "decode_add": ("hb_decode_add",),
+        "decode_add_encode": (
+            "hb_sum_decode",
+            "hb_sum_fold",
+            *(f"hb_sum_{name}" for name in select),
+            "hb_sum_encode",
+        ),
+    }
+
+
+_EACH = {operation: (f"hb_{operation}",) for operation in OPERATIONS}
+_TILES = Sequence("gpu.cu", _EACH, 8192)
+_CHUNKS = Sequence("chunked.cu", _EACH, _PIECE, _chunk_state)
+_SEQUENCES = {
+    "mpc": _CHUNKS,
+    "xpk": _CHUNKS,
+    "topk": Sequence("sparse.cu", _sparse("select", "select", "select"), 8192, _topk_state, sums=True),
+    "threshold": Sequence("sparse.cu", _sparse(), 8192, _sparse_state, sums=True),
+    "rowsparse": Sequence("sparse.cu", _sparse(), 8192, _row_state, sums=True),
+}
 
 
 def sequence_of(family: str) -> Sequence:

@@ -77,10 +77,10 @@ class EmulatedCell(Cell):
         self.pointer = self._memory.ctypes.data
         self.busy = False
 
-    def begin(self, stream: int) -> None:
+    def begin(self, stream: int, zeros: int) -> None:
         assert not self.busy, "a cell serves two calls at once"
         self.busy = True
-        self._memory[: self.words] = 0
+        self._memory[:zeros] = 0
 
     def end(self, stream: int) -> None:
         self.busy = False
