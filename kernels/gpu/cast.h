@@ -10,7 +10,7 @@ struct hb_bf16_codec {
     hb_u32 words[ROUNDS][2];
   };
   hb_values<HB_BF16, ROUNDS> wire;
-  HB_FN hb_bf16_codec(const hb_byte *at, hb_u64) : wire(at) {}
+  HB_FN hb_bf16_codec(const hb_byte *at, hb_u64, bool, bool) : wire(at) {}
 
   HB_FN code encode(const tile &, const float (*v)[4]) const {
     code c;
@@ -39,7 +39,7 @@ template <class S> struct hb_cast_codec {
 
   hb_byte *codes, *scales;
   bool aligned;
-  HB_FN hb_cast_codec(const hb_byte *wire, hb_u64 n)
+  HB_FN hb_cast_codec(const hb_byte *wire, hb_u64 n, bool, bool)
       : codes((hb_byte *)wire), scales(codes + (n * WIDTH + 3) / 4 * 4), aligned(((hb_u64)wire & (PIECE - 1)) == 0u) {}
 
   HB_FN code encode(const tile &, const float (*v)[4]) const {
@@ -74,7 +74,7 @@ template <class S> struct hb_cast_codec {
     code c;
 #pragma unroll
     for (int r = 0; r < ROUNDS; r++)
-      hb_load_row<PIECE>(t.me, from + 32 * PIECE * r, bytes(t, r), aligned & t.full, c.words[r]);
+      hb_load_row<PIECE>(t.me, from + 32 * PIECE * r, [&] { return bytes(t, r); }, aligned & t.full, c.words[r]);
 #pragma unroll
     for (int r = 0; r < ROUNDS; r++) c.scale[r] = 128u * r < t.count ? scales[t.first / 128 + r] : 0u;
     return c;
@@ -83,7 +83,7 @@ template <class S> struct hb_cast_codec {
     hb_byte *to = codes + t.first * WIDTH;
 #pragma unroll
     for (int r = 0; r < ROUNDS; r++)
-      hb_store_row<PIECE>(t.me, to + 32 * PIECE * r, bytes(t, r), aligned & t.full, c.words[r]);
+      hb_store_row<PIECE>(t.me, to + 32 * PIECE * r, [&] { return bytes(t, r); }, aligned & t.full, c.words[r]);
 #pragma unroll
     for (int r = 0; r < ROUNDS; r++)
       if (t.me.lane == 0u && 128u * r < t.count) scales[t.first / 128 + r] = (hb_byte)c.scale[r];

@@ -29,7 +29,9 @@ template <hb_u64 P, int T> struct hb_codec_of<HB_SIGN, P, T> { typedef hb_sign_c
 template <hb_u64 P, int T> struct hb_codec_of<HB_2OF4, P, T> { typedef hb_pick_codec<T> type; };
 typedef hb_tiled<hb_codec_of<HB_CODEC, HB_PARAM, HB_TYPE>::type, HB_TYPE> hb_front;
 
-#define HB_KERNEL extern "C" __global__ void __launch_bounds__(HB_THREADS)
+// blocks that a multiprocessor must hold at once: with long tiles each thread has more on its way
+constexpr unsigned hb_resident = hb_front::R > 4 ? 2 : 4;
+#define HB_KERNEL extern "C" __global__ void __launch_bounds__(HB_THREADS, hb_resident)
 
 // residual: null, or n float32, as of hb_ops
 HB_KERNEL hb_encode(const void *x, hb_u64 n, hb_byte *wire, float *residual, hb_u64 seed) {

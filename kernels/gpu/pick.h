@@ -13,7 +13,7 @@ template <int T> struct hb_pick_codec {
 
   hb_byte *kept, *places;
   bool aligned;
-  HB_FN hb_pick_codec(const hb_byte *wire, hb_u64 n)
+  HB_FN hb_pick_codec(const hb_byte *wire, hb_u64 n, bool, bool)
       : kept((hb_byte *)wire), places(kept + (n + 3) / 4 * PIECE), aligned(((hb_u64)wire & (PIECE - 1)) == 0u) {}
 
   HB_FN code encode(const tile &, const float (*v)[4]) const {
@@ -44,7 +44,7 @@ template <int T> struct hb_pick_codec {
     code c;
 #pragma unroll
     for (int r = 0; r < ROUNDS; r++)
-      hb_load_row<PIECE>(t.me, kept + t.first / 4 * PIECE + 32 * PIECE * r, bytes(t, r), aligned & t.full, c.kept[r]);
+      hb_load_row<PIECE>(t.me, kept + t.first / 4 * PIECE + 32 * PIECE * r, [&] { return bytes(t, r); }, aligned & t.full, c.kept[r]);
 #pragma unroll
     for (int r = 0; r < ROUNDS; r++)
       c.places[r] = hb_load_nibbles(t.me, places + t.first / 8 + 16 * r, t.template bytes<1>(r));
@@ -53,7 +53,7 @@ template <int T> struct hb_pick_codec {
   HB_FN void store(const tile &t, const code &c) const {
 #pragma unroll
     for (int r = 0; r < ROUNDS; r++)
-      hb_store_row<PIECE>(t.me, kept + t.first / 4 * PIECE + 32 * PIECE * r, bytes(t, r), aligned & t.full, c.kept[r]);
+      hb_store_row<PIECE>(t.me, kept + t.first / 4 * PIECE + 32 * PIECE * r, [&] { return bytes(t, r); }, aligned & t.full, c.kept[r]);
 #pragma unroll
     for (int r = 0; r < ROUNDS; r++)
       hb_store_nibbles(t.me, places + t.first / 8 + 16 * r, t.template bytes<1>(r), c.places[r]);

@@ -18,7 +18,7 @@ template <hb_i32 M, hb_u64 PARAM> struct hb_quant_codec {
 
   hb_byte *codes, *scales;
   bool aligned;
-  HB_FN hb_quant_codec(const hb_byte *wire, hb_u64 n)
+  HB_FN hb_quant_codec(const hb_byte *wire, hb_u64 n, bool, bool)
       : codes((hb_byte *)wire), scales(codes + (n * BITS + 31) / 32 * 4), aligned(((hb_u64)wire & (PIECE - 1)) == 0u) {}
 
   HB_FN code encode(const tile &t, const float (*v)[4]) const {
@@ -71,7 +71,7 @@ template <hb_i32 M, hb_u64 PARAM> struct hb_quant_codec {
     code c;
 #pragma unroll
     for (int r = 0; r < ROUNDS; r++)
-      hb_load_row<PIECE>(t.me, from + 32 * PIECE * r, bytes(t, r), aligned & t.full, &c.words[r]);
+      hb_load_row<PIECE>(t.me, from + 32 * PIECE * r, [&] { return bytes(t, r); }, aligned & t.full, &c.words[r]);
 #pragma unroll
     for (int s = 0; s < SETS; s++)
       c.scale[s] = begins(t, s) < t.count ? L::as_float(hb_load_word(scale(t, s))) : 0.0f;
@@ -81,7 +81,7 @@ template <hb_i32 M, hb_u64 PARAM> struct hb_quant_codec {
     hb_byte *to = codes + t.first / 8 * BITS;
 #pragma unroll
     for (int r = 0; r < ROUNDS; r++)
-      hb_store_row<PIECE>(t.me, to + 32 * PIECE * r, bytes(t, r), aligned & t.full, &c.words[r]);
+      hb_store_row<PIECE>(t.me, to + 32 * PIECE * r, [&] { return bytes(t, r); }, aligned & t.full, &c.words[r]);
 #pragma unroll
     for (int s = 0; s < SETS; s++)
       if (t.me.lane % WIDE == 0u && begins(t, s) < t.count) hb_store_word(scale(t, s), L::as_bits(c.scale[s]));

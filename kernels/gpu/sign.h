@@ -14,7 +14,7 @@ template <hb_u32 B> struct hb_sign_codec {
   };
 
   hb_byte *signs, *scales;
-  HB_FN hb_sign_codec(const hb_byte *wire, hb_u64 n) : signs((hb_byte *)wire), scales(signs + (n + 31) / 32 * 4) {}
+  HB_FN hb_sign_codec(const hb_byte *wire, hb_u64 n, bool, bool) : signs((hb_byte *)wire), scales(signs + (n + 31) / 32 * 4) {}
 
   HB_FN code encode(const tile &t, const float (*v)[4]) const {
     code c;

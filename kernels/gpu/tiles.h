@@ -2,7 +2,7 @@
 // consecutive values of each round of 128. Such a codec is a class C for one parameter and one type:
 //   ROUNDS                     of a tile
 //   code                       what a thread holds of a coded tile
-//   C(wire, n)                 where its planes begin and whether they are aligned
+//   C(wire, n, encodes, decodes)    where its planes begin; what it will be used for
 //   encode(tile, v)            a code of the tile's values, of which those from tile.count on are 0
 //   decode(tile, code, v)      its values
 //   load(tile), store(tile, code)   a code from the wire and to it
@@ -39,13 +39,13 @@ template <int T, int R> struct hb_values {
     const hb_byte *from = at + SIZE * t.first;
 #pragma unroll
     for (int r = 0; r < R; r++)
-      hb_load_row<PIECE>(t.me, from + 32 * PIECE * r, t.template bytes<8 * SIZE>(r), aligned & t.full, w[r]);
+      hb_load_row<PIECE>(t.me, from + 32 * PIECE * r, [&] { return t.template bytes<8 * SIZE>(r); }, aligned & t.full, w[r]);
   }
   HB_FN void store_words(const hb_tile<R> &t, const hb_u32 (*w)[PIECE / 4]) const {
     hb_byte *to = at + SIZE * t.first;
 #pragma unroll
     for (int r = 0; r < R; r++)
-      hb_store_row<PIECE>(t.me, to + 32 * PIECE * r, t.template bytes<8 * SIZE>(r), aligned & t.full, w[r]);
+      hb_store_row<PIECE>(t.me, to + 32 * PIECE * r, [&] { return t.template bytes<8 * SIZE>(r); }, aligned & t.full, w[r]);
   }
   HB_FN void load(const hb_tile<R> &t, float (*v)[4]) const {
     hb_u32 w[R][PIECE / 4];
@@ -89,7 +89,7 @@ template <class C, int T> struct hb_tiled {
   typedef hb_tile<R> tile;
 
   static HB_FN void encode(const void *x, hb_u64 n, hb_byte *wire, float *residual, hb_u64 seed) {
-    const C c(wire, n);
+    const C c(wire, n, true, residual);
     const hb_values<T, R> values(x);
     const hb_values<HB_F32, R> kept(residual);
     hb_each_tile<R>(n, seed, [&](const tile &t) {
@@ -109,7 +109,7 @@ template <class C, int T> struct hb_tiled {
     });
   }
   template <int O, bool ADD> static HB_FN void decode(const hb_byte *wire, hb_u64 n, void *out) {
-    const C c(wire, n);
+    const C c(wire, n, false, true);
     const hb_values<O, R> values(out);
     hb_each_tile<R>(n, 0, [&](const tile &t) {
       float v[R][4];
@@ -119,7 +119,7 @@ template <class C, int T> struct hb_tiled {
     });
   }
   static HB_FN void decode_add_encode(const hb_byte *wire, const void *local, hb_u64 n, hb_byte *out, hb_u64 seed) {
-    const C from(wire, n), to(out, n);
+    const C from(wire, n, false, true), to(out, n, true, false);
     const hb_values<T, R> values(local);
     hb_each_tile<R>(n, seed, [&](const tile &t) {
       float v[R][4];

@@ -22,17 +22,15 @@ HB_FN hb_u32 hb_uniform(hb_u32 x) { return __shfl_sync(HB_EVERY, x, 0); }
 // The largest of what each group of G neighbours holds, to all of them.
 template <hb_u32 G> HB_FN hb_u32 hb_group_max(hb_u32 x) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  constexpr bool at_once = G == 32;
-#else
-  constexpr bool at_once = false;
+  if constexpr (G == 32)
+    return __reduce_max_sync(HB_EVERY, x);
+  else
 #endif
-  if constexpr (at_once) {
-    x = __reduce_max_sync(HB_EVERY, x);
-  } else {
+  {
 #pragma unroll
     for (hb_u32 half = G / 2; half; half /= 2) x = hb_lane<hb_u32>::max(x, __shfl_xor_sync(HB_EVERY, x, half));
+    return x;
   }
-  return x;
 }
 // The sum by halves: l and l + G / 2 first. Each thread of a group adds the same pairs, so that all get the same bits.
 template <hb_u32 G> HB_FN float hb_group_sum(float x) {
@@ -105,23 +103,24 @@ HB_FN void hb_stage_out(const hb_warp &me, hb_byte *to, hb_u32 bytes) {
   __syncwarp();
 }
 
-// The row is 32 pieces of P bytes, one a thread, of which the first `bytes` bytes exist. `direct`: all of them do, and
-// their places are multiples of P.
-template <int P> HB_FN void hb_load_row(const hb_warp &me, const hb_byte *row, hb_u32 bytes, bool direct, hb_u32 *w) {
+// The row is 32 pieces of P bytes, one a thread, of which the first bytes() bytes exist. `direct`: all of them do, and
+// their places are multiples of P; then nobody asks.
+template <int P, class B> HB_FN void hb_load_row(const hb_warp &me, const hb_byte *row, B bytes, bool direct, hb_u32 *w) {
   if (direct) {
     hb_load_piece<P>(row + P * me.lane, w);
   } else {
-    hb_stage_in(me, row, bytes, 32 * P);
+    hb_stage_in(me, row, bytes(), 32 * P);
     hb_load_piece<P>((const hb_byte *)me.stage + P * me.lane, w);
     __syncwarp();
   }
 }
-template <int P> HB_FN void hb_store_row(const hb_warp &me, hb_byte *row, hb_u32 bytes, bool direct, const hb_u32 *w) {
+template <int P, class B>
+HB_FN void hb_store_row(const hb_warp &me, hb_byte *row, B bytes, bool direct, const hb_u32 *w) {
   if (direct) {
     hb_store_piece<P>(row + P * me.lane, w);
   } else {
     hb_store_piece<P>((hb_byte *)me.stage + P * me.lane, w);
-    hb_stage_out(me, row, bytes);
+    hb_stage_out(me, row, bytes());
   }
 }
 

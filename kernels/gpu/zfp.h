@@ -1,22 +1,21 @@
 // ZFP, a block a thread. The 32 blocks of a row are 4 * RATE words of the stream at every rate, so that rows never share
 // one. Where a block is a whole piece of memory a thread moves it, else the warp moves the words through its stage.
 #pragma once
-#include "../hb_zfp1.h"
 #include "tiles.h"
+#include "zfp_block.h"
 
-HB_FN constexpr hb_zfp1_tables hb_make_zfp1_tables() {
-  hb_zfp1_tables t{};
-  for (hb_u32 i = 0; i < 80; i++) t.enc[i] = (hb_u16)hb_zfp1_enc_entry(i);
-  for (hb_u32 i = 0; i < 256; i++) t.dec[i] = (hb_u16)hb_zfp1_dec_entry(i);
-  return t;
+alignas(16) __device__ constexpr hb_zfp_tables hb_zfp_source = hb_make_zfp_tables();
+
+// Shared memory serves 32 threads that look in different places at once.
+template <class T> HB_FN void hb_copy_table(T &to, const T &from) {
+  static_assert(sizeof to % 16 == 0, "moved by pieces");
+  for (hb_u32 i = threadIdx.x; i < sizeof to / 16; i += HB_THREADS) ((uint4 *)&to)[i] = ((const uint4 *)&from)[i];
 }
-__constant__ constexpr hb_zfp1_tables hb_zfp1_source = hb_make_zfp1_tables();
 
-// Shared memory serves 32 threads that look in different places at once, constant memory one at a time.
-HB_FN const hb_zfp1_tables &hb_zfp1_shared_tables() {
-  __shared__ hb_zfp1_tables t;
-  static_assert(sizeof t % 4 == 0, "moved by words");
-  for (hb_u32 i = threadIdx.x; i < sizeof t / 4; i += HB_THREADS) ((hb_u32 *)&t)[i] = ((const hb_u32 *)&hb_zfp1_source)[i];
+HB_FN const hb_zfp_tables &hb_zfp_shared_tables(bool encodes, bool decodes) {
+  alignas(16) __shared__ hb_zfp_tables t;
+  if (encodes) hb_copy_table(t.enc, hb_zfp_source.enc);
+  if (decodes) hb_copy_table(t.dec, hb_zfp_source.dec);
   __syncthreads();
   return t;
 }
@@ -32,12 +31,11 @@ template <hb_u32 RATE> struct hb_zfp_codec {
   };
 
   hb_byte *stream;
-  hb_u64 end;
   bool aligned;
-  const hb_zfp1_tables &tables;
-  HB_FN hb_zfp_codec(const hb_byte *wire, hb_u64 n)
-      : stream((hb_byte *)wire), end(((n + 3) / 4 * MB + 63) / 64 * 8), aligned(((hb_u64)wire & (PIECE - 1)) == 0u),
-        tables(hb_zfp1_shared_tables()) {}
+  const hb_zfp_tables &tables;
+  HB_FN hb_zfp_codec(const hb_byte *wire, hb_u64, bool encodes, bool decodes)
+      : stream((hb_byte *)wire), aligned(((hb_u64)wire & (PIECE - 1)) == 0u),
+        tables(hb_zfp_shared_tables(encodes, decodes)) {}
 
   HB_FN code encode(const tile &t, const float (*v)[4]) const {
     float f[4] = {v[0][0], v[0][1], v[0][2], v[0][3]};
@@ -48,18 +46,18 @@ template <hb_u32 RATE> struct hb_zfp_codec {
       if (left == 3u) f[3] = f[0];
     }
     code c;
-    hb_zfp1_encode<hb_u32, NW>(f, MB, c.words, tables);
+    hb_zfp_block<MB>::encode(f, c.words, tables);
     return c;
   }
   HB_FN void decode(const tile &, const code &c, float (*v)[4]) const {
-    hb_zfp1_decode<hb_u32, NW>(c.words, MB, v[0], tables);
+    hb_zfp_block<MB>::decode(c.words, v[0], tables);
   }
 
   HB_FN code load(const tile &t) const {
     const hb_byte *from = stream + t.first / 8 * RATE;
     code c;
     if constexpr (WHOLE) {
-      hb_load_row<PIECE>(t.me, from, bytes(t), aligned & t.full, c.words);
+      hb_load_row<PIECE>(t.me, from, [&] { return bytes(t); }, aligned & t.full, c.words);
     } else {
       if (aligned & t.full) {
 #pragma unroll
@@ -80,7 +78,7 @@ template <hb_u32 RATE> struct hb_zfp_codec {
   HB_FN void store(const tile &t, const code &c) const {
     hb_byte *to = stream + t.first / 8 * RATE;
     if constexpr (WHOLE) {
-      hb_store_row<PIECE>(t.me, to, bytes(t), aligned & t.full, c.words);
+      hb_store_row<PIECE>(t.me, to, [&] { return bytes(t); }, aligned & t.full, c.words);
     } else {
       if constexpr (MB % 32 == 0) {
 #pragma unroll
@@ -101,11 +99,8 @@ template <hb_u32 RATE> struct hb_zfp_codec {
   }
 
  private:
-  // bytes of the tile's row in the stream
-  HB_FN hb_u32 bytes(const tile &t) const {
-    const hb_u64 left = end - t.first / 8 * RATE;
-    return left < ROW ? (hb_u32)left : ROW;
-  }
+  // bytes of the tile's row in the stream, which ends with a word of 64 bits
+  static HB_FN hb_u32 bytes(const tile &t) { return ((t.count + 3u) / 4u * MB + 63u) / 64u * 8u; }
   // blocks that begin and end inside words
   static HB_FN void merge(const hb_warp &me, const hb_u32 *words) {
 #pragma unroll

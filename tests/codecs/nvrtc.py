@@ -1,0 +1,141 @@
+"""Compiles device code with NVIDIA's run-time compiler, which needs neither a GPU nor a driver, and reads the result.
+
+As a program it answers jobs in JSON on its standard input, so that a test can run several at once, and with them two
+versions of the compiler, which do not live in one process: CUDA 13 knows nothing older than ``sm_75``.
+"""
+
+import ctypes
+import json
+import struct
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+LIBRARIES = {12: ("cuda_nvrtc", "libnvrtc.so.12"), 13: ("cu13", "libnvrtc.so.13")}
+"""By major version: the folder under ``nvidia`` in which its wheel puts the library, and the library."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What a compiled kernel takes.
+
+    Parameters
+    ----------
+    instructions
+        Size of its code, 16 bytes each, those that fill it up included.
+    registers
+        A thread.
+    stack
+        Bytes of local memory a thread: spilled registers, arrays that are indexed by what is not known, calls.
+    shared
+        Bytes of shared memory a block.
+    """
+
+    instructions: int
+    registers: int
+    stack: int
+    shared: int
+
+
+def library_path(major: int) -> Path | None:
+    """Where a version's wheel lies, if it is installed."""
+    folder, name = LIBRARIES[major]
+    found = (Path(place) / "nvidia" / folder / "lib" / name for place in sys.path if place)
+    return next((path for path in found if path.is_file()), None)
+
+
+class Compiler:
+    """One version of the compiler.
+
+    Raises
+    ------
+    ImportError
+        It is not installed.
+    """
+
+    def __init__(self, major: int) -> None:
+        path = library_path(major)
+        if path is None:
+            raise ImportError(f"no NVRTC of CUDA {major}: `pip install 'hpcbench[test]'` on Linux, x86_64 or aarch64")
+        # it opens these by their bare name, which the loader knows once they are loaded
+        for builtins in path.parent.glob("libnvrtc-builtins.so.*"):
+            ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
+        self._library = ctypes.CDLL(str(path))
+
+    def compile(self, source: Path, options: list[str]) -> bytes:
+        """The cubin of a file.
+
+        Raises
+        ------
+        ValueError
+            With the compiler's message.
+        """
+        program, size = ctypes.c_void_p(), ctypes.c_size_t()
+        call = self._library
+        name = str(source).encode()
+        assert call.nvrtcCreateProgram(ctypes.byref(program), source.read_bytes(), name, 0, None, None) == 0
+        arguments = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
+        try:
+            if call.nvrtcCompileProgram(program, len(options), arguments):
+                call.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+                log = ctypes.create_string_buffer(size.value)
+                call.nvrtcGetProgramLog(program, log)
+                raise ValueError(log.value.decode())
+            call.nvrtcGetCUBINSize(program, ctypes.byref(size))
+            cubin = ctypes.create_string_buffer(size.value)
+            assert call.nvrtcGetCUBIN(program, cubin) == 0
+            return cubin.raw
+        finally:
+            call.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def kernels_of(cubin: bytes) -> dict[str, Kernel]:
+    """The kernels in a cubin, which is an ELF file of 64 bits.
+
+    Notes
+    -----
+    A kernel's code is the section ``.text.NAME``, its static shared memory is ``.nv.shared.NAME``. ``.nv.info`` is a list
+    of attributes: one byte of format, one of kind, two of size or value. Those of format 4 have a payload; of kind 0x11
+    it is a symbol and its stack frame in bytes, of kind 0x2f a symbol and its number of registers.
+    """
+    headers, count, names_at = struct.unpack_from("<Q", cubin, 40)[0], *struct.unpack_from("<HH", cubin, 60)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, headers + 64 * k) for k in range(count)]
+    strings = sections[names_at][4]
+
+    def text(at: int) -> str:
+        return cubin[at : cubin.index(b"\0", at)].decode()
+
+    by_name = {text(strings + s[0]): s for s in sections}
+    symbols = by_name[".symtab"]
+    symbol_strings = sections[symbols[6]][4]
+    attributes: dict[tuple[int, str], int] = {}
+    info = by_name[".nv.info"]
+    at, end = info[4], info[4] + info[5]
+    while at < end:
+        form, kind, length = struct.unpack_from("<BBH", cubin, at)
+        if form == 4 and kind in (0x11, 0x2F):
+            symbol, value = struct.unpack_from("<II", cubin, at + 4)
+            name = text(symbol_strings + struct.unpack_from("<I", cubin, symbols[4] + 24 * symbol)[0])
+            attributes[kind, name] = value
+        at += 4 + (length if form == 4 else 0)
+    found = {}
+    for name, section in by_name.items():
+        if name.startswith(".text."):
+            kernel = name[len(".text.") :]
+            shared = by_name.get(f".nv.shared.{kernel}")
+            registers, stack = attributes[0x2F, kernel], attributes[0x11, kernel]
+            found[kernel] = Kernel(section[5] // 16, registers, stack, shared[5] if shared else 0)
+    return found
+
+
+def main() -> None:
+    """Input: the major version, the file and lists of options. Output: a line of kernels for each list."""
+    work = json.load(sys.stdin)
+    compiler = Compiler(work["major"])
+    for options in work["options"]:
+        found = kernels_of(compiler.compile(Path(work["source"]), options))
+        print(json.dumps({name: asdict(kernel) for name, kernel in found.items()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""The GPU front compiles for every architecture, keeps its values in registers, and does not grow unnoticed.
+
+No GPU and no driver take part. ``python tests/codecs/test_gpu_compile.py`` writes the sizes anew.
+"""
+
+import json
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from emulator import KERNELS, macros
+from nvrtc import Kernel
+
+from hpcbench.codecs.types import BFLOAT16
+
+SIZES = Path(__file__).with_name("gpu_instructions.json")
+ARCHITECTURES = {"sm_70": 12, "sm_75": 13, "sm_80": 13, "sm_90": 13, "sm_100": 13}
+"""And the CUDA that compiles for each: 13 begins at sm_75."""
+GROWTH = 1.05
+REGISTERS = {"int8:1024": 128, "sign:1024": 128}
+"""Most registers a thread of a kernel with tiles of 1024 values, of which a multiprocessor holds 2 blocks; of all others
+64, for 4 blocks."""
+SHARED = 12 * 1024
+"""Bytes of shared memory a block, for 8 blocks on a multiprocessor of sm_70."""
+F32, F16 = np.dtype(np.float32), np.dtype(np.float16)
+Cases = Sequence[tuple[str, np.dtype[np.generic]]]
+CASES: Cases = [
+    *((name, F32) for name in ("zfp:4", "zfp:8", "zfp:13", "zfp:16", "zfp:24", "zfp:32")),
+    *((name, F32) for name in ("int8:256", "int8:1024", "int8:32:stochastic", "int4:256", "sign:128", "sign:1024")),
+    *((name, F32) for name in ("fp16", "bf16", "fp8e4m3", "2:4")),
+    ("zfp:8", F16),
+    ("int8:256", BFLOAT16),
+    ("fp8e5m2", BFLOAT16),
+    ("2:4", F16),
+]
+
+
+def name_of(case: tuple[str, np.dtype[np.generic]]) -> str:
+    return f"{case[0]} {case[1]}"
+
+
+def compile_cases(arch: str, cases: Cases = CASES, kernels: Path = KERNELS) -> dict[str, dict[str, Kernel]]:
+    """By case and kernel, what they take; a process of its own compiles them."""
+    common = [f"-arch={arch}", "-std=c++17", "--fmad=false", f"-I{kernels / 'gpu'}"]
+    work = {
+        "major": ARCHITECTURES[arch],
+        "source": str(kernels / "gpu" / "gpu.cu"),
+        "options": [[*common, *macros(*case)] for case in cases],
+    }
+    command = [sys.executable, str(Path(__file__).with_name("nvrtc.py"))]
+    done = subprocess.run(command, input=json.dumps(work), capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    if done.returncode:
+        errors = " ".join(done.stderr.split("ValueError:")[-1].split())
+        raise ValueError(f"{arch}: {name_of(cases[len(lines)])}: {errors[:2000]}")
+    found = [{name: Kernel(**values) for name, values in json.loads(line).items()} for line in lines]
+    return {name_of(case): kernels for case, kernels in zip(cases, found, strict=True)}
+
+
+def compile_all() -> dict[str, dict[str, dict[str, Kernel]]]:
+    """By architecture too, two at a time."""
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(ARCHITECTURES, pool.map(compile_cases, ARCHITECTURES), strict=True))
+
+
+def sizes(found: dict[str, dict[str, Kernel]]) -> dict[str, dict[str, int]]:
+    return {case: {name: kernel.instructions for name, kernel in kernels.items()} for case, kernels in found.items()}
+
+
+def wasteful(found: dict[str, dict[str, Kernel]]) -> list[str]:
+    """Kernels with local memory, or with more registers or shared memory than they may have."""
+    complaints = []
+    for case, kernels in found.items():
+        most = REGISTERS.get(case.split(" ")[0], 64)
+        for name, kernel in kernels.items():
+            if kernel.stack or kernel.registers > most or kernel.shared > SHARED:
+                complaints.append(f"{case}, {name}: {kernel}, at most {most} registers")
+    return complaints
+
+
+def grown(found: dict[str, dict[str, int]], known: dict[str, dict[str, int]]) -> list[str]:
+    """Kernels that have more instructions than are known of them, by more than 5 %."""
+    return [
+        f"{case}, {name}: {count} instructions, {known[case][name]} known"
+        for case, kernels in found.items()
+        for name, count in kernels.items()
+        if count > GROWTH * known[case][name]
+    ]
+
+
+needs_compiler = pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"), reason="NVRTC has no wheel for it"
+)
+
+
+@pytest.fixture(scope="module")
+def compiled() -> dict[str, dict[str, dict[str, Kernel]]]:
+    return compile_all()
+
+
+@needs_compiler
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_compiles_stays_in_registers_and_does_not_grow(
+    arch: str, compiled: dict[str, dict[str, dict[str, Kernel]]]
+) -> None:
+    found, known = compiled[arch], json.loads(SIZES.read_text())[arch]
+    assert set(known) == set(found), f"run {Path(__file__).name} to write {SIZES.name} anew"
+    assert all(len(kernels) == 4 for kernels in found.values())
+    assert not wasteful(found)
+    assert not grown(sizes(found), known), f"if this is meant, run {Path(__file__).name} to write {SIZES.name} anew"
+
+
+def faulty(tmp_path: Path, old: str, new: str) -> Path:
+    """A copy of the kernels with a change to gpu.cu."""
+    shutil.copytree(KERNELS, tmp_path / "kernels")
+    source = tmp_path / "kernels" / "gpu" / "gpu.cu"
+    text = source.read_text()
+    assert old in text
+    source.write_text(text.replace(old, new))
+    return tmp_path / "kernels"
+
+
+@needs_compiler
+def test_spilled_registers_are_seen(tmp_path: Path) -> None:
+    kernels = faulty(tmp_path, "__launch_bounds__(HB_THREADS, hb_resident)", "__maxnreg__(32)")
+    assert wasteful(compile_cases("sm_90", [("int8:1024", F32)], kernels))
+
+
+@needs_compiler
+def test_a_size_that_grew_is_seen() -> None:
+    known = json.loads(SIZES.read_text())["sm_90"]
+    bigger = {case: {name: int(count * 1.06) + 1 for name, count in kernels.items()} for case, kernels in known.items()}
+    assert len(grown(bigger, known)) == sum(map(len, known.values()))
+    assert not grown(known, known)
+
+
+@needs_compiler
+def test_an_error_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"sm_75: zfp:4 float32: .*no_such_name"):
+        compile_cases("sm_75", CASES, faulty(tmp_path, "hb_front::encode(x", "no_such_name(x"))
+
+
+if __name__ == "__main__":
+    everything = compile_all()
+    SIZES.write_text(json.dumps({arch: sizes(found) for arch, found in everything.items()}, indent=1) + "\n")
+    for arch, found in everything.items():
+        print(arch, *wasteful(found), sep="\n  ")
