@@ -22,7 +22,7 @@ from hpcbench.codecs.sequence import STATE_HEAD
 from hpcbench.resources import data_dir
 
 HERE = Path(__file__).parent
-OPTIONS = ["-std=gnu++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-w"]
+OPTIONS = ["-std=gnu++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-pthread", "-w"]
 SANITIZE = ["-fsanitize=alignment,bounds,shift", "-fno-sanitize-recover=all"]
 POISON = 0x5A5A5A5A5A5A5A5A
 
@@ -65,7 +65,7 @@ def library(build: Build) -> ctypes.CDLL:
 class _Launch(ctypes.Structure):
     """``emulated_launch`` of cuda_emulator.h."""
 
-    _fields_ = (("grid", ctypes.c_uint), ("first", ctypes.c_uint), ("backwards", ctypes.c_uint))
+    _fields_ = (("grid", ctypes.c_uint), ("first", ctypes.c_uint), ("backwards", ctypes.c_uint), ("workers", ctypes.c_uint))
 
 
 class EmulatedCell(Cell):
@@ -97,6 +97,8 @@ class EmulatedDevice(Device):
 
     multiprocessors: int = 1
     backwards: bool = False
+    workers: int = 1
+    """Blocks at a time."""
     cells: int = 0
     launched: list[tuple[str, int]] = field(default_factory=list)
 
@@ -113,7 +115,7 @@ class EmulatedDevice(Device):
     def launch(self, build: Build, kernel: str, blocks: int, arguments: tuple[int, ...], stream: int) -> None:
         self.launched.append((kernel, blocks))
         words = (ctypes.c_ulonglong * len(arguments))(*arguments)
-        launch = _Launch(blocks, 0, self.backwards)
+        launch = _Launch(blocks, 0, self.backwards, self.workers)
         getattr(library(build), f"run_{kernel}")(ctypes.byref(launch), words)
 
     def cell(self, words: int) -> Cell:

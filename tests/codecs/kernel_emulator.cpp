@@ -22,3 +22,4 @@ template <class... A> static void call(void (*kernel)(A...), const word *a) {
     emulate(launch, HB_THREADS, [=] { call(name, a); }); \
   }
 HB_NAMES
+extern "C" word waits() { return emulator::waits; }
