@@ -1,37 +1,13 @@
 // 8 lanes: AVX2.
 #pragma once
 #include "hb_lane.h"
+#include "hb_order8.h"
 
 typedef hb_u32 hb_v __attribute__((vector_size(32)));
 typedef hb_i32 hb_vi __attribute__((vector_size(32)));
 typedef hb_u16 hb_vh __attribute__((vector_size(32)));
 typedef float hb_vf __attribute__((vector_size(32)));
 #define HB_LANES 8
-
-// positions of the set bits of i, one a byte, then the others
-struct hb_order8 {
-  unsigned char at[256][8];
-};
-constexpr hb_order8 hb_make_compress8() {
-  hb_order8 t{};
-  for (int m = 0; m < 256; m++) {
-    int n = 0;
-    for (int i = 0; i < 8; i++)
-      if (m >> i & 1) t.at[m][n++] = (unsigned char)i;
-  }
-  return t;
-}
-constexpr hb_order8 hb_make_expand8() {
-  hb_order8 t{};
-  for (int m = 0; m < 256; m++) {
-    int n = 0;
-    for (int i = 0; i < 8; i++)
-      if (m >> i & 1) t.at[m][i] = (unsigned char)n++;
-  }
-  return t;
-}
-alignas(64) static constexpr hb_order8 hb_compress8 = hb_make_compress8();
-alignas(64) static constexpr hb_order8 hb_expand8 = hb_make_expand8();
 
 template <> struct hb_lane<hb_v> {
   typedef hb_vi I;

@@ -2,8 +2,8 @@
 // and 16-bit values two to a word.
 //   LNV(dim)s  d[i] = v[i] - v[i-dim] of values of 32 or 16 bits, d[i] = v[i] for i < dim; what lies behind the data
 //              counts as 0
-//   BIT        32 x 32 bit transposition of each 32 words: bit i of word 32g+b is bit b of d[32g+i], or of 16-bit values
-//              bit i of word 32g+b is bit b of d[64g+i] and bit i of word 32g+16+b that of d[64g+32+i]
+//   BIT        32 x 32 bit transposition of each 32 words: bit i of word 32g+b is bit b of d[32g+i]; of 16-bit values
+//              bit i of word 32g+b is bit b of d[64g+i] and bit i of word 32g+16+b is bit b of d[64g+32+i]
 //   LNV1s      q[i] = t[i] - t[i-1] across the chunk, on words
 //   ZE         a bitmap of 1024 bits, bit i set for q[i] != 0, then those q[i] in order
 // The chunk functions work on whole chunks in local memory, with vectors U of HB_LANES words.

@@ -8,7 +8,7 @@
 //   rare level   the same of what is left, with start 0 and a width of its own, 0 included
 //   what is left of that is a byte
 // A chunk, n values:
-//   1  base; 2  start; 3  width of the hot level, 1..5, plus 16 times that of the rare one, 0..4, plus 128 if SPARSE; 4  0
+//   4 bytes: base; start; width of the hot level, 1..5, plus 16 times that of the rare one, 0..4, plus 128 if SPARSE; 0
 //   if SPARSE, a bitmap of the values that are not all zeros; only those follow, and n is their number
 //   the bits 0..15 of y as 16 bits each if there are so many, then the next 8 as bytes, then the others as planes
 //   the hot level's codes as planes, the rare level's as planes, the bytes
@@ -35,62 +35,80 @@ struct hb_xpk_plan {
   hb_u32 base, start, hot, rare;  // the last two: widths
 };
 
-// From how often each exponent is in the sample. The search looks at 64 exponents around the most frequent one: for
-// each width of the hot level its best place, the width then by the cost with a usual rare level, then the rare level.
+// The search for a plan looks at 64 exponents around the most frequent one of the sample. sum[i]: how many of the
+// sample are before place i of that window, 0 or all for places up to HB_XPK_PAD outside.
+#define HB_XPK_WINDOW 64
+#define HB_XPK_BELOW 31  // places of the window below the most frequent exponent
+#define HB_XPK_PAD 16
+
+// Orders exponents by how often they are met (255 times or more are alike), then by size; `count` of exponent e.
+HB_FN hb_u16 hb_xpk_mode_key(hb_u16 count, hb_u32 e) { return (hb_u16)((count < 255 ? count : 255) << 8 | e); }
+
+HB_FN hb_u32 hb_xpk_within(const hb_u32 *sum, int first, int end) { return sum[end] - sum[first]; }
+
+// Orders the places of a hot level of k bits, which ends before `end`, k's most to 64: by what it holds, then by `end`.
+HB_FN hb_u32 hb_xpk_hot_key(const hb_u32 *sum, hb_u32 k, int end) {
+  return hb_xpk_within(sum, end - (1 << k) + 1, end) << 8 | (hb_u32)end;
+}
+// Bits of the exponents if that place is taken and the rare level has 3 bits, 2 places above and 5 below.
+HB_FN hb_u32 hb_xpk_hot_cost(const hb_u32 *sum, hb_u32 sample, hb_u32 k, hb_u32 key) {
+  const int end = (int)(key & 255u), first = end - (1 << k) + 1;
+  const hb_u32 near = hb_xpk_within(sum, end, end + 2) + hb_xpk_within(sum, first - 5, first);
+  return sample * k + (sample - (key >> 8)) * 11u - 8u * near;
+}
+// Bits of the `left` exponents outside first..end-1 with a rare level of k bits, so many places of it above those.
+HB_FN hb_u32 hb_xpk_rare_cost(const hb_u32 *sum, hb_u32 left, hb_u32 k, int above, int first, int end) {
+  const int below = (1 << k) - 1 - above;
+  const hb_u32 near = hb_xpk_within(sum, end, end + above) + hb_xpk_within(sum, first - below, first);
+  return left * (k + 8u) - 8u * near;
+}
+
+// The hot level's best place for each width, then the width of least cost, then the rare level; of equals the first.
 // counts: of exponent e at HB_XPK_MARGIN + e; sample: how many values were counted
 HB_FN hb_xpk_plan hb_xpk_choose(const hb_u16 *counts, hb_u32 sample) {
-  const int WINDOW = 64, PAD = 16;
-  hb_u16 mode = 0;
-  hb_u32 before[PAD + WINDOW + PAD];
+  hb_u16 top = 0;
   for (hb_u16 e = 0; e < 256; e++) {
-    hb_u16 count = counts[HB_XPK_MARGIN + e], key = (hb_u16)((count < 255 ? count : 255) << 8 | e);
-    mode = key > mode ? key : mode;
+    hb_u16 key = hb_xpk_mode_key(counts[HB_XPK_MARGIN + e], e);
+    top = key > top ? key : top;
   }
-  mode &= 255u;
-  const hb_u16 *window = counts + HB_XPK_MARGIN + mode - 31;
-  hb_u32 *sum = before + PAD, total = 0;  // sum[i]: of the exponents before the i-th of the window
-  for (int i = -PAD; i < 0; i++) sum[i] = 0;
-  for (int i = 0; i < WINDOW; i++) {
+  const int bottom = (top & 255) - HB_XPK_BELOW;
+  hb_u32 memory[HB_XPK_PAD + HB_XPK_WINDOW + HB_XPK_PAD + 1], *sum = memory + HB_XPK_PAD, total = 0;
+  for (int i = -HB_XPK_PAD; i < 0; i++) sum[i] = 0;
+  for (int i = 0; i < HB_XPK_WINDOW; i++) {
     sum[i] = total;
-    total += window[i];
+    total += counts[HB_XPK_MARGIN + bottom + i];
   }
-  for (int i = WINDOW; i < WINDOW + PAD; i++) sum[i] = total;
+  for (int i = HB_XPK_WINDOW; i <= HB_XPK_WINDOW + HB_XPK_PAD; i++) sum[i] = total;
 
-  hb_xpk_plan best = {0, 0, 0, 0};
-  hb_u32 least = ~0u, others = 0;
-  int end = 0, size = 0;  // the hot exponents of the window: those from end - size up to end
+  hb_xpk_plan plan = {0, 0, 0, 0};
+  hb_u32 least = ~0u, place = 0;
   for (hb_u32 k = 1; k <= 5; k++) {
-    const int m = (1 << k) - 1;
-    hb_u32 top = 0;
-    for (int i = m; i <= WINDOW; i++) {
-      hb_u32 key = (sum[i] - sum[i - m]) << 8 | (hb_u32)i;
-      top = key > top ? key : top;
+    hb_u32 best = 0;
+    for (int end = (1 << k) - 1; end <= HB_XPK_WINDOW; end++) {
+      hb_u32 key = hb_xpk_hot_key(sum, k, end);
+      best = key > best ? key : best;
     }
-    const int i = (int)(top & 255u);
-    const hb_u32 left = sample - (top >> 8), near = sum[i + 2] - sum[i] + sum[i - m] - sum[i - m - 5];
-    const hb_u32 cost = sample * k + 11u * left - 8u * near;
+    const hb_u32 cost = hb_xpk_hot_cost(sum, sample, k, best);
     if (cost < least) {
       least = cost;
-      others = left;
-      best.hot = k;
-      end = i;
-      size = m;
+      place = best;
+      plan.hot = k;
     }
   }
+  const hb_u32 left = sample - (place >> 8);
+  const int end = (int)(place & 255u), first = end - (1 << plan.hot) + 1;
   least = ~0u;
   for (hb_u32 k = 0; k <= 4; k++) {
-    const int m = (1 << k) - 1;
-    for (int above = 0; above <= 4 && above <= m; above++) {
-      const int first = end - size - (m - above);
-      const hb_u32 near = sum[end + above] - sum[end] + sum[end - size] - sum[first];
-      const hb_u32 cost = others * (k + 8u) - 8u * near;
+    const int most = (1 << k) - 1;
+    for (int above = 0; above <= 4 && above <= most; above++) {
+      const hb_u32 cost = hb_xpk_rare_cost(sum, left, k, above, first, end);
       if (cost < least) {
         least = cost;
-        best.rare = k;
-        best.start = (hb_u32)(m - above);
-        best.base = (hb_u32)(mode - 31 + first) & 255u;
+        plan.rare = k;
+        plan.start = (hb_u32)(most - above);
       }
     }
   }
-  return best;
+  plan.base = (hb_u32)(bottom + first - (int)plan.start) & 255u;
+  return plan;
 }

@@ -1,9 +1,12 @@
-"""MPC, lossless (Yang, Mukka, Hesaaraki, Burtscher, Cluster 2015).
+"""MPC, lossless (Yang, Mukka, Hesaaraki, Burtscher, "MPC: A Massively Parallel Compression Algorithm for Scientific
+Data", Cluster 2015, section III).
+
+float16 and bfloat16 are coded as values of 16 bits, everything else as words of 4 bytes. kernels/hb_mpc.h tells the
+format of a chunk.
 
 The wire holds, for each chunk of 4096 bytes, the words of 4 bytes that it takes as 16 bits (65535: it did not shrink
-and is stored as it is) and zeros up to a multiple of 4 bytes; then the chunks, each a bitmap of 1024 bits and the words
-that are not zero after the transforms. So a message never grows by more than 2 bytes in 4096, and its chunks can be
-decoded one by one.
+and is stored as it is) and zeros up to a multiple of 4 bytes; then the chunks. So a message never grows by more than 2
+bytes in 4096 and what fills up to whole words, and its chunks can be decoded one by one.
 """
 
 from typing import Any
@@ -28,7 +31,8 @@ class Mpc(Compiled):
     Parameters
     ----------
     dim
-        A word is predicted by the word so many places before it, 1 to 32.
+        A value is predicted by the value so many places before it, 1 to 32: of 16 bits for float16 and bfloat16, of 32
+        bits for all other types.
     build
         Kernels to use; None takes the fastest that runs here.
     """

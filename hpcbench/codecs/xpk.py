@@ -1,6 +1,9 @@
 """xpk, a lossless packer of exponents: those of trained values lie near each other, signs and mantissas are noise.
 
-kernels/hb_xpk.h tells the format. The container is that of MPC.
+Most exponents of a chunk take 2 bits, the others 2 to 4 bits more, outliers a byte; where there are many zeros they
+take a bit each. Sign and mantissa are stored as they are, so float32 shrinks by at most a quarter unless it holds
+zeros. float32, float16 and bfloat16 are seen as what they are, all else as float32. kernels/hb_xpk.h tells the format
+of a chunk, the container is that of MPC.
 """
 
 from typing import Any

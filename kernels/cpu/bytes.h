@@ -4,6 +4,7 @@
 
 namespace {
 #if defined(__AVX2__)
+#include "../hb_order8.h"
 typedef byte bytes __attribute__((vector_size(32)));
 typedef hb_u32 byte_bits;  // one bit a byte
 #else
@@ -42,67 +43,61 @@ HB_FN bytes spread_bits(byte_bits bits) {
 #if defined(__AVX512BW__)
   return (bytes)_mm256_movm_epi8(bits);
 #else
-  bytes x, one;
-  for (int i = 0; i < BYTES; i++) {
-    x[i] = (byte)(bits >> (i & ~7));
-    one[i] = (byte)(1 << (i & 7));
-  }
-  return (bytes)((x & one) == one);
-#endif
-}
-// x's bytes that the mask names in order to p, where there must be room for a vector; how many they are
-HB_FN int compress_bytes(bytes x, byte_bits mask, byte *p) {
-#if defined(__AVX512F__)
-  const hb_u32 low = mask & 0xffffu, high = mask >> 16;
-  const int n = __builtin_popcount(low);
-  __m512i a = _mm512_cvtepu8_epi32(_mm256_castsi256_si128((__m256i)x));
-  __m512i b = _mm512_cvtepu8_epi32(_mm256_extracti128_si256((__m256i)x, 1));
-  _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(_mm512_maskz_compress_epi32((__mmask16)low, a)));
-  _mm_storeu_si128((__m128i *)(p + n), _mm512_cvtepi32_epi8(_mm512_maskz_compress_epi32((__mmask16)high, b)));
-  return n + __builtin_popcount(high);
-#elif defined(__AVX2__)
-  byte from[BYTES];
-  store_bytes(from, x);
-  int n = 0;
-  for (int i = 0; i < BYTES; i += 8) {
-    const hb_u32 part = mask >> i & 255u;
-    __m128i order = _mm_loadl_epi64((const __m128i *)hb_compress8.at[part]);
-    _mm_storel_epi64((__m128i *)(p + n), _mm_shuffle_epi8(_mm_loadl_epi64((const __m128i *)(from + i)), order));
-    n += __builtin_popcount(part);
-  }
-  return n;
+  typedef uint64_t eights __attribute__((vector_size(BYTES)));
+  const uint64_t each = 0x0101010101010101u;
+  const byte place[8] = {1, 2, 4, 8, 16, 32, 64, 128};
+  uint64_t one;
+  __builtin_memcpy(&one, place, 8);
+#if defined(__AVX2__)
+  const __m256i eight = _mm256_setr_epi64x(0, each, 2 * each, 3 * each);
+  eights x = (eights)_mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), eight);
 #else
-  int n = 0;
-  for (hb_u32 left = mask; left; left &= left - 1u) p[n++] = x[__builtin_ctz(left)];
-  return n;
+  eights x = {(bits & 255u) * each, (bits >> 8) * each};
 #endif
-}
-// the inverse, anything in the other bytes; a vector is read from p
-HB_FN bytes expand_bytes(byte_bits mask, const byte *p) {
-#if defined(__AVX512F__)
-  const hb_u32 low = mask & 0xffffu, high = mask >> 16;
-  __m512i a = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
-  __m512i b = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(p + __builtin_popcount(low))));
-  __m128i c = _mm512_cvtepi32_epi8(_mm512_maskz_expand_epi32((__mmask16)low, a));
-  __m128i d = _mm512_cvtepi32_epi8(_mm512_maskz_expand_epi32((__mmask16)high, b));
-  return (bytes)_mm256_inserti128_si256(_mm256_castsi128_si256(c), d, 1);
-#elif defined(__AVX2__)
-  byte to[BYTES];
-  for (int i = 0; i < BYTES; i += 8) {
-    const hb_u32 part = mask >> i & 255u;
-    __m128i order = _mm_loadl_epi64((const __m128i *)hb_expand8.at[part]);
-    _mm_storel_epi64((__m128i *)(to + i), _mm_shuffle_epi8(_mm_loadl_epi64((const __m128i *)p), order));
-    p += __builtin_popcount(part);
-  }
-  return load_bytes(to);
-#else
-  bytes x = {};
-  for (hb_u32 left = mask; left; left &= left - 1u) x[__builtin_ctz(left)] = *p++;
-  return x;
+  const bytes places = (bytes)(one + eights{});
+  return (bytes)(((bytes)x & places) == places);
 #endif
 }
 
-// The low k bits of the bytes as planes of `stride` bytes each, lowest first, of which p is where this vector's bits go.
+#if defined(__AVX2__)
+HB_FN __m128i eight_of(const byte *p, const hb_order8 &order, hb_u32 mask) {
+  const __m128i *at = (const __m128i *)order.at[mask & 255u];
+  return _mm_shuffle_epi8(_mm_loadl_epi64((const __m128i *)p), _mm_loadl_epi64(at));
+}
+#endif
+// x's bytes that the mask names in order to p, where there must be room for a vector; how many they are
+HB_FN int compress_bytes(bytes x, byte_bits mask, byte *p) {
+  byte from[BYTES];
+  store_bytes(from, x);
+  int n = 0;
+#if defined(__AVX2__)
+  for (int i = 0; i < BYTES; i += 8) {
+    _mm_storel_epi64((__m128i *)(p + n), eight_of(from + i, hb_compress8, mask >> i));
+    n += __builtin_popcount(mask >> i & 255u);
+  }
+#else
+  for (hb_u32 left = mask; left; left &= left - 1u) p[n++] = from[__builtin_ctz(left)];
+#endif
+  return n;
+}
+// the inverse, anything in the other bytes; a vector is read from p
+HB_FN bytes expand_bytes(byte_bits mask, const byte *p) {
+#if defined(__AVX2__)
+  __m128i part[4];
+  for (int i = 0; i < 4; i++) {
+    part[i] = eight_of(p, hb_expand8, mask >> 8 * i);
+    p += __builtin_popcount(mask >> 8 * i & 255u);
+  }
+  __m128i low = _mm_unpacklo_epi64(part[0], part[1]), high = _mm_unpacklo_epi64(part[2], part[3]);
+  return (bytes)_mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+#else
+  byte to[BYTES] = {};
+  for (hb_u32 left = mask; left; left &= left - 1u) to[__builtin_ctz(left)] = *p++;
+  return load_bytes(to);
+#endif
+}
+
+// The low k bits of the bytes as planes of `stride` bytes, the lowest first; p: where this vector's bits go in that one.
 HB_FN void put_planes(bytes x, int k, byte *p, uint64_t stride) {
   x <<= 8 - k;
   for (int b = k - 1; b >= 0; b--) {

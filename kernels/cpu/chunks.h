@@ -1,8 +1,9 @@
 // The functions of a lossless codec, from what it does with a chunk of 4096 bytes. Such a codec is a class C:
-//   C(param, type)              the parameter is valid
-//   encode(chunk, used, out)    chunk: 4096 bytes, `used` of data and zeros behind; out: room for 2 * 4096; returns
-//                               the words of 4 bytes written, which may be too many
-//   decode(in, words, chunk, used)  in: so many words, readable for 64 bytes more; false if they are no chunk
+//   C(param, type)                  the parameter is valid
+//   encode(chunk, used, out)        chunk: 4096 bytes, `used` of them data, zeros behind; out: room for ROOM bytes;
+//                                   returns the words of 4 bytes written, which may be too many
+//   decode(in, words, chunk, used)  in: so many words, readable for SLACK bytes more; false if they are no chunk
+// Chunks are at multiples of 4 bytes. They are coded where they lie if they may be, else in a copy.
 // Container: for each chunk its words as 16 bits, RAW if it did not shrink; zeros up to a multiple of 4 bytes; then the
 // chunks, one behind the other, those that are RAW as they are (of the last one the words that hold data).
 #pragma once
@@ -13,10 +14,6 @@ constexpr uint64_t CHUNK = 4096;
 constexpr hb_u16 RAW = 0xffff;
 constexpr uint64_t ROOM = 2 * CHUNK, SLACK = 64;
 HB_FN bool aligned(const void *p) { return (uintptr_t)p % 4 == 0; }
-// The next chunk on its way while this one is worked on: 4096 bytes are too short a run for the processor to foresee.
-HB_FN void fetch(const byte *p, const byte *end) {
-  for (uint64_t i = 0; i < CHUNK && p + i < end; i += 64) __builtin_prefetch(p + i);
-}
 constexpr uint64_t head_bytes(uint64_t chunks) { return (2 * chunks + 3) / 4 * 4; }
 
 template <class C> struct chunked {
@@ -108,7 +105,6 @@ template <class C> struct chunked {
           keep_residual(values, load_values(type, rounded, count, sent), count, kept);
         });
       } else {
-        fetch(from + CHUNK, (const byte *)x + bytes);
         if (used == CHUNK && aligned(from)) {
           to.put(c, from, used);
           continue;

@@ -7,31 +7,26 @@ namespace {
 
 constexpr uint64_t padded(uint64_t bytes) { return (bytes + 3) / 4 * 4; }
 constexpr uint64_t plane_bytes(uint64_t n) { return (n + 31) / 32 * 4; }
+constexpr uint64_t whole_words(uint64_t n) { return 8 * plane_bytes(n); }  // n and the bits behind it
 constexpr uint64_t ROOM_OF_BYTES = 2048 + 64;  // one of every value, and a vector written or read behind them
 
-// One level of the exponents' code.
+// One level of the exponents' code. Its loops are compiled for each width.
 struct level {
   const hb_u32 width, base, start;
-  byte most() const { return (byte)((1u << width) - 1u); }
   uint64_t size(uint64_t n) const { return width * plane_bytes(n); }
 
   // The bytes' codes as planes; what is left goes to `rest`, its number is returned. Writes behind the bytes.
   uint64_t encode(byte *from, uint64_t n, byte *planes, byte *rest) const {
-    if (width == 0) {
-      __builtin_memcpy(rest, from, n);
-      return n;
+    switch (width) {
+      case 1: return encode<1>(from, n, planes, rest);
+      case 2: return encode<2>(from, n, planes, rest);
+      case 3: return encode<3>(from, n, planes, rest);
+      case 4: return encode<4>(from, n, planes, rest);
+      case 5: return encode<5>(from, n, planes, rest);
+      default: __builtin_memcpy(rest, from, n); return n;
     }
-    const byte m = most(), first = (byte)start, low = (byte)base;
-    __builtin_memset(from + n, (byte)(low + first), 32);  // code 0
-    byte *next = rest;
-    for (uint64_t i = 0; i < n; i += BYTES) {
-      bytes x = load_bytes(from + i) - low, code = x - first;
-      code = code < m ? code : m + bytes{};
-      put_planes(code, (int)width, planes + i / 8, plane_bytes(n));
-      next += compress_bytes(x < first ? x : x - m, top_bits((bytes)(code == m)), next);
-    }
-    return (uint64_t)(next - rest);
   }
+  // How many bytes are left after this level.
   uint64_t left(const byte *planes, uint64_t n) const {
     if (width == 0) return n;
     uint64_t count = 0, stride = plane_bytes(n);
@@ -45,20 +40,40 @@ struct level {
     }
     return count;
   }
-  // The inverse, with what `left` has counted of bytes in `rest`.
+  // The inverse, with so many bytes in `rest`.
   void decode(const byte *planes, uint64_t n, const byte *rest, byte *to) const {
-    if (width == 0) {
-      __builtin_memcpy(to, rest, n);
-      return;
+    switch (width) {
+      case 1: return decode<1>(planes, n, rest, to);
+      case 2: return decode<2>(planes, n, rest, to);
+      case 3: return decode<3>(planes, n, rest, to);
+      case 4: return decode<4>(planes, n, rest, to);
+      case 5: return decode<5>(planes, n, rest, to);
+      default: __builtin_memcpy(to, rest, n);
     }
-    const byte m = most(), first = (byte)start, low = (byte)base;
-    for (uint64_t i = 0; i < n; i += BYTES) {
-      bytes code = get_planes((int)width, planes + i / 8, plane_bytes(n));
-      byte_bits live = top_bits((bytes)(code == m));
+  }
+
+ private:
+  template <int K> uint64_t encode(byte *from, uint64_t n, byte *planes, byte *rest) const {
+    const byte most = (1 << K) - 1, first = (byte)start, low = (byte)base;
+    __builtin_memset(from + n, (byte)(low + first), 32);  // code 0
+    byte *next = rest;
+    for (uint64_t i = 0; i < whole_words(n); i += BYTES) {
+      bytes x = load_bytes(from + i) - low, code = x - first;
+      code = code < most ? code : most + bytes{};
+      put_planes(code, K, planes + i / 8, plane_bytes(n));
+      next += compress_bytes(x < first ? x : x - most, top_bits((bytes)(code == most)), next);
+    }
+    return (uint64_t)(next - rest);
+  }
+  template <int K> void decode(const byte *planes, uint64_t n, const byte *rest, byte *to) const {
+    const byte most = (1 << K) - 1, first = (byte)start, low = (byte)base;
+    for (uint64_t i = 0; i < whole_words(n); i += BYTES) {
+      bytes code = get_planes(K, planes + i / 8, plane_bytes(n));
+      byte_bits live = top_bits((bytes)(code == most));
       bytes x = expand_bytes(live, rest);
       rest += __builtin_popcount(live);
-      x = x < first ? x : x + m;
-      store_bytes(to + i, (code == m ? x : code + first) + low);
+      x = x < first ? x : x + most;
+      store_bytes(to + i, (code == most ? x : code + first) + low);
     }
   }
 };
@@ -113,7 +128,7 @@ template <class T, int E> struct packer {
     }
     if constexpr (PLANES != 0) {
       __builtin_memset(exponents + n, 0, 32);
-      for (uint64_t i = 0; i < n; i += BYTES) {
+      for (uint64_t i = 0; i < whole_words(n); i += BYTES) {
         bytes y = load_bytes(exponents + i);
         put_planes(y, PLANES, middle + padded(n) + i / 8, plane_bytes(n));
         store_bytes(exponents + i, y >> PLANES);
@@ -123,7 +138,7 @@ template <class T, int E> struct packer {
   static void merge(const byte *__restrict noise, byte *__restrict exponents, uint64_t n, T *__restrict x) {
     const byte *__restrict middle = noise + low_bytes(n);
     if constexpr (PLANES != 0) {
-      for (uint64_t i = 0; i < n; i += BYTES) {
+      for (uint64_t i = 0; i < whole_words(n); i += BYTES) {
         bytes low = get_planes(PLANES, middle + padded(n) + i / 8, plane_bytes(n));
         store_bytes(exponents + i, load_bytes(exponents + i) << PLANES | low);
       }

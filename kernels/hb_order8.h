@@ -1,0 +1,27 @@
+// How 8 lanes or bytes move together or apart under a mask.
+#pragma once
+
+// of a mask m: at[m][i] is where place i of the result comes from
+struct hb_order8 {
+  unsigned char at[256][8];
+};
+constexpr hb_order8 hb_make_compress8() {
+  hb_order8 t{};
+  for (int m = 0; m < 256; m++) {
+    int n = 0;
+    for (int i = 0; i < 8; i++)
+      if (m >> i & 1) t.at[m][n++] = (unsigned char)i;
+  }
+  return t;
+}
+constexpr hb_order8 hb_make_expand8() {
+  hb_order8 t{};
+  for (int m = 0; m < 256; m++) {
+    int n = 0;
+    for (int i = 0; i < 8; i++)
+      if (m >> i & 1) t.at[m][i] = (unsigned char)n++;
+  }
+  return t;
+}
+alignas(64) static constexpr hb_order8 hb_compress8 = hb_make_compress8();
+alignas(64) static constexpr hb_order8 hb_expand8 = hb_make_expand8();
