@@ -1,7 +1,7 @@
 // Sparse messages: of n values those sent, or of rows of values the rows sent, and where they belong. Values, and rows,
 // are records here. Records are divided into chunks that can be decoded one by one, of 65536 values or one longer row.
-//   wire: where each chunk but the first begins, in bytes behind these words of 64 bits; then the chunks, and the values
-//   behind the last whole row as they are
+//   wire: where each chunk but the first begins, in bytes behind these words of 64 bits; the chunks; the values behind
+//   the last whole row as they are
 //   chunk of m records: k, how many it holds, 32 bits; these records in order; zeros up to a multiple of 4 bytes; the
 //   index, of which there are four forms. m and k tell which:
 //     all      k = m: nothing
@@ -55,9 +55,10 @@ HB_FN hb_count hb_topk_bytes(hb_count n, hb_count k, hb_count value_bytes) {
   return 8 * (chunks - 1) + 16 * chunks + hb_pad4(k * value_bytes) + hb_pad4(index);
 }
 
-// Selection of the k largest magnitudes by radix: the 31 bits of a magnitude in three digits, the highest first. Each
-// digit's values are counted, and those with higher digits are taken; the last level leaves the magnitude of the
-// smallest values taken and how many of the equal ones go along. NaN is larger than infinity in this order.
+// Selection of the k largest magnitudes by radix: the 31 bits of a magnitude less one in three digits, the highest
+// first. How often each digit occurs is counted, and values with higher digits than the last of the k are taken; the
+// third leaves its magnitude, and how many equal ones go along. Zeros, of which there may be many, are not counted: if
+// k are more than the others, the first zeros go along. NaN is larger than infinity in this order.
 #define HB_DIGITS 3
 #define HB_DIGIT_BINS 2048
 HB_FN hb_u32 hb_digit_shift(int digit) { return 20u - 10u * (hb_u32)digit; }

@@ -6,121 +6,30 @@
 // or an infinity. Bits 1..8 then hold a class of 2 bits for each value: 0 finite, 1 +Inf, 2 -Inf, 3 NaN. Infinities
 // come back with their sign and place; every other value of such a block comes back as NaN.
 #pragma once
-#include "hb_float.h"
+#include "hb_zfp1_planes.h"
 
 #define HB_NEGABINARY 0xaaaaaaaau
 
-// A bit plane of a block is 4 bits, p. n = 1 + index of the last coefficient known to be significant.
-// Encoder, index p | n<<4: code<<8 | n'<<4 | length, for the n raw bits and the group tests together.
-HB_FN constexpr hb_u32 hb_zfp1_enc_entry(hb_u32 index) {
-  hb_u32 n = index >> 4, p = index & 15u, code = p & ((1u << n) - 1u), length = n;
-  while (n < 4) {
-    if (!(p >> n)) {
-      length++;
-      break;
-    }
-    code |= 1u << length++;
-    while (n < 3) {
-      hb_u32 bit = (p >> n) & 1u;
-      code |= bit << length++;
-      if (bit) break;
-      n++;
-    }
-    n++;
-  }
-  return code << 8 | n << 4 | length;
-}
-// Decoder, index s | next bits of the stream, where s = 128>>n (0 for n = 4): (128>>n')<<8 | length<<4 | p.
-HB_FN constexpr hb_u32 hb_zfp1_dec_entry(hb_u32 index) {
-  hb_u32 n = 0;
-  while (n < 4 && !(index >> (7 - n))) n++;
-  hb_u32 w = n < 4 ? index ^ (128u >> n) : index, p = w & ((1u << n) - 1u), length = n;
-  while (n < 4) {
-    if (!(w >> length++ & 1u)) break;
-    while (n < 3) {
-      if (w >> length++ & 1u) break;
-      n++;
-    }
-    p |= 1u << n++;
-  }
-  return (128u >> n) << 8 | length << 4 | p;
-}
-struct hb_zfp1_tables {
-  hb_u16 enc[96];   // 80 used
-  hb_u16 dec[258];  // 256 used; a vector gather of 32 bits may read past the last one
-};
-
-// 4 rows of 8 bits (row = byte) <-> 8 nibbles (nibble i = bit i of rows 0..3), as swaps of two bits of the bit index
-template <class U> HB_FN U hb_rows_to_nibbles(U x) {
-  x = hb_dswap(x, 0x0000f0f0u, 12);
-  x = hb_dswap(x, 0x00cc00ccu, 6);
-  x = hb_dswap(x, 0x0a0a0a0au, 3);
-  return hb_dswap(x, 0x22222222u, 1);
-}
-template <class U> HB_FN U hb_nibbles_to_rows(U x) {
-  x = hb_dswap(x, 0x22222222u, 1);
-  x = hb_dswap(x, 0x0a0a0a0au, 3);
-  x = hb_dswap(x, 0x00cc00ccu, 6);
-  return hb_dswap(x, 0x0000f0f0u, 12);
-}
-// Planes 31-8j .. 24-8j of four coefficients, the highest plane in the lowest nibble.
-template <class U> HB_FN U hb_planes(const U *c, int j) {
-  int s = 24 - 8 * j;
-  U rows = (((c[0] >> s) & 255u) << 24) | (((c[1] >> s) & 255u) << 16) | (((c[2] >> s) & 255u) << 8) |
-           ((c[3] >> s) & 255u);
-  return hb_rows_to_nibbles(hb_lane<U>::brev(rows));
-}
-template <class U> HB_FN void hb_unplanes(U q, int j, U *c) {
-  int s = 24 - 8 * j;
-  U rows = hb_lane<U>::brev(hb_nibbles_to_rows(q));
-  c[0] |= (rows >> 24) << s;
-  c[1] |= ((rows >> 16) & 255u) << s;
-  c[2] |= ((rows >> 8) & 255u) << s;
-  c[3] |= (rows & 255u) << s;
-}
-
 // ------------------------------------------------------------------------------------------------ encode
-// Code the 8 planes of q, appended at bit `fill` of lo:hi. They make 8..36 bits, so fill <= 28 never overruns.
-template <class U> HB_FN void hb_zfp1_encode_8(U q, U &n16, U &lo, U &hi, U &fill, const hb_zfp1_tables &t) {
-  typedef hb_lane<U> L;
-  for (int j = 0; j < 8; j++) {
-    U code, length;
-    bool raw = L::single && !L::any(n16 < 64u);  // nothing left to test: the rest are raw nibbles
-    if (raw) {
-      code = q >> (4 * j);
-      length = n16 * 0u + (hb_u32)(32 - 4 * j);
-    } else {
-      U entry = L::look80(t.enc, ((q >> (4 * j)) & 15u) | n16);
-      code = entry >> 8;
-      length = entry & 7u;
-      n16 = entry & 0x70u;
-    }
-    lo |= L::shl(code, fill);
-    // planes 0..3 end before bit 9 + 4*4 + 4 = 29
-    if (raw || j > 3) hi |= L::shl(code, fill - 32u) | L::shr(code, 32u - fill);
-    fill += length;
-    if (raw) break;
-  }
-}
-
-// f: 4 values a lane; w: NW words of 32 bits a lane out, 32 * (NW - 1) < mb <= 32 * NW.
-template <class U, int NW>
-HB_FN void hb_zfp1_encode(const typename hb_lane<U>::F *f, hb_u32 mb, U *w, const hb_zfp1_tables &t) {
+// Negabinary coefficients of 4 values a lane. e: exponent of the block as the stream holds it, 1..255; largest: the
+// largest magnitude as bits. A block that is not finite is coded as zeros.
+template <class U>
+HB_FN void hb_zfp1_coefficients(const typename hb_lane<U>::F *f, U *c, U &e, U &largest) {
   typedef hb_lane<U> L;
   typedef typename L::I I;
   typedef typename L::F F;
-  U bits[4], c[4];
+  U bits[4];
   for (int i = 0; i < 4; i++) bits[i] = L::as_bits(f[i]);
   U m = L::max(L::max(bits[0] & HB_MAGNITUDE, bits[1] & HB_MAGNITUDE),
                L::max(bits[2] & HB_MAGNITUDE, bits[3] & HB_MAGNITUDE));
   const U zero = m * 0u;
-  bool special = L::any(m >= HB_INFINITY);
   F v[4];
   for (int i = 0; i < 4; i++) v[i] = f[i];
-  if (special)  // a conversion to integer must not meet them
+  if (L::any(m >= HB_INFINITY))  // a conversion to integer must not meet them
     for (int i = 0; i < 4; i++) v[i] = L::as_float(m >= HB_INFINITY ? zero : bits[i]);
-  U e = (m >> 23) + 1u;   // exponent of the block as the stream holds it, 1..255
-  U scale = 284u - e;     // exponent field of 2^(30-emax)
+  largest = m;
+  e = (m >> 23) + 1u;
+  U scale = 284u - e;  // exponent field of 2^(30-emax)
   if (L::any(scale > 254u)) {
     U first = scale > 254u ? (U)(zero + 254u) : scale;
     F s1 = L::as_float(first << 23), s2 = L::as_float((scale - first + 127u) << 23);
@@ -139,126 +48,152 @@ HB_FN void hb_zfp1_encode(const typename hb_lane<U>::F *f, hb_u32 mb, U *w, cons
   c[1] = ((U)y + HB_NEGABINARY) ^ HB_NEGABINARY;
   c[2] = ((U)z + HB_NEGABINARY) ^ HB_NEGABINARY;
   c[3] = ((U)u + HB_NEGABINARY) ^ HB_NEGABINARY;
+}
 
-  U o[NW + 3];
-  for (int k = 0; k < NW + 3; k++) o[k] = zero;
-  o[0] = e * 2u + 1u;
-  U pos = zero + 9u, n16 = zero;
-  hb_zfp1_encode_8(hb_planes(c, 0), n16, o[0], o[1], pos, t);
+// The stream of the coefficients, its first mb bits in the first NW of NW + 3 words a group.
+template <class U, int NW, int G>
+HB_FN void hb_zfp1_encode_planes(const U (*c)[4], const U *e, hb_u32 mb, U (*o)[NW + 3], const hb_zfp1_tables &t) {
+  typedef hb_lane<U> L;
+  U pos[G], n16[G], q[G], lo[G], hi[G];
+  for (int g = 0; g < G; g++) {
+    for (int k = 0; k < NW + 3; k++) o[g][k] = e[g] * 0u;
+    n16[g] = hi[g] = e[g] * 0u;
+    lo[g] = e[g] * 2u + 1u;
+    pos[g] = e[g] * 0u + 9u;
+    q[g] = hb_planes(c[g], 0);
+  }
+  hb_zfp1_encode_8<U, G>(q, n16, lo, hi, pos, t);
+  for (int g = 0; g < G; g++) o[g][0] = lo[g], o[g][1] = hi[g];
   int word = 1;
-  while (word < 4 && L::any((n16 < 64u) & (pos < mb))) {  // seldom: a last coefficient below 2^-6 of the largest
-    U lo = zero, hi = zero, fill = zero;
-    hb_zfp1_encode_8(hb_planes(c, word), n16, lo, hi, fill, t);
-    for (int k = 0; k < NW; k++) {
-      U at = pos - (hb_u32)(32 * k);
-      o[k] |= L::shl(lo, at) | L::shr(lo, 0u - at) | L::shl(hi, at + 32u) | L::shr(hi, (hb_u32)-32 - at);
+  while (word < 4) {  // seldom done: a last coefficient below 2^-6 of the largest
+    bool more = false;
+    for (int g = 0; g < G; g++) more |= L::any((n16[g] < 64u) & (pos[g] < mb));
+    if (!more) break;
+    U fill[G];
+    for (int g = 0; g < G; g++) {
+      lo[g] = hi[g] = fill[g] = pos[g] * 0u;
+      q[g] = hb_planes(c[g], word);
     }
-    pos += fill;
+    hb_zfp1_encode_8<U, G>(q, n16, lo, hi, fill, t);
+    for (int g = 0; g < G; g++) {
+      for (int k = 0; k < NW; k++) {
+        U at = pos[g] - (hb_u32)(32 * k);
+        o[g][k] |= L::shl(lo[g], at) | L::shr(lo[g], 0u - at) | L::shl(hi[g], at + 32u) | L::shr(hi[g], (hb_u32)-32 - at);
+      }
+      pos[g] += fill[g];
+    }
     word++;
   }
   // Planes that are left are raw: the fixed-rate stream is a prefix of the unlimited one, so they are only shifted in.
   if (word == 1) {  // 17 <= pos <= 45
-    for (int i = 1; i <= NW && i < 4; i++) {
-      if (mb <= (hb_u32)(32 * i - 15)) break;
-      U q = hb_planes(c, i);
-      o[i - 1] |= L::shl(q, pos);
-      o[i] |= L::shl(q, pos - 32u) | L::shr(q, 32u - pos);
-      o[i + 1] |= L::shr(q, 64u - pos);
-    }
-  } else {
-    for (; word < 4; word++) {
-      U q = hb_planes(c, word);
-      for (int k = 0; k < NW; k++) o[k] |= L::shl(q, pos - (hb_u32)(32 * k)) | L::shr(q, (hb_u32)(32 * k) - pos);
-      pos += 32u;
-    }
+    for (; word <= NW && word < 4 && mb > (hb_u32)(32 * word - 15); word++)
+      for (int g = 0; g < G; g++) {
+        U left = hb_planes(c[g], word);
+        o[g][word - 1] |= L::shl(left, pos[g]);
+        o[g][word] |= L::shl(left, pos[g] - 32u) | L::shr(left, 32u - pos[g]);
+        o[g][word + 1] |= L::shr(left, 64u - pos[g]);
+      }
+    return;
   }
-  if (mb & 31u) o[NW - 1] &= (1u << (mb & 31u)) - 1u;
-  for (int k = 0; k < NW; k++) w[k] = m != 0u ? o[k] : zero;
-  if (special) {
+  for (; word < 4; word++)
+    for (int g = 0; g < G; g++) {
+      U left = hb_planes(c[g], word);
+      for (int k = 0; k < NW; k++)
+        o[g][k] |= L::shl(left, pos[g] - (hb_u32)(32 * k)) | L::shr(left, (hb_u32)(32 * k) - pos[g]);
+      pos[g] += 32u;
+    }
+}
+
+// f: 4 values a lane and group; w: NW words of 32 bits a lane and group out, 32 * (NW - 1) < mb <= 32 * NW.
+template <class U, int NW, int G = 1>
+HB_FN void hb_zfp1_encode(const typename hb_lane<U>::F (*f)[4], hb_u32 mb, U (*w)[NW], const hb_zfp1_tables &t) {
+  typedef hb_lane<U> L;
+  U c[G][4], e[G], largest[G], o[G][NW + 3];
+  for (int g = 0; g < G; g++) hb_zfp1_coefficients<U>(f[g], c[g], e[g], largest[g]);
+  hb_zfp1_encode_planes<U, NW, G>(c, e, mb, o, t);
+  for (int g = 0; g < G; g++) {
+    const U m = largest[g], zero = m * 0u;
+    if (mb & 31u) o[g][NW - 1] &= (1u << (mb & 31u)) - 1u;
+    for (int k = 0; k < NW; k++) w[g][k] = m != 0u ? o[g][k] : zero;
+    if (!L::any(m >= HB_INFINITY)) continue;
     U classes = zero;
     for (int i = 0; i < 4; i++) {
-      U a = bits[i] & HB_MAGNITUDE;
-      U k = a > HB_INFINITY ? (U)(zero + 3u) : (bits[i] >> 31) + 1u;
+      U bits = L::as_bits(f[g][i]), a = bits & HB_MAGNITUDE;
+      U k = a > HB_INFINITY ? (U)(zero + 3u) : (bits >> 31) + 1u;
       classes |= (a >= HB_INFINITY ? k : zero) << (2 * i + 1);
     }
-    for (int k = 0; k < NW; k++) w[k] = m >= HB_INFINITY ? (k == 0 ? classes : zero) : w[k];
+    for (int k = 0; k < NW; k++) w[g][k] = m >= HB_INFINITY ? (k == 0 ? classes : zero) : w[g][k];
   }
 }
 
 // ------------------------------------------------------------------------------------------------ decode
-// Read 8 planes from the window lo:hi, of which the next bit is bit 0; returns them, pos moves on.
-template <class U>
-HB_FN U hb_zfp1_decode_8(U lo, U hi, U &s, U &pos, hb_u32 mb, bool may_end, const hb_zfp1_tables &t) {
+// The 32 planes of a block in four words, 8 nibbles each; returns how many of the words may differ from 0.
+// in: NW + 3 words a group, of which the last 3, and all bits from mb on, are 0.
+template <class U, int NW, int G>
+HB_FN int hb_zfp1_decode_planes(const U (*in)[NW + 3], hb_u32 mb, U (*q)[4], const hb_zfp1_tables &t) {
   typedef hb_lane<U> L;
-  U q = lo * 0u;
-  for (int j = 0; j < 8; j++) {
-    if (L::single && !L::any(s > 8u)) {
-      pos += (hb_u32)(32 - 4 * j);
-      return q | lo << (4 * j);
-    }
-    U entry = L::look256(t.dec, (lo & ((s - 1u) | 15u)) | (s & 0xf0u));
-    U p = entry & 15u, length = (entry >> 4) & 7u;
-    s = entry >> 8;
-    pos += length;
-    if (may_end) {
-      // Where the bits end inside a scan libzfp sets the coefficient at which the scan stood; bits past the end
-      // are 0 here, so that the scan ran on to the last coefficient, by `over` places too far.
-      U over = pos - mb;
-      p = ((over - 1u) < 3u) & ((p & 8u) != 0u) ? (p & 7u) | L::shr(over * 0u + 8u, over) : p;
-    }
-    q |= p << (4 * j);
-    lo = (lo >> length) | (hi << (32u - length));
-    hi = hi >> length;
+  U pos[G], s[G], lo[G], hi[G], eight[G];
+  for (int g = 0; g < G; g++) {
+    U zero = in[g][0] * 0u;
+    pos[g] = zero + 9u;
+    s[g] = zero + 128u;
+    lo[g] = (in[g][0] >> 9) | (in[g][1] << 23);
+    hi[g] = (in[g][1] >> 9) | (in[g][2] << 23);
+    for (int i = 1; i < 4; i++) q[g][i] = zero;
   }
-  return q;
+  hb_zfp1_decode_8<U, G>(lo, hi, s, pos, eight, mb, mb < 48u, t);
+  for (int g = 0; g < G; g++) q[g][0] = eight[g];
+  int word = 1;
+  while (word < 4) {  // seldom done: a last coefficient below 2^-6 of the largest
+    bool more = false;
+    for (int g = 0; g < G; g++) more |= L::any((s[g] > 8u) & (pos[g] < mb));
+    if (!more) break;
+    for (int g = 0; g < G; g++) {
+      lo[g] = hi[g] = pos[g] * 0u;
+      for (int k = 0; k < NW; k++) {
+        U at = pos[g] - (hb_u32)(32 * k);
+        lo[g] |= L::shr(in[g][k], at) | L::shl(in[g][k], 0u - at);
+        hi[g] |= L::shr(in[g][k], at + 32u) | L::shl(in[g][k], (hb_u32)-32 - at);
+      }
+    }
+    hb_zfp1_decode_8<U, G>(lo, hi, s, pos, eight, mb, true, t);
+    for (int g = 0; g < G; g++)
+      for (int i = 1; i < 4; i++)
+        if (i == word) q[g][i] = eight[g];
+    word++;
+  }
+  // Planes that are left are raw.
+  if (word == 1) {  // 17 <= pos <= 45
+    for (; word <= NW && word < 4 && mb > (hb_u32)(32 * word - 15); word++)
+      for (int g = 0; g < G; g++) {
+        const U *at = in[g] + word - 1;
+        q[g][word] = L::shr(at[0], pos[g]) | L::shr(at[1], pos[g] - 32u);
+        q[g][word] |= L::shl(at[1], 32u - pos[g]) | L::shl(at[2], 64u - pos[g]);
+      }
+    return word;
+  }
+  for (int i = 2; i < 4; i++)
+    for (int g = 0; g < G && i >= word; g++) {
+      for (int k = 0; k < NW; k++) {
+        U at = pos[g] - (hb_u32)(32 * k);
+        q[g][i] |= L::shr(in[g][k], at) | L::shl(in[g][k], 0u - at);
+      }
+      pos[g] += 32u;
+    }
+  return 4;
 }
 
-// w: NW words a lane, zero above bit mb; f: 4 values a lane out. Any input is safe.
+// From the first `words` words of planes to 4 values a lane. in: as above, for the exponent and what is special.
 template <class U, int NW>
-HB_FN void hb_zfp1_decode(const U *w, hb_u32 mb, typename hb_lane<U>::F *f, const hb_zfp1_tables &t) {
+HB_FN void hb_zfp1_decode_values(const U *in, const U *q, int words, typename hb_lane<U>::F *f) {
   typedef hb_lane<U> L;
   typedef typename L::I I;
   typedef typename L::F F;
-  const U zero = w[0] * 0u;
-  U in[NW + 3];
-  for (int k = 0; k < NW + 3; k++) in[k] = k < NW ? w[k] : zero;
+  const U zero = in[0] * 0u;
   U e = (in[0] >> 1) & 255u;
-  U pos = zero + 9u, s = zero + 128u, q[4];
-  q[0] = hb_zfp1_decode_8<U>((in[0] >> 9) | (in[1] << 23), (in[1] >> 9) | (in[2] << 23), s, pos, mb, mb < 48u, t);
-  int word = 1;
-  for (int i = 1; i < 4; i++) q[i] = zero;
-  while (word < 4 && L::any((s > 8u) & (pos < mb))) {
-    U lo = zero, hi = zero;
-    for (int k = 0; k < NW; k++) {
-      U at = pos - (hb_u32)(32 * k);
-      lo |= L::shr(in[k], at) | L::shl(in[k], 0u - at);
-      hi |= L::shr(in[k], at + 32u) | L::shl(in[k], (hb_u32)-32 - at);
-    }
-    U r = hb_zfp1_decode_8<U>(lo, hi, s, pos, mb, true, t);
-    for (int i = 1; i < 4; i++)
-      if (i == word) q[i] = r;
-    word++;
-  }
-  bool all = word > 1;
-  if (!all) {
-    for (int i = 1; i <= NW && i < 4; i++) {
-      if (mb <= (hb_u32)(32 * i - 15)) break;
-      q[i] = L::shr(in[i - 1], pos) | L::shr(in[i], pos - 32u);
-      q[i] |= L::shl(in[i], 32u - pos) | L::shl(in[i + 1], 64u - pos);
-    }
-  } else {
-    for (int i = 2; i < 4; i++) {
-      if (i < word) continue;
-      for (int k = 0; k < NW; k++) {
-        U at = pos - (hb_u32)(32 * k);
-        q[i] |= L::shr(in[k], at) | L::shl(in[k], 0u - at);
-      }
-      pos += 32u;
-    }
-  }
   U c[4] = {zero, zero, zero, zero};
   for (int i = 0; i < 4; i++)
-    if (i <= NW || all) hb_unplanes(q[i], i, c);
+    if (i < words) hb_unplanes(q[i], i, c);
   // unsigned: a truncated or hostile stream overflows here
   U x = (c[0] ^ HB_NEGABINARY) - HB_NEGABINARY, y = (c[1] ^ HB_NEGABINARY) - HB_NEGABINARY;
   U z = (c[2] ^ HB_NEGABINARY) - HB_NEGABINARY, u = (c[3] ^ HB_NEGABINARY) - HB_NEGABINARY;
@@ -290,4 +225,14 @@ HB_FN void hb_zfp1_decode(const U *w, hb_u32 mb, typename hb_lane<U>::F *f, cons
     U value = L::as_bits(f[i]) & keep;
     f[i] = L::as_float((keep == 0u) & (other != 0u) ? special : value);
   }
+}
+
+// w: NW words a lane and group, zero above bit mb; f: 4 values a lane and group out. Any input is safe.
+template <class U, int NW, int G = 1>
+HB_FN void hb_zfp1_decode(const U (*w)[NW], hb_u32 mb, typename hb_lane<U>::F (*f)[4], const hb_zfp1_tables &t) {
+  U in[G][NW + 3], q[G][4];
+  for (int g = 0; g < G; g++)
+    for (int k = 0; k < NW + 3; k++) in[g][k] = k < NW ? w[g][k] : w[g][0] * 0u;
+  int words = hb_zfp1_decode_planes<U, NW, G>(in, mb, q, t);
+  for (int g = 0; g < G; g++) hb_zfp1_decode_values<U, NW>(in[g], q[g], words, f[g]);
 }

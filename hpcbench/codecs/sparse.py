@@ -3,7 +3,6 @@
 kernels/hb_sparse.h and kernels/hb_2of4.h tell the formats.
 """
 
-import math
 import struct
 from fractions import Fraction
 from typing import Any
@@ -90,9 +89,10 @@ class TopK(Compiled):
             raise ValueError(f"topk: {fraction:g} is not a fraction in (0, 1]")
         super().__init__("topk", f"topk:{fraction:g}", build)
         self.fraction = fraction
+        self._exact = Fraction(str(fraction))  # as written: 0.07 of 100 are 7
 
     def param(self, n: int) -> int:
-        return math.ceil(Fraction(str(self.fraction)) * n)  # as written: 0.07 of 100 are 7
+        return -(-n * self._exact.numerator // self._exact.denominator)
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
         self.check_type(dtype)

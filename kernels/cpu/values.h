@@ -41,13 +41,24 @@ HB_FN const float *load_values(uint32_t type, const byte *x, uint64_t n, float *
 typedef float float_at_any_place __attribute__((aligned(1), may_alias));
 HB_FN void add_floats(byte *out, const float *values, uint64_t n) {
   float_at_any_place *to = (float_at_any_place *)out;
-  for (uint64_t i = 0; i < n; i++) to[i] = hb_add(to[i], values[i]);
+  const float_at_any_place *from = (const float_at_any_place *)values;
+  for (uint64_t i = 0; i < n; i++) to[i] = hb_add(to[i], from[i]);
 }
 HB_FN void store_values(uint32_t type, byte *out, const float *values, uint64_t n) {
   switch (type) {
     case HB_F16: narrow<hb_to_small<hb_half, hb_v>>(values, out, n); break;
     case HB_BF16: narrow<hb_to_bfloat<hb_v>>(values, out, n); break;
     default: __builtin_memcpy(out, values, 4 * n);
+  }
+}
+// Processors differ in the sign and payload of a sum's NaN: here it is always the same one.
+HB_FN void add_doubles(byte *out, const byte *values, uint64_t n) {
+  typedef double double_at_any_place __attribute__((aligned(1), may_alias));
+  double_at_any_place *to = (double_at_any_place *)out;
+  const double_at_any_place *from = (const double_at_any_place *)values;
+  for (uint64_t i = 0; i < n; i++) {
+    const double sum = to[i] + from[i];
+    to[i] = sum == sum ? sum : __builtin_nan("");
   }
 }
 // n <= TILE values to or onto what out holds; a sum is made in float32 and rounded to the type
@@ -67,9 +78,10 @@ HB_FN void add_residual(const float *x, const float *residual, uint64_t n, float
 }
 // what was not sent, or 0 where that is no number: an overflow must not live on in the residual
 HB_FN void keep_residual(const float *wanted, const float *sent, uint64_t n, float *residual) {
+  const float_at_any_place *all = (const float_at_any_place *)wanted, *part = (const float_at_any_place *)sent;
   float_at_any_place *to = (float_at_any_place *)residual;
   for (uint64_t i = 0; i < n; i++) {
-    float lack = wanted[i] - sent[i];
+    float lack = all[i] - part[i];
     to[i] = __builtin_fabsf(lack) < __builtin_inff() ? lack : 0.0f;
   }
 }

@@ -19,25 +19,29 @@ constexpr uint64_t GROUP = 64;  // values in 16 blocks
 constexpr int BATCH = 4;
 typedef hb_u32 block_words[4][16];
 
-template <int NW> __attribute__((noinline)) void encode_groups(const byte *x, int groups, hb_u32 mb, block_words *w) {
-  for (int g = 0; g < groups; g++)
+// Groups side by side, as many as the registers bear.
+constexpr int SIDE = HB_LANES > 4 ? BATCH : HB_LANES > 1 ? 2 : 1;
+
+template <int NW> __attribute__((noinline)) void encode_groups(const float *x, hb_u32 mb, block_words *w) {
+  for (int first = 0; first < BATCH; first += SIDE)
     for (int b = 0; b < 16; b += HB_LANES) {
-      hb_vf f[4];
-      hb_v o[NW];
-      hb_lane<hb_v>::load_blocks(x + 4 * (GROUP * g + 4 * b), f);
-      hb_zfp1_encode<hb_v, NW>(f, mb, o, tables);
-      for (int k = 0; k < NW; k++) hb_lane<hb_v>::store(w[g][k] + b, o[k]);
+      hb_vf f[SIDE][4];
+      hb_v o[SIDE][NW];
+      for (int g = 0; g < SIDE; g++) lanes::load_blocks(x + GROUP * (first + g) + 4 * b, f[g]);
+      hb_zfp1_encode<hb_v, NW, SIDE>(f, mb, o, tables);
+      for (int g = 0; g < SIDE; g++)
+        for (int k = 0; k < NW; k++) lanes::store(w[first + g][k] + b, o[g][k]);
     }
 }
-template <int NW>
-__attribute__((noinline)) void decode_groups(const block_words *w, int groups, hb_u32 mb, float *out) {
-  for (int g = 0; g < groups; g++)
+template <int NW> __attribute__((noinline)) void decode_groups(const block_words *w, hb_u32 mb, float *out) {
+  for (int first = 0; first < BATCH; first += SIDE)
     for (int b = 0; b < 16; b += HB_LANES) {
-      hb_v in[NW];
-      hb_vf f[4];
-      for (int k = 0; k < NW; k++) in[k] = hb_lane<hb_v>::load(w[g][k] + b);
-      hb_zfp1_decode<hb_v, NW>(in, mb, f, tables);
-      hb_lane<hb_v>::store_blocks(out + GROUP * g + 4 * b, f);
+      hb_v in[SIDE][NW];
+      hb_vf f[SIDE][4];
+      for (int g = 0; g < SIDE; g++)
+        for (int k = 0; k < NW; k++) in[g][k] = lanes::load(w[first + g][k] + b);
+      hb_zfp1_decode<hb_v, NW, SIDE>(in, mb, f, tables);
+      for (int g = 0; g < SIDE; g++) lanes::store_blocks(out + GROUP * (first + g) + 4 * b, f[g]);
     }
 }
 
@@ -45,7 +49,7 @@ template <int R> void encode_values(const float *x, byte *wire) {
   constexpr int NW = (R + 7) / 8;
   alignas(64) block_words w[BATCH];
   for (uint64_t g = 0; g < TILE / GROUP; g += BATCH) {
-    encode_groups<NW>((const byte *)(x + GROUP * g), BATCH, 4 * R, w);
+    encode_groups<NW>(x + GROUP * g, 4 * R, w);
     for (int k = 0; k < BATCH; k++) hb_pack16<R>(w[k], wire + 8 * R * (g + k));
   }
 }
@@ -54,7 +58,7 @@ template <int R> void decode_values(const byte *wire, float *out) {
   alignas(64) block_words w[BATCH];
   for (uint64_t g = 0; g < TILE / GROUP; g += BATCH) {
     for (int k = 0; k < BATCH; k++) hb_unpack16<R>(wire + 8 * R * (g + k), w[k]);
-    decode_groups<NW>(w, BATCH, 4 * R, out + GROUP * g);
+    decode_groups<NW>(w, 4 * R, out + GROUP * g);
   }
 }
 

@@ -5,51 +5,44 @@
 #include "chunks.h"
 #include "mpc.h"
 
-// hb_xpk_choose by a warp. counts: of exponent e at HB_XPK_MARGIN + e; sums: 96 words of room
-HB_FN hb_xpk_plan hb_xpk_choose_by(hb_u32 lane, const hb_u32 *counts, hb_u32 sample, hb_u32 *sums) {
-  hb_u32 mode = 0;
+// hb_xpk_choose by a warp. counts: of exponent e at HB_XPK_MARGIN + e; memory: 97 words
+HB_FN hb_xpk_plan hb_xpk_choose_by(hb_u32 lane, const hb_u32 *counts, hb_u32 sample, hb_u32 *memory) {
+  hb_u32 top = 0;
 #pragma unroll
-  for (hb_u32 e = lane; e < 256u; e += 32u) mode = hb_lane<hb_u32>::max(mode, counts[HB_XPK_MARGIN + e] << 8 | e);
-  mode = hb_group_max<32>(mode) & 255u;
-  const hb_u32 *window = counts + HB_XPK_MARGIN + mode - 31u;
-  hb_u32 *sum = sums + 16;  // sum[i]: of the exponents before the i-th of the window
-  const hb_u32 a = window[2u * lane], b = window[2u * lane + 1u], both = hb_sum_below(a + b, lane);
-  sum[2u * lane] = both - a - b;
-  sum[2u * lane + 1u] = both - b;
-  const hb_u32 total = __shfl_sync(HB_EVERY, both, 31);
-  if (lane < 16u) sums[lane] = 0, sum[64u + lane] = total;
+  for (hb_u32 e = lane; e < 256u; e += 32u)
+    top = hb_lane<hb_u32>::max(top, hb_xpk_mode_key((hb_u16)counts[HB_XPK_MARGIN + e], e));
+  const int bottom = (int)(hb_group_max<32>(top) & 255u) - HB_XPK_BELOW;
+  hb_u32 *sum = memory + HB_XPK_PAD;
+  const hb_u32 *window = counts + HB_XPK_MARGIN + bottom + 2 * (int)lane;
+  const hb_u32 both = hb_sum_below(window[0] + window[1], lane), total = __shfl_sync(HB_EVERY, both, 31);
+  sum[2u * lane] = both - window[0] - window[1];
+  sum[2u * lane + 1u] = both - window[1];
+  if (lane < HB_XPK_PAD) memory[lane] = 0;
+  if (lane <= HB_XPK_PAD) sum[HB_XPK_WINDOW + lane] = total;
   __syncwarp();
 
-  hb_xpk_plan best = {0, 0, 0, 0};
-  hb_u32 least = ~0u, others = 0;
-  int end = 0, size = 0;
+  hb_xpk_plan plan = {0, 0, 0, 0};
+  hb_u32 least = ~0u, place = 0;
 #pragma unroll 1
   for (hb_u32 k = 1; k <= 5u; k++) {
-    const int m = (1 << k) - 1;
-    hb_u32 top = 0;
-    for (int i = m + (int)lane; i <= 64; i += 32)
-      top = hb_lane<hb_u32>::max(top, (sum[i] - sum[i - m]) << 8 | (hb_u32)i);
-    top = hb_group_max<32>(top);
-    const int i = (int)(top & 255u);
-    const hb_u32 left = sample - (top >> 8), near = sum[i + 2] - sum[i] + sum[i - m] - sum[i - m - 5];
-    const hb_u32 cost = sample * k + 11u * left - 8u * near;
-    if (cost < least) least = cost, others = left, best.hot = k, end = i, size = m;
+    hb_u32 best = 0;
+    for (int end = (1 << k) - 1 + (int)lane; end <= HB_XPK_WINDOW; end += 32)
+      best = hb_lane<hb_u32>::max(best, hb_xpk_hot_key(sum, k, end));
+    best = hb_group_max<32>(best);
+    const hb_u32 cost = hb_xpk_hot_cost(sum, sample, k, best);
+    if (cost < least) least = cost, place = best, plan.hot = k;
   }
+  const hb_u32 left = sample - (place >> 8);
+  const int end = (int)(place & 255u), first = end - (1 << plan.hot) + 1;
   // a lane for each pair of a width and the places above the hot level, in the order in which the first of equals wins
   const hb_u32 k = (lane > 0u) + (lane > 2u) + (lane > 6u) + (lane > 11u);
-  const int m = (1 << k) - 1, above = (int)(lane - (k == 0 ? 0u : k == 1 ? 1u : k == 2 ? 3u : k == 3 ? 7u : 12u));
-  hb_u32 key = 0;
-  int first = 0;
-  if (lane < 17u) {
-    first = end - size - (m - above);
-    const hb_u32 near = sum[end + above] - sum[end] + sum[end - size] - sum[first];
-    key = ~((others * (k + 8u) - 8u * near) << 5 | lane);
-  }
+  const int above = (int)(lane - (k == 0 ? 0u : k == 1 ? 1u : k == 2 ? 3u : k == 3 ? 7u : 12u));
+  const hb_u32 key = lane < 17u ? ~(hb_xpk_rare_cost(sum, left, k, above, first, end) << 5 | lane) : 0u;
   const int winner = (int)(~hb_group_max<32>(key) & 31u);
-  best.rare = __shfl_sync(HB_EVERY, k, winner);
-  best.start = __shfl_sync(HB_EVERY, (hb_u32)(m - above), winner);
-  best.base = (mode - 31u + (hb_u32)__shfl_sync(HB_EVERY, first, winner)) & 255u;
-  return best;
+  plan.rare = __shfl_sync(HB_EVERY, k, winner);
+  plan.start = __shfl_sync(HB_EVERY, (hb_u32)((1 << k) - 1 - above), winner);
+  plan.base = (hb_u32)(bottom + first - (int)plan.start) & 255u;
+  return plan;
 }
 
 template <int T> struct hb_xpk_codec {

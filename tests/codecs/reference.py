@@ -68,8 +68,8 @@ def cast_decode(name: str, wire: Bytes, n: int) -> Floats:
 
 
 # ------------------------------------------------------------------------------------------------ block integers
-def random_words(n: int, seed: int) -> Words:
-    """Word i of a seed, i below 2^32."""
+def random_words(n: int, seed: int, first: int = 0) -> Words:
+    """Words ``first`` to ``first + n`` of a seed, of which all or none lie below 2^32."""
 
     def mix(x: Words) -> Words:
         x = (x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D)
@@ -79,11 +79,14 @@ def random_words(n: int, seed: int) -> Words:
     low, high = np.array([seed & 0xFFFFFFFF], dtype=np.uint32), np.array([seed >> 32], dtype=np.uint32)
     a = mix(low + np.uint32(0x9E3779B9))
     b = mix(high ^ a)
-    return mix(mix(np.arange(n, dtype=np.uint32) ^ mix(a)) + mix(b))
+    upper, begin = np.uint32(first >> 32), np.uint32(first & 0xFFFFFFFF)
+    with np.errstate(over="ignore"):
+        second = mix(b + upper * np.uint32(0x9E3779B9))
+    return mix(mix((np.arange(n, dtype=np.uint32) + begin) ^ mix(a ^ upper)) + second)
 
 
-def quant_encode(bits: int, block: int, x: Floats, seed: int | None) -> Bytes:
-    """`seed` None rounds to the nearest."""
+def quant_encode(bits: int, block: int, x: Floats, seed: int | None, first: int = 0) -> Bytes:
+    """`seed` None rounds to the nearest; `first`: place of ``x[0]`` in the message."""
     largest = np.float32(127 if bits == 8 else 7)
     blocks = padded(x, block).reshape(-1, block)  # [n/b, b]
     top = np.abs(blocks).max(axis=1)
@@ -95,7 +98,7 @@ def quant_encode(bits: int, block: int, x: Floats, seed: int | None) -> Bytes:
         if seed is None:
             q = np.rint(y)
         else:
-            noise = (random_words(blocks.size, seed).reshape(blocks.shape) >> np.uint32(16)).astype(np.float32)
+            noise = (random_words(blocks.size, seed, first).reshape(blocks.shape) >> np.uint32(16)).astype(np.float32)
             q = np.minimum(np.floor(y + (noise + np.float32(0.5)) * np.float32(2.0**-16)), largest)
     special = np.where(np.isinf(blocks), np.copysign(largest, blocks), np.float32(0))
     q = np.where(np.isfinite(top)[:, None], q, special).astype(np.int8).ravel()
