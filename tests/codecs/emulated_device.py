@@ -6,13 +6,16 @@ Calls come to their end at once; the order of streams is not shown.
 
 import atexit
 import ctypes
+import faulthandler
 import functools
 import mmap
+import multiprocessing
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,6 +132,25 @@ class EmulatedDevice(Device):
     def cell(self, words: int) -> Cell:
         self.cells += 1
         return EmulatedCell(words)
+
+
+def fails(work: Callable[[], object], seconds: float = 120.0) -> bool:
+    """Whether it raises, dies or hangs, in a process of its own."""
+    child = multiprocessing.get_context("fork").Process(target=_quietly, args=(work,))
+    child.start()
+    child.join(seconds)
+    if child.is_alive():
+        child.kill()
+        child.join()
+    return child.exitcode != 0
+
+
+def _quietly(work: Callable[[], object]) -> None:
+    faulthandler.disable()
+    try:
+        work()
+    except Exception:
+        sys.exit(1)
 
 
 class Fenced:
