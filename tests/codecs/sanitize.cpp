@@ -66,7 +66,7 @@ int main() {
   while (values < VALUES)
     for (unsigned family = 0; family < HB_FAMILIES; family++) {
       const hb_ops &ops = *BUILD.ops[family];
-      bool lossless = family == HB_MPC || family == HB_XPK;
+      bool lossless = family == HB_MPC || family == HB_XPK || family == HB_ROWSPARSE;
       uint32_t type = (uint32_t)(random64() % (family == HB_MPC || family == HB_XPK ? 5 : 3));
       uint32_t out_type = type < 3 && random64() % 2 ? HB_F32 : type;
       size_t n = random64() % (random64() % 4 ? 5000 : 70), bytes = n * SIZES[type], out_bytes = n * SIZES[out_type];
