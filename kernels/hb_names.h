@@ -9,19 +9,19 @@
 #define HB_BYTES 4
 
 // Families of codecs; what `param` holds of each.
-#define HB_ZFP 0        // rate, 4..32
-#define HB_MPC 1        // dim, 1..32
-#define HB_XPK 2        // 0
-#define HB_FP16 3       // 0
-#define HB_BF16_CAST 4  // 0
-#define HB_FP8_E4M3 5   // 0
-#define HB_FP8_E5M2 6   // 0
-#define HB_INT8 7       // block length, a power of two, 32..1024; plus HB_STOCHASTIC
-#define HB_INT4 8       // the same
-#define HB_SIGN 9       // block length, a power of two, 32..1024
-#define HB_TOPK 10      // number of values to keep, at most n
-#define HB_THRESHOLD 11  // bits of a float32, not negative: larger magnitudes are kept
-#define HB_ROWSPARSE 12  // values a row, at least 1
-#define HB_2OF4 13      // 0
+#define HB_ZFP 0          // rate, 4..32
+#define HB_MPC 1          // dim, 1..32
+#define HB_XPK 2          // 0
+#define HB_FP16 3         // 0
+#define HB_BF16_CAST 4    // 0
+#define HB_FP8_E4M3 5     // 0
+#define HB_FP8_E5M2 6     // 0
+#define HB_INT8 7         // block length, a power of two, 32..1024; plus HB_STOCHASTIC
+#define HB_INT4 8         // the same
+#define HB_SIGN 9         // block length, a power of two, 32..1024
+#define HB_TOPK 10        // number of values to keep, at most n
+#define HB_THRESHOLD 11   // bits of a float32, not negative: larger magnitudes are kept
+#define HB_ROWSPARSE 12   // values a row, at least 1
+#define HB_2OF4 13        // 0
 #define HB_FAMILIES 14
 #define HB_STOCHASTIC (1ull << 32)

@@ -24,7 +24,7 @@ FAMILIES = (
     "rowsparse",
     "2:4",
 )
-"""Families of codecs in the order of ``hb_family``."""
+"""Families of codecs in the order of kernels/hb_names.h."""
 MALFORMED = 2**64 - 1
 """What `decode_add_encode` returns for bytes that are no stream."""
 INSTRUCTION_SETS = ("avx512", "avx2", "sse2", "generic")

@@ -15,7 +15,7 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 class Type(IntEnum):
-    """``hb_type`` of kernels/hb_kernels.h."""
+    """Types of values as kernels/hb_names.h numbers them."""
 
     F32 = 0
     F16 = 1

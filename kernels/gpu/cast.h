@@ -72,23 +72,16 @@ template <class S> struct hb_cast_codec {
   HB_FN code load(const tile &t) const {
     const hb_byte *from = codes + t.first * WIDTH;
     code c;
-#pragma unroll
-    for (int r = 0; r < ROUNDS; r++)
-      hb_load_row<PIECE>(t.me, from + 32 * PIECE * r, [&] { return bytes(t, r); }, aligned & t.full, c.words[r]);
+    hb_load_rows<PIECE, ROUNDS>(t.me, from, aligned & t.full, t.template bytes<BITS, 4>(), c.words);
 #pragma unroll
     for (int r = 0; r < ROUNDS; r++) c.scale[r] = 128u * r < t.count ? scales[t.first / 128 + r] : 0u;
     return c;
   }
   HB_FN void store(const tile &t, const code &c) const {
     hb_byte *to = codes + t.first * WIDTH;
-#pragma unroll
-    for (int r = 0; r < ROUNDS; r++)
-      hb_store_row<PIECE>(t.me, to + 32 * PIECE * r, [&] { return bytes(t, r); }, aligned & t.full, c.words[r]);
+    hb_store_rows<PIECE, ROUNDS>(t.me, to, aligned & t.full, t.template bytes<BITS, 4>(), c.words);
 #pragma unroll
     for (int r = 0; r < ROUNDS; r++)
       if (t.me.lane == 0u && 128u * r < t.count) scales[t.first / 128 + r] = (hb_byte)c.scale[r];
   }
-
- private:
-  static HB_FN hb_u32 bytes(const tile &t, int r) { return t.template bytes<BITS>(r, 4); }
 };

@@ -41,25 +41,19 @@ template <int T> struct hb_pick_codec {
   }
 
   HB_FN code load(const tile &t) const {
+    const hb_byte *from = kept + t.first / 4 * PIECE;
     code c;
-#pragma unroll
-    for (int r = 0; r < ROUNDS; r++)
-      hb_load_row<PIECE>(t.me, kept + t.first / 4 * PIECE + 32 * PIECE * r, [&] { return bytes(t, r); }, aligned & t.full, c.kept[r]);
-#pragma unroll
-    for (int r = 0; r < ROUNDS; r++)
-      c.places[r] = hb_load_nibbles(t.me, places + t.first / 8 + 16 * r, t.template bytes<1>(r));
+    hb_load_rows<PIECE, ROUNDS>(t.me, from, aligned & t.full, bytes(t), c.kept);
+    hb_load_nibbles<ROUNDS>(t.me, places + t.first / 8, t.template bytes<1>(), c.places);
     return c;
   }
   HB_FN void store(const tile &t, const code &c) const {
-#pragma unroll
-    for (int r = 0; r < ROUNDS; r++)
-      hb_store_row<PIECE>(t.me, kept + t.first / 4 * PIECE + 32 * PIECE * r, [&] { return bytes(t, r); }, aligned & t.full, c.kept[r]);
-#pragma unroll
-    for (int r = 0; r < ROUNDS; r++)
-      hb_store_nibbles(t.me, places + t.first / 8 + 16 * r, t.template bytes<1>(r), c.places[r]);
+    hb_byte *to = kept + t.first / 4 * PIECE;
+    hb_store_rows<PIECE, ROUNDS>(t.me, to, aligned & t.full, bytes(t), c.kept);
+    hb_store_nibbles<ROUNDS>(t.me, places + t.first / 8, t.template bytes<1>(), c.places);
   }
 
  private:
   // of the whole groups
-  static HB_FN hb_u32 bytes(const tile &t, int r) { return t.template bytes<4 * SIZE>(r, PIECE); }
+  static HB_FN auto bytes(const tile &t) { return t.template bytes<4 * SIZE, PIECE>(); }
 };

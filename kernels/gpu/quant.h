@@ -12,7 +12,7 @@ template <hb_i32 M, hb_u64 PARAM> struct hb_quant_codec {
   typedef hb_lane<hb_u32> L;
   typedef hb_tile<ROUNDS> tile;
   struct code {
-    hb_u32 words[ROUNDS];
+    hb_u32 words[ROUNDS][1];
     float scale[SETS];
   };
 
@@ -46,7 +46,7 @@ template <hb_i32 M, hb_u64 PARAM> struct hb_quant_codec {
         } else {
           for (int i = 0; i < 4; i++) k[i] = hb_quant_nearest<hb_u32>(block[r][i], q);
         }
-        c.words[DEEP * s + r] = join(k);
+        c.words[DEEP * s + r][0] = join(k);
       }
     }
     return c;
@@ -57,7 +57,7 @@ template <hb_i32 M, hb_u64 PARAM> struct hb_quant_codec {
       const float scale = c.scale[r / DEEP];
       hb_u32 k[4];
       // the sign of an integer is the highest bit of its place
-      for (int i = 0; i < 4; i++) k[i] = (hb_u32)((hb_i32)(c.words[r] << (32 - BITS * (i + 1))) >> (32 - BITS));
+      for (int i = 0; i < 4; i++) k[i] = (hb_u32)((hb_i32)(c.words[r][0] << (32 - BITS * (i + 1))) >> (32 - BITS));
       if (L::as_bits(scale) == HB_INFINITY) {
         for (int i = 0; i < 4; i++) v[r][i] = hb_quant_decode_special(k[i]);
       } else {
@@ -69,9 +69,7 @@ template <hb_i32 M, hb_u64 PARAM> struct hb_quant_codec {
   HB_FN code load(const tile &t) const {
     const hb_byte *from = codes + t.first / 8 * BITS;
     code c;
-#pragma unroll
-    for (int r = 0; r < ROUNDS; r++)
-      hb_load_row<PIECE>(t.me, from + 32 * PIECE * r, [&] { return bytes(t, r); }, aligned & t.full, &c.words[r]);
+    hb_load_rows<PIECE, ROUNDS>(t.me, from, aligned & t.full, t.template bytes<BITS, 4>(), c.words);
 #pragma unroll
     for (int s = 0; s < SETS; s++)
       c.scale[s] = begins(t, s) < t.count ? L::as_float(hb_load_word(scale(t, s))) : 0.0f;
@@ -79,9 +77,7 @@ template <hb_i32 M, hb_u64 PARAM> struct hb_quant_codec {
   }
   HB_FN void store(const tile &t, const code &c) const {
     hb_byte *to = codes + t.first / 8 * BITS;
-#pragma unroll
-    for (int r = 0; r < ROUNDS; r++)
-      hb_store_row<PIECE>(t.me, to + 32 * PIECE * r, [&] { return bytes(t, r); }, aligned & t.full, &c.words[r]);
+    hb_store_rows<PIECE, ROUNDS>(t.me, to, aligned & t.full, t.template bytes<BITS, 4>(), c.words);
 #pragma unroll
     for (int s = 0; s < SETS; s++)
       if (t.me.lane % WIDE == 0u && begins(t, s) < t.count) hb_store_word(scale(t, s), L::as_bits(c.scale[s]));
@@ -92,7 +88,6 @@ template <hb_i32 M, hb_u64 PARAM> struct hb_quant_codec {
     const hb_u32 mask = (1u << BITS) - 1u;
     return (k[0] & mask) | (k[1] & mask) << BITS | (k[2] & mask) << (2 * BITS) | (k[3] & mask) << (3 * BITS);
   }
-  static HB_FN hb_u32 bytes(const tile &t, int r) { return t.template bytes<BITS>(r, 4); }
   // where in the tile the thread's block of a set begins
   static HB_FN hb_u32 begins(const tile &t, int s) { return 128u * DEEP * s + t.me.lane / WIDE * B; }
   HB_FN hb_byte *scale(const tile &t, int s) const {

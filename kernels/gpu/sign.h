@@ -14,7 +14,8 @@ template <hb_u32 B> struct hb_sign_codec {
   };
 
   hb_byte *signs, *scales;
-  HB_FN hb_sign_codec(const hb_byte *wire, hb_u64 n, bool, bool) : signs((hb_byte *)wire), scales(signs + (n + 31) / 32 * 4) {}
+  HB_FN hb_sign_codec(const hb_byte *wire, hb_u64 n, bool, bool)
+      : signs((hb_byte *)wire), scales(signs + (n + 31) / 32 * 4) {}
 
   HB_FN code encode(const tile &t, const float (*v)[4]) const {
     code c;
@@ -45,17 +46,13 @@ template <hb_u32 B> struct hb_sign_codec {
 
   HB_FN code load(const tile &t) const {
     code c;
-#pragma unroll
-    for (int r = 0; r < ROUNDS; r++)
-      c.signs[r] = hb_load_nibbles(t.me, signs + t.first / 8 + 16 * r, t.template bytes<1>(r, 4));
+    hb_load_nibbles<ROUNDS>(t.me, signs + t.first / 8, t.template bytes<1, 4>(), c.signs);
 #pragma unroll
     for (int s = 0; s < SETS; s++) c.scale[s] = begins(t, s) < t.count ? hb_load_word(scale(t, s)) : 0u;
     return c;
   }
   HB_FN void store(const tile &t, const code &c) const {
-#pragma unroll
-    for (int r = 0; r < ROUNDS; r++)
-      hb_store_nibbles(t.me, signs + t.first / 8 + 16 * r, t.template bytes<1>(r, 4), c.signs[r]);
+    hb_store_nibbles<ROUNDS>(t.me, signs + t.first / 8, t.template bytes<1, 4>(), c.signs);
 #pragma unroll
     for (int s = 0; s < SETS; s++)
       if (t.me.lane % WIDE == 0u && begins(t, s) < t.count) hb_store_word(scale(t, s), c.scale[s]);

@@ -2,10 +2,10 @@
 // consecutive values of each round of 128. Such a codec is a class C for one parameter and one type:
 //   ROUNDS                     of a tile
 //   code                       what a thread holds of a coded tile
-//   C(wire, n, encodes, decodes)    where its planes begin; what it will be used for
+//   C(wire, n, encodes, decodes)   where its planes begin; what it will be used for
 //   encode(tile, v)            a code of the tile's values, of which those from tile.count on are 0
 //   decode(tile, code, v)      its values
-//   load(tile), store(tile, code)   a code from the wire and to it
+//   load(tile), store(tile, code)  a code from the wire and to it
 // Codes stay in registers, so that an encoder with a residual and the fused kernel touch memory only once.
 #pragma once
 #include "values.h"
@@ -19,10 +19,12 @@ template <int R> struct hb_tile {
   hb_u32 count;  // of values, at most VALUES
   bool full;
 
-  // bytes that `count` values with BITS bits each have of a round
-  template <int BITS> HB_FN hb_u32 bytes(int round, hb_u32 pad = 1) const {
-    hb_u32 all = ((count * BITS + 7u) / 8u + pad - 1u) / pad * pad, before = 16u * BITS * round;
-    return all > before ? (all - before < 16u * BITS ? all - before : 16u * BITS) : 0u;
+  // gives the bytes that a round has of `count` values with BITS bits each, as many as fill up multiples of PAD
+  template <int BITS, hb_u32 PAD = 1> HB_FN auto bytes() const {
+    return [all = ((count * BITS + 7u) / 8u + PAD - 1u) / PAD * PAD](int round) {
+      const hb_u32 before = 16u * BITS * round;
+      return all > before ? (all - before < 16u * BITS ? all - before : 16u * BITS) : 0u;
+    };
   }
   // the thread's first value of a round, from the first of the tile
   HB_FN hb_u32 place(int round) const { return 128u * round + 4u * me.lane; }
@@ -36,16 +38,10 @@ template <int T, int R> struct hb_values {
   HB_FN hb_values(const void *p) : at((hb_byte *)p), aligned(((hb_u64)p & (PIECE - 1)) == 0u) {}
 
   HB_FN void load_words(const hb_tile<R> &t, hb_u32 (*w)[PIECE / 4]) const {
-    const hb_byte *from = at + SIZE * t.first;
-#pragma unroll
-    for (int r = 0; r < R; r++)
-      hb_load_row<PIECE>(t.me, from + 32 * PIECE * r, [&] { return t.template bytes<8 * SIZE>(r); }, aligned & t.full, w[r]);
+    hb_load_rows<PIECE, R>(t.me, at + SIZE * t.first, aligned & t.full, t.template bytes<8 * SIZE>(), w);
   }
   HB_FN void store_words(const hb_tile<R> &t, const hb_u32 (*w)[PIECE / 4]) const {
-    hb_byte *to = at + SIZE * t.first;
-#pragma unroll
-    for (int r = 0; r < R; r++)
-      hb_store_row<PIECE>(t.me, to + 32 * PIECE * r, [&] { return t.template bytes<8 * SIZE>(r); }, aligned & t.full, w[r]);
+    hb_store_rows<PIECE, R>(t.me, at + SIZE * t.first, aligned & t.full, t.template bytes<8 * SIZE>(), w);
   }
   HB_FN void load(const hb_tile<R> &t, float (*v)[4]) const {
     hb_u32 w[R][PIECE / 4];
@@ -59,19 +55,16 @@ template <int T, int R> struct hb_values {
     for (int r = 0; r < R; r++) hb_type<T>::template narrow<4>(v[r], w[r]);
     store_words(t, w);
   }
-  // onto v
-  HB_FN void add(const hb_tile<R> &t, float (*v)[4]) const {
-    float more[R][4];
-    load(t, more);
-#pragma unroll
-    for (int r = 0; r < R; r++)
-      for (int i = 0; i < 4; i++) v[r][i] = hb_add(more[r][i], v[r][i]);
-  }
 };
+template <int R> HB_FN void hb_add_tile(float (*v)[4], const float (*more)[4]) {
+#pragma unroll
+  for (int r = 0; r < R; r++)
+    for (int i = 0; i < 4; i++) v[r][i] = hb_add(more[r][i], v[r][i]);
+}
 
 // Calls work(tile) for the tiles of this warp.
 template <int R, class F> HB_FN void hb_each_tile(hb_u64 n, hb_u64 seed, F work) {
-  __shared__ hb_u32 stage[HB_WARPS][HB_STAGE];
+  alignas(16) __shared__ hb_u32 stage[HB_WARPS][HB_STAGE];
   hb_tile<R> t;
   t.me.lane = threadIdx.x & 31u;
   t.me.stage = stage[threadIdx.x >> 5];
@@ -95,7 +88,11 @@ template <class C, int T> struct hb_tiled {
     hb_each_tile<R>(n, seed, [&](const tile &t) {
       float v[R][4];
       values.load(t, v);
-      if (residual) kept.add(t, v);
+      if (residual) {
+        float lack[R][4];
+        kept.load(t, lack);
+        hb_add_tile<R>(v, lack);
+      }
       const typename C::code code = c.encode(t, v);
       c.store(t, code);
       if (residual) {
@@ -112,9 +109,11 @@ template <class C, int T> struct hb_tiled {
     const C c(wire, n, false, true);
     const hb_values<O, R> values(out);
     hb_each_tile<R>(n, 0, [&](const tile &t) {
-      float v[R][4];
-      c.decode(t, c.load(t), v);
-      if (ADD) values.add(t, v);
+      float v[R][4], old[R][4];
+      const typename C::code code = c.load(t);
+      if (ADD) values.load(t, old);  // before the work: both are on their way at once
+      c.decode(t, code, v);
+      if (ADD) hb_add_tile<R>(v, old);
       values.store(t, v);
     });
   }
@@ -122,9 +121,11 @@ template <class C, int T> struct hb_tiled {
     const C from(wire, n, false, true), to(out, n, true, false);
     const hb_values<T, R> values(local);
     hb_each_tile<R>(n, seed, [&](const tile &t) {
-      float v[R][4];
-      from.decode(t, from.load(t), v);
-      values.add(t, v);
+      float v[R][4], own[R][4];
+      const typename C::code code = from.load(t);
+      values.load(t, own);
+      from.decode(t, code, v);
+      hb_add_tile<R>(v, own);
       if (!t.full) {  // decoded padding need not be 0
 #pragma unroll
         for (int r = 0; r < R; r++)

@@ -81,7 +81,7 @@ HB_FN hb_u32 hb_load_word(const hb_byte *p) {
   return x;
 }
 
-// `bytes` bytes from anywhere to the stage, followed by zeros up to `room`, a multiple of 4; and from there to anywhere.
+// `bytes` bytes from anywhere to the stage, followed by zeros up to `room`; and from there to anywhere.
 // Neighbours move neighbours, so that this is only a little slower than pieces are.
 HB_FN void hb_stage_in(const hb_warp &me, const hb_byte *from, hb_u32 bytes, hb_u32 room) {
   hb_byte *stage = (hb_byte *)me.stage;
@@ -103,32 +103,48 @@ HB_FN void hb_stage_out(const hb_warp &me, hb_byte *to, hb_u32 bytes) {
   __syncwarp();
 }
 
-// The row is 32 pieces of P bytes, one a thread, of which the first bytes() bytes exist. `direct`: all of them do, and
-// their places are multiples of P; then nobody asks.
-template <int P, class B> HB_FN void hb_load_row(const hb_warp &me, const hb_byte *row, B bytes, bool direct, hb_u32 *w) {
+// R rows, one behind the other, of 32 pieces of P bytes, one a thread. `direct`: they exist as a whole, and their
+// places are multiples of P. Else only the first bytes(r) bytes of row r exist.
+template <int P, int R, class B>
+HB_FN void hb_load_rows(const hb_warp &me, const hb_byte *rows, bool direct, B bytes, hb_u32 (*w)[(P + 3) / 4]) {
   if (direct) {
-    hb_load_piece<P>(row + P * me.lane, w);
+#pragma unroll
+    for (int r = 0; r < R; r++) hb_load_piece<P>(rows + 32 * P * r + P * me.lane, w[r]);
   } else {
-    hb_stage_in(me, row, bytes(), 32 * P);
-    hb_load_piece<P>((const hb_byte *)me.stage + P * me.lane, w);
-    __syncwarp();
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+      hb_stage_in(me, rows + 32 * P * r, bytes(r), 32 * P);
+      hb_load_piece<P>((const hb_byte *)me.stage + P * me.lane, w[r]);
+      __syncwarp();
+    }
   }
 }
-template <int P, class B>
-HB_FN void hb_store_row(const hb_warp &me, hb_byte *row, B bytes, bool direct, const hb_u32 *w) {
+template <int P, int R, class B>
+HB_FN void hb_store_rows(const hb_warp &me, hb_byte *rows, bool direct, B bytes, const hb_u32 (*w)[(P + 3) / 4]) {
   if (direct) {
-    hb_store_piece<P>(row + P * me.lane, w);
+#pragma unroll
+    for (int r = 0; r < R; r++) hb_store_piece<P>(rows + 32 * P * r + P * me.lane, w[r]);
   } else {
-    hb_store_piece<P>((hb_byte *)me.stage + P * me.lane, w);
-    hb_stage_out(me, row, bytes());
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+      hb_store_piece<P>((hb_byte *)me.stage + P * me.lane, w[r]);
+      hb_stage_out(me, rows + 32 * P * r, bytes(r));
+    }
   }
 }
 
-// Rows of 4 bits a thread, the earlier thread's in the low half of a byte. A byte is the unit: any place is aligned.
-HB_FN hb_u32 hb_load_nibbles(const hb_warp &me, const hb_byte *row, hb_u32 bytes) {
-  return me.lane / 2u < bytes ? (hb_u32)row[me.lane / 2u] >> (me.lane % 2u * 4u) & 15u : 0u;
+// Rows of 4 bits a thread, the earlier thread's in the low half of a byte. Bytes are moved: any place is aligned.
+template <int R, class B> HB_FN void hb_load_nibbles(const hb_warp &me, const hb_byte *rows, B bytes, hb_u32 *x) {
+#pragma unroll
+  for (int r = 0; r < R; r++) {
+    x[r] = 0;
+    if (me.lane / 2u < bytes(r)) x[r] = (hb_u32)rows[16 * r + me.lane / 2u] >> (me.lane % 2u * 4u) & 15u;
+  }
 }
-HB_FN void hb_store_nibbles(const hb_warp &me, hb_byte *row, hb_u32 bytes, hb_u32 x) {
-  const hb_u32 both = x | __shfl_down_sync(HB_EVERY, x, 1) << 4;
-  if (me.lane % 2u == 0u && me.lane / 2u < bytes) row[me.lane / 2u] = (hb_byte)both;
+template <int R, class B> HB_FN void hb_store_nibbles(const hb_warp &me, hb_byte *rows, B bytes, const hb_u32 *x) {
+#pragma unroll
+  for (int r = 0; r < R; r++) {
+    const hb_u32 both = x[r] | __shfl_down_sync(HB_EVERY, x[r], 1) << 4;
+    if (me.lane % 2u == 0u && me.lane / 2u < bytes(r)) rows[16 * r + me.lane / 2u] = (hb_byte)both;
+  }
 }

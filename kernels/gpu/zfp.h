@@ -1,5 +1,5 @@
-// ZFP, a block a thread. The 32 blocks of a row are 4 * RATE words of the stream at every rate, so that rows never share
-// one. Where a block is a whole piece of memory a thread moves it, else the warp moves the words through its stage.
+// ZFP, a block a thread. The 32 blocks of a row are 4 * RATE words of the stream at every rate: rows never share one.
+// Where a block is a whole piece of memory a thread moves it, else the warp moves the words through its stage.
 #pragma once
 #include "tiles.h"
 #include "zfp_block.h"
@@ -27,7 +27,7 @@ template <hb_u32 RATE> struct hb_zfp_codec {
   static constexpr hb_u32 PIECE = WHOLE ? RATE / 2 : 4;
   typedef hb_tile<ROUNDS> tile;
   struct code {
-    hb_u32 words[NW];
+    hb_u32 words[1][NW];
   };
 
   hb_byte *stream;
@@ -46,18 +46,18 @@ template <hb_u32 RATE> struct hb_zfp_codec {
       if (left == 3u) f[3] = f[0];
     }
     code c;
-    hb_zfp_block<MB>::encode(f, c.words, tables);
+    hb_zfp_block<MB>::encode(f, c.words[0], tables);
     return c;
   }
   HB_FN void decode(const tile &, const code &c, float (*v)[4]) const {
-    hb_zfp_block<MB>::decode(c.words, v[0], tables);
+    hb_zfp_block<MB>::decode(c.words[0], v[0], tables);
   }
 
   HB_FN code load(const tile &t) const {
     const hb_byte *from = stream + t.first / 8 * RATE;
     code c;
     if constexpr (WHOLE) {
-      hb_load_row<PIECE>(t.me, from, [&] { return bytes(t); }, aligned & t.full, c.words);
+      hb_load_rows<PIECE, 1>(t.me, from, aligned & t.full, [&](int) { return bytes(t); }, c.words);
     } else {
       if (aligned & t.full) {
 #pragma unroll
@@ -69,8 +69,8 @@ template <hb_u32 RATE> struct hb_zfp_codec {
       }
       const hb_u32 *word = t.me.stage + t.me.lane * MB / 32, shift = t.me.lane * MB % 32;
 #pragma unroll
-      for (hb_u32 k = 0; k < NW; k++) c.words[k] = __funnelshift_r(word[k], word[k + 1], shift);
-      if (MB % 32) c.words[NW - 1] &= (1u << (MB % 32)) - 1u;
+      for (hb_u32 k = 0; k < NW; k++) c.words[0][k] = __funnelshift_r(word[k], word[k + 1], shift);
+      if (MB % 32) c.words[0][NW - 1] &= (1u << (MB % 32)) - 1u;
       __syncwarp();
     }
     return c;
@@ -78,13 +78,13 @@ template <hb_u32 RATE> struct hb_zfp_codec {
   HB_FN void store(const tile &t, const code &c) const {
     hb_byte *to = stream + t.first / 8 * RATE;
     if constexpr (WHOLE) {
-      hb_store_row<PIECE>(t.me, to, [&] { return bytes(t); }, aligned & t.full, c.words);
+      hb_store_rows<PIECE, 1>(t.me, to, aligned & t.full, [&](int) { return bytes(t); }, c.words);
     } else {
       if constexpr (MB % 32 == 0) {
 #pragma unroll
-        for (hb_u32 k = 0; k < NW; k++) t.me.stage[NW * t.me.lane + k] = c.words[k];
+        for (hb_u32 k = 0; k < NW; k++) t.me.stage[NW * t.me.lane + k] = c.words[0][k];
       } else {
-        merge(t.me, c.words);
+        merge(t.me, c.words[0]);
       }
       if (aligned & t.full) {
         __syncwarp();

@@ -1,9 +1,9 @@
-// A block of ZFP coded by one thread: the format of hb_zfp1.h, by tables and branches that suit a GPU. On its usual way
-// a block meets no branch that divides a warp, and the number of its instructions is what a GPU's memory leaves time for.
+// A block of ZFP coded by one thread: the format of hb_zfp1.h, by tables and branches that suit a GPU, where a branch
+// that divides a warp costs both ways. The usual block meets none of those, and few instructions.
 #pragma once
 #include "../hb_zfp1.h"
 
-// Two planes at a time for the encoder, n<<8 | both planes: code<<13 | n'<<10 | length, n'<<10 being the place in bytes.
+// Two planes at a time for the encoder, n<<8 | both planes: code<<13 | n'<<10 | length; n'<<10 is the place in bytes.
 // One plane for the decoder, n<<7 | next 7 bits: length<<11 | n'<<8 | plane, n'<<8 the same.
 struct hb_zfp_tables {
   hb_u32 enc[1280];

@@ -36,9 +36,9 @@ def compiled(name: str) -> Compiled:
     return codec
 
 
-def macros(name: str, dtype: npt.DTypeLike, out: npt.DTypeLike | None = None, *, n: int = 0) -> tuple[str, ...]:
+def macros(name: str, dtype: npt.DTypeLike, out: npt.DTypeLike, *, n: int = 0) -> tuple[str, ...]:
     """What chooses a codec and its types when gpu.cu is compiled."""
-    kinds = [int(type_of(np.dtype(t))) for t in (dtype, dtype if out is None else out)]
+    kinds = [int(type_of(np.dtype(t))) for t in (dtype, out)]
     family = name if name in FAMILIES else name.partition(":")[0]
     return (
         f"-DHB_CODEC={FAMILIES.index(family)}",

@@ -94,9 +94,9 @@ def kernels_of(cubin: bytes) -> dict[str, Kernel]:
 
     Notes
     -----
-    A kernel's code is the section ``.text.NAME``, its static shared memory is ``.nv.shared.NAME``. ``.nv.info`` is a list
-    of attributes: one byte of format, one of kind, two of size or value. Those of format 4 have a payload; of kind 0x11
-    it is a symbol and its stack frame in bytes, of kind 0x2f a symbol and its number of registers.
+    A kernel's code is the section ``.text.NAME``, its static shared memory is ``.nv.shared.NAME``. ``.nv.info`` is a
+    list of attributes: one byte of format, one of kind, two of size or value. Those of format 4 have a payload; of kind
+    0x11 it is a symbol and its stack frame in bytes, of kind 0x2f a symbol and its number of registers.
     """
     headers, count, names_at = struct.unpack_from("<Q", cubin, 40)[0], *struct.unpack_from("<HH", cubin, 60)
     sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, headers + 64 * k) for k in range(count)]

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,12 +25,11 @@ ARCHITECTURES = {"sm_70": 12, "sm_75": 13, "sm_80": 13, "sm_90": 13, "sm_100": 1
 """And the CUDA that compiles for each: 13 begins at sm_75."""
 GROWTH = 1.05
 REGISTERS = {"int8:1024": 128, "sign:1024": 128}
-"""Most registers a thread of a kernel with tiles of 1024 values, of which a multiprocessor holds 2 blocks; of all others
-64, for 4 blocks."""
+"""Most registers a thread where tiles have 1024 values and a multiprocessor holds 2 blocks; else 64, for 4 blocks."""
 SHARED = 12 * 1024
 """Bytes of shared memory a block, for 8 blocks on a multiprocessor of sm_70."""
 F32, F16 = np.dtype(np.float32), np.dtype(np.float16)
-Cases = Sequence[tuple[str, np.dtype[np.generic]]]
+Cases = Sequence[tuple[str, np.dtype[Any]]]
 CASES: Cases = [
     *((name, F32) for name in ("zfp:4", "zfp:8", "zfp:13", "zfp:16", "zfp:24", "zfp:32")),
     *((name, F32) for name in ("int8:256", "int8:1024", "int8:32:stochastic", "int4:256", "sign:128", "sign:1024")),
@@ -41,7 +41,7 @@ CASES: Cases = [
 ]
 
 
-def name_of(case: tuple[str, np.dtype[np.generic]]) -> str:
+def name_of(case: tuple[str, np.dtype[Any]]) -> str:
     return f"{case[0]} {case[1]}"
 
 
@@ -51,7 +51,7 @@ def compile_cases(arch: str, cases: Cases = CASES, kernels: Path = KERNELS) -> d
     work = {
         "major": ARCHITECTURES[arch],
         "source": str(kernels / "gpu" / "gpu.cu"),
-        "options": [[*common, *macros(*case)] for case in cases],
+        "options": [[*common, *macros(*case, case[1])] for case in cases],
     }
     command = [sys.executable, str(Path(__file__).with_name("nvrtc.py"))]
     done = subprocess.run(command, input=json.dumps(work), capture_output=True, text=True)
