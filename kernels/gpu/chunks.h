@@ -31,7 +31,7 @@ template <class C, int T> struct hb_chunked {
     hb_u32 warp;
     hb_warp me;
     HB_FN round(hb_u64 n) : total(n * hb_size_of(T)), chunks((total + HB_CHUNK - 1) / HB_CHUNK) {
-      __shared__ hb_u32 stage[HB_WARPS][HB_CHUNK_STAGE];
+      alignas(16) __shared__ hb_u32 stage[HB_WARPS][HB_CHUNK_STAGE];
       warp = hb_uniform(threadIdx.x >> 5);
       me.lane = threadIdx.x & 31u;
       me.stage = stage[warp];

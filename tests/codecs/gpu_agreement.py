@@ -125,7 +125,7 @@ def damaged(stream: Bytes, seed: int, count: int) -> list[Bytes]:
         if k % 7 == 0:
             wire = wire[:at].copy()
         elif k % 7 == 1:
-            wire = np.append(wire, np.uint8(what & np.uint64(255)))
+            wire = np.append(wire, np.full(1 if k % 2 else 4, what & np.uint64(255), np.uint8))
         elif wire.size:
             wire[at] = (0xFF, 0, int(what & np.uint64(255)), int(wire[at]) ^ 1, int(wire[at]) + 1 & 255)[k % 5]
         found.append(wire)

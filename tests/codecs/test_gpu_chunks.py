@@ -106,7 +106,7 @@ FAULTS = {
     "a bitmap believed": ("gpu/mpc.h", "|| hb_uniform(count) + BITMAP != words", "", "mpc"),
     "a row's last word forgotten": ("gpu/mpc.h", "last = __shfl_sync(HB_EVERY, t, 31)", "last = 0", "mpc"),
     "the wrong half": ("gpu/words.h", "lane & 16u ?", "lane & 1u ?", "mpc"),
-    "the first of equals": ("gpu/xpk.h", "near) << 5 | lane)", "near) << 5 | (31u - lane))", "xpk"),
+    "the first of equals": ("gpu/xpk.h", "end) << 5 | lane)", "end) << 5 | (31u - lane))", "xpk"),
     "rare codes out of order": ("gpu/xpk.h", "rank += (hb_u32)__popc(lives)", "rank += 1", "xpk"),
     "a residual that keeps infinity": ("gpu/words.h", "hb_finite_or_0(x - hb", "(x - hb", "mpc"),
 }  # fmt: skip
