@@ -12,7 +12,7 @@
 
 typedef hb_sparse<HB_CODEC, HB_TYPE> hb_front;
 
-#define HB_KERNEL extern "C" __global__ void __launch_bounds__(HB_THREADS)
+#define HB_KERNEL extern "C" __global__ void __launch_bounds__(HB_THREADS, 4)
 #define HB_ENCODE \
   const void *x, hb_u64 n, hb_byte *wire, float *residual, hb_u64, hb_u64 param, hb_sparse_state *state
 #define HB_DECODE const hb_byte *wire, hb_u64 bytes, hb_u64 n, void *out, hb_u64 param, hb_sparse_state *state

@@ -30,7 +30,18 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 F32 = np.dtype(np.float32)
 GOLDEN = [(name, dtype) for name, dtype in cases() if name != "none"]
 LENGTHS = [0, 1, 2, 3, 5, 31, 33, 127, 129, 1023, 1024, 1025, 4097, 65_535, 65_536, 65_537, 131_077, 1_000_003]
-NAMES = ["zfp:4", "zfp:8", "zfp:16", "zfp:24", "int8:256", "int4:32", "int8:64:stochastic", "sign:128", "fp8e4m3", "2:4"]
+NAMES = [
+    "zfp:4",
+    "zfp:8",
+    "zfp:16",
+    "zfp:24",
+    "int8:256",
+    "int4:32",
+    "int8:64:stochastic",
+    "sign:128",
+    "fp8e4m3",
+    "2:4",
+]
 NAMES += ["mpc", "mpc:3", "xpk", "topk:0.01", "topk:0.3", "threshold:0.001", "rowsparse:7", "rowsparse:5000"]
 POISON, MARGIN = 0x5A, 64
 
@@ -92,7 +103,9 @@ def test_golden_streams(name: str, dtype: np.dtype[Any]) -> None:
         check(gpu, codec, memory, x, x[::-1].copy())
 
 
-@pytest.mark.parametrize("dtype", [F32, np.dtype(np.float16), BFLOAT16, np.dtype(np.float64), np.dtype(np.int8)], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [F32, np.dtype(np.float16), BFLOAT16, np.dtype(np.float64), np.dtype(np.int8)], ids=str
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_odd_sizes_and_places(name: str, dtype: np.dtype[Any]) -> None:
     gpu, codec = pair(name)
@@ -176,7 +189,7 @@ def test_the_steady_path_allocates_nothing(name: str) -> None:
             for _ in range(5):
                 everything()
     finally:
-        cupy.cuda.set_pinned_memory_allocator(cupy.cuda.PinnedMemoryPool().malloc)
+        cupy.cuda.set_pinned_memory_allocator(cupy.get_default_pinned_memory_pool().malloc)
     assert count.calls == 0
     assert not pinned
 
