@@ -15,7 +15,7 @@ template <int T> struct hb_codec_of<HB_MPC, T> { typedef hb_mpc_codec<T> type; }
 template <int T> struct hb_codec_of<HB_XPK, T> { typedef hb_xpk_codec<T> type; };
 typedef hb_chunked<hb_codec_of<HB_CODEC, HB_TYPE>::type, HB_TYPE> hb_front;
 
-#define HB_KERNEL extern "C" __global__ void __launch_bounds__(HB_THREADS)
+#define HB_KERNEL extern "C" __global__ void __launch_bounds__(HB_THREADS, 2)
 
 // arguments as of hb_ops; bytes: of the wire
 HB_KERNEL hb_encode(const void *x, hb_u64 n, hb_byte *wire, float *residual, hb_u64, hb_u64 param, hb_state *state) {

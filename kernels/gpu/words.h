@@ -6,7 +6,7 @@
 #define HB_ROWS 32
 #define HB_CHUNK 4096
 
-constexpr hb_u32 hb_size_of(int type) { return type == HB_F32 ? 4 : type == HB_F64 ? 8 : type == HB_BYTES ? 1 : 2; }
+HB_FN constexpr hb_u32 hb_size_of(int type) { return type == HB_F32 ? 4 : type == HB_F64 ? 8 : type == HB_BYTES ? 1 : 2; }
 
 HB_FN hb_u32 hb_load_half(const hb_byte *p) { return p[0] | (hb_u32)p[1] << 8; }
 HB_FN void hb_store_half(hb_byte *p, hb_u32 x) {
