@@ -136,6 +136,58 @@ def schema(what: Annotated[str, typer.Argument(metavar="study|site")] = "study")
     typer.echo(json.dumps(json_schema(), indent=2))
 
 
+bench = typer.Typer(help="Measure this machine: no jobs, no model.", rich_markup_mode=None)
+app.add_typer(bench, name="bench")
+
+
+@bench.callback()
+def bench_root() -> None:
+    """Measure this machine: no jobs, no model."""
+
+
+@bench.command("codecs")
+def bench_codecs(
+    codecs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CODEC...]", help="As in a study; by default some of each family.", show_default=False),
+    ] = None,
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="gauss, heavy-tail, smooth, sparse, gradient, activation, weight, moment; or a file with values: "
+            ".npy, .npz:KEY, .bin, .safetensors:KEY, .pt:KEY.",
+        ),
+    ] = "gradient",
+    type: Annotated[str, typer.Option(metavar="float32|float16|bfloat16", help="Type of the values.")] = "float32",
+    mib: Annotated[float, typer.Option(help="MiB of values; of a file so much from its beginning.")] = 64.0,
+    repeats: Annotated[int, typer.Option(help="Turns that count.")] = 5,
+    isa: Annotated[
+        str | None, typer.Option(help="Build of the kernels: avx512, avx2, sse2, generic; by default the fastest.")
+    ] = None,
+    device: Annotated[str, typer.Option(metavar="cpu|gpu", help="Where the codecs run.")] = "cpu",
+    json: Annotated[Path | None, typer.Option(help="File for everything, with the machine and the settings.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="File for the rows.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="File (.png, .svg) for error over bits a value.")] = None,
+) -> None:
+    """Size, speed and error of codecs here; exit status 1 if one's error is above its bound."""
+    from hpcbench.bench.main import bench_codecs as measure
+
+    code = measure(
+        codecs or [],
+        data=data,
+        type=type,
+        mib=mib,
+        repeats=repeats,
+        isa=isa,
+        device=device,
+        json=json,
+        csv=csv,
+        plot=plot,
+    )
+    raise typer.Exit(code)
+
+
 def main() -> None:
     """Run the command line; every failure of the user's or the machine's is one line."""
     sys.exit(_run())

@@ -54,6 +54,8 @@ finally:
         ["sites"],
         ["schema", "study"],
         ["submit", "--help"],
+        ["bench", "--help"],
+        ["bench", "codecs", "--help"],
         ["submit", str(DEMO), "--dry-run", "--out", "out"],
         ["submit", str(data_dir("studies") / "neox-hybrid.yaml"), "--dry-run", "--out", "out"],
     ],

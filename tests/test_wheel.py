@@ -70,3 +70,13 @@ def test_kernels_in_the_wheel_encode(unpacked, tmp_path):
     )
     out = run_in(unpacked, tmp_path, code).split()
     assert out == [str(unpacked / "hpcbench/__init__.py"), "True", "True"]
+
+
+def test_the_bench_of_the_wheel_finds_its_data(unpacked, tmp_path):
+    code = (
+        "sys.argv += ['bench', 'codecs', 'int8', '--data', 'moment', '--mib', '0.1', '--repeats', '1']\n"
+        "from hpcbench.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as e: assert not e.code, e.code\n"
+    )
+    assert run_in(unpacked, tmp_path, code).startswith("moment, 0.1 MiB of float32; one core of ")

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from hpcbench.codecs.base import Codec, check_residual, check_values, check_wire
-from hpcbench.codecs.types import Array, Bytes
+from hpcbench.codecs.types import Array, Bytes, Type, type_of
 
 
 class Identity(Codec):
@@ -45,6 +45,17 @@ class Identity(Codec):
             out.view(np.uint8)[:] = wire
         else:
             out[...] = values.astype(out.dtype)
+
+    def decode_add_encode(self, wire: Bytes, local: Array, out: Bytes, *, seed: int = 0) -> int:
+        if type_of(local.dtype) is not Type.F32:
+            return super().decode_add_encode(wire, local, out, seed=seed)
+        check_values(self.name, local)
+        check_wire(self.name, wire)
+        check_wire(self.name, out, at_least=local.nbytes, writeable=True)
+        if wire.size != local.nbytes:
+            raise ValueError(f"none: {wire.size} bytes on the wire for {local.size} values of {local.dtype}")
+        np.add(local, wire.view(local.dtype), out=out[: local.nbytes].view(local.dtype))
+        return local.nbytes
 
     def error_bound(self, x: Array) -> float:
         return 0.0

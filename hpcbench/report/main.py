@@ -1,7 +1,6 @@
 """``hpcbench report``: from directories and logs to an answer."""
 
 import io
-import os
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from hpcbench.collect.find import job_states, resolve
 from hpcbench.collect.lines import printable, text
 from hpcbench.collect.state import BAD
 from hpcbench.collect.submission import Plan, RunResult, Submission, from_log, load
+from hpcbench.console import UNBOUND, columns
 from hpcbench.errors import UserError
 from hpcbench.report import formats, table
 from hpcbench.report.compare import Cell, compare
@@ -18,8 +18,6 @@ from hpcbench.report.formats import Section
 from hpcbench.report.measures import is_uncompressed, measure
 
 FORMATS = ("table", "md", "csv", "json")
-_UNBOUND = 160
-"""Columns where there is no terminal to fit into."""
 
 
 def report(paths: list[Path], format: str = "table", output: Path | None = None) -> int:
@@ -112,16 +110,11 @@ def _write(sections: list[Section], format: str, output: Path | None) -> None:
         _save(output, words)
         return
     if output is None:
-        _render(sections, Console(width=_columns(), highlight=False))
+        _render(sections, Console(width=columns(), highlight=False))
         return
     page = io.StringIO()
-    _render(sections, Console(file=page, width=_UNBOUND, highlight=False, no_color=True))
+    _render(sections, Console(file=page, width=UNBOUND, highlight=False, no_color=True))
     _save(output, "".join(line.rstrip() + "\n" for line in page.getvalue().splitlines()))
-
-
-def _columns() -> int | None:
-    """Width to print at; None leaves it to the terminal."""
-    return None if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal() else _UNBOUND
 
 
 def _save(path: Path, words: str) -> None:

@@ -1,11 +1,11 @@
 """Inputs of the codec tests, the same on every machine: a counter-based generator and exact operations only."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from hpcbench.bench.data import TENSORS
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.library import INSTRUCTION_SETS, Kernels, kernels
 
@@ -60,7 +60,7 @@ def float_sets(n: int) -> dict[str, npt.NDArray[np.float32]]:
         "bit-patterns": (np.uint64(1) - np.uint64(2) * (bits & np.uint64(1))).astype(np.int64).astype(np.float64)
         * np.ldexp(1.0 + uniform(n, 18), integers(n, -90, 124, 19)),
     }
-    with np.load(Path(__file__).with_name("tensors.npz")) as real:  # see make_tensors.py
+    with np.load(TENSORS) as real:  # see make_tensors.py
         sets.update({name: np.resize(real[name], n) for name in ("gradient", "activation", "weight", "moment")})
     return {name: np.ascontiguousarray(x, dtype=np.float32) for name, x in sets.items()}
 

@@ -1,14 +1,13 @@
-"""Writes tensors.npz: 8,192 values each of a real gradient, activation, weight and Adam moment.
+"""Writes hpcbench/bench/tensors.npz: 8,192 values each of a real gradient, activation, weight and Adam moment.
 
 They are of a GPT with 4 layers of 128, after 60 steps of AdamW on the standard library's text. The file is committed,
 so that golden streams do not depend on the machine; this script says where it came from.
 """
 
-from pathlib import Path
-
 import numpy as np
 import torch
 
+from hpcbench.bench.data import TENSORS
 from hpcbench.train.config import Data, Model
 from hpcbench.train.model import GPT, loss
 from hpcbench.train.text import load
@@ -42,7 +41,7 @@ def main() -> None:
     }
     print(f"loss {value.item():.3f} after {STEPS} steps")
     arrays = {name: tensor.numpy().ravel()[:VALUES].astype(np.float32) for name, tensor in tensors.items()}
-    np.savez_compressed(Path(__file__).with_name("tensors.npz"), **arrays)
+    np.savez_compressed(TENSORS, **arrays)
 
 
 if __name__ == "__main__":

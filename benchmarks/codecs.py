@@ -1,0 +1,221 @@
+"""Our codecs beside other people's, on the same values in the same run, and the goals that were set for them.
+
+    python benchmarks/codecs.py [--data NAME|FILE] [--mib N] [--repeats K] [--cores 1 2] [--type float32 bfloat16]
+
+GB/s count uncompressed bytes; the best of K turns is shown, as other programs on the machine can only slow a turn down.
+With two cores the values are halved between two threads, for compressors that have no threads of their own. What is not
+installed is left out and named: pip install 'hpcbench[bench,train]'.
+
+All are called as their users call them. Ours, and a few others, write to memory that they are given; many return new
+memory, which above 32 MiB the C library takes from the system each time, page by page. --keep-memory makes it keep
+what was freed, so that nobody pays for that: then what is left is the work of the codecs alone.
+"""
+
+import argparse
+import ctypes
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+from peers import BLOCK, ZFP_RATES, Coder, Entry, entries
+from rich.console import Console
+from rich.table import Table
+
+from hpcbench.bench.data import TYPES, load
+from hpcbench.bench.fidelity import Errors, errors
+from hpcbench.bench.machine import cpu_model
+from hpcbench.bench.progress import progress
+from hpcbench.bench.table import error, significant
+from hpcbench.bench.timing import Subject, time_in_turns
+from hpcbench.codecs.library import INSTRUCTION_SETS, Kernels, kernels
+from hpcbench.codecs.types import Array
+from hpcbench.console import columns
+from hpcbench.errors import UserError
+
+OPERATIONS = ("encode", "decode", "decode_add")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A row of the table."""
+
+    entry: Entry
+    ratio: float
+    errors: Errors
+    speeds: dict[str, float]
+    """GB/s by operation."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What was to be reached on one core."""
+
+    what: str
+    """``ratio`` or an operation, whose speed is compared with the rival's."""
+    least: float
+    codecs: tuple[str, ...]
+    rival: str = ""
+    """``{}`` stands for the codec's parameter."""
+    types: tuple[str, ...] = ("float32",)
+
+    def text(self) -> str:
+        """The goal in words."""
+        whose = self.codecs[0] if len(self.codecs) == 1 else self.codecs[0].partition(":")[0]
+        than = f"{self.least:g}x {self.rival.replace(' {}', '')}" if self.rival else f"{self.least:g}"
+        return f"{whose} {self.what.replace('_', '+')} >= {than}, {' and '.join(self.types)}"
+
+
+_ZFP = tuple(f"zfp:{rate}" for rate in ZFP_RATES)
+_INT8 = (f"int8:{BLOCK}",)
+GOALS = (
+    Goal("encode", 12, _ZFP, "zfpy {}"),
+    Goal("decode", 12, _ZFP, "zfpy {}"),
+    Goal("encode", 25, _INT8, "torch int8"),
+    Goal("decode_add", 25, _INT8, "torch int8"),
+    Goal("encode", 1, _INT8, "memcpy"),
+    Goal("decode_add", 1, _INT8, "memcpy"),
+    Goal("ratio", 1.16, ("xpk",)),
+    Goal("ratio", 1.40, ("xpk",), types=("bfloat16",)),
+    Goal("encode", 5, ("xpk",), "pcodec", ("float32", "bfloat16")),
+    Goal("encode", 2, ("mpc",), "blosc2 bitshuffle+lz4"),
+    Goal("decode", 1, ("mpc",), "blosc2 bitshuffle+lz4"),
+)
+
+
+def spread(entry: Entry, x: Array, out: Array, cores: int, pool: ThreadPoolExecutor) -> Coder:
+    """The compressor on `cores` threads: its own, or one for each part of the values."""
+    if cores == 1 or entry.threads:
+        return entry.make(x, out, cores)
+    edges = [x.size * k // cores // 1024 * 1024 for k in range(cores)] + [x.size]
+    parts = [entry.make(x[a:b], out[a:b], 1) for a, b in pairwise(edges)]
+
+    def together(operation: str) -> None:
+        for done in [pool.submit(part.calls[operation]) for part in parts]:
+            done.result()
+
+    def check() -> None:
+        for part in parts:
+            part.check()
+
+    calls = {operation: partial(together, operation) for operation in parts[0].calls}
+    return Coder(calls, sum(part.wire_bytes for part in parts), check)
+
+
+def measure(x: Array, found: list[Entry], cores: int, repeats: int) -> dict[str, Measured]:
+    """Everything on the same values, in turns."""
+    out = np.empty_like(x)
+    coders, differences = [], []
+    with ThreadPoolExecutor(cores) as pool:
+        for entry in found:
+            out.fill(-1)  # or a decoder that does nothing would leave its forerunner's values
+            coders.append(spread(entry, x, out, cores, pool))
+            coders[-1].check()
+            differences.append(errors(x, out))
+        subjects = [Subject(entry.name, coder.calls) for entry, coder in zip(found, coders, strict=True)]
+        with progress() as show:
+            times = time_in_turns(subjects, repeats, progress=show)
+    return {
+        entry.name: Measured(
+            entry,
+            x.nbytes / coder.wire_bytes,
+            difference,
+            {operation: x.nbytes / taken.best / 1e9 for operation, taken in calls.items()},
+        )
+        for entry, coder, difference, calls in zip(found, coders, differences, times, strict=True)
+    }
+
+
+def table(rows: dict[str, Measured], title: str) -> Table:
+    """A row each; ours say how many times as fast as their rival they are."""
+    page = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("codec", "ratio", "encode", "decode", "decode+add", "rel. RMSE", "max error", "encode, decode vs"):
+        page.add_column(heading, justify="left" if heading.startswith(("codec", "encode,")) else "right")
+    for row in rows.values():
+        speeds = [significant(row.speeds[name]) if name in row.speeds else "" for name in OPERATIONS]
+        versus = ""
+        if row.entry.rival:
+            rival = rows[row.entry.rival]
+            times = [f"{significant(row.speeds[name] / rival.speeds[name])}x" for name in OPERATIONS[:2]]
+            versus = f"{', '.join(times)} {rival.entry.name}"
+        figures = [f"{row.ratio:.3f}", *speeds, error(row.errors.relative_rmse), error(row.errors.max_error)]
+        page.add_row(row.entry.name, *figures, versus)
+    return page
+
+
+def judge(goal: Goal, results: dict[str, dict[str, Measured]]) -> str:
+    """What became of a goal, from the rows of each type by name."""
+    reached: dict[str, float] = {}
+    for type in goal.types:
+        rows = results.get(type, {})
+        for codec in goal.codecs:
+            rival = goal.rival.format(codec.partition(":")[2])
+            if codec not in rows or (rival and rival not in rows):
+                return f"{goal.text()}: not measured, {type} {rival if codec in rows else codec} is missing"
+            row = rows[codec]
+            value = row.ratio if goal.what == "ratio" else row.speeds[goal.what] / rows[rival].speeds[goal.what]
+            label = codec if len(goal.codecs) > 1 else type
+            reached[label] = value
+    figures = ", ".join(f"{value:.3f}" if goal.what == "ratio" else f"{value:.1f}x" for value in reached.values())
+    missed = [label for label, value in reached.items() if value < goal.least]
+    verdict = "reached" if not missed else f"MISSED at {', '.join(missed)}" if len(reached) > 1 else "MISSED"
+    return f"{goal.text()}: {figures}: {verdict}"
+
+
+def run(arguments: argparse.Namespace, build: Kernels, console: Console) -> Iterator[str]:
+    """Print the tables; give the lines on the goals."""
+    results: dict[str, dict[str, Measured]] = {}
+    for type in arguments.type:
+        dtype = TYPES[type]
+        x = load(arguments.data, max(1024, int(arguments.mib * 2**20) // dtype.itemsize), dtype)
+        found, missing = entries(dtype, build)
+        for cores in arguments.cores:
+            rows = measure(x, found, cores, arguments.repeats)
+            if cores == 1:
+                results[type] = rows
+            what = f"{arguments.data}, {x.nbytes / 2**20:.4g} MiB of {type}"
+            where = f"{cores} core{'s' if cores > 1 else ''} of {cpu_model()}, kernels {build.instruction_set}"
+            kept = ", memory kept" if arguments.keep_memory else ""
+            title = f"{what}; {where}; GB/s of values, best of {arguments.repeats}{kept}"
+            console.print(table(rows, title))
+        if missing:
+            console.print(f"not installed, left out: {', '.join(missing)}")
+        console.print()
+    for goal in GOALS:
+        yield judge(goal, results)
+
+
+def keep_memory() -> None:
+    """Make glibc serve large requests from its heap, and give nothing back."""
+    trim_threshold, mmap_max = -1, -4
+    libc = ctypes.CDLL(None)
+    if not (libc.mallopt(mmap_max, 0) and libc.mallopt(trim_threshold, -1)):
+        raise ValueError("--keep-memory: this C library cannot")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Codecs beside their peers.")
+    parser.add_argument("--data", default="gradient", help="as of hpcbench bench codecs (default gradient)")
+    parser.add_argument("--mib", type=float, default=64, help="MiB of values (default 64)")
+    parser.add_argument("--repeats", type=int, default=5, help="turns of which the fastest counts (default 5)")
+    parser.add_argument("--cores", type=int, nargs="+", choices=(1, 2), default=[1, 2])
+    parser.add_argument("--type", nargs="+", choices=("float32", "bfloat16"), default=["float32", "bfloat16"])
+    parser.add_argument("--isa", choices=INSTRUCTION_SETS, default=None, help="build of the kernels (default: fastest)")
+    parser.add_argument("--keep-memory", action="store_true", help="do not let new memory cost anybody time")
+    arguments = parser.parse_args()
+    if not arguments.mib > 0 or arguments.repeats < 1:
+        parser.error("--mib must be above 0, --repeats at least 1")
+    console = Console(width=columns(), highlight=False)
+    try:
+        if arguments.keep_memory:
+            keep_memory()
+        for line in run(arguments, kernels(arguments.isa), console):
+            console.print(line, soft_wrap=True)
+    except (UserError, ValueError) as failure:
+        parser.error(str(failure))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""Other people's compressors, in the form in which ours are measured.
+
+numcodecs is not among them, as it wraps the same libraries.
+"""
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpcbench.bench.timing import Call
+from hpcbench.codecs.library import Kernels
+from hpcbench.codecs.registry import get_codec
+from hpcbench.codecs.types import BFLOAT16, Array
+
+ZFP_RATES = (4, 8, 12, 16, 24, 32)
+BLOCK = 256
+"""Values that share a scale in the int8 that is compared."""
+
+
+@dataclass(frozen=True)
+class Coder:
+    """A compressor on given values."""
+
+    calls: Mapping[str, Call]
+    """``encode``, ``decode`` and where there is one ``decode_add``."""
+    wire_bytes: int
+    check: Call
+    """Decodes to the array that the maker was given."""
+
+
+Make = Callable[[Array, Array, int], Coder]
+"""From values, shape (n,), room for the decoded ones, and a number of threads to use."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the table."""
+
+    name: str
+    make: Make
+    rival: str = ""
+    """Name of the row that this one, ours, is compared with."""
+    threads: bool = False
+    """It spreads its work by itself; others are given a part of the values a thread."""
+
+
+def ours(name: str, build: Kernels, rival: str) -> Entry:
+    """One of our codecs."""
+
+    def make(x: Array, out: Array, threads: int) -> Coder:
+        codec = get_codec(name, build)
+        room = np.empty(codec.wire_bytes(x.size, x.dtype), np.uint8)
+        wire = room[: codec.encode(x, room)].copy()
+        total = np.zeros_like(x)
+        calls: dict[str, Call] = {
+            "encode": lambda: codec.encode(x, room),
+            "decode": lambda: codec.decode(wire, out),
+            "decode_add": lambda: codec.decode(wire, total, accumulate=True),
+        }
+        return Coder(calls, wire.size, calls["decode"])
+
+    return Entry(name, make, rival)
+
+
+def memcpy(x: Array, out: Array, threads: int) -> Coder:
+    """What no codec that reads and writes the values can beat by much."""
+    copy: Call = lambda: np.copyto(out, x)  # noqa: E731
+    return Coder({"encode": copy, "decode": copy, "decode_add": copy}, x.nbytes, copy)
+
+
+def entries(dtype: np.dtype[Any], build: Kernels) -> tuple[list[Entry], list[str]]:
+    """What is measured on values of a type, rivals before ours, and the packages that are not installed.
+
+    Parameters
+    ----------
+    dtype
+        float32 or bfloat16.
+    build
+        Our kernels.
+    """
+    found: list[Entry] = [Entry("memcpy", memcpy)]
+    missing = []
+    for package, make in _PACKAGES.items():
+        try:
+            found += make(importlib.import_module(package), dtype)
+        except ImportError:
+            missing.append(package)
+    rivals = {
+        f"int8:{BLOCK}": "torch int8",
+        "mpc": "blosc2 bitshuffle+lz4",
+        "xpk": "pcodec",
+    }
+    if dtype == np.float32:
+        rivals |= {"fp16": "torch cast fp16", "bf16": "torch cast bf16"}
+        rivals |= {f"zfp:{rate}": f"zfpy {rate}" for rate in ZFP_RATES}
+    names = {entry.name for entry in found}
+    for name, rival in rivals.items():
+        entry = ours(name, build, rival if rival in names else "")
+        place = next((k + 1 for k, other in enumerate(found) if other.name == rival), len(found))
+        found.insert(place, entry)
+    return found, missing
+
+
+def _torch(torch: Any, dtype: np.dtype[Any]) -> Iterator[Entry]:
+    torch.set_num_threads(1)  # threads are given parts of the values
+
+    def tensor(x: Array) -> Any:
+        return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16) if x.dtype == BFLOAT16 else torch.from_numpy(x)
+
+    def cast(kind: Any) -> Make:
+        def make(x: Array, out: Array, threads: int) -> Coder:
+            values, decoded = tensor(x), tensor(out)
+            wire = values.to(kind)
+            decode: Call = lambda: decoded.copy_(wire)  # noqa: E731
+            return Coder({"encode": lambda: wire.copy_(values), "decode": decode}, 2 * x.size, decode)
+
+        return make
+
+    def int8(x: Array, out: Array, threads: int) -> Coder:
+        """Blocks as a user of PyTorch writes them, in eager mode."""
+        whole = x.size // BLOCK * BLOCK
+        values, decoded = tensor(x[:whole]).view(-1, BLOCK), tensor(out[:whole]).view(-1, BLOCK)
+        total = torch.zeros_like(values)
+        out[whole:] = x[whole:]
+
+        def encode() -> Any:
+            scale = (values.abs().amax(1, keepdim=True).float() / 127).clamp_(min=1e-38)
+            return (values / scale).round_().to(torch.int8), scale
+
+        q, scale = encode()
+        calls: dict[str, Call] = {
+            "encode": encode,
+            "decode": lambda: torch.mul(q, scale, out=decoded),
+            "decode_add": lambda: total.add_(q * scale),
+        }
+        return Coder(calls, q.numel() + 4 * scale.numel() + x[whole:].nbytes, calls["decode"])
+
+    if dtype == np.float32:
+        yield Entry("torch cast fp16", cast(torch.float16))
+        yield Entry("torch cast bf16", cast(torch.bfloat16))
+    yield Entry("torch int8", int8)
+
+
+def _zfpy(zfpy: Any, dtype: np.dtype[Any]) -> Iterator[Entry]:
+    def at(rate: int) -> Make:
+        def make(x: Array, out: Array, threads: int) -> Coder:
+            wire: bytes = zfpy.compress_numpy(x, rate=rate, write_header=False)
+            kind = zfpy.dtype_to_ztype(x.dtype)
+            calls: dict[str, Call] = {
+                "encode": lambda: zfpy.compress_numpy(x, rate=rate, write_header=False),
+                "decode": lambda: zfpy._decompress(wire, kind, x.shape, out=out, rate=rate),
+            }
+            return Coder(calls, len(wire), calls["decode"])
+
+        return make
+
+    if dtype == np.float32:
+        for rate in ZFP_RATES:
+            yield Entry(f"zfpy {rate}", at(rate))
+
+
+def _blosc2(blosc2: Any, dtype: np.dtype[Any]) -> Iterator[Entry]:
+    def with_(codec: Any, transform: Any) -> Make:
+        def make(x: Array, out: Array, threads: int) -> Coder:
+            data = x.view(np.uint8)
+            options = {"clevel": 1, "typesize": dtype.itemsize, "filters": [transform], "filters_meta": [0]}
+
+            def encode() -> Any:
+                return blosc2.compress2(data, codec=codec, nthreads=threads, **options)
+
+            wire, target = encode(), out.view(np.uint8)
+            decode: Call = lambda: blosc2.decompress2(wire, dst=target, nthreads=threads)  # noqa: E731
+            return Coder({"encode": encode, "decode": decode}, len(wire), decode)
+
+        return make
+
+    yield Entry("blosc2 bitshuffle+lz4", with_(blosc2.Codec.LZ4, blosc2.Filter.BITSHUFFLE), threads=True)
+    yield Entry("blosc2 shuffle+zstd", with_(blosc2.Codec.ZSTD, blosc2.Filter.SHUFFLE), threads=True)
+
+
+def _pcodec(pcodec: Any, dtype: np.dtype[Any]) -> Iterator[Entry]:
+    def at(level: int) -> Make:
+        def make(x: Array, out: Array, threads: int) -> Coder:
+            """bfloat16, which it does not know, as integers of 16 bits."""
+            standalone = importlib.import_module("pcodec.standalone")
+            kind = np.uint16 if x.dtype == BFLOAT16 else x.dtype
+            values, target, config = x.view(kind), out.view(kind), pcodec.ChunkConfig(compression_level=level)
+            wire: bytes = standalone.simple_compress(values, config)
+            calls: dict[str, Call] = {
+                "encode": lambda: standalone.simple_compress(values, config),
+                "decode": lambda: standalone.simple_decompress_into(wire, target),
+            }
+            return Coder(calls, len(wire), calls["decode"])
+
+        return make
+
+    yield Entry("pcodec", at(pcodec.DEFAULT_COMPRESSION_LEVEL))
+    yield Entry("pcodec level 0", at(0))
+
+
+def _bytes(compress: Callable[[Any], bytes], decompress: Callable[[bytes], bytes]) -> Make:
+    """A compressor of bytes that makes new ones at each call."""
+
+    def make(x: Array, out: Array, threads: int) -> Coder:
+        data: Any = x.view(np.uint8).data
+        wire = compress(data)
+
+        def check() -> None:
+            out.view(np.uint8)[:] = np.frombuffer(decompress(wire), np.uint8)
+
+        return Coder({"encode": lambda: compress(data), "decode": lambda: decompress(wire)}, len(wire), check)
+
+    return make
+
+
+def _zstandard(zstandard: Any, dtype: np.dtype[Any]) -> Iterator[Entry]:
+    yield Entry(  # an object each, as they may not be shared by threads
+        "zstd 1",
+        _bytes(
+            lambda data: zstandard.ZstdCompressor(level=1).compress(data),
+            lambda wire: zstandard.ZstdDecompressor().decompress(wire),
+        ),
+    )
+
+
+def _lz4(frame: Any, dtype: np.dtype[Any]) -> Iterator[Entry]:
+    yield Entry("lz4", _bytes(frame.compress, frame.decompress))
+
+
+_PACKAGES: dict[str, Callable[[Any, np.dtype[Any]], Iterator[Entry]]] = {
+    "torch": _torch,
+    "zfpy": _zfpy,
+    "blosc2": _blosc2,
+    "pcodec": _pcodec,
+    "zstandard": _zstandard,
+    "lz4.frame": _lz4,
+}

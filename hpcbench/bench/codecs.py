@@ -1,0 +1,188 @@
+"""Size, speed and error of codecs on given values."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcbench.bench.device import Device
+from hpcbench.bench.fidelity import errors, non_finite_survival
+from hpcbench.bench.timing import Subject, Times, time_in_turns
+from hpcbench.codecs.base import Codec
+from hpcbench.codecs.registry import get_codec
+from hpcbench.codecs.types import Array, Bytes
+from hpcbench.errors import UserError
+
+DEFAULT = (
+    "none",
+    "fp16",
+    "bf16",
+    "fp8e4m3",
+    "int8:256",
+    "int4:32",
+    "sign:1024",
+    "zfp:8",
+    "zfp:16",
+    "zfp:24",
+    "mpc",
+    "xpk",
+    "topk:0.01",
+    "2:4",
+)
+"""One or a few of each family that makes sense on any values."""
+OPERATIONS = ("encode", "decode", "decode_add", "decode_add_encode")
+"""What is timed. The last is one hop of a reduction: decode, add what is here, encode the sum."""
+_PROBE = 4096
+"""Values that are encoded to see what becomes of NaN and infinity; these lie in different chunks of 1024."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """GB/s (1e9 bytes) of uncompressed values."""
+
+    best: float
+    median: float
+
+    @classmethod
+    def of(cls, times: Times, nbytes: int) -> "Speed":
+        """Speed at which `nbytes` were worked through."""
+        return cls(nbytes / times.best / 1e9, nbytes / times.median / 1e9)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One codec's measurement."""
+
+    codec: str
+    lossless: bool
+    wire_bytes: int
+    ratio: float
+    """Bytes of the values over `wire_bytes`."""
+    bits_per_value: float
+    speeds: dict[str, Speed]
+    """By operation."""
+    relative_rmse: float
+    max_error: float
+    error_bound: float | None
+    """What the codec promises of `max_error`; None where it promises nothing."""
+    non_finite: str
+    """What becomes of NaN and infinity: ``kept``, ``as NaN`` or ``lost``."""
+
+    @property
+    def broken(self) -> bool:
+        """The error is larger than promised."""
+        return self.error_bound is not None and not self.max_error <= self.error_bound
+
+
+@dataclass(frozen=True)
+class Result:
+    """All codecs' measurements on the same values."""
+
+    memcpy: Speed
+    """A copy of the values, what no codec that reads and writes them can beat by much."""
+    rows: tuple[Row, ...]
+
+
+def measure(
+    names: Sequence[str],
+    x: Array,
+    device: Device,
+    repeats: int,
+    progress: Callable[[int, int, str], object] = lambda done, total, name: None,
+) -> Result:
+    """Measure codecs in turns on the same values.
+
+    Parameters
+    ----------
+    names
+        Codecs as in a study.
+    x
+        Values in this machine's memory, shape (n,), n at least 1.
+    device
+        Where the codecs run.
+    repeats
+        Turns that count.
+    progress
+        As of `time_in_turns`.
+
+    Raises
+    ------
+    UserError
+        No such codec, or it does not take these values.
+    """
+    codecs = [_codec(name, x, device) for name in names]
+    here = device.put(x)
+    room = max((codec.wire_bytes(x.size, x.dtype) for codec in codecs), default=0)
+    scratch = _Scratch(device.empty(x.size, x.dtype), device.put(np.zeros_like(x)), device.empty(room, np.dtype("u1")))
+    subjects = [Subject("memcpy", {"copy": lambda: device.copy(scratch.values, here)})]
+    rows = []
+    with np.errstate(all="ignore"):  # an overflow is an error that the table shows
+        for name, codec in zip(names, codecs, strict=True):
+            try:
+                subject, row = _prepare(codec, get_codec(name).error_bound(x), x, here, device, scratch)
+            except (TypeError, ValueError) as error:
+                raise UserError(f"codec {codec.name}: {error}") from None
+            subjects.append(subject)
+            rows.append(row)
+        copy, *times = time_in_turns(subjects, repeats, wait=device.wait, progress=progress)
+    for row, calls in zip(rows, times, strict=True):
+        row.speeds.update({operation: Speed.of(calls[operation], x.nbytes) for operation in OPERATIONS})
+    return Result(Speed.of(copy["copy"], x.nbytes), tuple(rows))
+
+
+@dataclass(frozen=True)
+class _Scratch:
+    """Memory that all codecs write to, each in its turn."""
+
+    values: Array
+    total: Array
+    wire: Bytes
+
+
+def _codec(name: str, x: Array, device: Device) -> Codec:
+    try:
+        codec = device.codec(name)
+        codec.wire_bytes(x.size, x.dtype)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        message = str(error)
+        raise UserError(message if name in message else f"codec {name}: {message}") from None
+    return codec
+
+
+def _prepare(
+    codec: Codec, bound: float | None, x: Array, here: Array, device: Device, scratch: _Scratch
+) -> tuple[Subject, Row]:
+    """What to time, and a row that lacks but the speeds."""
+    used = int(codec.encode(here, scratch.wire))  # a GPU's length is known when one asks for it
+    wire = device.empty(used, np.dtype("u1"))
+    device.copy(wire, scratch.wire[:used])
+    codec.decode(wire, scratch.values)
+    difference = errors(x, device.get(scratch.values))
+    calls = {
+        "encode": lambda: codec.encode(here, scratch.wire),
+        "decode": lambda: codec.decode(wire, scratch.values),
+        "decode_add": lambda: codec.decode(wire, scratch.total, accumulate=True),
+        "decode_add_encode": lambda: codec.decode_add_encode(wire, here, scratch.wire),
+    }
+    row = Row(
+        codec.name,
+        codec.lossless,
+        used,
+        x.nbytes / used if used else float("inf"),
+        8 * used / x.size,
+        {},
+        difference.relative_rmse,
+        difference.max_error,
+        bound,
+        _survival(codec, x, device),
+    )
+    return Subject(codec.name, calls), row
+
+
+def _survival(codec: Codec, x: Array, device: Device) -> str:
+    probe = np.resize(x, _PROBE)
+    probe[[100, 1500, 3000]] = np.nan, np.inf, -np.inf
+    here, decoded = device.put(probe), device.empty(_PROBE, x.dtype)
+    wire = device.empty(codec.wire_bytes(_PROBE, x.dtype), np.dtype("u1"))
+    codec.decode(wire[: int(codec.encode(here, wire))], decoded)
+    return non_finite_survival(probe, device.get(decoded))

@@ -1,0 +1,98 @@
+"""What codecs are measured on: made data, samples of a real training, and files of the user's.
+
+tensors.npz holds 8,192 values each of a gradient, an activation, a weight and an Adam moment, made by
+tests/codecs/make_tensors.py. Repeated as they are they would be easy prey for a compressor with a dictionary. So each
+repetition has its values shuffled within rows of 128, its rows shuffled, and a random factor between 1/sqrt(2) and
+sqrt(2): values near each other keep their proportions, and no bytes repeat.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcbench.codecs.types import BFLOAT16, Array
+from hpcbench.errors import UserError
+
+Values = npt.NDArray[np.float32]
+
+TYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
+"""Types that can be measured: those that lossy codecs take."""
+
+TENSORS = Path(__file__).with_name("tensors.npz")
+"""Samples of a real training."""
+_ROW = 128
+"""Values of a row of the weight that they belong to."""
+
+
+def _normal(random: np.random.Generator, n: int) -> Values:
+    return random.standard_normal(n, dtype=np.float32)
+
+
+def _real(name: str) -> Callable[[np.random.Generator, int], Values]:
+    def make(random: np.random.Generator, n: int) -> Values:
+        with np.load(TENSORS) as tensors:
+            rows = tensors[name].reshape(-1, _ROW)
+        times = -(-n // rows.size)
+        order = random.permuted(np.tile(np.arange(len(rows)), (times, 1)), axis=1)  # [repetitions, rows]
+        factors = np.exp2(random.uniform(-0.5, 0.5, (times, 1, 1))).astype(np.float32)
+        shuffled: Values = random.permuted(rows[order] * factors, axis=2).ravel()[:n]
+        return shuffled
+
+    return make
+
+
+SETS: dict[str, Callable[[np.random.Generator, int], Values]] = {
+    "gauss": lambda random, n: _normal(random, n) * np.float32(1e-3),
+    "heavy-tail": lambda random, n: (random.standard_t(2, n) * 1e-4).astype(np.float32),
+    "smooth": lambda random, n: np.cumsum(_normal(random, n), dtype=np.float64).astype(np.float32) * np.float32(1e-3),
+    "sparse": lambda random, n: _normal(random, n) * (random.random(n, dtype=np.float32) < 0.1),
+    **{name: _real(name) for name in ("gradient", "activation", "weight", "moment")},
+}
+"""Data that need no file, by name."""
+
+
+def make(name: str, n: int, dtype: np.dtype[np.generic]) -> Array:
+    """Values of one of `SETS`, the same at each call.
+
+    Parameters
+    ----------
+    name
+        One of `SETS`.
+    n
+        Values.
+    dtype
+        Type to round them to, one of `TYPES`.
+    """
+    return np.ascontiguousarray(SETS[name](np.random.default_rng(1), n), dtype=np.float32).astype(dtype, copy=False)
+
+
+def load(source: str, n: int, dtype: np.dtype[np.generic]) -> Array:
+    """Values of a set, or the first values of a file.
+
+    Parameters
+    ----------
+    source
+        A name of `SETS`, or a file as hpcbench.bench.files reads them: ``x.npy``, ``x.npz:KEY``, ...
+    n
+        Values wanted; of a file with fewer all are taken.
+    dtype
+        One of `TYPES`. Floating-point values of other types are rounded to it.
+
+    Raises
+    ------
+    UserError
+        No such set or file, or one that holds no such values.
+    """
+    if source in SETS:
+        return make(source, n, dtype)
+    from hpcbench.bench.files import KNOWN, open_values
+
+    values = open_values(source, dtype)
+    if values is None:
+        raise UserError(f"--data {source}: no such data: use one of {', '.join(SETS)}, or a file ({KNOWN})")
+    if values.size == 0:
+        raise UserError(f"--data {source}: holds no values: name a file with some")
+    with np.errstate(over="ignore"):  # what float16 cannot hold becomes infinity, and the table says so
+        return np.array(values[:n], dtype=dtype)

@@ -1,0 +1,116 @@
+"""Where codecs are measured."""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from hpcbench.bench.machine import cpu_model
+from hpcbench.codecs.base import Codec
+from hpcbench.codecs.library import INSTRUCTION_SETS, Kernels, kernels
+from hpcbench.codecs.registry import get_codec
+from hpcbench.codecs.types import Array
+from hpcbench.errors import UserError
+
+
+class Device(Protocol):
+    """A processor with its memory, and the codecs that run on it."""
+
+    description: str
+    """The processor and how much of it is used."""
+    instruction_set: str
+    """Which build of the kernels runs."""
+
+    def codec(self, name: str) -> Codec:
+        """The codec of a name, at least its operations. Raises ValueError for an unknown one."""
+        ...
+
+    def has(self, name: str) -> bool:
+        """Whether a codec of ours runs on it."""
+        ...
+
+    def put(self, x: Array) -> Array:
+        """`x` in the device's memory."""
+        ...
+
+    def get(self, x: Array) -> Array:
+        """`x` in this machine's memory."""
+        ...
+
+    def empty(self, n: int, dtype: np.dtype[Any]) -> Array:
+        """Room for `n` values in the device's memory."""
+        ...
+
+    def copy(self, target: Array, source: Array) -> None:
+        """Copy within the device's memory."""
+        ...
+
+    def wait(self) -> None:
+        """Return when the device has done all that it was asked."""
+        ...
+
+
+class Cpu:
+    """One core of this machine.
+
+    Parameters
+    ----------
+    build
+        Kernels to use.
+    """
+
+    def __init__(self, build: Kernels) -> None:
+        self._build = build
+        self.instruction_set = build.instruction_set
+        self.description = f"one core of {cpu_model()}, kernels {build.instruction_set}"
+
+    def codec(self, name: str) -> Codec:
+        return get_codec(name, self._build)
+
+    def has(self, name: str) -> bool:
+        return True
+
+    def put(self, x: Array) -> Array:
+        return x
+
+    def get(self, x: Array) -> Array:
+        return x
+
+    def empty(self, n: int, dtype: np.dtype[Any]) -> Array:
+        return np.empty(n, dtype)
+
+    def copy(self, target: Array, source: Array) -> None:
+        np.copyto(target, source)
+
+    def wait(self) -> None:
+        pass
+
+
+def open_device(name: str, isa: str | None = None) -> Device:
+    """The device of a name.
+
+    Parameters
+    ----------
+    name
+        ``cpu`` or ``gpu``.
+    isa
+        Build of the CPU's kernels; None for the fastest that runs here.
+
+    Raises
+    ------
+    UserError
+        It is not there, or the kernels for it are not.
+    """
+    if name == "gpu":
+        if isa is not None:
+            raise UserError(f"--isa {isa}: is a build for the CPU: leave it out with --device gpu")
+        from hpcbench.bench.gpu import Gpu
+
+        return Gpu()
+    if isa is not None and isa not in INSTRUCTION_SETS:
+        raise UserError(f"--isa {isa}: not known: use one of {', '.join(INSTRUCTION_SETS)}")
+    try:
+        return Cpu(kernels(isa))
+    except ValueError:
+        raise UserError(f"--isa {isa}: this processor has none: leave it out, or use generic") from None
+    except ImportError as error:
+        raise UserError(str(error)) from None

@@ -1,0 +1,182 @@
+"""Floating-point values from a user's file: ``FILE``, or ``FILE:KEY`` where a file holds several arrays.
+
+Files are mapped, not read: of a large checkpoint only what is measured is loaded.
+"""
+
+import json
+import math
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib.npyio import NpzFile
+
+from hpcbench.codecs.types import BFLOAT16, Array
+from hpcbench.errors import UserError
+
+KNOWN = ".npy, .npz:KEY, .bin, .safetensors:KEY, .pt:KEY"
+_SAFETENSORS = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": BFLOAT16}
+_LONGEST_HEADER = 100_000_000
+"""Bytes; that of the safetensors format."""
+
+
+def open_values(source: str, dtype: np.dtype[Any]) -> Array | None:
+    """All values of a file as a vector, in the file's own type; None if `source` names no file of a known kind.
+
+    Parameters
+    ----------
+    source
+        ``FILE`` or ``FILE:KEY``.
+    dtype
+        What the bytes of a ``.bin`` file are.
+
+    Raises
+    ------
+    UserError
+        The file is missing or damaged, or has no such array; the message names the file.
+    """
+    path, key = _split(source)
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        if path.exists():
+            raise UserError(f"--data {path}: unknown kind of file: use one of {KNOWN}")
+        return None
+    if not path.is_file():
+        raise UserError(f"--data {path}: {'is a directory: name a file' if path.is_dir() else 'no such file'}")
+    try:
+        values = reader(path, key, dtype)
+    except OSError as error:
+        raise UserError(f"--data {path}: cannot be read: {error.strerror or error}") from None
+    if values.dtype == np.dtype("V2"):  # how NumPy writes bfloat16
+        values = values.view(BFLOAT16)
+    if values.dtype != BFLOAT16 and values.dtype.kind != "f":
+        raise UserError(f"--data {source}: holds {values.dtype}, not floating-point values: name another array")
+    return values.reshape(-1)
+
+
+def _split(source: str) -> tuple[Path, str]:
+    """File and key: either may have colons in its name."""
+    parts = source.split(":")
+    for k in range(len(parts), 0, -1):
+        path = Path(":".join(parts[:k]))
+        if path.is_file():
+            return path, ":".join(parts[k:])
+    name, _, key = source.rpartition(":")
+    return (Path(name), key) if Path(name).suffix else (Path(source), "")
+
+
+def _choose(path: Path, key: str, arrays: Mapping[str, Any]) -> str:
+    """The array that is meant: by its key, or the only one there is."""
+    if key in arrays:
+        return key
+    names = ", ".join(list(arrays)[:8]) + (", ..." if len(arrays) > 8 else "")
+    if not arrays:
+        raise UserError(f"--data {path}: holds no array")
+    if key:
+        raise UserError(f"--data {path}:{key}: the file has no array {key!r}: it has {names}")
+    if len(arrays) > 1:
+        raise UserError(f"--data {path}: holds {len(arrays)} arrays: choose one by {path}:KEY, with KEY of {names}")
+    return next(iter(arrays))
+
+
+def _whole(path: Path, key: str) -> None:
+    if key:
+        raise UserError(f"--data {path}:{key}: a {path.suffix} file holds one array: leave out :{key}")
+
+
+def _npy(path: Path, key: str, _: np.dtype[Any]) -> Array:
+    _whole(path, key)
+    try:
+        values = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(values, np.ndarray):
+            raise ValueError("it holds several: call it .npz")
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise UserError(f"--data {path}: is no array of NumPy's: {error}") from None
+    return values
+
+
+def _npz(path: Path, key: str, _: np.dtype[Any]) -> Array:
+    try:
+        arrays = np.load(path, allow_pickle=False)
+        if not isinstance(arrays, NpzFile):
+            raise ValueError("it holds a single array: call it .npy")
+        with arrays:
+            values: Array = arrays[_choose(path, key, arrays)]
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise UserError(f"--data {path}: is no archive of NumPy's: {error}") from None
+    return values
+
+
+def _bin(path: Path, key: str, dtype: np.dtype[Any]) -> Array:
+    _whole(path, key)
+    size = path.stat().st_size
+    if size % dtype.itemsize:
+        raise UserError(f"--data {path}: {size} bytes are no whole number of {dtype}: set --type, or mend the file")
+    return np.memmap(path, dtype=dtype, mode="r") if size else np.empty(0, dtype)
+
+
+def _safetensors(path: Path, key: str, _: np.dtype[Any]) -> Array:
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if not 2 <= length <= min(size - 8, _LONGEST_HEADER):
+            raise UserError(f"--data {path}: is no safetensors file: its header does not fit")
+        try:
+            header = json.loads(file.read(length))
+            tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
+            kinds = {name: str(entry["dtype"]) for name, entry in tensors.items()}
+            places = {name: tuple(map(int, entry["data_offsets"])) for name, entry in tensors.items()}
+            counts = {name: math.prod(map(int, entry["shape"])) for name, entry in tensors.items()}
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise UserError(f"--data {path}: is no safetensors file: its header cannot be read") from None
+    name = _choose(path, key, tensors)
+    dtype = _SAFETENSORS.get(kinds[name])
+    if dtype is None:
+        raise UserError(f"--data {path}:{name}: holds {kinds[name]}, not floating-point values of 16 bits or more")
+    begin = places[name][0] if places[name] else -1
+    end = begin + counts[name] * dtype.itemsize
+    if begin < 0 or places[name] != (begin, end) or 8 + length + end > size:
+        raise UserError(f"--data {path}:{name}: lies outside of the file: it was cut, or its header is wrong")
+    if not counts[name]:
+        return np.empty(0, dtype)
+    return np.memmap(path, dtype=dtype, mode="r", offset=8 + length + begin, shape=(counts[name],))
+
+
+def _torch(path: Path, key: str, _: np.dtype[Any]) -> Array:
+    try:
+        import torch
+    except ImportError:
+        raise UserError(f"--data {path}: needs PyTorch to be read: pip install 'hpcbench[train]'") from None
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch.load names no errors of its own: KeyError, UnpicklingError, RuntimeError, ...
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"--data {path}: is no file of tensors: {reason}") from None
+    tensors = dict(_tensors(content, ""))
+    tensor = tensors[_choose(path, key, tensors)].detach().contiguous()
+    if tensor.dtype == torch.bfloat16:
+        return np.asarray(tensor.view(torch.int16).numpy()).view(BFLOAT16)
+    return np.asarray(tensor.numpy())
+
+
+def _tensors(content: Any, prefix: str) -> list[tuple[str, Any]]:
+    """The tensors of nested dictionaries, by their keys joined with points."""
+    if isinstance(content, Mapping):
+        return [
+            pair
+            for key, value in content.items()
+            for pair in _tensors(value, f"{prefix}.{key}" if prefix else str(key))
+        ]
+    return [(prefix, content)] if hasattr(content, "detach") else []
+
+
+_READERS: dict[str, Callable[[Path, str, np.dtype[Any]], Array]] = {
+    ".npy": _npy,
+    ".npz": _npz,
+    ".bin": _bin,
+    ".safetensors": _safetensors,
+    ".pt": _torch,
+    ".pth": _torch,
+}

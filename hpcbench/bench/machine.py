@@ -1,0 +1,44 @@
+"""What a measurement was made on."""
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from hpcbench import __version__
+
+_CPU_KEYS = ("model name", "cpu", "Hardware")
+"""Fields of /proc/cpuinfo that name the processor: x86, POWER, some Arm."""
+
+
+def cpu_model() -> str:
+    """Name of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    return next((fields[key] for key in _CPU_KEYS if fields.get(key)), platform.machine())
+
+
+def machine(packages: tuple[str, ...] = ("numpy", "ml_dtypes")) -> dict[str, Any]:
+    """Processor, system and versions.
+
+    Parameters
+    ----------
+    packages
+        Distributions whose versions matter; those that are not installed are left out.
+    """
+    versions = {"hpcbench": __version__, "python": platform.python_version()}
+    for name in packages:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {
+        "cpu": cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "system": platform.platform(),
+        "versions": versions,
+    }

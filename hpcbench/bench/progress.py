@@ -1,0 +1,61 @@
+"""Shows how far a measurement has come, on standard error: a bar on a terminal, a line now and then in a log."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from hpcbench.report.live import span
+
+_SAY = 10.0
+"""Seconds between two lines."""
+
+Show = Callable[[int, int, str], object]
+"""Called with the turns done, all turns, and the name of what is measured next."""
+
+
+@contextmanager
+def progress(console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> Iterator[Show]:
+    """A function to call with each turn, for as long as the context lasts.
+
+    Parameters
+    ----------
+    console
+        Where to; standard error by default.
+    clock
+        Seconds of a clock that never goes back.
+    """
+    console = console or Console(stderr=True, highlight=False)
+    if console.is_terminal:
+        with _bar(console) as show:
+            yield show
+    else:
+        yield _lines(console, clock)
+
+
+@contextmanager
+def _bar(console: Console) -> Iterator[Show]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("preparing", total=None)
+        yield lambda done, total, name: bar.update(task, completed=done, total=total, description=name)
+
+
+def _lines(console: Console, clock: Callable[[], float]) -> Show:
+    begin = said = clock()
+
+    def show(done: int, total: int, name: str) -> None:
+        nonlocal said
+        if clock() - said >= _SAY and done < total:
+            said = clock()
+            console.print(Text(f"[{span(said - begin):>5}] {done} of {total} turns, next {name}"), soft_wrap=True)
+
+    return show
