@@ -5,6 +5,7 @@ CuPy is imported when a device is asked for, never before: nodes without a GPU h
 
 import functools
 import hashlib
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -164,7 +165,9 @@ class CupyCell(Cell):
         runtime.eventRecord(self._event.ptr, stream)
 
     def __del__(self) -> None:
-        self._event.synchronize()  # the memory may be in use
+        event = getattr(self, "_event", None)  # not there if the memory was not to be had
+        if event is not None and not sys.is_finalizing():
+            event.synchronize()  # the memory may be in use
 
     def wait(self) -> tuple[int, int]:
         self._event.synchronize()
