@@ -29,8 +29,8 @@ REGISTERS = {"int8:1024": 128, "sign:1024": 128, "mpc": 128, "xpk": 128}
 """Most registers a thread where tiles have 1024 values and a multiprocessor holds 2 blocks; else 64, for 4 blocks."""
 SHARED = {"gpu.cu": 12 * 1024, "chunked.cu": 37 * 1024, "sparse.cu": 27 * 1024}
 """Bytes of shared memory a block: for 8 blocks on a multiprocessor of sm_70, and for 2 and 3."""
-STACK = {"mpc float16": 128, "xpk bfloat16": 800}
-"""Bytes of local memory a thread, where chunks of 16-bit values need more than 128 registers; else none."""
+STACK = {"mpc float16": 128, "xpk float32": 64, "xpk bfloat16": 800}
+"""Bytes of local memory a thread, where a chunk in registers needs more than 128 of them; else none."""
 F32, F16 = np.dtype(np.float32), np.dtype(np.float16)
 Cases = Listed[tuple[str, np.dtype[Any]]]
 CASES: Cases = [
