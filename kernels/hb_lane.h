@@ -40,6 +40,13 @@ template <> struct hb_lane<hb_u32> {
   // table of 16-bit entries; 80 used by the encoder, 256 by the decoder
   static HB_FN hb_u32 look80(const hb_u16 *t, hb_u32 i) { return t[i]; }
   static HB_FN hb_u32 look256(const hb_u16 *t, hb_u32 i) { return t[i]; }
+  // two sums or differences of 16 bits
+  static HB_FN hb_u32 add16(hb_u32 a, hb_u32 b) {
+    return ((a & 0x7fff7fffu) + (b & 0x7fff7fffu)) ^ ((a ^ b) & 0x80008000u);
+  }
+  static HB_FN hb_u32 subtract16(hb_u32 a, hb_u32 b) {
+    return ((a | 0x80008000u) - (b & 0x7fff7fffu)) ^ (~(a ^ b) & 0x80008000u);
+  }
 #if defined(__CUDACC__)
   static HB_FN F as_float(hb_u32 u) { return __uint_as_float(u); }
   static HB_FN hb_u32 as_bits(F f) { return __float_as_uint(f); }
@@ -73,13 +80,6 @@ template <> struct hb_lane<hb_u32> {
   static HB_FN hb_u32 rotate(hb_u32 x, hb_u32 n) { return x << (n & 31u) | x >> ((32u - n) & 31u); }
   static HB_FN hb_u32 blend(hb_u32 mask, hb_u32 a, hb_u32 b) { return (a & mask) | (b & ~mask); }
   static HB_FN hb_u32 rise(hb_u32 x, hb_u32 from) { return from ? 0u : x; }
-  // two sums or differences of 16 bits
-  static HB_FN hb_u32 add16(hb_u32 a, hb_u32 b) {
-    return ((a & 0x7fff7fffu) + (b & 0x7fff7fffu)) ^ ((a ^ b) & 0x80008000u);
-  }
-  static HB_FN hb_u32 subtract16(hb_u32 a, hb_u32 b) {
-    return ((a | 0x80008000u) - (b & 0x7fff7fffu)) ^ (~(a ^ b) & 0x80008000u);
-  }
   // 8 and 16 bits a lane from memory and, the low ones, to it
   static HB_FN hb_u32 load8(const unsigned char *p) { return *p; }
   static HB_FN hb_u32 load8s(const unsigned char *p) { return (hb_u32)(hb_i32)(signed char)*p; }

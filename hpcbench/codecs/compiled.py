@@ -26,6 +26,7 @@ class Compiled(Codec):
 
     def __init__(self, family: str, name: str, build: Kernels | None = None) -> None:
         self.name = name
+        self.family = family
         self._kernels = build or kernels()
         self.ops = self._kernels.ops[family]
 

@@ -23,6 +23,11 @@ class Type(IntEnum):
     F64 = 3
     BYTES = 4
 
+    @property
+    def size(self) -> int:
+        """Bytes of a value."""
+        return (4, 2, 2, 8, 1)[self]
+
 
 _TYPES = {
     np.dtype(np.float32): Type.F32,

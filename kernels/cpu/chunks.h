@@ -132,13 +132,7 @@ template <class C> struct chunked {
       if (plain) {
         __builtin_memcpy(to, b.chunk(), used);
       } else if (type == HB_F64) {
-        for (uint64_t i = 0; i < used; i += 8) {
-          double sum, value;
-          __builtin_memcpy(&sum, to + i, 8);
-          __builtin_memcpy(&value, b.chunk() + i, 8);
-          sum += value;
-          __builtin_memcpy(to + i, &sum, 8);
-        }
+        add_doubles(to, b.chunk(), used / 8);
       } else {
         alignas(64) float values[TILE];
         for (uint64_t i = 0; i < used / size_of(type); i += TILE) {

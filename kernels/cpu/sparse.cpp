@@ -114,8 +114,7 @@ struct row_places {
     if (type == out_type && !add) {
       memcpy(to, from, size_of(type) * n);
     } else if (type == HB_F64) {
-      typedef double double_at_any_place __attribute__((aligned(1), may_alias));
-      for (uint64_t i = 0; i < n; i++) ((double_at_any_place *)to)[i] += ((const double_at_any_place *)from)[i];
+      add_doubles(to, from, n);
     } else {
       alignas(64) float values[TILE];
       for (uint64_t i = 0; i < n; i += TILE) {

@@ -15,6 +15,10 @@ struct hb_warp {
   hb_u32 *stage;  // HB_STAGE words, this warp's own
 };
 
+// What all lanes hold alike, made known as such to the compiler, which doubles shuffles in branches that lanes could take
+// alone.
+HB_FN hb_u32 hb_uniform(hb_u32 x) { return __shfl_sync(HB_EVERY, x, 0); }
+
 // The largest of what each group of G neighbours holds, to all of them.
 template <hb_u32 G> HB_FN hb_u32 hb_group_max(hb_u32 x) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

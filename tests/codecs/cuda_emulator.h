@@ -1,5 +1,6 @@
-// CUDA device code as plain C++ in one thread. Each CUDA thread is a fiber that runs until it must wait for others, so
-// that shuffles, ballots and barriers are exact and every run is the same; blocks run one after another, in order. What a
+// CUDA device code as plain C++. Each CUDA thread is a fiber that runs until it must wait for others, so that shuffles,
+// ballots and barriers are exact. Blocks run one after another, in order, and every run is the same; or, if a launch has
+// several workers, so many at a time on threads of their own, as blocks do that hand numbers to each other. What a
 // GPU does otherwise than the CPU is made so here: a NaN that arithmetic makes is 0x7fffffff, conversions to integers
 // saturate, vectors must be aligned (build with -fsanitize=alignment). It shows nothing of memory order or speed.
 //
@@ -9,9 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sched.h>
+#include <sys/mman.h>
 #include <ucontext.h>
 
+#include <thread>
 #include <type_traits>
+#include <vector>
 
 namespace emulator {
 constexpr unsigned MOST = 1024, STACK = 1 << 16;
@@ -29,11 +34,17 @@ struct meeting {
   unsigned long long values[2][32];
 };
 
-inline fiber fibers[MOST];
-inline char stacks[MOST][STACK] __attribute__((aligned(64)));
-inline jmp_buf scheduler;
-inline meeting warps[MOST / 32], block;
-inline unsigned threads, current, steps;
+struct stack_memory {
+  char *at = (char *)mmap(nullptr, MOST * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ~stack_memory() { munmap(at, MOST * STACK); }
+};
+inline thread_local fiber fibers[MOST];
+inline thread_local stack_memory stacks;
+inline thread_local jmp_buf scheduler;
+inline thread_local meeting warps[MOST / 32], block;
+inline thread_local unsigned current, steps;
+inline unsigned threads, workers, next_block;
+inline unsigned long long waits;  // how often a thread found that it must wait for another block
 inline void (*call)(const void *);
 inline const void *kernel;
 
@@ -58,7 +69,7 @@ inline void resume(unsigned t) {
   if (fibers[t].begun) _longjmp(fibers[t].at, 1);
   fibers[t].begun = true;
   getcontext(&fibers[t].start);
-  fibers[t].start.uc_stack.ss_sp = stacks[t];
+  fibers[t].start.uc_stack.ss_sp = stacks.at + t * STACK;
   fibers[t].start.uc_stack.ss_size = STACK;
   makecontext(&fibers[t].start, live, 0);
   setcontext(&fibers[t].start);
@@ -83,7 +94,8 @@ inline const unsigned long long *meet(meeting &m, unsigned size, unsigned index,
 struct dim3 {
   unsigned x, y, z;
 };
-static dim3 blockIdx, blockDim, gridDim;
+static thread_local dim3 blockIdx;
+static dim3 blockDim, gridDim;
 struct emulated_thread_index {
   struct component {
     operator unsigned() const { return emulator::current; }
@@ -95,26 +107,36 @@ struct emulated_launch {
   unsigned grid;
   unsigned first;      // block; those before it are left out
   unsigned backwards;  // the last thread of a block goes first: code without a race does not care
+  unsigned workers;    // blocks at a time; 0 and 1 are the same
 };
-template <class F> void emulate(const emulated_launch *launch, unsigned size, F kernel) {
+static void emulate_blocks(const emulated_launch *launch) {
   using namespace emulator;
-  emulator::kernel = &kernel;
-  call = [](const void *f) { (*(const F *)f)(); };
-  threads = size;
-  gridDim = {launch->grid, 1, 1};
-  blockDim = {size, 1, 1};
-  for (blockIdx.x = launch->first; blockIdx.x < launch->grid; blockIdx.x++) {
-    for (unsigned t = 0; t < size; t++) fibers[t].running = true;
+  while ((blockIdx.x = __atomic_fetch_add(&next_block, 1u, __ATOMIC_SEQ_CST)) < launch->grid) {
+    for (unsigned t = 0; t < threads; t++) fibers[t].running = true;
     for (bool any = true; any;) {
       any = false;
       const unsigned before = steps;
-      for (unsigned k = 0; k < size; k++) {
-        const unsigned t = launch->backwards ? size - 1 - k : k;
+      for (unsigned k = 0; k < threads; k++) {
+        const unsigned t = launch->backwards ? threads - 1 - k : k;
         if (fibers[t].running) resume(t), any = true;
       }
       if (any && steps == before) fail("threads wait for others that never come");
     }
   }
+}
+template <class F> void emulate(const emulated_launch *launch, unsigned size, F kernel) {
+  using namespace emulator;
+  emulator::kernel = &kernel;
+  call = [](const void *f) { (*(const F *)f)(); };
+  threads = size;
+  workers = launch->workers;
+  next_block = launch->first;
+  gridDim = {launch->grid, 1, 1};
+  blockDim = {size, 1, 1};
+  if (workers < 2) return emulate_blocks(launch);
+  std::vector<std::thread> pool;
+  for (unsigned w = 0; w < workers; w++) pool.emplace_back(emulate_blocks, launch);
+  for (auto &worker : pool) worker.join();
 }
 
 // ------------------------------------------------------------------------------------------------ warps and blocks
@@ -169,27 +191,35 @@ static void __syncthreads() {
   using namespace emulator;
   meet(block, threads, 0, 0, (const void *)&__syncthreads);
 }
-static void __threadfence() {}
+static void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 static void __threadfence_block() {}
-static void __nanosleep(unsigned) { emulator::yield(); }
-
-template <class T> T emulated_swap(T *p, T x) {
-  T old = *p;
-  *p = x;
-  return old;
+static void __nanosleep(unsigned) {
+  using namespace emulator;
+  if (workers > 1) {  // another block may yet come
+    __atomic_fetch_add(&waits, 1ull, __ATOMIC_RELAXED);
+    steps++;
+    sched_yield();
+  }
+  yield();
 }
+
 // arguments are converted to the type in memory
 template <class T> struct emulated_same { typedef T type; };
-#define EMULATED_ATOMIC(name, result) \
-  template <class T> T name(T *p, typename emulated_same<T>::type x) { return emulated_swap<T>(p, (T)(result)); }
-EMULATED_ATOMIC(atomicAdd, *p + x)
-EMULATED_ATOMIC(atomicOr, *p | x)
-EMULATED_ATOMIC(atomicAnd, *p & x)
-EMULATED_ATOMIC(atomicMax, *p > x ? *p : x)
-EMULATED_ATOMIC(atomicMin, *p < x ? *p : x)
+#define EMULATED_ATOMIC(name, result)                                                                      \
+  template <class T> T name(T *p, typename emulated_same<T>::type x) {                                     \
+    T old = __atomic_load_n(p, __ATOMIC_SEQ_CST);                                                          \
+    while (!__atomic_compare_exchange_n(p, &old, (T)(result), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)); \
+    return old;                                                                                            \
+  }
+EMULATED_ATOMIC(atomicAdd, old + x)
+EMULATED_ATOMIC(atomicOr, old | x)
+EMULATED_ATOMIC(atomicAnd, old & x)
+EMULATED_ATOMIC(atomicMax, old > x ? old : x)
+EMULATED_ATOMIC(atomicMin, old < x ? old : x)
 EMULATED_ATOMIC(atomicExch, x)
 template <class T> T atomicCAS(T *p, typename emulated_same<T>::type expected, typename emulated_same<T>::type x) {
-  return emulated_swap<T>(p, *p == expected ? x : *p);
+  __atomic_compare_exchange_n(p, &expected, x, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  return expected;
 }
 
 // ------------------------------------------------------------------------------------------------ words and vectors
@@ -266,6 +296,20 @@ static emulated_float __uint_as_float(unsigned u) {
   return f;
 }
 
+static double __hiloint2double(int high, int low) {
+  const unsigned long long bits = emulated_pair((unsigned)low, (unsigned)high);
+  double d;
+  memcpy(&d, &bits, 8);
+  return d;
+}
+static unsigned long long emulated_bits(double d) {
+  unsigned long long bits;
+  memcpy(&bits, &d, 8);
+  return bits;
+}
+static int __double2loint(double d) { return (int)(unsigned)emulated_bits(d); }
+static int __double2hiint(double d) { return (int)(unsigned)(emulated_bits(d) >> 32); }
+
 #define float emulated_float
 #define __CUDACC__
 #define __device__
@@ -273,4 +317,4 @@ static emulated_float __uint_as_float(unsigned u) {
 #define __constant__ static
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-#define __shared__ static
+#define __shared__ static thread_local

@@ -77,7 +77,12 @@ def build_all(options: list[tuple[str, ...]]) -> None:
 class Launch(ctypes.Structure):
     """``emulated_launch`` of cuda_emulator.h."""
 
-    _fields_ = (("grid", ctypes.c_uint), ("first", ctypes.c_uint), ("backwards", ctypes.c_uint))
+    _fields_ = (
+        ("grid", ctypes.c_uint),
+        ("first", ctypes.c_uint),
+        ("backwards", ctypes.c_uint),
+        ("workers", ctypes.c_uint),
+    )
 
 
 def _address(array: Array | None) -> ctypes.c_void_p:

@@ -129,11 +129,11 @@ def kernels_of(cubin: bytes) -> dict[str, Kernel]:
 
 
 def main() -> None:
-    """Input: the major version, the file and lists of options. Output: a line of kernels for each list."""
+    """Input: the major version and jobs, each a file and options. Output: a line of kernels for each job."""
     work = json.load(sys.stdin)
     compiler = Compiler(work["major"])
-    for options in work["options"]:
-        found = kernels_of(compiler.compile(Path(work["source"]), options))
+    for source, options in work["jobs"]:
+        found = kernels_of(compiler.compile(Path(source), options))
         print(json.dumps({name: asdict(kernel) for name, kernel in found.items()}), flush=True)
 
 

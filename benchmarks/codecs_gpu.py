@@ -1,0 +1,237 @@
+"""Speed, ratio and error of the codecs on a GPU, beside other compressors, on the same data in the same run.
+
+    python benchmarks/codecs_gpu.py [--mib N] [--repeats K] [--data NAME|FILE.npy] [--zfp LIBZFP.so] [--json FILE]
+
+GB/s count uncompressed float32 bytes, by CUDA events around warm calls: the median, and the best behind it. "of copy"
+is the share of the memory traffic that a copy of the same bytes reached in this run: bytes that a call must read and
+write, by its median time. "fused" decodes, adds and encodes; "3 kernels" is how many times its time the same takes as
+decode, add and encode, one after another. PyTorch, nvCOMP and a libzfp with CUDA are shown as far as they are there.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gpu_peers import Peer, cuzfp_peers, nvcomp_peers, torch_peers
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from hpcbench.codecs.cuda import CudaCodec
+from hpcbench.codecs.device import cuda
+from hpcbench.codecs.registry import get_codec
+
+Values = npt.NDArray[np.float32]
+CODECS = ("fp16", "bf16", "fp8e4m3", "int8:256", "int4:32", "sign:1024", "2:4", "zfp:4", "zfp:8", "zfp:16", "zfp:24")
+CODECS += ("mpc", "xpk", "topk:0.01", "threshold:0.003", "rowsparse:1024")
+ZFP_RATES = (4, 8, 16, 24)
+DATA: dict[str, Callable[[np.random.Generator, int], Values]] = {
+    "gauss": lambda r, n: r.standard_normal(n, dtype=np.float32) * np.float32(1e-3),
+    "heavy-tail": lambda r, n: (r.standard_t(2, n) * 1e-4).astype(np.float32),
+    "smooth": lambda r, n: (np.cumsum(r.standard_normal(n, dtype=np.float32)) * 1e-3).astype(np.float32),
+    "sparse": lambda r, n: r.standard_normal(n, dtype=np.float32) * (r.random(n, dtype=np.float32) < 0.1),
+}
+WARM = 3
+
+
+@dataclass
+class Speed:
+    """Of one kind of call."""
+
+    median_seconds: float
+    best_seconds: float
+    gb_per_s: float
+    best_gb_per_s: float
+    of_copy: float
+    """Share of the copy's memory traffic."""
+
+
+@dataclass
+class Row:
+    """One codec or peer."""
+
+    name: str
+    ratio: float
+    rmse: float
+    """Of the decoded values, relative to their root mean square."""
+    speeds: dict[str, Speed]
+    three_kernels: float | None = None
+    """Time of decode, add and encode, over that of the fused call."""
+
+
+class Bench:
+    """Times calls on the current stream."""
+
+    def __init__(self, cupy: Any, x: Values, repeats: int) -> None:
+        self.cupy, self.repeats, self.host = cupy, repeats, x
+        self.x = cupy.asarray(x)
+        self.rms = float(np.sqrt(np.mean(x.astype(np.float64) ** 2)))
+        out = cupy.empty_like(self.x)
+        self.copy = 2 * x.nbytes / median(self.seconds(lambda: cupy.copyto(out, self.x)))
+
+    def seconds(self, call: Callable[[], Any]) -> list[float]:
+        """Of each of the calls after some to warm up."""
+        events = [(self.cupy.cuda.Event(), self.cupy.cuda.Event()) for _ in range(self.repeats)]
+        for _ in range(WARM):
+            call()
+        for begin, end in events:
+            begin.record()
+            call()
+            end.record()
+        self.cupy.cuda.Device().synchronize()
+        return [self.cupy.cuda.get_elapsed_time(begin, end) / 1e3 for begin, end in events]
+
+    def speed(self, call: Callable[[], Any], moved: int) -> Speed:
+        """moved: bytes that the call must read and write."""
+        times = self.seconds(call)
+        middle, best = median(times), min(times)
+        size = self.host.nbytes / 1e9
+        return Speed(middle, best, size / middle, size / best, moved / middle / self.copy)
+
+    def error(self, decoded: Any) -> float:
+        decoded = self.cupy.asarray(decoded).view(self.cupy.float32)[: self.x.size]
+        lack = decoded.astype(self.cupy.float64) - self.x
+        return float(self.cupy.sqrt((lack**2).mean())) / self.rms
+
+    def row(self, peer: Peer, three: Callable[[], Any] | None = None) -> Row:
+        """Measure one."""
+        size, wire = self.host.nbytes, peer.wire_bytes
+        speeds = {
+            "encode": self.speed(peer.encode, size + wire),
+            "decode": self.speed(peer.decode, wire + size),
+        }
+        rmse = self.error(peer.result())
+        if peer.add:
+            speeds["add"] = self.speed(peer.add, wire + 2 * size)
+        ratio = None
+        if peer.fused:
+            speeds["fused"] = self.speed(peer.fused, 2 * wire + size)
+            if three:
+                ratio = median(self.seconds(three)) / speeds["fused"].median_seconds
+        return Row(peer.name, size / wire, rmse, speeds, ratio)
+
+
+def ours(bench: Bench, name: str) -> Row:
+    """A codec of this package."""
+    cupy, x = bench.cupy, bench.x
+    codec = CudaCodec(get_codec(name))
+    room = codec.wire_bytes(x.size, np.dtype(np.float32))
+    wire, other = cupy.empty(room, cupy.uint8), cupy.empty(room, cupy.uint8)
+    used = int(codec.encode(x, wire))
+    coded = wire[:used]
+    out, total, middle = cupy.empty_like(x), cupy.zeros_like(x), cupy.empty_like(x)
+
+    def three() -> None:
+        codec.decode(coded, middle)
+        cupy.add(middle, x, out=middle)
+        codec.encode(middle, other)
+
+    peer = Peer(
+        name,
+        used,
+        lambda: codec.encode(x, wire),
+        lambda: codec.decode(coded, out),
+        lambda: out,
+        lambda: codec.decode(coded, total, accumulate=True),
+        lambda: codec.decode_add_encode(coded, x, other),
+    )
+    return bench.row(peer, three)
+
+
+def peers(bench: Bench, zfp: Path | None, complain: Callable[[str], None]) -> Iterator[Row]:
+    """Those that are installed; of the others why they are not shown."""
+    stream = bench.cupy.cuda.get_current_stream().ptr
+    kinds: dict[str, Callable[[], Iterator[Peer]]] = {
+        "PyTorch": lambda: torch_peers(bench.x),
+        "nvCOMP": lambda: nvcomp_peers(bench.x, stream),
+    }
+    if zfp:
+        kinds["cuZFP"] = lambda: cuzfp_peers(bench.x, zfp, ZFP_RATES)
+    for kind, make in kinds.items():
+        try:
+            for peer in make():
+                yield bench.row(peer)
+        except Exception as error:  # a peer that fails must not cost the table
+            complain(f"{kind} is not shown: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+
+
+def table(rows: list[Row], title: str) -> Table:
+    """For people."""
+    shown = Table(title=title, box=box.ASCII)
+    for heading in ("codec", "ratio", "rmse / rms"):
+        shown.add_column(heading, justify="left" if heading == "codec" else "right")
+    kinds = ("encode", "decode", "add", "fused")
+    for kind in kinds:
+        shown.add_column(f"{kind} GB/s", justify="right")
+        shown.add_column("of copy", justify="right")
+    shown.add_column("3 kernels", justify="right")
+    for row in rows:
+        cells = [row.name, f"{row.ratio:.3f}", "exact" if row.rmse == 0 else f"{row.rmse:.1e}"]
+        for kind in kinds:
+            speed = row.speeds.get(kind)
+            cells += (
+                [f"{speed.gb_per_s:.0f} ({speed.best_gb_per_s:.0f})", f"{speed.of_copy:.0%}"] if speed else ["", ""]
+            )
+        shown.add_row(*cells, f"{row.three_kernels:.2f}x" if row.three_kernels else "")
+    return shown
+
+
+def values(name: str, n: int) -> Values:
+    """Made, or those of a file, repeated as often as need be."""
+    if name in DATA:
+        return np.ascontiguousarray(DATA[name](np.random.default_rng(1), n), dtype=np.float32)
+    return np.resize(np.load(name).astype(np.float32).ravel(), n)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Codecs on a GPU beside their peers.")
+    parser.add_argument("--mib", type=int, default=512, help="MiB of float32 (default 512, more than a cache holds)")
+    parser.add_argument("--repeats", type=int, default=20, help="timed calls of each kind (default 20)")
+    parser.add_argument("--data", default="gauss", help=f"{', '.join(DATA)}, or a .npy file (default gauss)")
+    parser.add_argument("--codecs", nargs="+", default=CODECS, help="names as in a study")
+    parser.add_argument("--zfp", type=Path, default=None, help="libzfp.so with CUDA, to compare with")
+    parser.add_argument("--json", type=Path, default=None, help="file for the numbers")
+    arguments = parser.parse_args()
+    if arguments.mib < 1 or arguments.repeats < 1:
+        parser.error("--mib and --repeats must be at least 1")
+    if arguments.data not in DATA and not Path(arguments.data).is_file():
+        parser.error(f"--data {arguments.data}: neither one of {', '.join(DATA)} nor a file")
+    try:
+        cuda()
+    except (ImportError, RuntimeError) as error:
+        print(f"codecs_gpu.py: {error}", file=sys.stderr)
+        return 2
+    import cupy
+
+    n = arguments.mib * 2**18
+    bench = Bench(cupy, values(arguments.data, n), arguments.repeats)
+    gpu = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    rows = [ours(bench, name) for name in arguments.codecs]
+    rows += peers(bench, arguments.zfp, lambda line: print(line, file=sys.stderr))
+    title = f"{arguments.data}, {arguments.mib} MiB float32, {gpu}, copy {bench.copy / 1e9:.0f} GB/s read and written"
+    console.print(table(rows, title))
+    if arguments.json:
+        about = {
+            "gpu": gpu,
+            "cupy": cupy.__version__,
+            "cuda": cupy.cuda.runtime.runtimeGetVersion(),
+            "driver": cupy.cuda.runtime.driverGetVersion(),
+            "data": arguments.data,
+            "mib": arguments.mib,
+            "repeats": arguments.repeats,
+            "copy_gb_per_s": bench.copy / 1e9,
+        }
+        arguments.json.write_text(json.dumps({**about, "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

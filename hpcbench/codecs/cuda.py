@@ -1,0 +1,296 @@
+"""Codecs on a GPU: the same bytes as on the CPU, made from memory of the device to memory of the device.
+
+Calls return at once; the work is ordered on a stream. A call allocates memory and compiles kernels only when it is
+the first of its kind and size.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpcbench.codecs.base import Codec
+from hpcbench.codecs.compiled import Compiled
+from hpcbench.codecs.device import Build, Cell, Device, View, cuda
+from hpcbench.codecs.library import FAMILIES
+from hpcbench.codecs.sequence import Sequence, sequence_of
+from hpcbench.codecs.types import SHORT, Type
+
+_SEED = 2**64 - 1
+_BLOCKS = 8
+"""Blocks of threads for each multiprocessor: as many as fit at once."""
+
+
+class Length:
+    """Bytes on the wire, known when the stream has come to the end of the call: ``int(length)`` waits for that.
+
+    Raises
+    ------
+    ValueError
+        By ``int``: the bytes that were decoded are not what `encode` makes.
+    """
+
+    def __init__(self, cell: Cell, give_back: Callable[[Cell], None], complaint: str) -> None:
+        self._cell: Cell | None = cell
+        self._give_back = give_back
+        self._complaint = complaint
+        self._value = 0
+        self._fault = 0
+
+    def __int__(self) -> int:
+        if self._cell is not None:
+            self._value, self._fault = self._cell.wait()
+            self._release()
+        if self._fault:
+            raise ValueError(self._complaint)
+        return self._value
+
+    __index__ = __int__
+
+    def __del__(self) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        cell, self._cell = self._cell, None
+        if cell is not None:
+            self._give_back(cell)
+
+
+class BFloat16:
+    """Words of 16 bits on a GPU as values of bfloat16, for libraries that lack the type; shares their memory.
+
+    Parameters
+    ----------
+    words
+        An array of uint16 or int16 with ``__cuda_array_interface__``.
+
+    Raises
+    ------
+    TypeError
+        The array has another type.
+    """
+
+    def __init__(self, words: Any) -> None:
+        interface = dict(words.__cuda_array_interface__)
+        if np.dtype(interface["typestr"]) not in (np.uint16, np.int16):
+            raise TypeError(f"bfloat16 is seen in uint16 or int16, not {interface['typestr']}")
+        self.__cuda_array_interface__ = interface | {"typestr": "<V2"}
+        self._words = words
+
+
+class CudaCodec:
+    """The kernels of a codec on arrays of a GPU.
+
+    Arrays are anything with ``__cuda_array_interface__`` or ``__dlpack__``: CuPy's, torch's (bfloat16 too), and so on;
+    vectors, contiguous, at any address. What was enqueued on other streams to make or use them is the caller's to wait
+    for.
+
+    Parameters
+    ----------
+    codec
+        A codec of the CPU that has kernels.
+    device
+        What runs them; None takes CuPy's current device.
+
+    Raises
+    ------
+    TypeError
+        The codec has no kernels.
+    ImportError, RuntimeError
+        There is no CuPy, or no GPU.
+    """
+
+    def __init__(self, codec: Codec, device: Device | None = None) -> None:
+        if not isinstance(codec, Compiled):
+            raise TypeError(f"{codec.name}: has no kernels for a GPU")
+        self.name = codec.name
+        self.lossless = codec.lossless
+        self.fixed_size = codec.fixed_size
+        self._codec = codec
+        self._device = device or cuda()
+        self._sequence: Sequence = sequence_of(codec.family)
+        self._free: dict[int, list[Cell]] = {}
+
+    def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
+        """Bytes on the wire of `n` values: exact when `fixed_size`, else the most that they can be."""
+        return self._codec.wire_bytes(n, dtype)
+
+    def encode(
+        self,
+        x: Any,
+        out: Any,
+        *,
+        residual: Any = None,
+        seed: int = 0,
+        stream: Any = None,
+    ) -> int | Length:
+        """Encode `x`, or ``x + residual``, to the start of `out`; see `Codec.encode`.
+
+        Parameters
+        ----------
+        stream
+            Of CuPy or torch, or a handle; None is the current one of the library that made `x`.
+
+        Returns
+        -------
+        int or Length
+            Bytes used. Of a codec that is not `fixed_size` it is known later than the call returns.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As of `Codec.encode`.
+        """
+        handle = self._device.stream(stream, x)
+        values = self._view(x, handle)
+        kind = self._codec.check_type(values.dtype)
+        n = values.nbytes if kind is Type.BYTES else values.size
+        wire = self._wire(out, handle, at_least=self.wire_bytes(values.size, values.dtype), writeable=True)
+        kept = 0
+        if residual is not None:
+            if kind not in SHORT:
+                raise TypeError(f"{self.name}: error feedback takes float32, float16 or bfloat16, not {values.dtype}")
+            kept_view = self._device.view(self.name, residual, handle)
+            if kept_view.dtype != np.float32 or kept_view.size != values.size or not kept_view.writeable:
+                raise ValueError(
+                    f"{self.name}: a residual of {kept_view.size} {kept_view.dtype} for {values.size} values: it holds "
+                    "as many float32"
+                )
+            kept = kept_view.pointer
+        arguments = values.pointer, n, wire.pointer, kept, seed & _SEED
+        exact = self.wire_bytes(values.size, values.dtype) if self.fixed_size else None
+        return self._run("encode", (kind, kind), n, arguments, handle, exact, "")
+
+    def decode(
+        self, wire: Any, out: Any, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False, stream: Any = None
+    ) -> int | Length:
+        """Decode `wire` into `out`, or add what it holds to `out`; see `Codec.decode`.
+
+        Parameters
+        ----------
+        dtype
+            Type that was encoded, where it is not that of `out`.
+        stream
+            As of `encode`; None is the current one of the library that made `out`.
+
+        Returns
+        -------
+        int or Length
+            Bytes of the wire. A stream that is malformed makes ``int`` of a `Length` a ValueError; `out` may then have
+            been changed in part.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As of `Codec.decode`, as far as it is known at once.
+        """
+        handle = self._device.stream(stream, out)
+        values = self._view(out, handle, writeable=True)
+        coded = self._wire(wire, handle)
+        kind, target = self._codec.check_type(dtype or values.dtype), self._codec.check_type(values.dtype)
+        if kind is not target and (kind not in SHORT or target not in SHORT):
+            raise TypeError(f"{self.name}: values of {dtype} cannot be decoded to {values.dtype}")
+        if accumulate and target is Type.BYTES:
+            raise TypeError(
+                f"{self.name}: on a GPU adds to float32, float16, bfloat16 or float64, not {values.dtype}: "
+                "decode, then add"
+            )
+        n = values.nbytes if target is Type.BYTES else values.size
+        complaint = f"{self.name}: {coded.size} bytes that are not {values.size} values of {dtype or values.dtype}"
+        if self.fixed_size and coded.size != self.wire_bytes(values.size, dtype or values.dtype):
+            raise ValueError(complaint)
+        operation = "decode_add" if accumulate else "decode"
+        if self._sequence.state is None:
+            return self._run(operation, (kind, target), n, (coded.pointer, n, values.pointer), handle, coded.size, "")
+        arguments = coded.pointer, coded.size, n, values.pointer
+        return self._run(operation, (kind, target), n, arguments, handle, None, complaint)
+
+    def decode_add_encode(self, wire: Any, local: Any, out: Any, *, seed: int = 0, stream: Any = None) -> int | Length:
+        """Encode the sum of what `wire` holds and `local`; see `Codec.decode_add_encode`.
+
+        Parameters
+        ----------
+        stream
+            As of `encode`; None is the current one of the library that made `local`.
+
+        Returns
+        -------
+        int or Length
+            Bytes used.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As of `decode` and `encode`.
+        """
+        handle = self._device.stream(stream, local)
+        values = self._view(local, handle)
+        kind = self._codec.check_type(values.dtype)
+        if kind not in SHORT:
+            raise TypeError(f"{self.name}: sums float32, float16 or bfloat16 on the way, not {values.dtype}")
+        n, room = values.size, self.wire_bytes(values.size, values.dtype)
+        coded, to = self._wire(wire, handle), self._wire(out, handle, at_least=room, writeable=True)
+        complaint = f"{self.name}: {coded.size} bytes that are not {n} values of {values.dtype}"
+        if self.fixed_size and coded.size != room:
+            raise ValueError(complaint)
+        rest = values.pointer, n, to.pointer, seed & _SEED
+        if self._sequence.state is None:
+            return self._run("decode_add_encode", (kind, kind), n, (coded.pointer, *rest), handle, room, "")
+        arguments = coded.pointer, coded.size, *rest
+        return self._run("decode_add_encode", (kind, kind), n, arguments, handle, None, complaint)
+
+    def _view(self, x: Any, stream: int, *, writeable: bool = False) -> View:
+        view = self._device.view(self.name, x, stream)
+        if writeable and not view.writeable:
+            raise ValueError(f"{self.name}: the array to write to is read-only")
+        return view
+
+    def _wire(self, wire: Any, stream: int, *, at_least: int = 0, writeable: bool = False) -> View:
+        view = self._view(wire, stream, writeable=writeable)
+        if view.dtype != np.uint8:
+            raise ValueError(f"{self.name}: the wire is made of uint8, not {view.dtype}")
+        if view.size < at_least:
+            raise ValueError(f"{self.name}: {view.size} bytes on the wire, {at_least} needed")
+        return view
+
+    def _run(
+        self,
+        operation: str,
+        types: tuple[Type, Type],
+        n: int,
+        arguments: tuple[int, ...],
+        stream: int,
+        exact: int | None,
+        complaint: str,
+    ) -> int | Length:
+        """Start the kernels of an operation. types: encoded and decoded to; exact: the bytes, where they are known."""
+        sequence, param = self._sequence, self._codec.param(n)
+        blocks = max(1, min(-(-n * types[0].size // sequence.block_bytes), _BLOCKS * self._device.multiprocessors))
+        family = FAMILIES.index(self._codec.family)
+        if sequence.state is None:
+            assert exact is not None, "only kernels with a state find a length"
+            build = Build(sequence.source, family, param, *types)
+            for kernel in sequence.kernels[operation]:
+                self._device.launch(build, kernel, blocks, arguments, stream)
+            return exact
+        zeros = sequence.state(n, types[0], param)
+        sums = (n + 1) // 2 if sequence.sums and operation == "decode_add_encode" else 0
+        cell = self._take(zeros + sums)
+        cell.begin(stream, zeros)
+        build = Build(sequence.source, family, 0, *types)
+        for kernel in sequence.kernels[operation]:
+            self._device.launch(build, kernel, blocks, (*arguments, param, cell.pointer), stream)
+        cell.end(stream)
+        if exact is not None:
+            self._give_back(cell)
+            return exact
+        return Length(cell, self._give_back, complaint)
+
+    def _take(self, words: int) -> Cell:
+        try:
+            return self._free[words].pop()
+        except (KeyError, IndexError):
+            return self._device.cell(words)
+
+    def _give_back(self, cell: Cell) -> None:
+        self._free.setdefault(cell.words, []).append(cell)

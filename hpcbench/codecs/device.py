@@ -1,0 +1,274 @@
+"""A GPU as the codecs see it, by way of CuPy: kernels compiled when they are needed, streams, memory.
+
+CuPy is imported when a device is asked for, never before: nodes without a GPU have none.
+"""
+
+import functools
+import hashlib
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpcbench.codecs.sequence import STATE_HEAD
+from hpcbench.codecs.types import BFLOAT16
+from hpcbench.resources import data_dir
+
+THREADS = 256
+"""Of a block, always."""
+_LENGTH, _FAULT = 1, 2
+
+
+@dataclass(frozen=True)
+class View:
+    """Where an array lies on a device."""
+
+    pointer: int
+    size: int
+    dtype: np.dtype[Any]
+    """BFLOAT16 of a torch tensor of that type."""
+    writeable: bool
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class Build:
+    """What kernels are compiled for."""
+
+    source: str
+    """File in kernels/gpu."""
+    family: int
+    """``hb_family``."""
+    param: int
+    """0 where the kernels take it when they run."""
+    type: int
+    """``hb_type`` of the values that are encoded."""
+    out: int
+    """``hb_type`` that is decoded to."""
+
+    def options(self) -> tuple[str, ...]:
+        """For the compiler, whose input is to include `source`."""
+        return (
+            "-std=c++17",
+            "--fmad=false",  # sums after products are part of the formats
+            f"-I{data_dir('kernels') / 'gpu'}",
+            f"-DHB_CODEC={self.family}",
+            f"-DHB_PARAM={self.param}ull",
+            f"-DHB_TYPE={self.type}",
+            f"-DHB_OUT={self.out}",
+        )
+
+
+class Cell(ABC):
+    """Memory that one call of a codec needs on the device, and what of it the host reads afterwards.
+
+    It may serve one call after another, on any streams: each waits, on the device, for the one before it.
+    """
+
+    words: int
+    """Of 64 bits."""
+    pointer: int
+    """Where they are on the device."""
+
+    @abstractmethod
+    def begin(self, stream: int, zeros: int) -> None:
+        """Wait for the call before, then make so many words zero."""
+
+    @abstractmethod
+    def end(self, stream: int) -> None:
+        """After the call's kernels: send the head to the host."""
+
+    @abstractmethod
+    def wait(self) -> tuple[int, int]:
+        """Length and fault of the last call, when it has come to its end."""
+
+
+class Device(ABC):
+    """What runs kernels."""
+
+    multiprocessors: int
+
+    @abstractmethod
+    def stream(self, stream: Any, array: Any) -> int:
+        """Handle of a stream; for None, of the current one of the library that made `array`."""
+
+    @abstractmethod
+    def view(self, name: str, array: Any, stream: int) -> View:
+        """Where an array lies.
+
+        Raises
+        ------
+        TypeError
+            It is not in the memory of this device.
+        ValueError
+            It is not a contiguous vector.
+        """
+
+    @abstractmethod
+    def launch(self, build: Build, kernel: str, blocks: int, arguments: tuple[int, ...], stream: int) -> None:
+        """Start a kernel. All its parameters have 64 bits."""
+
+    @abstractmethod
+    def cell(self, words: int) -> Cell:
+        """A new cell of so many words."""
+
+
+def _layout(name: str, shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> None:
+    if len(shape) != 1 or (strides is not None and shape[0] > 1 and strides[0] != itemsize):
+        raise ValueError(f"{name}: values must be a contiguous vector, not shape {shape} with strides {strides}")
+
+
+def view_of(name: str, interface: dict[str, Any]) -> View:
+    """The view that ``__cuda_array_interface__`` describes.
+
+    Raises
+    ------
+    ValueError
+        Not a contiguous vector in this machine's byte order.
+    """
+    shape, typestr = interface["shape"], interface["typestr"]
+    # torch and ml_dtypes both write bfloat16 as two bytes of no known kind
+    dtype = BFLOAT16 if typestr in ("<V2", "|V2") else np.dtype(typestr)
+    if not dtype.isnative or dtype.hasobject:
+        raise ValueError(f"{name}: values of type {typestr} are not plain numbers in this machine's byte order")
+    _layout(name, tuple(shape), interface.get("strides"), dtype.itemsize)
+    pointer, read_only = interface["data"]
+    return View(int(pointer or 0), int(shape[0]), dtype, not read_only)
+
+
+class CupyCell(Cell):
+    """Words on the device, as many pinned ones of the head on the host, and the event between two calls."""
+
+    def __init__(self, cupy: Any, words: int) -> None:
+        self._cupy = cupy
+        self._memory = cupy.cuda.alloc(8 * words)
+        self.words = words
+        self._pinned = cupy.cuda.alloc_pinned_memory(8 * STATE_HEAD)
+        self._head = np.frombuffer(self._pinned, np.uint64, STATE_HEAD)
+        self._event = cupy.cuda.Event(disable_timing=True)
+        self.pointer = int(self._memory.ptr)
+
+    def begin(self, stream: int, zeros: int) -> None:
+        runtime = self._cupy.cuda.runtime
+        runtime.streamWaitEvent(stream, self._event.ptr)  # not recorded yet: no wait
+        runtime.memsetAsync(self.pointer, 0, 8 * zeros, stream)
+
+    def end(self, stream: int) -> None:
+        runtime = self._cupy.cuda.runtime
+        to_host = runtime.memcpyDeviceToHost
+        runtime.memcpyAsync(self._head.ctypes.data, self.pointer, 8 * STATE_HEAD, to_host, stream)
+        runtime.eventRecord(self._event.ptr, stream)
+
+    def __del__(self) -> None:
+        event = getattr(self, "_event", None)  # not there if the memory was not to be had
+        if event is not None and not sys.is_finalizing():
+            event.synchronize()  # the memory may be in use
+
+    def wait(self) -> tuple[int, int]:
+        self._event.synchronize()
+        return int(self._head[_LENGTH]), int(self._head[_FAULT])
+
+
+class CupyDevice(Device):
+    """CuPy's current device."""
+
+    def __init__(self, cupy: Any) -> None:
+        self._cupy = cupy
+        self._modules: dict[Build, Any] = {}
+        self._functions: dict[tuple[Build, str], Any] = {}
+        self._hash = f"-DHB_SOURCES={_source_hash()}"
+        self.multiprocessors = int(cupy.cuda.Device().attributes["MultiProcessorCount"])
+
+    def stream(self, stream: Any, array: Any) -> int:
+        if stream is None and type(array).__module__.split(".")[0] == "torch":
+            import torch
+
+            stream = torch.cuda.current_stream(array.device)
+        if stream is None:
+            return int(self._cupy.cuda.get_current_stream().ptr)
+        for attribute in ("ptr", "cuda_stream"):
+            if hasattr(stream, attribute):
+                return int(getattr(stream, attribute))
+        if hasattr(stream, "__cuda_stream__"):
+            return int(stream.__cuda_stream__()[1])
+        return int(stream)
+
+    def view(self, name: str, array: Any, stream: int) -> View:
+        if hasattr(array, "detach"):  # torch refuses to show what autograd follows
+            array = array.detach()
+        interface = getattr(array, "__cuda_array_interface__", None)
+        if interface is None and hasattr(array, "__dlpack__"):
+            kind, _ = array.__dlpack_device__()
+            if kind in (2, 13):  # CUDA memory, managed or not
+                with self._cupy.cuda.ExternalStream(stream):
+                    interface = self._cupy.from_dlpack(array).__cuda_array_interface__
+        if interface is None:
+            raise TypeError(f"{name}: takes arrays in the memory of a GPU, not {type(array).__name__}")
+        return view_of(name, interface)
+
+    def launch(self, build: Build, kernel: str, blocks: int, arguments: tuple[int, ...], stream: int) -> None:
+        function = self._functions.get((build, kernel))
+        if function is None:
+            function = self._functions[build, kernel] = self._module(build).get_function(kernel)
+        with self._cupy.cuda.ExternalStream(stream):
+            function((blocks,), (THREADS,), tuple(np.uint64(a) for a in arguments))
+
+    def cell(self, words: int) -> Cell:
+        return CupyCell(self._cupy, words)
+
+    def _module(self, build: Build) -> Any:
+        if build not in self._modules:
+            # CuPy keeps what it compiled on disk by source and options, which say nothing of included files
+            self._modules[build] = self._cupy.RawModule(
+                code=f'#include "{build.source}"\n', options=(*build.options(), self._hash)
+            )
+        return self._modules[build]
+
+
+def _source_hash() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(data_dir("kernels").rglob("*")):
+        if path.suffix in (".h", ".cu"):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def cuda() -> Device:
+    """CuPy's current device.
+
+    Raises
+    ------
+    ImportError
+        There is no CuPy.
+    RuntimeError
+        There is no GPU, or CUDA cannot make code for it.
+    """
+    try:
+        import cupy
+    except ImportError as error:
+        raise ImportError(
+            f"codecs on a GPU need CuPy ({error}): pip install 'hpcbench[cuda13]', on a V100 'hpcbench[cuda12]'"
+        ) from error
+    try:
+        number = int(cupy.cuda.runtime.getDevice())
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise RuntimeError(f"no GPU that CUDA can use here: {error}") from error
+    return _device(number)
+
+
+@functools.cache
+def _device(number: int) -> Device:
+    import cupy
+
+    capability = cupy.cuda.Device(number).compute_capability
+    if int(capability) < 75 and cupy.cuda.nvrtc.getVersion()[0] >= 13:
+        raise RuntimeError(
+            f"CUDA 13 makes no code for this GPU (sm_{capability}): install CuPy for CUDA 12 instead, "
+            "pip install 'hpcbench[cuda12]'"
+        )
+    return CupyDevice(cupy)

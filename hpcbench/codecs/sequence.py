@@ -1,0 +1,78 @@
+"""Which kernels make an operation of a codec family on a GPU, and what they need."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from hpcbench.codecs.types import Type
+
+STATE_HEAD = 4
+"""Words of 64 bits that ``hb_state`` of kernels/gpu/order.h has."""
+OPERATIONS = ("encode", "decode", "decode_add", "decode_add_encode")
+_PIECE = 8 * 4096  # bytes of the chunks that a block of threads codes at once
+_SPARSE_CHUNK = 65536
+_SPARSE_HEAD = 16
+_BINS = 3 * 2048
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """The kernels of a family."""
+
+    source: str
+    """File in kernels/gpu."""
+    kernels: Mapping[str, tuple[str, ...]]
+    """Of each of `OPERATIONS`, in order."""
+    block_bytes: int
+    """Of values that a block of threads takes at a time."""
+    state: Callable[[int, Type, int], int] | None = None
+    """Words of 64 bits that the kernels share and find zero, for n values of a type and a parameter. None: the kernels
+    take no state, no parameter and no length of the wire; they cannot fail."""
+    sums: bool = False
+    """`decode_add_encode` needs n float32 behind the state."""
+
+
+def _chunk_state(n: int, kind: Type, param: int) -> int:
+    return STATE_HEAD + 2 * -(-n * kind.size // _PIECE)
+
+
+def _sparse_state(n: int, kind: Type, param: int) -> int:
+    return _SPARSE_HEAD + 2 * -(-n // _SPARSE_CHUNK)
+
+
+def _topk_state(n: int, kind: Type, param: int) -> int:
+    return _BINS + _sparse_state(n, kind, param)
+
+
+def _row_state(n: int, kind: Type, width: int) -> int:
+    return _SPARSE_HEAD + 2 * -(-(n // width) // max(1, _SPARSE_CHUNK // width))
+
+
+def _sparse(*select: str) -> dict[str, tuple[str, ...]]:
+    return {
+        "encode": ("hb_fold", *(f"hb_{name}" for name in select), "hb_encode"),
+        "decode": ("hb_decode",),
+        "decode_add": ("hb_decode_add",),
+        "decode_add_encode": (
+            "hb_sum_decode",
+            "hb_sum_fold",
+            *(f"hb_sum_{name}" for name in select),
+            "hb_sum_encode",
+        ),
+    }
+
+
+_EACH = {operation: (f"hb_{operation}",) for operation in OPERATIONS}
+_TILES = Sequence("gpu.cu", _EACH, 8192)
+_CHUNKS = Sequence("chunked.cu", _EACH, _PIECE, _chunk_state)
+_SEQUENCES = {
+    "mpc": _CHUNKS,
+    "xpk": _CHUNKS,
+    "topk": Sequence("sparse.cu", _sparse("select", "select", "select"), 8192, _topk_state, sums=True),
+    "threshold": Sequence("sparse.cu", _sparse(), 8192, _sparse_state, sums=True),
+    "rowsparse": Sequence("sparse.cu", _sparse(), 8192, _row_state, sums=True),
+}
+
+
+def sequence_of(family: str) -> Sequence:
+    """The kernels of a family of `library.FAMILIES`."""
+    return _SEQUENCES.get(family, _TILES)

@@ -1,0 +1,52 @@
+// Pieces of unknown size, one behind the other. Blocks of threads draw the number of a piece, code it, and then learn
+// where it goes from the sizes that the pieces before it have told (decoupled look-back: Merrill and Garland, 2016).
+// Numbers are drawn in the order in which blocks begin, so a block waits only for blocks that are running: it does not
+// matter how many of them the GPU holds.
+#pragma once
+#include "warp.h"
+
+// What the host makes zero before the kernels of a call, and of which it reads `bytes` and `fault` after them.
+struct hb_state {
+  hb_u64 ticket;
+  hb_u64 bytes;  // of the wire
+  hb_u64 fault;  // the wire is malformed
+  hb_u64 spare;
+};
+HB_FN volatile hb_u64 *hb_rest_of(hb_state *state) { return (volatile hb_u64 *)(state + 1); }
+HB_FN void hb_fault(hb_state *state) { *(volatile hb_u64 *)&state->fault = 1; }
+
+// Of a piece, in one word, so that flag and number are seen together.
+#define HB_TOLD_SIZE (1ull << 62)  // its own size
+#define HB_TOLD_ALL (2ull << 62)   // and of all before it
+#define HB_TOLD_NUMBER (HB_TOLD_SIZE - 1)
+
+// A number that no other block has; called by all threads.
+HB_FN hb_u64 hb_draw(hb_state *state) {
+  __shared__ hb_u64 drawn;
+  __syncthreads();
+  if (threadIdx.x == 0) drawn = atomicAdd(&state->ticket, 1ull);
+  __syncthreads();
+  return drawn;
+}
+
+// The sizes of all pieces before one, whose own size is told to those behind it; called by one warp. told: a word for
+// each piece, 0 at first.
+HB_FN hb_u64 hb_place(volatile hb_u64 *told, hb_u64 piece, hb_u64 size, hb_u32 lane) {
+  if (lane == 0) told[piece] = piece ? HB_TOLD_SIZE | size : HB_TOLD_ALL | size;
+  hb_u64 before = 0;
+  for (hb_u64 end = piece; end;) {
+    hb_u64 word = HB_TOLD_ALL;  // before the first
+    if (lane < end)
+      while (!(word = told[end - 1 - lane])) __nanosleep(20);
+    const hb_u32 complete = __ballot_sync(HB_EVERY, word >= HB_TOLD_ALL);
+    const hb_u32 last = complete ? (hb_u32)__ffs((int)complete) - 1u : 31u;
+    word = lane <= last ? word & HB_TOLD_NUMBER : 0;
+#pragma unroll
+    for (hb_u32 half = 16; half; half /= 2) word += __shfl_xor_sync(HB_EVERY, word, half);
+    before += word;
+    if (complete) break;
+    end -= 32;
+  }
+  if (lane == 0 && piece) told[piece] = HB_TOLD_ALL | (before + size);
+  return before;
+}

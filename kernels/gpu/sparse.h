@@ -1,0 +1,353 @@
+// The kernels of the sparse codecs (kernels/hb_sparse.h tells the format), a chunk of records a block. Values are rows of
+// one value here.
+#pragma once
+#include "select.h"
+
+#define HB_MARK_WORDS (HB_SPARSE_CHUNK / 32)
+#define HB_GROUPED_WORDS 256  // more bits than the grouped form has where it is the shortest
+
+// Which records of a chunk are sent, a bit each, and how many before each word; in shared memory.
+struct hb_marks {
+  hb_u32 *bits, *ranks;
+  hb_u32 m, words;
+  HB_FN bool has(hb_u32 place) const { return bits[place / 32u] >> (place & 31u) & 1u; }
+  HB_FN hb_u32 rank(hb_u32 place) const {
+    return ranks[place / 32u] + (hb_u32)__popc(bits[place / 32u] & ((1u << (place & 31u)) - 1u));
+  }
+  HB_FN hb_u32 valid(hb_u32 word) const { return 32u * word + 32u <= m ? ~0u : (1u << (m - 32u * word)) - 1u; }
+  // Counts what is before each word of `of`; returns how many there are.
+  HB_FN hb_u32 count(const hb_u32 *of) const {
+    const hb_u32 each = (words + HB_THREADS - 1u) / HB_THREADS, first = each * threadIdx.x;
+    const hb_u32 end = first + each < words ? first + each : words;
+    hb_u64 mine = 0, total;
+    __syncthreads();
+    for (hb_u32 w = first; w < end; w++) mine += (hb_u32)__popc(of[w]);
+    hb_u32 before = (hb_u32)hb_block_below(mine, total);
+    for (hb_u32 w = first; w < end; w++) {
+      ranks[w] = before;
+      before += (hb_u32)__popc(of[w]);
+    }
+    __syncthreads();
+    return (hb_u32)total;
+  }
+};
+
+template <int FAMILY, int T> struct hb_sparse {
+  static constexpr bool TOPK = FAMILY == HB_TOPK, ROWS = FAMILY == HB_ROWSPARSE, SUMS = T < HB_F64;
+  static constexpr int SIZE = hb_size_of(T);
+
+  struct message {
+    hb_u64 width, records, per_chunk, chunks, head, rest;  // rest: values behind the last whole row
+    HB_FN message(hb_u64 n, hb_u64 param) : width(ROWS ? param : 1) {
+      records = n / width;
+      rest = n % width;
+      per_chunk = hb_chunk_records(width);
+      chunks = (records + per_chunk - 1) / per_chunk;
+      head = chunks ? 8 * (chunks - 1) : 0;
+    }
+    HB_FN hb_u32 records_of(hb_u64 chunk) const {
+      return (hb_u32)(records - chunk * per_chunk < per_chunk ? records - chunk * per_chunk : per_chunk);
+    }
+  };
+  // The record of a value of the chunk and its place in it.
+  static HB_FN hb_u32 row_of(const message &msg, hb_u64 element) {
+    return ROWS ? (hb_u32)(element / msg.width) : (hb_u32)element;
+  }
+  static HB_FN hb_u64 column_of(const message &msg, hb_u64 element, hb_u32 row) {
+    return ROWS ? element - row * msg.width : 0;
+  }
+  static HB_FN volatile hb_u64 *told(hb_sparse_state *state) {
+    return (volatile hb_u64 *)state + HB_SPARSE_STATE_WORDS + (TOPK ? HB_SELECT_DIGITS * 2048 : 0);
+  }
+  // float32, as many as values, behind all other state
+  static HB_FN float *sums(hb_u64 n, hb_u64 param, hb_sparse_state *state) {
+    return (float *)(told(state) + 2 * message(n, param).chunks);
+  }
+
+  // What is sent: the values, or sums with a residual that are in it already.
+  struct source {
+    const hb_byte *x;
+    hb_byte *residual;
+    HB_FN source(const void *x, float *residual) : x((const hb_byte *)x), residual((hb_byte *)residual) {}
+    HB_FN hb_u32 magnitude(hb_u64 i) const {
+      if constexpr (SUMS) {
+        const hb_u32 bits = residual ? hb_load_word(residual + 4 * i)
+                                     : hb_lane<hb_u32>::as_bits(hb_widen_raw<T>(hb_load_raw<SIZE>(x + SIZE * i)));
+        return bits & HB_MAGNITUDE;
+      }
+      return 0;
+    }
+    HB_FN hb_u64 raw(hb_u64 i) const {
+      if constexpr (SUMS)
+        if (residual) return hb_narrow_raw<T>(hb_load_value<HB_F32>(residual + 4 * i));
+      return hb_load_raw<SIZE>(x + SIZE * i);
+    }
+    // leaves in the residual what the wire lacks of a value
+    HB_FN void keep(hb_u64 i, bool sent, hb_u64 raw) const {
+      if constexpr (SUMS)
+        if (residual) {
+          const float wanted = hb_load_value<HB_F32>(residual + 4 * i), lack = sent ? wanted - hb_widen_raw<T>(raw) : wanted;
+          hb_store_value<HB_F32>(residual + 4 * i, hb_finite_or_0(lack));
+        }
+    }
+  };
+
+  static HB_FN void fold(const void *x, hb_u64 n, float *residual) {
+    if constexpr (SUMS)
+      if (residual)
+        for (hb_u64 i = (hb_u64)blockIdx.x * HB_THREADS + threadIdx.x; i < n; i += (hb_u64)gridDim.x * HB_THREADS) {
+          hb_byte *kept = (hb_byte *)residual + 4 * i;
+          const float value = hb_widen_raw<T>(hb_load_raw<SIZE>((const hb_byte *)x + SIZE * i));
+          hb_store_value<HB_F32>(kept, hb_add(value, hb_load_value<HB_F32>(kept)));
+        }
+  }
+  static HB_FN void select(const void *x, hb_u64 n, float *residual, hb_u64 k, hb_sparse_state *state) {
+    const source from(x, residual);
+    if constexpr (TOPK) hb_select_digit(state, n, k, [&](hb_u64 i) { return from.magnitude(i); });
+  }
+
+  // ---------------------------------------------------------------------------------------------- encode
+  // first: value. ties: room for as many words as the marks have.
+  static HB_FN void mark_values(const source &from, hb_u64 first, const hb_marks &marks, hb_u32 *ties, hb_u32 cut) {
+    const hb_u32 lane = threadIdx.x & 31u;
+    constexpr hb_u32 AT_ONCE = 8;
+    for (hb_u32 w = threadIdx.x / 32u * AT_ONCE; w < marks.words; w += HB_WARPS * AT_ONCE) {
+      hb_u32 magnitude[AT_ONCE];
+#pragma unroll
+      for (hb_u32 j = 0; j < AT_ONCE; j++) {
+        const hb_u32 i = 32u * (w + j) + lane;
+        magnitude[j] = i < marks.m ? from.magnitude(first + i) : 0u;
+      }
+#pragma unroll
+      for (hb_u32 j = 0; j < AT_ONCE; j++) {
+        const bool is = 32u * (w + j) + lane < marks.m;
+        const hb_u32 over = __ballot_sync(HB_EVERY, is && magnitude[j] > cut);
+        const hb_u32 equal = __ballot_sync(HB_EVERY, is && magnitude[j] == cut);
+        if (lane == 0 && w + j < marks.words) {
+          marks.bits[w + j] = over;
+          if (TOPK) ties[w + j] = equal;
+        }
+      }
+    }
+  }
+  static HB_FN void mark_rows(const source &from, const message &msg, hb_u64 first, const hb_marks &marks) {
+    for (hb_u32 w = threadIdx.x; w < marks.words; w += HB_THREADS) marks.bits[w] = 0;
+    __syncthreads();
+#pragma unroll 4
+    for (hb_u64 e = threadIdx.x; e < marks.m * msg.width; e += HB_THREADS) {
+      const hb_u32 row = row_of(msg, e), bit = 1u << (row & 31u);
+      if (from.raw(first + e) && !(*(volatile hb_u32 *)&marks.bits[row / 32u] & bit)) atomicOr(&marks.bits[row / 32u], bit);
+    }
+  }
+  // Of the ties the first, as many as are left of `equal` behind the chunks before.
+  static HB_FN void mark_ties(volatile hb_u64 *told, hb_u64 chunk, const hb_marks &marks, const hb_u32 *ties,
+                              hb_u64 equal) {
+    __shared__ hb_u64 before;
+    hb_u64 mine = 0, total;
+    __syncthreads();
+    for (hb_u32 w = threadIdx.x; w < marks.words; w += HB_THREADS) mine += (hb_u32)__popc(ties[w]);
+    hb_block_below(mine, total);
+    if (threadIdx.x < 32u) {
+      const hb_u64 place = hb_place(told, chunk, total, threadIdx.x);
+      if (threadIdx.x == 0) before = place;
+    }
+    __syncthreads();
+    const hb_u64 budget = equal > before ? equal - before : 0;
+    if (budget == 0) return;
+    marks.count(ties);
+    for (hb_u32 w = threadIdx.x; w < marks.words; w += HB_THREADS) {
+      hb_u32 word = ties[w], number = (hb_u32)__popc(word);
+      const hb_u64 room = budget > marks.ranks[w] ? budget - marks.ranks[w] : 0;
+      for (; number > room; number--) word &= ~(0x80000000u >> __clz((int)word));
+      marks.bits[w] |= word;
+    }
+    __syncthreads();
+  }
+  // Places of the records sent, in the form of their section.
+  static HB_FN void put_index(const hb_marks &marks, hb_u32 sent, const hb_section &s, hb_byte *to) {
+    __shared__ hb_u32 grouped[HB_GROUPED_WORDS];
+    const hb_u32 words = (hb_u32)(s.low - s.index) / 4u;
+    if (s.form == HB_FORM_ALL) return;
+    if (s.form == HB_FORM_BITMAP) {
+      for (hb_u32 w = threadIdx.x; w < words; w += HB_THREADS) hb_store_word(to + s.index + 4u * w, marks.bits[w]);
+      return;
+    }
+    const bool groups = s.form == HB_FORM_GROUPED;
+    __syncthreads();
+    for (hb_u32 w = threadIdx.x; groups && w < words; w += HB_THREADS) grouped[w] = 0;
+    __syncthreads();
+    for (hb_u32 place = threadIdx.x; place < marks.m; place += HB_THREADS) {
+      if (!marks.has(place)) continue;
+      const hb_u32 rank = marks.rank(place), bit = hb_grouped_bit(rank, place);
+      if (groups) {
+        atomicOr(&grouped[bit / 32u], 1u << (bit & 31u));
+        to[s.low + rank] = (hb_byte)place;
+      } else {
+        hb_store_half(to + s.index + 2u * rank, place);
+      }
+    }
+    __syncthreads();
+    for (hb_u32 w = threadIdx.x; groups && w < words; w += HB_THREADS) hb_store_word(to + s.index + 4u * w, grouped[w]);
+    const hb_u64 end = groups ? s.low + sent : s.index + 2u * sent;
+    if (threadIdx.x < s.end - end) to[end + threadIdx.x] = 0;
+  }
+
+  static HB_FN void encode(const void *x, hb_u64 n, hb_byte *wire, float *residual, hb_u64 param,
+                           hb_sparse_state *state) {
+    __shared__ hb_u32 bits[HB_MARK_WORDS], ranks[HB_MARK_WORDS], ties[TOPK ? HB_MARK_WORDS : 1];
+    __shared__ hb_u64 start;
+    const message msg(n, param);
+    const source from(x, residual);
+    const hb_cut cut = {TOPK ? (hb_u32)state->magnitude : (hb_u32)param, TOPK ? state->equal : 0};
+    if (msg.chunks == 0 && blockIdx.x == 0) put_rest(msg, from, n, 0, wire, param, state);
+    for (hb_u64 chunk = hb_draw(&state->head); chunk < msg.chunks; chunk = hb_draw(&state->head)) {
+      const hb_u32 m = msg.records_of(chunk);
+      const hb_u64 first = chunk * msg.per_chunk * msg.width;
+      const hb_marks marks = {bits, ranks, m, (m + 31u) / 32u};
+      if (ROWS) mark_rows(from, msg, first, marks);
+      else mark_values(from, first, marks, ties, cut.magnitude);
+      if (TOPK) mark_ties(told(state) + msg.chunks, chunk, marks, ties, cut.equal);
+      hb_u32 sent = marks.count(bits);
+      hb_section s = hb_section_of(m, sent, SIZE * msg.width), all = hb_section_of(m, m, SIZE * msg.width);
+      if (!TOPK && sent < m && s.end >= all.end) {
+        for (hb_u32 w = threadIdx.x; w < marks.words; w += HB_THREADS) bits[w] = marks.valid(w);
+        sent = marks.count(bits);
+        s = all;
+      }
+
+      if (threadIdx.x < 32u) {
+        const hb_u64 place = hb_place(told(state), chunk, s.end, threadIdx.x);
+        if (threadIdx.x == 0) start = place;
+      }
+      __syncthreads();
+      hb_byte *to = wire + msg.head + start;
+      if (threadIdx.x == 0) {
+        if (chunk) hb_store_raw<8>(wire + 8 * (chunk - 1), start);
+        hb_store_word(to, sent);
+      }
+      const hb_u64 records_end = 4 + (hb_u64)sent * SIZE * msg.width;
+      if (threadIdx.x < s.index - records_end) to[records_end + threadIdx.x] = 0;
+#pragma unroll 4
+      for (hb_u64 e = threadIdx.x; e < m * msg.width; e += HB_THREADS) {
+        const hb_u32 row = row_of(msg, e);
+        const bool is = marks.has(row);
+        if (!is && !residual) continue;
+        const hb_u64 raw = from.raw(first + e);
+        if (is) hb_store_raw<SIZE>(to + 4 + SIZE * (marks.rank(row) * msg.width + column_of(msg, e, row)), raw);
+        from.keep(first + e, is || ROWS, raw);  // a row of zeros needs no record
+      }
+      put_index(marks, sent, s, to);
+      if (chunk + 1 == msg.chunks) put_rest(msg, from, n, msg.head + start + s.end, wire, param, state);
+    }
+  }
+  // What lies behind the chunks: values, or zeros up to the size that topk has.
+  static HB_FN void put_rest(const message &msg, const source &from, hb_u64 n, hb_u64 at, hb_byte *wire,
+                             hb_u64 param, hb_sparse_state *state) {
+    hb_u64 end = at + SIZE * msg.rest;
+    for (hb_u64 i = threadIdx.x; i < msg.rest; i += HB_THREADS) {
+      const hb_u64 place = n - msg.rest + i, raw = from.raw(place);
+      hb_store_raw<SIZE>(wire + at + SIZE * i, raw);
+      from.keep(place, true, raw);
+    }
+    if (TOPK) {
+      end = hb_topk_bytes(n, param, SIZE);
+      for (hb_u64 i = at + threadIdx.x; i < end; i += HB_THREADS) wire[i] = 0;
+    }
+    if (threadIdx.x == 0) state->head.bytes = end;
+  }
+
+  // ---------------------------------------------------------------------------------------------- decode
+  // Marks the records of a chunk; false to all threads if its index is none.
+  static HB_FN bool get_index(const hb_byte *from, hb_u32 sent, const hb_section &s, const hb_marks &marks) {
+    __shared__ hb_u32 grouped[HB_GROUPED_WORDS];
+    __shared__ hb_u32 faults;
+    const hb_u32 words = (hb_u32)(s.low - s.index) / 4u;
+    __syncthreads();
+    if (threadIdx.x == 0) faults = 0;
+    for (hb_u32 w = threadIdx.x; w < marks.words; w += HB_THREADS) {
+      hb_u32 word = s.form == HB_FORM_ALL ? marks.valid(w) : s.form == HB_FORM_BITMAP ? hb_load_word(from + s.index + 4u * w) : 0u;
+      marks.bits[w] = word;
+    }
+    __syncthreads();
+    hb_u32 bad = 0;
+    if (s.form == HB_FORM_BITMAP && threadIdx.x == 0) bad |= marks.bits[marks.words - 1u] & ~marks.valid(marks.words - 1u);
+    if (s.form == HB_FORM_PLACES)
+      for (hb_u32 j = threadIdx.x; j < sent; j += HB_THREADS) {
+        const hb_u32 place = hb_load_half(from + s.index + 2u * j);
+        bad |= place >= marks.m || (j && hb_load_half(from + s.index + 2u * j - 2u) >= place);
+        if (place < marks.m) atomicOr(&marks.bits[place / 32u], 1u << (place & 31u));
+      }
+    if (s.form == HB_FORM_GROUPED) {
+      const hb_marks bits = {grouped, marks.ranks, 32u * words, words};
+      for (hb_u32 w = threadIdx.x; w < words; w += HB_THREADS) grouped[w] = hb_load_word(from + s.index + 4u * w);
+      __syncthreads();
+      bad |= bits.count(grouped) != sent;
+      for (hb_u32 bit = threadIdx.x; bit < 32u * words; bit += HB_THREADS) {
+        if (!bits.has(bit)) continue;
+        const hb_u32 rank = bits.rank(bit);
+        if (rank >= sent) break;
+        const hb_u32 low = from[s.low + rank], place = hb_grouped_place(rank, bit, low);
+        // of neighbours in a group the earlier is the lower
+        bad |= place >= marks.m || (bit && bits.has(bit - 1u) && from[s.low + rank - 1u] >= low);
+        if (place < marks.m) atomicOr(&marks.bits[place / 32u], 1u << (place & 31u));
+      }
+    }
+    if (bad) atomicOr(&faults, 1u);
+    return marks.count(marks.bits) == sent && !faults;
+  }
+
+  template <int O, bool ADD>
+  static HB_FN void decode(const hb_byte *wire, hb_u64 bytes, hb_u64 n, void *out, hb_u64 param,
+                           hb_sparse_state *state) {
+    __shared__ hb_u32 bits[HB_MARK_WORDS], ranks[HB_MARK_WORDS];
+    const message msg(n, param);
+    const hb_u64 body = bytes < msg.head ? 0 : bytes - msg.head, rest = SIZE * msg.rest;
+    if (msg.chunks == 0 && blockIdx.x == 0) {
+      if (bytes != rest) hb_fault(&state->head);
+      else get_rest<O, ADD>(msg, wire, n, out);
+    }
+    for (hb_u64 chunk = blockIdx.x; chunk < msg.chunks && bytes >= msg.head; chunk += gridDim.x) {
+      const hb_u32 m = msg.records_of(chunk);
+      const hb_u64 first = chunk * msg.per_chunk * msg.width, start = chunk ? hb_load_raw<8>(wire + 8 * (chunk - 1)) : 0;
+      const hb_byte *from = wire + msg.head + start;
+      const hb_marks marks = {bits, ranks, m, (m + 31u) / 32u};
+      hb_u32 sent = ~0u;
+      if (start <= body && body - start >= 4) sent = hb_load_word(from);
+      const hb_section s = hb_section_of(m, sent <= m ? sent : 0, SIZE * msg.width);
+      bool good = sent <= m && body - start >= s.end;
+      if (good) {
+        const hb_u64 end = start + s.end;
+        good = chunk + 1 < msg.chunks ? hb_load_raw<8>(wire + 8 * chunk) == end : TOPK || body - end == rest;
+      }
+      if (good) good = get_index(from, sent, s, marks);  // the same in all threads
+      if (!good) {
+        hb_fault(&state->head);
+        continue;
+      }
+      if (TOPK && threadIdx.x == 0) atomicAdd(&state->sent, (hb_u64)sent);
+#pragma unroll 4
+      for (hb_u64 e = threadIdx.x; e < m * msg.width; e += HB_THREADS) {
+        hb_byte *to = (hb_byte *)out + hb_size_of(O) * (first + e);
+        const hb_u32 row = row_of(msg, e);
+        if (marks.has(row)) {
+          const hb_u64 at = marks.rank(row) * msg.width + column_of(msg, e, row);
+          hb_put_raw<T, O, ADD>(to, hb_load_raw<SIZE>(from + 4 + SIZE * at));
+        } else if (!ADD) {
+          hb_store_raw<hb_size_of(O)>(to, 0);
+        }
+      }
+      if (chunk + 1 == msg.chunks) get_rest<O, ADD>(msg, wire + bytes - rest, n, out);
+      __syncthreads();
+    }
+    if (threadIdx.x == 0) {
+      if (bytes < msg.head) hb_fault(&state->head);
+      state->head.bytes = bytes;
+    }
+    if (TOPK && hb_last_block(&state->arrived[3]) && threadIdx.x == 0)
+      if (*(volatile hb_u64 *)&state->sent != param || bytes != hb_topk_bytes(n, param, SIZE)) hb_fault(&state->head);
+  }
+  template <int O, bool ADD> static HB_FN void get_rest(const message &msg, const hb_byte *from, hb_u64 n, void *out) {
+    for (hb_u64 i = threadIdx.x; i < msg.rest; i += HB_THREADS)
+      hb_put_raw<T, O, ADD>((hb_byte *)out + hb_size_of(O) * (n - msg.rest + i), hb_load_raw<SIZE>(from + SIZE * i));
+  }
+};

@@ -1,0 +1,128 @@
+// A chunk in the registers of a warp: 1024 words of 4 bytes, word 32 r + lane in row r. Its memory may begin anywhere.
+#pragma once
+#include "values.h"
+#include "warp.h"
+
+#define HB_ROWS 32
+#define HB_CHUNK 4096
+
+HB_FN constexpr hb_u32 hb_size_of(int type) { return type == HB_F32 ? 4 : type == HB_F64 ? 8 : type == HB_BYTES ? 1 : 2; }
+
+HB_FN hb_u32 hb_load_half(const hb_byte *p) { return p[0] | (hb_u32)p[1] << 8; }
+HB_FN void hb_store_half(hb_byte *p, hb_u32 x) {
+  p[0] = (hb_byte)x;
+  p[1] = (hb_byte)(x >> 8);
+}
+
+HB_FN void hb_to_stage(const hb_warp &me, const hb_u32 *v) {
+  __syncwarp();
+#pragma unroll
+  for (int r = 0; r < HB_ROWS; r++) me.stage[32 * r + me.lane] = v[r];
+  __syncwarp();
+}
+HB_FN void hb_from_stage(const hb_warp &me, hb_u32 *v) {
+  __syncwarp();
+#pragma unroll
+  for (int r = 0; r < HB_ROWS; r++) v[r] = me.stage[32 * r + me.lane];
+  __syncwarp();
+}
+
+// The first `bytes` bytes of a chunk; the others are zeros. Only memory that is aligned goes straight to registers: for
+// the rest the code is short, not fast.
+HB_FN void hb_load_chunk(const hb_warp &me, const hb_byte *p, hb_u32 bytes, hb_u32 *v) {
+  if ((((hb_u64)p | bytes) & 3u) == 0u) {
+#pragma unroll
+    for (int r = 0; r < HB_ROWS; r++) v[r] = 32u * r + me.lane < bytes / 4u ? ((const hb_u32 *)p)[32 * r + me.lane] : 0u;
+  } else {
+    hb_stage_in(me, p, bytes, HB_CHUNK);
+#pragma unroll
+    for (int r = 0; r < HB_ROWS; r++) v[r] = me.stage[32 * r + me.lane];
+    __syncwarp();
+  }
+}
+HB_FN void hb_store_chunk(const hb_warp &me, hb_byte *p, hb_u32 bytes, const hb_u32 *v) {
+  if ((((hb_u64)p | bytes) & 3u) == 0u) {
+#pragma unroll
+    for (int r = 0; r < HB_ROWS; r++)
+      if (32u * r + me.lane < bytes / 4u) ((hb_u32 *)p)[32 * r + me.lane] = v[r];
+  } else {
+    hb_to_stage(me, v);
+    hb_stage_out(me, p, bytes);
+  }
+}
+// Values of 16 bits: row r of `pairs` has value 64 r + lane in its low half, value 64 r + 32 + lane in the high one.
+HB_FN void hb_to_pairs(hb_u32 lane, const hb_u32 *v, hb_u32 *pairs) {
+  const hb_u32 select = lane & 1u ? 0x7632u : 0x5410u;  // of both words the half that is the lane's
+#pragma unroll
+  for (int r = 0; r < HB_ROWS; r++) {
+    const hb_u32 low = __shfl_sync(HB_EVERY, v[r], (int)(lane / 2u));
+    const hb_u32 high = __shfl_sync(HB_EVERY, v[r], (int)(16u + lane / 2u));
+    pairs[r] = __byte_perm(low, high, select);
+  }
+}
+HB_FN void hb_from_pairs(hb_u32 lane, const hb_u32 *pairs, hb_u32 *v) {
+  const hb_u32 select = lane & 16u ? 0x7632u : 0x5410u;
+#pragma unroll
+  for (int r = 0; r < HB_ROWS; r++) {
+    const hb_u32 first = __shfl_sync(HB_EVERY, pairs[r], (int)(2u * lane & 31u));
+    const hb_u32 second = __shfl_sync(HB_EVERY, pairs[r], (int)((2u * lane + 1u) & 31u));
+    v[r] = __byte_perm(first, second, select);
+  }
+}
+
+// One value of a type anywhere, as float32.
+template <int T> HB_FN float hb_load_value(const hb_byte *p) {
+  const hb_u32 w = hb_size_of(T) == 4 ? hb_load_word(p) : hb_load_half(p);
+  float f[2];
+  hb_type<T>::template widen<hb_size_of(T) == 4 ? 1 : 2>(&w, f);
+  return f[0];
+}
+template <int T> HB_FN void hb_store_value(hb_byte *p, float value) {
+  const float f[2] = {value, 0.0f};
+  hb_u32 w;
+  hb_type<T>::template narrow<hb_size_of(T) == 4 ? 1 : 2>(f, &w);
+  hb_size_of(T) == 4 ? hb_store_word(p, w) : hb_store_half(p, w);
+}
+
+// The sums of what two words hold of a type.
+template <int T> HB_FN hb_u32 hb_sum_words(hb_u32 a, hb_u32 b) {
+  constexpr int N = 4 / hb_size_of(T);
+  float x[N], y[N];
+  hb_type<T>::template widen<N>(&a, x);
+  hb_type<T>::template widen<N>(&b, y);
+  for (int i = 0; i < N; i++) x[i] = hb_add(x[i], y[i]);
+  hb_type<T>::template narrow<N>(x, &a);
+  return a;
+}
+// `count` values of type T in the stage, instead of or onto those of type O at p.
+template <int T, int O, bool ADD> HB_FN void hb_put_values(const hb_warp &me, hb_byte *p, hb_u32 count) {
+  const hb_byte *stage = (const hb_byte *)me.stage;
+#pragma unroll 4
+  for (hb_u32 i = me.lane; i < count; i += 32u) {
+    const float x = hb_load_value<T>(stage + hb_size_of(T) * i);
+    hb_byte *to = p + hb_size_of(O) * i;
+    hb_store_value<O>(to, ADD ? hb_add(hb_load_value<O>(to), x) : x);
+  }
+  __syncwarp();
+}
+// A residual is added to the values in the stage, and keeps what rounding to their type takes away.
+template <int T> HB_FN void hb_keep_residual(const hb_warp &me, hb_byte *residual, hb_u32 count) {
+  hb_byte *stage = (hb_byte *)me.stage;
+#pragma unroll 4
+  for (hb_u32 i = me.lane; i < count; i += 32u) {
+    hb_byte *value = stage + hb_size_of(T) * i, *kept = residual + 4u * i;
+    const float x = hb_add(hb_load_value<T>(value), hb_load_value<HB_F32>(kept));
+    hb_store_value<T>(value, x);
+    hb_store_value<HB_F32>(kept, hb_finite_or_0(x - hb_load_value<T>(value)));
+  }
+  __syncwarp();
+}
+// The sum of two float64 whose halves lie in a lane of even number and the next.
+HB_FN hb_u32 hb_sum_doubles(hb_u32 a, hb_u32 b, hb_u32 lane) {
+  const hb_u32 c = __shfl_xor_sync(HB_EVERY, a, 1), d = __shfl_xor_sync(HB_EVERY, b, 1);
+  const bool low = !(lane & 1u);
+  const double sum = __hiloint2double((int)(low ? c : a), (int)(low ? a : c)) +
+                     __hiloint2double((int)(low ? d : b), (int)(low ? b : d));
+  if (sum != sum) return low ? 0u : 0x7ff80000u;
+  return (hb_u32)(low ? __double2loint(sum) : __double2hiint(sum));
+}

@@ -1,0 +1,192 @@
+"""A device for `CudaCodec` that runs the kernels on the CPU, with NumPy's arrays as its memory.
+
+So the Python of the GPU back end and the kernels are tried together. `cuda_emulator.h` tells what that shows of a GPU.
+Calls come to their end at once; the order of streams is not shown.
+"""
+
+import atexit
+import ctypes
+import faulthandler
+import functools
+import mmap
+import multiprocessing
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcbench.codecs.device import Build, Cell, Device, View
+from hpcbench.codecs.sequence import STATE_HEAD
+from hpcbench.codecs.types import Array
+from hpcbench.resources import data_dir
+
+HERE = Path(__file__).parent
+OPTIONS = ["-std=gnu++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-pthread", "-w"]
+SANITIZE = ["-fsanitize=alignment,bounds,shift", "-fno-sanitize-recover=all"]
+POISON = 0x5A
+_PAGE = mmap.PAGESIZE
+
+
+@functools.cache
+def _directory() -> Path:
+    path = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, path)
+    return Path(path)
+
+
+@functools.cache
+def library(build: Build, kernels: Path) -> ctypes.CDLL:
+    """The kernels of a tree, compiled and loaded."""
+    source = kernels / "gpu" / build.source
+    names = re.findall(r"^HB_KERNEL (\w+)\(", source.read_text(), re.MULTILINE)
+    options = [option for option in build.options() if option.startswith("-D")]
+    options += [f'-DHB_SOURCE="{source}"', "-DHB_NAMES=" + " ".join(f"X({name})" for name in names), f"-I{HERE}"]
+    compiler = shutil.which("g++") or shutil.which("c++")
+    assert compiler, "needs a C++ compiler, as building the package does"
+    target = _directory() / f"{abs(hash((build, kernels))):x}.so"
+    command = [compiler, *OPTIONS, *SANITIZE, *options, str(HERE / "kernel_emulator.cpp"), "-o", str(target)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return ctypes.CDLL(str(target))
+
+
+def compile_all(builds: Iterable[Build]) -> None:
+    """Compile these beforehand, two at a time."""
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda build: library(build, data_dir("kernels")), builds))
+
+
+class _Launch(ctypes.Structure):
+    """``emulated_launch`` of cuda_emulator.h."""
+
+    _fields_ = tuple((name, ctypes.c_uint) for name in ("grid", "first", "backwards", "workers"))
+
+
+class EmulatedCell(Cell):
+    """Words of 64 bits, poisoned until a call begins."""
+
+    def __init__(self, words: int) -> None:
+        self.words = words
+        self._memory = np.full(8 * (words + 8), POISON, dtype=np.uint8).view(np.uint64)
+        self.pointer = self._memory.ctypes.data
+        self._busy = False
+
+    def begin(self, stream: int, zeros: int) -> None:
+        assert not self._busy, "a cell serves two calls at once"
+        self._busy = True
+        self._memory[:zeros] = 0
+
+    def end(self, stream: int) -> None:
+        self._busy = False
+        self._head = self._memory[:STATE_HEAD].copy()
+        assert (self._memory[self.words :].view(np.uint8) == POISON).all(), "written behind the state"
+
+    def wait(self) -> tuple[int, int]:
+        return int(self._head[1]), int(self._head[2])
+
+
+@dataclass
+class EmulatedDevice(Device):
+    """Few multiprocessors, so that blocks go round."""
+
+    multiprocessors: int = 1
+    kernels: Path = field(default_factory=lambda: data_dir("kernels"))
+    backwards: bool = False
+    """Threads of a block run from the last to the first."""
+    workers: int = 1
+    """Blocks at a time."""
+    cells: int = 0
+    launched: list[tuple[str, int]] = field(default_factory=list)
+    """Kernels and their blocks."""
+    waits: int = 0
+    """How often a thread found that it must wait for another block."""
+
+    def stream(self, stream: Any, array: Any) -> int:
+        return int(stream or 0)
+
+    def view(self, name: str, array: Any, stream: int) -> View:
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"{name}: takes arrays of this device, not {type(array).__name__}")
+        if array.ndim != 1 or not array.flags.c_contiguous:
+            raise ValueError(f"{name}: values must be a contiguous vector, not shape {array.shape}")
+        return View(array.ctypes.data, array.size, array.dtype, array.flags.writeable)
+
+    def launch(self, build: Build, kernel: str, blocks: int, arguments: tuple[int, ...], stream: int) -> None:
+        self.launched.append((kernel, blocks))
+        words = (ctypes.c_ulonglong * len(arguments))(*arguments)
+        launch = _Launch(blocks, 0, self.backwards, self.workers)
+        front = library(build, self.kernels)
+        getattr(front, f"run_{kernel}")(ctypes.byref(launch), words)
+        front.waits.restype = ctypes.c_ulonglong
+        self.waits = max(self.waits, front.waits())
+
+    def cell(self, words: int) -> Cell:
+        self.cells += 1
+        return EmulatedCell(words)
+
+
+def fails(work: Callable[[], object], seconds: float = 120.0) -> bool:
+    """Whether it raises, dies or hangs, in a process of its own."""
+    child = multiprocessing.get_context("fork").Process(target=_quietly, args=(work,))
+    child.start()
+    child.join(seconds)
+    if child.is_alive():
+        child.kill()
+        child.join()
+    return child.exitcode != 0
+
+
+def _quietly(work: Callable[[], object]) -> None:
+    faulthandler.disable()
+    try:
+        work()
+    except Exception:
+        sys.exit(1)
+
+
+class Fenced:
+    """Memory of `EmulatedDevice` between pages that cannot be touched, poisoned around what is asked for."""
+
+    def new(self, n: int, dtype: npt.DTypeLike, offset: int = 0) -> Array:
+        """`n` poisoned values, `offset` bytes behind a multiple of 16, the fence less than 16 bytes behind them."""
+        size = n * np.dtype(dtype).itemsize
+        pages = -(-(size + 16) // _PAGE) + 2
+        memory = mmap.mmap(-1, pages * _PAGE)
+        raw = np.frombuffer(memory, dtype=np.uint8)
+        raw[:] = POISON
+        libc = ctypes.CDLL(None, use_errno=True)
+        for page in (0, pages - 1):
+            assert libc.mprotect(ctypes.c_void_p(raw.ctypes.data + page * _PAGE), ctypes.c_size_t(_PAGE), 0) == 0
+        start = (pages - 1) * _PAGE - size
+        start -= (start - offset) % 16
+        return raw[start : start + size].view(dtype)
+
+    def put(self, x: Array, offset: int = 0) -> Array:
+        """A copy of `x` there."""
+        out = self.new(x.size, x.dtype, offset)
+        out[...] = x
+        return out
+
+    def get(self, x: Array) -> Array:
+        """Back to the memory of the host."""
+        return x
+
+    def intact(self, x: Array) -> bool:
+        """Nothing was written around `x`."""
+        if x.size == 0:
+            return True  # NumPy lets it begin anywhere
+        raw = x
+        while isinstance(raw.base, np.ndarray):
+            raw = raw.base
+        start = x.ctypes.data - raw.ctypes.data
+        around = raw[_PAGE:start].tobytes() + raw[start + x.nbytes : -_PAGE].tobytes()
+        return set(around) <= {POISON}

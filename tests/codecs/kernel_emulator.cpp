@@ -1,0 +1,25 @@
+// A front of the GPU as functions of the CPU: HB_SOURCE is its file, HB_NAMES its kernels as X(name) X(name) ...
+// run_name(launch, arguments) gives a kernel its arguments out of words of 64 bits.
+#include "cuda_emulator.h"
+#include HB_SOURCE
+
+#include <utility>
+
+typedef unsigned long long word;
+template <class T> static T argument(word x) {
+  if constexpr (std::is_pointer_v<T>) return (T)x;
+  else return (T)x;
+}
+template <class... A, size_t... I>
+static void call(void (*kernel)(A...), const word *a, std::index_sequence<I...>) {
+  kernel(argument<A>(a[I])...);
+}
+template <class... A> static void call(void (*kernel)(A...), const word *a) {
+  call(kernel, a, std::index_sequence_for<A...>{});
+}
+#define X(name) \
+  extern "C" void run_##name(const emulated_launch *launch, const word *a) { \
+    emulate(launch, HB_THREADS, [=] { call(name, a); }); \
+  }
+HB_NAMES
+extern "C" word waits() { return emulator::waits; }

@@ -1,0 +1,124 @@
+"""MPC and xpk on the emulated GPU: the bytes and values of the CPU front, bit for bit, and the same refusals."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from codec_data import float_sets
+from emulated_device import EmulatedDevice, Fenced, compile_all, fails
+from gpu_agreement import check, check_damaged, damaged, mixed
+
+from hpcbench.codecs.compiled import Compiled
+from hpcbench.codecs.cuda import CudaCodec
+from hpcbench.codecs.device import Build
+from hpcbench.codecs.library import FAMILIES
+from hpcbench.codecs.registry import get_codec
+from hpcbench.codecs.types import BFLOAT16, type_of
+from hpcbench.resources import data_dir
+
+NAMES = ["mpc", "mpc:3", "mpc:32", "xpk"]
+F32 = np.dtype(np.float32)
+DTYPES = [F32, np.dtype(np.float16), BFLOAT16, np.dtype(np.float64), np.dtype(np.int8), np.dtype(np.int32)]
+LENGTHS = [0, 1, 2, 3, 33, 500, 1023, 1024, 1025, 2047, 2049, 4097, 8193, 20_001]
+
+
+def compiled(name: str) -> Compiled:
+    codec = get_codec(name)
+    assert isinstance(codec, Compiled)
+    return codec
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built() -> None:
+    kinds = [type_of(dtype) for dtype in DTYPES[:-1]]
+    pairs = [(kind, kind) for kind in kinds] + [(1, 0), (2, 0), (2, 1)]
+    compile_all(Build("chunked.cu", FAMILIES.index(f), 0, a, b) for f in ("mpc", "xpk") for a, b in pairs)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_bytes_and_values_of_the_cpu(name: str, dtype: np.dtype[np.generic]) -> None:
+    codec, memory = compiled(name), Fenced()
+    x, other = mixed(60_000, dtype, 300), mixed(60_000, dtype, 400)
+    for k, n in enumerate(LENGTHS):
+        start = 1777 * k % 19_000
+        gpu = CudaCodec(codec, EmulatedDevice(backwards=k % 2 == 1))
+        check(gpu, codec, memory, x[start : start + n], other[start : start + n], (0, 4, 1, 2, 8)[k % 5])
+
+
+@pytest.mark.parametrize("name", ["mpc", "xpk"])
+def test_every_kind_of_data(name: str) -> None:
+    codec = compiled(name)
+    gpu = CudaCodec(codec, EmulatedDevice())
+    sets = float_sets(5003)
+    for x in sets.values():
+        for dtype in (F32, BFLOAT16):
+            check(gpu, codec, Fenced(), x.astype(dtype), sets["bell"].astype(dtype))
+
+
+@pytest.mark.parametrize("name", ["mpc", "xpk"])
+def test_blocks_wait_for_those_before_them(name: str) -> None:
+    """Blocks on threads of their own, more of them than processors: some wait, and the bytes are the same."""
+    codec, device = compiled(name), EmulatedDevice(multiprocessors=3, workers=6)
+    gpu = CudaCodec(codec, device)
+    x, other = mixed(150_000, F32, 500), mixed(150_000, F32, 600)
+    for _ in range(40):
+        check(gpu, codec, Fenced(), x, other)
+        if device.waits:
+            break
+    assert device.waits, "no block ever waited: nothing was shown"
+
+
+@pytest.mark.parametrize("dtype", [F32, BFLOAT16], ids=str)
+@pytest.mark.parametrize("name", ["mpc", "xpk"])
+def test_damaged_streams_are_refused_as_the_cpu_does(name: str, dtype: np.dtype[np.generic]) -> None:
+    codec, memory = compiled(name), Fenced()
+    gpu = CudaCodec(codec, EmulatedDevice())
+    x = mixed(12_000, dtype, 700)[1000:10_500].copy()
+    stream = np.zeros(codec.wire_bytes(x.size, dtype), np.uint8)
+    stream = stream[: codec.encode(x, stream)].copy()
+    count = sum(check_damaged(gpu, codec, memory, wire, x) for wire in damaged(stream, 800, 250))
+    assert 50 < count < 250
+    local = mixed(x.size, dtype, 750)
+    out = memory.new(codec.wire_bytes(x.size, dtype), np.uint8)
+    length = gpu.decode_add_encode(memory.put(stream[:-4].copy()), memory.put(local), out)
+    with pytest.raises(ValueError, match="bytes that are not"):
+        int(length)
+    assert memory.intact(out)
+
+
+def sweep(name: str, kernels: Path) -> None:
+    codec, memory = compiled(name), Fenced()
+    gpu = CudaCodec(codec, EmulatedDevice(kernels=kernels, multiprocessors=2, workers=4))
+    for dtype in (F32, np.dtype(np.float16)):
+        x, other = mixed(60_000, dtype, 300), mixed(60_000, dtype, 400)
+        stream = check(gpu, codec, memory, x, other, 4)
+        for wire in damaged(stream, 800, 60):
+            check_damaged(gpu, codec, memory, wire, x)
+
+
+FAULTS = {
+    "sizes told before they are known": ("gpu/order.h", "HB_TOLD_SIZE | size", "HB_TOLD_ALL | size", "mpc"),
+    "a chunk's place in its block": ("gpu/chunks.h", "if (w < warp) before", "if (w <= warp) before", "mpc"),
+    "the end of the wire not looked at": ("gpu/chunks.h", "if (end != room) hb_fault(state);", "", "mpc"),
+    "a length believed": ("gpu/chunks.h", "&& at + words <= room", "", "xpk"),
+    "a bitmap believed": ("gpu/mpc.h", "|| hb_uniform(count) + BITMAP != words", "", "mpc"),
+    "a row's last word forgotten": ("gpu/mpc.h", "last = __shfl_sync(HB_EVERY, t, 31)", "last = 0", "mpc"),
+    "the wrong half": ("gpu/words.h", "lane & 16u ?", "lane & 1u ?", "mpc"),
+    "the first of equals": ("gpu/xpk.h", "end) << 5 | lane)", "end) << 5 | (31u - lane))", "xpk"),
+    "rare codes out of order": ("gpu/xpk.h", "rank += (hb_u32)__popc(lives)", "rank += 1", "xpk"),
+    "a residual that keeps infinity": ("gpu/words.h", "hb_finite_or_0(x - hb", "(x - hb", "mpc"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults_are_seen(fault: str, tmp_path: Path) -> None:
+    file, old, new, name = FAULTS[fault]
+    kernels = tmp_path / "kernels"
+    shutil.copytree(data_dir("kernels"), kernels)
+    text = (kernels / file).read_text()
+    assert text.count(old) == 1, f"{file} no longer reads {old!r} in one place"
+    (kernels / file).write_text(text.replace(old, new))
+    assert not fails(lambda: sweep(name, data_dir("kernels")))
+    assert fails(lambda: sweep(name, kernels))
