@@ -44,88 +44,88 @@ template <int T> struct hb_mpc_codec {
   HB_FN hb_mpc_codec(hb_u64 param) : dim((hb_u32)param) {}
 
   HB_FN hb_u32 encode(const hb_warp &me, const hb_u32 *chunk, hb_u32) const {
-    hb_u32 v[HB_ROWS];
-    if (HALVES) {
-      hb_to_pairs(me.lane, chunk, v);
-    } else {
-#pragma unroll
-      for (int r = 0; r < HB_ROWS; r++) v[r] = chunk[r];
-    }
+    const hb_warp rows = rows_of(me);
+    hb_to_stage(rows, chunk);
     const hb_transposition transpose(me.lane);
     const bool within = me.lane + dim < 32u;  // the value that is predicted from this lane's is in its row
     const hb_u32 from = (me.lane - dim) & 31u, below = (1u << me.lane) - 1u;
-    hb_u32 next = BITMAP, bitmap = 0, last = 0;  // last: of the row before
-#pragma unroll
-    for (int r = 0; r < HB_ROWS; r++) {
-      const hb_u32 above = r ? v[r - 1] : 0u;
-      const hb_u32 other = HALVES ? __funnelshift_l(above, v[r], 16) : above;
-      const hb_u32 before = __shfl_sync(HB_EVERY, within ? v[r] : other, (int)from);
-      const hb_u32 t = transpose(HALVES ? L::subtract16(v[r], before) : v[r] - before);
+    hb_u32 next = BITMAP, bitmap = 0, above = 0, last = 0;  // the latter two: of the row before
+#pragma unroll 4
+    for (hb_u32 r = 0; r < HB_ROWS; r++) {
+      const hb_u32 x = row(rows, r), other = HALVES ? __funnelshift_l(above, x, 16) : above;
+      const hb_u32 before = __shfl_sync(HB_EVERY, within ? x : other, (int)from);
+      const hb_u32 t = transpose(HALVES ? L::subtract16(x, before) : x - before);
       const hb_u32 left = __shfl_up_sync(HB_EVERY, t, 1), q = t - (me.lane ? left : last);
       last = __shfl_sync(HB_EVERY, t, 31);
+      above = x;
       const hb_u32 bits = __ballot_sync(HB_EVERY, q != 0u);
+      __syncwarp();
       if (q) me.stage[next + (hb_u32)__popc(bits & below)] = q;
       next += (hb_u32)__popc(bits);
-      if (me.lane == (hb_u32)r) bitmap = bits;
+      if (me.lane == r) bitmap = bits;
     }
     me.stage[me.lane] = bitmap;
     return next;
   }
 
   HB_FN bool decode(const hb_warp &me, hb_u32 words, hb_u32, hb_u32 *v) const {
-    const hb_u32 mine = me.stage[me.lane], below = (1u << me.lane) - 1u;
-    hb_u32 count = (hb_u32)__popc(mine);
-#pragma unroll
-    for (hb_u32 half = 16; half; half /= 2) count += __shfl_xor_sync(HB_EVERY, count, half);
-    if (words < BITMAP || hb_uniform(count) + BITMAP != words) return false;
+    const hb_u32 mine = me.stage[me.lane], below = (1u << me.lane) - 1u, count = hb_warp_sum((hb_u32)__popc(mine));
+    if (words < BITMAP || count + BITMAP != words) return false;
+    const hb_warp rows = rows_of(me);
+    hb_u32 next = words;
+#pragma unroll 1
+    for (hb_u32 r = HB_ROWS; r--;) {  // from the last row on, none takes the place of words that are still needed
+      const hb_u32 bits = __shfl_sync(HB_EVERY, mine, (int)r);
+      next -= (hb_u32)__popc(bits);
+      const hb_u32 q = bits >> me.lane & 1u ? me.stage[next + (hb_u32)__popc(bits & below)] : 0u;
+      __syncwarp();
+      rows.stage[32u * r + me.lane] = q;
+      __syncwarp();
+    }
     const hb_transposition transpose(me.lane);
-    hb_u32 next = BITMAP, carry = 0;
-#pragma unroll
-    for (int r = 0; r < HB_ROWS; r++) {
-      const hb_u32 bits = __shfl_sync(HB_EVERY, mine, r);
-      hb_u32 q = bits >> me.lane & 1u ? me.stage[next + (hb_u32)__popc(bits & below)] : 0u;
-      next += (hb_u32)__popc(bits);
-      q = hb_sum_below(q, me.lane) + carry;
-      carry = __shfl_sync(HB_EVERY, q, 31);
-      v[r] = transpose(q);
-    }
     const hb_u32 from = 32u - dim + me.lane % dim;  // the last of the lane's kind in the row before
-    if (dim == 1u) {
-      integrate<1>(me, from, v);
-    } else {
-      integrate<0>(me, from, v);
+    hb_u32 carry = 0, last = 0;
+#pragma unroll 4
+    for (hb_u32 r = 0; r < HB_ROWS; r++) {
+      const hb_u32 q = hb_sum_below(rows.stage[32u * r + me.lane], me.lane) + carry;
+      carry = __shfl_sync(HB_EVERY, q, 31);
+      last = integrate(me, from, transpose(q), last);
+      set_row(rows, r, last);
     }
+    hb_from_stage(rows, v);
     return true;
   }
 
  private:
+  // Rows of a chunk in the stage, behind the bitmap: a row is never before its coded words.
+  static HB_FN hb_warp rows_of(const hb_warp &me) { return {me.lane, me.stage + BITMAP}; }
+  // A lane's word of a row; of values of 16 bits the ones at places lane, in its low half, and 32 + lane.
+  static HB_FN hb_u32 row(const hb_warp &rows, hb_u32 r) {
+    if (!HALVES) return rows.stage[32u * r + rows.lane];
+    const hb_u16 *halves = (const hb_u16 *)(rows.stage + 32u * r);
+    return halves[rows.lane] | (hb_u32)halves[32u + rows.lane] << 16;
+  }
+  static HB_FN void set_row(const hb_warp &rows, hb_u32 r, hb_u32 x) {
+    if (!HALVES) {
+      rows.stage[32u * r + rows.lane] = x;
+    } else {
+      hb_u16 *halves = (hb_u16 *)(rows.stage + 32u * r);
+      __syncwarp();
+      halves[rows.lane] = (hb_u16)x;
+      halves[32u + rows.lane] = (hb_u16)(x >> 16);
+    }
+  }
   static HB_FN hb_u32 add(hb_u32 a, hb_u32 b) { return HALVES ? L::add16(a, b) : a + b; }
-  // Each value becomes its sum with those a multiple of the stride before it; DIM 0 is any.
-  template <hb_u32 DIM> HB_FN void integrate(const hb_warp &me, hb_u32 from, hb_u32 *v) const {
+  // Each value of a row becomes its sum with those a multiple of `dim` before it; last: the row before.
+  HB_FN hb_u32 integrate(const hb_warp &me, hb_u32 from, hb_u32 x, hb_u32 last) const {
 #pragma unroll
-    for (int r = 0; r < HB_ROWS; r++) {
-      hb_u32 x = v[r];
-#pragma unroll
-      for (int k = 0; k < 5; k++) {
-        const hb_u32 s = (DIM ? DIM : dim) << k;
-        if (s >= 32u) break;
-        const hb_u32 y = __shfl_up_sync(HB_EVERY, x, s);
-        if (me.lane >= s) x = add(x, y);
-      }
-      const hb_u32 last = __shfl_sync(HB_EVERY, r ? v[r - 1] : 0u, (int)from);
-      if (HALVES) {
-        x = L::add16(x, last >> 16);
-        x = L::add16(x, __shfl_sync(HB_EVERY, x, (int)from) << 16);
-      } else {
-        x += last;
-      }
-      v[r] = x;
+    for (int k = 0; k < 5; k++) {
+      const hb_u32 s = dim << k, y = __shfl_sync(HB_EVERY, x, (int)(me.lane - s));
+      if (me.lane >= s) x = add(x, y);
     }
-    if (HALVES) {
-      hb_u32 pairs[HB_ROWS];
-#pragma unroll
-      for (int r = 0; r < HB_ROWS; r++) pairs[r] = v[r];
-      hb_from_pairs(me.lane, pairs, v);
-    }
+    last = __shfl_sync(HB_EVERY, last, (int)from);
+    if (!HALVES) return x + last;
+    x = L::add16(x, last >> 16);
+    return L::add16(x, __shfl_sync(HB_EVERY, x, (int)from) << 16);
   }
 };

@@ -32,6 +32,15 @@ template <hb_u32 G> HB_FN hb_u32 hb_group_max(hb_u32 x) {
     return x;
   }
 }
+HB_FN hb_u32 hb_warp_sum(hb_u32 x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  return __reduce_add_sync(HB_EVERY, x);
+#else
+#pragma unroll
+  for (hb_u32 half = 16; half; half /= 2) x += __shfl_xor_sync(HB_EVERY, x, half);
+  return x;
+#endif
+}
 // The sum by halves: l and l + G / 2 first. Each thread of a group adds the same pairs, so that all get the same bits.
 template <hb_u32 G> HB_FN float hb_group_sum(float x) {
 #pragma unroll

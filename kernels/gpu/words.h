@@ -50,25 +50,6 @@ HB_FN void hb_store_chunk(const hb_warp &me, hb_byte *p, hb_u32 bytes, const hb_
     hb_stage_out(me, p, bytes);
   }
 }
-// Values of 16 bits: row r of `pairs` has value 64 r + lane in its low half, value 64 r + 32 + lane in the high one.
-HB_FN void hb_to_pairs(hb_u32 lane, const hb_u32 *v, hb_u32 *pairs) {
-  const hb_u32 select = lane & 1u ? 0x7632u : 0x5410u;  // of both words the half that is the lane's
-#pragma unroll
-  for (int r = 0; r < HB_ROWS; r++) {
-    const hb_u32 low = __shfl_sync(HB_EVERY, v[r], (int)(lane / 2u));
-    const hb_u32 high = __shfl_sync(HB_EVERY, v[r], (int)(16u + lane / 2u));
-    pairs[r] = __byte_perm(low, high, select);
-  }
-}
-HB_FN void hb_from_pairs(hb_u32 lane, const hb_u32 *pairs, hb_u32 *v) {
-  const hb_u32 select = lane & 16u ? 0x7632u : 0x5410u;
-#pragma unroll
-  for (int r = 0; r < HB_ROWS; r++) {
-    const hb_u32 first = __shfl_sync(HB_EVERY, pairs[r], (int)(2u * lane & 31u));
-    const hb_u32 second = __shfl_sync(HB_EVERY, pairs[r], (int)((2u * lane + 1u) & 31u));
-    v[r] = __byte_perm(first, second, select);
-  }
-}
 
 // One value of a type anywhere, as float32.
 template <int T> HB_FN float hb_load_value(const hb_byte *p) {

@@ -1,5 +1,5 @@
-// xpk, a chunk a warp (kernels/hb_xpk.h tells the format). Value 32 g + lane is in group g of the registers; nothing
-// but the coded chunk itself goes through the stage, bit by bit.
+// xpk, a chunk a warp (kernels/hb_xpk.h tells the format). The values stay in registers, which only code without jumps
+// can count through; what needs loops, the exponents and a sparse chunk's values, is a list in the stage.
 #pragma once
 #include "../hb_xpk.h"
 #include "chunks.h"
@@ -45,125 +45,158 @@ HB_FN hb_xpk_plan hb_xpk_choose_by(hb_u32 lane, const hb_u32 *counts, hb_u32 sam
   return plan;
 }
 
-template <int T> struct hb_xpk_codec {
-  static constexpr hb_u32 W = hb_size_of(T) == 2 ? 16 : 32, E = T == HB_F16 ? 5 : 8, PLANES = (W - E) % 8;
-  static constexpr int GROUPS = W == 16 ? 64 : 32;
-  HB_FN hb_xpk_codec(hb_u64) {}
+// One level of the exponents' code, of a list of bytes in shared memory: what is left of it takes its place.
+struct hb_xpk_level {
+  hb_u32 width, base, start, most;
+  HB_FN hb_xpk_level(hb_u32 width, hb_u32 base, hb_u32 start)
+      : width(width), base(base), start(start), most((1u << width) - 1u) {}
 
-  // Where the parts of a chunk of n values begin, in words.
-  struct layout {
-    hb_u32 values, words_of_bits;  // that are not in the bitmap as zeros; of a plane
-    hb_u32 low, middle, planes, hot, rare;
-    HB_FN layout(hb_u32 n, hb_u32 before, hb_u32 hot_width)
-        : values(n), words_of_bits((n + 31u) / 32u), low(before), middle(before + (W == 32 ? (n + 1u) / 2u : 0u)),
-          planes(middle + (n + 3u) / 4u), hot(planes + PLANES * words_of_bits), rare(hot + hot_width * words_of_bits) {}
-  };
-  static HB_FN hb_u32 count_of(hb_u32 used) { return W == 16 ? used / 2u : (used + 3u) / 4u; }
-  static HB_FN hb_u32 group(const hb_u32 *v, int g) { return W == 32 ? v[g] : v[g / 2] >> (16 * (g % 2)) & 0xffffu; }
-  static HB_FN void put(hb_u32 *v, int g, hb_u32 x) {
-    if (W == 32) v[g] = x;
-    else v[g / 2] = g % 2 ? v[g / 2] | x << 16 : x;
-  }
-  static HB_FN hb_u32 turn(hb_u32 x) { return hb_xpk_turn<W>(x) & (0xffffffffu >> (32u - W)); }
-  static HB_FN hb_u32 back(hb_u32 y) { return hb_xpk_back<W>(y) & (0xffffffffu >> (32u - W)); }
-
-  HB_FN hb_u32 encode(const hb_warp &me, const hb_u32 *chunk, hb_u32 used) const {
-    hb_u32 v[HB_ROWS];
-    const hb_u32 below = (1u << me.lane) - 1u, all = count_of(used);
-    if (W == 16) {
-      hb_to_pairs(me.lane, chunk, v);
-    } else {
-#pragma unroll
-      for (int r = 0; r < HB_ROWS; r++) v[r] = chunk[r];
-    }
-    hb_u32 nonzero = 0;
-#pragma unroll
-    for (int g = 0; g < GROUPS; g++) nonzero += (hb_u32)__popc(__ballot_sync(HB_EVERY, group(v, g) != 0u));
-    const bool sparse = hb_xpk_is_sparse(all, all - nonzero);
-    hb_u32 bitmap[2] = {0, 0}, n = all;
-    if (sparse) {
-      n = nonzero;
-      hb_u32 next = 0;
-#pragma unroll
-      for (int g = 0; g < GROUPS; g++) {
-        const hb_u32 x = group(v, g), bits = __ballot_sync(HB_EVERY, x != 0u), at = next + (hb_u32)__popc(bits & below);
-        if (x && W == 32) me.stage[at] = x;
-        if (x && W == 16) ((hb_u16 *)me.stage)[at] = (hb_u16)x;
-        if (me.lane == (hb_u32)(g & 31)) bitmap[g / 32] = bits;
-        next += (hb_u32)__popc(bits);
-      }
-      __syncwarp();
-#pragma unroll
-      for (int g = 0; g < GROUPS; g++) {
-        const hb_u32 i = 32u * g + me.lane;
-        put(v, g, i >= n ? 0u : W == 32 ? me.stage[i] : (hb_u32)((const hb_u16 *)me.stage)[i]);
-      }
-      __syncwarp();
-    }
-
-    const hb_xpk_plan plan = choose(me, v, n);
-    const hb_u32 most = (1u << plan.hot) - 1u, rare_most = (1u << plan.rare) - 1u;
-    hb_u32 left = 0, last = 0;
-#pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-      const hb_u32 x = (exponent(turn(group(v, g))) - plan.base) & 255u;
-      const bool live = 32u * g + me.lane < n && ((x - plan.start) & 255u) >= most;
-      left += (hb_u32)__popc(__ballot_sync(HB_EVERY, live));
-      last += (hb_u32)__popc(__ballot_sync(HB_EVERY, live && rest(x, plan, most) >= rare_most));
-    }
-    const layout at(n, 1u + (sparse ? (all + 31u) / 32u : 0u), plan.hot);
-    const hb_u32 rare_words = (left + 31u) / 32u, bytes = at.rare + plan.rare * rare_words;
-    const hb_u32 words = bytes + (last + 3u) / 4u;
-    if (words >= (used + 3u) / 4u) return words;
-
-#pragma unroll 1
-    for (hb_u32 i = me.lane; i < words; i += 32u) me.stage[i] = 0;
+  // The codes of n bytes as planes; returns how many are left. A byte moves to no place behind its own.
+  HB_FN hb_u32 encode(hb_u32 lane, hb_byte *list, hb_u32 n, hb_u32 *planes) const {
+    const hb_u32 stride = (n + 31u) / 32u, below = (1u << lane) - 1u;
+    hb_u32 left = 0;
     __syncwarp();
-    if (me.lane == 0) {
-      const hb_u32 widths = plan.hot | plan.rare << 4 | (sparse ? HB_XPK_SPARSE : 0u);
-      me.stage[0] = plan.base | plan.start << 8 | widths << 16;
-    }
-    if (sparse) {
-#pragma unroll
-      for (hb_u32 h = 0; h < 2u; h++)
-        if (32u * (me.lane + 32u * h) < all) me.stage[1u + me.lane + 32u * h] = bitmap[h];
-    }
-    hb_u32 rank = 0, rare_rank = 0;
-#pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-      const hb_u32 i = 32u * g + me.lane, y = turn(group(v, g));
+#pragma unroll 1
+    for (hb_u32 g = 0; g < stride; g++) {
+      const hb_u32 i = 32u * g + lane;
       const bool is = i < n;
-      if (is && W == 32) ((hb_u16 *)(me.stage + at.low))[i] = (hb_u16)y;
-      if (is) ((hb_byte *)(me.stage + at.middle))[i] = (hb_byte)(y >> (W - 16u));
-      const hb_u32 x = (exponent(y) - plan.base) & 255u, over = (x - plan.start) & 255u;
+      const hb_u32 x = (list[i] - base) & 255u, over = (x - start) & 255u;
       const hb_u32 code = is ? (over < most ? over : most) : 0u;
-      const bool writes = me.lane == 0 && (hb_u32)g < at.words_of_bits;
+      hb_u32 mine = 0;  // the plane of the lane's number
 #pragma unroll
-      for (hb_u32 b = 0; b < PLANES; b++) {
-        const hb_u32 bits = __ballot_sync(HB_EVERY, is && (y >> (W - 8u + b) & 1u));
-        if (writes) me.stage[at.planes + b * at.words_of_bits + g] = bits;
+      for (hb_u32 b = 0; b < 5u; b++) {
+        const hb_u32 bits = __ballot_sync(HB_EVERY, code >> b & 1u);
+        if (lane == b) mine = bits;
       }
+      if (lane < width) planes[lane * stride + g] = mine;
+      const bool stays = is && over >= most;
+      const hb_u32 those = __ballot_sync(HB_EVERY, stays);
+      __syncwarp();
+      if (stays) list[left + (hb_u32)__popc(those & below)] = (hb_byte)(x < start ? x : x - most);
+      left += (hb_u32)__popc(those);
+    }
+    __syncwarp();
+    return left;
+  }
+  // How many of n are left after this level; bits behind the n count too.
+  HB_FN hb_u32 left(hb_u32 lane, const hb_u32 *planes, hb_u32 n) const {
+    const hb_u32 stride = (n + 31u) / 32u;
+    if (width == 0) return n;
+    hb_u32 count = 0;
+#pragma unroll 1
+    for (hb_u32 g = lane; g < stride; g += 32u) count += (hb_u32)__popc(ones(planes + g, stride));
+    return hb_warp_sum(count);
+  }
+  // The inverse, from the last byte to the first, for at most `room` of the n bytes; left: as above.
+  HB_FN void decode(hb_u32 lane, const hb_u32 *planes, hb_u32 n, hb_u32 left, hb_byte *list, hb_u32 room) const {
+    const hb_u32 stride = (n + 31u) / 32u, below = (1u << lane) - 1u;
+    if (width == 0) return;
+#pragma unroll 1
+    for (hb_u32 g = stride; g--;) {
+      const hb_u32 i = 32u * g + lane, those = ones(planes + g, stride);
+      hb_u32 code = 0;
 #pragma unroll
       for (hb_u32 b = 0; b < 5u; b++)
-        if (b < plan.hot) {
-          const hb_u32 bits = __ballot_sync(HB_EVERY, code >> b & 1u);
-          if (writes) me.stage[at.hot + b * at.words_of_bits + g] = bits;
-        }
-      const bool live = is && over >= most;
-      const hb_u32 lives = __ballot_sync(HB_EVERY, live), over_rare = rest(x, plan, most);
-      const bool rare = live && over_rare >= rare_most;
-      const hb_u32 rares = __ballot_sync(HB_EVERY, rare);
-      if (live) {
-        const hb_u32 place = rank + (hb_u32)__popc(lives & below), rare_code = rare ? rare_most : over_rare;
-#pragma unroll
-        for (hb_u32 b = 0; b < 4u; b++)
-          if (rare_code >> b & 1u) atomicOr(&me.stage[at.rare + b * rare_words + place / 32u], 1u << (place & 31u));
+        if (b < width) code |= (planes[b * stride + g] >> lane & 1u) << b;
+      left -= (hb_u32)__popc(those);
+      const bool is = i < n && i < room;
+      hb_u32 x = code + start;
+      if (is && code == most) {
+        x = list[left + (hb_u32)__popc(those & below)];
+        if (x >= start) x += most;
       }
-      if (rare)
-        ((hb_byte *)(me.stage + bytes))[rare_rank + (hb_u32)__popc(rares & below)] = (hb_byte)(over_rare - rare_most);
-      rank += (hb_u32)__popc(lives);
-      rare_rank += (hb_u32)__popc(rares);
+      __syncwarp();
+      if (is) list[i] = (hb_byte)(x + base);
+      __syncwarp();
     }
+  }
+
+ private:
+  // Which codes of a word of each plane are all ones.
+  HB_FN hb_u32 ones(const hb_u32 *plane, hb_u32 stride) const {
+    hb_u32 all = ~0u;
+#pragma unroll
+    for (hb_u32 b = 0; b < 5u; b++)
+      if (b < width) all &= plane[b * stride];
+    return all;
+  }
+};
+
+template <int T> struct hb_xpk_codec {
+  static constexpr hb_u32 W = hb_size_of(T) == 2 ? 16 : 32, E = T == HB_F16 ? 5 : 8, PLANES = (W - E) % 8;
+  static constexpr hb_u32 EACH = 32 / W;                      // values a word
+  static constexpr hb_u32 GROUPS = EACH * HB_ROWS, TOPS = 8 * GROUPS;  // of 32 values; words for a byte of each value
+  HB_FN hb_xpk_codec(hb_u64) {}
+
+  // Where the parts of a chunk of n values begin, in words. In front of the planes there is room for a byte of each
+  // value, which the exponents take until all else of them is coded.
+  struct layout {
+    hb_u32 values, words_of_bits;  // that are not in the bitmap as zeros; of a plane
+    hb_u32 low, middle, planes, hot;
+    HB_FN layout(hb_u32 n, hb_u32 before)
+        : values(n), words_of_bits((n + 31u) / 32u), low(before), middle(before + (W == 32 ? (n + 1u) / 2u : 0u)),
+          planes(middle + (n + 3u) / 4u), hot(planes + PLANES * words_of_bits) {}
+  };
+  static HB_FN hb_u32 count_of(hb_u32 used) { return W == 16 ? used / 2u : (used + 3u) / 4u; }
+
+  HB_FN hb_u32 encode(const hb_warp &me, const hb_u32 *chunk, hb_u32 used) const {
+    hb_u32 v[HB_ROWS], nonzero = 0;
+    const hb_u32 all = count_of(used), raw = (used + 3u) / 4u;
+#pragma unroll
+    for (int r = 0; r < HB_ROWS; r++) {
+      v[r] = chunk[r];
+      nonzero += W == 32 ? v[r] != 0u : ((v[r] & 0xffffu) != 0u) + (v[r] > 0xffffu);
+    }
+    nonzero = hb_warp_sum(nonzero);
+    const bool sparse = hb_xpk_is_sparse(all, all - nonzero);
+    const hb_u32 before = 1u + (sparse ? (all + 31u) / 32u : 0u);
+    if (sparse) compact(me, v, before - 1u);
+    const layout at(sparse ? nonzero : all, before);
+    const hb_u32 n = at.values;
+
+    hb_byte *list = (hb_byte *)(me.stage + before);
+#pragma unroll
+    for (hb_u32 r = 0; r < HB_ROWS; r++) {
+      const hb_u32 y = turn(v[r]);
+      if (W == 32) list[32u * r + me.lane] = (hb_byte)(y >> 24);
+      else ((hb_u16 *)list)[32u * r + me.lane] = (hb_u16)__byte_perm(y, 0, 0x4431);
+    }
+    const hb_xpk_plan plan = choose(me, list, n);
+    if constexpr (PLANES > 0) {
+#pragma unroll 1
+      for (hb_u32 g = 0; g < at.words_of_bits; g++) {
+        const hb_u32 i = 32u * g + me.lane, top = i < n ? list[i] : 0u;
+#pragma unroll
+        for (hb_u32 b = 0; b < PLANES; b++) {
+          const hb_u32 bits = __ballot_sync(HB_EVERY, top >> b & 1u);
+          if (me.lane == b) me.stage[at.planes + b * at.words_of_bits + g] = bits;
+        }
+        if (i < n) list[i] = (hb_byte)(top >> PLANES);
+      }
+    }
+    const hb_xpk_level hot(plan.hot, plan.base, plan.start), rare(plan.rare, 0, 0);
+    const hb_u32 left = hot.encode(me.lane, list, n, me.stage + at.hot);
+    const hb_u32 planes = at.hot + plan.hot * at.words_of_bits, bytes = planes + plan.rare * ((left + 31u) / 32u);
+    if (bytes >= raw) return bytes;
+    const hb_u32 last = rare.encode(me.lane, list, left, me.stage + planes), words = bytes + (last + 3u) / 4u;
+    if (words >= raw) return words;
+
+#pragma unroll 1
+    for (hb_u32 i = me.lane; i < 4u * (words - bytes); i += 32u)
+      ((hb_byte *)(me.stage + bytes))[i] = i < last ? list[i] : (hb_byte)0;
+    __syncwarp();
+#pragma unroll
+    for (hb_u32 r = 0; r < HB_ROWS; r++) {
+      const hb_u32 i = 32u * r + me.lane, y = turn(v[r]);
+      if (W == 32) {
+        if (i < (n + 1u) / 2u * 2u) ((hb_u16 *)(me.stage + at.low))[i] = (hb_u16)y;
+        if (i < (n + 3u) / 4u * 4u) ((hb_byte *)(me.stage + at.middle))[i] = (hb_byte)(y >> 16);
+      } else if (i < (n + 3u) / 4u * 2u) {
+        ((hb_u16 *)(me.stage + at.middle))[i] = (hb_u16)__byte_perm(y, 0, 0x4420);
+      }
+    }
+    const hb_u32 widths = plan.hot | plan.rare << 4 | (sparse ? HB_XPK_SPARSE : 0u);
+    if (me.lane == 0) me.stage[0] = plan.base | plan.start << 8 | widths << 16;
     __syncwarp();
     return words;
   }
@@ -173,111 +206,133 @@ template <int T> struct hb_xpk_codec {
     const hb_xpk_plan plan = {head & 255u, head >> 8 & 255u, head >> 16 & 15u, head >> 20 & 7u};
     const bool sparse = head >> 16 & HB_XPK_SPARSE;
     if (words == 0 || plan.hot < 1u || plan.hot > 5u || plan.rare > 4u || plan.start > 15u || head >> 24) return false;
-    hb_u16 *ranks = (hb_u16 *)(me.stage + HB_CHUNK / 4), *hot_ranks = ranks + 64, *rare_ranks = ranks + 128;
     const hb_u32 before = 1u + (sparse ? (all + 31u) / 32u : 0u);
     if (before > words) return false;
-    const hb_u32 n = sparse ? count(me, 1, 1, before - 1u, ranks) : all;
+    // the bitmap is as good as a plane of codes of one bit
+    const hb_u32 n = sparse ? hb_xpk_level(1, 0, 0).left(me.lane, me.stage + 1, 32u * (before - 1u)) : all;
     if (n > all) return false;
-    const layout at(n, before, plan.hot);
-    if (at.rare > words) return false;
-    const hb_u32 left = count(me, at.hot, plan.hot, at.words_of_bits, hot_ranks), rare_words = (left + 31u) / 32u;
-    const hb_u32 bytes = at.rare + plan.rare * rare_words;
+    const layout at(n, before);
+    const hb_xpk_level hot(plan.hot, plan.base, plan.start), rare(plan.rare, 0, 0);
+    const hb_u32 planes = at.hot + plan.hot * at.words_of_bits;
+    if (planes > words) return false;
+    const hb_u32 left = hot.left(me.lane, me.stage + at.hot, n), bytes = planes + plan.rare * ((left + 31u) / 32u);
     if (bytes > words) return false;
-    const hb_u32 last = plan.rare ? count(me, at.rare, plan.rare, rare_words, rare_ranks) : left;
+    const hb_u32 last = rare.left(me.lane, me.stage + planes, left);
     if (bytes + (last + 3u) / 4u != words) return false;
-    __syncwarp();
 
-    const hb_u32 most = (1u << plan.hot) - 1u, rare_most = (1u << plan.rare) - 1u, below = (1u << me.lane) - 1u;
 #pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-      hb_u32 i = 32u * g + me.lane;
-      bool is = i < all;
-      if (sparse) {
-        const hb_u32 bits = 32u * g < all ? me.stage[1 + g] : 0u;
-        is = is && (bits >> me.lane & 1u);
-        i = ranks[g] + (hb_u32)__popc(bits & below);
+    for (hb_u32 r = 0; r < HB_ROWS; r++) {
+      const hb_u32 i = 32u * r + me.lane;
+      v[r] = 0;
+      if (EACH * i < n) {
+        if (W == 32) v[r] = ((const hb_u16 *)(me.stage + at.low))[i] | (hb_u32)((const hb_byte *)(me.stage + at.middle))[i] << 16;
+        else v[r] = ((const hb_u16 *)(me.stage + at.middle))[i];
       }
-      hb_u32 value = 0;
-      if (is) {
-        hb_u32 place = i, x = code(me, at.hot, plan.hot, at.words_of_bits, hot_ranks, place);
-        if (x == most) {
-          x = code(me, at.rare, plan.rare, rare_words, rare_ranks, place);
-          if (x == rare_most) x += ((const hb_byte *)(me.stage + bytes))[place];
-          x &= 255u;
-          x = x < plan.start ? x : x + most;
-        } else {
-          x += plan.start;
-        }
-        x = (x + plan.base) & 255u;
-        hb_u32 top = x;
+    }
+    __syncwarp();
+    hb_byte *list = (hb_byte *)(me.stage + before);
+#pragma unroll 1
+    for (hb_u32 i = me.lane; i < last && i < n; i += 32u) list[i] = ((const hb_byte *)(me.stage + bytes))[i];
+    __syncwarp();
+    rare.decode(me.lane, me.stage + planes, left, last, list, n);
+    hot.decode(me.lane, me.stage + at.hot, n, left, list, n);
+    if constexpr (PLANES > 0) {
+#pragma unroll 1
+      for (hb_u32 i = me.lane; i < n; i += 32u) {
+        hb_u32 top = list[i];
 #pragma unroll
         for (hb_u32 b = PLANES; b--;)
-          top = top << 1 | (me.stage[at.planes + b * at.words_of_bits + i / 32u] >> (i & 31u) & 1u);
-        hb_u32 y = (top & 255u) << 8 | ((const hb_byte *)(me.stage + at.middle))[i];
-        if (W == 32) y = y << 16 | ((const hb_u16 *)(me.stage + at.low))[i];
-        value = back(y);
+          top = top << 1 | (me.stage[at.planes + b * at.words_of_bits + i / 32u] >> me.lane & 1u);
+        list[i] = (hb_byte)top;
       }
-      put(v, g, value);
+      __syncwarp();
     }
-    if (W == 16) {
-      hb_u32 pairs[HB_ROWS];
 #pragma unroll
-      for (int r = 0; r < HB_ROWS; r++) pairs[r] = v[r];
-      hb_from_pairs(me.lane, pairs, v);
+    for (hb_u32 r = 0; r < HB_ROWS; r++) {
+      const hb_u32 i = 32u * r + me.lane;
+      if (W == 32) {
+        v[r] = i < n ? back(v[r] | (hb_u32)list[i] << 24) : 0u;
+      } else {
+        const hb_u32 y = __byte_perm(v[r], ((const hb_u16 *)list)[i], 0x5140);
+        v[r] = 2u * i + 1u < n ? back(y) : 2u * i < n ? back(y & 0xffffu) : 0u;
+      }
     }
+    __syncwarp();
+    if (sparse) expand(me, v, n, before - 1u);
     return true;
   }
 
  private:
-  static HB_FN hb_u32 exponent(hb_u32 y) { return y >> (W - E); }
-  // what the rare level codes of a value that the hot one does not
-  static HB_FN hb_u32 rest(hb_u32 x, const hb_xpk_plan &plan, hb_u32 most) {
-    return (x < plan.start ? x : x - most) & 255u;
+  // Of each value of a word.
+  static HB_FN hb_u32 turn(hb_u32 x) {
+    return W == 32 ? hb_xpk_turn<32>(x) : (x << 1 & 0xfffefffeu) | (x >> 15 & 0x00010001u);
   }
-  static HB_FN hb_xpk_plan choose(const hb_warp &me, const hb_u32 *v, hb_u32 n) {
-    hb_byte *exponents = (hb_byte *)me.stage;
-    hb_u32 *counts = me.stage + 512, *sums = counts + 384;
-#pragma unroll
-    for (int g = 0; g < GROUPS; g++) exponents[32 * g + me.lane] = (hb_byte)exponent(turn(group(v, g)));
-    for (hb_u32 i = me.lane; i < 384u; i += 32u) counts[i] = 0;
+  static HB_FN hb_u32 back(hb_u32 y) {
+    return W == 32 ? hb_xpk_back<32>(y) : (y >> 1 & 0x7fff7fffu) | (y << 15 & 0x80008000u);
+  }
+  static HB_FN hb_u32 value(const hb_u32 *values, hb_u32 i) {
+    return W == 32 ? values[i] : ((const hb_u16 *)values)[i];
+  }
+  static HB_FN void set_value(hb_u32 *values, hb_u32 i, hb_u32 x) {
+    if (W == 32) values[i] = x;
+    else ((hb_u16 *)values)[i] = (hb_u16)x;
+  }
+
+  // Moves the values that are not all zeros to the front, zeros behind them, and their bitmap to the stage's word 1.
+  static HB_FN void compact(const hb_warp &me, hb_u32 *v, hb_u32 words) {
+    hb_u32 *bitmap = me.stage + HB_CHUNK / 4, next = 0;
+    const hb_u32 below = (1u << me.lane) - 1u;
+    hb_to_stage(me, v);
+#pragma unroll 1
+    for (hb_u32 g = 0; g < GROUPS; g++) {
+      const hb_u32 x = value(me.stage, 32u * g + me.lane), bits = __ballot_sync(HB_EVERY, x != 0u);
+      __syncwarp();
+      if (x) set_value(me.stage, next + (hb_u32)__popc(bits & below), x);
+      if (me.lane == 0) bitmap[g] = bits;
+      next += (hb_u32)__popc(bits);
+    }
+    __syncwarp();
+#pragma unroll 1
+    for (hb_u32 i = next + me.lane; i < 32u * GROUPS; i += 32u) set_value(me.stage, i, 0);
+    hb_from_stage(me, v);
+#pragma unroll 1
+    for (hb_u32 g = me.lane; g < words; g += 32u) me.stage[1u + g] = bitmap[g];
+    __syncwarp();
+  }
+  // The inverse, from the last group to the first; n: how many values are not all zeros.
+  static HB_FN void expand(const hb_warp &me, hb_u32 *v, hb_u32 n, hb_u32 words) {
+    hb_u32 *bitmap = me.stage + HB_CHUNK / 4;
+    const hb_u32 below = (1u << me.lane) - 1u;
+#pragma unroll 1
+    for (hb_u32 g = me.lane; g < GROUPS; g += 32u) bitmap[g] = g < words ? me.stage[1u + g] : 0u;
+    hb_to_stage(me, v);
+#pragma unroll 1
+    for (hb_u32 g = GROUPS; g--;) {
+      const hb_u32 bits = bitmap[g];
+      n -= (hb_u32)__popc(bits);
+      const hb_u32 x = bits >> me.lane & 1u ? value(me.stage, n + (hb_u32)__popc(bits & below)) : 0u;
+      __syncwarp();
+      set_value(me.stage, 32u * g + me.lane, x);
+      __syncwarp();
+    }
+    hb_from_stage(me, v);
+  }
+
+  // From the list of the values' highest bytes.
+  static HB_FN hb_xpk_plan choose(const hb_warp &me, const hb_byte *list, hb_u32 n) {
+    hb_u32 *counts = (hb_u32 *)list + TOPS, *sums = counts + 256 + 2 * HB_XPK_MARGIN;
+#pragma unroll 1
+    for (hb_u32 i = me.lane; i < 256u + 2u * HB_XPK_MARGIN; i += 32u) counts[i] = 0;
     __syncwarp();
     const hb_u32 sample = n < HB_XPK_SAMPLE ? n : HB_XPK_SAMPLE;
 #pragma unroll 1
     for (hb_u32 r = 0; r < HB_XPK_SAMPLE / 32u; r++) {
       const hb_u32 i = (n <= HB_XPK_SAMPLE ? 32u * r : hb_xpk_run(n, r)) + me.lane;
-      if (i < n) atomicAdd(&counts[HB_XPK_MARGIN + exponents[i]], 1u);
+      if (i < n) atomicAdd(&counts[HB_XPK_MARGIN + (list[i] >> PLANES)], 1u);
     }
     __syncwarp();
     const hb_xpk_plan plan = hb_xpk_choose_by(me.lane, counts, sample, sums);
     __syncwarp();
     return plan;
-  }
-
-  // How many codes of `width` planes from the word `at` on are all ones; ranks: how many before each word.
-  static HB_FN hb_u32 count(const hb_warp &me, hb_u32 at, hb_u32 width, hb_u32 stride, hb_u16 *ranks) {
-    hb_u32 before = 0;
-#pragma unroll
-    for (hb_u32 h = 0; h < 2u; h++) {
-      const hb_u32 g = me.lane + 32u * h;
-      hb_u32 ones = g < stride ? ~0u : 0u;
-      for (hb_u32 b = 0; b < width && g < stride; b++) ones &= me.stage[at + b * stride + g];
-      const hb_u32 number = (hb_u32)__popc(ones), sum = before + hb_sum_below(number, me.lane);
-      ranks[g] = (hb_u16)(sum - number);
-      before = __shfl_sync(HB_EVERY, sum, 31);
-    }
-    return before;
-  }
-  // The code at a place, which becomes its rank among those that are all ones if it is one of them.
-  static HB_FN hb_u32 code(const hb_warp &me, hb_u32 at, hb_u32 width, hb_u32 stride, const hb_u16 *ranks, hb_u32 &place) {
-    if (width == 0) return 0;
-    const hb_u32 word = place / 32u, bit = place & 31u;
-    hb_u32 ones = ~0u, x = 0;
-    for (hb_u32 b = 0; b < width; b++) {
-      const hb_u32 plane = me.stage[at + b * stride + word];
-      ones &= plane;
-      x |= (plane >> bit & 1u) << b;
-    }
-    if (ones >> bit & 1u) place = ranks[word] + (hb_u32)__popc(ones & ((1u << bit) - 1u));
-    return x;
   }
 };

@@ -103,11 +103,11 @@ FAULTS = {
     "a chunk's place in its block": ("gpu/chunks.h", "if (w < warp) before", "if (w <= warp) before", "mpc"),
     "the end of the wire not looked at": ("gpu/chunks.h", "if (end != room) hb_fault(state);", "", "mpc"),
     "a length believed": ("gpu/chunks.h", "&& at + words <= room", "", "xpk"),
-    "a bitmap believed": ("gpu/mpc.h", "|| hb_uniform(count) + BITMAP != words", "", "mpc"),
+    "a bitmap believed": ("gpu/mpc.h", "|| count + BITMAP != words", "", "mpc"),
     "a row's last word forgotten": ("gpu/mpc.h", "last = __shfl_sync(HB_EVERY, t, 31)", "last = 0", "mpc"),
-    "the wrong half": ("gpu/words.h", "lane & 16u ?", "lane & 1u ?", "mpc"),
+    "the wrong half": ("gpu/mpc.h", "halves[32u + rows.lane] << 16", "halves[rows.lane] << 16", "mpc"),
     "the first of equals": ("gpu/xpk.h", "end) << 5 | lane)", "end) << 5 | (31u - lane))", "xpk"),
-    "rare codes out of order": ("gpu/xpk.h", "rank += (hb_u32)__popc(lives)", "rank += 1", "xpk"),
+    "rare codes out of order": ("gpu/xpk.h", "left += (hb_u32)__popc(those)", "left += 1", "xpk"),
     "a residual that keeps infinity": ("gpu/words.h", "hb_finite_or_0(x - hb", "(x - hb", "mpc"),
 }  # fmt: skip
 
