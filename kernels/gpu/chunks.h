@@ -10,7 +10,7 @@
 #include "words.h"
 
 #define HB_RAW 0xffffu
-#define HB_CHUNK_STAGE (HB_CHUNK / 4 + 96)  // words: a chunk and what a decoder notes about it
+#define HB_CHUNK_STAGE (HB_CHUNK / 4 + 96)  // words: a chunk and what a codec notes about it
 
 // Lengths of chunks and, behind them, the chunks.
 struct hb_container {
@@ -145,14 +145,7 @@ template <class C, int T> struct hb_chunked {
       hb_u32 v[HB_ROWS];
       if (!read(c, r, wire, bytes, state, hb_rest_of(state), v)) continue;
       hb_byte *to = (hb_byte *)out + r.chunk * HB_CHUNK / hb_size_of(T) * hb_size_of(O);
-      if constexpr (ADD && O == T && T != HB_BYTES) {
-        hb_u32 old[HB_ROWS];
-        hb_load_chunk(r.me, to, r.used, old);
-#pragma unroll
-        for (int i = 0; i < HB_ROWS; i++)
-          if constexpr (T == HB_F64) v[i] = hb_sum_doubles(old[i], v[i], r.me.lane);
-          else v[i] = hb_sum_words<T>(old[i], v[i]);
-      }
+      if constexpr (ADD && O == T && T != HB_BYTES) hb_add_chunk<T>(r.me, to, r.used, v);
       if constexpr (O == T) {
         hb_store_chunk(r.me, to, r.used, v);
       } else if constexpr (SUMS && O != HB_F64 && O != HB_BYTES) {
@@ -166,12 +159,9 @@ template <class C, int T> struct hb_chunked {
     const C c(param);
     round r(n);
     while (r.next(state)) {
-      hb_u32 v[HB_ROWS], own[HB_ROWS];
+      hb_u32 v[HB_ROWS];
       read(c, r, wire, bytes, state, hb_rest_of(state), v);
-      hb_load_chunk(r.me, (const hb_byte *)local + r.chunk * HB_CHUNK, r.used, own);
-#pragma unroll
-      for (int i = 0; i < HB_ROWS; i++)
-        if constexpr (SUMS) v[i] = hb_sum_words<T>(own[i], v[i]);
+      if constexpr (SUMS) hb_add_chunk<T>(r.me, (const hb_byte *)local + r.chunk * HB_CHUNK, r.used, v);
       write(c, r, v, out, state, hb_rest_of(state) + r.pieces);
     }
   }

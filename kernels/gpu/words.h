@@ -75,6 +75,38 @@ template <int T> HB_FN hb_u32 hb_sum_words(hb_u32 a, hb_u32 b) {
   hb_type<T>::template narrow<N>(x, &a);
   return a;
 }
+// The sum of two float64 whose halves lie in a lane of even number and the next.
+HB_FN hb_u32 hb_sum_doubles(hb_u32 a, hb_u32 b, hb_u32 lane) {
+  const hb_u32 c = __shfl_xor_sync(HB_EVERY, a, 1), d = __shfl_xor_sync(HB_EVERY, b, 1);
+  const bool low = !(lane & 1u);
+  const double sum = __hiloint2double((int)(low ? c : a), (int)(low ? a : c)) +
+                     __hiloint2double((int)(low ? d : b), (int)(low ? b : d));
+  if (sum != sum) return low ? 0u : 0x7ff80000u;
+  return (hb_u32)(low ? __double2loint(sum) : __double2hiint(sum));
+}
+// The sum of what two words hold, the lane's of a row.
+template <int T> HB_FN hb_u32 hb_sum_in_row(hb_u32 a, hb_u32 b, hb_u32 lane) {
+  if constexpr (T == HB_F64) return hb_sum_doubles(a, b, lane);
+  else return hb_sum_words<T>(a, b);
+}
+// To a chunk are added the values that lie at p, by loops: some types take long to add.
+template <int T> HB_FN void hb_add_chunk(const hb_warp &me, const hb_byte *p, hb_u32 bytes, hb_u32 *v) {
+  hb_to_stage(me, v);
+  if ((((hb_u64)p | bytes) & 3u) == 0u) {
+#pragma unroll 8
+    for (hb_u32 i = me.lane; i < HB_CHUNK / 4; i += 32u)
+      me.stage[i] = hb_sum_in_row<T>(4u * i < bytes ? ((const hb_u32 *)p)[i] : 0u, me.stage[i], me.lane);
+  } else {
+#pragma unroll 1
+    for (hb_u32 i = me.lane; i < HB_CHUNK / 4; i += 32u) {
+      hb_u32 own = 0;
+      for (hb_u32 k = 0; k < 4u; k++)
+        if (4u * i + k < bytes) own |= (hb_u32)p[4u * i + k] << (8u * k);
+      me.stage[i] = hb_sum_in_row<T>(own, me.stage[i], me.lane);
+    }
+  }
+  hb_from_stage(me, v);
+}
 // `count` values of type T in the stage, instead of or onto those of type O at p.
 template <int T, int O, bool ADD> HB_FN void hb_put_values(const hb_warp &me, hb_byte *p, hb_u32 count) {
   const hb_byte *stage = (const hb_byte *)me.stage;
@@ -97,13 +129,4 @@ template <int T> HB_FN void hb_keep_residual(const hb_warp &me, hb_byte *residua
     hb_store_value<HB_F32>(kept, hb_finite_or_0(x - hb_load_value<T>(value)));
   }
   __syncwarp();
-}
-// The sum of two float64 whose halves lie in a lane of even number and the next.
-HB_FN hb_u32 hb_sum_doubles(hb_u32 a, hb_u32 b, hb_u32 lane) {
-  const hb_u32 c = __shfl_xor_sync(HB_EVERY, a, 1), d = __shfl_xor_sync(HB_EVERY, b, 1);
-  const bool low = !(lane & 1u);
-  const double sum = __hiloint2double((int)(low ? c : a), (int)(low ? a : c)) +
-                     __hiloint2double((int)(low ? d : b), (int)(low ? b : d));
-  if (sum != sum) return low ? 0u : 0x7ff80000u;
-  return (hb_u32)(low ? __double2loint(sum) : __double2hiint(sum));
 }

@@ -60,7 +60,7 @@ struct hb_xpk_level {
     for (hb_u32 g = 0; g < stride; g++) {
       const hb_u32 i = 32u * g + lane;
       const bool is = i < n;
-      const hb_u32 x = (list[i] - base) & 255u, over = (x - start) & 255u;
+      const hb_u32 x = ((is ? list[i] : 0u) - base) & 255u, over = (x - start) & 255u;
       const hb_u32 code = is ? (over < most ? over : most) : 0u;
       hb_u32 mine = 0;  // the plane of the lane's number
 #pragma unroll
@@ -124,8 +124,7 @@ struct hb_xpk_level {
 
 template <int T> struct hb_xpk_codec {
   static constexpr hb_u32 W = hb_size_of(T) == 2 ? 16 : 32, E = T == HB_F16 ? 5 : 8, PLANES = (W - E) % 8;
-  static constexpr hb_u32 EACH = 32 / W;                      // values a word
-  static constexpr hb_u32 GROUPS = EACH * HB_ROWS, TOPS = 8 * GROUPS;  // of 32 values; words for a byte of each value
+  static constexpr hb_u32 GROUPS = HB_ROWS * 32 / W, TOPS = 8 * GROUPS;  // of 32 values; words for a byte of each value
   HB_FN hb_xpk_codec(hb_u64) {}
 
   // Where the parts of a chunk of n values begin, in words. In front of the planes there is room for a byte of each
@@ -224,10 +223,11 @@ template <int T> struct hb_xpk_codec {
     for (hb_u32 r = 0; r < HB_ROWS; r++) {
       const hb_u32 i = 32u * r + me.lane;
       v[r] = 0;
-      if (EACH * i < n) {
-        if (W == 32) v[r] = ((const hb_u16 *)(me.stage + at.low))[i] | (hb_u32)((const hb_byte *)(me.stage + at.middle))[i] << 16;
-        else v[r] = ((const hb_u16 *)(me.stage + at.middle))[i];
+      if (W == 32 && i < n) {
+        const hb_u32 middle = ((const hb_byte *)(me.stage + at.middle))[i];
+        v[r] = middle << 16 | ((const hb_u16 *)(me.stage + at.low))[i];
       }
+      if (W == 16 && 2u * i < n) v[r] = ((const hb_u16 *)(me.stage + at.middle))[i];
     }
     __syncwarp();
     hb_byte *list = (hb_byte *)(me.stage + before);

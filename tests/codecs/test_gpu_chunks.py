@@ -108,6 +108,8 @@ FAULTS = {
     "the wrong half": ("gpu/mpc.h", "halves[32u + rows.lane] << 16", "halves[rows.lane] << 16", "mpc"),
     "the first of equals": ("gpu/xpk.h", "end) << 5 | lane)", "end) << 5 | (31u - lane))", "xpk"),
     "rare codes out of order": ("gpu/xpk.h", "left += (hb_u32)__popc(those)", "left += 1", "xpk"),
+    "rare codes below the start": ("gpu/xpk.h", "if (x >= start) x += most", "x += most", "xpk"),
+    "a list decoded from its front": ("gpu/xpk.h", "x = list[left + (", "x = list[(", "xpk"),
     "a residual that keeps infinity": ("gpu/words.h", "hb_finite_or_0(x - hb", "(x - hb", "mpc"),
 }  # fmt: skip
 
