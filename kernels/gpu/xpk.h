@@ -47,7 +47,7 @@ HB_FN hb_xpk_plan hb_xpk_choose_by(hb_u32 lane, const hb_u32 *counts, hb_u32 sam
 
 template <int T> struct hb_xpk_codec {
   static constexpr hb_u32 W = hb_size_of(T) == 2 ? 16 : 32, E = T == HB_F16 ? 5 : 8, PLANES = (W - E) % 8;
-  static constexpr int GROUPS = W == 16 ? 64 : 32;
+  static constexpr int GROUPS = W == 16 ? 64 : 32, PART = GROUPS / 4;
   HB_FN hb_xpk_codec(hb_u64) {}
 
   // Where the parts of a chunk of n values begin, in words.
@@ -63,6 +63,15 @@ template <int T> struct hb_xpk_codec {
   static HB_FN void put(hb_u32 *v, int g, hb_u32 x) {
     if (W == 32) v[g] = x;
     else v[g / 2] = g % 2 ? v[g / 2] | x << 16 : x;
+  }
+  // Registers have no index at run time: the loops over groups see the first quarter of them and turn them by as much.
+  static HB_FN void next_part(hb_u32 *v) {
+    hb_u32 first[HB_ROWS / 4];
+#pragma unroll
+    for (int r = 0; r < HB_ROWS; r++) {
+      if (r < HB_ROWS / 4) first[r] = v[r];
+      v[r] = r < HB_ROWS / 4 * 3 ? v[r + HB_ROWS / 4] : first[r - HB_ROWS / 4 * 3];
+    }
   }
   static HB_FN hb_u32 turn(hb_u32 x) { return hb_xpk_turn<W>(x) & (0xffffffffu >> (32u - W)); }
   static HB_FN hb_u32 back(hb_u32 y) { return hb_xpk_back<W>(y) & (0xffffffffu >> (32u - W)); }
@@ -104,12 +113,16 @@ template <int T> struct hb_xpk_codec {
     const hb_xpk_plan plan = choose(me, v, n);
     const hb_u32 most = (1u << plan.hot) - 1u, rare_most = (1u << plan.rare) - 1u;
     hb_u32 left = 0, last = 0;
+#pragma unroll 1
+    for (hb_u32 k = 0; k < GROUPS; k += PART) {
 #pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-      const hb_u32 x = (exponent(turn(group(v, g))) - plan.base) & 255u;
-      const bool live = 32u * g + me.lane < n && ((x - plan.start) & 255u) >= most;
-      left += (hb_u32)__popc(__ballot_sync(HB_EVERY, live));
-      last += (hb_u32)__popc(__ballot_sync(HB_EVERY, live && rest(x, plan, most) >= rare_most));
+      for (int j = 0; j < PART; j++) {
+        const hb_u32 g = k + j, x = (exponent(turn(group(v, j))) - plan.base) & 255u;
+        const bool live = 32u * g + me.lane < n && ((x - plan.start) & 255u) >= most;
+        left += (hb_u32)__popc(__ballot_sync(HB_EVERY, live));
+        last += (hb_u32)__popc(__ballot_sync(HB_EVERY, live && rest(x, plan, most) >= rare_most));
+      }
+      next_part(v);
     }
     const layout at(n, 1u + (sparse ? (all + 31u) / 32u : 0u), plan.hot);
     const hb_u32 rare_words = (left + 31u) / 32u, bytes = at.rare + plan.rare * rare_words;
@@ -129,40 +142,44 @@ template <int T> struct hb_xpk_codec {
         if (32u * (me.lane + 32u * h) < all) me.stage[1u + me.lane + 32u * h] = bitmap[h];
     }
     hb_u32 rank = 0, rare_rank = 0;
+#pragma unroll 1
+    for (hb_u32 k = 0; k < GROUPS; k += PART) {
 #pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-      const hb_u32 i = 32u * g + me.lane, y = turn(group(v, g));
-      const bool is = i < n;
-      if (is && W == 32) ((hb_u16 *)(me.stage + at.low))[i] = (hb_u16)y;
-      if (is) ((hb_byte *)(me.stage + at.middle))[i] = (hb_byte)(y >> (W - 16u));
-      const hb_u32 x = (exponent(y) - plan.base) & 255u, over = (x - plan.start) & 255u;
-      const hb_u32 code = is ? (over < most ? over : most) : 0u;
-      const bool writes = me.lane == 0 && (hb_u32)g < at.words_of_bits;
+      for (int j = 0; j < PART; j++) {
+        const hb_u32 g = k + j, i = 32u * g + me.lane, y = turn(group(v, j));
+        const bool is = i < n;
+        if (is && W == 32) ((hb_u16 *)(me.stage + at.low))[i] = (hb_u16)y;
+        if (is) ((hb_byte *)(me.stage + at.middle))[i] = (hb_byte)(y >> (W - 16u));
+        const hb_u32 x = (exponent(y) - plan.base) & 255u, over = (x - plan.start) & 255u;
+        const hb_u32 code = is ? (over < most ? over : most) : 0u;
+        const bool writes = me.lane == 0 && g < at.words_of_bits;
 #pragma unroll
-      for (hb_u32 b = 0; b < PLANES; b++) {
-        const hb_u32 bits = __ballot_sync(HB_EVERY, is && (y >> (W - 8u + b) & 1u));
-        if (writes) me.stage[at.planes + b * at.words_of_bits + g] = bits;
-      }
-#pragma unroll
-      for (hb_u32 b = 0; b < 5u; b++)
-        if (b < plan.hot) {
-          const hb_u32 bits = __ballot_sync(HB_EVERY, code >> b & 1u);
-          if (writes) me.stage[at.hot + b * at.words_of_bits + g] = bits;
+        for (hb_u32 b = 0; b < PLANES; b++) {
+          const hb_u32 bits = __ballot_sync(HB_EVERY, is && (y >> (W - 8u + b) & 1u));
+          if (writes) me.stage[at.planes + b * at.words_of_bits + g] = bits;
         }
-      const bool live = is && over >= most;
-      const hb_u32 lives = __ballot_sync(HB_EVERY, live), over_rare = rest(x, plan, most);
-      const bool rare = live && over_rare >= rare_most;
-      const hb_u32 rares = __ballot_sync(HB_EVERY, rare);
-      if (live) {
-        const hb_u32 place = rank + (hb_u32)__popc(lives & below), rare_code = rare ? rare_most : over_rare;
 #pragma unroll
-        for (hb_u32 b = 0; b < 4u; b++)
-          if (rare_code >> b & 1u) atomicOr(&me.stage[at.rare + b * rare_words + place / 32u], 1u << (place & 31u));
+        for (hb_u32 b = 0; b < 5u; b++)
+          if (b < plan.hot) {
+            const hb_u32 bits = __ballot_sync(HB_EVERY, code >> b & 1u);
+            if (writes) me.stage[at.hot + b * at.words_of_bits + g] = bits;
+          }
+        const bool live = is && over >= most;
+        const hb_u32 lives = __ballot_sync(HB_EVERY, live), over_rare = rest(x, plan, most);
+        const bool rare = live && over_rare >= rare_most;
+        const hb_u32 rares = __ballot_sync(HB_EVERY, rare);
+        if (live) {
+          const hb_u32 place = rank + (hb_u32)__popc(lives & below), rare_code = rare ? rare_most : over_rare;
+#pragma unroll
+          for (hb_u32 b = 0; b < 4u; b++)
+            if (rare_code >> b & 1u) atomicOr(&me.stage[at.rare + b * rare_words + place / 32u], 1u << (place & 31u));
+        }
+        if (rare)
+          ((hb_byte *)(me.stage + bytes))[rare_rank + (hb_u32)__popc(rares & below)] = (hb_byte)(over_rare - rare_most);
+        rank += (hb_u32)__popc(lives);
+        rare_rank += (hb_u32)__popc(rares);
       }
-      if (rare)
-        ((hb_byte *)(me.stage + bytes))[rare_rank + (hb_u32)__popc(rares & below)] = (hb_byte)(over_rare - rare_most);
-      rank += (hb_u32)__popc(lives);
-      rare_rank += (hb_u32)__popc(rares);
+      next_part(v);
     }
     __syncwarp();
     return words;
@@ -188,36 +205,41 @@ template <int T> struct hb_xpk_codec {
     __syncwarp();
 
     const hb_u32 most = (1u << plan.hot) - 1u, rare_most = (1u << plan.rare) - 1u, below = (1u << me.lane) - 1u;
+#pragma unroll 1
+    for (hb_u32 k = 0; k < GROUPS; k += PART) {
 #pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-      hb_u32 i = 32u * g + me.lane;
-      bool is = i < all;
-      if (sparse) {
-        const hb_u32 bits = 32u * g < all ? me.stage[1 + g] : 0u;
-        is = is && (bits >> me.lane & 1u);
-        i = ranks[g] + (hb_u32)__popc(bits & below);
-      }
-      hb_u32 value = 0;
-      if (is) {
-        hb_u32 place = i, x = code(me, at.hot, plan.hot, at.words_of_bits, hot_ranks, place);
-        if (x == most) {
-          x = code(me, at.rare, plan.rare, rare_words, rare_ranks, place);
-          if (x == rare_most) x += ((const hb_byte *)(me.stage + bytes))[place];
-          x &= 255u;
-          x = x < plan.start ? x : x + most;
-        } else {
-          x += plan.start;
+      for (int j = 0; j < PART; j++) {
+        const hb_u32 g = k + j;
+        hb_u32 i = 32u * g + me.lane;
+        bool is = i < all;
+        if (sparse) {
+          const hb_u32 bits = 32u * g < all ? me.stage[1 + g] : 0u;
+          is = is && (bits >> me.lane & 1u);
+          i = ranks[g] + (hb_u32)__popc(bits & below);
         }
-        x = (x + plan.base) & 255u;
-        hb_u32 top = x;
+        hb_u32 value = 0;
+        if (is) {
+          hb_u32 place = i, x = code(me, at.hot, plan.hot, at.words_of_bits, hot_ranks, place);
+          if (x == most) {
+            x = code(me, at.rare, plan.rare, rare_words, rare_ranks, place);
+            if (x == rare_most) x += ((const hb_byte *)(me.stage + bytes))[place];
+            x &= 255u;
+            x = x < plan.start ? x : x + most;
+          } else {
+            x += plan.start;
+          }
+          x = (x + plan.base) & 255u;
+          hb_u32 top = x;
 #pragma unroll
-        for (hb_u32 b = PLANES; b--;)
-          top = top << 1 | (me.stage[at.planes + b * at.words_of_bits + i / 32u] >> (i & 31u) & 1u);
-        hb_u32 y = (top & 255u) << 8 | ((const hb_byte *)(me.stage + at.middle))[i];
-        if (W == 32) y = y << 16 | ((const hb_u16 *)(me.stage + at.low))[i];
-        value = back(y);
+          for (hb_u32 b = PLANES; b--;)
+            top = top << 1 | (me.stage[at.planes + b * at.words_of_bits + i / 32u] >> (i & 31u) & 1u);
+          hb_u32 y = (top & 255u) << 8 | ((const hb_byte *)(me.stage + at.middle))[i];
+          if (W == 32) y = y << 16 | ((const hb_u16 *)(me.stage + at.low))[i];
+          value = back(y);
+        }
+        put(v, j, value);
       }
-      put(v, g, value);
+      next_part(v);
     }
     if (W == 16) {
       hb_u32 pairs[HB_ROWS];
