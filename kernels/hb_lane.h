@@ -89,6 +89,10 @@ template <> struct hb_lane<hb_u32> {
     p[0] = (unsigned char)x;
     p[1] = (unsigned char)(x >> 8);
   }
+  static HB_FN void store16(unsigned char *p, hb_u32 a, hb_u32 b) {  // one behind the other
+    store16(p, a);
+    store16(p + 2 * 1, b);
+  }
   // a mask as one bit a lane, lane 0 lowest, and back
   static HB_FN hb_u32 bits(M mask) { return mask; }
   static HB_FN M mask(hb_u32 bits) { return bits & 1u; }

@@ -72,6 +72,11 @@ template <> struct hb_lane<hb_v> {
     a = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, a), 0x08);
     _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(a));
   }
+  static HB_FN void store16(unsigned char *p, hb_v a, hb_v b) {
+    const __m256i low = _mm256_set1_epi32(0xffff);
+    __m256i x = _mm256_packus_epi32(_mm256_and_si256((__m256i)a, low), _mm256_and_si256((__m256i)b, low));
+    _mm256_storeu_si256((__m256i *)p, _mm256_permute4x64_epi64(x, 0xd8));
+  }
   static HB_FN hb_u32 bits(M m) { return (hb_u32)_mm256_movemask_ps((__m256)m); }
   static HB_FN M mask(hb_u32 bits) { return (bits & hb_v{1, 2, 4, 8, 16, 32, 64, 128}) != 0u; }
   static HB_FN hb_u32 top(hb_v x) {

@@ -8,6 +8,16 @@ typedef hb_u16 hb_vh __attribute__((vector_size(64)));
 typedef float hb_vf __attribute__((vector_size(64)));
 #define HB_LANES 16
 
+struct hb_halves32 {
+  hb_u16 at[32];
+};
+constexpr hb_halves32 hb_make_halves() {
+  hb_halves32 t{};
+  for (int i = 0; i < 32; i++) t.at[i] = (hb_u16)(2 * i);
+  return t;
+}
+alignas(64) static constexpr hb_halves32 hb_low_halves = hb_make_halves();
+
 template <> struct hb_lane<hb_v> {
   typedef hb_vi I;
   typedef hb_vf F;
@@ -87,6 +97,9 @@ template <> struct hb_lane<hb_v> {
   }
   static HB_FN void store16(unsigned char *p, hb_v x) {
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16((__m512i)x));
+  }
+  static HB_FN void store16(unsigned char *p, hb_v a, hb_v b) {
+    _mm512_storeu_si512(p, _mm512_permutex2var_epi16((__m512i)a, _mm512_load_si512(hb_low_halves.at), (__m512i)b));
   }
   static HB_FN hb_u32 bits(M m) { return _mm512_movepi32_mask((__m512i)m); }
   static HB_FN M mask(hb_u32 bits) { return (hb_vi)_mm512_movm_epi32((__mmask16)bits); }

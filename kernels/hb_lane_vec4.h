@@ -63,6 +63,10 @@ template <> struct hb_lane<hb_v> {
     hb_u16 t[4] = {(hb_u16)x[0], (hb_u16)x[1], (hb_u16)x[2], (hb_u16)x[3]};
     __builtin_memcpy(p, t, 8);
   }
+  static HB_FN void store16(unsigned char *p, hb_v a, hb_v b) {  // one behind the other
+    store16(p, a);
+    store16(p + 2 * 4, b);
+  }
   static HB_FN hb_u32 bits(M m) {
     return ((hb_u32)m[0] & 1u) | ((hb_u32)m[1] & 2u) | ((hb_u32)m[2] & 4u) | ((hb_u32)m[3] & 8u);
   }

@@ -16,7 +16,8 @@ struct bf16_codec {
   bf16_codec(uint64_t, uint32_t) {}
   uint64_t bytes(int, uint64_t n) const { return 2 * n; }
   void encode(const float *x, uint64_t, byte *const *to, noise_source) const {
-    for (uint64_t i = 0; i < TILE; i += HB_LANES) lanes::store16(to[0] + 2 * i, hb_to_bfloat(load(x + i)));
+    for (uint64_t i = 0; i < TILE; i += 2 * HB_LANES)
+      lanes::store16(to[0] + 2 * i, hb_to_bfloat(load(x + i)), hb_to_bfloat(load(x + i + HB_LANES)));
   }
   void decode(const byte *const *from, float *out) const {
     for (uint64_t i = 0; i < TILE; i += HB_LANES)
@@ -35,9 +36,14 @@ template <class T> struct cast_codec {
       for (uint64_t i = b; i < b + HB_CAST_BLOCK; i += HB_LANES) m = lanes::max(m, hb_finite_magnitude(load(x + i)));
       hb_u32 scale = hb_cast_scale<T>(lanes::top(m));
       to[1][b / HB_CAST_BLOCK] = (byte)scale;
-      for (uint64_t i = b; i < b + HB_CAST_BLOCK; i += HB_LANES) {
-        hb_v code = hb_cast_encode<T>(load(x + i), scale);
-        WIDTH == 2 ? lanes::store16(to[0] + 2 * i, code) : lanes::store8(to[0] + i, code);
+      for (uint64_t i = b; i < b + HB_CAST_BLOCK; i += 2 * HB_LANES) {
+        hb_v first = hb_cast_encode<T>(load(x + i), scale), second = hb_cast_encode<T>(load(x + i + HB_LANES), scale);
+        if (WIDTH == 2) {
+          lanes::store16(to[0] + 2 * i, first, second);
+        } else {
+          lanes::store8(to[0] + i, first);
+          lanes::store8(to[0] + i + HB_LANES, second);
+        }
       }
     }
   }
