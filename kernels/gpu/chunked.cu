@@ -24,10 +24,6 @@ HB_KERNEL hb_encode(const void *x, hb_u64 n, hb_byte *wire, float *residual, hb_
 HB_KERNEL hb_decode(const hb_byte *wire, hb_u64 bytes, hb_u64 n, void *out, hb_u64 param, hb_state *state) {
   hb_front::decode<HB_OUT, false>(wire, bytes, n, out, param, state);
 }
-
-// Halves are summed in float32, a whole chunk in flight: that takes the registers of two blocks.
-#undef HB_KERNEL
-#define HB_KERNEL extern "C" __global__ void __launch_bounds__(HB_THREADS, hb_size_of(HB_TYPE) == 2 ? 1 : 2)
 HB_KERNEL hb_decode_add(const hb_byte *wire, hb_u64 bytes, hb_u64 n, void *out, hb_u64 param, hb_state *state) {
   hb_front::decode<HB_OUT, true>(wire, bytes, n, out, param, state);
 }

@@ -26,8 +26,7 @@ ARCHITECTURES = {"sm_70": 12, "sm_75": 13, "sm_80": 13, "sm_90": 13, "sm_100": 1
 """And the CUDA that compiles for each: 13 begins at sm_75."""
 GROWTH = 1.05
 REGISTERS = {"int8:1024": 128, "sign:1024": 128, "mpc": 128, "xpk": 128}
-"""Most registers a thread where tiles have 1024 values and a multiprocessor holds 2 blocks; else 64, for 4 blocks.
-Chunks of halves that are summed may take all there are, for one block."""
+"""Most registers a thread where tiles have 1024 values and a multiprocessor holds 2 blocks; else 64, for 4 blocks."""
 SHARED = {"gpu.cu": 12 * 1024, "chunked.cu": 37 * 1024, "sparse.cu": 27 * 1024}
 """Bytes of shared memory a block: for 8 blocks on a multiprocessor of sm_70, and for 2 and 3."""
 F32, F16 = np.dtype(np.float32), np.dtype(np.float16)
