@@ -43,6 +43,7 @@ TRAIN = Train(
     weight_decay=0.01,
     clip=1.0,
     bucket_mb=0.05,
+    overlap=True,
     eval_every=0,
     eval_samples=5,
 )
@@ -75,6 +76,7 @@ def run_of(
         threads=1,
         oversubscribe=True,
         device="cpu",
+        links=None,
     )
 
 

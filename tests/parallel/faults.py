@@ -12,17 +12,17 @@ from hpcbench.comm.group import Group
 from hpcbench.comm.shards import shards
 from hpcbench.comm.work import Work
 from hpcbench.parallel import linear, pipeline
-from hpcbench.parallel.data_parallel import DataParallel
+from hpcbench.parallel.data_parallel import DataParallel, Piece
 
 
 def divided_twice() -> object:
     """The gradient is divided by the number of replicas once too often."""
-    reduce_gradients = DataParallel.reduce_gradients
+    begin = DataParallel.begin
 
-    def faulty(self: DataParallel, *, loss_scale: float) -> None:
-        reduce_gradients(self, loss_scale=loss_scale * self._mesh.dp.size)
+    def faulty(self: DataParallel, *, micro_batches: int, loss_scale: float) -> None:
+        begin(self, micro_batches=micro_batches, loss_scale=loss_scale * self._mesh.dp.size)
 
-    return patch.object(DataParallel, "reduce_gradients", faulty)
+    return patch.object(DataParallel, "begin", faulty)
 
 
 def reduce_left_out() -> object:
@@ -63,14 +63,14 @@ def tied_gradient_left_out() -> object:
 
 def one_replica_dropped() -> object:
     """The last replica's gradients are lost."""
-    reduce_gradients = DataParallel.reduce_gradients
+    start = DataParallel._start
 
-    def faulty(self: DataParallel, *, loss_scale: float) -> None:
+    def faulty(self: DataParallel, piece: Piece) -> None:
         if self._mesh.dp.rank == self._mesh.dp.size - 1:
-            self.clear_gradients()
-        reduce_gradients(self, loss_scale=loss_scale)
+            piece.bucket.gradients.zero_()
+        start(self, piece)
 
-    return patch.object(DataParallel, "reduce_gradients", faulty)
+    return patch.object(DataParallel, "_start", faulty)
 
 
 def boundary_gradient_stale() -> object:

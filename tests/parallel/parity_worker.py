@@ -23,7 +23,7 @@ CORPUS = text.load(run_of("neox", Layout()).data, 12)
 
 def train(run: Run, comm: MPI.Comm) -> list[dict[str, object]] | None:
     """Loss, gradients and weights after each step, whole, on rank 0."""
-    trainer = Trainer(run, comm, Progress(Wait.GIVE_WAY), CORPUS)
+    trainer = Trainer(run, comm, Progress(Wait.GIVE_WAY, background=run.train.overlap), CORPUS)
     history = []
     for k in range(STEPS):
         (loss,) = exact_sum(trainer.mesh.world, [trainer.backward(k)], trainer.policy.exact)
