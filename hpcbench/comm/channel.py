@@ -37,12 +37,26 @@ class Kind(str, Enum):
 
 
 class Algorithm(str, Enum):
-    """Who moves the bytes of a collective."""
+    """Who moves the bytes of a collective, and how."""
 
+    AUTO = "auto"
+    """Whatever is expected to be the fastest, the MPI library's own collective without a codec included."""
+    ENCODED = "encoded"
+    """The fastest of those that run the codec."""
     NATIVE = "native"
     """The MPI library's own collective, no codec."""
     TWO_SHOT = "two-shot"
     """Encoded all-to-all, sum in at least fp32, encoded all-gather."""
+    HIERARCHICAL = "hierarchical"
+    """Two-shot between nodes; within them sums of the values as they are, gathered in encoded form."""
+    HIERARCHICAL_ENCODED = "hierarchical-encoded"
+    """The same with encoded sums within the nodes too."""
+    RING = "ring"
+    """Partial sums encoded anew at each hop; to be compared with."""
+    DOUBLING = "doubling"
+    """Whole vectors at distances 1, 2, 4 ...: few messages."""
+    HOMOMORPHIC = "homomorphic"
+    """8-bit integers with a scale that all ranks share, summed as integers by the MPI library."""
 
 
 @dataclass
@@ -50,19 +64,26 @@ class Counters:
     """What one rank sent through a channel."""
 
     calls: int = 0
+    plain_calls: int = 0
+    """Calls that the plan left to the MPI library because the codec would have lost time."""
     message_bytes: int = 0
     """Bytes before the codec."""
     wire_bytes: int = 0
     """Bytes after the codec."""
+    network_bytes: int = 0
+    """Wire bytes that left the node. The MPI library's own collectives do not say."""
     encode_s: float = 0.0
     decode_s: float = 0.0
     transfer_s: float = 0.0
-
-    def sent(self, message: int, wire: int) -> None:
-        """Count one call that sent `message` bytes as `wire` bytes."""
-        self.calls += 1
-        self.message_bytes += message
-        self.wire_bytes += wire
+    """The rest of the time from begin to end of the calls."""
+    exposed_s: float = 0.0
+    """Time that the caller waited for the calls."""
+    hidden_s: float = 0.0
+    """Time in which the calls moved while the caller did something else."""
+    error_square: float = 0.0
+    """Of sampled values: the sum of squares of what decoding differs by."""
+    sampled_square: float = 0.0
+    """The sum of squares of the sampled values."""
 
 
 @dataclass
@@ -74,11 +95,15 @@ class Channel:
     kind: Kind
     codec: Codec
     algorithm: Algorithm
+    feedback: bool = False
+    """What messages lack is added to later ones: a reduction of the same vector keeps its residuals."""
     counters: Counters = field(default_factory=Counters)
 
     def __post_init__(self) -> None:
+        who = f"channel {self.dimension.value}"
         if self.algorithm is Algorithm.NATIVE and self.codec.name != "none":
             raise ValueError(
-                f"channel {self.dimension.value}: the MPI library's own collectives cannot carry codec "
-                f"{self.codec.name}: use algorithm two-shot"
+                f"{who}: the MPI library's own collectives cannot carry codec {self.codec.name}: use algorithm encoded"
             )
+        if self.algorithm is Algorithm.HOMOMORPHIC and not self.codec.name.startswith("int8:"):
+            raise ValueError(f"{who}: homomorphic sums are of 8-bit integers: use codec int8, not {self.codec.name}")

@@ -1,34 +1,38 @@
 """A group: one communicator and the operations on it.
 
 Every operation takes the channel that its traffic belongs to, writes into the caller's buffers (contiguous NumPy
-arrays) and counts what this rank sent. A group of one rank sends nothing and encodes nothing.
+arrays) and counts what this rank sent. It returns at once; what it returns is waited for. A group of one rank sends
+nothing and encodes nothing.
 """
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
 
 import numpy as np
 from mpi4py import MPI
 
-from hpcbench.comm import native, plan
+from hpcbench.codecs.quant import Quant
+from hpcbench.comm import homomorphic, native, steps
+from hpcbench.comm import plan as plans
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Algorithm, Channel
-from hpcbench.comm.two_shot import TwoShot
-from hpcbench.comm.wait import Wait
+from hpcbench.comm.execute import STAGES, Call, Slice, Tally, carry_out
+from hpcbench.comm.feedback import Feedback
+from hpcbench.comm.links import DEFAULT, Links
+from hpcbench.comm.plan import Plan, plan
+from hpcbench.comm.progress import Operation, Progress
+from hpcbench.comm.sample import sample_error
+from hpcbench.comm.scratch import Scratch
+from hpcbench.comm.shards import Span, all_gather_bytes, all_reduce_bytes, length, reduce_scatter_bytes, shards
+from hpcbench.comm.steps import Part, Step
+from hpcbench.comm.topology import Topology
+from hpcbench.comm.vector import Exchanged, InPlace, Reduced, Vector
+from hpcbench.comm.work import Work
 
-
-@dataclass
-class Sending:
-    """A message on its way; its bytes stay here until it has left."""
-
-    request: MPI.Request
-    wire: Array
-
-    def done(self) -> bool:
-        """Whether the message has left; also lets the MPI library go on with it."""
-        return bool(self.request.Test())
+DEPTH = 4
+"""Slices under way: enough that the wire never waits for a codec, few enough to stay in the cache."""
+_CALLS, _SLICES = 32, 64
+"""Calls and slices whose tags differ: 32 x 64 x 16 is what every MPI library has tags for."""
 
 
 class Group:
@@ -37,101 +41,215 @@ class Group:
     Parameters
     ----------
     comm
-        Owned by the group from here on: nobody else may send on it.
-    wait
-        How to wait for messages.
+        Owned by the group from here on: nobody else may send on it. Making a group is a collective call.
+    progress
+        Drives the operations; one serves all groups of a process.
+    links
+        What plans are chosen by.
     """
 
-    def __init__(self, comm: MPI.Comm, wait: Wait) -> None:
-        self._comm = comm
-        self._wait = wait
-        self._two_shot = TwoShot(comm, wait)
+    def __init__(self, comm: MPI.Comm, progress: Progress, links: Links = DEFAULT) -> None:
+        self._comm, self._progress, self._links = comm, progress, links
+        self._planned = comm.Dup()  # messages of plans have tags of their own
+        self.topology = Topology.of(comm)
+        self._scratch = Scratch()
+        self._calls = 0
 
     @property
     def rank(self) -> int:
-        return self._comm.rank
+        return int(self._comm.rank)
 
     @property
     def size(self) -> int:
-        return self._comm.size
+        return int(self._comm.size)
 
-    def all_reduce(self, buf: Array, *, channel: Channel, op: MPI.Op = MPI.SUM) -> None:
-        """Reduce `buf` over the ranks, in place. Only the sum can be encoded."""
-        if self.size == 1:
-            return
+    def all_reduce(
+        self, buf: Array, *, channel: Channel, op: MPI.Op = MPI.SUM, feedback: Feedback | None = None
+    ) -> Work:
+        """Reduce `buf` over the ranks, in place. Only the sum can be encoded.
+
+        Parameters
+        ----------
+        buf
+            Values, shape (n,).
+        channel
+            Which traffic this is.
+        op
+            Other than the sum on native channels only.
+        feedback
+            Residuals of this vector, kept from call to call.
+
+        Raises
+        ------
+        ValueError
+            The operation cannot be encoded, or is summed in half precision.
+        """
         if op is not MPI.SUM and channel.algorithm is not Algorithm.NATIVE:
             raise ValueError("an encoded all-reduce sums: use an exact channel for other operations")
-        self._run(
-            channel,
-            plan.all_reduce_bytes(self._piece_bytes(buf), self.rank),
-            by_library=lambda: native.all_reduce(self._comm, self._wait, buf, op),
-            encoded=lambda: self._two_shot.all_reduce(buf, channel),
-        )
+        if self.size == 1:
+            return Work.nothing(channel)
+        chosen = self._chosen(plans.Operation.ALL_REDUCE, buf, channel)
+        if chosen is None or chosen.algorithm is Algorithm.NATIVE:
+            sent = all_reduce_bytes(self._piece_bytes(buf), self.rank)
+            return self._by_library(channel, sent, native.all_reduce(self._comm, buf, op), chosen)
+        if chosen.algorithm is Algorithm.HOMOMORPHIC and isinstance(channel.codec, Quant):
+            tally = Tally()
+            slices = [homomorphic.all_reduce(self._comm, buf, channel.codec, tally)]
+            return self._start(channel, tally, Operation(slices, 1, at_once=True))
+        return self._carry_out(chosen, channel, buf, InPlace(buf), feedback)
 
-    def reduce_scatter(self, src: Array, dst: Array, *, channel: Channel) -> None:
-        """Sum `src` over the ranks; `dst` receives this rank's piece as `plan.shards` cuts it."""
+    def reduce_scatter(self, src: Array, dst: Array, *, channel: Channel, feedback: Feedback | None = None) -> Work:
+        """Sum `src` over the ranks; `dst` receives this rank's piece as `shards` cuts it."""
+        piece = shards(src.size, self.size)[self.rank]
         if self.size == 1:
             dst[...] = src
-            return
-        self._run(
-            channel,
-            plan.reduce_scatter_bytes(self._piece_bytes(src), self.rank),
-            by_library=lambda: native.reduce_scatter(self._comm, self._wait, src, dst),
-            encoded=lambda: self._two_shot.reduce_scatter(src, dst, channel),
-        )
+            return Work.nothing(channel)
+        chosen = self._chosen(plans.Operation.REDUCE_SCATTER, src, channel)
+        if chosen is None or chosen.algorithm is Algorithm.NATIVE:
+            sent = reduce_scatter_bytes(self._piece_bytes(src), self.rank)
+            return self._by_library(channel, sent, native.reduce_scatter(self._comm, src, dst), chosen)
+        vector = Reduced(src, dst, Span(piece.start, piece.stop))
+        return self._carry_out(chosen, channel, src, vector, feedback)
 
-    def all_gather(self, src: Array, dst: Array, *, channel: Channel) -> None:
-        """Join the ranks' `src` in `dst`; the pieces are those of `plan.shards`."""
+    def all_gather(self, src: Array, dst: Array, *, channel: Channel) -> Work:
+        """Join the ranks' `src` in `dst`; the pieces are those of `shards`."""
         if self.size == 1:
             dst[...] = src
-            return
-        self._run(
-            channel,
-            plan.all_gather_bytes(self._piece_bytes(dst), self.rank),
-            by_library=lambda: native.all_gather(self._comm, self._wait, src, dst),
-            encoded=lambda: self._two_shot.all_gather(src, dst, channel),
+            return Work.nothing(channel)
+        chosen = self._chosen(plans.Operation.ALL_GATHER, dst, channel, sums=False)
+        if chosen is None or chosen.algorithm is Algorithm.NATIVE:
+            sent = all_gather_bytes(self._piece_bytes(dst), self.rank)
+            return self._by_library(channel, sent, native.all_gather(self._comm, src, dst), chosen)
+        dst[shards(dst.size, self.size)[self.rank]] = src
+        return self._carry_out(chosen, channel, src, InPlace(dst), None)
+
+    def broadcast(self, buf: Array, root: int, *, channel: Channel) -> Work:
+        """`buf` of the root to everyone; the root too holds the decoded form afterwards."""
+        if self.size == 1:
+            return Work.nothing(channel)
+        chosen = self._chosen(plans.Operation.BROADCAST, buf, channel, sums=False, root=root)
+        if chosen is None or chosen.algorithm is Algorithm.NATIVE:
+            sent = (self.size - 1) * buf.nbytes if self.rank == root else 0
+            return self._by_library(channel, sent, native.broadcast(self._comm, buf, root), chosen)
+        return self._carry_out(chosen, channel, buf, InPlace(buf), None)
+
+    def all_to_all(
+        self, src: Array, dst: Array, counts: tuple[Sequence[int], Sequence[int]], *, channel: Channel
+    ) -> Work:
+        """Part i of `src` to rank i; the parts that come lie in `dst` in rank order. One's own part stays exact.
+
+        Parameters
+        ----------
+        src, dst
+            Values, shapes (sum of the counts,).
+        counts
+            Elements to each rank, and elements from each rank.
+        channel
+            Which traffic this is.
+        """
+        sends, receives = (_spans(part) for part in counts)
+        own = self.rank
+        if channel.algorithm is Algorithm.NATIVE and self.size > 1:
+            parts = [[slice(*span) for span in spans] for spans in (sends, receives)]
+            sent = sum(span.size for peer, span in enumerate(sends) if peer != own) * src.itemsize
+            return self._by_library(channel, sent, native.all_to_all(self._comm, src, dst, *parts), None)
+        dst[receives[own].start : receives[own].stop] = src[sends[own].start : sends[own].stop]
+        if self.size == 1:
+            return Work.nothing(channel)
+        todo = [steps.all_to_all(own, sends, receives)]
+        return self._run(channel, src.dtype, Exchanged(src, dst), todo, None)
+
+    def send(self, buf: Array, peer: int, *, tag: int, channel: Channel) -> Work:
+        """Encode `buf` and send it; the caller may change `buf` at once."""
+        plain = channel.algorithm is Algorithm.NATIVE
+        step = steps.message(to=Part(peer, Span(0, buf.size)), coded=not plain)
+        return self._message(buf.copy() if plain else buf, buf, step, tag, channel)
+
+    def recv(self, buf: Array, peer: int, *, tag: int, channel: Channel) -> Work:
+        """Receive a message of `peer` and decode it into `buf`."""
+        step = steps.message(of=Part(peer, Span(0, buf.size)), coded=channel.algorithm is not Algorithm.NATIVE)
+        return self._message(buf, buf, step, tag, channel)
+
+    def shift(self, src: Array, dst: Array, *, by: int, tag: int = 0, channel: Channel) -> Work:
+        """`src` to the rank `by` further round the ring, into `dst` what comes from as far before."""
+        if by % self.size == 0:
+            dst[...] = src
+            return Work.nothing(channel)
+        plain = channel.algorithm is Algorithm.NATIVE
+        after, before = (self.rank + by) % self.size, (self.rank - by) % self.size
+        to, of = Part(after, Span(0, src.size)), Part(before, Span(0, dst.size))
+        return self._message(
+            src.copy() if plain else src, dst, steps.message(to=to, of=of, coded=not plain), tag, channel
         )
 
-    def send(self, buf: Array, peer: int, *, tag: int, channel: Channel) -> Sending:
-        """Encode `buf` and start to send it; the caller may change `buf` at once."""
-        start = time.perf_counter()
-        wire = np.empty(channel.codec.wire_bytes(buf.size, buf.dtype), dtype=np.uint8)
-        used = channel.codec.encode(buf.reshape(-1), wire, seed=channel.counters.calls)
-        channel.counters.encode_s += time.perf_counter() - start
-        channel.counters.sent(buf.nbytes, used)
-        return Sending(self._comm.Isend([wire[:used], MPI.BYTE], peer, tag), wire)
+    def _chosen(
+        self, operation: plans.Operation, buf: Array, channel: Channel, *, sums: bool = True, root: int = 0
+    ) -> Plan | None:
+        """The plan; None where the channel leaves everything to the MPI library."""
+        if channel.algorithm is Algorithm.NATIVE:
+            return None
+        if sums and buf.dtype not in (np.float32, np.float64):
+            raise ValueError(f"a reduction sums fp32 or fp64, not {buf.dtype}: convert before it")
+        return plan(
+            operation,
+            buf.size,
+            buf.dtype,
+            self.topology,
+            channel.codec,
+            algorithm=channel.algorithm,
+            links=self._links,
+            root=root,
+        )
 
-    def recv(self, buf: Array, peer: int, *, tag: int, channel: Channel) -> None:
-        """Wait for a message of `peer` and decode it into `buf`."""
-        wire = np.empty(channel.codec.wire_bytes(buf.size, buf.dtype), dtype=np.uint8)
-        with _transfer(channel):
-            (status,) = self._wait([self._comm.Irecv([wire, MPI.BYTE], peer, tag)])
-        start = time.perf_counter()
-        channel.codec.decode(wire[: status.Get_count(MPI.BYTE)], buf.reshape(-1))
-        channel.counters.decode_s += time.perf_counter() - start
+    def _by_library(self, channel: Channel, sent: int, call: Slice, chosen: Plan | None) -> Work:
+        channel.counters.plain_calls += chosen is not None and channel.codec.name != "none"
+        tally = Tally(message_bytes=sent, wire_bytes=sent)
+        return self._start(channel, tally, Operation([call], 1, at_once=True))
 
-    def finish(self, sendings: list[Sending]) -> None:
-        """Wait until all messages have left."""
-        self._wait([sending.request for sending in sendings])
+    def _carry_out(
+        self, chosen: Plan, channel: Channel, values: Array, vector: Vector, feedback: Feedback | None
+    ) -> Work:
+        sample_error(channel, values)
+        todo = (chosen.steps(self.rank, k) for k in range(len(chosen.slices)))
+        return self._run(channel, values.dtype, vector, todo, feedback)
 
     def _run(
-        self, channel: Channel, message: int, *, by_library: Callable[[], None], encoded: Callable[[], int]
-    ) -> None:
-        """Do a collective in the channel's way and count it; `encoded` returns the bytes that it sent."""
-        if channel.algorithm is Algorithm.NATIVE:
-            with _transfer(channel):
-                by_library()
-            channel.counters.sent(message, message)
-        else:
-            channel.counters.sent(message, encoded())
+        self,
+        channel: Channel,
+        dtype: np.dtype[np.generic],
+        vector: Vector,
+        slices: Iterable[Sequence[Step]],
+        feedback: Feedback | None,
+    ) -> Work:
+        call = self._call(self._planned, channel, dtype, vector, feedback)
+        first = self._calls % _CALLS * _SLICES
+        self._calls += 1
+        running = (carry_out(call, todo, (first + k % _SLICES) * STAGES) for k, todo in enumerate(slices))
+        return self._start(channel, call.tally, Operation(running, DEPTH))
+
+    def _message(self, src: Array, dst: Array, todo: Sequence[Step], tag: int, channel: Channel) -> Work:
+        call = self._call(self._comm, channel, src.dtype, Exchanged(src.reshape(-1), dst.reshape(-1)), None)
+        return self._start(channel, call.tally, Operation([carry_out(call, todo, tag)], 1, at_once=True))
+
+    def _call(
+        self,
+        comm: MPI.Comm,
+        channel: Channel,
+        dtype: np.dtype[np.generic],
+        vector: Vector,
+        feedback: Feedback | None,
+    ) -> Call:
+        seed = channel.counters.calls << 20
+        return Call(comm, self.topology, channel.codec, dtype, vector, self._scratch, seed, feedback)
+
+    def _start(self, channel: Channel, tally: Tally, operation: Operation) -> Work:
+        channel.counters.calls += 1
+        self._progress.start(operation)
+        return Work(self._progress, operation, channel, tally)
 
     def _piece_bytes(self, buf: Array) -> list[int]:
-        return [plan.length(piece) * buf.itemsize for piece in plan.shards(buf.size, self.size)]
+        return [length(piece) * buf.itemsize for piece in shards(buf.size, self.size)]
 
 
-@contextmanager
-def _transfer(channel: Channel) -> Iterator[None]:
-    """Add the time of the block to the channel's transfer time."""
-    start = time.perf_counter()
-    yield
-    channel.counters.transfer_s += time.perf_counter() - start
+def _spans(counts: Sequence[int]) -> list[Span]:
+    return [Span(*bounds) for bounds in pairwise(accumulate(counts, initial=0))]

@@ -7,23 +7,37 @@ bytes that are counted are those of the bandwidth-optimal one.
 from mpi4py import MPI
 
 from hpcbench.comm.arrays import Array
-from hpcbench.comm.plan import length, shards
-from hpcbench.comm.wait import Wait
+from hpcbench.comm.execute import Slice
+from hpcbench.comm.shards import length, shards
 
 
-def all_reduce(comm: MPI.Comm, wait: Wait, buf: Array, op: MPI.Op) -> None:
+def all_reduce(comm: MPI.Comm, buf: Array, op: MPI.Op) -> Slice:
     """Reduce `buf` in place."""
-    wait([comm.Iallreduce(MPI.IN_PLACE, buf, op)])
+    yield [comm.Iallreduce(MPI.IN_PLACE, buf, op)]
 
 
-def reduce_scatter(comm: MPI.Comm, wait: Wait, src: Array, dst: Array) -> None:
+def reduce_scatter(comm: MPI.Comm, src: Array, dst: Array) -> Slice:
     """Sum `src` over the ranks and leave this rank's piece in `dst`."""
     counts = [length(piece) for piece in shards(src.size, comm.size)]
-    wait([comm.Ireduce_scatter(src, dst, counts, MPI.SUM)])
+    yield [comm.Ireduce_scatter(src, dst, counts, MPI.SUM)]
 
 
-def all_gather(comm: MPI.Comm, wait: Wait, src: Array, dst: Array) -> None:
+def all_gather(comm: MPI.Comm, src: Array, dst: Array) -> Slice:
     """Join every rank's `src` in `dst`."""
     pieces = shards(dst.size, comm.size)
     spec = [dst, [length(piece) for piece in pieces], [piece.start for piece in pieces], None]
-    wait([comm.Iallgatherv(src, spec)])
+    yield [comm.Iallgatherv(src, spec)]
+
+
+def broadcast(comm: MPI.Comm, buf: Array, root: int) -> Slice:
+    """`buf` of the root to everyone."""
+    yield [comm.Ibcast(buf, root)]
+
+
+def all_to_all(comm: MPI.Comm, src: Array, dst: Array, sends: list[slice], receives: list[slice]) -> Slice:
+    """Part i of `src` to rank i, the parts that come into `dst`."""
+
+    def spec(buf: Array, parts: list[slice]) -> list[object]:
+        return [buf, [length(part) for part in parts], [part.start for part in parts], None]
+
+    yield [comm.Ialltoallv(spec(src, sends), spec(dst, receives))]

@@ -1,4 +1,4 @@
-"""How a rank waits for its messages.
+"""What a rank does while it waits for messages.
 
 MPI libraries wait by polling at full speed. That is right where each rank owns a core, and ruinous where ranks share
 cores: the one that waits takes the time of the one it waits for. The way of waiting is chosen once a run and is the
@@ -6,31 +6,18 @@ same for the MPI library's own collectives and for ours, so that schemes stay co
 """
 
 import time
-from collections.abc import Sequence
-from typing import Protocol
-
-from mpi4py import MPI
+from enum import Enum
 
 
-class Wait(Protocol):
-    """Completes requests; returns the status of each, in order."""
+class Wait(Enum):
+    """How to wait."""
 
-    def __call__(self, requests: Sequence[MPI.Request]) -> list[MPI.Status]: ...
+    SPIN = "spin"
+    """Ask again at once: least latency, one core a rank."""
+    GIVE_WAY = "give way"
+    """Sleep between two questions, so that ranks that share a core can work."""
 
-
-def spin(requests: Sequence[MPI.Request]) -> list[MPI.Status]:
-    """Wait inside the MPI library: least latency, one core a rank."""
-    statuses = [MPI.Status() for _ in requests]
-    MPI.Request.Waitall(list(requests), statuses)
-    return statuses
-
-
-def give_way(requests: Sequence[MPI.Request]) -> list[MPI.Status]:
-    """Test now and then and sleep between, so that ranks that share a core can work."""
-    statuses = [MPI.Status() for _ in requests]
-    pending = list(requests)
-    pause = 0.0
-    while not MPI.Request.Testall(pending, statuses):
-        time.sleep(pause)
-        pause = min(pause + 10e-6, 200e-6)
-    return statuses
+    def pause(self, turn: int) -> None:
+        """Between two questions, the `turn`-th (from 0) since something last moved."""
+        if self is Wait.GIVE_WAY:
+            time.sleep(min(turn * 10e-6, 200e-6))

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from hpcbench.comm.channel import Dimension, Kind, Phase
-from hpcbench.comm.plan import shards
 from hpcbench.comm.policy import Policy
+from hpcbench.comm.shards import shards
 from hpcbench.parallel.adamw import AdamW, AdamWState
 from hpcbench.parallel.buckets import Bucket
 from hpcbench.parallel.buffers import from_host, to_host
@@ -81,9 +81,9 @@ class DataParallel:
             host /= self._mesh.dp.size
             reduced = to_host(piece.gradient)
             if self._zero:
-                self._mesh.dp.reduce_scatter(host, reduced, channel=self._gradients)
+                self._mesh.dp.reduce_scatter(host, reduced, channel=self._gradients).wait()
             else:
-                self._mesh.dp.all_reduce(host, channel=self._gradients)
+                self._mesh.dp.all_reduce(host, channel=self._gradients).wait()
                 reduced[...] = host
             piece.gradient.copy_(from_host(reduced, piece.gradient))
             if loss_scale != 1.0:
@@ -93,7 +93,7 @@ class DataParallel:
         """Add the gradients of the two copies of a tied weight."""
         for bucket in (piece.bucket for piece in self.pieces if piece.bucket.tied):
             host = to_host(bucket.gradients)
-            self._mesh.ends.all_reduce(host, channel=self._tied)
+            self._mesh.ends.all_reduce(host, channel=self._tied).wait()
             bucket.gradients.copy_(from_host(host, bucket.gradients))
 
     def gradient_norm(self) -> float:
@@ -122,5 +122,5 @@ class DataParallel:
             values.copy_(piece.master)
             return
         gathered = to_host(torch.empty(values.numel(), dtype=piece.bucket.wire_dtype))
-        self._mesh.dp.all_gather(to_host(piece.master), gathered, channel=self._parameters)
+        self._mesh.dp.all_gather(to_host(piece.master), gathered, channel=self._parameters).wait()
         values.copy_(from_host(gathered, values))

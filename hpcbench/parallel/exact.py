@@ -15,7 +15,7 @@ def gather(group: Group, values: Sequence[float], exact: Channel) -> list[list[f
     """Every rank's values, in rank order."""
     own = np.asarray(values, dtype=np.float64)
     everyone = np.full(own.size * group.size, np.nan)
-    group.all_gather(own, everyone, channel=exact)
+    group.all_gather(own, everyone, channel=exact).wait()
     return [list(map(float, row)) for row in everyone.reshape(group.size, own.size)]
 
 

@@ -3,7 +3,8 @@
 from mpi4py import MPI
 
 from hpcbench.comm.group import Group
-from hpcbench.comm.wait import Wait
+from hpcbench.comm.links import DEFAULT, Links
+from hpcbench.comm.progress import Progress
 from hpcbench.parallel.layout import Layout
 
 
@@ -16,8 +17,10 @@ class Mesh:
         ``layout.ranks`` ranks. It is split, never used itself.
     layout
         Sizes of the axes.
-    wait
-        How its groups wait for messages.
+    progress
+        Drives the operations of its groups.
+    links
+        What their plans are chosen by.
 
     Attributes
     ----------
@@ -27,7 +30,7 @@ class Mesh:
         First and last stage of this rank's pipeline, for the ranks of these stages; alone for the others.
     """
 
-    def __init__(self, comm: MPI.Comm, layout: Layout, wait: Wait) -> None:
+    def __init__(self, comm: MPI.Comm, layout: Layout, progress: Progress, links: Links = DEFAULT) -> None:
         if comm.size != layout.ranks:
             raise ValueError(f"the layout needs {layout.ranks} ranks, the communicator has {comm.size}")
         self.layout = layout
@@ -35,7 +38,7 @@ class Mesh:
         pp, dp, tp = layout.coordinates(comm.rank)
 
         def group(color: int, key: int) -> Group:
-            return Group(comm.Split(color, key), wait)
+            return Group(comm.Split(color, key), progress, links)
 
         self.world = group(0, comm.rank)
         self.tp = group(pp * layout.dp + dp, tp)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from hpcbench.comm.channel import Dimension, Kind, Phase
-from hpcbench.comm.plan import shards
 from hpcbench.comm.policy import Policy
+from hpcbench.comm.shards import shards
 from hpcbench.parallel.linear import SHARDED_DIMS, ColumnLinear, RowLinear
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.sharding import Held, Shard, Tied

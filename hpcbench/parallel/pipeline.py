@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from hpcbench.comm.channel import Dimension, Kind, Phase
-from hpcbench.comm.group import Sending
 from hpcbench.comm.policy import Policy
+from hpcbench.comm.work import Work
 from hpcbench.parallel.buffers import from_host, to_host, wire_dtype
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.schedule import Action
@@ -69,10 +69,10 @@ class Pipeline:
         The mean loss of each micro-batch in nats on the last stage, nothing on the others.
         """
         alive: dict[int, tuple[Tensor, Tensor]] = {}
-        sendings: list[Sending] = []
+        sendings: list[Work] = []
         losses: list[float] = []
         for work, i in actions:
-            sendings = [sending for sending in sendings if not sending.done()]
+            sendings = _collect(sendings)
             if work == "forward":
                 source, result = self._forward(batches[i], i, sendings)
                 if self._mesh.last_stage:
@@ -82,10 +82,11 @@ class Pipeline:
                     alive[i] = source, result
             else:
                 self._backward(*alive.pop(i), i, sendings)
-        self._mesh.pp.finish(sendings)
+        for sending in sendings:
+            sending.wait()
         return losses
 
-    def _forward(self, batch: MicroBatch, i: int, sendings: list[Sending]) -> tuple[Tensor, Tensor]:
+    def _forward(self, batch: MicroBatch, i: int, sendings: list[Work]) -> tuple[Tensor, Tensor]:
         source = batch.inputs
         if not self._mesh.first_stage:
             source = self._receive((*batch.inputs.shape, self._hidden), self._mesh.pp.rank - 1, i, forward=True)
@@ -96,7 +97,7 @@ class Pipeline:
         sendings.append(self._send(result, self._mesh.pp.rank + 1, i, forward=True))
         return source, result
 
-    def _backward(self, source: Tensor, result: Tensor, i: int, sendings: list[Sending]) -> None:
+    def _backward(self, source: Tensor, result: Tensor, i: int, sendings: list[Work]) -> None:
         if self._mesh.last_stage:
             result.backward()  # type: ignore[no-untyped-call]
         else:
@@ -106,12 +107,21 @@ class Pipeline:
             assert source.grad is not None
             sendings.append(self._send(source.grad, self._mesh.pp.rank - 1, i, forward=False))
 
-    def _send(self, x: Tensor, peer: int, i: int, *, forward: bool) -> Sending:
+    def _send(self, x: Tensor, peer: int, i: int, *, forward: bool) -> Work:
         channel = self._forward_channel if forward else self._backward_channel
         return self._mesh.pp.send(to_host(x), peer, tag=2 * i + forward, channel=channel)
 
     def _receive(self, shape: tuple[int, ...], peer: int, i: int, *, forward: bool) -> Tensor:
         channel = self._forward_channel if forward else self._backward_channel
         host = torch.empty(shape, dtype=wire_dtype(self._like.dtype)).numpy()
-        self._mesh.pp.recv(host, peer, tag=2 * i + forward, channel=channel)
+        self._mesh.pp.recv(host, peer, tag=2 * i + forward, channel=channel).wait()
         return from_host(host, self._like)
+
+
+def _collect(sendings: list[Work]) -> list[Work]:
+    """Count the messages that have left and let go of their memory; returns the others."""
+    left = [sending for sending in sendings if not sending.done]
+    for sending in sendings:
+        if sending not in left:
+            sending.wait()
+    return left

@@ -19,7 +19,7 @@ def all_reduce(x: Tensor, group: Group, channel: Channel) -> Tensor:
     if group.size == 1:
         return x
     host = to_host(x.clone())
-    group.all_reduce(host.reshape(-1), channel=channel)
+    group.all_reduce(host.reshape(-1), channel=channel).wait()
     return from_host(host, x)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from torch import nn
 
-from hpcbench.comm.plan import shards
+from hpcbench.comm.shards import shards
 
 
 class Tied(Enum):

@@ -17,7 +17,8 @@ from mpi4py import MPI
 
 import hpcbench
 from hpcbench.codecs.registry import instruction_set
-from hpcbench.comm.wait import give_way, spin
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.wait import Wait
 from hpcbench.errors import UserError
 from hpcbench.predict import flops
 from hpcbench.train import config, preflight, text
@@ -41,9 +42,9 @@ def main(argv: list[str]) -> int:
     preflight.check(world, run)
 
     torch.set_num_threads(run.threads)
-    wait = give_way if run.oversubscribe else spin
-    corpus = text.load_shared(comm, wait, run.data, run.train.seq_len)
-    trainer = Trainer(run, comm, wait, corpus)
+    progress = Progress(Wait.GIVE_WAY if run.oversubscribe else Wait.SPIN)
+    corpus = text.load_shared(comm, progress, run.data, run.train.seq_len)
+    trainer = Trainer(run, comm, progress, corpus)
     if comm.rank == 0:
         log.event("configuration", run=raw, **facts(run, corpus))
     state, reason, steps = train(trainer, log)

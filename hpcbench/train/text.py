@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from hpcbench.comm.wait import Wait
+from hpcbench.comm.progress import Progress
 from hpcbench.errors import UserError
 from hpcbench.train.config import Data
 from hpcbench.train.initial import key_of, random_bits
@@ -78,7 +78,7 @@ def load(data: Data, seq_len: int) -> Corpus:
     return corpus
 
 
-def load_shared(comm: MPI.Comm, wait: Wait, data: Data, seq_len: int) -> Corpus:
+def load_shared(comm: MPI.Comm, progress: Progress, data: Data, seq_len: int) -> Corpus:
     """As `load`, but only one rank reads: a thousand small files from every rank would choke a parallel file system.
 
     Raises
@@ -92,7 +92,7 @@ def load_shared(comm: MPI.Comm, wait: Wait, data: Data, seq_len: int) -> Corpus:
             outcome = load(data, seq_len)
         except UserError as error:
             outcome = error
-    wait([comm.Ibarrier()])  # a rank that waits inside bcast would take the reader's core
+    progress.complete([comm.Ibarrier()])  # a rank that waits inside bcast would take the reader's core
     outcome = comm.bcast(outcome)
     if not isinstance(outcome, Corpus):
         raise outcome or UserError("the first rank sent no text")

@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from hpcbench.comm.channel import Algorithm, Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy, Rule
-from hpcbench.comm.wait import Wait
+from hpcbench.comm.progress import Progress
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import make_buckets
 from hpcbench.parallel.data_parallel import DataParallel
@@ -71,15 +71,15 @@ class Trainer:
         What to train and how.
     comm
         ``run.ranks`` ranks.
-    wait
-        How the groups wait for messages.
+    progress
+        Drives the operations of the groups.
     corpus
         The text.
     """
 
-    def __init__(self, run: Run, comm: MPI.Comm, wait: Wait, corpus: Corpus) -> None:
+    def __init__(self, run: Run, comm: MPI.Comm, progress: Progress, corpus: Corpus) -> None:
         self.run = run
-        self.mesh = Mesh(comm, run.layout, wait)
+        self.mesh = Mesh(comm, run.layout, progress)
         self.policy = make_policy(run.scheme)
         self._exact = self.policy.exact
         self._scale = LossScale.of(run.train.precision)

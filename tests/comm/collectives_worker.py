@@ -10,8 +10,9 @@ from mpi4py import MPI
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
 from hpcbench.comm.group import Group
-from hpcbench.comm.plan import length, shards
-from hpcbench.comm.wait import give_way, spin
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.shards import length, shards
+from hpcbench.comm.wait import Wait
 
 WORLD = MPI.COMM_WORLD
 SIZES = (0, 1, 3, 7, 64, 1001, 4096)
@@ -42,14 +43,14 @@ def communicators() -> dict[str, MPI.Comm]:
 
 def all_reduce(group: Group, ch: Channel, n: int, dtype: str) -> np.ndarray:
     buf = contribution(group.rank, n, dtype)
-    group.all_reduce(buf, channel=ch)
+    group.all_reduce(buf, channel=ch).wait()
     return buf
 
 
 def reduce_scatter(group: Group, ch: Channel, n: int, dtype: str) -> np.ndarray:
     mine = shards(n, group.size)[group.rank]
     dst = np.full(length(mine), POISON, dtype)
-    group.reduce_scatter(contribution(group.rank, n, dtype), dst, channel=ch)
+    group.reduce_scatter(contribution(group.rank, n, dtype), dst, channel=ch).wait()
     whole = np.full(n, 0, dtype)
     whole[mine] = dst
     return whole
@@ -58,7 +59,7 @@ def reduce_scatter(group: Group, ch: Channel, n: int, dtype: str) -> np.ndarray:
 def all_gather(group: Group, ch: Channel, n: int, dtype: str) -> np.ndarray:
     dst = np.full(n, POISON, dtype)
     mine = shards(n, group.size)[group.rank]
-    group.all_gather(contribution(99, n, dtype)[mine], dst, channel=ch)
+    group.all_gather(contribution(99, n, dtype)[mine], dst, channel=ch).wait()
     return dst
 
 
@@ -77,10 +78,10 @@ OPERATIONS: dict[str, Callable[..., np.ndarray]] = {
 
 def collectives() -> None:
     for name, comm in communicators().items():
-        group = Group(comm, give_way)
+        group = Group(comm, Progress(Wait.GIVE_WAY))
         for operation, call in OPERATIONS.items():
             for codec in CODECS:
-                for algorithm in Algorithm:
+                for algorithm in (Algorithm.NATIVE, Algorithm.TWO_SHOT):
                     if algorithm is Algorithm.NATIVE and codec != "none":
                         continue
                     for dtype in ("float32", "float64"):
@@ -125,8 +126,8 @@ def case(comm, group, name, operation, call, codec, algorithm, dtype, n) -> None
 
 def messages() -> None:
     """Point to point, both ways of waiting, more than one message under way."""
-    for wait in (give_way, spin):
-        group = Group(WORLD.Dup(), wait)
+    for wait in Wait:
+        group = Group(WORLD.Dup(), Progress(wait))
         for codec in CODECS:
             ch = channel(codec, Algorithm.TWO_SHOT)
             sent = [contribution(5, n, "float32") for n in SIZES if n]
@@ -134,14 +135,15 @@ def messages() -> None:
                 sendings = [group.send(x, 1, tag=i, channel=ch) for i, x in enumerate(sent)]
                 for x in sent:
                     x[...] = POISON  # the message has been encoded: the caller's buffer is free
-                group.finish(sendings)
+                for sending in sendings:
+                    sending.wait()
             if group.rank == 1:
                 worst = 0.0
                 for i in reversed(range(len(sent))):
                     got = np.full_like(sent[i], POISON)
-                    group.recv(got, 0, tag=i, channel=ch)
+                    group.recv(got, 0, tag=i, channel=ch).wait()
                     worst = max(worst, float(np.linalg.norm(got - sent[i]) / np.linalg.norm(sent[i])))
-                WORLD.send((codec, wait.__name__, worst), 0)
+                WORLD.send((codec, wait.value, worst), 0)
             if group.rank == 0:
                 codec_name, way, worst = WORLD.recv(source=1)
                 print(
@@ -160,14 +162,14 @@ def messages() -> None:
 
 def non_finite() -> None:
     """NaN and infinity on one rank reach every rank."""
-    group = Group(WORLD.Dup(), give_way)
+    group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
     for codec in CODECS:
         for value in (np.nan, np.inf, -np.inf):
             for place in (0, 500, 1000):
                 buf = contribution(group.rank, 1001, "float32")
                 if group.rank == WORLD.size - 1:
                     buf[place] = value
-                group.all_reduce(buf, channel=channel(codec, Algorithm.TWO_SHOT))
+                group.all_reduce(buf, channel=channel(codec, Algorithm.TWO_SHOT)).wait()
                 seen = WORLD.gather(bool(np.isfinite(buf[place])))
                 if WORLD.rank == 0:
                     print(json.dumps({"codec": codec, "value": str(value), "place": place, "finite": sum(seen)}))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcbench.comm.plan import all_gather_bytes, all_reduce_bytes, length, reduce_scatter_bytes, shards
+from hpcbench.comm.shards import all_gather_bytes, all_reduce_bytes, length, reduce_scatter_bytes, shards
 
 WORKER = Path(__file__).with_name("collectives_worker.py")
 RANKS = [1, 2, 3, 5, 8]

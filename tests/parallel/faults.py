@@ -9,8 +9,8 @@ from torch import Tensor
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
-from hpcbench.comm.plan import shards
-from hpcbench.comm.two_shot import TwoShot
+from hpcbench.comm.shards import shards
+from hpcbench.comm.work import Work
 from hpcbench.parallel import linear, pipeline
 from hpcbench.parallel.data_parallel import DataParallel
 
@@ -45,15 +45,15 @@ def backward_reduce_left_out() -> object:
 
 def own_piece_exact() -> object:
     """In an all-gather each rank keeps its own piece as it was before the codec: replicas decode different bytes."""
-    all_gather = TwoShot.all_gather
+    all_gather = Group.all_gather
 
-    def faulty(self: TwoShot, src: Array, dst: Array, channel: Channel) -> int:
+    def faulty(self: Group, src: Array, dst: Array, *, channel: Channel) -> Work:
         own = src.copy()
-        wire = all_gather(self, src, dst, channel)
-        dst[shards(dst.size, self._comm.size)[self._comm.rank]] = own
-        return wire
+        all_gather(self, src, dst, channel=channel).wait()
+        dst[shards(dst.size, self.size)[self.rank]] = own
+        return Work.nothing(channel)
 
-    return patch.object(TwoShot, "all_gather", faulty)
+    return patch.object(Group, "all_gather", faulty)
 
 
 def tied_gradient_left_out() -> object:

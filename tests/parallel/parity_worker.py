@@ -8,7 +8,8 @@ from cases import LAYOUTS, MODELS, STEPS, label, run_of
 from faults import planted
 from mpi4py import MPI
 
-from hpcbench.comm.wait import give_way
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.wait import Wait
 from hpcbench.parallel.exact import exact_sum
 from hpcbench.parallel.layout import Layout
 from hpcbench.testing import parity
@@ -22,7 +23,7 @@ CORPUS = text.load(run_of("neox", Layout()).data, 12)
 
 def train(run: Run, comm: MPI.Comm) -> list[dict[str, object]] | None:
     """Loss, gradients and weights after each step, whole, on rank 0."""
-    trainer = Trainer(run, comm, give_way, CORPUS)
+    trainer = Trainer(run, comm, Progress(Wait.GIVE_WAY), CORPUS)
     history = []
     for k in range(STEPS):
         (loss,) = exact_sum(trainer.mesh.world, [trainer.backward(k)], trainer.policy.exact)

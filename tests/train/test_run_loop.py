@@ -9,7 +9,8 @@ import pytest
 from mpi4py import MPI
 
 from hpcbench.collect.lines import Event, StepRecord, parse
-from hpcbench.comm.wait import spin
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.wait import Wait
 from hpcbench.parallel.layout import Layout
 from hpcbench.train import text
 from hpcbench.train.__main__ import facts, train
@@ -44,7 +45,7 @@ def corpus():
 
 def run_of(corpus, **settings):
     run = replace(RUN, train=replace(RUN.train, **settings))
-    return Trainer(run, MPI.COMM_SELF.Dup(), spin, corpus)
+    return Trainer(run, MPI.COMM_SELF.Dup(), Progress(Wait.SPIN), corpus)
 
 
 def logged(trainer):

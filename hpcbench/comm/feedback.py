@@ -1,0 +1,45 @@
+"""Error feedback: what a message lacks is added to the next one (arXiv 1901.09847, algorithm 2).
+
+A two-shot reduction rounds twice: each rank its contributions, each owner its sums. So there are two residuals, as in
+1-bit Adam (arXiv 2102.02888, section 4.2): the worker's, of what this rank sends to be summed, and the server's, of the
+sums that it sends to everyone. Both lie in memory like the vector that they belong to, so that they can be told apart
+by parameter, whatever the plan cuts.
+"""
+
+import numpy as np
+
+from hpcbench.comm.arrays import Array
+from hpcbench.comm.shards import Span
+
+
+class Feedback:
+    """Residuals of one vector of values on one rank.
+
+    Parameters
+    ----------
+    n
+        Elements of the vector.
+
+    Attributes
+    ----------
+    sent, summed : ndarray
+        Residuals of the worker and of the server, float32, shape (n,). Memory that no message touches is never
+        brought in by the system.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.sent: Array = np.zeros(n, dtype=np.float32)
+        self.summed: Array = np.zeros(n, dtype=np.float32)
+
+    def worker(self, span: Span) -> Array:
+        """Residual of a contribution."""
+        return self.sent[span.start : span.stop]
+
+    def server(self, span: Span) -> Array:
+        """Residual of a sum."""
+        return self.summed[span.start : span.stop]
+
+    def forget(self) -> None:
+        """Start anew: after a step whose gradients were thrown away the residuals belong to nothing."""
+        self.sent[...] = 0
+        self.summed[...] = 0

@@ -1,0 +1,42 @@
+"""The frame of an encoded message: its bytes and a checksum of 64 bits (XXH3) behind them.
+
+A network's own checks are weak (16 bits in TCP) or end at the adapter, and a codec decodes most damaged streams to some
+number. The frame's bytes count as neither message nor wire bytes, like the headers of the network.
+"""
+
+import numpy as np
+from xxhash import xxh3_64_intdigest
+
+from hpcbench.comm.arrays import Array
+from hpcbench.errors import TransitError
+
+BYTES = 8
+"""Of the checksum."""
+
+
+def seal(buffer: Array, used: int) -> Array:
+    """The message whose `used` bytes stand in `buffer`, with the checksum behind them."""
+    message = buffer[: used + BYTES]
+    message[used:] = np.frombuffer(_checksum(buffer[:used]), np.uint8)
+    return message
+
+
+def opened(message: Array, sender: int) -> Array:
+    """The bytes of a message that has arrived whole.
+
+    Raises
+    ------
+    TransitError
+        It has not.
+    """
+    used = message.size - BYTES
+    if used < 0 or message[used:].tobytes() != _checksum(message[:used]):
+        raise TransitError(
+            f"a message of {message.size} bytes from rank {sender} was changed on its way (its checksum does not "
+            "match): look for errors of the network on both nodes; this run's results are void"
+        )
+    return message[:used]
+
+
+def _checksum(content: Array) -> bytes:
+    return xxh3_64_intdigest(content.data).to_bytes(BYTES, "little")

@@ -1,0 +1,164 @@
+"""What links and codecs are able to do, and from that the time that a plan is expected to take.
+
+A model in the manner of alpha, beta and gamma: a latency a message, a bandwidth a link, a speed a codec. Slices that
+follow each other hide all but the slowest resource. `hpcbench bench network` measures the numbers; the defaults are
+those of a cluster with 100 Gbit/s a node, so that a plan can be made before anything was measured.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpcbench.errors import UserError
+
+if TYPE_CHECKING:
+    from hpcbench.comm.plan import Plan
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Link:
+    """One level of the network."""
+
+    latency_s: float
+    """Of a message between two ranks."""
+    bytes_per_s: float
+    """Within nodes of one rank while all ranks send; between nodes of one node, all its ranks together."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """A codec on one rank while all ranks of the node work."""
+
+    encode_bytes_per_s: float
+    """Bytes of values, before the codec."""
+    decode_bytes_per_s: float
+    call_s: float
+    """Of a call with few values."""
+    ratio: float
+    """Bytes after the codec for each before it."""
+
+
+@dataclass(frozen=True)
+class Links:
+    """A machine.
+
+    Attributes
+    ----------
+    within, between
+        Links inside a node and between nodes.
+    codecs
+        Speed by name of the codec.
+    native
+        Seconds that the MPI library's own collectives took: (operation, bytes, seconds).
+    measured
+        Seconds that plans took: (operation, codec, bytes, algorithm, slices, seconds). What was measured near the size
+        at hand decides before the model does.
+    """
+
+    within: Link
+    between: Link
+    codecs: tuple[tuple[str, Speed], ...] = ()
+    native: tuple[tuple[str, int, float], ...] = ()
+    measured: tuple[tuple[str, str, int, str, int, float], ...] = ()
+
+    def speed(self, codec: str) -> Speed:
+        """Of the codec, or of a typical one where it was not measured."""
+        return dict(self.codecs).get(codec, _TYPICAL)
+
+    def seconds(self, plan: "Plan") -> float:
+        """Time that a plan is expected to take."""
+        known = self._interpolated(plan)
+        return known if known is not None else self._model(plan)
+
+    def _interpolated(self, plan: "Plan") -> float | None:
+        nbytes = plan.n * plan.dtype.itemsize
+        if plan.algorithm.value == "native":
+            points = [(size, s) for operation, size, s in self.native if operation == plan.operation.value]
+        else:
+            key = plan.operation.value, plan.codec.name, plan.algorithm.value, len(plan.slices)
+            points = [(size, s) for op, codec, size, how, count, s in self.measured if (op, codec, how, count) == key]
+        return interpolate(sorted(points), nbytes)
+
+    def _model(self, plan: "Plan") -> float:
+        nbytes = plan.n * plan.dtype.itemsize
+        topology = plan.topology
+        if plan.algorithm.value in ("native", "homomorphic"):
+            rounds = 1 if plan.operation.value != "all-reduce" else 2
+            nodes, per_node = topology.nodes, topology.per_node
+            between = rounds * (nodes - 1) / nodes * nbytes / self.between.bytes_per_s
+            within = rounds * (per_node - 1) / per_node * nbytes / self.within.bytes_per_s
+            hops = rounds * math.ceil(math.log2(max(2, topology.ranks)))
+            latency = self.between.latency_s if nodes > 1 else self.within.latency_s
+            return hops * latency + between + within
+        speed = self.speed(plan.codec.name)
+        latency = wire = inside = codec = 0.0
+        members = topology.members[0]
+        for step in plan.steps(members[0], 0):
+            crossing = [part for part in step.sends if not topology.near(members[0], part.peer)]
+            crossing += [part for part in step.receives if not topology.near(members[0], part.peer)]
+            latency += (self.between if crossing else self.within).latency_s
+            sent = sum(part.span.size for part in step.sends) * plan.dtype.itemsize
+            size = sent * (speed.ratio if step.coded else 1.0)
+            if crossing:
+                wire += size * len(members) / self.between.bytes_per_s
+            else:
+                inside += size / self.within.bytes_per_s
+            if step.coded:
+                spans = {part.span for part in step.sends}
+                codec += sum(s.size for s in spans) * plan.dtype.itemsize / speed.encode_bytes_per_s
+                came = sum(part.span.size for part in step.receives) * plan.dtype.itemsize
+                codec += came / speed.decode_bytes_per_s + (len(spans) + len(step.receives)) * speed.call_s
+        return latency + wire + inside + codec + (len(plan.slices) - 1) * max(wire, inside, codec)
+
+
+_TYPICAL = Speed(4e9, 4e9, 10e-6, 0.5)
+DEFAULT = Links(Link(1e-6, 10e9), Link(5e-6, 12.5e9))
+
+
+def interpolate(points: list[tuple[int, float]], nbytes: int) -> float | None:
+    """Seconds at `nbytes` between measured sizes, linear in both logarithms; None outside a factor of two of them."""
+    if not points or not points[0][0] / 2 <= nbytes <= points[-1][0] * 2:
+        return None
+    above = next((i for i, (size, _) in enumerate(points) if size >= nbytes), len(points) - 1)
+    (x0, y0), (x1, y1) = points[max(0, above - 1)], points[above]
+    if x0 == x1 or nbytes <= 0:
+        return y1 * nbytes / x1 if nbytes > x1 else y1
+    share = (math.log(nbytes) - math.log(x0)) / (math.log(x1) - math.log(x0))
+    return math.exp(math.log(y0) + share * (math.log(y1) - math.log(y0)))
+
+
+def load(path: Path) -> Links:
+    """Read what `hpcbench bench network` wrote.
+
+    Raises
+    ------
+    UserError
+        The file is missing, or is not what it should be.
+    """
+    try:
+        raw: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}: write it with `hpcbench bench network --json {path}`") from None
+    except ValueError as error:
+        raise UserError(f"{path}: not JSON ({error}): write it with `hpcbench bench network --json {path}`") from None
+    try:
+        if raw["schema"] != SCHEMA:
+            raise UserError(f"{path}: schema {raw['schema']} is not known: measure again with `hpcbench bench network`")
+        return Links(
+            within=Link(**raw["within"]),
+            between=Link(**raw["between"]),
+            codecs=tuple((name, Speed(**speed)) for name, speed in raw["codecs"].items()),
+            native=tuple((str(op), int(size), float(s)) for op, size, s in raw["native"]),
+            measured=tuple(
+                (str(op), str(codec), int(size), str(how), int(count), float(s))
+                for op, codec, size, how, count, s in raw["measured"]
+            ),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path}: not what `hpcbench bench network` writes ({type(error).__name__}: {error}): measure again"
+        ) from None

@@ -1,0 +1,185 @@
+"""Keeps operations moving, while their caller waits for them and while it computes.
+
+An MPI library moves messages only inside calls to it, and its nonblocking collectives not at all before somebody waits
+for them. What each library offers against that (progress threads behind variables of its own) differs and costs a core.
+So operations are generators of point-to-point messages, and whoever has time tests them: the caller when it waits, a
+thread when it computes. Only one of them makes MPI calls at a time, which every library allows that grants
+``MPI_THREAD_SERIALIZED``: MPICH, Open MPI, MVAPICH and their descendants do.
+"""
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+
+from mpi4py import MPI
+
+from hpcbench.comm.execute import Slice
+from hpcbench.comm.wait import Wait
+
+
+class Operation:
+    """Slices that run side by side.
+
+    Parameters
+    ----------
+    slices
+        In the order in which they begin.
+    depth
+        How many may be under way.
+    at_once
+        Begin in the caller's thread: MPI wants its own collectives called in the same order on every rank.
+    """
+
+    def __init__(self, slices: Iterable[Slice], depth: int, *, at_once: bool = False) -> None:
+        self._to_come: Iterator[Slice] = iter(slices)
+        self._depth = depth
+        self.at_once = at_once
+        self._under_way: list[_UnderWay] = []
+        self.done = False
+        self.error: BaseException | None = None
+        self.begun = time.perf_counter()
+        self.seconds = 0.0
+        """From begin to end."""
+
+    def advance(self) -> bool:
+        """Go as far as the messages that have come allow; returns whether anything moved."""
+        try:
+            moved = self._advance()
+        except BaseException as error:
+            self.error, self.done = error, True
+            return True
+        if self.done:
+            self.seconds = time.perf_counter() - self.begun
+        return moved
+
+    def _advance(self) -> bool:
+        moved = False
+        for slice_ in list(self._under_way):
+            if slice_.advance():
+                moved = True
+                if slice_.ended:
+                    self._under_way.remove(slice_)
+        while len(self._under_way) < self._depth:
+            coming = next(self._to_come, None)
+            if coming is None:
+                self.done = not self._under_way
+                break
+            moved = True
+            begun = _UnderWay(coming)
+            if not begun.ended:
+                self._under_way.append(begun)
+        return moved
+
+
+class _UnderWay:
+    """A slice that waits for requests."""
+
+    def __init__(self, slice_: Slice) -> None:
+        self._slice = slice_
+        self.ended = False
+        self._requests: list[MPI.Request] = []
+        self._statuses: list[MPI.Status] = []
+        self._resume(first=True)
+
+    def advance(self) -> bool:
+        moved = False
+        while not self.ended and MPI.Request.Testall(self._requests, self._statuses):
+            self._resume()
+            moved = True
+        return moved
+
+    def _resume(self, *, first: bool = False) -> None:
+        try:
+            self._requests = next(self._slice) if first else self._slice.send(self._statuses)
+        except StopIteration:
+            self.ended = True
+        else:
+            self._statuses = [MPI.Status() for _ in self._requests]
+
+
+class Progress:
+    """Drives the operations of one process.
+
+    Parameters
+    ----------
+    wait
+        What to do between two questions.
+    background
+        Whether a thread drives operations while their caller computes.
+
+    Raises
+    ------
+    RuntimeError
+        `background` is wanted and the MPI library allows no second thread.
+    """
+
+    def __init__(self, wait: Wait, *, background: bool = False) -> None:
+        if background and MPI.Query_thread() < MPI.THREAD_SERIALIZED:
+            raise RuntimeError(
+                "overlap needs an MPI library that grants MPI_THREAD_SERIALIZED: this one grants "
+                f"level {MPI.Query_thread()}; use another library, or set overlap to false"
+            )
+        self.wait, self.background = wait, background
+        self._operations: list[Operation] = []
+        self._drives = threading.Lock()
+        """Whoever holds it makes the MPI calls."""
+        self._work = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, operation: Operation) -> None:
+        """Begin an operation; it moves from now on, or, without a thread, whenever this process waits for any."""
+        if operation.at_once or not self.background:
+            with self._drives:
+                operation.advance()
+        self._operations.append(operation)
+        if self.background:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._loop, name="progress", daemon=True)
+                self._thread.start()
+            self._work.set()
+
+    def finish(self, operation: Operation) -> None:
+        """Return when the operation is done; others move along.
+
+        Raises
+        ------
+        BaseException
+            What went wrong in the operation.
+        """
+        turn = 0
+        with self._drives:
+            while not operation.done:
+                turn = 0 if self._sweep() else turn + 1
+                if turn:
+                    self.wait.pause(turn)
+        if operation.error is not None:
+            raise operation.error
+
+    def complete(self, requests: list[MPI.Request]) -> None:
+        """Wait for requests of the caller's own in the way of this process."""
+
+        def alone() -> Slice:
+            yield requests
+
+        operation = Operation([alone()], 1, at_once=True)
+        self.start(operation)
+        self.finish(operation)
+
+    def _sweep(self) -> bool:
+        moved = False
+        for operation in list(self._operations):
+            moved |= operation.done or operation.advance()
+            if operation.done:
+                self._operations.remove(operation)
+        return moved
+
+    def _loop(self) -> None:
+        turn = 0
+        while True:
+            if not self._operations:
+                self._work.clear()
+                if not self._operations:
+                    self._work.wait()
+            with self._drives:
+                turn = 0 if self._sweep() else turn + 1
+            Wait.GIVE_WAY.pause(turn)  # the cores belong to the computation

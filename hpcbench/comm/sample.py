@@ -1,0 +1,24 @@
+"""How much a lossy codec changes what goes through a channel, on a sample: every message would cost a second pass."""
+
+import numpy as np
+
+from hpcbench.comm.arrays import Array
+from hpcbench.comm.channel import Channel
+
+_EVERY, _VALUES = 64, 4096
+"""Calls between two samples, and elements of one."""
+
+
+def sample_error(channel: Channel, values: Array) -> None:
+    """Count, now and then, what one encoding of the first values loses."""
+    codec, counters = channel.codec, channel.counters
+    if codec.lossless or counters.calls % _EVERY or not values.size:
+        return
+    sample = values[:_VALUES]
+    wire = np.empty(codec.wire_bytes(sample.size, sample.dtype), dtype=np.uint8)
+    decoded = np.empty_like(sample)
+    codec.decode(wire[: codec.encode(sample, wire)], decoded)
+    finite = np.isfinite(sample) & np.isfinite(decoded)
+    exact, lossy = sample[finite].astype(np.float64), decoded[finite].astype(np.float64)
+    counters.error_square += float(np.square(lossy - exact).sum())
+    counters.sampled_square += float(np.square(exact).sum())

@@ -1,0 +1,51 @@
+"""How a vector is cut among ranks, and what the cheapest collectives send: for the engine and the volume model."""
+
+import itertools
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """Elements from `start` up to, not including, `stop`."""
+
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+
+def shards(n: int, parts: int) -> list[slice]:
+    """Cut `n` elements into `parts` contiguous pieces whose lengths differ by one at most, the longer ones first."""
+    base, longer = divmod(n, parts)
+    bounds = [0]
+    for part in range(parts):
+        bounds.append(bounds[-1] + base + (part < longer))
+    return [slice(start, stop) for start, stop in itertools.pairwise(bounds)]
+
+
+def length(piece: slice) -> int:
+    """Elements in a piece that `shards` made."""
+    return int(piece.stop - piece.start)
+
+
+def aligned(span: Span, parts: int, unit: int) -> list[Span]:
+    """Cut a span into `parts` pieces that begin on multiples of `unit` from its start; the last ones may be empty."""
+    units = -(-span.size // unit)
+    bounds = [min(span.start + piece.start * unit, span.stop) for piece in shards(units, parts)] + [span.stop]
+    return [Span(start, stop) for start, stop in itertools.pairwise(bounds)]
+
+
+def reduce_scatter_bytes(nbytes: list[int], rank: int) -> int:
+    """Bytes that `rank` sends in a reduce-scatter whose rank i ends with ``nbytes[i]`` bytes: every other's piece."""
+    return sum(nbytes) - nbytes[rank]
+
+
+def all_gather_bytes(nbytes: list[int], rank: int) -> int:
+    """Bytes that `rank` sends in an all-gather to which rank i gives ``nbytes[i]`` bytes: its own to every other."""
+    return (len(nbytes) - 1) * nbytes[rank]
+
+
+def all_reduce_bytes(nbytes: list[int], rank: int) -> int:
+    """Bytes that `rank` sends in a reduce-scatter and an all-gather of the same pieces."""
+    return reduce_scatter_bytes(nbytes, rank) + all_gather_bytes(nbytes, rank)

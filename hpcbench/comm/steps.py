@@ -1,0 +1,252 @@
+"""The steps of the algorithms: what one rank sends and receives, and what it does with what came. Pure data.
+
+An algorithm cuts a vector into pieces, one an owner. Its reduction leaves the sum of each piece with the owner, its
+gathering gives every rank all pieces; an all-reduce is one after the other. Owners and pieces are the caller's choice,
+so the same functions serve reduce-scatter, all-gather, and each slice of a vector.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from hpcbench.comm.shards import Span
+from hpcbench.comm.topology import Topology
+
+
+class Combine(Enum):
+    """What becomes of a received part."""
+
+    REPLACE = "replace"
+    """It takes the place of what was there. Whoever encodes a part also decodes it for itself: replicas agree."""
+    DELIVER = "deliver"
+    """It is put where the receiver wants it; the sender keeps its values as they are."""
+    SUM = "sum"
+    """It is added, in the order of the parts; a rank's own contribution stays exact."""
+    SUM_DECODED = "sum decoded"
+    """It is added to the decoded form of this rank's own: both sides come to the same bits."""
+
+
+class Part(NamedTuple):
+    """Elements that go to or come from a rank; of one's own rank: the own contribution to a sum."""
+
+    peer: int
+    span: Span
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a rank does between two dependences.
+
+    Attributes
+    ----------
+    name
+        For people.
+    stage
+        Equal on both sides of a message.
+    coded
+        Whether the messages go through the codec, or are the values as they are.
+    combine
+        What becomes of the received parts.
+    sends, receives
+        Parts in the order in which they are sent, and in which they are combined. Between two ranks both sides have
+        the same order.
+    """
+
+    name: str
+    stage: int
+    coded: bool
+    combine: Combine
+    sends: tuple[Part, ...]
+    receives: tuple[Part, ...]
+
+
+Pieces = Sequence[Span]
+"""Piece of each owner, by rank."""
+
+
+def _step(
+    name: str, stage: int, coded: bool, combine: Combine, sends: Sequence[Part], receives: Sequence[Part]
+) -> list[Step]:
+    """The step without its empty parts; none where nothing is left."""
+    sends = tuple(part for part in sends if part.span.size)
+    receives = tuple(part for part in receives if part.span.size)
+    return [Step(name, stage, coded, combine, sends, receives)] if sends or receives else []
+
+
+def _exchange(name: str, stage: int, coded: bool, total: bool, rank: int, owned: dict[int, list[Span]]) -> list[Step]:
+    """All members exchange directly: each sends every owner's spans to be summed, or its own spans to everyone."""
+    members = list(owned)
+    place = members.index(rank)
+    # each rank begins with another peer, so that not all send to the first one first
+    others = members[place + 1 :] + members[:place]
+    if not total:
+        sends = [Part(peer, span) for peer in others for span in owned[rank]]
+        receives = [Part(peer, span) for peer in members if peer != rank for span in owned[peer]]
+        return _step(name, stage, coded, Combine.REPLACE, sends, receives)
+    sends = [Part(peer, span) for peer in others for span in owned[peer]]
+    receives = [Part(peer, span) for span in owned[rank] for peer in members]
+    return _step(name, stage, coded, Combine.SUM, sends, receives) if len(members) > 1 else []
+
+
+def two_shot_reduce(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
+    """Every rank sends each owner its piece (arXiv 2306.10209 section 4.3): one rounding, however many ranks."""
+    return _exchange("sum at the owners", 0, True, True, rank, {r: [piece] for r, piece in enumerate(pieces)})
+
+
+def two_shot_gather(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
+    """Every owner sends its piece to every rank, encoded once."""
+    return _exchange("gather from the owners", 1, True, False, rank, {r: [piece] for r, piece in enumerate(pieces)})
+
+
+def ring_reduce(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
+    """Partial sums travel round the ring and are encoded anew at each hop: one rounding a rank."""
+    p = len(pieces)
+    steps = []
+    for hop in range(p - 1):
+        out, came = pieces[(rank - hop - 1) % p], pieces[(rank - hop - 2) % p]
+        before, after = (rank - 1) % p, (rank + 1) % p
+        steps += _step(
+            f"ring sum, hop {hop + 1}",
+            hop,
+            True,
+            Combine.SUM,
+            [Part(after, out)],
+            [Part(before, came), Part(rank, came)],
+        )
+    return steps
+
+
+def ring_gather(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
+    """Pieces travel round the ring in the form in which their owner encoded them."""
+    p = len(pieces)
+    steps = []
+    for hop in range(p - 1):
+        out, came = pieces[(rank - hop) % p], pieces[(rank - hop - 1) % p]
+        steps += _step(
+            f"ring gather, hop {hop + 1}",
+            p + hop,
+            True,
+            Combine.REPLACE,
+            [Part((rank + 1) % p, out)],
+            [Part((rank - 1) % p, came)],
+        )
+    return steps
+
+
+def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
+    """Recursive doubling: whole vectors are exchanged at distances 1, 2, 4 ...; few messages, a rounding each.
+
+    Ranks beyond the largest power of two hand their vector to a neighbour first and are given the result, as it is,
+    at the end.
+    """
+    p, whole = len(pieces), Span(min(pieces).start, max(pieces).stop)
+    core = 1 << (p.bit_length() - 1)
+    extra = p - core
+    folded = rank < 2 * extra
+    last = core.bit_length() + 1
+    if folded and rank % 2:
+        return _step("hand over", 0, True, Combine.SUM, [Part(rank - 1, whole)], []) + _step(
+            "be given the result", last, False, Combine.REPLACE, [], [Part(rank - 1, whole)]
+        )
+    steps = []
+    if folded:
+        steps += _step("take over", 0, True, Combine.SUM, [], [Part(rank, whole), Part(rank + 1, whole)])
+    place = rank // 2 if folded else rank - extra
+    for level in range(core.bit_length() - 1):
+        other = place ^ (1 << level)
+        peer = 2 * other if other < extra else other + extra
+        pair = [Part(r, whole) for r in sorted((rank, peer))]
+        steps += _step(
+            f"exchange at distance {1 << level}", level + 1, True, Combine.SUM_DECODED, [Part(peer, whole)], pair
+        )
+    if folded:
+        steps += _step("give the result", last, False, Combine.REPLACE, [Part(rank + 1, whole)], [])
+    return steps
+
+
+def _across(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[Span]]:
+    """Ranks with this one's place on their nodes, and what each owns."""
+    place = topology.members[topology.node_of[rank]].index(rank)
+    return {members[place]: [pieces[members[place]]] for members in topology.members}
+
+
+def _within(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[Span]]:
+    """Ranks of the same node, and the pieces of the ranks at their place on all nodes."""
+    return {
+        member: [pieces[members[place]] for members in topology.members]
+        for place, member in enumerate(topology.members[topology.node_of[rank]])
+    }
+
+
+def _joined(owned: dict[int, list[Span]]) -> dict[int, list[Span]]:
+    """Neighbouring spans as one: values that are sent as they are need no borders."""
+    result: dict[int, list[Span]] = {}
+    for member, spans in owned.items():
+        joined: list[Span] = []
+        for span in sorted(spans):
+            if joined and joined[-1].stop == span.start:
+                joined[-1] = Span(joined[-1].start, span.stop)
+            else:
+                joined.append(span)
+        result[member] = joined
+    return result
+
+
+def hierarchical_reduce(topology: Topology, rank: int, pieces: Pieces, *, coded_within: bool) -> list[Step]:
+    """Sums within the nodes first, then between ranks of equal place: a value leaves its node once."""
+    within = _within(topology, rank, pieces)
+    return [
+        *_exchange("sum within nodes", 0, coded_within, True, rank, within if coded_within else _joined(within)),
+        *_exchange("sum between nodes", 1, True, True, rank, _across(topology, rank, pieces)),
+    ]
+
+
+def hierarchical_gather(topology: Topology, rank: int, pieces: Pieces, *, coded_within: bool) -> list[Step]:
+    """Pieces go between ranks of equal place first, then within the nodes: encoded once, by their owners."""
+    within = _within(topology, rank, pieces)
+    return [
+        *_exchange("gather between nodes", 2, True, False, rank, _across(topology, rank, pieces)),
+        *_exchange("gather within nodes", 3, coded_within, False, rank, within if coded_within else _joined(within)),
+    ]
+
+
+def broadcast(topology: Topology, rank: int, root: int, span: Span, *, chain: bool) -> list[Step]:
+    """One rank's span to all, encoded once and passed on as it came.
+
+    Along a chain, where slices follow each other, or down a binomial tree. Ranks of a node are neighbours in either, so
+    a chain enters each node once.
+    """
+    home = topology.node_of[root]
+    order = sorted(range(topology.ranks), key=lambda r: (r != root, (topology.node_of[r] - home) % topology.nodes, r))
+    place, p = order.index(rank), topology.ranks
+    lowest = (place & -place) if place else 1 << (p - 1).bit_length()
+    if chain:
+        parent, children = place - 1, [place + 1]
+    else:
+        parent = place - lowest
+        children = [place + (1 << k) for k in reversed(range(lowest.bit_length() - 1))]
+    sends = [Part(order[child], span) for child in children if child < p]
+    receives = [Part(order[parent], span)] if place else []
+    return _step("receive", 0, True, Combine.REPLACE, [], receives) + _step(
+        "pass on", 0, True, Combine.REPLACE, sends, []
+    )
+
+
+def all_to_all(rank: int, sends: Pieces, receives: Pieces) -> list[Step]:
+    """Each rank's part to it; spans of what is sent and of what is received are of two vectors."""
+    p = len(sends)
+    others = [(rank + step) % p for step in range(1, p)]
+    return _step(
+        "exchange",
+        0,
+        True,
+        Combine.DELIVER,
+        [Part(peer, sends[peer]) for peer in others],
+        [Part(peer, receives[peer]) for peer in reversed(others)],
+    )
+
+
+def message(*, to: Part | None = None, of: Part | None = None, coded: bool) -> list[Step]:
+    """One part to a rank, one of a rank, or both at once."""
+    return _step("message", 0, coded, Combine.DELIVER, [to] if to else [], [of] if of else [])
