@@ -95,10 +95,10 @@ FAULTS = {
     "a bitmap believed": ("gpu/mpc.h", "|| count + BITMAP != words", "", "mpc"),
     "a row's last word forgotten": ("gpu/mpc.h", "last = __shfl_sync(HB_EVERY, t, 31)", "last = 0", "mpc"),
     "the wrong half": ("gpu/mpc.h", "halves[32u + rows.lane] << 16", "halves[rows.lane] << 16", "mpc"),
-    "the first of equals": ("gpu/xpk.h", "end) << 5 | lane)", "end) << 5 | (31u - lane))", "xpk"),
-    "rare codes out of order": ("gpu/xpk.h", "left += (hb_u32)__popc(those)", "left += 1", "xpk"),
-    "rare codes below the start": ("gpu/xpk.h", "if (x >= start) x += most", "x += most", "xpk"),
-    "a list decoded from its front": ("gpu/xpk.h", "x = list[left + (", "x = list[(", "xpk"),
+    "the first of equals": ("gpu/xpk_levels.h", "end) << 5 | lane)", "end) << 5 | (31u - lane))", "xpk"),
+    "rare codes out of order": ("gpu/xpk_levels.h", "left += (hb_u32)__popc(those)", "left += 1", "xpk"),
+    "rare codes below the start": ("gpu/xpk_levels.h", "if (x >= start) x += most", "x += most", "xpk"),
+    "a list decoded from its front": ("gpu/xpk_levels.h", "x = list[left + (", "x = list[(", "xpk"),
     "a residual that keeps infinity": ("gpu/words.h", "hb_finite_or_0(x - hb", "(x - hb", "mpc"),
 }  # fmt: skip
 

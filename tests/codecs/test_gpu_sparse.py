@@ -126,10 +126,10 @@ FAULTS = {
     "ties of every chunk": ("gpu/sparse.h", "equal > before ? equal - before : 0", "equal", "topk:0.2"),
     "infinity left in the residual": ("gpu/sparse.h", "hb_finite_or_0(lack)", "lack", "topk:0.01"),
     "never all": ("gpu/sparse.h", "sent < m && s.end >= all.end", "false", "threshold:1e-06"),
-    "padding forgotten": ("gpu/sparse.h", "to[end + threadIdx.x] = 0", "(void)0", "topk:0.01"),
+    "padding forgotten": ("gpu/marks.h", "to[end + threadIdx.x] = 0", "(void)0", "topk:0.01"),
     "starts believed": ("gpu/sparse.h", "hb_load_raw<8>(wire + 8 * chunk) == end", "true", "threshold:0.003"),
-    "order believed": ("gpu/sparse.h", "from[s.low + rank - 1u] >= low", "false", "topk:0.01"),
-    "places believed": ("gpu/sparse.h", "hb_load_half(from + s.index + 2u * j - 2u) >= place", "false", "topk:0.0003"),
+    "order believed": ("gpu/marks.h", "from[s.low + rank - 1u] >= low", "false", "topk:0.01"),
+    "places believed": ("gpu/marks.h", "hb_load_half(from + s.index + 2u * j - 2u) >= place", "false", "topk:0.0003"),
     "values behind the last row": ("gpu/sparse.h", "end = at + SIZE * msg.rest;", "end = at;", "rowsparse:7"),
     "negative zeros dropped": ("gpu/sparse.h", "from.raw(first + e) &&", "from.raw(first + e) << 33 &&", "rowsparse:7"),
 }  # fmt: skip
