@@ -3,7 +3,7 @@
     python benchmarks/links.py [--rates 50mbit 200mbit ...] [--messages N]
 
 A message's time lasts until the receiver's empty answer; the median of N counts. Headers of TCP, IP and Ethernet leave
-95.6 % of a link, 1448 of each 1514 bytes. Ranks of one host meet in shared memory, so what they reach says only that the
+95.6 % of a link, 1448 of each 1514 bytes. Ranks of one host meet in shared memory: what they reach says only that the
 links do not hold them up. Needs Linux, root or user namespaces, iproute2, and hpcbench[train,local].
 """
 
@@ -60,7 +60,7 @@ def table(rates: list[str], messages: int) -> Table:
     """A row a rate."""
     title = f"one message of {MESSAGE / 1e6:g} MB, median of {messages}; two virtual hosts on one {cpu_model()}"
     page = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("limit", *(f"{place}, {unit}" for place in PLACES for unit in ("Mbit/s", "of limit"))):
+    for heading in ("limit", *(f"{place}, {unit}" for place in PLACES for unit in ("Mbit/s", "of the limit"))):
         page.add_column(heading, justify="right")
     limits = {rate: bits_per_second(rate) for rate in rates}
     with progress() as show, Hosts(2) as hosts:
