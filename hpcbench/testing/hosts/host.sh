@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # host.sh K STATE - make the namespaces that this is started in a host of up.sh.
 #
 # A host has a network (one interface, eth0, with the address 198.18.0.K), a name, /etc/hosts, /sys, /dev/shm and System V

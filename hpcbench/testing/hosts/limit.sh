@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # limit.sh COUNT RATE BURST QUEUE - limit every link of up.sh in both directions by a token bucket, from now on; RATE 0 for
 # no limit. The filter on eth0 limits what a host sends, the one on its port of the switch what it receives. A packet that
 # segmentation offload made larger than the burst is cut by the filter, so offloads may stay on.

@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # up.sh HERE COUNT DELAY_US COMPILER - the hosts of hpcbench.testing.hosts, which starts this as process 1 of namespaces
 # of its own:
 #
