@@ -61,7 +61,7 @@ def marked(mark: str) -> dict[str, str]:
 
 def places() -> set[str]:
     """Named namespaces, and mounts where a host has its own: with processes, all that can hold a namespace."""
-    named = {str(path) for folder in ("/run/netns", "/etc/netns") for path in Path(folder).glob("*")}
+    named = {str(path) for folder in ("/run/netns", "/etc/netns") for path in Path(folder).glob("*host[0-9]*")}
     mounts = {line.split(" ")[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
     return named | (mounts & {"/dev/shm", "/etc/hosts", "/proc", "/sys"})
 
