@@ -166,7 +166,8 @@ class DataParallel:
     def residuals(self) -> dict[str, dict[str, Tensor]]:
         """Residuals by parameter name, for a checkpoint: ``sent`` and ``summed``, in the parameter's local shape.
 
-        They are this rank's own: of what it sent, and of the sums that it owns (zero elsewhere).
+        ``sent`` is this rank's own. ``summed`` is zero but where this rank owned the sum: added up over the ranks it is
+        whole, and may be loaded by every rank.
         """
         return {
             slot.shard.name: {
