@@ -44,7 +44,7 @@ SMOOTH = 5
 LEGEND = f"""speed: ratio of samples/s over pairs of runs of one repeat, Student's t.
 wire: bytes between hosts, of those of the same algorithm without a codec.
 ideal: the speed if the limit cost the baseline only that share of what it costs it.
-loss: difference to the baseline's; at equal time: mean training loss of the last {SMOOTH} steps when the fastest run ended.
+loss: difference to the baseline's; at equal time: mean training loss of {SMOOTH} steps when the fastest run ended.
 """
 
 

@@ -134,7 +134,7 @@ def overlapped() -> None:
 
 def residuals() -> None:
     """Residuals of a few steps, taken up by another trainer with other buckets; and after a skipped step."""
-    run = run_of("neox", Layout(dp=4, tp=2), scheme="sign-feedback", precision="fp32")
+    run = run_of("neox", Layout(dp=4, tp=2), scheme="sign-feedback", precision="fp32", zero=0)
     first = Trainer(run, WORLD, Progress(Wait.GIVE_WAY), CORPUS)
     for k in range(2):
         first.step(k)
