@@ -104,7 +104,7 @@ def test_longhorn_says_every_count_and_nothing_that_tacc_refuses() -> None:
     found = heads("longhorn", "#SBATCH")
     assert {"--nodes=12", "--ntasks=48", "--time=01:30:00", "--partition=v100", "--account=my-bank"} <= set(found)
     assert not [line for line in found if re.match(r"--(gres|gpus|export|nodelist|mem)", line)]
-    assert re.search(r"^  ibrun \\$", script("longhorn"), re.MULTILINE)
+    assert re.search(r"^LAUNCH=\(ibrun\)$", script("longhorn"), re.MULTILINE)
 
 
 def test_the_walltime_of_the_site_holds_where_the_study_has_none() -> None:
