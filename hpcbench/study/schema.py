@@ -38,7 +38,10 @@ def check_codec(name: str) -> str:
 
 
 _FIXED = (
-    (r"PATH|LD_.*|PYTHON.*|VIRTUAL_ENV", "changes which programs and libraries run, not how they communicate"),
+    (
+        r"PATH|LD_.*|PYTHON.*|VIRTUAL_ENV|BASH_ENV|ENV",
+        "changes which programs and libraries run, not how they communicate",
+    ),
     (r"HPCBENCH_.*", "is hpcbench's own"),
     (r"OMP_.*|CUDA_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES", "follows from the site and the layout"),
 )
