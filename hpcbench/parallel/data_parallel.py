@@ -140,7 +140,7 @@ class DataParallel:
             work = group.reduce_scatter(host, result, channel=channel, feedback=piece.feedback)
         else:
             work = group.all_reduce(host, channel=channel, feedback=piece.feedback)
-        piece.reduction = Reduction(host, result, work)
+        piece.reduction = Reduction(host, result, work.in_background() if self._overlap else work)
 
     def _finish(self, piece: Piece) -> None:
         reduction, piece.reduction = piece.reduction, None
@@ -218,8 +218,7 @@ class DataParallel:
                 continue
             gathered = to_host(torch.empty(piece.bucket.values.numel(), dtype=piece.bucket.wire_dtype))
             work = self._mesh.dp.all_gather(to_host(piece.master), gathered, channel=self._parameters)
-            if not self._overlap:
-                work.wait()
+            work.in_background() if self._overlap else work.wait()
             gathers.append((piece.bucket.values, gathered, work))
         for values, gathered, work in gathers:
             work.wait()
