@@ -1,0 +1,167 @@
+"""All-reduce on links that are really slow: codecs beside the MPI library's own, and beside what the bytes would allow.
+
+    python benchmarks/throttled_allreduce.py [--rates 50mbit ...] [--min 1M] [--max 64M] [--codecs ...] [--json FILE]
+
+Virtual hosts (hpcbench.testing.hosts), four with two ranks each. At each link rate `hpcbench bench network` measures the
+links, `hpcbench bench collectives` every codec in turns with the library's call, blocking and not, of which the faster
+counts, and then once more with automatic choice by what was just measured.
+
+The ideal is the time in which the bytes that a hierarchical all-reduce must send from each host pass its link; headers
+of TCP, IP and Ethernet take 4.6 % of what a link carries. Needs Linux, root or user namespaces, iproute2, and
+hpcbench[train,local]. Exit status 2 if something is missing.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from hpcbench.bench.machine import machine
+from hpcbench.bench.progress import progress
+from hpcbench.codecs.registry import get_codec
+from hpcbench.comm.channel import Algorithm
+from hpcbench.comm.plan import Operation, plan
+from hpcbench.comm.topology import Topology
+from hpcbench.console import columns
+from hpcbench.errors import UserError
+from hpcbench.testing.hosts import Hosts, bits_per_second, why_not
+
+HOSTS, RANKS_A_HOST = 4, 2
+CODECS = ["none", "zfp:16", "zfp:8", "int8:256", "int4:32", "sign:1024", "mpc:1", "xpk"]
+SLOWEST = 30.0
+"""Seconds that one call of the library may take; larger vectors are left out."""
+
+
+def bench(hosts: Hosts, *arguments: str) -> None:
+    """Run an ``hpcbench bench`` command on all hosts."""
+    command = [sys.executable, "-m", "hpcbench", "bench", *arguments]
+    done = hosts.run(command, ranks=HOSTS * RANKS_A_HOST, ranks_per_host=RANKS_A_HOST, timeout=3600)
+    if done.returncode:
+        words = " ".join((done.stderr or done.stdout).split())[-400:]
+        raise UserError(f"{' '.join(arguments[:1])}: the ranks ended with {done.returncode}: {words}")
+
+
+def ideal_seconds(nbytes: int, wire_share: float, rate: str) -> float:
+    """Time in which what a hierarchical all-reduce sends from a host passes its link."""
+    topology = Topology.regular(HOSTS, RANKS_A_HOST)
+    how = plan(
+        Operation.ALL_REDUCE,
+        nbytes // 4,
+        np.dtype(np.float32),
+        topology,
+        get_codec("none"),
+        algorithm=Algorithm.HIERARCHICAL,
+        slices=1,
+    )
+    return how.busiest_link() * wire_share * 8 / bits_per_second(rate)
+
+
+def wire_share(codec: str, row: dict[str, Any]) -> float:
+    """Wire bytes for each of the message, of what is encoded."""
+    n, made = row["bytes"] // 4, get_codec(codec)
+    if made.fixed_size:
+        return made.wire_bytes(n, np.dtype(np.float32)) / (4 * n)
+    plain = Fraction(row["message_bytes"] - _encoded_bytes(row), row["message_bytes"])
+    return float((Fraction(row["wire_bytes"], row["message_bytes"]) - plain) / (1 - plain))
+
+
+def _encoded_bytes(row: dict[str, Any]) -> int:
+    """Of the message, what goes through the codec: not the sums within hosts."""
+    if row["algorithm"] != Algorithm.HIERARCHICAL.value:
+        return int(row["message_bytes"])
+    return int(row["message_bytes"]) - HOSTS * (RANKS_A_HOST - 1) * int(row["bytes"])
+
+
+def largest(rate: str, most: str) -> str:
+    """The largest size, of `most` or a quarter of it and so on, that the library moves in time."""
+    size = int(most.removesuffix("M"))
+    while size > 1 and ideal_seconds(size << 20, 1.0, rate) > SLOWEST / 2:
+        size //= 4
+    return f"{size}M"
+
+
+def measure(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
+    """Rows by rate."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    codecs = [word for codec in options.codecs for word in ("--codec", codec)]
+    chosen = [word for codec in options.codecs if codec != "none" for word in ("--codec", codec)]
+    with Hosts(HOSTS) as hosts, progress() as show, tempfile.TemporaryDirectory() as directory:
+        links, rows = str(Path(directory) / "links.json"), Path(directory) / "rows.json"
+        for i, rate in enumerate(options.rates):
+            hosts.set_rate(rate)
+            sizes = ["--min", options.min, "--max", largest(rate, options.max), "--repeats", str(options.repeats)]
+            show(3 * i, 3 * len(options.rates), f"{rate}: links and codecs")
+            bench(hosts, "network", *codecs, "--json", links, "--max-mb", "4", "--repeats", "3")
+            show(3 * i + 1, 3 * len(options.rates), f"{rate}: every codec")
+            bench(hosts, "collectives", *codecs, "--links", links, "--tune", links, *sizes, "--json", str(rows))
+            found[rate] = json.loads(rows.read_text())["rows"]
+            show(3 * i + 2, 3 * len(options.rates), f"{rate}: automatic choice")
+            bench(hosts, "collectives", *chosen, "--algorithm", "auto", "--links", links, *sizes, "--json", str(rows))
+            found[rate] += [row for row in json.loads(rows.read_text())["rows"] if row["scheme"] != "native"]
+    for rate, own in found.items():
+        for row in own:
+            if row["scheme"] != "native":
+                share = wire_share(row["codec"], row) if row["algorithm"] != "native" else 1.0
+                row["ideal_s"] = ideal_seconds(row["bytes"], share, rate)
+                row["of_ideal"] = row["seconds"] / row["ideal_s"]
+    return found
+
+
+def table(rate: str, rows: list[dict[str, Any]]) -> Table:
+    """A line a scheme, a pair of columns a size."""
+    sizes = sorted({row["bytes"] for row in rows})
+    made = Table(title=f"all-reduce over links of {rate}", box=None, pad_edge=False)
+    made.add_column("scheme")
+    made.add_column("carried out by")
+    for nbytes in sizes:
+        made.add_column(f"{nbytes >> 20} MiB, ms", justify="right")
+        made.add_column("x native", justify="right")
+        made.add_column("x ideal", justify="right")
+    for scheme in dict.fromkeys(row["scheme"] for row in rows):
+        own = {row["bytes"]: row for row in rows if row["scheme"] == scheme}
+        last = own[max(own)]
+        cells = []
+        for nbytes in sizes:
+            row = own.get(nbytes)
+            cells += [f"{row['seconds'] * 1e3:.1f}", f"{row['speedup']:.2f}"] if row else ["-", "-"]
+            cells.append(f"{row['of_ideal']:.2f}" if row and "of_ideal" in row else "-")
+        slices = f" x{last['slices']}" if last["slices"] > 1 else ""
+        made.add_row(scheme, f"{last['algorithm']}{slices}", *cells)
+    return made
+
+
+def main() -> int:
+    """Run the benchmark; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rates", nargs="+", default=["50mbit", "200mbit", "1gbit", "2gbit"])
+    parser.add_argument("--min", default="1M")
+    parser.add_argument("--max", default="64M")
+    parser.add_argument("--codecs", nargs="+", default=CODECS)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    try:
+        if reason := why_not():
+            raise UserError(reason)
+        found = measure(options)
+    except UserError as error:
+        print(f"throttled_allreduce: {error}", file=sys.stderr)
+        return 2
+    console = Console(width=columns(), highlight=False)
+    for rate, rows in found.items():
+        console.print(table(rate, rows), "")
+    if options.json:
+        document = {"machine": machine(), "hosts": HOSTS, "ranks_per_host": RANKS_A_HOST, "rates": found}
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
