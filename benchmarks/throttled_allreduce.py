@@ -2,9 +2,9 @@
 
     python benchmarks/throttled_allreduce.py [--rates 50mbit ...] [--min 1M] [--max 64M] [--codecs ...] [--json FILE]
 
-Virtual hosts (hpcbench.testing.hosts), four with two ranks each. At each link rate `hpcbench bench network` measures the
-links, `hpcbench bench collectives` every codec in turns with the library's call, blocking and not, of which the faster
-counts, and then once more with automatic choice by what was just measured.
+Virtual hosts (hpcbench.testing.hosts), four with two ranks each. At each link rate `hpcbench bench network` measures
+the links, `hpcbench bench collectives` every codec in turns with the library's call, blocking and not, of which the
+faster counts, and then once more with automatic choice by what was just measured.
 
 The ideal is the time in which the bytes that a hierarchical all-reduce must send from each host pass its link; headers
 of TCP, IP and Ethernet take 4.6 % of what a link carries. Needs Linux, root or user namespaces, iproute2, and

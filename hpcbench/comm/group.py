@@ -90,7 +90,7 @@ class Group:
             raise ValueError("an encoded all-reduce sums: use an exact channel for other operations")
         if self.size == 1:
             return Work.nothing(channel)
-        chosen = self._chosen(plans.Operation.ALL_REDUCE, buf, channel)
+        chosen = self._chosen(plans.Operation.ALL_REDUCE, buf, channel, feedback=feedback is not None)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
             sent = all_reduce_bytes(self._piece_bytes(buf), self.rank)
             return self._by_library(channel, sent, native.all_reduce(self._comm, buf, op), chosen)
@@ -106,7 +106,7 @@ class Group:
         if self.size == 1:
             dst[...] = src
             return Work.nothing(channel)
-        chosen = self._chosen(plans.Operation.REDUCE_SCATTER, src, channel)
+        chosen = self._chosen(plans.Operation.REDUCE_SCATTER, src, channel, feedback=feedback is not None)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
             sent = reduce_scatter_bytes(self._piece_bytes(src), self.rank)
             return self._by_library(channel, sent, native.reduce_scatter(self._comm, src, dst), chosen)
@@ -185,7 +185,14 @@ class Group:
         )
 
     def _chosen(
-        self, operation: plans.Operation, buf: Array, channel: Channel, *, sums: bool = True, root: int = 0
+        self,
+        operation: plans.Operation,
+        buf: Array,
+        channel: Channel,
+        *,
+        sums: bool = True,
+        root: int = 0,
+        feedback: bool = False,
     ) -> Plan | None:
         """The plan; None where the channel leaves everything to the MPI library.
 
@@ -196,9 +203,9 @@ class Group:
         if sums and buf.dtype not in (np.float32, np.float64):
             raise ValueError(f"a reduction sums fp32 or fp64, not {buf.dtype}: convert before it")
         algorithm = channel.algorithm
-        key = operation, algorithm, channel.codec.name, buf.size, buf.dtype, root
+        key = operation, algorithm, channel.codec.name, buf.size, buf.dtype, root, feedback
         if key not in self._plans:
-            if refusal(operation, algorithm, self.topology):
+            if refusal(operation, algorithm, self.topology, feedback=feedback):
                 algorithm = Algorithm.ENCODED  # the counters say so
             self._plans[key] = plan(
                 operation,
@@ -209,6 +216,7 @@ class Group:
                 algorithm=algorithm,
                 links=self._links,
                 root=root,
+                feedback=feedback,
             )
         return self._plans[key]
 

@@ -141,6 +141,7 @@ def plan(
     links: Links = DEFAULT,
     slices: int | None = None,
     root: int = 0,
+    feedback: bool = False,
 ) -> Plan:
     """Choose and lay out a collective.
 
@@ -160,13 +161,15 @@ def plan(
         How many; by default what is expected to be the fastest.
     root
         Of a broadcast.
+    feedback
+        Whether residuals are kept, which takes one encoding of each contribution and one of each sum.
 
     Raises
     ------
     ValueError
         The algorithm does not do this here; the message says why.
     """
-    return _plan(operation, n, dtype, topology, codec, algorithm, links, slices, root)
+    return _plan(operation, n, dtype, topology, codec, algorithm, links, slices, root, feedback)
 
 
 @lru_cache(maxsize=4096)
@@ -180,22 +183,24 @@ def _plan(
     links: Links,
     slices: int | None,
     root: int,
+    feedback: bool,
 ) -> Plan:
     make = partial(_lay_out, operation, n, dtype, topology, codec, root=root)
     if algorithm not in (Algorithm.AUTO, Algorithm.ENCODED):
-        reason = refusal(operation, algorithm, topology)
+        reason = refusal(operation, algorithm, topology, feedback=feedback)
         if reason:
             raise ValueError(f"{algorithm.value} does no {operation.value} over {topology}: {reason}")
         return _best([make(algorithm, count) for count in _counts(n, topology, slices)], links, "asked for")
     candidates = [
         make(candidate, count)
         for candidate in _candidates(operation, topology, algorithm)
+        if not refusal(operation, candidate, topology, feedback=feedback)
         for count in _counts(n, topology, slices)
     ]
     return _best(candidates, links, "expected")
 
 
-def refusal(operation: Operation, algorithm: Algorithm, topology: Topology) -> str | None:
+def refusal(operation: Operation, algorithm: Algorithm, topology: Topology, *, feedback: bool = False) -> str | None:
     """Why an algorithm cannot do an operation on a topology."""
     if operation is Operation.BROADCAST:
         return None  # a chain or a tree, whatever the reductions do
@@ -203,6 +208,8 @@ def refusal(operation: Operation, algorithm: Algorithm, topology: Topology) -> s
         return "it does all-reduce only"
     if algorithm in (Algorithm.HIERARCHICAL, Algorithm.HIERARCHICAL_ENCODED) and not topology.regular_nodes:
         return "it needs the same number of ranks on every node"
+    if feedback and algorithm in (Algorithm.RING, Algorithm.DOUBLING, Algorithm.HOMOMORPHIC):
+        return "it has no place for error feedback"
     return None
 
 
