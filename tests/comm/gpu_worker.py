@@ -279,10 +279,10 @@ def on_gpu() -> None:
 
 
 def compile_kernels() -> None:
-    """By one rank, for all."""
+    """By one rank, for all, and for the next program that is given the same directory."""
     import emulator  # beside the emulated device
 
-    emulator.LIBRARIES = Path(WORLD.bcast(str(emulator.LIBRARIES)))
+    emulator.LIBRARIES = Path(sys.argv[2])
     builds = [emulator.build_of(name, "f4", "f4") for name in CODECS if name != "none"]
     if WORLD.rank == 0:
         emulator.compile_all(builds)

@@ -23,16 +23,23 @@ except (ImportError, RuntimeError) as error:
     WHY_NOT = str(error)
 
 
+@pytest.fixture(scope="session")
+def results_of(mpi_results, tmp_path_factory):
+    """What a function of the worker prints; kernels are compiled once."""
+    kernels = tmp_path_factory.mktemp("kernels")
+    return lambda ranks, function: mpi_results(ranks, WORKER, function, str(kernels))
+
+
 @pytest.mark.parametrize("ranks", RANKS)
-def test_every_operation_gives_the_bits_that_it_gives_on_the_host(mpi_results, ranks):
-    results = mpi_results(ranks, WORKER, "agreement")
+def test_every_operation_gives_the_bits_that_it_gives_on_the_host(results_of, ranks):
+    results = results_of(ranks, "agreement")
     assert len(results) == 2 * (4 * 15 + 6)
     assert [r for r in results if not (r["same"] and r["counted alike"])] == []
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_only_wire_bytes_are_copied_to_the_host_and_each_message_once(mpi_results, ranks):
-    encoded = [r for r in mpi_results(ranks, WORKER, "agreement") if r["algorithm"] != "native" and not r["aware"]]
+def test_only_wire_bytes_are_copied_to_the_host_and_each_message_once(results_of, ranks):
+    encoded = [r for r in results_of(ranks, "agreement") if r["algorithm"] != "native" and not r["aware"]]
     for r in encoded:
         wire = sum(r["wire"])
         assert sum(r["to host"]) <= wire, r
@@ -46,8 +53,8 @@ def test_only_wire_bytes_are_copied_to_the_host_and_each_message_once(mpi_result
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_nothing_passes_through_the_host_where_mpi_takes_device_pointers(mpi_results, ranks):
-    for r in mpi_results(ranks, WORKER, "agreement"):
+def test_nothing_passes_through_the_host_where_mpi_takes_device_pointers(results_of, ranks):
+    for r in results_of(ranks, "agreement"):
         if r["aware"]:
             assert not any(r["to host"]) and not any(r["to device"]), r
         if r["aware"] and r["codec"] in ("none", "mpc"):
@@ -55,14 +62,14 @@ def test_nothing_passes_through_the_host_where_mpi_takes_device_pointers(mpi_res
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_the_codec_is_timed_on_the_device(mpi_results, ranks):
-    timed = [r for r in mpi_results(ranks, WORKER, "agreement") if r["operation"] in ("all_reduce", "with_feedback")]
+def test_the_codec_is_timed_on_the_device(results_of, ranks):
+    timed = [r for r in results_of(ranks, "agreement") if r["operation"] in ("all_reduce", "with_feedback")]
     assert [r for r in timed if r["timed"] == (r["algorithm"] == "native")] == []
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_buffers_are_made_by_the_first_call_only(mpi_results, ranks):
-    results = mpi_results(ranks, WORKER, "reuse")
+def test_buffers_are_made_by_the_first_call_only(results_of, ranks):
+    results = results_of(ranks, "reuse")
     assert len(results) == 8
     for r in results:
         for first, *others in r["buffers"]:
@@ -71,14 +78,14 @@ def test_buffers_are_made_by_the_first_call_only(mpi_results, ranks):
             assert all(other == first for other in others), r
 
 
-def test_a_copy_or_a_stream_that_is_not_waited_for_is_seen(mpi_results):
-    early, deaf = mpi_results(2, WORKER, "planted")
+def test_a_copy_or_a_stream_that_is_not_waited_for_is_seen(results_of):
+    early, deaf = results_of(2, "planted")
     assert not early["same"], "a message was sent before it was there"
     assert not deaf["same"], "values were encoded before the caller's stream had made them"
 
 
-def test_a_damaged_message_is_refused(mpi_results):
-    (staged,) = mpi_results(2, WORKER, "damaged")
+def test_a_damaged_message_is_refused(results_of):
+    (staged,) = results_of(2, "damaged")
     assert "was changed on its way" in staged["refusal"]
 
 
@@ -109,7 +116,7 @@ def test_no_gpu_library_is_loaded_for_arrays_of_the_host():
 @pytest.mark.gpu
 @pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 @pytest.mark.parametrize("ranks", RANKS)
-def test_a_real_gpu_gives_the_bits_of_the_host(mpi_results, ranks):
-    results = mpi_results(ranks, WORKER, "on_gpu")
+def test_a_real_gpu_gives_the_bits_of_the_host(results_of, ranks):
+    results = results_of(ranks, "on_gpu")
     assert len(results) == 2 * (4 * 15 + 6)
     assert [r for r in results if not (r["same"] and r["counted alike"])] == []
