@@ -5,14 +5,18 @@ carry any number of slices and operations side by side, and while the messages o
 another are encoded.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
+import numpy as np
 from mpi4py import MPI
 
+from hpcbench.codecs.base import Codec
 from hpcbench.comm.feedback import Feedback
-from hpcbench.comm.memory import Memory, Message, Pending, Slice, Tally
+from hpcbench.comm.memory import Memory, Message, Slice, Tally
+from hpcbench.comm.places import Place
 from hpcbench.comm.shards import Span
 from hpcbench.comm.steps import Combine, Part, Step
 from hpcbench.comm.topology import Topology
@@ -29,10 +33,10 @@ class Call:
 
     comm: MPI.Comm
     topology: Topology
-    itemsize: int
+    place: Place
+    codec: Codec
+    dtype: np.dtype[np.generic]
     vector: Vector
-    memory: Callable[[Tally], Memory]
-    """Makes the memory of a slice."""
     seed: int
     feedback: Feedback | None = None
     tally: Tally = field(default_factory=Tally)
@@ -61,7 +65,7 @@ def carry_out(call: Call, steps: Sequence[Step], tag: int) -> Slice:
 class _Run:
     def __init__(self, call: Call, tag: int) -> None:
         self._call, self._tag = call, tag
-        self._memory = call.memory(call.tally)
+        self._memory: Memory = call.place.memory(call.codec, call.dtype, call.tally)
         self._sent: list[MPI.Request] = []
         self._forms: dict[Span, Message] = {}
         """What is passed on as it came."""
@@ -73,11 +77,17 @@ class _Run:
         for step in steps:
             if not step.coded or step.combine in _SUMS:
                 self._decode_all()
-            plain = yield from self._send(step)
+            sent = []
+            for part, message in zip(step.sends, self._begin(step), strict=True):
+                if message.pending is not None:
+                    yield message.pending
+                sent.append(self._send(step, part, message))
             posted = arrivals.get(id(step)) or [self._expect(step, part) for part in step.receives]
             yield from (self._sum if step.combine in _SUMS else self._replace)(step, posted)
-            if plain:
-                yield plain  # the values may change from here on
+            if step.coded:
+                self._sent += sent
+            elif sent:
+                yield sent  # the values may change from here on
         self._decode_all()
         if self._sent:
             yield self._sent
@@ -96,24 +106,22 @@ class _Run:
             inbox = self._memory.inbox(part.span.size, coded=step.coded)
         return call.comm.Irecv([inbox, MPI.BYTE], part.peer, self._tag + step.stage % STAGES), inbox
 
-    def _send(self, step: Step) -> Generator[list[MPI.Request] | Pending, list[MPI.Status], list[MPI.Request]]:
-        """Start the step's messages; returns the requests of those that read the caller's values themselves."""
-        call = self._call
-        plain: list[MPI.Request] = []
-        messages = self._memory.ahead(self._message(step, part.span) for part in step.sends)
-        for part, message in zip(step.sends, messages, strict=True):
-            if message.pending is not None:
-                yield message.pending
-            request = call.comm.Isend([message.content, MPI.BYTE], part.peer, self._tag + step.stage % STAGES)
-            (self._sent if step.coded else plain).append(request)
-            call.tally.message_bytes += part.span.size * call.itemsize
-            call.tally.wire_bytes += message.wire_bytes
-            if not call.topology.near(call.comm.rank, part.peer):
-                call.tally.network_bytes += message.wire_bytes
-        return plain
+    def _begin(self, step: Step) -> Iterable[Message]:
+        """The step's messages, in the order of its sends."""
+        messages = map(self._message, repeat(step), step.sends)
+        return list(messages) if self._memory.ahead else messages
 
-    def _message(self, step: Step, span: Span) -> Message:
-        """The span's message; whoever encodes a part that replaces others' takes it in decoded form like them."""
+    def _send(self, step: Step, part: Part, message: Message) -> MPI.Request:
+        call, wire = self._call, message.wire_bytes
+        call.tally.message_bytes += part.span.size * call.dtype.itemsize
+        call.tally.wire_bytes += wire
+        if not call.topology.near(call.comm.rank, part.peer):
+            call.tally.network_bytes += wire
+        return call.comm.Isend([message.content, MPI.BYTE], part.peer, self._tag + step.stage % STAGES)
+
+    def _message(self, step: Step, part: Part) -> Message:
+        """The part's message; whoever encodes a part that replaces others' takes it in decoded form like them."""
+        span = part.span
         if not step.coded:
             return self._memory.plain(self._call.vector.read(span))
         if step.combine is Combine.DELIVER:

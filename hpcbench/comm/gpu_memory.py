@@ -6,7 +6,6 @@ streams: it is given a message when an event says that the bytes are there, and 
 nobody reads them any more. Nobody blocks for an event: the executor asks for it, and goes on with other slices.
 """
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from hpcbench.codecs.identity import Identity
 from hpcbench.comm import frame
 from hpcbench.comm.accelerator import Accelerator, DeviceArray, Event
 from hpcbench.comm.arrays import Array
-from hpcbench.comm.memory import Message, Pending, Tally
+from hpcbench.comm.memory import Pending, Tally
 from hpcbench.comm.scratch import Scratch
 
 
@@ -191,6 +190,9 @@ class DeviceMemory:
         Counts the time that the codec takes on the device.
     """
 
+    ahead = True
+    """The device goes on while the first ones are sent."""
+
     def __init__(self, codec: Codec, dtype: np.dtype[Any], pools: Pools, stream: int, tally: Tally) -> None:
         self._host_codec, self._dtype, self._pools, self._stream = codec, dtype, pools, stream
         self._codec = pools.codec(codec)
@@ -199,9 +201,6 @@ class DeviceMemory:
         self._sealed = 0 if pools.aware else frame.BYTES
         self._lent: list[tuple[Scratch, Any]] = []
         self._decodings: list[tuple[Event, Event, int | Length]] = []
-
-    def ahead(self, messages: Iterator[Message]) -> Iterable[Message]:
-        return list(messages)  # the device goes on while the first ones are sent
 
     def encode(self, values: DeviceArray, residual: Any, seed: int) -> DeviceMessage:
         room = self._host_codec.wire_bytes(values.size, self._dtype)

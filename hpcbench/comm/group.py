@@ -271,8 +271,7 @@ class Group:
         feedback: Feedback | None,
     ) -> Call:
         seed = channel.counters.calls << 20
-        memory = place.memory(channel.codec, dtype)
-        return Call(comm, self.topology, dtype.itemsize, vector, memory, seed, feedback)
+        return Call(comm, self.topology, place, channel.codec, dtype, vector, seed, feedback)
 
     def _start(self, channel: Channel, tally: Tally, operation: Operation, how: str) -> Work:
         counters = channel.counters

@@ -5,9 +5,9 @@ of this is plain calls, and those of a GPU (gpu_memory.py), where a message is s
 """
 
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from mpi4py import MPI
@@ -60,8 +60,9 @@ class Message(Protocol):
 class Memory(Protocol):
     """Serves the steps of one slice: all that it lends comes back when the slice ends."""
 
-    def ahead(self, messages: Iterator[Message]) -> Iterable[Message]:
-        """Messages of a step, begun one by one or all at once."""
+    @property
+    def ahead(self) -> bool:
+        """Whether all messages of a step are begun before the first one is sent."""
 
     def encode(self, values: Any, residual: Any, seed: int) -> Message:
         """Values in encoded form."""
@@ -103,11 +104,8 @@ class HostMessage:
 
     content: Array
     wire: Array
-    pending: None = None
-
-    @property
-    def wire_bytes(self) -> int:
-        return int(self.wire.size)
+    wire_bytes: int
+    pending: ClassVar[None] = None
 
 
 class HostMemory:
@@ -123,24 +121,24 @@ class HostMemory:
         Counts the time of the codec.
     """
 
+    ahead = False
+    """The first one is on its way while the second one is encoded."""
+
     def __init__(self, codec: Codec, dtype: np.dtype[Any], scratch: Scratch, tally: Tally) -> None:
         self._codec, self._dtype, self._scratch, self._tally = codec, dtype, scratch, tally
         self._lent: list[Array] = []
 
-    def ahead(self, messages: Iterator[Message]) -> Iterable[Message]:
-        return messages  # the first one is on its way while the second one is encoded
-
     def encode(self, values: Array, residual: Array | None, seed: int) -> HostMessage:
-        buffer = self.inbox(values.size, coded=True)
+        buffer = self._borrow(self._codec.wire_bytes(values.size, self._dtype) + frame.BYTES)
         start = time.perf_counter()
         used = self._codec.encode(values, buffer[: -frame.BYTES], residual=residual, seed=seed)
-        message = HostMessage(frame.seal(buffer, used), buffer[:used])
+        message = HostMessage(frame.seal(buffer, used), buffer[:used], used)
         self._tally.encode_s += time.perf_counter() - start
         return message
 
     def plain(self, values: Array) -> HostMessage:
         content = values.view(np.uint8)
-        return HostMessage(content, content)
+        return HostMessage(content, content, values.nbytes)
 
     def inbox(self, n: int, *, coded: bool) -> Array:
         nbytes = self._codec.wire_bytes(n, self._dtype) + frame.BYTES if coded else n * self._dtype.itemsize
@@ -151,7 +149,7 @@ class HostMemory:
 
     def arrived(self, inbox: Array, nbytes: int, sender: int) -> HostMessage:
         content = inbox[:nbytes]
-        return HostMessage(content, frame.opened(content, sender))
+        return HostMessage(content, frame.opened(content, sender), nbytes - frame.BYTES)
 
     def decode(self, message: HostMessage, out: Array, *, accumulate: bool = False) -> None:
         start = time.perf_counter()

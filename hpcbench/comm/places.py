@@ -1,7 +1,6 @@
 """Which memory the arrays of an operation lie in: the host's, or a GPU's."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,8 +18,8 @@ class Place(Protocol):
 
     on_device: bool
 
-    def memory(self, codec: Codec, dtype: np.dtype[Any]) -> Callable[[Tally], Memory]:
-        """Makes the memory of each slice."""
+    def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally) -> Memory:
+        """For a slice."""
 
     def copy(self, target: Any, source: Any) -> None:
         """Copy values, after what the caller asked for before."""
@@ -52,8 +51,8 @@ class HostPlace:
     def __init__(self, scratch: Scratch) -> None:
         self._scratch = scratch
 
-    def memory(self, codec: Codec, dtype: np.dtype[Any]) -> Callable[[Tally], Memory]:
-        return partial(HostMemory, codec, dtype, self._scratch)
+    def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally) -> HostMemory:
+        return HostMemory(codec, dtype, self._scratch, tally)
 
     def copy(self, target: Array, source: Array) -> None:
         target[...] = source
@@ -89,8 +88,8 @@ class DevicePlace:
         self._accelerator = pools.accelerator
         self._follow()
 
-    def memory(self, codec: Codec, dtype: np.dtype[Any]) -> Callable[[Tally], Memory]:
-        return partial(DeviceMemory, codec, dtype, self._pools, self._stream)
+    def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally) -> DeviceMemory:
+        return DeviceMemory(codec, dtype, self._pools, self._stream, tally)
 
     def copy(self, target: DeviceArray, source: DeviceArray) -> None:
         self._accelerator.copy(target, source, self._caller)
@@ -155,7 +154,7 @@ class Places:
             An array is of no memory that is known here, or they are of different ones.
         """
         if isinstance(arrays[0], np.ndarray):
-            if not all(isinstance(x, np.ndarray) for x in arrays):
+            if len(arrays) > 1 and not all(isinstance(x, np.ndarray) for x in arrays):
                 raise TypeError("the arrays of one operation lie in one memory: copy one of them")
             return self._host, arrays
         accelerators = [self._device_of(x) for x in arrays]

@@ -83,15 +83,13 @@ class _UnderWay:
 
     def advance(self) -> bool:
         moved = False
-        while not self.ended and self._came():
+        while not self.ended:
+            awaited = self._awaited
+            if not (MPI.Request.Testall(awaited, self._statuses) if isinstance(awaited, list) else awaited.done()):
+                break
             self._resume()
             moved = True
         return moved
-
-    def _came(self) -> bool:
-        if isinstance(self._awaited, list):
-            return bool(MPI.Request.Testall(self._awaited, self._statuses))
-        return self._awaited.done()
 
     def _resume(self, *, first: bool = False) -> None:
         try:
