@@ -1,6 +1,6 @@
 """What starts the ranks inside a job: from a shape to an argument list, one function a dialect."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from hpcbench.batch.shape import Shape, check
 from hpcbench.batch.site import Site
@@ -42,6 +42,14 @@ def launch_line(shape: Shape, site: Site, program: str | None = None) -> list[st
 def program_name(kind: str) -> str:
     """The program that a dialect is started by."""
     return _REGISTRY[kind][0]
+
+
+def export_words(names: Iterable[str], site: Site) -> list[str]:
+    """Options that carry variables of the launcher's environment to all ranks.
+
+    Open MPI's mpirun passes its environment on to the ranks of its own node; the others pass it on to all.
+    """
+    return [word for name in names for word in ("-x", name)] if site.launcher.kind == "openmpi" else []
 
 
 @register_launcher("mpich", "mpiexec")

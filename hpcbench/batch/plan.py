@@ -15,6 +15,7 @@ from hpcbench.errors import UserError
 from hpcbench.study.expand import Run
 from hpcbench.study.load import Loaded
 from hpcbench.study.presets import suggestion
+from hpcbench.study.schemes import assignments
 from hpcbench.study.yaml12 import shown, shown_path
 
 
@@ -61,6 +62,7 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
         The ranks do not fit a node, a queue does not allow the job, or there is no interpreter or launcher.
     """
     python, program = _programs(site, dry_run=dry_run)
+    clear = sorted({name for run in runs for name in run.scheme.environment})
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
         shared = loaded.study.pairing == "allocation"
@@ -77,10 +79,14 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
         walltime, queue = _limits(first, site)
         ids = [run.id for run in group]
         name = f"j{number:04d}-r{first.repeat}"
-        jobs.append(Job(name, ids, placed, launch, python, walltime, queue, loaded.study.account))
+        environments = {run.id: run.scheme.environment for run in group if run.scheme.environment}
+        jobs.append(Job(name, ids, placed, launch, python, walltime, queue, loaded.study.account, environments, clear))
     notes = [f"{site.site} is retired: {site.retired}"] if site.retired else []
     if site.scheduler.account_option and loaded.study.account is None:
         notes.append(f"no account: where {site.site} wants one, add `account:` to the study, or --set account=NAME")
+    notes += dict.fromkeys(run.clash for run in runs if run.clash)
+    own = {run.scheme_name: run.scheme.environment for run in runs if run.scheme.environment}
+    notes += [f"runs of {name} are started with {assignments(variables)}" for name, variables in own.items()]
     return jobs, notes
 
 

@@ -2,13 +2,14 @@
 
 import re
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
 from hpcbench import __version__
 from hpcbench.batch.duration import Duration
+from hpcbench.batch.launchers import export_words
 from hpcbench.batch.shape import Shape
 from hpcbench.batch.site import Site
 from hpcbench.resources import data_dir
@@ -35,6 +36,10 @@ class Job:
     walltime: Duration | None
     queue: str | None
     account: str | None
+    environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Variables that single runs have beyond the site's, by the run's id."""
+    clear: Sequence[str] = ()
+    """Variables of any scheme of the study: what the submitter's shell says of them must reach no run."""
 
 
 def quote(value: object) -> str:
@@ -92,10 +97,21 @@ def render(job: Job, *, site: Site, study: str, root: str) -> str:
         python=job.python,
         threads=job.shape.threads,
         directives=directives,
+        calls=[(run, *_own_environment(job, run, site)) for run in job.runs],
     )
     if len(_DIRECTIVE.findall(text)) != len(directives):
         raise ValueError(f"job {job.id}: a value reads as a directive of the scheduler: change it")
     return text + "\n"
+
+
+def _own_environment(job: Job, run: str, site: Site) -> tuple[list[str], list[str]]:
+    """What stands before and after the launch line of a run that has variables of its own.
+
+    `env` sets them: an assignment of the shell's would meet the variables of the script, and reach all its commands.
+    """
+    own = job.environments.get(run, {})
+    before = ["env", *(f"{name}={value}" for name, value in own.items())] if own else []
+    return before, export_words(own, site)
 
 
 @cache

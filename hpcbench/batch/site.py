@@ -11,13 +11,11 @@ from hpcbench.errors import UserError
 from hpcbench.resources import data_dir
 from hpcbench.study.presets import suggestion
 from hpcbench.study.problems import user_error
-from hpcbench.study.schema import Count, Name, Section
+from hpcbench.study.schema import Count, Line, Name, Scheme, Section, Variable
+from hpcbench.study.schemes import Offer
 from hpcbench.study.size import Room
 from hpcbench.study.yaml12 import Document, read, shown, shown_path
 
-Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=4096)]
-"""Text that stays on one line of a job script."""
-Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
 Option = Annotated[str, Field(pattern=r"^--?[A-Za-z][A-Za-z0-9_-]*$", max_length=100)]
 
 
@@ -108,6 +106,9 @@ class Site(Section):
     gpu_aware_mpi: bool = Field(False, description="The MPI library takes device pointers.")
     modules: list[Line] = Field(default_factory=list, description="Modules to load.")
     environment: dict[Variable, Line] = Field(default_factory=dict, description="Variables, taken literally.")
+    schemes: dict[Name, Scheme] = Field(
+        default_factory=dict, description="Schemes that this machine adds, such as an MPI library that compresses."
+    )
     setup: list[Line] = Field(default_factory=list, description="Shell lines of the site's own, run before the ranks.")
     python: Line = Field("python3", description="The interpreter; auto takes the one that runs hpcbench.")
     work: Line | None = Field(None, description="Directory that holds results/; by default where hpcbench is run.")
@@ -134,6 +135,11 @@ class Site(Section):
         return self
 
     @property
+    def offer(self) -> Offer:
+        """The schemes that studies may name here, and who else has one."""
+        return Offer(self.site, self.schemes, sites_with)
+
+    @property
     def room(self) -> Room:
         """What the size of a run depends on."""
         usual = self.ranks_per_node or (self.node.gpus if self.device == "cuda" else None)
@@ -145,6 +151,11 @@ class Site(Section):
 def names() -> list[str]:
     """Sites that come with hpcbench."""
     return sorted(path.stem for path in data_dir("sites").glob("*.yaml"))
+
+
+def sites_with(scheme: str) -> list[str]:
+    """Sites among those that come with hpcbench that add this scheme."""
+    return [name for name in names() if scheme in load_site(name)[0].schemes]
 
 
 def load_site(name: str, where: str = "--site") -> tuple[Site, Document]:

@@ -65,7 +65,7 @@ def submit(
     if name is None:
         raise UserError(f"{loaded.document.name}: site: is missing: add it, or give --site")
     machine, _ = load_site(name, "--site" if site else loaded.document.where(("site",)))
-    runs = expand(loaded, machine.room)
+    runs = expand(loaded, machine.room, machine.offer)
     if not dry_run:
         _check_data(runs, study.parent)
         get_scheduler(machine.scheduler.kind).check()

@@ -60,6 +60,8 @@ class Group:
         self._planned = comm.Dup()  # messages of plans have tags of their own
         self.topology = Topology.of(comm)
         self._places = places or Places()
+        self._plans: dict[tuple[object, ...], Plan] = {}
+        self._steps: dict[Plan, list[list[Step]]] = {}
         self._calls = 0
 
     @property
@@ -211,18 +213,21 @@ class Group:
         if sums and buf.dtype not in (np.float32, np.float64):
             raise ValueError(f"a reduction sums fp32 or fp64, not {buf.dtype}: convert before it")
         algorithm = channel.algorithm
-        if refusal(operation, algorithm, self.topology):
-            algorithm = Algorithm.ENCODED  # the counters say so
-        return plan(
-            operation,
-            buf.size,
-            buf.dtype,
-            self.topology,
-            channel.codec,
-            algorithm=algorithm,
-            links=self._links,
-            root=root,
-        )
+        key = operation, algorithm, channel.codec.name, buf.size, buf.dtype, root
+        if key not in self._plans:
+            if refusal(operation, algorithm, self.topology):
+                algorithm = Algorithm.ENCODED  # the counters say so
+            self._plans[key] = plan(
+                operation,
+                buf.size,
+                buf.dtype,
+                self.topology,
+                channel.codec,
+                algorithm=algorithm,
+                links=self._links,
+                root=root,
+            )
+        return self._plans[key]
 
     def _by_library(self, channel: Channel, sent: int, call: Slice, chosen: Plan | None) -> Work:
         channel.counters.plain_calls += chosen is not None and channel.codec.name != "none"
@@ -233,7 +238,9 @@ class Group:
         self, chosen: Plan, channel: Channel, place: Place, values: Array, vector: Vector, feedback: Feedback | None
     ) -> Work:
         sample_error(channel, place, values)
-        todo = (chosen.steps(self.rank, k) for k in range(len(chosen.slices)))
+        if chosen not in self._steps:
+            self._steps[chosen] = [chosen.steps(self.rank, k) for k in range(len(chosen.slices))]
+        todo = self._steps[chosen]
         return self._run(channel, place, values.dtype, vector, todo, feedback, chosen.algorithm.value)
 
     def _run(

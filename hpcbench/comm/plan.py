@@ -48,7 +48,7 @@ BUILDERS: dict[Algorithm, tuple[Builder, Builder]] = {
 """Reduction and gathering of each algorithm that has owners."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
     """One collective on one topology.
 

@@ -130,16 +130,25 @@ class Progress:
         self._thread: threading.Thread | None = None
 
     def start(self, operation: Operation) -> None:
-        """Begin an operation; it moves from now on, or, without a thread, whenever this process waits for any."""
-        if operation.at_once or not self.background:
+        """Take on an operation; it moves whenever this process waits for any."""
+        if operation.at_once:
             with self._drives:
                 operation.advance()
         self._operations.append(operation)
-        if self.background:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._loop, name="progress", daemon=True)
-                self._thread.start()
-            self._work.set()
+
+    def keep_moving(self) -> None:
+        """Drive the operations while the caller computes, too; without a thread, get them under way at least.
+
+        Not done for each operation: to wake a thread costs more than a small message.
+        """
+        if not self.background:
+            with self._drives:
+                self._sweep()
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._loop, name="progress", daemon=True)
+            self._thread.start()
+        self._work.set()
 
     def finish(self, operation: Operation) -> None:
         """Return when the operation is done; others move along.

@@ -20,6 +20,12 @@ class Work:
         """What needed no messages."""
         return cls(None, None, channel, Tally())
 
+    def in_background(self) -> "Work":
+        """Let it move while the caller computes."""
+        if self._progress is not None:
+            self._progress.keep_moving()
+        return self
+
     def wait(self) -> None:
         """Return when the result is in the caller's buffers; counts what happened. Once for each operation."""
         operation = self._operation

@@ -140,7 +140,7 @@ class DataParallel:
             work = group.reduce_scatter(host, result, channel=channel, feedback=piece.feedback)
         else:
             work = group.all_reduce(host, channel=channel, feedback=piece.feedback)
-        piece.reduction = Reduction(host, result, work)
+        piece.reduction = Reduction(host, result, work.in_background() if self._overlap else work)
 
     def _finish(self, piece: Piece) -> None:
         reduction, piece.reduction = piece.reduction, None
@@ -166,7 +166,8 @@ class DataParallel:
     def residuals(self) -> dict[str, dict[str, Tensor]]:
         """Residuals by parameter name, for a checkpoint: ``sent`` and ``summed``, in the parameter's local shape.
 
-        They are this rank's own: of what it sent, and of the sums that it owns (zero elsewhere).
+        ``sent`` is this rank's own. ``summed`` is zero but where this rank owned the sum: added up over the ranks it is
+        whole, and may be loaded by every rank.
         """
         return {
             slot.shard.name: {
@@ -217,8 +218,7 @@ class DataParallel:
                 continue
             gathered = to_host(torch.empty(piece.bucket.values.numel(), dtype=piece.bucket.wire_dtype))
             work = self._mesh.dp.all_gather(to_host(piece.master), gathered, channel=self._parameters)
-            if not self._overlap:
-                work.wait()
+            work.in_background() if self._overlap else work.wait()
             gathers.append((piece.bucket.values, gathered, work))
         for values, gathered, work in gathers:
             work.wait()

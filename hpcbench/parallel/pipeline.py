@@ -109,7 +109,7 @@ class Pipeline:
 
     def _send(self, x: Tensor, peer: int, i: int, *, forward: bool) -> Work:
         channel = self._forward_channel if forward else self._backward_channel
-        return self._mesh.pp.send(to_host(x), peer, tag=2 * i + forward, channel=channel)
+        return self._mesh.pp.send(to_host(x), peer, tag=2 * i + forward, channel=channel).in_background()
 
     def _receive(self, shape: tuple[int, ...], peer: int, i: int, *, forward: bool) -> Tensor:
         channel = self._forward_channel if forward else self._backward_channel

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from hpcbench.collect.lines import number
 from hpcbench.collect.state import BAD, OPEN
 from hpcbench.report.compare import GOOD, NOT_SHOWN, WORSE, Cell, Row
-from hpcbench.report.measures import is_uncompressed
+from hpcbench.report.measures import is_uncompressed, own_environment
 from hpcbench.report.statistics import Interval
+from hpcbench.study.schemes import assignments
 
 
 def answer(cell: Cell, site: str) -> list[str]:
@@ -141,6 +142,12 @@ def _basis(cell: Cell, base: Row) -> list[str]:
             f"A loss is as good when it is shown to be less than {margin:.4f} above the baseline's"
             f" ({100 * cell.criteria.loss_margin:.3g} % of it)."
         )
+    for row in cell.rows:
+        environment = own_environment(row.runs[0].run)
+        if environment:
+            sentences.append(
+                f"{row.scheme} ran with {assignments(environment)}; what the MPI library then sent is not known."
+            )
     if any(row.partial for row in cell.rows):
         sentences.append("* from runs that did not complete; they are compared with nothing.")
     log = next((measures.run.log for measures in base.runs if measures.run.log), None)

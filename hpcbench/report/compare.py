@@ -13,7 +13,7 @@ from typing import Any, Literal
 from hpcbench.collect.lines import integer, printable
 from hpcbench.collect.state import OPEN, State
 from hpcbench.collect.submission import Criteria
-from hpcbench.report.measures import Measures
+from hpcbench.report.measures import Measures, Unknown
 from hpcbench.report.statistics import Interval, paired_difference, paired_ratio
 
 Speed = Literal["faster", "not faster", "not shown"]
@@ -45,7 +45,7 @@ class Row:
     """Geometric mean over the runs, so that the ratio of two rows is the mean of their pairs' ratios."""
     tokens_per_s: float | None
     model_flops_per_rank: float | None
-    wire_over_message: float | None
+    wire_over_message: float | Unknown | None
     loss_valid: float | None
     """Mean over the runs; NaN when one diverged."""
     speed: Interval | None
@@ -171,7 +171,7 @@ def _row(scheme: str, runs: list[Measures], base: list[Measures] | None, baselin
         samples_per_s=_geometric([run.samples_per_s for run in counted]),
         tokens_per_s=_geometric([run.tokens_per_s for run in counted]),
         model_flops_per_rank=_geometric([run.model_flops_per_rank for run in counted]),
-        wire_over_message=_mean([run.wire_over_message for run in counted]),
+        wire_over_message=_wire([run.wire_over_message for run in counted]),
         loss_valid=math.nan if diverged else _mean(losses),
         speed=speed,
         loss=loss,
@@ -217,6 +217,10 @@ def _with_states(words: str, runs: list[Measures], completed: int) -> str:
 def _geometric(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None and value > 0 and math.isfinite(value)]
     return geometric_mean(known) if known else None
+
+
+def _wire(values: Sequence[float | Unknown | None]) -> float | Unknown | None:
+    return "unknown" if "unknown" in values else _mean([value for value in values if value != "unknown"])
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -1,7 +1,7 @@
 """The report for other programs and papers: Markdown, CSV and JSON.
 
 CSV has one row a scheme and cell, with figures unrounded. JSON has the same, and one row a run with the file that each
-came from.
+came from. What went over the wire is `unknown` where the MPI library may have compressed by itself.
 """
 
 import csv
@@ -200,8 +200,17 @@ def _run(measures: Measures) -> dict[str, Any]:
         "notes": list(measures.notes),
         "settings": run.settings,
         "environment": log.data("environment") if log else {},
-        "traffic": log.data("traffic").get("channels") if log else None,
+        "traffic": _traffic(measures),
     }
+
+
+def _traffic(measures: Measures) -> Any:
+    """The channels' traffic as the run counted it, without wire bytes where those are not the network's."""
+    log = measures.run.log
+    channels = log.data("traffic").get("channels") if log else None
+    if measures.wire_bytes != "unknown" or not isinstance(channels, list):
+        return channels
+    return [{**one, "wire_bytes": "unknown"} if isinstance(one, dict) else one for one in channels]
 
 
 def _interval(interval: Interval | None) -> dict[str, Any] | None:

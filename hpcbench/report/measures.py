@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 from hpcbench.collect.lines import StepRecord, integer, member, number, text
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.state import diverged_at
 from hpcbench.collect.submission import RunResult
 
+Unknown = Literal["unknown"]
+"""Of what the MPI library sent, where a scheme's variables may make it compress: it does not say."""
 TOLERANCE = 0.01
 """Part by which a printed figure may differ from the one recomputed before it is worth a note."""
 
@@ -29,7 +31,7 @@ class Measures:
     model_flops_per_rank: float | None
     """FLOP/s that the model needs, recomputed from shape, samples/s and ranks."""
     message_bytes: int
-    wire_bytes: int
+    wire_bytes: int | Unknown
     """Bytes before and after the codec, all ranks, steps after the warm-up."""
     loss_train: float | None
     """Loss of the last step."""
@@ -39,8 +41,10 @@ class Measures:
     notes: tuple[str, ...]
 
     @property
-    def wire_over_message(self) -> float | None:
+    def wire_over_message(self) -> float | Unknown | None:
         """Wire bytes per message byte; None for a run without traffic."""
+        if self.wire_bytes == "unknown":
+            return self.wire_bytes
         return self.wire_bytes / self.message_bytes if self.message_bytes else None
 
 
@@ -68,7 +72,7 @@ def measure(run: RunResult) -> Measures:
         tokens_per_s=rate * length if rate and length else None,
         model_flops_per_rank=flops,
         message_bytes=sum(r.message_bytes or 0 for r in counted),
-        wire_bytes=sum(r.wire_bytes or 0 for r in counted),
+        wire_bytes="unknown" if own_environment(run) else sum(r.wire_bytes or 0 for r in counted),
         loss_train=last.loss if last else None,
         loss_valid=log.final_loss(),
         diverged_at=diverged_at(run.log),
@@ -87,11 +91,17 @@ def is_gpu(run: RunResult) -> bool:
     return (text(run.settings, "device") or "cpu") != "cpu"
 
 
+def own_environment(run: RunResult) -> dict[str, str]:
+    """Variables that only the runs of its scheme had: the MPI library may have compressed by itself."""
+    found = member(run.settings, "scheme", "environment")
+    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
+
+
 def is_uncompressed(run: RunResult) -> bool:
-    """Whether no channel of the run's scheme has a codec; False where its scheme is not known."""
+    """Whether nothing compresses the run's traffic; False where its scheme is unknown or has variables of its own."""
     scheme: Any = run.settings.get("scheme")
     rules = member(scheme, "rules")
-    if text(scheme, "default") is None or not isinstance(rules, list):
+    if text(scheme, "default") is None or not isinstance(rules, list) or own_environment(run):
         return False
     return {text(scheme, "default"), *(text(rule, "codec") for rule in rules)} == {"none"}
 

@@ -12,7 +12,7 @@ from hpcbench.collect.lines import integer, member, number, printable, text
 from hpcbench.collect.submission import RunResult
 from hpcbench.report.answer import answer, trouble
 from hpcbench.report.compare import GOOD, NOT_FASTER, NOT_SHOWN, WORSE, Cell, Row
-from hpcbench.report.measures import Measures, is_gpu, is_uncompressed
+from hpcbench.report.measures import Measures, Unknown, is_gpu, is_uncompressed
 from hpcbench.report.statistics import Interval
 
 WIDE = 132
@@ -134,9 +134,9 @@ def significant(value: float | None) -> str:
     return f"{value:.{min(decimals, 6)}f}"
 
 
-def ratio(value: float | None) -> str:
+def ratio(value: float | Unknown | None) -> str:
     """A ratio, to three decimals."""
-    return "-" if value is None else f"{value:.3f}"
+    return "-" if value is None else value if value == "unknown" else f"{value:.3f}"
 
 
 def loss(value: float | None) -> str:

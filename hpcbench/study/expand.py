@@ -9,11 +9,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from hpcbench.errors import UserError
-from hpcbench.study import presets
 from hpcbench.study.load import Loaded, fill_model, put, split_key
 from hpcbench.study.matrix import Cell, cells
 from hpcbench.study.problems import user_error
 from hpcbench.study.schema import Scalar, Scheme, Study
+from hpcbench.study.schemes import NOTHING, Offer, find_scheme
 from hpcbench.study.size import Room, Size, resolve
 from hpcbench.study.yaml12 import Document, Path_
 
@@ -33,23 +33,30 @@ class Run:
     """The study with the cell's values in place."""
     scheme_name: str
     scheme: Scheme
+    clash: str | None
+    """What to say where others have a scheme of the same name too."""
     size: Size
     where: Callable[[Path_], str]
     """``file:line`` of a path of the study, in this cell."""
 
 
-def expand(loaded: Loaded, room: Room) -> list[Run]:
+def expand(loaded: Loaded, room: Room, offer: Offer = NOTHING) -> list[Run]:
     """Every run of the study on a site: repeat by repeat, cell by cell, then scheme by scheme.
+
+    Parameters
+    ----------
+    offer
+        Schemes that the site adds.
 
     Raises
     ------
     UserError
-        A cell does not follow the schema, does not divide, or the baseline is missing.
+        A cell does not follow the schema, does not divide, or names an unknown scheme, or the baseline is missing.
     """
     groups: dict[str, list[Run]] = {}
     cell_of: dict[str, dict[str, Scalar]] = {}
     for cell in cells(loaded.study, loaded.document):
-        run = _first(cell, loaded, room, cell_of)
+        run = _first(cell, loaded, room, offer, cell_of)
         groups.setdefault(run.id, []).append(run)
     _check_baseline(groups, loaded)
     runs: list[Run] = []
@@ -62,19 +69,19 @@ def expand(loaded: Loaded, room: Room) -> list[Run]:
     return runs
 
 
-def _first(cell: Cell, loaded: Loaded, room: Room, cell_of: dict[str, dict[str, Scalar]]) -> Run:
+def _first(cell: Cell, loaded: Loaded, room: Room, offer: Offer, cell_of: dict[str, dict[str, Scalar]]) -> Run:
     """The cell's first run; its id is the cell's slug, which no other cell has."""
     document = loaded.document
     where = _where(cell, document)
     study = _variant(cell, loaded, where)
     size = resolve(study, room, where)
-    scheme = _scheme(study, where)
+    scheme, clash = find_scheme(study.scheme, study.schemes, offer, where(("scheme",)))
     values = {key: choice.value for key, choice in cell.items() if key != "scheme"}
     slug = "-".join(_word(key, value) for key, value in values.items())[:100]
     number = 1
     while cell_of.setdefault(name := slug if number == 1 else f"{slug}-{number}", values) != values:
         number += 1
-    return Run(name, 1, "r1", values, study, study.scheme, scheme, size, where)
+    return Run(name, 1, "r1", values, study, study.scheme, scheme, clash, size, where)
 
 
 def _word(key: str, value: Scalar) -> str:
@@ -104,18 +111,6 @@ def _variant(cell: Cell, loaded: Loaded, where: Callable[[Path_], str]) -> Study
         return Study.model_validate(data)
     except ValidationError as error:
         raise user_error(error, Study, where) from None
-
-
-def _scheme(study: Study, where: Callable[[Path_], str]) -> Scheme:
-    if study.scheme in study.schemes:
-        return study.schemes[study.scheme]
-    try:
-        return Scheme.model_validate(presets.scheme(study.scheme))
-    except ValidationError as error:
-        place = f"{where(('scheme',))}: scheme {study.scheme!r}"
-        raise user_error(error, Scheme, lambda _: place) from None
-    except ValueError as error:
-        raise UserError(f"{where(('scheme',))}: {error}") from None
 
 
 def _check_baseline(groups: dict[str, list[Run]], loaded: Loaded) -> None:

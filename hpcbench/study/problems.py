@@ -66,7 +66,7 @@ def _words(finding: Any, schema: type[BaseModel], path: Path_) -> str:
     if kind == "missing":
         return "is missing: add it"
     if kind in _TYPES:
-        return f"must be {_TYPES[kind]}, not {'nothing' if value is None else shown(value)}{_quoted(value)}"
+        return f"must be {_TYPES[kind]}, not {'nothing' if value is None else shown(value)}{_quoted(kind, value)}"
     if kind == "literal_error":
         near = suggestion(value, _choices(context)) if isinstance(value, str) else ""
         return f"must be {context['expected']}, not {shown(value)}{near}"
@@ -83,7 +83,9 @@ def _words(finding: Any, schema: type[BaseModel], path: Path_) -> str:
     return message[:1].lower() + message[1:] if kind != "value_error" else message
 
 
-def _quoted(value: Any) -> str:
+def _quoted(kind: str, value: Any) -> str:
+    if kind == "string_type":
+        return ": put it in quotes" if isinstance(value, int | float) else ""
     return ": remove the quotes" if isinstance(value, str) and value.strip().replace(".", "", 1).isdigit() else ""
 
 

@@ -40,7 +40,7 @@ def run_file(run: Run, *, site: str, threads: int, oversubscribe: bool, device: 
         "data": data,
         "train": {key: float(value) if key in _FLOATS else value for key, value in train.items()},
         "layout": {"dp": run.size.dp, "tp": run.size.tp, "pp": run.size.pp},
-        "scheme": {"name": run.scheme_name, **run.scheme.model_dump()},
+        "scheme": {"name": run.scheme_name, **run.scheme.model_dump(exclude={"description"})},
         "ranks": run.size.ranks,
         "threads": threads,
         "oversubscribe": oversubscribe,

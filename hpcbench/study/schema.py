@@ -1,5 +1,6 @@
 """What a study may say: one schema for files, `--set` and editors."""
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -12,6 +13,9 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME)]
 Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$")]
 """Names that others gave: accounts and queues."""
+Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=4096)]
+"""Text that stays on one line of a job script."""
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Scalar = str | int | float | bool | None
 
@@ -31,6 +35,32 @@ def check_codec(name: str) -> str:
         There is no such codec.
     """
     return spec.parse(name).name
+
+
+_FIXED = (
+    (
+        r"PATH|LD_.*|PYTHON.*|VIRTUAL_ENV|BASH_ENV|ENV",
+        "changes which programs and libraries run, not how they communicate",
+    ),
+    (r"HPCBENCH_.*", "is hpcbench's own"),
+    (r"OMP_.*|CUDA_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES", "follows from the site and the layout"),
+)
+"""Variables that all runs of a comparison must have in common, and why."""
+
+
+def check_environment(environment: dict[str, str]) -> dict[str, str]:
+    """Variables that a scheme may set.
+
+    Raises
+    ------
+    ValueError
+        One of them would change more than the communication.
+    """
+    for name in environment:
+        for pattern, reason in _FIXED:
+            if re.fullmatch(pattern, name):
+                raise ValueError(f"{name} {reason}: if all runs need it, set it in the site file")
+    return environment
 
 
 class Model(Section):
@@ -147,14 +177,27 @@ class Scheme(Section):
     )
     default: str = Field("none", description=f"Codec where no rule matches: one of {spec.KNOWN}.")
     rules: list[Rule] = Field(default_factory=list, description="Exceptions to the default.")
+    environment: dict[Variable, Line] = Field(
+        default_factory=dict,
+        description="Variables of this scheme's runs alone, taken literally: for MPI libraries that compress by "
+        "themselves. What such a library sends is not known to hpcbench.",
+    )
+    description: Line | None = Field(None, description="For people.")
 
     _default = field_validator("default")(check_codec)
+    _environment = field_validator("environment")(check_environment)
 
     @model_validator(mode="after")
     def _native_is_plain(self) -> "Scheme":
         codecs = {self.default, *(rule.codec for rule in self.rules)}
         if self.algorithm == "native" and codecs != {"none"}:
             raise ValueError("algorithm native runs no codec: use encoded, or the codec none")
+        return self
+
+    @model_validator(mode="after")
+    def _environment_says_whose_collectives(self) -> "Scheme":
+        if self.environment and "algorithm" not in self.model_fields_set:
+            raise ValueError("environment needs algorithm beside it: native, for the MPI library's own collectives")
         return self
 
 

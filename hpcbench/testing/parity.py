@@ -1,5 +1,6 @@
 """Compares a model that is spread over ranks with the same model on one: each value by its global name."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,7 +78,8 @@ def relative_error(whole: dict[str, Values], reference: dict[str, Values]) -> tu
         return float("inf"), f"names differ: {sorted(whole.keys() ^ reference.keys())}"
     errors = {}
     for name, expected in reference.items():
-        error = float(np.linalg.norm(whole[name] - expected) / np.linalg.norm(expected))
+        off, size = float(np.linalg.norm(whole[name] - expected)), float(np.linalg.norm(expected))
+        error = off / size if size else math.inf if off else 0.0
         errors[name] = error if np.isfinite(error) else float("inf")
     worst = max(errors, key=errors.__getitem__)
     return errors[worst], worst

@@ -32,6 +32,8 @@ class Planted:
     wire: float = 1.0
     """Wire bytes per message byte."""
     cell: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    """Variables of the scheme, which then is the MPI library's own."""
 
     @property
     def id(self) -> str:
@@ -42,6 +44,8 @@ class Planted:
 def settings(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "cpu") -> dict[str, Any]:
     """The run's ``run.json``."""
     algorithm, default, rules = RULES.get(run.scheme, ("two-shot", "zfp:8", []))
+    if run.environment:
+        algorithm, default, rules = "native", "none", []
     return {
         "schema": 1,
         "study": "demo",
@@ -54,7 +58,13 @@ def settings(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "c
         "data": {"source": "stdlib", "path": None, "valid_fraction": 0.1},
         "train": {"steps": steps, "warmup_steps": warmup, "global_batch": 8, "seq_len": 128},
         "layout": {"dp": 2, "tp": 2, "pp": 2},
-        "scheme": {"name": run.scheme, "algorithm": algorithm, "default": default, "rules": rules},
+        "scheme": {
+            "name": run.scheme,
+            "algorithm": algorithm,
+            "default": default,
+            "rules": rules,
+            "environment": run.environment,
+        },
         "ranks": 8,
         "threads": 1,
         "oversubscribe": True,
@@ -81,7 +91,11 @@ def log_lines(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "
         loss = 5.5 - (5.5 - run.loss) * k / steps
         wire = round(1_000_000 * run.wire)
         lines.append(Step(k, steps, loss, seconds, rate, flops, flops, 1e-3, 1.25, 1_000_000, wire, 0).line())
-    lines.append(_event("traffic", from_step=warmup + 1, to_step=steps, channels=[]))
+    counted = {
+        "message_bytes": 1_000_000 * (steps - warmup),
+        "wire_bytes": round(1_000_000 * run.wire) * (steps - warmup),
+    }
+    lines.append(_event("traffic", from_step=warmup + 1, to_step=steps, channels=[{"dimension": "DP", **counted}]))
     lines.append(_event("evaluation", step=steps, split="valid", loss=run.loss, tokens=4096))
     lines.append(
         _event("end", time="2026-11-21T06:31:00.000Z", state="completed", steps=steps, seconds=37.4, reason="")

@@ -1,7 +1,7 @@
 """A run as the worker reads it from run.json: every key is there, none is unknown."""
 
 import json
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -90,6 +90,8 @@ class Scheme:
     algorithm: str
     default: str
     rules: list[SchemeRule]
+    environment: dict[str, Any] = field(default_factory=dict)
+    """Variables that every rank must have found set so."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ def describe(comm: MPI.Comm, run: Run) -> list[dict[str, Any]]:
         "threads": run.threads,
         "device": select_device(comm, run.device),
     }
+    if run.scheme.environment:
+        own["environment"] = {name: os.environ.get(name) for name in run.scheme.environment}
     return comm.allgather(own)
 
 
@@ -56,13 +58,15 @@ def check(world: list[dict[str, Any]], run: Run) -> None:
     Raises
     ------
     UserError
-        The world has another size, or ranks x threads exceed the cores of a host.
+        The world has another size, a variable of the scheme did not reach a rank, or ranks x threads exceed the cores
+        of a host.
     """
     if len(world) != run.ranks:
         raise UserError(
             f"the launcher started a world of {len(world)} ranks, the run needs {run.ranks}: launcher and MPI library "
             "do not speak the same interface (with srun, try --mpi=pmi2 or --mpi=pmix)"
         )
+    _check_environment(world, run)
     hosts: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for rank in world:
         hosts[rank["host"]].append(rank)
@@ -76,3 +80,16 @@ def check(world: list[dict[str, Any]], run: Run) -> None:
             raise UserError(f"{shape}: use fewer ranks or threads, or set oversubscribe in the site file")
         if run.threads > 1:
             raise UserError(f"{shape}: threads that wait spin: oversubscribed ranks must have one thread each")
+
+
+def _check_environment(world: list[dict[str, Any]], run: Run) -> None:
+    """Launchers differ in what they export; a rank without the variables would be measured as the scheme it is not."""
+    for rank in world:
+        for name, value in run.scheme.environment.items():
+            found = rank["environment"][name]
+            if found != value:
+                said = "unset" if found is None else repr(found)
+                raise UserError(
+                    f"rank {rank['rank']} on {rank['host']}: {name} is {said}, but scheme {run.scheme.name} sets it to "
+                    f"{value!r}: run it by its job script, whose launcher must export the variable to all ranks"
+                )

@@ -42,9 +42,28 @@ FULL: dict[str, Any] = {
 }
 
 
+OFFER: dict[str, Any] = {
+    "site": "offer",
+    "scheduler": {"kind": "slurm"},
+    "walltime": "2h",
+    "node": {"gpus": 4, "cores": 32},
+    "launcher": {"kind": "openmpi", "args": ["--mca", "btl", "self"]},
+    "device": "cuda",
+    "schemes": {
+        "library-zfp16": {
+            "algorithm": "native",
+            "environment": {"MPIR_CVAR_ENABLE_COMPRESSION": "1", "MPIR_CVAR_ZFP_PATH": "/it's $HOME/`id` \\"},
+        },
+        "library-mpc": {"algorithm": "native", "environment": {"MPIR_CVAR_COMPRESSION_ALGORITHM": "mpc"}},
+    },
+    "checked": "never",
+}
+SITES = {"full": FULL, "offer": OFFER}
+
+
 def jobs_of(study: str, site: Site, sets: list[str] | None = None) -> list[Job]:
     loaded = load_study(GOLDEN / f"{study}.yaml", sets)
-    return plan(expand(loaded, site.room), loaded, site, dry_run=True)[0]
+    return plan(expand(loaded, site.room, site.offer), loaded, site, dry_run=True)[0]
 
 
 def script(name: str) -> str:
@@ -55,14 +74,15 @@ def script(name: str) -> str:
         job = jobs_of("local", site)[0]
         job = replace(job, python="/opt/venv/bin/python", launch=["/opt/venv/bin/mpiexec", *job.launch[1:]])
         return render(job, site=site, study="demo", root="/home/me/it's $HOME/results/demo/001")
-    site = Site.model_validate(FULL) if name == "full" else load_site(name)[0]
-    job = jobs_of(
-        "cluster", site, ["account=my-bank", "walltime=1h30m"] if name != "full" else ["account=x", "walltime=null"]
-    )[0]
+    site = Site.model_validate(SITES[name]) if name in SITES else load_site(name)[0]
+    sets = ["account=x", "walltime=null"] if name in SITES else ["account=my-bank", "walltime=1h30m"]
+    if name == "offer":
+        sets.append("matrix.scheme=[baseline, zhybrid-16-8, library-zfp16, library-mpc]")
+    job = jobs_of("cluster", site, sets)[0]
     return render(job, site=site, study="neox-hybrid", root="/scratch/me/results/neox-hybrid/001")
 
 
-@pytest.mark.parametrize("name", ["local", "lassen", "longhorn", "full"])
+@pytest.mark.parametrize("name", ["local", "lassen", "longhorn", "full", "offer"])
 def test_scripts_are_the_goldens_byte_for_byte(name: str) -> None:
     golden = GOLDEN / f"{name}.sh"
     text = script(name)
@@ -71,7 +91,7 @@ def test_scripts_are_the_goldens_byte_for_byte(name: str) -> None:
     assert text == golden.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["local", "lassen", "longhorn", "full"])
+@pytest.mark.parametrize("name", ["local", "lassen", "longhorn", "full", "offer"])
 def test_scripts_are_bash(name: str) -> None:
     checked = subprocess.run(["bash", "-n"], input=script(name), text=True, capture_output=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
@@ -104,7 +124,7 @@ def test_longhorn_says_every_count_and_nothing_that_tacc_refuses() -> None:
     found = heads("longhorn", "#SBATCH")
     assert {"--nodes=12", "--ntasks=48", "--time=01:30:00", "--partition=v100", "--account=my-bank"} <= set(found)
     assert not [line for line in found if re.match(r"--(gres|gpus|export|nodelist|mem)", line)]
-    assert re.search(r"^  ibrun \\$", script("longhorn"), re.MULTILINE)
+    assert re.search(r"^LAUNCH=\(ibrun\)$", script("longhorn"), re.MULTILINE)
 
 
 def test_the_walltime_of_the_site_holds_where_the_study_has_none() -> None:

@@ -11,7 +11,7 @@ from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
 from hpcbench.comm.shards import shards
 from hpcbench.comm.work import Work
-from hpcbench.parallel import linear, pipeline
+from hpcbench.parallel import buckets, linear, pipeline
 from hpcbench.parallel.data_parallel import DataParallel, Piece
 
 
@@ -56,6 +56,11 @@ def own_piece_exact() -> object:
     return patch.object(Group, "all_gather", faulty)
 
 
+def whole_and_split_mixed() -> object:
+    """What all ranks of a tensor group hold lies in a codec's block with what they split."""
+    return patch.object(buckets, "is_split", lambda shard: True)
+
+
 def tied_gradient_left_out() -> object:
     """The two copies of the embedding's weight are updated with their own gradients only."""
     return patch.object(DataParallel, "_reduce_tied", lambda self: None)
@@ -93,6 +98,7 @@ FAULTS: dict[str, Callable[[], object]] = {
         reduce_left_out,
         backward_reduce_left_out,
         own_piece_exact,
+        whole_and_split_mixed,
         tied_gradient_left_out,
         one_replica_dropped,
         boundary_gradient_stale,

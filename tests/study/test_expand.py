@@ -146,7 +146,13 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "eval_every": 0,
         "eval_samples": 32,
     }
-    assert data["scheme"] == {"name": "baseline", "algorithm": "native", "default": "none", "rules": []}
+    assert data["scheme"] == {
+        "name": "baseline",
+        "algorithm": "native",
+        "default": "none",
+        "rules": [],
+        "environment": {},
+    }
     assert (data["layout"], data["ranks"]) == ({"dp": 2, "tp": 1, "pp": 1}, 2)
     keys = (
         "schema study site run repeat pairing cell model data train layout scheme ranks threads oversubscribe device "

@@ -103,6 +103,28 @@ def test_a_good_study_loads(tmp_path: Path) -> None:
             "FILE:7: schemes.a.rules.0.codec:",
             "unknown codec",
         ),
+        (
+            "matrix:",
+            "schemes: {a: {algorithm: native, default: mpc, environment: {A: b}}}\nmatrix:",
+            "FILE:7: schemes.a:",
+            "runs no codec",
+        ),
+        ("matrix:", "schemes: {a: {environment: {A: b}}}\nmatrix:", "FILE:7: schemes.a:", "needs algorithm beside it"),
+        *(
+            ("matrix:", f"schemes: {{a: {{algorithm: native, environment: {{{variable}}}}}}}\nmatrix:", begins, says)
+            for variable, begins, says in [
+                ("PATH: /x", "FILE:7: schemes.a.environment:", "PATH changes which programs and libraries run"),
+                ("LD_LIBRARY_PATH: /x", "FILE:7: schemes.a.environment:", "LD_LIBRARY_PATH changes which programs"),
+                ("PYTHONPATH: /x", "FILE:7: schemes.a.environment:", "PYTHONPATH changes which programs"),
+                ("HPCBENCH_ISA: avx2", "FILE:7: schemes.a.environment:", "HPCBENCH_ISA is hpcbench's own"),
+                ("OMP_NUM_THREADS: '2'", "FILE:7: schemes.a.environment:", "follows from the site and the layout"),
+                ("A-B: x", "FILE:7: schemes.a.environment.A-B:", "does not fit"),
+                ("'A=1 B': x", "FILE:7: schemes.a.environment.A=1 B:", "does not fit"),
+                ("'': x", "FILE:7: schemes.a.environment.:", "does not fit"),
+                ("A: 16", "FILE:7: schemes.a.environment.A:", "put it in quotes"),
+                ('A: "x\\ny"', "FILE:7: schemes.a.environment.A:", "does not fit"),
+            ]
+        ),
         ("matrix:", "account: -x\nmatrix:", "FILE:7: account:", "does not fit"),
         ("matrix:", "queue: 'a b'\nmatrix:", "FILE:7: queue:", "does not fit"),
         ("matrix:", "repeats: 0\nmatrix:", "FILE:7: repeats:", "at least 1"),

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from mpi4py import MPI
 from torch import nn
 
 from hpcbench.errors import UserError
@@ -314,6 +315,21 @@ def test_start_check_accepts_what_fits():
 def test_start_check_refuses_what_would_measure_something_else(found, run, message):
     with pytest.raises(UserError, match=message):
         preflight.check(found, run)
+
+
+def test_a_rank_that_lacks_a_variable_of_the_scheme_is_refused(monkeypatch):
+    run = replace(RUN, ranks=1, scheme=Scheme("mvapich", "native", "none", [], {"MPIR_CVAR_X": "a b", "Y": ""}))
+    for value, said in ((None, "is unset"), ("a", "is 'a'"), ("a b", None)):
+        monkeypatch.setenv("Y", "")
+        monkeypatch.delenv("MPIR_CVAR_X", raising=False)
+        if value is not None:
+            monkeypatch.setenv("MPIR_CVAR_X", value)
+        found = preflight.describe(MPI.COMM_SELF, run)
+        if said is None:
+            preflight.check(found, run)
+            continue
+        with pytest.raises(UserError, match=f"rank 0 on .*: MPIR_CVAR_X {said}, but scheme mvapich sets it to 'a b'"):
+            preflight.check(found, run)
 
 
 def test_step_line_says_everything_once():

@@ -47,15 +47,28 @@ def scheme(name: str) -> dict[str, Any]:
     ValueError
         There is no such preset; one line that names the known ones.
     """
+    found = _match(name)
+    if found is not None:
+        filled: dict[str, Any] = _fill(*found)
+        return filled
+    near = suggestion(name, [pattern for pattern in schemes() if "{" not in pattern])
+    known = f"{', '.join(schemes())}, and those under `schemes:`"
+    raise ValueError(f"unknown scheme {yaml12.shown(name)}{near}: known are {known}")
+
+
+def is_scheme(name: str) -> bool:
+    """Whether a preset has this name."""
+    return _match(name) is not None
+
+
+def _match(name: str) -> tuple[dict[str, Any], dict[str, str]] | None:
+    """Fields of the preset, and what stands for the words in braces."""
     for pattern, fields in _table("schemes").items():
         expression = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[1-9][0-9]{0,2})", re.escape(pattern))
         match = re.fullmatch(expression, name)
         if match:
-            filled: dict[str, Any] = _fill(fields, match.groupdict())
-            return filled
-    near = suggestion(name, [pattern for pattern in schemes() if "{" not in pattern])
-    known = f"{', '.join(schemes())}, and those under `schemes:`"
-    raise ValueError(f"unknown scheme {yaml12.shown(name)}{near}: known are {known}")
+            return fields, match.groupdict()
+    return None
 
 
 def suggestion(word: str, known: list[str]) -> str:

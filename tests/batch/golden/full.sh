@@ -39,13 +39,13 @@ ended() {
   RUN=
 }
 
-# run ID: launch a run and wait for it; a failure does not stop the next one
+# run ID LAUNCHER...: launch a run and wait for it; a failure does not stop the next one
 run() {
   RUN=$1
+  shift
   RUN_START=$(now)
   mark "runs/$RUN/status.json" "{\"state\": \"running\", \"start\": \"$RUN_START\", \"host\": \"$HOST\", \"job\": \"$JOB\"}"
-  srun --nodes=12 --ntasks=48 --ntasks-per-node=4 --cpus-per-task=8 --cpu-bind=cores --gpus-per-node=4 --gpu-bind=none --mpi=pmix \
-    '/sw/my python/bin/python3' -u -m hpcbench.train "runs/$RUN/run.json" > "runs/$RUN/log.txt" 2> "runs/$RUN/err.txt" < /dev/null &
+  "$@" '/sw/my python/bin/python3' -u -m hpcbench.train "runs/$RUN/run.json" > "runs/$RUN/log.txt" 2> "runs/$RUN/err.txt" < /dev/null &
   CHILD=$!
   wait "$CHILD"
   local status=$?
@@ -93,10 +93,11 @@ export OMP_NUM_THREADS=8
 export NCCL_NET='AWS Libfabric'
 export TRICKY='it'"'"'s $(touch pwned) `id` "x" \'
 
-run r1-nodes12-baseline
-run r1-nodes12-naive-mpc
-run r1-nodes12-naive-zfp8
-run r1-nodes12-naive-zfp16
-run r1-nodes12-mzhybrid
-run r1-nodes12-zhybrid-16-8
+LAUNCH=(srun --nodes=12 --ntasks=48 --ntasks-per-node=4 --cpus-per-task=8 --cpu-bind=cores --gpus-per-node=4 --gpu-bind=none --mpi=pmix)
+run r1-nodes12-baseline "${LAUNCH[@]}"
+run r1-nodes12-naive-mpc "${LAUNCH[@]}"
+run r1-nodes12-naive-zfp8 "${LAUNCH[@]}"
+run r1-nodes12-naive-zfp16 "${LAUNCH[@]}"
+run r1-nodes12-mzhybrid "${LAUNCH[@]}"
+run r1-nodes12-zhybrid-16-8 "${LAUNCH[@]}"
 exit "$FAILED"

@@ -24,13 +24,13 @@ ended() {
   RUN=
 }
 
-# run ID: launch a run and wait for it; a failure does not stop the next one
+# run ID LAUNCHER...: launch a run and wait for it; a failure does not stop the next one
 run() {
   RUN=$1
+  shift
   RUN_START=$(now)
   mark "runs/$RUN/status.json" "{\"state\": \"running\", \"start\": \"$RUN_START\", \"host\": \"$HOST\", \"job\": \"$JOB\"}"
-  /opt/venv/bin/mpiexec -n 8 -bind-to none \
-    /opt/venv/bin/python -u -m hpcbench.train "runs/$RUN/run.json" > "runs/$RUN/log.txt" 2> "runs/$RUN/err.txt" < /dev/null &
+  "$@" /opt/venv/bin/python -u -m hpcbench.train "runs/$RUN/run.json" > "runs/$RUN/log.txt" 2> "runs/$RUN/err.txt" < /dev/null &
   CHILD=$!
   wait "$CHILD"
   local status=$?
@@ -70,8 +70,9 @@ trap 'stop 129' HUP
 
 export OMP_NUM_THREADS=1
 
-run r1-baseline
-run r1-naive-zfp8
-run r1-mzhybrid
-run r1-zhybrid-16-8
+LAUNCH=(/opt/venv/bin/mpiexec -n 8 -bind-to none)
+run r1-baseline "${LAUNCH[@]}"
+run r1-naive-zfp8 "${LAUNCH[@]}"
+run r1-mzhybrid "${LAUNCH[@]}"
+run r1-zhybrid-16-8 "${LAUNCH[@]}"
 exit "$FAILED"

@@ -35,13 +35,13 @@ ended() {
   RUN=
 }
 
-# run ID: launch a run and wait for it; a failure does not stop the next one
+# run ID LAUNCHER...: launch a run and wait for it; a failure does not stop the next one
 run() {
   RUN=$1
+  shift
   RUN_START=$(now)
   mark "runs/$RUN/status.json" "{\"state\": \"running\", \"start\": \"$RUN_START\", \"host\": \"$HOST\", \"job\": \"$JOB\"}"
-  ibrun \
-    python3 -u -m hpcbench.train "runs/$RUN/run.json" > "runs/$RUN/log.txt" 2> "runs/$RUN/err.txt" < /dev/null &
+  "$@" python3 -u -m hpcbench.train "runs/$RUN/run.json" > "runs/$RUN/log.txt" 2> "runs/$RUN/err.txt" < /dev/null &
   CHILD=$!
   wait "$CHILD"
   local status=$?
@@ -81,10 +81,11 @@ trap 'stop 129' HUP
 
 export OMP_NUM_THREADS=10
 
-run r1-nodes12-baseline
-run r1-nodes12-naive-mpc
-run r1-nodes12-naive-zfp8
-run r1-nodes12-naive-zfp16
-run r1-nodes12-mzhybrid
-run r1-nodes12-zhybrid-16-8
+LAUNCH=(ibrun)
+run r1-nodes12-baseline "${LAUNCH[@]}"
+run r1-nodes12-naive-mpc "${LAUNCH[@]}"
+run r1-nodes12-naive-zfp8 "${LAUNCH[@]}"
+run r1-nodes12-naive-zfp16 "${LAUNCH[@]}"
+run r1-nodes12-mzhybrid "${LAUNCH[@]}"
+run r1-nodes12-zhybrid-16-8 "${LAUNCH[@]}"
 exit "$FAILED"

@@ -1,0 +1,72 @@
+"""Which scheme a name means: the study's own goes before the site's, and that before a preset."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from hpcbench.errors import UserError
+from hpcbench.study import presets
+from hpcbench.study.problems import user_error
+from hpcbench.study.schema import Scheme
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The schemes that a site adds."""
+
+    site: str
+    schemes: Mapping[str, Scheme]
+    elsewhere: Callable[[str], list[str]]
+    """Names of the sites that add a scheme."""
+
+
+NOTHING = Offer("", {}, lambda scheme: [])
+"""Of a site that adds none."""
+
+
+def find_scheme(name: str, own: Mapping[str, Scheme], offer: Offer, where: str) -> tuple[Scheme, str | None]:
+    """The scheme of that name, and what to say where others have one of the same name too.
+
+    Parameters
+    ----------
+    own
+        The study's schemes.
+    where
+        ``file:line`` of who named it.
+
+    Raises
+    ------
+    UserError
+        There is no such scheme, or its rates are beyond its codecs.
+    """
+    holders = {"the study": own.get(name), f"site {offer.site}": offer.schemes.get(name)}
+    found = [(who, scheme) for who, scheme in holders.items() if scheme is not None]
+    if not found:
+        return _preset(name, offer, where), None
+    others = [*(who for who, _ in found[1:]), *(["a preset"] if presets.is_scheme(name) else [])]
+    return found[0][1], f"scheme {name} is that of {found[0][0]}, not {' nor '.join(others)}" if others else None
+
+
+def assignments(environment: Mapping[str, str]) -> str:
+    """A scheme's variables as one would write them in a shell."""
+    return " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
+
+
+def _preset(name: str, offer: Offer, where: str) -> Scheme:
+    try:
+        return Scheme.model_validate(presets.scheme(name))
+    except ValidationError as error:
+        raise user_error(error, Scheme, lambda _: f"{where}: scheme {name!r}") from None
+    except ValueError as error:
+        raise UserError(f"{where}: {error}{_of_sites(name, offer)}") from None
+
+
+def _of_sites(name: str, offer: Offer) -> str:
+    """What the sites say to a name that is not known here."""
+    if not offer.site:
+        return ""
+    own = f"; site {offer.site} adds {', '.join(offer.schemes) or 'none'}"
+    others = offer.elsewhere(name)
+    return f"{own}; {name} is there on {', '.join(others)}" if others else own

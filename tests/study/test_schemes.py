@@ -1,0 +1,82 @@
+"""Whose scheme a name means, and what is said where nobody or more than one has it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcbench.errors import UserError
+from hpcbench.study.expand import Run, expand
+from hpcbench.study.load import load_study
+from hpcbench.study.schema import Scheme
+from hpcbench.study.schemes import Offer, assignments
+from hpcbench.study.size import Room
+
+LIBRARY: dict[str, Any] = {"algorithm": "native", "environment": {"SWITCH": "on"}}
+
+
+def run_of(directory: Path, scheme: str, *, own: list[str], site: list[str]) -> Run:
+    """The run of `scheme`; a scheme of the study says so in its variable, one of the site too."""
+
+    def schemes(names: list[str], whose: str) -> dict[str, Any]:
+        return {name: {"algorithm": "native", "environment": {"WHOSE": whose}} for name in names}
+
+    study = {
+        "study": "s",
+        "model": "gpt-tiny",
+        "train": {"steps": 20, "global_batch": 64},
+        "schemes": schemes(own, "study"),
+        "matrix": {"scheme": [scheme]},
+        "baseline": {"scheme": scheme},
+    }
+    path = directory / "s.yaml"
+    path.write_text(json.dumps(study, indent=0), encoding="utf-8")
+    added = {name: Scheme.model_validate(fields) for name, fields in schemes(site, "site").items()}
+    offer = Offer("here", added, lambda name: ["there", "yonder"] if name == "library" else [])
+    return expand(load_study(path), Room("here", None, 2), offer)[0]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "own", "site", "whose", "said"),
+    [
+        ("library", ["library"], [], "study", None),
+        ("library", [], ["library"], "site", None),
+        ("identity", [], [], None, None),
+        ("library", ["library"], ["library"], "study", "scheme library is that of the study, not site here"),
+        ("naive-zfp8", ["naive-zfp8"], [], "study", "scheme naive-zfp8 is that of the study, not a preset"),
+        ("naive-zfp8", [], ["naive-zfp8"], "site", "scheme naive-zfp8 is that of site here, not a preset"),
+        (
+            "baseline",
+            ["baseline"],
+            ["baseline"],
+            "study",
+            "scheme baseline is that of the study, not site here nor a preset",
+        ),
+    ],
+)
+def test_the_study_goes_before_the_site_and_the_site_before_presets(
+    tmp_path: Path, scheme: str, own: list[str], site: list[str], whose: str | None, said: str | None
+) -> None:
+    run = run_of(tmp_path, scheme, own=own, site=site)
+    assert run.scheme.environment.get("WHOSE") == whose
+    assert run.clash == said
+
+
+def test_a_name_that_this_site_lacks_says_who_has_it(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        run_of(tmp_path, "library", own=[], site=["other"])
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path}/s.yaml:") and "unknown scheme 'library'" in message and "\n" not in message
+    assert message.split(":")[1] == str(line_of(tmp_path / "s.yaml", '"library"'))
+    assert message.endswith("; site here adds other; library is there on there, yonder")
+    with pytest.raises(UserError, match=r"; site here adds none$"):
+        run_of(tmp_path, "nonsense", own=[], site=[])
+
+
+def line_of(path: Path, words: str) -> int:
+    return next(i for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if words in line)
+
+
+def test_variables_are_shown_as_a_shell_takes_them() -> None:
+    assert assignments({"A": "1", "B": "it's"}) == """A=1 B='it'"'"'s'"""
