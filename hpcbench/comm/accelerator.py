@@ -228,8 +228,7 @@ def accelerator_of(x: Any) -> Accelerator:
     if device is None or kind != "cuda" or not (hasattr(x, "__cuda_array_interface__") or hasattr(x, "__dlpack__")):
         what = f"{type(x).__name__} on {device}" if device is not None else type(x).__name__
         raise TypeError(f"collectives take arrays of NumPy, and of torch or CuPy on a GPU, not {what}")
-    number = getattr(device, "index", None) if kind == "cuda" and hasattr(device, "index") else device.id
-    return _accelerator(int(number or 0))
+    return _accelerator(int((device.index or 0) if hasattr(device, "type") else device.id))
 
 
 @functools.cache
