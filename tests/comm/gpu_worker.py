@@ -253,6 +253,22 @@ def reuse() -> None:
                 print(json.dumps({"codec": codec, "aware": aware, "buffers": everyone}), flush=True)
 
 
+def background() -> None:
+    """A thread drives the device while the caller computes."""
+    side, places = emulated(LazyAccelerator, False)
+    group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY, background=True), places=places)
+    for codec in CODECS:
+        ch = channel(codec, Algorithm.TWO_SHOT)
+        host = [values(SHORT + k, group.rank) for k in range(4)]
+        device = [side.put(x) for x in host]
+        for bufs in (host, device):
+            for work in [group.all_reduce(x, channel=ch).in_background() for x in bufs]:
+                work.wait()
+        everyone = WORLD.gather([x.tobytes() for x in host] == [side.get(x).tobytes() for x in device])
+        if WORLD.rank == 0:
+            print(json.dumps({"codec": codec, "same": all(everyone)}), flush=True)
+
+
 def damaged() -> None:
     """A byte changes between the sender's checksum and the receiver's."""
     side, places = emulated(LazyAccelerator, False)

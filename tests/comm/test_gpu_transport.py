@@ -84,6 +84,11 @@ def test_a_copy_or_a_stream_that_is_not_waited_for_is_seen(results_of):
     assert not deaf["same"], "values were encoded before the caller's stream had made them"
 
 
+def test_a_thread_may_drive_the_device(results_of):
+    results = results_of(2, "background")
+    assert [r["same"] for r in results] == [True] * 4
+
+
 def test_a_damaged_message_is_refused(results_of):
     (staged,) = results_of(2, "damaged")
     assert "was changed on its way" in staged["refusal"]
