@@ -6,6 +6,9 @@ sums that it sends to everyone. Both lie in memory like the vector that they bel
 by parameter, whatever the plan cuts.
 """
 
+from importlib import import_module
+from typing import Any
+
 import numpy as np
 
 from hpcbench.comm.arrays import Array
@@ -19,6 +22,8 @@ class Feedback:
     ----------
     n
         Elements of the vector.
+    like
+        An array of torch or CuPy whose memory the residuals share; by default they lie in the host's.
 
     Attributes
     ----------
@@ -27,9 +32,9 @@ class Feedback:
         brought in by the system.
     """
 
-    def __init__(self, n: int) -> None:
-        self.sent: Array = np.zeros(n, dtype=np.float32)
-        self.summed: Array = np.zeros(n, dtype=np.float32)
+    def __init__(self, n: int, like: Any = None) -> None:
+        self.sent: Array = _zeros(n, like)
+        self.summed: Array = _zeros(n, like)
 
     def worker(self, span: Span) -> Array:
         """Residual of a contribution."""
@@ -43,3 +48,11 @@ class Feedback:
         """Start anew: after a step whose gradients were thrown away the residuals belong to nothing."""
         self.sent[...] = 0
         self.summed[...] = 0
+
+
+def _zeros(n: int, like: Any) -> Any:
+    if like is None or isinstance(like, np.ndarray):
+        return np.zeros(n, dtype=np.float32)
+    library = import_module(type(like).__module__.split(".")[0])
+    where = {"device": like.device} if library.__name__ == "torch" else {}
+    return library.zeros(n, dtype=library.float32, **where)

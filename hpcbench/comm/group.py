@@ -1,10 +1,12 @@
 """A group: one communicator and the operations on it.
 
-Every operation takes the channel that its traffic belongs to, writes into the caller's buffers (contiguous NumPy
-arrays) and counts what this rank sent. It returns at once; what it returns is waited for. A group of one rank sends
-nothing and encodes nothing.
+Every operation takes the channel that its traffic belongs to, writes into the caller's buffers (contiguous arrays of
+NumPy, or of torch or CuPy on a GPU) and counts what this rank sent. It returns at once; what it returns is waited for.
+A group of one rank sends nothing and encodes nothing. An operation on a GPU follows the caller's current stream, and
+`wait` returns when the device has done it: its result is there for every stream.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 
@@ -16,13 +18,14 @@ from hpcbench.comm import homomorphic, native, steps
 from hpcbench.comm import plan as plans
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Algorithm, Channel
-from hpcbench.comm.execute import STAGES, Call, Slice, Tally, carry_out
+from hpcbench.comm.execute import STAGES, Call, carry_out
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.links import DEFAULT, Links
+from hpcbench.comm.memory import Slice, Tally
+from hpcbench.comm.places import Place, Places
 from hpcbench.comm.plan import Plan, plan, refusal
 from hpcbench.comm.progress import Operation, Progress
 from hpcbench.comm.sample import sample_error
-from hpcbench.comm.scratch import Scratch
 from hpcbench.comm.shards import Span, all_gather_bytes, all_reduce_bytes, length, reduce_scatter_bytes, shards
 from hpcbench.comm.steps import Part, Step
 from hpcbench.comm.topology import Topology
@@ -46,13 +49,17 @@ class Group:
         Drives the operations; one serves all groups of a process.
     links
         What plans are chosen by.
+    places
+        Where arrays may lie; by default the host, and GPUs of which the MPI library knows nothing.
     """
 
-    def __init__(self, comm: MPI.Comm, progress: Progress, links: Links = DEFAULT) -> None:
+    def __init__(
+        self, comm: MPI.Comm, progress: Progress, links: Links = DEFAULT, places: Places | None = None
+    ) -> None:
         self._comm, self._progress, self._links = comm, progress, links
         self._planned = comm.Dup()  # messages of plans have tags of their own
         self.topology = Topology.of(comm)
-        self._scratch = Scratch()
+        self._places = places or Places()
         self._plans: dict[tuple[object, ...], Plan] = {}
         self._steps: dict[Plan, list[list[Step]]] = {}
         self._calls = 0
@@ -90,50 +97,60 @@ class Group:
             raise ValueError("an encoded all-reduce sums: use an exact channel for other operations")
         if self.size == 1:
             return Work.nothing(channel)
+        place, (buf,) = self._places.of(buf)
         chosen = self._chosen(plans.Operation.ALL_REDUCE, buf, channel, feedback=feedback is not None)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
             sent = all_reduce_bytes(self._piece_bytes(buf), self.rank)
-            return self._by_library(channel, sent, native.all_reduce(self._comm, buf, op), chosen)
+            call = place.by_library(lambda _, buf: native.all_reduce(self._comm, buf, op), buf, buf)
+            return self._by_library(channel, sent, call, chosen)
         if chosen.algorithm is Algorithm.HOMOMORPHIC and isinstance(channel.codec, Quant):
+            if place.on_device:
+                raise ValueError("homomorphic sums are made in host memory: on a GPU use another algorithm")
             tally = Tally()
             slices = [homomorphic.all_reduce(self._comm, buf, channel.codec, tally)]
             return self._start(channel, tally, Operation(slices, 1, at_once=True), chosen.algorithm.value)
-        return self._carry_out(chosen, channel, buf, InPlace(buf), feedback)
+        return self._carry_out(chosen, channel, place, buf, InPlace(buf), feedback)
 
     def reduce_scatter(self, src: Array, dst: Array, *, channel: Channel, feedback: Feedback | None = None) -> Work:
         """Sum `src` over the ranks; `dst` receives this rank's piece as `shards` cuts it."""
+        place, (src, dst) = self._places.of(src, dst)
         piece = shards(src.size, self.size)[self.rank]
         if self.size == 1:
-            dst[...] = src
+            place.copy(dst, src)
             return Work.nothing(channel)
         chosen = self._chosen(plans.Operation.REDUCE_SCATTER, src, channel, feedback=feedback is not None)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
             sent = reduce_scatter_bytes(self._piece_bytes(src), self.rank)
-            return self._by_library(channel, sent, native.reduce_scatter(self._comm, src, dst), chosen)
+            call = place.by_library(lambda src, dst: native.reduce_scatter(self._comm, src, dst), src, dst)
+            return self._by_library(channel, sent, call, chosen)
         vector = Reduced(src, dst, Span(piece.start, piece.stop))
-        return self._carry_out(chosen, channel, src, vector, feedback)
+        return self._carry_out(chosen, channel, place, src, vector, feedback)
 
     def all_gather(self, src: Array, dst: Array, *, channel: Channel) -> Work:
         """Join the ranks' `src` in `dst`; the pieces are those of `shards`."""
+        place, (src, dst) = self._places.of(src, dst)
         if self.size == 1:
-            dst[...] = src
+            place.copy(dst, src)
             return Work.nothing(channel)
         chosen = self._chosen(plans.Operation.ALL_GATHER, dst, channel, sums=False)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
             sent = all_gather_bytes(self._piece_bytes(dst), self.rank)
-            return self._by_library(channel, sent, native.all_gather(self._comm, src, dst), chosen)
-        dst[shards(dst.size, self.size)[self.rank]] = src
-        return self._carry_out(chosen, channel, src, InPlace(dst), None)
+            call = place.by_library(lambda src, dst: native.all_gather(self._comm, src, dst), src, dst)
+            return self._by_library(channel, sent, call, chosen)
+        place.copy(dst[shards(dst.size, self.size)[self.rank]], src)
+        return self._carry_out(chosen, channel, place, src, InPlace(dst), None)
 
     def broadcast(self, buf: Array, root: int, *, channel: Channel) -> Work:
         """`buf` of the root to everyone; the root too holds the decoded form afterwards."""
         if self.size == 1:
             return Work.nothing(channel)
+        place, (buf,) = self._places.of(buf)
         chosen = self._chosen(plans.Operation.BROADCAST, buf, channel, sums=False, root=root)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
             sent = (self.size - 1) * buf.nbytes if self.rank == root else 0
-            return self._by_library(channel, sent, native.broadcast(self._comm, buf, root), chosen)
-        return self._carry_out(chosen, channel, buf, InPlace(buf), None)
+            call = place.by_library(lambda _, buf: native.broadcast(self._comm, buf, root), buf, buf)
+            return self._by_library(channel, sent, call, chosen)
+        return self._carry_out(chosen, channel, place, buf, InPlace(buf), None)
 
     def all_to_all(
         self, src: Array, dst: Array, counts: tuple[Sequence[int], Sequence[int]], *, channel: Channel
@@ -149,40 +166,40 @@ class Group:
         channel
             Which traffic this is.
         """
+        place, (src, dst) = self._places.of(src, dst)
         sends, receives = (_spans(part) for part in counts)
         own = self.rank
         if channel.algorithm is Algorithm.NATIVE and self.size > 1:
             parts = [[slice(*span) for span in spans] for spans in (sends, receives)]
             sent = sum(span.size for peer, span in enumerate(sends) if peer != own) * src.itemsize
-            return self._by_library(channel, sent, native.all_to_all(self._comm, src, dst, *parts), None)
-        dst[receives[own].start : receives[own].stop] = src[sends[own].start : sends[own].stop]
+            call = place.by_library(lambda src, dst: native.all_to_all(self._comm, src, dst, *parts), src, dst)
+            return self._by_library(channel, sent, call, None)
+        place.copy(dst[slice(*receives[own])], src[slice(*sends[own])])
         if self.size == 1:
             return Work.nothing(channel)
         todo = [steps.all_to_all(own, sends, receives)]
-        return self._run(channel, src.dtype, Exchanged(src, dst), todo, None, "direct")
+        return self._run(channel, place, src.dtype, Exchanged(src, dst), todo, None, "direct")
 
     def send(self, buf: Array, peer: int, *, tag: int, channel: Channel) -> Work:
         """Encode `buf` and send it; the caller may change `buf` at once."""
-        plain = channel.algorithm is Algorithm.NATIVE
-        step = steps.message(to=Part(peer, Span(0, buf.size)), coded=not plain)
-        return self._message(buf.copy() if plain else buf, buf, step, tag, channel)
+        step = steps.message(to=Part(peer, _whole(buf)), coded=channel.algorithm is not Algorithm.NATIVE)
+        return self._message(buf, buf, step, tag, channel)
 
     def recv(self, buf: Array, peer: int, *, tag: int, channel: Channel) -> Work:
         """Receive a message of `peer` and decode it into `buf`."""
-        step = steps.message(of=Part(peer, Span(0, buf.size)), coded=channel.algorithm is not Algorithm.NATIVE)
+        step = steps.message(of=Part(peer, _whole(buf)), coded=channel.algorithm is not Algorithm.NATIVE)
         return self._message(buf, buf, step, tag, channel)
 
     def shift(self, src: Array, dst: Array, *, by: int, tag: int = 0, channel: Channel) -> Work:
         """`src` to the rank `by` further round the ring, into `dst` what comes from as far before."""
         if by % self.size == 0:
-            dst[...] = src
+            place, (src, dst) = self._places.of(src, dst)
+            place.copy(dst, src)
             return Work.nothing(channel)
-        plain = channel.algorithm is Algorithm.NATIVE
         after, before = (self.rank + by) % self.size, (self.rank - by) % self.size
-        to, of = Part(after, Span(0, src.size)), Part(before, Span(0, dst.size))
-        return self._message(
-            src.copy() if plain else src, dst, steps.message(to=to, of=of, coded=not plain), tag, channel
-        )
+        to, of = Part(after, _whole(src)), Part(before, _whole(dst))
+        coded = channel.algorithm is not Algorithm.NATIVE
+        return self._message(src, dst, steps.message(to=to, of=of, coded=coded), tag, channel)
 
     def _chosen(
         self,
@@ -226,43 +243,50 @@ class Group:
         return self._start(channel, tally, Operation([call], 1, at_once=True), Algorithm.NATIVE.value)
 
     def _carry_out(
-        self, chosen: Plan, channel: Channel, values: Array, vector: Vector, feedback: Feedback | None
+        self, chosen: Plan, channel: Channel, place: Place, values: Array, vector: Vector, feedback: Feedback | None
     ) -> Work:
-        sample_error(channel, values)
+        sample_error(channel, place, values)
         if chosen not in self._steps:
             self._steps[chosen] = [chosen.steps(self.rank, k) for k in range(len(chosen.slices))]
         todo = self._steps[chosen]
-        return self._run(channel, values.dtype, vector, todo, feedback, chosen.algorithm.value)
+        return self._run(channel, place, values.dtype, vector, todo, feedback, chosen.algorithm.value)
 
     def _run(
         self,
         channel: Channel,
+        place: Place,
         dtype: np.dtype[np.generic],
         vector: Vector,
         slices: Iterable[Sequence[Step]],
         feedback: Feedback | None,
         how: str,
     ) -> Work:
-        call = self._call(self._planned, channel, dtype, vector, feedback)
+        call = self._call(self._planned, channel, place, dtype, vector, feedback)
         first = self._calls % _CALLS * _SLICES
         self._calls += 1
         running = (carry_out(call, todo, (first + k % _SLICES) * STAGES) for k, todo in enumerate(slices))
         return self._start(channel, call.tally, Operation(running, DEPTH), how)
 
     def _message(self, src: Array, dst: Array, todo: Sequence[Step], tag: int, channel: Channel) -> Work:
-        call = self._call(self._comm, channel, src.dtype, Exchanged(src.reshape(-1), dst.reshape(-1)), None)
-        return self._start(channel, call.tally, Operation([carry_out(call, todo, tag)], 1, at_once=True), "direct")
+        place, (src, dst) = self._places.of(src, dst)
+        sends_values = any(step.sends and not step.coded for step in todo)
+        vector = Exchanged((place.snapshot(src) if sends_values else src).reshape(-1), dst.reshape(-1))
+        call = self._call(self._comm, channel, place, src.dtype, vector, None)
+        work = self._start(channel, call.tally, Operation([carry_out(call, todo, tag)], 1, at_once=True), "direct")
+        place.settle()
+        return work
 
     def _call(
         self,
         comm: MPI.Comm,
         channel: Channel,
+        place: Place,
         dtype: np.dtype[np.generic],
         vector: Vector,
         feedback: Feedback | None,
     ) -> Call:
         seed = channel.counters.calls << 20
-        return Call(comm, self.topology, channel.codec, dtype, vector, self._scratch, seed, feedback)
+        return Call(comm, self.topology, place, channel.codec, dtype, vector, seed, feedback)
 
     def _start(self, channel: Channel, tally: Tally, operation: Operation, how: str) -> Work:
         counters = channel.counters
@@ -277,3 +301,7 @@ class Group:
 
 def _spans(counts: Sequence[int]) -> list[Span]:
     return [Span(*bounds) for bounds in pairwise(accumulate(counts, initial=0))]
+
+
+def _whole(buf: Array) -> Span:
+    return Span(0, math.prod(buf.shape))

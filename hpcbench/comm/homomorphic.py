@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from hpcbench.codecs.quant import Quant
 from hpcbench.comm.arrays import Array
-from hpcbench.comm.execute import Slice, Tally
+from hpcbench.comm.memory import Slice, Tally
 
 _LARGEST = 127
 MOST_RANKS = 32767 // _LARGEST

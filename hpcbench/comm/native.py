@@ -7,7 +7,7 @@ bytes that are counted are those of the bandwidth-optimal one.
 from mpi4py import MPI
 
 from hpcbench.comm.arrays import Array
-from hpcbench.comm.execute import Slice
+from hpcbench.comm.memory import Slice
 from hpcbench.comm.shards import length, shards
 
 

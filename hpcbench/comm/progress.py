@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from mpi4py import MPI
 
-from hpcbench.comm.execute import Slice
+from hpcbench.comm.memory import Pending, Slice
 from hpcbench.comm.wait import Wait
 
 
@@ -72,29 +72,32 @@ class Operation:
 
 
 class _UnderWay:
-    """A slice that waits for requests."""
+    """A slice that waits for requests, or for a device."""
 
     def __init__(self, slice_: Slice) -> None:
         self._slice = slice_
         self.ended = False
-        self._requests: list[MPI.Request] = []
+        self._awaited: list[MPI.Request] | Pending = []
         self._statuses: list[MPI.Status] = []
         self._resume(first=True)
 
     def advance(self) -> bool:
         moved = False
-        while not self.ended and MPI.Request.Testall(self._requests, self._statuses):
+        while not self.ended:
+            awaited = self._awaited
+            if not (MPI.Request.Testall(awaited, self._statuses) if isinstance(awaited, list) else awaited.done()):
+                break
             self._resume()
             moved = True
         return moved
 
     def _resume(self, *, first: bool = False) -> None:
         try:
-            self._requests = next(self._slice) if first else self._slice.send(self._statuses)
+            awaited = self._awaited = next(self._slice) if first else self._slice.send(self._statuses)
         except StopIteration:
             self.ended = True
         else:
-            self._statuses = [MPI.Status() for _ in self._requests]
+            self._statuses = [MPI.Status() for _ in awaited] if isinstance(awaited, list) else []
 
 
 class Progress:

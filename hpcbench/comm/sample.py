@@ -1,20 +1,22 @@
 """How much a lossy codec changes what goes through a channel, on a sample: every message would cost a second pass."""
 
+from typing import Any
+
 import numpy as np
 
-from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Channel
+from hpcbench.comm.places import Place
 
 _EVERY, _VALUES = 64, 4096
 """Calls between two samples, and elements of one."""
 
 
-def sample_error(channel: Channel, values: Array) -> None:
-    """Count, now and then, what one encoding of the first values loses."""
+def sample_error(channel: Channel, place: Place, values: Any) -> None:
+    """Count, now and then, what one encoding of the first values loses; a GPU's kernels lose the same bits."""
     codec, counters = channel.codec, channel.counters
     if codec.lossless or counters.calls % _EVERY or not values.size:
         return
-    sample = values[:_VALUES]
+    sample = place.sample(values[:_VALUES])
     wire = np.empty(codec.wire_bytes(sample.size, sample.dtype), dtype=np.uint8)
     decoded = np.empty_like(sample)
     codec.decode(wire[: codec.encode(sample, wire)], decoded)

@@ -2,6 +2,8 @@
 
 import threading
 from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -10,17 +12,28 @@ from hpcbench.comm.arrays import Array
 _GRAIN = 4096
 
 
+def _on_host(nbytes: int) -> Array:
+    return np.empty(nbytes, dtype=np.uint8)
+
+
 class Scratch:
     """Byte buffers that are lent and come back. Any thread may ask.
 
-    New memory costs a page fault every 4 KiB: more than encoding what goes into it.
+    New memory costs a page fault every 4 KiB: more than encoding what goes into it. New memory that a GPU can reach
+    costs more.
+
+    Parameters
+    ----------
+    allocate
+        Makes so many bytes.
     """
 
-    def __init__(self) -> None:
-        self._free: dict[int, list[Array]] = defaultdict(list)
+    def __init__(self, allocate: Callable[[int], Any] = _on_host) -> None:
+        self._allocate = allocate
+        self._free: dict[int, list[Any]] = defaultdict(list)
         self._lock = threading.Lock()
 
-    def take(self, nbytes: int) -> Array:
+    def take(self, nbytes: int) -> Any:
         """A buffer of at least so many bytes, with any contents."""
         size = _GRAIN
         while size < nbytes:
@@ -28,9 +41,9 @@ class Scratch:
         with self._lock:
             if self._free[size]:
                 return self._free[size].pop()
-        return np.empty(size, dtype=np.uint8)
+        return self._allocate(size)
 
-    def give_back(self, buffer: Array) -> None:
+    def give_back(self, buffer: Any) -> None:
         """Nobody uses the buffer any more."""
         with self._lock:
             self._free[buffer.size].append(buffer)

@@ -2,9 +2,8 @@
 
 from typing import Protocol
 
-import numpy as np
-
 from hpcbench.comm.arrays import Array
+from hpcbench.comm.memory import Memory
 from hpcbench.comm.shards import Span
 
 
@@ -17,7 +16,7 @@ class Vector(Protocol):
     def into(self, span: Span) -> Array:
         """Where received values go."""
 
-    def total(self, span: Span) -> Array:
+    def total(self, span: Span, memory: Memory) -> Array:
         """Where a sum is formed: holds this rank's own contribution."""
 
 
@@ -30,7 +29,10 @@ class InPlace:
     def read(self, span: Span) -> Array:
         return self._buf[span.start : span.stop]
 
-    into = total = read
+    into = read
+
+    def total(self, span: Span, memory: Memory) -> Array:
+        return self.read(span)
 
 
 class Reduced:
@@ -58,13 +60,11 @@ class Reduced:
 
     into = read
 
-    def total(self, span: Span) -> Array:
-        so_far = self.read(span)
+    def total(self, span: Span, memory: Memory) -> Array:
+        to = None
         if self._own.start <= span.start and span.stop <= self._own.stop:
-            values = self._dst[span.start - self._own.start : span.stop - self._own.start]
-        else:
-            values = np.empty_like(so_far)
-        values[...] = so_far
+            to = self._dst[span.start - self._own.start : span.stop - self._own.start]
+        values: Array = memory.copy(self.read(span), to)
         self._sums.insert(0, (span, values))  # the latest is what counts
         return values
 
@@ -81,5 +81,5 @@ class Exchanged:
     def into(self, span: Span) -> Array:
         return self._dst[span.start : span.stop]
 
-    def total(self, span: Span) -> Array:
+    def total(self, span: Span, memory: Memory) -> Array:
         raise NotImplementedError("nothing is summed in an exchange")

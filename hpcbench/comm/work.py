@@ -4,7 +4,7 @@ import time
 import warnings
 
 from hpcbench.comm.channel import Channel
-from hpcbench.comm.execute import Tally
+from hpcbench.comm.memory import Tally
 from hpcbench.comm.progress import Operation, Progress
 
 

@@ -5,6 +5,7 @@
 
 import ctypes
 import functools
+import hashlib
 import re
 import shutil
 import subprocess
@@ -28,7 +29,9 @@ HERE = Path(__file__).parent
 KERNELS = data_dir("kernels")
 OPTIONS = ["-std=gnu++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-pthread", "-w"]
 SANITIZE = ["-fsanitize=alignment,bounds,shift", "-fno-sanitize-recover=all"]
-_LIBRARIES = tempfile.TemporaryDirectory()
+_OWN = tempfile.TemporaryDirectory()
+LIBRARIES = Path(_OWN.name)
+"""Where they are kept; ranks may share what one of them has compiled."""
 
 
 @functools.cache
@@ -63,7 +66,9 @@ def library(build: Build, kernels: Path = KERNELS) -> ctypes.CDLL:
     options += [f'-DHB_SOURCE="{source}"', "-DHB_NAMES=" + " ".join(f"X({name})" for name in names), f"-I{HERE}"]
     compiler = shutil.which("g++") or shutil.which("c++")
     assert compiler, "needs a C++ compiler, as building the package does"
-    target = Path(_LIBRARIES.name) / f"{abs(hash((build, kernels))):x}.so"
+    target = LIBRARIES / f"{hashlib.sha256(repr((build, kernels)).encode()).hexdigest()[:16]}.so"
+    if target.exists():
+        return ctypes.CDLL(str(target))
     command = [compiler, *OPTIONS, *SANITIZE, *options, str(HERE / "emulator.cpp"), "-o", str(target)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

@@ -1,0 +1,283 @@
+"""Messages of arrays on a GPU: encoded, decoded and summed there. Only what is on the wire passes through the host.
+
+Where the MPI library takes device pointers, messages go from device memory to device memory. Elsewhere they are copied
+to pinned host memory after they have been encoded, and back before they are decoded. An MPI library knows nothing of
+streams: it is given a message when an event says that the bytes are there, and buffers go back when an event says that
+nobody reads them any more. Nobody blocks for an event: the executor asks for it, and goes on with other slices.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from hpcbench.codecs.base import Codec
+from hpcbench.codecs.cuda import CudaCodec, Length
+from hpcbench.codecs.identity import Identity
+from hpcbench.comm import frame
+from hpcbench.comm.accelerator import Accelerator, DeviceArray, Event
+from hpcbench.comm.arrays import Array
+from hpcbench.comm.memory import Pending, Tally
+from hpcbench.comm.scratch import Scratch
+
+
+class DeviceIdentity:
+    """``none`` on a device: copies and sums.
+
+    Parameters
+    ----------
+    accelerator
+        The device.
+    """
+
+    fixed_size = True
+
+    def __init__(self, accelerator: Accelerator) -> None:
+        self._accelerator = accelerator
+
+    def encode(self, x: DeviceArray, out: DeviceArray, *, residual: Any = None, seed: int = 0, stream: int) -> int:
+        wire = out[: x.nbytes]
+        self._accelerator.copy(wire, x, stream)
+        if residual is not None:
+            if x.dtype != np.float32:
+                raise TypeError(f"none: error feedback on a GPU takes float32, not {x.dtype}")
+            lacked = self._accelerator.array(residual, stream)
+            self._accelerator.add(wire.view(x.dtype), lacked, stream)
+            self._accelerator.zero(lacked, stream)
+        return x.nbytes
+
+    def decode(self, wire: DeviceArray, out: DeviceArray, *, accumulate: bool = False, stream: int) -> int:
+        if wire.nbytes != out.nbytes:
+            raise ValueError(f"none: {wire.nbytes} bytes on the wire for {out.size} values of {out.dtype}")
+        if accumulate:
+            self._accelerator.add(out, wire.view(out.dtype), stream)
+        else:
+            self._accelerator.copy(out, wire, stream)
+        return wire.nbytes
+
+
+class Pools:
+    """What all operations on one device share: kernels, buffers, streams.
+
+    Parameters
+    ----------
+    accelerator
+        The device.
+    aware
+        Whether the MPI library takes device pointers, on all ranks.
+    """
+
+    _STREAMS = 4
+
+    def __init__(self, accelerator: Accelerator, aware: bool) -> None:
+        self.accelerator, self.aware = accelerator, aware
+        self.device = Scratch(accelerator.memory)
+        self.host = Scratch(accelerator.pinned)
+        self._codecs: dict[str, CudaCodec | DeviceIdentity] = {}
+        # operations take turns: one that waits for its values must not hold up another
+        self._streams = [accelerator.new_stream() for _ in range(self._STREAMS)]
+        self._turn = 0
+
+    def stream(self) -> int:
+        """Of the next operation."""
+        self._turn += 1
+        return self._streams[self._turn % self._STREAMS]
+
+    def codec(self, codec: Codec) -> CudaCodec | DeviceIdentity:
+        """The same codec on the device. Raises TypeError where it has no kernels."""
+        if codec.name not in self._codecs:
+            self._codecs[codec.name] = (
+                DeviceIdentity(self.accelerator)
+                if isinstance(codec, Identity)
+                else CudaCodec(codec, self.accelerator.codecs)
+            )
+        return self._codecs[codec.name]
+
+
+class DeviceMessage:
+    """A message that is there when the device has made it.
+
+    Attributes
+    ----------
+    wire
+        Its encoded bytes on the device.
+    pending
+        Itself until it is there.
+    """
+
+    def __init__(self, content: Any, wire: DeviceArray, wire_bytes: int) -> None:
+        self.content, self.wire, self.wire_bytes = content, wire, wire_bytes
+        self.pending: Pending | None = None
+
+
+class _Outgoing:
+    """What happens between a codec's start and the moment when MPI may read the message."""
+
+    def __init__(self, memory: "DeviceMemory", message: DeviceMessage, used: int | Length, begin: Event) -> None:
+        self._memory, self._message, self._used, self._begin = memory, message, used, begin
+        self._encoded = memory.mark()
+        self._copied: Event | None = None
+        if isinstance(used, int):
+            self._send_to_host()
+
+    def done(self) -> bool:
+        if self._copied is None:
+            if not self._encoded.done():
+                return False
+            self._send_to_host()  # the length is known now
+        assert self._copied is not None
+        if not self._copied.done():
+            return False
+        self._memory.tally.encode_s += self._encoded.since(self._begin)
+        message = self._message
+        if not self._memory.aware:
+            message.content = frame.seal(message.content, message.wire_bytes)
+        message.pending = None
+        return True
+
+    def _send_to_host(self) -> None:
+        message, used = self._message, int(self._used)
+        message.wire, message.wire_bytes = message.wire[:used], used
+        if self._memory.aware:
+            message.content = message.wire
+            self._copied = self._encoded
+        else:
+            self._memory.transfer(message.content[:used], message.wire)
+            self._copied = self._memory.mark()
+
+
+class _Copied:
+    """A plain message on its way to the host, or whose values are still being made."""
+
+    def __init__(self, message: DeviceMessage, event: Event) -> None:
+        self._message, self._event = message, event
+
+    def done(self) -> bool:
+        if self._event.done():
+            self._message.pending = None
+        return self._message.pending is None
+
+
+class _Finish:
+    """The end of a slice on the device."""
+
+    def __init__(self, memory: "DeviceMemory", decodings: list[tuple[Event, Event, int | Length]]) -> None:
+        self._memory, self._decodings = memory, decodings
+        self._event = memory.mark()
+
+    def done(self) -> bool:
+        if not self._event.done():
+            return False
+        for begin, end, length in self._decodings:
+            int(length)  # a stream that is malformed
+            self._memory.tally.decode_s += end.since(begin)
+        return True
+
+
+class DeviceMemory:
+    """Serves a slice whose values lie on a device. Implements hpcbench.comm.memory.Memory.
+
+    Parameters
+    ----------
+    codec
+        Of the operation, of the CPU: the same name is taken of the device.
+    dtype
+        Of the values.
+    pools
+        Of the device.
+    stream
+        Of the operation.
+    tally
+        Counts the time that the codec takes on the device.
+    """
+
+    ahead = True
+    """The device goes on while the first ones are sent."""
+
+    def __init__(self, codec: Codec, dtype: np.dtype[Any], pools: Pools, stream: int, tally: Tally) -> None:
+        self._host_codec, self._dtype, self._pools, self._stream = codec, dtype, pools, stream
+        self._codec = pools.codec(codec)
+        self._accelerator = pools.accelerator
+        self.aware, self.tally = pools.aware, tally
+        self._sealed = 0 if pools.aware else frame.BYTES
+        self._lent: list[tuple[Scratch, Any]] = []
+        self._decodings: list[tuple[Event, Event, int | Length]] = []
+
+    def encode(self, values: DeviceArray, residual: Any, seed: int) -> DeviceMessage:
+        room = self._host_codec.wire_bytes(values.size, self._dtype)
+        wire = self._borrow(self._pools.device, room)
+        content = wire if self.aware else self._borrow(self._pools.host, room + frame.BYTES)
+        begin = self.mark()
+        used = self._codec.encode(values, wire, residual=residual, seed=seed, stream=self._stream)
+        message = DeviceMessage(content, wire, room)
+        message.pending = _Outgoing(self, message, used, begin)
+        return message
+
+    def plain(self, values: DeviceArray) -> DeviceMessage:
+        content: Any = values.view(np.uint8)
+        if not self.aware:
+            content = self._borrow(self._pools.host, values.nbytes)
+            self.transfer(content, values)
+        message = DeviceMessage(content, values.view(np.uint8), values.nbytes)
+        message.pending = _Copied(message, self.mark())
+        return message
+
+    def inbox(self, n: int, *, coded: bool) -> Any:
+        nbytes = self._host_codec.wire_bytes(n, self._dtype) + self._sealed if coded else n * self._dtype.itemsize
+        return self._borrow(self._pools.device if self.aware else self._pools.host, nbytes)
+
+    def inbox_of(self, values: DeviceArray) -> Any:
+        return self.inbox(values.size, coded=False)  # the device may still work on the values
+
+    def arrived(self, inbox: Any, nbytes: int, sender: int) -> DeviceMessage:
+        content = inbox[:nbytes]
+        if self.aware:
+            return DeviceMessage(content, content, nbytes)
+        encoded = frame.opened(content, sender)
+        wire = self._borrow(self._pools.device, encoded.size)
+        self.transfer(wire, encoded)
+        return DeviceMessage(content, wire, encoded.size)
+
+    def decode(self, message: DeviceMessage, out: DeviceArray, *, accumulate: bool = False) -> None:
+        begin = self.mark()
+        length = self._codec.decode(message.wire, out, accumulate=accumulate, stream=self._stream)
+        self._decodings.append((begin, self.mark(), length))
+
+    def unpack(self, inbox: Any, out: DeviceArray, *, accumulate: bool = False) -> None:
+        content = inbox[: out.nbytes]
+        if not accumulate:
+            self.transfer(out, content)
+            return
+        values = content
+        if not self.aware:
+            values = self._borrow(self._pools.device, out.nbytes)
+            self.transfer(values, content)
+        self._accelerator.add(out, values.view(out.dtype), self._stream)
+
+    def copy(self, values: DeviceArray, to: DeviceArray | None = None) -> DeviceArray:
+        copied = self._borrow(self._pools.device, values.nbytes).view(values.dtype) if to is None else to
+        self.transfer(copied, values)
+        return copied
+
+    def add(self, total: DeviceArray, values: DeviceArray) -> None:
+        self._accelerator.add(total, values, self._stream)
+
+    def finish(self) -> _Finish:
+        return _Finish(self, self._decodings)
+
+    def give_back(self) -> None:
+        for pool, buffer in self._lent:
+            pool.give_back(buffer)
+        self._lent.clear()
+
+    def mark(self) -> Event:
+        """Where the operation's stream ends now."""
+        return self._accelerator.mark(self._stream)
+
+    def transfer(self, target: DeviceArray | Array, source: DeviceArray | Array) -> None:
+        """Copy in the order of the operation's stream."""
+        self._accelerator.copy(target, source, self._stream)
+
+    def _borrow(self, pool: Scratch, nbytes: int) -> Any:
+        buffer = pool.take(nbytes)
+        self._lent.append((pool, buffer))
+        return buffer[:nbytes]

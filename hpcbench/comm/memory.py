@@ -1,0 +1,185 @@
+"""Where the values of an operation lie, and how messages come from there and get there.
+
+The executor knows steps and requests; a memory knows bytes. So the same executor serves arrays of the host, where all
+of this is plain calls, and those of a GPU (gpu_memory.py), where a message is something that will be there later.
+"""
+
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from mpi4py import MPI
+
+from hpcbench.codecs.base import Codec
+from hpcbench.comm import frame
+from hpcbench.comm.arrays import Array
+from hpcbench.comm.scratch import Scratch
+
+
+class Pending(Protocol):
+    """Work of a device that somebody waits for."""
+
+    def done(self) -> bool:
+        """Whether it has come to its end; asked until it says yes."""
+
+
+Slice = Generator[list[MPI.Request] | Pending, list[MPI.Status], None]
+"""Yields what it waits for; is resumed with the statuses of requests."""
+
+
+@dataclass
+class Tally:
+    """What one operation did on this rank. Seconds of all its slices together."""
+
+    message_bytes: int = 0
+    wire_bytes: int = 0
+    network_bytes: int = 0
+    """Wire bytes that left the node."""
+    encode_s: float = 0.0
+    decode_s: float = 0.0
+
+
+class Message(Protocol):
+    """A part of a vector as it travels."""
+
+    @property
+    def pending(self) -> Pending | None:
+        """To be waited for before the rest is looked at."""
+
+    @property
+    def content(self) -> Any:
+        """What MPI sends: bytes."""
+
+    @property
+    def wire_bytes(self) -> int:
+        """Of it, without the checksum."""
+
+
+class Memory(Protocol):
+    """Serves the steps of one slice: all that it lends comes back when the slice ends."""
+
+    @property
+    def ahead(self) -> bool:
+        """Whether all messages of a step are begun before the first one is sent."""
+
+    def encode(self, values: Any, residual: Any, seed: int) -> Message:
+        """Values in encoded form."""
+
+    def plain(self, values: Any) -> Message:
+        """Values as they are. They may not change before the message has left."""
+
+    def inbox(self, n: int, *, coded: bool) -> Any:
+        """Where MPI puts a message of `n` values."""
+
+    def inbox_of(self, values: Any) -> Any:
+        """Where MPI puts a plain message that replaces `values`."""
+
+    def arrived(self, inbox: Any, nbytes: int, sender: int) -> Message:
+        """The encoded message that has come. Raises TransitError where it is seen to be damaged."""
+
+    def decode(self, message: Any, out: Any, *, accumulate: bool = False) -> None:
+        """What an encoded message holds."""
+
+    def unpack(self, inbox: Any, out: Any, *, accumulate: bool = False) -> None:
+        """What a plain message holds."""
+
+    def copy(self, values: Any, to: Any = None) -> Any:
+        """A copy, by default one that lasts as long as the slice."""
+
+    def add(self, total: Any, values: Any) -> None:
+        """Add to the total."""
+
+    def finish(self) -> Pending | None:
+        """What is still to be waited for when the steps are done."""
+
+    def give_back(self) -> None:
+        """Take back all that was lent."""
+
+
+@dataclass(slots=True)
+class HostMessage:
+    """Bytes that are there."""
+
+    content: Array
+    wire: Array
+    wire_bytes: int
+    pending: ClassVar[None] = None
+
+
+class HostMemory:
+    """NumPy's arrays.
+
+    Parameters
+    ----------
+    codec, dtype
+        Of the operation.
+    scratch
+        Lends message buffers.
+    tally
+        Counts the time of the codec.
+    """
+
+    ahead = False
+    """The first one is on its way while the second one is encoded."""
+
+    def __init__(self, codec: Codec, dtype: np.dtype[Any], scratch: Scratch, tally: Tally) -> None:
+        self._codec, self._dtype, self._scratch, self._tally = codec, dtype, scratch, tally
+        self._lent: list[Array] = []
+
+    def encode(self, values: Array, residual: Array | None, seed: int) -> HostMessage:
+        buffer = self._borrow(self._codec.wire_bytes(values.size, self._dtype) + frame.BYTES)
+        start = time.perf_counter()
+        used = self._codec.encode(values, buffer[: -frame.BYTES], residual=residual, seed=seed)
+        message = HostMessage(frame.seal(buffer, used), buffer[:used], used)
+        self._tally.encode_s += time.perf_counter() - start
+        return message
+
+    def plain(self, values: Array) -> HostMessage:
+        content = values.view(np.uint8)
+        return HostMessage(content, content, values.nbytes)
+
+    def inbox(self, n: int, *, coded: bool) -> Array:
+        nbytes = self._codec.wire_bytes(n, self._dtype) + frame.BYTES if coded else n * self._dtype.itemsize
+        return self._borrow(nbytes)
+
+    def inbox_of(self, values: Array) -> Array:
+        return values.view(np.uint8)
+
+    def arrived(self, inbox: Array, nbytes: int, sender: int) -> HostMessage:
+        content = inbox[:nbytes]
+        return HostMessage(content, frame.opened(content, sender), nbytes - frame.BYTES)
+
+    def decode(self, message: HostMessage, out: Array, *, accumulate: bool = False) -> None:
+        start = time.perf_counter()
+        self._codec.decode(message.wire, out, accumulate=accumulate)
+        self._tally.decode_s += time.perf_counter() - start
+
+    def unpack(self, inbox: Array, out: Array, *, accumulate: bool = False) -> None:
+        values = inbox[: out.nbytes].view(out.dtype)
+        if accumulate:
+            np.add(out, values, out=out)
+        elif values.ctypes.data != out.ctypes.data:
+            np.copyto(out, values)
+
+    def copy(self, values: Array, to: Array | None = None) -> Array:
+        copied = self._borrow(values.nbytes).view(values.dtype) if to is None else to
+        np.copyto(copied, values)
+        return copied
+
+    def add(self, total: Array, values: Array) -> None:
+        total += values
+
+    def finish(self) -> None:
+        return None
+
+    def give_back(self) -> None:
+        for buffer in self._lent:
+            self._scratch.give_back(buffer)
+        self._lent.clear()
+
+    def _borrow(self, nbytes: int) -> Array:
+        buffer: Array = self._scratch.take(nbytes)
+        self._lent.append(buffer)
+        return buffer[:nbytes]

@@ -1,0 +1,167 @@
+"""Which memory the arrays of an operation lie in: the host's, or a GPU's."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from hpcbench.codecs.base import Codec
+from hpcbench.comm.accelerator import Accelerator, DeviceArray, accelerator_of
+from hpcbench.comm.arrays import Array
+from hpcbench.comm.gpu_memory import DeviceMemory, Pools
+from hpcbench.comm.memory import HostMemory, Memory, Slice, Tally
+from hpcbench.comm.scratch import Scratch
+
+
+class Place(Protocol):
+    """Where the arrays of one operation lie."""
+
+    on_device: bool
+
+    def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally) -> Memory:
+        """For a slice."""
+
+    def copy(self, target: Any, source: Any) -> None:
+        """Copy values, after what the caller asked for before."""
+
+    def snapshot(self, values: Any) -> Any:
+        """Values to send as they are now, whatever the caller does with them after `settle`."""
+
+    def sample(self, values: Any) -> Array:
+        """A copy on the host, at once."""
+
+    def by_library(self, call: Callable[[Any, Any], Slice], source: Any, target: Any) -> Slice:
+        """A collective of the MPI library, which reads `source` and writes `target`."""
+
+    def settle(self) -> None:
+        """The caller may change what has been encoded so far."""
+
+
+class HostPlace:
+    """NumPy's arrays.
+
+    Parameters
+    ----------
+    scratch
+        Lends message buffers.
+    """
+
+    on_device = False
+
+    def __init__(self, scratch: Scratch) -> None:
+        self._scratch = scratch
+
+    def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally) -> HostMemory:
+        return HostMemory(codec, dtype, self._scratch, tally)
+
+    def copy(self, target: Array, source: Array) -> None:
+        target[...] = source
+
+    def snapshot(self, values: Array) -> Array:
+        return np.array(values)
+
+    def sample(self, values: Array) -> Array:
+        return values
+
+    def by_library(self, call: Callable[[Array, Array], Slice], source: Array, target: Array) -> Slice:
+        return call(source, target)
+
+    def settle(self) -> None:
+        pass
+
+
+class DevicePlace:
+    """One operation's arrays on a device, from the moment when it is called.
+
+    Parameters
+    ----------
+    pools
+        Of the device.
+    caller
+        Stream on which the caller makes and uses the arrays.
+    """
+
+    on_device = True
+
+    def __init__(self, pools: Pools, caller: int) -> None:
+        self._pools, self._caller, self._stream = pools, caller, pools.stream()
+        self._accelerator = pools.accelerator
+        self._follow()
+
+    def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally) -> DeviceMemory:
+        return DeviceMemory(codec, dtype, self._pools, self._stream, tally)
+
+    def copy(self, target: DeviceArray, source: DeviceArray) -> None:
+        self._accelerator.copy(target, source, self._caller)
+        self._follow()
+
+    def snapshot(self, values: DeviceArray) -> DeviceArray:
+        if not self._pools.aware:
+            return values  # it is copied to the host
+        taken = self._accelerator.memory(values.nbytes).view(values.dtype)
+        self._accelerator.copy(taken, values, self._stream)
+        return taken
+
+    def sample(self, values: DeviceArray) -> Array:
+        sample: Array = np.empty(values.size, values.dtype)
+        self._accelerator.copy(sample, values, self._stream)
+        self._accelerator.mark(self._stream).wait()
+        return sample
+
+    def by_library(self, call: Callable[[Any, Any], Slice], source: DeviceArray, target: DeviceArray) -> Slice:
+        # MPI wants its collectives called in the same order on all ranks: the values are waited for here and now
+        if self._pools.aware:
+            self._accelerator.mark(self._stream).wait()
+            return call(source, target)
+        here = self.sample(source)
+        there = here if target is source else np.empty(target.size, target.dtype)
+        return self._back(call(here, there), there, target)
+
+    def settle(self) -> None:
+        self._accelerator.follow(self._caller, self._accelerator.mark(self._stream))
+
+    def _back(self, call: Slice, result: Array, target: DeviceArray) -> Slice:
+        yield from call
+        self._accelerator.copy(target, result, self._stream)
+        yield self._accelerator.mark(self._stream)
+
+    def _follow(self) -> None:
+        self._accelerator.follow(self._stream, self._accelerator.mark(self._caller))
+
+
+class Places:
+    """The memories of a process; one serves all its groups.
+
+    Parameters
+    ----------
+    aware
+        Whether the MPI library takes device pointers, on all ranks: see `gpu_aware`.
+    device_of
+        Finds the device of an array that is not NumPy's.
+    """
+
+    def __init__(self, *, aware: bool = False, device_of: Callable[[Any], Accelerator] = accelerator_of) -> None:
+        self._aware, self._device_of = aware, device_of
+        self._host = HostPlace(Scratch())
+        self._pools: dict[int, Pools] = {}
+
+    def of(self, *arrays: Any) -> tuple[Place, tuple[Any, ...]]:
+        """The place of arrays, and the arrays as its memory takes them.
+
+        Raises
+        ------
+        TypeError
+            An array is of no memory that is known here, or they are of different ones.
+        """
+        if isinstance(arrays[0], np.ndarray):
+            if len(arrays) > 1 and not all(isinstance(x, np.ndarray) for x in arrays):
+                raise TypeError("the arrays of one operation lie in one memory: copy one of them")
+            return self._host, arrays
+        accelerators = [self._device_of(x) for x in arrays]
+        if len(set(map(id, accelerators))) > 1:
+            raise TypeError("the arrays of one operation lie on one device: copy one of them")
+        device = accelerators[0]
+        if id(device) not in self._pools:
+            self._pools[id(device)] = Pools(device, self._aware)
+        caller = device.codecs.stream(None, arrays[0])
+        return DevicePlace(self._pools[id(device)], caller), tuple(device.array(x, caller) for x in arrays)

@@ -1,0 +1,313 @@
+"""Every operation on arrays of a device and on NumPy's: prints where they differ and what was copied, a line a case."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from emulated_accelerator import Deaf, Impatient, LazyAccelerator, OnDevice
+from mpi4py import MPI
+
+from hpcbench.codecs.registry import get_codec
+from hpcbench.comm import frame
+from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
+from hpcbench.comm.feedback import Feedback
+from hpcbench.comm.group import Group
+from hpcbench.comm.places import Places
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.shards import length, shards
+from hpcbench.comm.topology import Topology
+from hpcbench.comm.wait import Wait
+from hpcbench.errors import TransitError
+
+WORLD = MPI.COMM_WORLD
+CODECS = ("none", "zfp:8", "int8:256", "mpc")
+SHORT, LONG = 1001, 70_003
+"""The first in one slice; the second in several."""
+CHANGED = 3e33
+
+
+class Side(Protocol):
+    """Where arrays are put."""
+
+    def put(self, x: np.ndarray) -> Any: ...
+    def get(self, x: Any) -> np.ndarray: ...
+    def change(self, x: Any) -> None: ...
+
+
+class Host:
+    def put(self, x: np.ndarray) -> np.ndarray:
+        return x.copy()
+
+    def change(self, x: Any) -> None:
+        x[...] = CHANGED
+
+    def get(self, x: np.ndarray) -> np.ndarray:
+        return x
+
+
+class Emulated:
+    """Values come to the device by the caller's stream, late."""
+
+    def __init__(self, accelerator: LazyAccelerator) -> None:
+        self.accelerator = accelerator
+
+    def put(self, x: np.ndarray) -> OnDevice:
+        array = OnDevice(np.full_like(x, 7.7e33))
+        self.accelerator.fill(array, x.copy())
+        return array
+
+    def change(self, x: OnDevice) -> None:
+        self.accelerator.fill(x, np.full(x.shape, CHANGED, "f4"))
+
+    def get(self, x: OnDevice) -> np.ndarray:
+        return x.values
+
+
+class Torch:
+    def put(self, x: np.ndarray) -> Any:
+        import torch
+
+        return torch.from_numpy(x.copy()).cuda(non_blocking=True)
+
+    change = Host.change
+
+    def get(self, x: Any) -> np.ndarray:
+        return np.asarray(x.cpu().numpy())
+
+
+class Cupy:
+    def put(self, x: np.ndarray) -> Any:
+        import cupy
+
+        return cupy.asarray(x)
+
+    change = Host.change
+
+    def get(self, x: Any) -> np.ndarray:
+        return np.asarray(x.get())
+
+
+def channel(codec: str, algorithm: Algorithm) -> Channel:
+    return Channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD, get_codec(codec), algorithm)
+
+
+def values(n: int, rank: int, dtype: str = "float32") -> np.ndarray:
+    generator = np.random.default_rng([rank, n])
+    return (generator.standard_t(2, n) * 1e-3).astype(dtype)
+
+
+def all_reduce(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
+    buf = side.put(values(n, group.rank))
+    group.all_reduce(buf, channel=ch).wait()
+    return [buf]
+
+
+def reduce_scatter(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
+    dst = side.put(np.zeros(length(shards(n, group.size)[group.rank]), "f4"))
+    group.reduce_scatter(side.put(values(n, group.rank)), dst, channel=ch).wait()
+    return [dst]
+
+
+def all_gather(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
+    dst = side.put(np.zeros(n, "f4"))
+    group.all_gather(side.put(values(n, 9)[shards(n, group.size)[group.rank]]), dst, channel=ch).wait()
+    return [dst]
+
+
+def broadcast(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
+    buf = side.put(values(n, group.rank))
+    group.broadcast(buf, 1, channel=ch).wait()
+    return [buf]
+
+
+def all_to_all(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
+    counts = [n // group.size] * group.size
+    dst = side.put(np.zeros(sum(counts), "f4"))
+    group.all_to_all(side.put(values(sum(counts), group.rank)), dst, (counts, counts), channel=ch).wait()
+    return [dst]
+
+
+def exchange(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
+    """Two messages in each direction; the caller changes what it sent as soon as it may. Shapes are the caller's."""
+    peer, n = group.rank ^ 1, n - n % 7
+    sent = [side.put(values(n, 2 * group.rank + k).reshape(7, -1)) for k in range(2)]
+    got = [side.put(np.zeros((7, n // 7), "f4")) for _ in range(2)]
+    works = [group.recv(x, peer, tag=k, channel=ch) for k, x in enumerate(got)]
+    for k, x in enumerate(sent):
+        works.append(group.send(x, peer, tag=k, channel=ch))
+        side.change(x)
+    for work in works:
+        work.wait()
+    group.shift(sent[0], got[0], by=1, tag=5, channel=ch).wait()
+    return got
+
+
+def with_feedback(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
+    feedback = Feedback(n)
+    feedback.sent, feedback.summed = side.put(feedback.sent), side.put(feedback.summed)
+    buf = None
+    for step in range(3):
+        buf = side.put(values(n, group.rank + 10 * step))
+        group.all_reduce(buf, channel=ch, feedback=feedback).wait()
+    return [buf, feedback.sent, feedback.summed]
+
+
+def at_once(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
+    """Several operations side by side."""
+    bufs = [side.put(values(n + k, group.rank)) for k in range(5)]
+    for work in [group.all_reduce(buf, channel=ch) for buf in bufs]:
+        work.wait()
+    return bufs
+
+
+COLLECTIVES: tuple[Callable[..., list[Any]], ...] = (all_reduce, reduce_scatter, all_gather)
+OTHERS: tuple[Callable[..., list[Any]], ...] = (broadcast, all_to_all, exchange, at_once, with_feedback)
+
+
+def cases() -> Iterator[tuple[Callable[..., list[Any]], str, Algorithm, int]]:
+    for codec in CODECS:
+        for operation in (*COLLECTIVES, *OTHERS):
+            yield operation, codec, Algorithm.TWO_SHOT, SHORT
+        for operation in COLLECTIVES:
+            yield operation, codec, Algorithm.HIERARCHICAL, SHORT
+        for algorithm in (Algorithm.RING, Algorithm.DOUBLING, Algorithm.HIERARCHICAL_ENCODED):
+            yield all_reduce, codec, algorithm, SHORT
+        yield all_reduce, codec, Algorithm.HIERARCHICAL if WORLD.size == 4 else Algorithm.TWO_SHOT, LONG
+    for operation in (*COLLECTIVES, broadcast, all_to_all, exchange):
+        yield operation, "none", Algorithm.NATIVE, SHORT
+
+
+def compare(side: Side, places: Places, aware: bool, operation: Any, codec: str, algorithm: Algorithm, n: int) -> None:
+    nodes = 2 if WORLD.size == 4 else 1
+    results, counted = [], []
+    accelerator = side.accelerator if isinstance(side, Emulated) else None
+    before = (accelerator.to_host, accelerator.to_device, accelerator.elsewhere) if accelerator else (0, 0, 0)
+    for where in (Host(), side):
+        group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY), places=places)
+        group.topology = Topology.regular(nodes, WORLD.size // nodes)
+        ch = channel(codec, algorithm)
+        results.append([where.get(x).tobytes() for x in operation(group, where, ch, n)])
+        counted.append((ch.counters.message_bytes, ch.counters.wire_bytes, ch.counters.network_bytes))
+        timed = ch.counters.encode_s > 0 and ch.counters.decode_s > 0
+    after = (accelerator.to_host, accelerator.to_device, accelerator.elsewhere) if accelerator else (0, 0, 0)
+    to_host, to_device, elsewhere = (b - a for a, b in zip(before, after, strict=True))
+    everyone = WORLD.gather((results[0] == results[1], counted[0] == counted[1], timed, counted[0][1]))
+    copied = WORLD.gather((to_host, to_device, elsewhere))
+    if WORLD.rank == 0:
+        print(
+            json.dumps(
+                {
+                    "operation": operation.__name__,
+                    "codec": codec,
+                    "algorithm": algorithm.value,
+                    "n": n,
+                    "aware": aware,
+                    "same": all(x[0] for x in everyone),
+                    "counted alike": all(x[1] for x in everyone),
+                    "timed": all(x[2] for x in everyone),
+                    "wire": [x[3] for x in everyone],
+                    "to host": [x[0] for x in copied],
+                    "to device": [x[1] for x in copied],
+                    "elsewhere": [x[2] for x in copied],
+                }
+            ),
+            flush=True,
+        )
+
+
+def emulated(kind: type[LazyAccelerator], aware: bool) -> tuple[Emulated, Places]:
+    accelerator = kind()
+    return Emulated(accelerator), Places(aware=aware, device_of=lambda x: accelerator)
+
+
+def agreement() -> None:
+    for aware in (False, True):
+        side, places = emulated(LazyAccelerator, aware)
+        for case in cases():
+            compare(side, places, aware, *case)
+
+
+def planted() -> None:
+    """What must not go unseen."""
+    for kind in (Impatient, Deaf):
+        side, places = emulated(kind, False)
+        compare(side, places, False, all_reduce, "zfp:8", Algorithm.TWO_SHOT, SHORT)
+
+
+def reuse() -> None:
+    """How many buffers there are after each call."""
+    for aware in (False, True):
+        side, places = emulated(LazyAccelerator, aware)
+        group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY), places=places)
+        for codec in CODECS:
+            ch = channel(codec, Algorithm.TWO_SHOT)
+            buffers = []
+            for _ in range(4):
+                all_reduce(group, side, ch, SHORT)
+                buffers.append(side.accelerator.buffers)
+            everyone = WORLD.gather(buffers)
+            if WORLD.rank == 0:
+                print(json.dumps({"codec": codec, "aware": aware, "buffers": everyone}), flush=True)
+
+
+def background() -> None:
+    """A thread drives the device while the caller computes."""
+    side, places = emulated(LazyAccelerator, False)
+    group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY, background=True), places=places)
+    for codec in CODECS:
+        ch = channel(codec, Algorithm.TWO_SHOT)
+        host = [values(SHORT + k, group.rank) for k in range(4)]
+        device = [side.put(x) for x in host]
+        for bufs in (host, device):
+            for work in [group.all_reduce(x, channel=ch).in_background() for x in bufs]:
+                work.wait()
+        everyone = WORLD.gather([x.tobytes() for x in host] == [side.get(x).tobytes() for x in device])
+        if WORLD.rank == 0:
+            print(json.dumps({"codec": codec, "same": all(everyone)}), flush=True)
+
+
+def damaged() -> None:
+    """A byte changes between the sender's checksum and the receiver's."""
+    side, places = emulated(LazyAccelerator, False)
+    group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY), places=places)
+    ch = channel("int8:256", Algorithm.TWO_SHOT)
+    if WORLD.rank == 0:
+        sealed = frame.seal
+        frame.seal = lambda buffer, used: sealed(buffer, used) ^ np.uint8(1)
+        group.send(side.put(values(SHORT, 0)), 1, tag=0, channel=ch).wait()
+    else:
+        try:
+            group.recv(side.put(values(SHORT, 0)), 0, tag=0, channel=ch).wait()
+            refusal = ""
+        except TransitError as error:
+            refusal = str(error)
+        print(json.dumps({"refusal": refusal}), flush=True)
+
+
+def on_gpu() -> None:
+    """On a real one; nothing is known of the MPI library."""
+    for side in (Torch(), Cupy()):
+        for case in cases():
+            compare(side, Places(), False, *case)
+
+
+def compile_kernels() -> None:
+    """By one rank, for all, and for the next program that is given the same directory."""
+    import emulator  # beside the emulated device
+
+    emulator.LIBRARIES = Path(sys.argv[2])
+    builds = [emulator.build_of(name, "f4", "f4") for name in CODECS if name != "none"]
+    if WORLD.rank == 0:
+        emulator.compile_all(builds)
+    WORLD.Barrier()
+    for build in builds:
+        emulator.library(build)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] != "on_gpu":
+        compile_kernels()
+    globals()[sys.argv[1]]()

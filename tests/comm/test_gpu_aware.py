@@ -1,0 +1,94 @@
+"""Whether MPI takes device pointers: what each library's own way of telling is read as, and what ranks make of it."""
+
+import ctypes
+from types import SimpleNamespace
+
+import pytest
+from mpi4py import MPI
+
+from hpcbench.comm.gpu_aware import Answer, Awareness, find_out, gpu_aware
+
+OPEN_MPI, MPICH, OTHER = "Open MPI v5.0.7, package: x", "MPICH Version:      4.3.0\nMPICH Device: ch4", "Wonder MPI 1"
+CRAY, MVAPICH2 = "MPI VERSION    : CRAY MPICH version 8.1.30", "MVAPICH2 Version      :\t2.3.7"
+
+
+def library(query_cuda: int | None = None, gpu_query: tuple[int, int] | None = None) -> SimpleNamespace:
+    """Its functions: the answer of one, status and answer of the other."""
+    made = SimpleNamespace()
+    if query_cuda is not None:
+        made.MPIX_Query_cuda_support = lambda: query_cuda
+    if gpu_query is not None:
+
+        def query(kind: int, flag: object) -> int:
+            assert kind == 0, "CUDA's number"
+            ctypes.cast(flag, ctypes.POINTER(ctypes.c_int))[0] = gpu_query[1]
+            return gpu_query[0]
+
+        made.MPIX_GPU_query_support = query
+    return made
+
+
+@pytest.mark.parametrize(
+    ("version", "functions", "environment", "kinds", "answer", "why"),
+    [
+        (OPEN_MPI, library(1), {}, "", "yes", "MPIX_Query_cuda_support says 1"),
+        (OPEN_MPI, library(0), {}, "", "no", "MPIX_Query_cuda_support says 0"),
+        (OPEN_MPI, library(), {}, "", "unknown", "Open MPI v5.0.7, package: x has no call that tells"),
+        (MPICH, library(gpu_query=(0, 1)), {}, "mpi,system", "yes", "MPIX_GPU_query_support says 1"),
+        (MPICH, library(gpu_query=(0, 0)), {}, "mpi,system", "no", "MPIX_GPU_query_support says 0"),
+        (MPICH, library(gpu_query=(5, 0)), {}, "", "unknown", "MPIX_GPU_query_support fails"),
+        (MPICH, library(gpu_query=(0, 0)), {}, "mpi,system,cuda:device", "yes", "kinds are mpi,system,cuda:device"),
+        (MPICH, library(gpu_query=(0, 0)), {}, "mpi,rocm", "no", "says 0"),
+        (CRAY, library(1, (0, 1)), {}, "", "no", "MPICH_GPU_SUPPORT_ENABLED is not set"),
+        (CRAY, library(1, (0, 1)), {"MPICH_GPU_SUPPORT_ENABLED": "1"}, "", "yes", "MPIX_GPU_query_support says 1"),
+        (CRAY, library(), {"MPICH_GPU_SUPPORT_ENABLED": "1"}, "", "yes", "MPICH_GPU_SUPPORT_ENABLED is 1"),
+        (CRAY, library(1, (0, 1)), {"MPICH_GPU_SUPPORT_ENABLED": "0"}, "", "no", "MPICH_GPU_SUPPORT_ENABLED is 0"),
+        (MVAPICH2, library(), {"MV2_USE_CUDA": "1"}, "", "yes", "MV2_USE_CUDA is 1"),
+        (MVAPICH2, library(0), {"MV2_USE_CUDA": "1"}, "", "no", "MPIX_Query_cuda_support says 0"),
+        (MVAPICH2, library(1), {}, "", "no", "MV2_USE_CUDA is not set"),
+        (OTHER, library(), {"MPICH_GPU_SUPPORT_ENABLED": "1"}, "", "unknown", "Wonder MPI 1 has no call that tells"),
+    ],
+)
+def test_each_library_is_asked_in_its_own_way(version, functions, environment, kinds, answer, why):
+    found = find_out(version, functions, environment, kinds)
+    assert found.answer.value == answer
+    assert why in found.why
+    assert bool(found) == (answer == "yes"), "what is not known counts as no"
+
+
+def test_mpich_3_aborts_where_it_is_asked_for_cuda_directly():
+    def abort() -> int:
+        raise AssertionError("must not be called")
+
+    functions = library(gpu_query=(0, 0))
+    functions.MPIX_Query_cuda_support = abort
+    assert find_out("MPICH Version: 3.4.3", functions, {}, "").answer is Answer.NO
+
+
+def test_the_library_that_is_loaded_here_answers():
+    found = gpu_aware(MPI.COMM_SELF)
+    assert found.why
+    if "MPICH" in MPI.Get_library_version():
+        assert "MPIX_GPU_query_support says" in found.why, "its own call was found"
+
+
+def test_site_and_user_have_the_last_word():
+    assert gpu_aware(MPI.COMM_SELF, True)
+    assert not gpu_aware(MPI.COMM_SELF, False)
+    assert "as the site or the user says" in str(gpu_aware(MPI.COMM_SELF, True))
+
+
+def test_the_words_say_what_follows():
+    assert str(Awareness(Answer.YES, "x")).startswith("GPU-aware MPI: yes (x); messages go from GPU memory")
+    assert "without a checksum" in str(Awareness(Answer.YES, "x"))
+    for answer in (Answer.NO, Answer.UNKNOWN):
+        assert "through pinned host memory, with a checksum" in str(Awareness(answer, "x"))
+
+
+def test_ranks_that_differ_make_it_a_no():
+    one, other = Awareness(Answer.YES, "one"), Awareness(Answer.UNKNOWN, "other")
+    comm = SimpleNamespace(allgather=lambda here: [one, one, other])
+    agreed = gpu_aware(comm)
+    assert agreed.answer is Answer.NO
+    assert agreed.why == "ranks differ: yes on rank 0 (one), unknown on 2 (other)"
+    assert gpu_aware(SimpleNamespace(allgather=lambda here: [one, one])) == one

@@ -1,0 +1,127 @@
+"""Collectives on arrays of a GPU: bit for bit what they are on NumPy's, and nothing but wire bytes through the host.
+
+On an emulated device everywhere; on a real one, where there is one, with ``pytest -m gpu tests/comm``.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpcbench.codecs.device import cuda
+from hpcbench.comm.places import Places
+
+WORKER = Path(__file__).with_name("gpu_worker.py")
+RANKS = [2, 4]
+
+try:
+    cuda()
+    WHY_NOT = ""
+except (ImportError, RuntimeError) as error:
+    WHY_NOT = str(error)
+
+
+@pytest.fixture(scope="session")
+def results_of(mpi_results, tmp_path_factory):
+    """What a function of the worker prints; kernels are compiled once."""
+    kernels = tmp_path_factory.mktemp("kernels")
+    return lambda ranks, function: mpi_results(ranks, WORKER, function, str(kernels))
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_every_operation_gives_the_bits_that_it_gives_on_the_host(results_of, ranks):
+    results = results_of(ranks, "agreement")
+    assert len(results) == 2 * (4 * 15 + 6)
+    assert [r for r in results if not (r["same"] and r["counted alike"])] == []
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_only_wire_bytes_are_copied_to_the_host_and_each_message_once(results_of, ranks):
+    encoded = [r for r in results_of(ranks, "agreement") if r["algorithm"] != "native" and not r["aware"]]
+    for r in encoded:
+        wire = sum(r["wire"])
+        assert sum(r["to host"]) <= wire, r
+        assert sum(r["to device"]) == wire, r
+        if r["operation"] in ("reduce_scatter", "all_to_all"):  # each message goes to one rank
+            assert r["to host"] == r["wire"], r
+        if (r["operation"], r["algorithm"]) == ("all_gather", "two-shot"):  # each to all others
+            assert [(ranks - 1) * x for x in r["to host"]] == r["wire"], r
+        sampled = r["codec"] in ("zfp:8", "int8:256") and r["operation"] not in ("exchange", "all_to_all")
+        assert (max(r["elsewhere"]) > 0) == sampled, r
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_nothing_passes_through_the_host_where_mpi_takes_device_pointers(results_of, ranks):
+    for r in results_of(ranks, "agreement"):
+        if r["aware"]:
+            assert not any(r["to host"]) and not any(r["to device"]), r
+        if r["aware"] and r["codec"] in ("none", "mpc"):
+            assert not any(r["elsewhere"]), r
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_the_codec_is_timed_on_the_device(results_of, ranks):
+    timed = [r for r in results_of(ranks, "agreement") if r["operation"] in ("all_reduce", "with_feedback")]
+    assert [r for r in timed if r["timed"] == (r["algorithm"] == "native")] == []
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_buffers_are_made_by_the_first_call_only(results_of, ranks):
+    results = results_of(ranks, "reuse")
+    assert len(results) == 8
+    for r in results:
+        for first, *others in r["buffers"]:
+            on_device, pinned = first
+            assert on_device > 0 and (pinned > 0) != r["aware"], r
+            assert all(other == first for other in others), r
+
+
+def test_a_copy_or_a_stream_that_is_not_waited_for_is_seen(results_of):
+    early, deaf = results_of(2, "planted")
+    assert not early["same"], "a message was sent before it was there"
+    assert not deaf["same"], "values were encoded before the caller's stream had made them"
+
+
+def test_a_thread_may_drive_the_device(results_of):
+    results = results_of(2, "background")
+    assert [r["same"] for r in results] == [True] * 4
+
+
+def test_a_damaged_message_is_refused(results_of):
+    (staged,) = results_of(2, "damaged")
+    assert "was changed on its way" in staged["refusal"]
+
+
+@pytest.mark.parametrize("x", [[1.0, 2.0], "torch", object()])
+def test_other_arrays_are_refused_in_words(x):
+    if x == "torch":
+        import torch
+
+        x = torch.zeros(3)
+    with pytest.raises(TypeError, match="collectives take arrays of NumPy, and of torch or CuPy on a GPU, not"):
+        Places().of(x)
+
+
+def test_one_operation_has_one_memory():
+    with pytest.raises(TypeError, match="lie in one memory"):
+        Places().of(np.zeros(3), object())
+
+
+def test_no_gpu_library_is_loaded_for_arrays_of_the_host():
+    code = (
+        "import sys, numpy, hpcbench.comm.group, hpcbench.comm.places as p; p.Places().of(numpy.zeros(3)); "
+        "print([m for m in ('cupy', 'torch') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+@pytest.mark.parametrize("ranks", RANKS)
+def test_a_real_gpu_gives_the_bits_of_the_host(results_of, ranks):
+    results = results_of(ranks, "on_gpu")
+    assert len(results) == 2 * (4 * 15 + 6)
+    assert [r for r in results if not (r["same"] and r["counted alike"])] == []
