@@ -1,6 +1,7 @@
 """Topologies, inputs and expected results that the tests of plans share."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,11 @@ def inputs(plan: Plan, dtype: str, *, integers: bool = True) -> list[Array]:
 
 def contribution(rank: int, n: int, dtype: str, *, integers: bool = False) -> Array:
     """Not a ramp: values of mixed size and sign, others for each rank."""
+    return _contribution(rank, n, dtype, integers).copy()
+
+
+@lru_cache(maxsize=256)
+def _contribution(rank: int, n: int, dtype: str, integers: bool) -> Array:
     random = np.random.default_rng([rank, n])
     if integers:
         return random.integers(-1000, 1000, n).astype(dtype)
