@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,11 +17,12 @@ from hpcbench.comm.shards import shards
 from hpcbench.comm.topology import Topology
 
 LOSSY = ("zfp:8", "zfp:16", "int8:256", "int4:32", "sign:1024", "fp16")
+STOCHASTIC = "int8:256:stochastic"
 LOSSLESS = ("none", "mpc:1", "xpk")
 SMALL, LARGE = (0, 1, 7), (1001, 70_000)
 
 _FREE_CALLS = Speed(encode_bytes_per_s=1e9, decode_bytes_per_s=1e9, call_s=0.0, ratio=0.5)
-SLICING = Links(Link(1e-9, 1e9), Link(1e-9, 1e9), tuple((codec, _FREE_CALLS) for codec in LOSSLESS + LOSSY))
+SLICING = Links(Link(1e-9, 1e9), Link(1e-9, 1e9), tuple((codec, _FREE_CALLS) for codec in (*LOSSLESS, *LOSSY, STOCHASTIC)))
 """Messages cost nothing and bytes much: plans of large vectors have several slices."""
 
 ALGORITHMS = tuple(a for a in Algorithm if a not in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC))
@@ -98,7 +99,7 @@ def digest(values: Array) -> str:
     return hashlib.blake2b(np.ascontiguousarray(values).tobytes(), digest_size=8).hexdigest()
 
 
-@lru_cache(maxsize=None)
+@cache
 def foretold(case: Case, topology: Topology) -> list[Told] | None:
     """What every rank should tell, to the bit; None where the MPI library adds in an order of its own."""
     laid = planned(case, topology)
