@@ -47,6 +47,14 @@ def test_data_lies_in_the_wheel_and_equals_the_checkout(unpacked, tmp_path):
         assert len(ours) >= 2
 
 
+def test_scripts_of_the_virtual_hosts_lie_in_the_wheel(unpacked):
+    names = ("up.sh", "host.sh", "on.sh", "limit.sh", "wire.c")
+    ours, theirs = (
+        {n: (top / "hpcbench/testing/hosts" / n).read_text() for n in names} for top in (CHECKOUT, unpacked)
+    )
+    assert ours == theirs
+
+
 def test_dry_run_from_the_wheel(unpacked, tmp_path):
     code = (
         "sys.argv += ['submit', 'neox-hybrid', '--dry-run', '--out', 'out']\n"

@@ -1,7 +1,7 @@
 """What every codec offers to the collectives."""
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -143,10 +143,7 @@ def check_wire(name: str, wire: Bytes, *, at_least: int = 0, writeable: bool = F
         Shape, type, contiguity, size or write protection.
     """
     check_values(name, wire, writeable=writeable)
-    if wire.dtype != np.uint8:
-        raise ValueError(f"{name}: the wire is made of uint8, not {wire.dtype}")
-    if wire.size < at_least:
-        raise ValueError(f"{name}: {wire.size} bytes on the wire, {at_least} needed")
+    match_wire(name, wire, at_least)
 
 
 def check_residual(name: str, residual: Array, x: Array) -> None:
@@ -159,10 +156,46 @@ def check_residual(name: str, residual: Array, x: Array) -> None:
     ValueError
         Shape, type, contiguity, size or write protection.
     """
+    match_residual(name, residual, x)
+    check_values(name, residual, writeable=True)
+
+
+class Vector(Protocol):
+    """An array, or a view of one in the memory of a device."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+
+def match_wire(name: str, wire: Vector, at_least: int) -> None:
+    """Refuse what is not at least so many bytes.
+
+    Raises
+    ------
+    ValueError
+        Type or size.
+    """
+    if wire.dtype != np.uint8:
+        raise ValueError(f"{name}: the wire is made of uint8, not {wire.dtype}")
+    if wire.size < at_least:
+        raise ValueError(f"{name}: {wire.size} bytes on the wire, {at_least} needed")
+
+
+def match_residual(name: str, residual: Vector, x: Vector) -> None:
+    """Refuse what has not the type and size of a residual of `x`.
+
+    Raises
+    ------
+    TypeError
+        float32 does not hold the values of `x`.
+    ValueError
+        Type or size of the residual.
+    """
     if type_of(x.dtype) not in SHORT:
         raise TypeError(f"{name}: error feedback takes float32, float16 or bfloat16, not {x.dtype}")
-    check_values(name, residual, writeable=True)
     if residual.dtype != np.float32 or residual.size != x.size:
         raise ValueError(
-            f"{name}: a residual of {residual.size} {residual.dtype} for {x.size} values: as many float32 are needed"
+            f"{name}: a residual of {residual.size} {residual.dtype} for {x.size} values: it holds as many float32"
         )

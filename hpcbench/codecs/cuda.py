@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcbench.codecs.base import Codec
+from hpcbench.codecs.base import Codec, match_residual, match_wire
 from hpcbench.codecs.compiled import Compiled
 from hpcbench.codecs.device import Build, Cell, Device, View, cuda
 from hpcbench.codecs.library import FAMILIES
@@ -75,7 +75,7 @@ class BFloat16:
         if np.dtype(interface["typestr"]) not in (np.uint16, np.int16):
             raise TypeError(f"bfloat16 is seen in uint16 or int16, not {interface['typestr']}")
         self.__cuda_array_interface__ = interface | {"typestr": "<V2"}
-        self._words = words
+        self.words = words
 
 
 class CudaCodec:
@@ -148,15 +148,9 @@ class CudaCodec:
         wire = self._wire(out, handle, at_least=self.wire_bytes(values.size, values.dtype), writeable=True)
         kept = 0
         if residual is not None:
-            if kind not in SHORT:
-                raise TypeError(f"{self.name}: error feedback takes float32, float16 or bfloat16, not {values.dtype}")
-            kept_view = self._device.view(self.name, residual, handle)
-            if kept_view.dtype != np.float32 or kept_view.size != values.size or not kept_view.writeable:
-                raise ValueError(
-                    f"{self.name}: a residual of {kept_view.size} {kept_view.dtype} for {values.size} values: it holds "
-                    "as many float32"
-                )
-            kept = kept_view.pointer
+            error = self._view(residual, handle, writeable=True)
+            match_residual(self.name, error, values)
+            kept = error.pointer
         arguments = values.pointer, n, wire.pointer, kept, seed & _SEED
         exact = self.wire_bytes(values.size, values.dtype) if self.fixed_size else None
         return self._run("encode", (kind, kind), n, arguments, handle, exact, "")
@@ -247,10 +241,7 @@ class CudaCodec:
 
     def _wire(self, wire: Any, stream: int, *, at_least: int = 0, writeable: bool = False) -> View:
         view = self._view(wire, stream, writeable=writeable)
-        if view.dtype != np.uint8:
-            raise ValueError(f"{self.name}: the wire is made of uint8, not {view.dtype}")
-        if view.size < at_least:
-            raise ValueError(f"{self.name}: {view.size} bytes on the wire, {at_least} needed")
+        match_wire(self.name, view, at_least)
         return view
 
     def _run(

@@ -80,6 +80,8 @@ class Counters:
     """Time that the caller waited for the calls."""
     hidden_s: float = 0.0
     """Time in which the calls moved while the caller did something else."""
+    algorithms: dict[str, int] = field(default_factory=dict)
+    """Calls by what carried them out."""
     error_square: float = 0.0
     """Of sampled values: the sum of squares of what decoding differs by."""
     sampled_square: float = 0.0

@@ -19,7 +19,7 @@ from hpcbench.comm.channel import Algorithm, Channel
 from hpcbench.comm.execute import STAGES, Call, Slice, Tally, carry_out
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.links import DEFAULT, Links
-from hpcbench.comm.plan import Plan, plan
+from hpcbench.comm.plan import Plan, plan, refusal
 from hpcbench.comm.progress import Operation, Progress
 from hpcbench.comm.sample import sample_error
 from hpcbench.comm.scratch import Scratch
@@ -95,7 +95,7 @@ class Group:
         if chosen.algorithm is Algorithm.HOMOMORPHIC and isinstance(channel.codec, Quant):
             tally = Tally()
             slices = [homomorphic.all_reduce(self._comm, buf, channel.codec, tally)]
-            return self._start(channel, tally, Operation(slices, 1, at_once=True))
+            return self._start(channel, tally, Operation(slices, 1, at_once=True), chosen.algorithm.value)
         return self._carry_out(chosen, channel, buf, InPlace(buf), feedback)
 
     def reduce_scatter(self, src: Array, dst: Array, *, channel: Channel, feedback: Feedback | None = None) -> Work:
@@ -157,7 +157,7 @@ class Group:
         if self.size == 1:
             return Work.nothing(channel)
         todo = [steps.all_to_all(own, sends, receives)]
-        return self._run(channel, src.dtype, Exchanged(src, dst), todo, None)
+        return self._run(channel, src.dtype, Exchanged(src, dst), todo, None, "direct")
 
     def send(self, buf: Array, peer: int, *, tag: int, channel: Channel) -> Work:
         """Encode `buf` and send it; the caller may change `buf` at once."""
@@ -185,18 +185,24 @@ class Group:
     def _chosen(
         self, operation: plans.Operation, buf: Array, channel: Channel, *, sums: bool = True, root: int = 0
     ) -> Plan | None:
-        """The plan; None where the channel leaves everything to the MPI library."""
+        """The plan; None where the channel leaves everything to the MPI library.
+
+        A scheme has one algorithm for all its traffic: what that one cannot do goes by the best that can.
+        """
         if channel.algorithm is Algorithm.NATIVE:
             return None
         if sums and buf.dtype not in (np.float32, np.float64):
             raise ValueError(f"a reduction sums fp32 or fp64, not {buf.dtype}: convert before it")
+        algorithm = channel.algorithm
+        if refusal(operation, algorithm, self.topology):
+            algorithm = Algorithm.ENCODED  # the counters say so
         return plan(
             operation,
             buf.size,
             buf.dtype,
             self.topology,
             channel.codec,
-            algorithm=channel.algorithm,
+            algorithm=algorithm,
             links=self._links,
             root=root,
         )
@@ -204,14 +210,14 @@ class Group:
     def _by_library(self, channel: Channel, sent: int, call: Slice, chosen: Plan | None) -> Work:
         channel.counters.plain_calls += chosen is not None and channel.codec.name != "none"
         tally = Tally(message_bytes=sent, wire_bytes=sent)
-        return self._start(channel, tally, Operation([call], 1, at_once=True))
+        return self._start(channel, tally, Operation([call], 1, at_once=True), Algorithm.NATIVE.value)
 
     def _carry_out(
         self, chosen: Plan, channel: Channel, values: Array, vector: Vector, feedback: Feedback | None
     ) -> Work:
         sample_error(channel, values)
         todo = (chosen.steps(self.rank, k) for k in range(len(chosen.slices)))
-        return self._run(channel, values.dtype, vector, todo, feedback)
+        return self._run(channel, values.dtype, vector, todo, feedback, chosen.algorithm.value)
 
     def _run(
         self,
@@ -220,16 +226,17 @@ class Group:
         vector: Vector,
         slices: Iterable[Sequence[Step]],
         feedback: Feedback | None,
+        how: str,
     ) -> Work:
         call = self._call(self._planned, channel, dtype, vector, feedback)
         first = self._calls % _CALLS * _SLICES
         self._calls += 1
         running = (carry_out(call, todo, (first + k % _SLICES) * STAGES) for k, todo in enumerate(slices))
-        return self._start(channel, call.tally, Operation(running, DEPTH))
+        return self._start(channel, call.tally, Operation(running, DEPTH), how)
 
     def _message(self, src: Array, dst: Array, todo: Sequence[Step], tag: int, channel: Channel) -> Work:
         call = self._call(self._comm, channel, src.dtype, Exchanged(src.reshape(-1), dst.reshape(-1)), None)
-        return self._start(channel, call.tally, Operation([carry_out(call, todo, tag)], 1, at_once=True))
+        return self._start(channel, call.tally, Operation([carry_out(call, todo, tag)], 1, at_once=True), "direct")
 
     def _call(
         self,
@@ -242,8 +249,10 @@ class Group:
         seed = channel.counters.calls << 20
         return Call(comm, self.topology, channel.codec, dtype, vector, self._scratch, seed, feedback)
 
-    def _start(self, channel: Channel, tally: Tally, operation: Operation) -> Work:
-        channel.counters.calls += 1
+    def _start(self, channel: Channel, tally: Tally, operation: Operation, how: str) -> Work:
+        counters = channel.counters
+        counters.calls += 1
+        counters.algorithms[how] = counters.algorithms.get(how, 0) + 1
         self._progress.start(operation)
         return Work(self._progress, operation, channel, tally)
 

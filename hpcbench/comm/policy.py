@@ -15,6 +15,8 @@ class Rule:
     dimension: Dimension | None = None
     phase: Phase | None = None
     kind: Kind | None = None
+    feedback: bool = False
+    """What each message lacks is added to the next one."""
 
     def matches(self, dimension: Dimension, phase: Phase, kind: Kind) -> bool:
         return self.dimension in (None, dimension) and self.phase in (None, phase) and self.kind in (None, kind)
@@ -43,11 +45,13 @@ class Policy:
         key = (dimension, phase, kind)
         if key not in self._channels:
             if dimension is Dimension.EXACT:
-                codec, algorithm = "none", Algorithm.NATIVE
+                rule, algorithm = Rule("none"), Algorithm.NATIVE
             else:
-                codec = next(rule.codec for rule in reversed(self._rules) if rule.matches(*key))
+                rule = next(rule for rule in reversed(self._rules) if rule.matches(*key))
                 algorithm = self._algorithm
-            self._channels[key] = Channel(dimension, phase, kind, get_codec(codec), algorithm)
+                if algorithm is Algorithm.HOMOMORPHIC and not rule.codec.startswith("int8"):
+                    algorithm = Algorithm.ENCODED
+            self._channels[key] = Channel(dimension, phase, kind, get_codec(rule.codec), algorithm, rule.feedback)
         return self._channels[key]
 
     @property

@@ -69,29 +69,37 @@ class Bucket:
         return wire_dtype(self.values.dtype)
 
 
+def is_split(shard: Shard) -> bool:
+    """Whether the ranks of the tensor group hold different parts."""
+    return shard.dim is not None
+
+
 def make_buckets(held: Sequence[Held], *, limit_bytes: float, pieces: int) -> list[Bucket]:
     """Fill buckets up to `limit_bytes` of wire dtype, from the last parameter back: gradients come in that order.
 
-    A tied weight has a bucket of its own, so that its two copies are cut, and encoded, alike.
+    What tensor parallelism splits and what each of its ranks holds whole lie in different buckets: codecs code values
+    in blocks, and a block with both would decode the whole ones differently on each rank. A tied weight has a bucket
+    of its own for the same reason.
     """
     buckets: list[Bucket] = []
-    waiting: list[Held] = []
-    size = 0
+    waiting: dict[bool, list[Held]] = {False: [], True: []}
+    size = {False: 0, True: 0}
 
-    def close() -> None:
-        nonlocal waiting, size
-        if waiting:
-            buckets.append(Bucket(waiting, pieces))
-        waiting, size = [], 0
+    def close(split: bool) -> None:
+        if waiting[split]:
+            buckets.append(Bucket(waiting[split], pieces))
+        waiting[split], size[split] = [], 0
 
     for item in reversed(held):
         if item.shard.tied is not Tied.NO:
             buckets.append(Bucket([item], pieces))
             continue
+        split = is_split(item.shard)
         nbytes = item.parameter.numel() * wire_dtype(item.parameter.dtype).itemsize
-        if size + nbytes > limit_bytes:
-            close()
-        waiting.append(item)
-        size += nbytes
-    close()
+        if size[split] + nbytes > limit_bytes:
+            close(split)
+        waiting[split].append(item)
+        size[split] += nbytes
+    close(True)
+    close(False)
     return buckets

@@ -7,13 +7,17 @@ ranks can decode, on the owner's rank too, so replicas never differ.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Dimension, Kind, Phase
+from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.shards import shards
+from hpcbench.comm.work import Work
 from hpcbench.parallel.adamw import AdamW, AdamWState
 from hpcbench.parallel.buckets import Bucket
 from hpcbench.parallel.buffers import from_host, to_host
@@ -30,6 +34,21 @@ class Piece:
     master: Tensor
     gradient: Tensor
     adam: AdamWState
+    feedback: Feedback | None
+    """Residuals of the bucket's reduction."""
+    to_come: int = 0
+    """Gradients that the backward pass has not yet added to the bucket."""
+    reduction: "Reduction | None" = None
+    """Under way."""
+
+
+@dataclass
+class Reduction:
+    """Host arrays of a reduction: what is sent, and where the piece's sum arrives."""
+
+    sent: Array
+    result: Array
+    work: Work
 
 
 class DataParallel:
@@ -47,47 +66,89 @@ class DataParallel:
         Stage 0 or 1.
     adam
         Settings of the optimizer.
+    overlap
+        Reduce a bucket as soon as the backward pass has filled it, not after the backward pass.
     """
 
-    def __init__(self, buckets: list[Bucket], *, mesh: Mesh, policy: Policy, zero: int, adam: AdamW) -> None:
+    def __init__(
+        self, buckets: list[Bucket], *, mesh: Mesh, policy: Policy, zero: int, adam: AdamW, overlap: bool = False
+    ) -> None:
         self._mesh = mesh
         self._zero = zero
+        self._overlap = overlap and mesh.dp.size > 1
         self._exact = policy.exact
         self._gradients = policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD)
         self._parameters = policy.channel(Dimension.ZERO, Phase.STEP, Kind.PARAM)
         self._tied = policy.channel(Dimension.PP, Phase.BACKWARD, Kind.GRAD)
+        self._loss_scale = 1.0
         self.pieces = [self._piece(bucket, adam) for bucket in buckets]
+        if self._overlap:
+            for piece in self.pieces:
+                for slot in piece.bucket.slots:
+                    slot.parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                        partial(self._added, piece)
+                    )
 
     def _piece(self, bucket: Bucket, adam: AdamW) -> Piece:
         n = bucket.values.numel()
         owned = shards(n, self._mesh.dp.size)[self._mesh.dp.rank] if self._zero else slice(0, n)
         master = bucket.values[owned].to(bucket.wire_dtype, copy=True)
         matrices = [part for slot, part in bucket.parts(owned) if len(slot.shard.shape) > 1]
-        return Piece(bucket, owned, master, torch.zeros_like(master), AdamWState(adam, master, matrices))
+        feedback = Feedback(n) if self._gradients.feedback and self._mesh.dp.size > 1 else None
+        return Piece(bucket, owned, master, torch.zeros_like(master), AdamWState(adam, master, matrices), feedback)
 
-    def clear_gradients(self) -> None:
-        """Set all gradients to zero."""
+    def begin(self, *, micro_batches: int, loss_scale: float) -> None:
+        """Set all gradients to zero; so many backward passes will add to them, of losses times `loss_scale`."""
+        self._loss_scale = loss_scale
         for piece in self.pieces:
             piece.bucket.gradients.zero_()
+            piece.to_come = micro_batches * len(piece.bucket.slots)
 
-    def reduce_gradients(self, *, loss_scale: float) -> None:
-        """Average the replicas' gradients into the pieces and take the loss scale out.
+    def _added(self, piece: Piece, parameter: Tensor) -> None:
+        """A gradient has been added to: start what is complete, in the same order on every replica."""
+        piece.to_come -= 1
+        for other in self.pieces:
+            if other.bucket.tied or other.reduction:
+                continue  # a tied bucket waits for its other copy
+            if other.to_come:
+                return
+            self._start(other)
 
-        They are divided before they are sent: a sum of half-precision codes could overflow.
-        """
+    def reduce_gradients(self) -> None:
+        """Average the replicas' gradients into the pieces; the loss scale is taken out."""
         self._reduce_tied()
         for piece in self.pieces:
-            host = to_host(piece.bucket.gradients)
-            host /= self._mesh.dp.size
-            reduced = to_host(piece.gradient)
-            if self._zero:
-                self._mesh.dp.reduce_scatter(host, reduced, channel=self._gradients).wait()
-            else:
-                self._mesh.dp.all_reduce(host, channel=self._gradients).wait()
-                reduced[...] = host
-            piece.gradient.copy_(from_host(reduced, piece.gradient))
-            if loss_scale != 1.0:
-                piece.gradient /= loss_scale
+            if piece.reduction is None:
+                self._start(piece)
+            if not self._overlap:
+                self._finish(piece)
+        for piece in self.pieces:
+            if piece.reduction:
+                self._finish(piece)
+
+    def _start(self, piece: Piece) -> None:
+        """Begin to reduce a bucket.
+
+        Gradients are divided before they are sent: a sum of half-precision codes could overflow, and residuals would
+        be of another loss scale than the gradients that they are added to.
+        """
+        host = to_host(piece.bucket.gradients)
+        host /= self._mesh.dp.size * self._loss_scale
+        result = to_host(piece.gradient)
+        group, channel = self._mesh.dp, self._gradients
+        if self._zero:
+            work = group.reduce_scatter(host, result, channel=channel, feedback=piece.feedback)
+        else:
+            work = group.all_reduce(host, channel=channel, feedback=piece.feedback)
+        piece.reduction = Reduction(host, result, work)
+
+    def _finish(self, piece: Piece) -> None:
+        reduction, piece.reduction = piece.reduction, None
+        assert reduction is not None
+        reduction.work.wait()
+        if not self._zero:
+            reduction.result[...] = reduction.sent
+        piece.gradient.copy_(from_host(reduction.result, piece.gradient))
 
     def _reduce_tied(self) -> None:
         """Add the gradients of the two copies of a tied weight."""
@@ -95,6 +156,43 @@ class DataParallel:
             host = to_host(bucket.gradients)
             self._mesh.ends.all_reduce(host, channel=self._tied).wait()
             bucket.gradients.copy_(from_host(host, bucket.gradients))
+
+    def forget_residuals(self) -> None:
+        """After a step whose gradients are thrown away: their residuals belong to nothing any more."""
+        for piece in self.pieces:
+            if piece.feedback:
+                piece.feedback.forget()
+
+    def residuals(self) -> dict[str, dict[str, Tensor]]:
+        """Residuals by parameter name, for a checkpoint: ``sent`` and ``summed``, in the parameter's local shape.
+
+        ``sent`` is this rank's own. ``summed`` is zero but where this rank owned the sum: added up over the ranks it is
+        whole, and may be loaded by every rank.
+        """
+        return {
+            slot.shard.name: {
+                kind: torch.from_numpy(values[slot.span]).view(slot.parameter.shape).clone()
+                for kind, values in (("sent", piece.feedback.sent), ("summed", piece.feedback.summed))
+            }
+            for piece in self.pieces
+            if piece.feedback
+            for slot in piece.bucket.slots
+        }
+
+    def load_residuals(self, saved: dict[str, dict[str, Tensor]]) -> None:
+        """Take up residuals that `residuals` gave, whatever buckets the parameters lie in now.
+
+        Raises
+        ------
+        KeyError
+            A parameter of this rank has none.
+        """
+        for piece in self.pieces:
+            if piece.feedback:
+                piece.feedback.forget()
+                for slot in piece.bucket.slots:
+                    for kind, values in (("sent", piece.feedback.sent), ("summed", piece.feedback.summed)):
+                        values[slot.span] = saved[slot.shard.name][kind].reshape(-1).numpy()
 
     def gradient_norm(self) -> float:
         """2-norm of the whole model's gradient, each parameter counted once; the same bits on every rank."""
@@ -110,17 +208,19 @@ class DataParallel:
     def step(self, *, lr: float, clip: float, norm: float) -> None:
         """Update the pieces with gradients clipped to norm `clip`, then give every replica the new weights."""
         factor = clip / norm if 0 < clip < norm else 1.0
+        gathers = []
         for piece in self.pieces:
             if factor != 1.0:
                 piece.gradient *= factor
             piece.adam.step(piece.master, piece.gradient, lr=lr)
-            self._publish(piece)
-
-    def _publish(self, piece: Piece) -> None:
-        values = piece.bucket.values
-        if not self._zero:
-            values.copy_(piece.master)
-            return
-        gathered = to_host(torch.empty(values.numel(), dtype=piece.bucket.wire_dtype))
-        self._mesh.dp.all_gather(to_host(piece.master), gathered, channel=self._parameters).wait()
-        values.copy_(from_host(gathered, values))
+            if not self._zero:
+                piece.bucket.values.copy_(piece.master)
+                continue
+            gathered = to_host(torch.empty(piece.bucket.values.numel(), dtype=piece.bucket.wire_dtype))
+            work = self._mesh.dp.all_gather(to_host(piece.master), gathered, channel=self._parameters)
+            if not self._overlap:
+                work.wait()
+            gathers.append((piece.bucket.values, gathered, work))
+        for values, gathered, work in gathers:
+            work.wait()
+            values.copy_(from_host(gathered, values))

@@ -18,7 +18,7 @@ def run_file(run: Run, *, site: str, threads: int, oversubscribe: bool, device: 
     device
         ``cpu`` or ``cuda``.
     base
-        Directory that a relative `data.path` starts from.
+        Directory that a relative `data.path` or `links` starts from.
     """
     study = run.study
     train = study.train.model_dump()
@@ -45,6 +45,7 @@ def run_file(run: Run, *, site: str, threads: int, oversubscribe: bool, device: 
         "threads": threads,
         "oversubscribe": oversubscribe,
         "device": device,
+        "links": str((base / study.links).resolve()) if study.links else None,
     }
 
 

@@ -84,6 +84,7 @@ class Train(Section):
     weight_decay: float = Field(0.01, ge=0, description="Decoupled weight decay.")
     clip: float = Field(1.0, ge=0, description="Largest global gradient norm; 0 does not clip.")
     bucket_mb: float = Field(4.0, gt=0, description="Size of the gradient buckets in MiB.")
+    overlap: bool = Field(True, description="Reduce gradients while the backward pass goes on.")
     eval_every: int = Field(0, ge=0, description="Steps between evaluations; 0 evaluates at the end only.")
     eval_samples: Count = Field(32, description="Samples an evaluation.")
 
@@ -113,15 +114,36 @@ class Rule(Section):
     phase: Literal["FORWARD", "BACKWARD", "STEP"] | None = Field(None, description="When it is sent.")
     kind: Literal["GRAD", "ACT", "PARAM", "OPTIM"] | None = Field(None, description="What is sent.")
     codec: str = Field(description=f"One of {spec.KNOWN}.")
+    feedback: bool = Field(
+        False, description="Add what each message lacks to the next one; for gradients (dimension DP) only."
+    )
 
     _codec = field_validator("codec")(check_codec)
+
+    @model_validator(mode="after")
+    def _feedback_needs_a_sum(self) -> "Rule":
+        if self.feedback and self.dimension != "DP":
+            raise ValueError("feedback is for the reduction of gradients: write dimension: DP beside it")
+        return self
 
 
 class Scheme(Section):
     """Which codec on which traffic: the last rule that matches applies."""
 
-    algorithm: Literal["native", "two-shot"] = Field(
-        "two-shot", description="native: the MPI library's collectives, without codecs; two-shot: our own."
+    algorithm: Literal[
+        "encoded",
+        "auto",
+        "native",
+        "two-shot",
+        "hierarchical",
+        "hierarchical-encoded",
+        "ring",
+        "doubling",
+        "homomorphic",
+    ] = Field(
+        "encoded",
+        description="encoded: the fastest of our own; auto: the same, or the MPI library's where a codec would lose "
+        "time; native: the MPI library's, without codecs; the others: one of our own, where it can do what is asked.",
     )
     default: str = Field("none", description=f"Codec where no rule matches: one of {spec.KNOWN}.")
     rules: list[Rule] = Field(default_factory=list, description="Exceptions to the default.")
@@ -132,7 +154,7 @@ class Scheme(Section):
     def _native_is_plain(self) -> "Scheme":
         codecs = {self.default, *(rule.codec for rule in self.rules)}
         if self.algorithm == "native" and codecs != {"none"}:
-            raise ValueError("algorithm native runs no codec: use two-shot, or the codec none")
+            raise ValueError("algorithm native runs no codec: use encoded, or the codec none")
         return self
 
 
@@ -179,6 +201,11 @@ class Study(Section):
     nodes: Count | None = Field(None, description="Nodes of a job; by default what the layout needs.")
     ranks_per_node: Count | None = Field(None, description="Ranks a node; by default the GPUs of a node.")
     scheme: Name = Field("baseline", description="The scheme, where the matrix does not vary it.")
+    links: str | None = Field(
+        None,
+        min_length=1,
+        description="What `hpcbench bench network --json` measured here, relative to the study file: decides on plans.",
+    )
     schemes: dict[Name, Scheme] = Field(default_factory=dict, description="Schemes of one's own, by name.")
     matrix: Matrix = Field(default_factory=Matrix, description="What varies.")
     repeats: int = Field(3, ge=1, le=1000, description="Runs of each cell, with seeds of their own.")

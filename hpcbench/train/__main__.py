@@ -19,7 +19,7 @@ import hpcbench
 from hpcbench.codecs.registry import instruction_set
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
-from hpcbench.errors import UserError
+from hpcbench.errors import TransitError, UserError
 from hpcbench.predict import flops
 from hpcbench.train import config, preflight, text
 from hpcbench.train.log import RunLog, Step, now
@@ -42,7 +42,8 @@ def main(argv: list[str]) -> int:
     preflight.check(world, run)
 
     torch.set_num_threads(run.threads)
-    progress = Progress(Wait.GIVE_WAY if run.oversubscribe else Wait.SPIN)
+    wait = Wait.GIVE_WAY if run.oversubscribe else Wait.SPIN
+    progress = Progress(wait, background=run.train.overlap)
     corpus = text.load_shared(comm, progress, run.data, run.train.seq_len)
     trainer = Trainer(run, comm, progress, corpus)
     if comm.rank == 0:
@@ -137,6 +138,10 @@ def guarded() -> None:
             time.sleep(1)  # what all ranks have found, the first one says, and ends the job with it
         print(f"hpcbench.train: {error}", file=sys.stderr, flush=True)
         status = 2
+    except TransitError as error:
+        print(f"hpcbench.train: {error}", file=sys.stderr, flush=True)
+        MPI.COMM_WORLD.Abort(1)
+        os._exit(1)
     except BaseException:
         import traceback
 

@@ -63,6 +63,8 @@ class Train:
     clip: float
     """Largest global gradient norm; 0 does not clip."""
     bucket_mb: float
+    overlap: bool
+    """Reduce gradients while the backward pass goes on."""
     eval_every: int
     """Steps between evaluations; 0 evaluates at the end only."""
     eval_samples: int
@@ -76,6 +78,8 @@ class SchemeRule:
     phase: str | None
     kind: str | None
     codec: str
+    feedback: bool = False
+    """What each message lacks is added to the next one."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,8 @@ class Run:
     threads: int
     oversubscribe: bool
     device: str
+    links: str | None
+    """File with what the machine's links and codecs were measured to do; None for the defaults."""
 
 
 def load(path: Path) -> tuple[Run, dict[str, Any]]:

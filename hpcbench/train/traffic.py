@@ -1,5 +1,6 @@
 """What went through the channels, summed over all ranks."""
 
+import math
 from typing import Any
 
 from hpcbench.comm.channel import Channel, Counters
@@ -7,7 +8,9 @@ from hpcbench.comm.policy import Policy
 from hpcbench.parallel.exact import exact_sum
 from hpcbench.parallel.mesh import Mesh
 
-FIELDS = ("calls", "message_bytes", "wire_bytes", "encode_s", "decode_s", "transfer_s")
+COUNTS = ("calls", "plain_calls", "message_bytes", "wire_bytes", "network_bytes")
+SECONDS = ("encode_s", "decode_s", "transfer_s", "exposed_s", "hidden_s")
+FIELDS = (*COUNTS, *SECONDS, "error_square", "sampled_square")
 
 
 class Traffic:
@@ -41,8 +44,10 @@ class Traffic:
                     "kind": channel.kind.value,
                     "codec": channel.codec.name,
                     "algorithm": channel.algorithm.value,
-                    **{name: round(values[name]) for name in FIELDS[:3]},
-                    **{name: round(values[name], 6) for name in FIELDS[3:]},
+                    "algorithms": dict(channel.counters.algorithms),
+                    **{name: round(values[name]) for name in COUNTS},
+                    **{name: round(values[name], 6) for name in SECONDS},
+                    "sampled_error": _relative(values["error_square"], values["sampled_square"]),
                 }
             )
         return rows
@@ -51,3 +56,8 @@ class Traffic:
     def _read(channel: Channel) -> list[float]:
         counters: Counters = channel.counters
         return [float(getattr(counters, name)) for name in FIELDS]
+
+
+def _relative(error_square: float, square: float) -> float | None:
+    """Relative error of the sampled values, 2-norm; None where none was sampled."""
+    return math.sqrt(error_square / square) if square else None

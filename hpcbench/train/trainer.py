@@ -3,10 +3,12 @@
 import math
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from mpi4py import MPI
 
+from hpcbench.comm import links
 from hpcbench.comm.channel import Algorithm, Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy, Rule
 from hpcbench.comm.progress import Progress
@@ -48,6 +50,7 @@ def make_policy(scheme: Scheme) -> Policy:
             Dimension(rule.dimension) if rule.dimension else None,
             Phase(rule.phase) if rule.phase else None,
             Kind(rule.kind) if rule.kind else None,
+            rule.feedback,
         )
         for rule in scheme.rules
     ]
@@ -79,7 +82,7 @@ class Trainer:
 
     def __init__(self, run: Run, comm: MPI.Comm, progress: Progress, corpus: Corpus) -> None:
         self.run = run
-        self.mesh = Mesh(comm, run.layout, progress)
+        self.mesh = Mesh(comm, run.layout, progress, links.load(Path(run.links)) if run.links else links.DEFAULT)
         self.policy = make_policy(run.scheme)
         self._exact = self.policy.exact
         self._scale = LossScale.of(run.train.precision)
@@ -107,6 +110,7 @@ class Trainer:
             policy=self.policy,
             zero=train.zero,
             adam=AdamW(train.beta1, train.beta2, train.eps, train.weight_decay),
+            overlap=train.overlap,
         )
         self._pipeline = Pipeline(
             self.module,
@@ -142,11 +146,11 @@ class Trainer:
 
     def backward(self, step: int) -> float:
         """Compute and reduce the gradients of step `step`; returns this rank's summand of the mean loss."""
-        self.data_parallel.clear_gradients()
         batches = self._batches.train(step)
+        self.data_parallel.begin(micro_batches=len(batches), loss_scale=self._scale.value)
         actions = one_f_one_b(self.mesh.pp.rank, self.mesh.pp.size, len(batches))
         losses = self._pipeline.run(actions, batches, loss_scale=self._scale.value)
-        self.data_parallel.reduce_gradients(loss_scale=self._scale.value)
+        self.data_parallel.reduce_gradients()
         if not losses or self.mesh.tp.rank:
             return 0.0
         return sum(losses) / len(losses) / self.mesh.dp.size
@@ -156,7 +160,9 @@ class Trainer:
         lr = learning_rate(step, self.run.train)
         norm = self.data_parallel.gradient_norm()
         overflow = not math.isfinite(norm)
-        if not overflow:
+        if overflow:
+            self.data_parallel.forget_residuals()
+        else:
             self.data_parallel.step(lr=lr, clip=self.run.train.clip, norm=norm)
         self._scale.update(overflow=overflow)
         return lr, norm

@@ -1,5 +1,5 @@
 // The functions of a codec of fixed size, from what it does with one tile of 1024 float32. Such a codec is a class C:
-//   C(param, type)                    may throw nothing; the parameter is valid
+//   C(param, type)                    must not throw; the parameter is valid
 //   PLANES                            its wire is so many planes, one behind the other
 //   bytes(plane, n)                   of n values; linear in whole tiles
 //   encode(x, n, planes, noise)       x: TILE floats, of which those from n on are 0; planes: where its parts go

@@ -1,36 +1,8 @@
 // The kernels of the sparse codecs (kernels/hb_sparse.h tells the format), a chunk of records a block. Values are rows of
 // one value here.
 #pragma once
+#include "marks.h"
 #include "select.h"
-
-#define HB_MARK_WORDS (HB_SPARSE_CHUNK / 32)
-#define HB_GROUPED_WORDS 256  // more bits than the grouped form has where it is the shortest
-
-// Which records of a chunk are sent, a bit each, and how many before each word; in shared memory.
-struct hb_marks {
-  hb_u32 *bits, *ranks;
-  hb_u32 m, words;
-  HB_FN bool has(hb_u32 place) const { return bits[place / 32u] >> (place & 31u) & 1u; }
-  HB_FN hb_u32 rank(hb_u32 place) const {
-    return ranks[place / 32u] + (hb_u32)__popc(bits[place / 32u] & ((1u << (place & 31u)) - 1u));
-  }
-  HB_FN hb_u32 valid(hb_u32 word) const { return 32u * word + 32u <= m ? ~0u : (1u << (m - 32u * word)) - 1u; }
-  // Counts what is before each word of `of`; returns how many there are.
-  HB_FN hb_u32 count(const hb_u32 *of) const {
-    const hb_u32 each = (words + HB_THREADS - 1u) / HB_THREADS, first = each * threadIdx.x;
-    const hb_u32 end = first + each < words ? first + each : words;
-    hb_u64 mine = 0, total;
-    __syncthreads();
-    for (hb_u32 w = first; w < end; w++) mine += (hb_u32)__popc(of[w]);
-    hb_u32 before = (hb_u32)hb_block_below(mine, total);
-    for (hb_u32 w = first; w < end; w++) {
-      ranks[w] = before;
-      before += (hb_u32)__popc(of[w]);
-    }
-    __syncthreads();
-    return (hb_u32)total;
-  }
-};
 
 template <int FAMILY, int T> struct hb_sparse {
   static constexpr bool TOPK = FAMILY == HB_TOPK, ROWS = FAMILY == HB_ROWSPARSE, SUMS = T < HB_F64;
@@ -163,35 +135,6 @@ template <int FAMILY, int T> struct hb_sparse {
     }
     __syncthreads();
   }
-  // Places of the records sent, in the form of their section.
-  static HB_FN void put_index(const hb_marks &marks, hb_u32 sent, const hb_section &s, hb_byte *to) {
-    __shared__ hb_u32 grouped[HB_GROUPED_WORDS];
-    const hb_u32 words = (hb_u32)(s.low - s.index) / 4u;
-    if (s.form == HB_FORM_ALL) return;
-    if (s.form == HB_FORM_BITMAP) {
-      for (hb_u32 w = threadIdx.x; w < words; w += HB_THREADS) hb_store_word(to + s.index + 4u * w, marks.bits[w]);
-      return;
-    }
-    const bool groups = s.form == HB_FORM_GROUPED;
-    __syncthreads();
-    for (hb_u32 w = threadIdx.x; groups && w < words; w += HB_THREADS) grouped[w] = 0;
-    __syncthreads();
-    for (hb_u32 place = threadIdx.x; place < marks.m; place += HB_THREADS) {
-      if (!marks.has(place)) continue;
-      const hb_u32 rank = marks.rank(place), bit = hb_grouped_bit(rank, place);
-      if (groups) {
-        atomicOr(&grouped[bit / 32u], 1u << (bit & 31u));
-        to[s.low + rank] = (hb_byte)place;
-      } else {
-        hb_store_half(to + s.index + 2u * rank, place);
-      }
-    }
-    __syncthreads();
-    for (hb_u32 w = threadIdx.x; groups && w < words; w += HB_THREADS) hb_store_word(to + s.index + 4u * w, grouped[w]);
-    const hb_u64 end = groups ? s.low + sent : s.index + 2u * sent;
-    if (threadIdx.x < s.end - end) to[end + threadIdx.x] = 0;
-  }
-
   static HB_FN void encode(const void *x, hb_u64 n, hb_byte *wire, float *residual, hb_u64 param,
                            hb_sparse_state *state) {
     __shared__ hb_u32 bits[HB_MARK_WORDS], ranks[HB_MARK_WORDS], ties[TOPK ? HB_MARK_WORDS : 1];
@@ -236,7 +179,7 @@ template <int FAMILY, int T> struct hb_sparse {
         if (is) hb_store_raw<SIZE>(to + 4 + SIZE * (marks.rank(row) * msg.width + column_of(msg, e, row)), raw);
         from.keep(first + e, is || ROWS, raw);  // a row of zeros needs no record
       }
-      put_index(marks, sent, s, to);
+      hb_put_index(marks, sent, s, to);
       if (chunk + 1 == msg.chunks) put_rest(msg, from, n, msg.head + start + s.end, wire, param, state);
     }
   }
@@ -257,45 +200,6 @@ template <int FAMILY, int T> struct hb_sparse {
   }
 
   // ---------------------------------------------------------------------------------------------- decode
-  // Marks the records of a chunk; false to all threads if its index is none.
-  static HB_FN bool get_index(const hb_byte *from, hb_u32 sent, const hb_section &s, const hb_marks &marks) {
-    __shared__ hb_u32 grouped[HB_GROUPED_WORDS];
-    __shared__ hb_u32 faults;
-    const hb_u32 words = (hb_u32)(s.low - s.index) / 4u;
-    __syncthreads();
-    if (threadIdx.x == 0) faults = 0;
-    for (hb_u32 w = threadIdx.x; w < marks.words; w += HB_THREADS) {
-      hb_u32 word = s.form == HB_FORM_ALL ? marks.valid(w) : s.form == HB_FORM_BITMAP ? hb_load_word(from + s.index + 4u * w) : 0u;
-      marks.bits[w] = word;
-    }
-    __syncthreads();
-    hb_u32 bad = 0;
-    if (s.form == HB_FORM_BITMAP && threadIdx.x == 0) bad |= marks.bits[marks.words - 1u] & ~marks.valid(marks.words - 1u);
-    if (s.form == HB_FORM_PLACES)
-      for (hb_u32 j = threadIdx.x; j < sent; j += HB_THREADS) {
-        const hb_u32 place = hb_load_half(from + s.index + 2u * j);
-        bad |= place >= marks.m || (j && hb_load_half(from + s.index + 2u * j - 2u) >= place);
-        if (place < marks.m) atomicOr(&marks.bits[place / 32u], 1u << (place & 31u));
-      }
-    if (s.form == HB_FORM_GROUPED) {
-      const hb_marks bits = {grouped, marks.ranks, 32u * words, words};
-      for (hb_u32 w = threadIdx.x; w < words; w += HB_THREADS) grouped[w] = hb_load_word(from + s.index + 4u * w);
-      __syncthreads();
-      bad |= bits.count(grouped) != sent;
-      for (hb_u32 bit = threadIdx.x; bit < 32u * words; bit += HB_THREADS) {
-        if (!bits.has(bit)) continue;
-        const hb_u32 rank = bits.rank(bit);
-        if (rank >= sent) break;
-        const hb_u32 low = from[s.low + rank], place = hb_grouped_place(rank, bit, low);
-        // of neighbours in a group the earlier is the lower
-        bad |= place >= marks.m || (bit && bits.has(bit - 1u) && from[s.low + rank - 1u] >= low);
-        if (place < marks.m) atomicOr(&marks.bits[place / 32u], 1u << (place & 31u));
-      }
-    }
-    if (bad) atomicOr(&faults, 1u);
-    return marks.count(marks.bits) == sent && !faults;
-  }
-
   template <int O, bool ADD>
   static HB_FN void decode(const hb_byte *wire, hb_u64 bytes, hb_u64 n, void *out, hb_u64 param,
                            hb_sparse_state *state) {
@@ -319,7 +223,7 @@ template <int FAMILY, int T> struct hb_sparse {
         const hb_u64 end = start + s.end;
         good = chunk + 1 < msg.chunks ? hb_load_raw<8>(wire + 8 * chunk) == end : TOPK || body - end == rest;
       }
-      if (good) good = get_index(from, sent, s, marks);  // the same in all threads
+      if (good) good = hb_get_index(from, sent, s, marks);  // the same in all threads
       if (!good) {
         hb_fault(&state->head);
         continue;

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from bench_cli import bench
 
-from hpcbench.codecs.registry import get_codec
+from hpcbench.bench import gpu as module
 from hpcbench.codecs.types import BFLOAT16
 
 
@@ -36,7 +36,7 @@ def seen(array: Any) -> Any:
 class OnDevice:
     """A codec of the CPU that takes arrays of the device alone; lengths are known later."""
 
-    def __init__(self, codec: Any) -> None:
+    def __init__(self, codec: Any, device: Any) -> None:
         if codec.name == "none":
             raise TypeError("none: has no kernels for a GPU")
         self._codec, self.name, self.lossless = codec, codec.name, codec.lossless
@@ -54,7 +54,7 @@ class OnDevice:
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Modules in place of CuPy and of the codecs on a GPU; counts how often was waited for it."""
+    """Others in place of CuPy and of the codecs on a GPU; counts how often was waited for it."""
     waited = {"times": 0}
 
     def synchronize() -> None:
@@ -71,11 +71,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     cupy.asnumpy = lambda x: x.hidden.copy()
     cupy.empty = lambda n, dtype: There(np.zeros(n, dtype))
     cupy.copyto = lambda target, source: np.copyto(target.hidden, source.hidden)
-    codecs: Any = types.ModuleType("hpcbench.codecs.cuda")
-    codecs.cuda = lambda: None
-    codecs.CudaCodec = OnDevice
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setitem(sys.modules, "hpcbench.codecs.cuda", codecs)
+    monkeypatch.setattr(module, "cuda", lambda: None)
+    monkeypatch.setattr(module, "CudaCodec", OnDevice)
     return waited
 
 
@@ -105,16 +103,36 @@ def test_what_has_no_kernels_is_left_out_and_named(
     assert capsys.readouterr().err == "hpcbench: none: has no kernels for a GPU\n"
 
 
-def test_what_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    codecs: Any = types.ModuleType("hpcbench.codecs.cuda")
+def no_gpu() -> None:
+    raise RuntimeError("no GPU that CUDA can use here: no driver")
 
-    def none() -> None:
-        raise ImportError("codecs on a GPU need CuPy: pip install 'hpcbench[cuda13]'")
 
-    codecs.cuda = none
-    for module, says in ((codecs, "--device gpu: codecs on a GPU need CuPy"), (None, "has no codecs for GPUs")):
-        monkeypatch.setitem(sys.modules, "hpcbench.codecs.cuda", module)
-        assert bench(monkeypatch, "int8", "--device", "gpu") == 2
-        out, err = capsys.readouterr()
-        assert out == "" and says in err and err.count("\n") == 1
-    assert get_codec("int8").name == "int8:256"
+def no_library() -> None:
+    raise ImportError("the kernels are not there")
+
+
+@pytest.mark.parametrize(
+    ("name", "instead", "says"),
+    [
+        ("cuda", no_gpu, "--device gpu: no GPU that CUDA can use here"),
+        ("kernels", no_library, "--device gpu: the kernels are not there"),
+    ],
+)
+def test_what_is_missing_is_one_line(
+    name: str, instead: Any, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, name, instead)
+    assert bench(monkeypatch, "int8", "--device", "gpu") == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_no_cupy_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    assert bench(monkeypatch, "int8", "--device", "gpu") == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "--device gpu: codecs on a GPU need CuPy" in err
+    assert err.count("\n") == 1

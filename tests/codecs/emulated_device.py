@@ -4,71 +4,22 @@ So the Python of the GPU back end and the kernels are tried together. `cuda_emul
 Calls come to their end at once; the order of streams is not shown.
 """
 
-import atexit
 import ctypes
-import faulthandler
-import functools
 import mmap
-import multiprocessing
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from emulator import KERNELS, Launch, library, run
 
 from hpcbench.codecs.device import Build, Cell, Device, View
 from hpcbench.codecs.sequence import STATE_HEAD
 from hpcbench.codecs.types import Array
-from hpcbench.resources import data_dir
 
-HERE = Path(__file__).parent
-OPTIONS = ["-std=gnu++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-pthread", "-w"]
-SANITIZE = ["-fsanitize=alignment,bounds,shift", "-fno-sanitize-recover=all"]
 POISON = 0x5A
 _PAGE = mmap.PAGESIZE
-
-
-@functools.cache
-def _directory() -> Path:
-    path = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, path)
-    return Path(path)
-
-
-@functools.cache
-def library(build: Build, kernels: Path) -> ctypes.CDLL:
-    """The kernels of a tree, compiled and loaded."""
-    source = kernels / "gpu" / build.source
-    names = re.findall(r"^HB_KERNEL (\w+)\(", source.read_text(), re.MULTILINE)
-    options = [option for option in build.options() if option.startswith("-D")]
-    options += [f'-DHB_SOURCE="{source}"', "-DHB_NAMES=" + " ".join(f"X({name})" for name in names), f"-I{HERE}"]
-    compiler = shutil.which("g++") or shutil.which("c++")
-    assert compiler, "needs a C++ compiler, as building the package does"
-    target = _directory() / f"{abs(hash((build, kernels))):x}.so"
-    command = [compiler, *OPTIONS, *SANITIZE, *options, str(HERE / "kernel_emulator.cpp"), "-o", str(target)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return ctypes.CDLL(str(target))
-
-
-def compile_all(builds: Iterable[Build]) -> None:
-    """Compile these beforehand, two at a time."""
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda build: library(build, data_dir("kernels")), builds))
-
-
-class _Launch(ctypes.Structure):
-    """``emulated_launch`` of cuda_emulator.h."""
-
-    _fields_ = tuple((name, ctypes.c_uint) for name in ("grid", "first", "backwards", "workers"))
 
 
 class EmulatedCell(Cell):
@@ -99,7 +50,7 @@ class EmulatedDevice(Device):
     """Few multiprocessors, so that blocks go round."""
 
     multiprocessors: int = 1
-    kernels: Path = field(default_factory=lambda: data_dir("kernels"))
+    kernels: Path = KERNELS
     backwards: bool = False
     """Threads of a block run from the last to the first."""
     workers: int = 1
@@ -122,35 +73,14 @@ class EmulatedDevice(Device):
 
     def launch(self, build: Build, kernel: str, blocks: int, arguments: tuple[int, ...], stream: int) -> None:
         self.launched.append((kernel, blocks))
-        words = (ctypes.c_ulonglong * len(arguments))(*arguments)
-        launch = _Launch(blocks, 0, self.backwards, self.workers)
         front = library(build, self.kernels)
-        getattr(front, f"run_{kernel}")(ctypes.byref(launch), words)
+        run(front, kernel, Launch(blocks, 0, self.backwards, self.workers), arguments)
         front.waits.restype = ctypes.c_ulonglong
         self.waits = max(self.waits, front.waits())
 
     def cell(self, words: int) -> Cell:
         self.cells += 1
         return EmulatedCell(words)
-
-
-def fails(work: Callable[[], object], seconds: float = 120.0) -> bool:
-    """Whether it raises, dies or hangs, in a process of its own."""
-    child = multiprocessing.get_context("fork").Process(target=_quietly, args=(work,))
-    child.start()
-    child.join(seconds)
-    if child.is_alive():
-        child.kill()
-        child.join()
-    return child.exitcode != 0
-
-
-def _quietly(work: Callable[[], object]) -> None:
-    faulthandler.disable()
-    try:
-        work()
-    except Exception:
-        sys.exit(1)
 
 
 class Fenced:

@@ -1,31 +1,34 @@
-"""Compiles kernels/gpu/gpu.cu as plain C++ for one codec and one type, and runs its kernels.
+"""Compiles the kernels of a GPU as plain C++ and runs them on the CPU.
 
 `cuda_emulator.h` tells what the emulation shows and what not.
 """
 
-import atexit
 import ctypes
 import functools
+import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcbench.codecs.compiled import Compiled
+from hpcbench.codecs.device import Build
 from hpcbench.codecs.library import FAMILIES
 from hpcbench.codecs.registry import get_codec
-from hpcbench.codecs.types import Array, Bytes, type_of
+from hpcbench.codecs.sequence import sequence_of
+from hpcbench.codecs.types import type_of
 from hpcbench.resources import data_dir
 
 HERE = Path(__file__).parent
 KERNELS = data_dir("kernels")
-OPTIONS = ["-std=gnu++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC"]
+OPTIONS = ["-std=gnu++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-pthread", "-w"]
 SANITIZE = ["-fsanitize=alignment,bounds,shift", "-fno-sanitize-recover=all"]
+_LIBRARIES = tempfile.TemporaryDirectory()
 
 
 @functools.cache
@@ -36,90 +39,51 @@ def compiled(name: str) -> Compiled:
     return codec
 
 
-def macros(name: str, dtype: npt.DTypeLike, out: npt.DTypeLike, *, n: int = 0) -> tuple[str, ...]:
-    """What chooses a codec and its types when gpu.cu is compiled."""
-    kinds = [int(type_of(np.dtype(t))) for t in (dtype, out)]
-    family = name if name in FAMILIES else name.partition(":")[0]
-    return (
-        f"-DHB_CODEC={FAMILIES.index(family)}",
-        f"-DHB_PARAM={compiled(name).param(n)}ull",
-        f"-DHB_TYPE={kinds[0]}",
-        f"-DHB_OUT={kinds[1]}",
-    )
+def build_of(name: str, dtype: npt.DTypeLike, out: npt.DTypeLike) -> Build:
+    """What a codec's kernels are compiled for, with the types that are encoded and decoded to."""
+    codec = compiled(name)
+    sequence = sequence_of(codec.family)
+    param = codec.param(0) if sequence.state is None else 0
+    kinds = (type_of(np.dtype(t)) for t in (dtype, out))
+    return Build(sequence.source, FAMILIES.index(codec.family), param, *kinds)
 
 
 @functools.cache
-def _directory() -> Path:
-    path = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, path)
-    return Path(path)
+def library(build: Build, kernels: Path = KERNELS) -> ctypes.CDLL:
+    """The kernels of a tree, compiled and loaded.
 
-
-@functools.cache
-def build(options: tuple[str, ...], kernels: Path = KERNELS) -> ctypes.CDLL:
-    """The kernels for these macros, loaded."""
+    Raises
+    ------
+    SyntaxError
+        They are not C++.
+    """
+    source = kernels / "gpu" / build.source
+    names = re.findall(r"^HB_KERNEL (\w+)\(", source.read_text(), re.MULTILINE)
+    options = [option for option in build.options() if option.startswith("-D")]
+    options += [f'-DHB_SOURCE="{source}"', "-DHB_NAMES=" + " ".join(f"X({name})" for name in names), f"-I{HERE}"]
     compiler = shutil.which("g++") or shutil.which("c++")
     assert compiler, "needs a C++ compiler, as building the package does"
-    library = _directory() / f"{abs(hash((options, kernels))):x}.so"
-    include = [f"-I{kernels / 'gpu'}", f"-I{HERE}"]
-    command = [compiler, *OPTIONS, *SANITIZE, *include, *options, str(HERE / "gpu_emulator.cpp"), "-o", str(library)]
+    target = Path(_LIBRARIES.name) / f"{abs(hash((build, kernels))):x}.so"
+    command = [compiler, *OPTIONS, *SANITIZE, *options, str(HERE / "emulator.cpp"), "-o", str(target)]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return ctypes.CDLL(str(library))
+    if done.returncode:
+        raise SyntaxError(done.stderr[-3000:])
+    return ctypes.CDLL(str(target))
 
 
-def build_all(options: list[tuple[str, ...]]) -> None:
-    """Compile for all of these, two at a time."""
+def compile_all(builds: Iterable[Build]) -> None:
+    """Compile these beforehand, two at a time."""
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(build, options))
+        list(pool.map(library, builds))
 
 
 class Launch(ctypes.Structure):
     """``emulated_launch`` of cuda_emulator.h."""
 
-    _fields_ = (
-        ("grid", ctypes.c_uint),
-        ("first", ctypes.c_uint),
-        ("backwards", ctypes.c_uint),
-        ("workers", ctypes.c_uint),
-    )
+    _fields_ = tuple((name, ctypes.c_uint) for name in ("grid", "first", "backwards", "workers"))
 
 
-def _address(array: Array | None) -> ctypes.c_void_p:
-    return ctypes.c_void_p(None if array is None else array.ctypes.data)
-
-
-@dataclass
-class Front:
-    """The kernels of one codec and its types, with the arguments of `Codec`.
-
-    Parameters
-    ----------
-    library
-        From `build`.
-    grid
-        Blocks of a launch. Few, so that warps go round.
-    first
-        Block to begin with.
-    backwards
-        Threads of a block run from the last to the first.
-    """
-
-    library: ctypes.CDLL
-    grid: int = 3
-    first: int = 0
-    backwards: bool = False
-
-    def _run(self, name: str, *arguments: Array | int | None) -> None:
-        launch = Launch(self.grid, self.first, self.backwards)
-        values = (ctypes.c_ulonglong(a) if isinstance(a, int) else _address(a) for a in arguments)
-        getattr(self.library, f"run_{name}")(ctypes.byref(launch), *values)
-
-    def encode(self, x: Array, wire: Bytes, residual: Array | None = None, seed: int = 0) -> None:
-        self._run("encode", x, x.size, wire, residual, seed)
-
-    def decode(self, wire: Bytes, out: Array, *, accumulate: bool = False) -> None:
-        self._run("decode_add" if accumulate else "decode", wire, out.size, out)
-
-    def decode_add_encode(self, wire: Bytes, local: Array, out: Bytes, seed: int = 0) -> None:
-        self._run("decode_add_encode", wire, local, local.size, out, seed)
+def run(kernels: ctypes.CDLL, name: str, launch: Launch, arguments: Sequence[int]) -> None:
+    """Run a kernel; all its parameters have 64 bits."""
+    words = (ctypes.c_ulonglong * len(arguments))(*arguments)
+    getattr(kernels, f"run_{name}")(ctypes.byref(launch), words)

@@ -5,7 +5,6 @@ No GPU and no driver take part. ``python tests/codecs/test_gpu_compile.py`` writ
 
 import json
 import platform
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence as Listed
@@ -15,8 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from emulator import KERNELS, macros
+from emulator import KERNELS, build_of
 from nvrtc import Kernel
+from planted import planted
 
 from hpcbench.codecs.sequence import Sequence, sequence_of
 from hpcbench.codecs.types import BFLOAT16
@@ -58,12 +58,12 @@ def front_of(name: str) -> Sequence:
 
 def compile_cases(arch: str, cases: Cases = CASES, kernels: Path = KERNELS) -> dict[str, dict[str, Kernel]]:
     """By case and kernel, what they take; a process of its own compiles them."""
-    common = [f"-arch={arch}", "-std=c++17", "--fmad=false", f"-I{kernels / 'gpu'}"]
+    common = [f"-arch={arch}", f"-I{kernels / 'gpu'}"]
     work = {
         "major": ARCHITECTURES[arch],
         "jobs": [
-            (str(kernels / "gpu" / front_of(name).source), [*common, *macros(name, dtype, dtype)])
-            for name, dtype in cases
+            (str(kernels / "gpu" / build.source), [*common, *build.options()])
+            for build in (build_of(name, dtype, dtype) for name, dtype in cases)
         ],
     }
     command = [sys.executable, str(Path(__file__).with_name("nvrtc.py"))]
@@ -131,19 +131,9 @@ def test_compiles_stays_in_registers_and_does_not_grow(
     assert not grown(sizes(found), known), f"if this is meant, run {Path(__file__).name} to write {SIZES.name} anew"
 
 
-def faulty(tmp_path: Path, old: str, new: str) -> Path:
-    """A copy of the kernels with a change to gpu.cu."""
-    shutil.copytree(KERNELS, tmp_path / "kernels")
-    source = tmp_path / "kernels" / "gpu" / "gpu.cu"
-    text = source.read_text()
-    assert old in text
-    source.write_text(text.replace(old, new))
-    return tmp_path / "kernels"
-
-
 @needs_compiler
 def test_spilled_registers_are_seen(tmp_path: Path) -> None:
-    kernels = faulty(tmp_path, "__launch_bounds__(HB_THREADS, hb_resident)", "__maxnreg__(32)")
+    kernels = planted(tmp_path, "gpu/gpu.cu", "__launch_bounds__(HB_THREADS, hb_resident)", "__maxnreg__(32)")
     assert wasteful(compile_cases("sm_90", [("int8:1024", F32)], kernels))
 
 
@@ -158,7 +148,7 @@ def test_a_size_that_grew_is_seen() -> None:
 @needs_compiler
 def test_an_error_is_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"sm_75: zfp:4 float32: .*no_such_name"):
-        compile_cases("sm_75", CASES, faulty(tmp_path, "hb_front::encode(x", "no_such_name(x"))
+        compile_cases("sm_75", CASES, planted(tmp_path, "gpu/gpu.cu", "hb_front::encode(x", "no_such_name(x"))
 
 
 if __name__ == "__main__":

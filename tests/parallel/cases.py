@@ -17,7 +17,11 @@ BASELINE = Scheme("baseline", "native", "none", [])
 IDENTITY = Scheme("identity", "two-shot", "none", [])
 NAIVE_MPC = Scheme("naive-mpc", "two-shot", "mpc", [])
 HYBRID = Scheme("zhybrid-16-8", "two-shot", "zfp:16", [SchemeRule("DP", None, None, "zfp:8")])
-SCHEMES = {scheme.name: scheme for scheme in (BASELINE, IDENTITY, NAIVE_MPC, HYBRID)}
+INT8 = Scheme("naive-int8", "encoded", "int8:256", [])
+SIGNS = Scheme("sign-feedback", "encoded", "none", [SchemeRule("DP", None, None, "sign:1024", feedback=True)])
+SCHEMES = {scheme.name: scheme for scheme in (BASELINE, IDENTITY, NAIVE_MPC, HYBRID, INT8, SIGNS)}
+
+LOSSY = ("zhybrid-16-8", "naive-int8", "sign-feedback")
 
 LAYOUTS = [
     Layout(dp=dp, tp=tp, pp=pp)
@@ -43,6 +47,7 @@ TRAIN = Train(
     weight_decay=0.01,
     clip=1.0,
     bucket_mb=0.05,
+    overlap=True,
     eval_every=0,
     eval_samples=5,
 )
@@ -56,6 +61,7 @@ def run_of(
     precision: str = "fp64",
     zero: int = 1,
     clip: float = TRAIN.clip,
+    overlap: bool = True,
 ) -> Run:
     """A run of a few steps."""
     return Run(
@@ -68,13 +74,14 @@ def run_of(
         cell={},
         model=MODELS[model],
         data=Data("stdlib", None, 0.1),
-        train=replace(TRAIN, precision=precision, zero=zero, clip=clip),
+        train=replace(TRAIN, precision=precision, zero=zero, clip=clip, overlap=overlap),
         layout=layout,
         scheme=SCHEMES[scheme],
         ranks=layout.ranks,
         threads=1,
         oversubscribe=True,
         device="cpu",
+        links=None,
     )
 
 

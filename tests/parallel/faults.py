@@ -11,18 +11,18 @@ from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
 from hpcbench.comm.shards import shards
 from hpcbench.comm.work import Work
-from hpcbench.parallel import linear, pipeline
-from hpcbench.parallel.data_parallel import DataParallel
+from hpcbench.parallel import buckets, linear, pipeline
+from hpcbench.parallel.data_parallel import DataParallel, Piece
 
 
 def divided_twice() -> object:
     """The gradient is divided by the number of replicas once too often."""
-    reduce_gradients = DataParallel.reduce_gradients
+    begin = DataParallel.begin
 
-    def faulty(self: DataParallel, *, loss_scale: float) -> None:
-        reduce_gradients(self, loss_scale=loss_scale * self._mesh.dp.size)
+    def faulty(self: DataParallel, *, micro_batches: int, loss_scale: float) -> None:
+        begin(self, micro_batches=micro_batches, loss_scale=loss_scale * self._mesh.dp.size)
 
-    return patch.object(DataParallel, "reduce_gradients", faulty)
+    return patch.object(DataParallel, "begin", faulty)
 
 
 def reduce_left_out() -> object:
@@ -56,6 +56,11 @@ def own_piece_exact() -> object:
     return patch.object(Group, "all_gather", faulty)
 
 
+def whole_and_split_mixed() -> object:
+    """What all ranks of a tensor group hold lies in a codec's block with what they split."""
+    return patch.object(buckets, "is_split", lambda shard: True)
+
+
 def tied_gradient_left_out() -> object:
     """The two copies of the embedding's weight are updated with their own gradients only."""
     return patch.object(DataParallel, "_reduce_tied", lambda self: None)
@@ -63,14 +68,14 @@ def tied_gradient_left_out() -> object:
 
 def one_replica_dropped() -> object:
     """The last replica's gradients are lost."""
-    reduce_gradients = DataParallel.reduce_gradients
+    start = DataParallel._start
 
-    def faulty(self: DataParallel, *, loss_scale: float) -> None:
+    def faulty(self: DataParallel, piece: Piece) -> None:
         if self._mesh.dp.rank == self._mesh.dp.size - 1:
-            self.clear_gradients()
-        reduce_gradients(self, loss_scale=loss_scale)
+            piece.bucket.gradients.zero_()
+        start(self, piece)
 
-    return patch.object(DataParallel, "reduce_gradients", faulty)
+    return patch.object(DataParallel, "_start", faulty)
 
 
 def boundary_gradient_stale() -> object:
@@ -93,6 +98,7 @@ FAULTS: dict[str, Callable[[], object]] = {
         reduce_left_out,
         backward_reduce_left_out,
         own_piece_exact,
+        whole_and_split_mixed,
         tied_gradient_left_out,
         one_replica_dropped,
         boundary_gradient_stale,

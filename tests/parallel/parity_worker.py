@@ -1,15 +1,20 @@
 """Trains small models in many layouts on real ranks and compares each with one process; prints a JSON line a case."""
 
 import json
+import math
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
+from unittest.mock import patch
 
-from cases import LAYOUTS, MODELS, STEPS, label, run_of
+import torch
+from cases import LAYOUTS, LOSSY, MODELS, STEPS, label, run_of
 from faults import planted
 from mpi4py import MPI
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
+from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.exact import exact_sum
 from hpcbench.parallel.layout import Layout
 from hpcbench.testing import parity
@@ -23,7 +28,7 @@ CORPUS = text.load(run_of("neox", Layout()).data, 12)
 
 def train(run: Run, comm: MPI.Comm) -> list[dict[str, object]] | None:
     """Loss, gradients and weights after each step, whole, on rank 0."""
-    trainer = Trainer(run, comm, Progress(Wait.GIVE_WAY), CORPUS)
+    trainer = Trainer(run, comm, Progress(Wait.GIVE_WAY, background=run.train.overlap), CORPUS)
     history = []
     for k in range(STEPS):
         (loss,) = exact_sum(trainer.mesh.world, [trainer.backward(k)], trainer.policy.exact)
@@ -108,12 +113,48 @@ def lossless() -> None:
 
 
 def lossy() -> None:
-    """A lossy scheme: far from exact, and yet equal on all replicas."""
+    """Lossy schemes: far from exact, and yet equal on all replicas."""
     layout = Layout(dp=2, tp=2, pp=2)
     for model in MODELS:
-        runs = [spread(run_of(model, layout, scheme=name, precision="fp32")) for name in ("zhybrid-16-8", "identity")]
+        exact = spread(run_of(model, layout, scheme="identity", precision="fp32"))
+        for scheme in LOSSY:
+            history = spread(run_of(model, layout, scheme=scheme, precision="fp32"))
+            if WORLD.rank == 0:
+                compare({"model": model, "scheme": scheme}, history, exact)
+
+
+def overlapped() -> None:
+    """Gradients reduced during the backward pass against after it: the same sums, so the same bits."""
+    layout = Layout(dp=2, tp=2, pp=2)
+    for model, scheme in (("neox", "baseline"), ("gpt2", "zhybrid-16-8"), ("neox", "sign-feedback")):
+        runs = [spread(run_of(model, layout, scheme=scheme, precision="fp32", overlap=on)) for on in (True, False)]
         if WORLD.rank == 0:
-            compare({"model": model}, *runs)
+            compare({"model": model, "scheme": scheme}, *runs)
+
+
+def residuals() -> None:
+    """Residuals of a few steps, taken up by another trainer with other buckets; and after a skipped step."""
+    run = run_of("neox", Layout(dp=4, tp=2), scheme="sign-feedback", precision="fp32")
+    first = Trainer(run, WORLD, Progress(Wait.GIVE_WAY), CORPUS)
+    for k in range(2):
+        first.step(k)
+    saved = first.data_parallel.residuals()
+    other = replace(run, train=replace(run.train, bucket_mb=run.train.bucket_mb / 3))
+    second = Trainer(other, WORLD, Progress(Wait.GIVE_WAY), CORPUS)
+    second.data_parallel.load_residuals(saved)
+    taken = second.data_parallel.residuals()
+    with patch.object(DataParallel, "gradient_norm", lambda self: math.nan):
+        first.step(2)
+    left = first.data_parallel.residuals()
+    answer = {
+        "parameters": sorted(saved) == sorted(item.shard.name for item in first.held),
+        "buckets": [len(trainer.data_parallel.pieces) for trainer in (first, second)],
+        "equal": all(torch.equal(taken[name][kind], saved[name][kind]) for name in saved for kind in saved[name]),
+        "sizes": {kind: sum(float(saved[name][kind].norm()) for name in saved) for kind in ("sent", "summed")},
+        "after_skipping": sum(float(left[name][kind].norm()) for name in left for kind in left[name]),
+    }
+    for each in WORLD.gather(answer) or []:
+        print(json.dumps(each), flush=True)
 
 
 def with_fault(name: str, model: str, layout: Layout, scheme: str, precision: str) -> None:
@@ -135,6 +176,7 @@ def faults() -> None:
         ("reduce_left_out", "neox", "baseline", "fp64"),
         ("backward_reduce_left_out", "neox", "baseline", "fp64"),
         ("own_piece_exact", "neox", "zhybrid-16-8", "fp32"),
+        ("whole_and_split_mixed", "neox", "naive-int8", "fp32"),
         ("tied_gradient_left_out", "gpt2", "baseline", "fp64"),
         ("one_replica_dropped", "neox", "baseline", "fp64"),
         ("boundary_gradient_stale", "neox", "baseline", "fp64"),

@@ -6,7 +6,7 @@ The oracle runs in fp64, where rounding is 1e-16 and any mistake in a sum, a sca
 from pathlib import Path
 
 import pytest
-from cases import LAYOUTS, MODELS, MOST_RANKS, label
+from cases import LAYOUTS, LOSSY, MODELS, MOST_RANKS, label
 
 WORKER = Path(__file__).with_name("parity_worker.py")
 
@@ -55,9 +55,27 @@ def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, model, preci
     assert result["agree"]
 
 
+@pytest.mark.parametrize(
+    ("model", "scheme"), [("neox", "baseline"), ("gpt2", "zhybrid-16-8"), ("neox", "sign-feedback")]
+)
+def test_overlap_changes_no_bit(mpi_results, model, scheme):
+    result = by(mpi_results(MOST_RANKS, WORKER, "overlapped"), model=model, scheme=scheme)
+    assert result["gradients"] == result["weights"] == result["loss"] == result["evaluation"] == 0.0
+
+
+def test_residuals_belong_to_parameters_and_end_with_a_skipped_step(mpi_results):
+    for rank in mpi_results(MOST_RANKS, WORKER, "residuals"):
+        few, many = rank["buckets"]
+        assert many > few, "the buckets were to differ"
+        assert rank["parameters"] and rank["equal"]
+        assert min(rank["sizes"].values()) > 0, "no residual: nothing was shown"
+        assert rank["after_skipping"] == 0.0
+
+
+@pytest.mark.parametrize("scheme", LOSSY)
 @pytest.mark.parametrize("model", MODELS)
-def test_replicas_agree_under_a_lossy_scheme(mpi_results, model):
-    result = by(mpi_results(MOST_RANKS, WORKER, "lossy"), model=model)
+def test_replicas_agree_under_a_lossy_scheme(mpi_results, model, scheme):
+    result = by(mpi_results(MOST_RANKS, WORKER, "lossy"), model=model, scheme=scheme)
     assert result["gradients"] > 1e-3, "the lossy codec was never in the way"
     assert result["replicas"] == 0.0
     assert result["agree"]
@@ -73,6 +91,7 @@ def test_replicas_agree_under_a_lossy_scheme(mpi_results, model):
         ("one_replica_dropped", "gradients"),
         ("boundary_gradient_stale", "gradients"),
         ("own_piece_exact", "replicas"),
+        ("whole_and_split_mixed", "replicas"),
     ],
 )
 def test_planted_fault_is_seen(mpi_results, fault, seen_in):

@@ -142,12 +142,16 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "weight_decay": 0.01,
         "clip": 1.0,
         "bucket_mb": 4.0,
+        "overlap": True,
         "eval_every": 0,
         "eval_samples": 32,
     }
     assert data["scheme"] == {"name": "baseline", "algorithm": "native", "default": "none", "rules": []}
     assert (data["layout"], data["ranks"]) == ({"dp": 2, "tp": 1, "pp": 1}, 2)
-    keys = "schema study site run repeat pairing cell model data train layout scheme ranks threads oversubscribe device"
+    keys = (
+        "schema study site run repeat pairing cell model data train layout scheme ranks threads oversubscribe device "
+        "links"
+    )
     assert " ".join(data) == keys
     path = tmp_path / "run.json"
     path.write_text(json.dumps(data), encoding="utf-8")

@@ -57,14 +57,14 @@ def test_every_model_preset_follows_the_schema(name: str) -> None:
     ("name", "algorithm", "default", "dp"),
     [
         ("baseline", "native", "none", "none"),
-        ("identity", "two-shot", "none", "none"),
-        ("naive-mpc", "two-shot", "mpc", "mpc"),
-        ("naive-zfp8", "two-shot", "zfp:8", "zfp:8"),
-        ("naive-zfp16", "two-shot", "zfp:16", "zfp:16"),
-        ("mzhybrid", "two-shot", "mpc", "zfp:8"),
-        ("mzhybrid-12", "two-shot", "mpc", "zfp:12"),
-        ("zhybrid-16-8", "two-shot", "zfp:16", "zfp:8"),
-        ("zhybrid-24-8", "two-shot", "zfp:24", "zfp:8"),
+        ("identity", "encoded", "none", "none"),
+        ("naive-mpc", "encoded", "mpc", "mpc"),
+        ("naive-zfp8", "encoded", "zfp:8", "zfp:8"),
+        ("naive-zfp16", "encoded", "zfp:16", "zfp:16"),
+        ("mzhybrid", "encoded", "mpc", "zfp:8"),
+        ("mzhybrid-12", "encoded", "mpc", "zfp:12"),
+        ("zhybrid-16-8", "encoded", "zfp:16", "zfp:8"),
+        ("zhybrid-24-8", "encoded", "zfp:24", "zfp:8"),
     ],
 )
 def test_scheme_names_carry_their_rates(name: str, algorithm: str, default: str, dp: str) -> None:

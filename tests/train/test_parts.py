@@ -24,7 +24,7 @@ from hpcbench.train.precision import LossScale
 from hpcbench.train.trainer import learning_rate
 
 MODEL = Model("tiny", 2, 32, 4, 256, "rotary", 0.5, parallel_residual=True, tied=False)
-TRAIN = Train(10, 2, 8, 2, 16, "fp32", 1, 1, 1e-3, 1e-4, 0.9, 0.95, 1e-8, 0.01, 1.0, 4.0, 0, 8)
+TRAIN = Train(10, 2, 8, 2, 16, "fp32", 1, 1, 1e-3, 1e-4, 0.9, 0.95, 1e-8, 0.01, 1.0, 4.0, True, 0, 8)
 SCHEME = Scheme("h", "two-shot", "mpc", [SchemeRule("DP", None, None, "zfp:8")])
 RUN = Run(
     1,
@@ -43,6 +43,7 @@ RUN = Run(
     1,
     True,
     "cpu",
+    None,
 )
 
 

@@ -28,13 +28,14 @@ RUN = Run(
     cell={},
     model=Model("mini", 1, 16, 2, 256, "rotary", 0.5, parallel_residual=True, tied=False),
     data=Data("stdlib", None, 0.1),
-    train=Train(4, 1, 2, 1, 16, "fp32", 1, 1, 1e-2, 1e-3, 0.9, 0.95, 1e-8, 0.01, 1.0, 4.0, 2, 4),
+    train=Train(4, 1, 2, 1, 16, "fp32", 1, 1, 1e-2, 1e-3, 0.9, 0.95, 1e-8, 0.01, 1.0, 4.0, True, 2, 4),
     layout=Layout(),
     scheme=Scheme("baseline", "native", "none", []),
     ranks=1,
     threads=1,
     oversubscribe=False,
     device="cpu",
+    links=None,
 )
 
 

@@ -1,4 +1,4 @@
-// A front of the GPU as functions of the CPU: HB_SOURCE is its file, HB_NAMES its kernels as X(name) X(name) ...
+// A file of kernels/gpu as functions of the CPU: HB_SOURCE is its path, HB_NAMES its kernels as X(name) X(name) ...
 // run_name(launch, arguments) gives a kernel its arguments out of words of 64 bits.
 #include "cuda_emulator.h"
 #include HB_SOURCE
@@ -6,13 +6,9 @@
 #include <utility>
 
 typedef unsigned long long word;
-template <class T> static T argument(word x) {
-  if constexpr (std::is_pointer_v<T>) return (T)x;
-  else return (T)x;
-}
 template <class... A, size_t... I>
 static void call(void (*kernel)(A...), const word *a, std::index_sequence<I...>) {
-  kernel(argument<A>(a[I])...);
+  kernel((A)a[I]...);
 }
 template <class... A> static void call(void (*kernel)(A...), const word *a) {
   call(kernel, a, std::index_sequence_for<A...>{});

@@ -1,0 +1,300 @@
+"""Virtual hosts with slow links between them, on one Linux machine, so that MPI can be run over a network that is slow.
+
+Each host has a network, a name, /dev/shm and System V IPC of its own: ranks of one host meet in shared memory, ranks of
+two hosts only over TCP, through token buckets that limit what each host sends and receives. The hosts live in a process
+namespace of their own, whose first process ends when the Python that made them closes them or ends in whatever way; the
+kernel then ends all that runs there, and networks and mounts, which nobody else can see, go with it.
+"""
+
+import os
+import re
+import select
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from hpcbench.errors import UserError
+
+_HERE = Path(__file__).resolve().parent
+_TOOLS = ("bash", "hostname", "ip", "mount", "nsenter", "tc", "unshare")
+_NAMESPACES = ("--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc")
+_ENTERED = {"user": "user", "mount": "mnt", "net": "net", "uts": "uts", "ipc": "ipc", "pid": "pid_for_children"}
+"""nsenter's options, and the files of what unshare made: it is in all of them itself but the last."""
+_KERNEL = {
+    "veth": "ip link add port type veth peer name eth0",
+    "bridge": "ip link add sw type bridge",
+    "sch_tbf": "tc qdisc add dev lo root tbf rate 1mbit burst 2kb limit 2kb",
+}
+_MAX = 200
+_START = 60.0
+"""Seconds that the hosts may take to come up, which usually is half a second."""
+_QUEUE = 16_000_000
+"""Bytes that a link queues: TCP loses none. With 10 ms of the link's rate it did, and a third of its speed."""
+_ONLY_THE_LINKS = {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0", "UCX_NET_DEVICES": "eth0", "UCX_TLS": "self,sm,tcp"}
+
+
+def why_not() -> str | None:
+    """What keeps hosts from being made here, and the remedy, in one line; None if nothing does."""
+    missing = [tool for tool in _TOOLS if not shutil.which(tool)]
+    if missing:
+        return f"virtual hosts need {', '.join(missing)}: apt-get install iproute2 util-linux, or the like"
+    if not _works("true"):
+        remedy = "run a container with --privileged" if os.geteuid() == 0 else "be root, or allow user namespaces"
+        return f"virtual hosts need namespaces of their own, which are denied here: {remedy}"
+    for module, command in _KERNEL.items():
+        if not _works(command):
+            return f"virtual hosts need {module} of the kernel, which is denied or missing: modprobe {module}"
+    return None
+
+
+def bits_per_second(rate: str) -> float:
+    """A rate as ``tc`` writes it, ``"50mbit"`` or ``"2.5gbit"``, as a number.
+
+    Raises
+    ------
+    UserError
+        It is written otherwise, or below 100 kbit/s, where the burst is no small part of a message.
+    """
+    parts = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg])bit", rate)
+    bits = float(parts[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[parts[2]] if parts else 0.0
+    if not 1e5 <= bits <= 1e12:
+        raise UserError(f"link rate {rate!r}: write it like 50mbit or 2.5gbit, from 100kbit to 1000gbit")
+    return bits
+
+
+class Hosts:
+    """Virtual hosts ``host1``, ``host2``, ... behind a switch that never blocks; a context manager.
+
+    Several may exist at a time, for each sees only its own. Their file system is this machine's but for ``/dev/shm``
+    and what tells of the network.
+
+    Parameters
+    ----------
+    count
+        Number of hosts, 1 to 200.
+    rate
+        Limit of each host's link in each direction, as ``tc`` writes it: ``"50mbit"``, ``"2gbit"``; None for no limit.
+    delay_us
+        Time that a packet takes from any host to any other, in microseconds. Needs a C compiler.
+
+    Raises
+    ------
+    UserError
+        An argument is wrong, or hosts cannot be made here: see :func:`why_not`.
+    """
+
+    def __init__(self, count: int, rate: str | None = None, delay_us: int = 0) -> None:
+        if not 1 <= count <= _MAX:
+            raise UserError(f"{count} hosts: give 1 to {_MAX}")
+        if delay_us < 0:
+            raise UserError(f"a delay of {delay_us} microseconds: give 0 or more")
+        self.count = count
+        self._bucket = _bucket(rate)
+        self._compiler = _compiler() if delay_us else ""
+        self._delay_us = delay_us
+        self._one_command = threading.Lock()
+        self._first: subprocess.Popen[str] | None = None
+        self._namespaces: dict[str, int] = {}
+
+    def __enter__(self) -> "Hosts":
+        if reason := why_not():
+            raise UserError(reason)
+        with tempfile.TemporaryFile("w+") as log:
+            try:
+                self._start(log.fileno())
+                self._set_limit()
+                self._reach_the_last_host()
+            except BaseException as failure:
+                self._end()
+                log.seek(0)
+                if isinstance(failure, UserError):
+                    raise UserError(f"{failure}: {' '.join(log.read().split()) or 'no reason was told'}") from None
+                raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        ranks: int,
+        ranks_per_host: int | None = None,
+        timeout: float = 300.0,
+        environment: Mapping[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run an MPI program; ranks fill the first host, then the second, and so on.
+
+        Parameters
+        ----------
+        command
+            Program and arguments of each rank. It must use the MPI of this Python's environment.
+        ranks_per_host
+            By default as few as fit on all hosts.
+        timeout
+            Seconds after which all that the program started is ended.
+        environment
+            Variables beside this process's own. ``OMP_NUM_THREADS`` is 1 unless it is among them, for all hosts share
+            the cores of one machine.
+
+        Raises
+        ------
+        subprocess.TimeoutExpired
+            With what was printed until then.
+        UserError
+            There are not enough hosts, or there is no ``mpiexec`` of MPICH.
+        """
+        each = ranks_per_host or -(-ranks // self.count)
+        if ranks < 1 or each < 1 or ranks > each * self.count:
+            raise UserError(f"{ranks} ranks, {each} a host, do not fit on {self.count} hosts: give others")
+        names = ",".join(f"host{k + 1}:{each}" for k in range(-(-ranks // each)))
+        launch = [_mpiexec(), "-launcher", "ssh", "-launcher-exec", "/proc/1/root/dev/shm/on", "-iface", "eth0"]
+        launch += ["-bind-to", "none", "-hosts", names, "-ppn", str(each), "-n", str(ranks)]
+        variables = {"OMP_NUM_THREADS": "1", **(environment or {}), **_ONLY_THE_LINKS}
+        return self.on(1, [*launch, *command], timeout=timeout, environment=variables)
+
+    def on(
+        self, host: int, command: Sequence[str], *, timeout: float = 60.0, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one process on a host, or, as host 0, on the switch; see :meth:`run`.
+
+        What it leaves running on any of the hosts is ended with it. A second thread's command waits for its turn.
+        """
+        inside = ["/dev/shm/on", f"host{host}", shlex.join(command)] if host else command
+        with self._one_command:
+            process = subprocess.Popen(
+                self._enter(inside),
+                env={**os.environ, **(environment or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                start_new_session=True,  # Ctrl-C is for us, who then end all of it
+            )
+            with process:
+                try:
+                    output, errors = process.communicate(timeout=timeout)
+                except subprocess.TimeoutExpired:
+                    self._end_commands()
+                    output, errors = process.communicate()
+                    raise subprocess.TimeoutExpired(list(command), timeout, output, errors) from None
+                finally:
+                    self._end_commands()
+        return subprocess.CompletedProcess(list(command), process.returncode, output, errors)
+
+    def set_rate(self, rate: str | None) -> None:
+        """Change the limit of every link from now on, also while a command runs; see :class:`Hosts`."""
+        self._bucket = _bucket(rate)
+        self._set_limit()
+
+    def _start(self, log: int) -> None:
+        """Start process 1 and wait for its word that the hosts are there."""
+        up = ["bash", str(_HERE / "up.sh"), str(_HERE), str(self.count), str(self._delay_us), self._compiler]
+        self._first = subprocess.Popen(
+            _unshare(up),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        )
+        output = self._first.stdout
+        if not output or not select.select([output], [], [], _START)[0] or output.readline() != "ready\n":
+            raise UserError("the virtual hosts did not start")
+        for kind, name in _ENTERED.items():
+            if kind != "user" or os.geteuid() != 0:
+                self._namespaces[kind] = os.open(f"/proc/{self._first.pid}/ns/{name}", os.O_RDONLY)
+        # Or _end_commands would end every process of this machine.
+        if os.path.samestat(os.fstat(self._namespaces["pid"]), Path("/proc/self/ns/pid").stat()):
+            raise RuntimeError("the virtual hosts have no process namespace of their own")
+
+    def _set_limit(self) -> None:
+        script = ["bash", str(_HERE / "limit.sh"), str(self.count), *self._bucket]
+        done = subprocess.run(self._enter(script), capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if done.returncode:
+            raise UserError(f"the virtual hosts' links cannot be limited: {' '.join(done.stderr.split())}")
+
+    def _reach_the_last_host(self) -> None:
+        """A closed port's refusal is an answer."""
+        knock = f"timeout 10 bash -c '</dev/tcp/host{self.count}/9' 2>&1 | grep -q refused"
+        if self.on(1, ["bash", "-c", knock]).returncode:
+            raise UserError("the virtual hosts do not reach each other")
+
+    def _enter(self, command: Sequence[str]) -> list[str]:
+        """The command within our namespaces, in the switch's network."""
+        if not self._namespaces:
+            raise UserError("there are no virtual hosts yet, or no more: use Hosts in a with statement")
+        options = [f"--{kind}=/proc/{os.getpid()}/fd/{file}" for kind, file in self._namespaces.items()]
+        if "user" in self._namespaces:
+            options.append("--preserve-credentials")
+        return ["nsenter", *options, "--", "bash", "-c", 'cd -- "$0" && exec "$@"', str(Path.cwd()), *command]
+
+    def _end_commands(self) -> None:
+        """End all but process 1 and the caller, which the kernel spares."""
+        kill = self._enter(["bash", "-c", "kill -KILL -1"])
+        subprocess.run(kill, stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True)
+
+    def _end(self) -> None:
+        if self._first is None:
+            return
+        with self._first:
+            try:
+                self._first.communicate(timeout=_START)  # closes its standard input
+            except subprocess.TimeoutExpired:
+                self._first.kill()
+        with self._one_command:  # that of another thread has ended, now that there are no hosts
+            while self._namespaces:
+                os.close(self._namespaces.popitem()[1])
+        self._first = None
+
+
+def _unshare(command: Sequence[str]) -> list[str]:
+    """The command as the first process of new namespaces; who is not root is so in there."""
+    user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    return ["unshare", *user, *_NAMESPACES, "--", *command]
+
+
+def _works(command: str) -> bool:
+    done = subprocess.run(_unshare(command.split()), capture_output=True, stdin=subprocess.DEVNULL)
+    return done.returncode == 0
+
+
+def _bucket(rate: str | None) -> tuple[str, str, str]:
+    """Rate, burst and queue for limit.sh.
+
+    The burst is the bytes that pass at full speed after a pause: 1 ms of the rate, but ten packets at least. Above
+    200 Mbit/s it is also at least what segmentation offload joins to one packet, for cutting those costs much CPU time.
+    """
+    if rate is None:
+        return "0", "0", "0"
+    bits = bits_per_second(rate)
+    burst = max(int(bits / 8 / 1000), 15_140 if bits <= 200e6 else 70_000)
+    return f"{bits:.0f}bit", str(burst), str(_QUEUE)
+
+
+def _compiler() -> str:
+    found = shutil.which(os.environ.get("CC") or "cc")
+    if not found:
+        raise UserError("virtual hosts with a delay need a C compiler: install one, or set CC to its path")
+    return found
+
+
+def _mpiexec() -> str:
+    beside = Path(sys.executable).with_name("mpiexec")
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if not found:
+        raise UserError(f"no mpiexec beside {sys.executable} nor on PATH: pip install 'hpcbench[local]'")
+    version = subprocess.run([found, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+    if "HYDRA" not in version:
+        raise UserError(f"{found} is not MPICH's, which the virtual hosts need: pip install 'hpcbench[local]'")
+    return found

@@ -1,0 +1,58 @@
+"""Faults planted in a copy of the kernels, which a test's sweep must see."""
+
+import faulthandler
+import functools
+import multiprocessing
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from emulator import KERNELS
+
+_NOT_CODE = 2
+Sweep = Callable[[str, Path], object]
+"""Tries all that the kernels of a codec do, by the codec's name and the kernels' tree."""
+
+
+def planted(folder: Path, file: str, old: str, new: str) -> Path:
+    """A copy of the kernels in `folder`, with one place of a file changed."""
+    kernels = folder / "kernels"
+    shutil.copytree(KERNELS, kernels)
+    text = (kernels / file).read_text()
+    assert text.count(old) == 1, f"{file} no longer reads {old!r} in one place"
+    (kernels / file).write_text(text.replace(old, new))
+    return kernels
+
+
+def check_seen(sweep: Sweep, name: str, faulty: Path) -> None:
+    """A sweep of a codec passes with the kernels as they are, and fails, in whatever way, with faulty ones."""
+    assert _passes(sweep, name)
+    assert fails(sweep, name, faulty)
+
+
+@functools.cache
+def _passes(sweep: Sweep, name: str) -> bool:
+    return not fails(sweep, name, KERNELS)
+
+
+def fails(sweep: Sweep, name: str, kernels: Path, seconds: float = 120.0) -> bool:
+    """Whether a sweep raises, dies or hangs, in a process of its own."""
+    child = multiprocessing.get_context("fork").Process(target=_quietly, args=(sweep, name, kernels))
+    child.start()
+    child.join(seconds)
+    if child.is_alive():
+        child.kill()
+        child.join()
+    assert child.exitcode != _NOT_CODE, "these kernels do not compile"
+    return child.exitcode != 0
+
+
+def _quietly(sweep: Sweep, name: str, kernels: Path) -> None:
+    faulthandler.disable()
+    try:
+        sweep(name, kernels)
+    except SyntaxError:
+        sys.exit(_NOT_CODE)
+    except Exception:
+        sys.exit(1)

@@ -1,0 +1,243 @@
+"""Virtual hosts: MPI takes them for machines, their links are limited, and nothing of them stays."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hpcbench.errors import UserError
+from hpcbench.testing.hosts import Hosts, why_not
+
+WHERE_AM_I = """
+import json, socket
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+node = world.Split_type(MPI.COMM_TYPE_SHARED)
+mine = [node.allgather(world.rank), socket.gethostname()]
+found = world.gather(mine)
+if world.rank == 0:
+    print(json.dumps(found))
+"""
+LAST_RANK_IS_KILLED = """
+import os, signal
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+world.Barrier()
+if world.rank == world.size - 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+world.Barrier()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _possible() -> None:
+    reason = why_not()
+    if reason and os.environ.get("CI"):
+        pytest.fail(reason)
+    if reason:
+        pytest.skip(reason)
+
+
+def marked(mark: str) -> dict[str, str]:
+    """Name by id of each process that inherited the mark. The dead, and zombies, have no environment."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (process / "environ").read_bytes():
+                found[process.name] = (process / "comm").read_text().strip()
+        except OSError:
+            continue  # it has ended
+    return found
+
+
+def places() -> set[str]:
+    """Named namespaces, and mounts where a host has its own: with processes, all that can hold a namespace."""
+    named = {str(path) for folder in ("/run/netns", "/etc/netns") for path in Path(folder).glob("*host[0-9]*")}
+    mounts = {line.split(" ")[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+    return named | (mounts & {"/dev/shm", "/etc/hosts", "/proc", "/sys"})
+
+
+@pytest.fixture
+def mark(_possible: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Marks what hosts are made of, and sees to it that nothing of that stays."""
+    mark = f"HPCBENCH_TEST_MARK={uuid.uuid4()}"
+    monkeypatch.setenv(*mark.split("="))
+    before = places()
+    yield mark
+    for _ in range(100):  # if Python was killed, its hosts may take a moment to go
+        if not marked(mark):
+            break
+        time.sleep(0.1)
+    assert marked(mark) == {}
+    assert places() == before
+
+
+def wait_for_ranks(mark: str, ranks: int) -> None:
+    for _ in range(600):
+        if list(marked(mark).values()).count("sleep") == ranks:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"no {ranks} ranks in a minute, only {marked(mark)}")
+
+
+def limits(hosts: Hosts, host: int) -> list[tuple[str, str]]:
+    """Device and rate of each token bucket of a host, or of the switch, as tc shows them."""
+    shown = hosts.on(host, ["tc", "-s", "qdisc"])
+    assert shown.returncode == 0, shown.stderr
+    return re.findall(r"^qdisc tbf \S+ dev (\S+) root .*?rate (\S+) ", shown.stdout, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("mark")
+def test_hosts_are_nodes_for_mpi() -> None:
+    with Hosts(3, rate="200mbit") as hosts:
+        done = hosts.run([sys.executable, "-c", WHERE_AM_I], ranks=6, ranks_per_host=2, timeout=120)
+    assert done.returncode == 0, done.stderr
+    pairs = [([0, 1], "host1"), ([2, 3], "host2"), ([4, 5], "host3")]
+    assert json.loads(done.stdout) == [list(pair) for pair in pairs for _ in range(2)]
+
+
+@pytest.mark.usefixtures("mark")
+def test_a_killed_rank_on_the_last_host_ends_the_job() -> None:
+    with Hosts(2) as hosts:
+        done = hosts.run([sys.executable, "-c", LAST_RANK_IS_KILLED], ranks=4, timeout=120)
+    assert done.returncode != 0
+
+
+@pytest.mark.usefixtures("mark")
+@pytest.mark.parametrize("delay_us", [0, 100], ids=["bridge", "wire"])
+def test_set_rate_changes_both_directions_of_every_link(delay_us: int) -> None:
+    with Hosts(2, rate="50mbit", delay_us=delay_us) as hosts:
+        for rate, shown in (
+            ("50mbit", "50Mbit"),
+            ("2.5gbit", "2500Mbit"),
+            (None, None),
+            (None, None),
+            ("1gbit", "1Gbit"),
+        ):
+            hosts.set_rate(rate)
+            assert limits(hosts, 0) == ([("port1", shown), ("port2", shown)] if shown else [])
+            for host in (1, 2):
+                assert limits(hosts, host) == ([("eth0", shown)] if shown else [])
+
+
+@pytest.mark.usefixtures("mark")
+def test_what_ranks_of_two_hosts_send_goes_through_the_links() -> None:
+    def sent() -> int:
+        shown = hosts.on(1, ["tc", "-s", "qdisc", "show", "dev", "eth0"]).stdout
+        return int(re.findall(r"Sent (\d+) bytes", shown)[0])
+
+    code = "from mpi4py import MPI; w = MPI.COMM_WORLD; b = bytearray({}); w.bcast(b); w.Barrier()"
+    program = [sys.executable, "-c", code.format(2_000_000)]
+    with Hosts(2, rate="1gbit") as hosts:
+        before = sent()
+        assert hosts.run(program, ranks=2, ranks_per_host=2, timeout=120).returncode == 0
+        within = sent() - before
+        assert hosts.run(program, ranks=2, ranks_per_host=1, timeout=120).returncode == 0
+        between = sent() - before - within
+    assert within < 100_000
+    assert between > 2_000_000
+
+
+def test_a_timeout_ends_all_ranks_and_the_hosts_go_on(mark: str) -> None:
+    with Hosts(2) as hosts:
+        with pytest.raises(subprocess.TimeoutExpired) as caught:
+            hosts.run(["bash", "-c", "echo begun; setsid sleep 1000"], ranks=2, timeout=3)
+        assert "begun" in caught.value.output
+        assert "sleep" not in marked(mark).values()
+        assert hosts.run(["hostname"], ranks=2).stdout.split() in (["host1", "host2"], ["host2", "host1"])
+
+
+@pytest.mark.usefixtures("mark")
+def test_a_hosts_files_in_shared_memory_are_its_own() -> None:
+    with Hosts(2) as hosts:
+        hosts.on(1, ["touch", "/dev/shm/of-host1"])
+        assert hosts.on(1, ["ls", "/dev/shm"]).stdout == "of-host1\n"
+        assert hosts.on(2, ["ls", "/dev/shm"]).stdout == ""
+        assert not Path("/dev/shm/of-host1").exists()
+
+
+def test_what_a_command_leaves_running_is_ended_with_it(mark: str) -> None:
+    with Hosts(2) as hosts:
+        assert hosts.on(2, ["bash", "-c", "setsid sleep 1000 >/dev/null 2>&1 &"]).returncode == 0
+        hosts.on(1, ["true"])  # by then the kernel is done with it
+        assert "sleep" not in marked(mark).values()
+
+
+def test_nothing_stays_when_the_body_fails_and_something_still_runs(mark: str) -> None:
+    def compute() -> None:
+        codes.append(hosts.run(["sleep", "1000"], ranks=2).returncode)
+
+    codes: list[int] = []
+    thread = threading.Thread(target=compute)
+    with pytest.raises(RuntimeError, match="the body's own"), Hosts(2) as hosts:
+        thread.start()
+        wait_for_ranks(mark, 2)
+        raise RuntimeError("the body's own")
+    assert marked(mark) == {}
+    thread.join(60)
+    assert codes != [0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_stays_when_python_is_ended_by_a_signal(mark: str, number: signal.Signals) -> None:
+    code = (
+        "from hpcbench.testing.hosts import Hosts\n"
+        "with Hosts(2) as hosts: hosts.run(['sleep', '1000'], ranks=2, timeout=1000)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as python:
+        wait_for_ranks(mark, 2)
+        python.send_signal(number)
+        assert python.wait(60) != 0
+
+
+@pytest.mark.usefixtures("mark")
+def test_two_instances_do_not_see_each_other() -> None:
+    with Hosts(3, rate="1gbit") as fast:
+        with Hosts(2, rate="50mbit") as slow:
+            slow.set_rate("100mbit")
+            assert limits(slow, 2) == [("eth0", "100Mbit")]
+            assert limits(fast, 2) == [("eth0", "1Gbit")]
+            assert [len(limits(slow, 0)), len(limits(fast, 0))] == [2, 3]
+            done = slow.run([sys.executable, "-c", WHERE_AM_I], ranks=2, timeout=120)
+            assert json.loads(done.stdout) == [[[0], "host1"], [[1], "host2"]]
+        done = fast.run([sys.executable, "-c", WHERE_AM_I], ranks=3, timeout=120)
+        assert json.loads(done.stdout) == [[[k], f"host{k + 1}"] for k in range(3)]
+
+
+@pytest.mark.usefixtures("mark")
+def test_hosts_that_do_not_come_up_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "false")
+    with pytest.raises(UserError, match="did not start"), Hosts(2, delay_us=10):
+        pass
+
+
+@pytest.mark.parametrize("rate", ["fast", "1kbit", "200", "200 mbit", "1e9bit", "-1mbit"])
+def test_wrong_rates_are_refused(rate: str) -> None:
+    with pytest.raises(UserError, match="write it like 50mbit"):
+        Hosts(2, rate=rate)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(UserError, match="0 hosts"):
+        Hosts(0)
+    with pytest.raises(UserError, match="do not fit on 2 hosts"):
+        Hosts(2).run(["true"], ranks=5, ranks_per_host=2)
+    with pytest.raises(UserError, match="with statement"):
+        Hosts(2).on(1, ["true"])
+
+
+def test_a_missing_tool_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    reason = why_not()
+    assert reason is not None
+    assert "nsenter, tc" in reason
+    assert "install iproute2" in reason
