@@ -6,6 +6,7 @@ nothing and encodes nothing.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -231,7 +232,11 @@ class Group:
         call = self._call(self._planned, channel, dtype, vector, feedback)
         first = self._calls % _CALLS * _SLICES
         self._calls += 1
-        running = (carry_out(call, todo, (first + k % _SLICES) * STAGES) for k, todo in enumerate(slices))
+        running = (
+            # each slice rounds by seeds of its own, whichever goes on first
+            carry_out(replace(call, seed=call.seed + (k << 14)), todo, (first + k % _SLICES) * STAGES)
+            for k, todo in enumerate(slices)
+        )
         return self._start(channel, call.tally, Operation(running, DEPTH), how)
 
     def _message(self, src: Array, dst: Array, todo: Sequence[Step], tag: int, channel: Channel) -> Work:
