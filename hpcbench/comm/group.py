@@ -5,6 +5,7 @@ arrays) and counts what this rank sent. It returns at once; what it returns is w
 nothing and encodes nothing.
 """
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
@@ -55,6 +56,7 @@ class Group:
         self.topology = Topology.of(comm)
         self._scratch = Scratch()
         self._calls = 0
+        self._latest: deque[Operation] = deque()
 
     @property
     def rank(self) -> int:
@@ -230,6 +232,8 @@ class Group:
         how: str,
     ) -> Work:
         call = self._call(self._planned, channel, dtype, vector, feedback)
+        if len(self._latest) == _CALLS:
+            self._progress.finish(self._latest.popleft())  # its tags are due again
         first = self._calls % _CALLS * _SLICES
         self._calls += 1
         running = (
@@ -237,7 +241,9 @@ class Group:
             carry_out(replace(call, seed=call.seed + (k << 14)), todo, (first + k % _SLICES) * STAGES)
             for k, todo in enumerate(slices)
         )
-        return self._start(channel, call.tally, Operation(running, DEPTH), how)
+        operation = Operation(running, DEPTH)
+        self._latest.append(operation)
+        return self._start(channel, call.tally, operation, how)
 
     def _message(self, src: Array, dst: Array, todo: Sequence[Step], tag: int, channel: Channel) -> Work:
         call = self._call(self._comm, channel, src.dtype, Exchanged(src.reshape(-1), dst.reshape(-1)), None)
