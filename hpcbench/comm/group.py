@@ -57,6 +57,7 @@ class Group:
         self._scratch = Scratch()
         self._calls = 0
         self._latest: deque[Operation] = deque()
+        self._integers: Operation | None = None
 
     @property
     def rank(self) -> int:
@@ -96,9 +97,12 @@ class Group:
             sent = all_reduce_bytes(self._piece_bytes(buf), self.rank)
             return self._by_library(channel, sent, native.all_reduce(self._comm, buf, op), chosen)
         if chosen.algorithm is Algorithm.HOMOMORPHIC and isinstance(channel.codec, Quant):
+            if self._integers is not None:
+                self._progress.finish(self._integers)  # MPI wants its collectives called in one order
             tally = Tally()
-            slices = [homomorphic.all_reduce(self._comm, buf, channel.codec, tally)]
-            return self._start(channel, tally, Operation(slices, 1, at_once=True), chosen.algorithm.value)
+            slices = [homomorphic.all_reduce(self._planned, buf, channel.codec, tally)]
+            self._integers = Operation(slices, 1, at_once=True)
+            return self._start(channel, tally, self._integers, chosen.algorithm.value)
         return self._carry_out(chosen, channel, buf, InPlace(buf), feedback)
 
     def reduce_scatter(self, src: Array, dst: Array, *, channel: Channel, feedback: Feedback | None = None) -> Work:
