@@ -97,7 +97,7 @@ class Group:
             sent = all_reduce_bytes(self._piece_bytes(buf), self.rank)
             return self._by_library(channel, sent, native.all_reduce(self._comm, buf, op), chosen)
         if chosen.algorithm is Algorithm.HOMOMORPHIC and isinstance(channel.codec, Quant):
-            if self._integers is not None:
+            if self._integers is not None and not self._integers.done:
                 self._progress.finish(self._integers)  # MPI wants its collectives called in one order
             tally = Tally()
             slices = [homomorphic.all_reduce(self._planned, buf, channel.codec, tally)]
@@ -236,8 +236,8 @@ class Group:
         how: str,
     ) -> Work:
         call = self._call(self._planned, channel, dtype, vector, feedback)
-        if len(self._latest) == _CALLS:
-            self._progress.finish(self._latest.popleft())  # its tags are due again
+        if len(self._latest) == _CALLS and not (oldest := self._latest.popleft()).done:
+            self._progress.finish(oldest)  # its tags are due again
         first = self._calls % _CALLS * _SLICES
         self._calls += 1
         running = (

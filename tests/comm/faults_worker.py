@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from collective_cases import SLICING, Case, digest, foretold
 from collectives_worker import perform
+from mpi4py import MPI
 from plan_cases import contribution
 from ranks import WORLD, Hooked, channel, tell
 
@@ -112,13 +113,28 @@ def faults() -> None:
     tell(lines)
 
 
-def damage(message: np.ndarray, how: str) -> np.ndarray:
+class Wire(MPI.Intracomm):
+    """A communicator whose network damages one of the messages that it is given."""
+
+    how: str | None = None
+    turn = sent = 0
+
+    def Isend(self, buf, dest, tag=0):  # noqa: N802
+        self.sent += 1
+        content = buf[0]
+        if self.how and self.sent == self.turn:
+            content = damaged(content, self.how)
+        return super().Isend([content, MPI.BYTE], dest, tag)
+
+
+def damaged(message: np.ndarray, how: str) -> np.ndarray:
     """A message as a faulty network would bring it."""
     if how.startswith("cut"):
-        return message[: int(message.size * float(how.split()[1]))]
+        return message[: int(message.size * float(how.split()[1]))].copy()
+    changed = message.copy()
     place, bit = {"first": (0, 0), "middle": (message.size // 2, 3), "checksum": (message.size - 1, 7)}[how]
-    message[place] ^= 1 << bit
-    return message
+    changed[place] ^= 1 << bit
+    return changed
 
 
 HOW = ("first", "middle", "checksum", "cut 0.99", "cut 0.01", "cut 0")
@@ -136,38 +152,38 @@ TRAFFIC: dict[str, Callable[[Group, np.ndarray, np.ndarray, Any], Any]] = {
 
 
 def transit() -> None:
-    """The last message of rank 1 to rank 0 is damaged after it was sealed."""
+    """The last message of rank 1 to rank 0 is damaged on its way."""
     assert WORLD.size == 2
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
     group.topology = Topology.regular(2, 1)
-    intact, lines = frame.seal, []
+    wire = group._comm = group._planned = Wire(WORLD.Dup())
+    lines = []
     for name, call in TRAFFIC.items():
         for codec in ("none", "zfp:8", "int8:256", "xpk"):
-            sealed = [0, 0]
-
-            def seal(buffer, used, how=None, sealed=sealed):
-                sealed[0] += 1
-                message = intact(buffer, used)
-                return message if how is None or sealed[0] < sealed[1] else damage(message, how)
-
             for looked, how in [(True, None), *((True, how) for how in HOW), (False, "middle")]:
-                sealed[0] = 0
-                blind = None if looked else lambda message, sender: message[: -frame.BYTES]
-                harm = how if WORLD.rank == 1 else None
-                said = ""
-                with (
-                    planted(frame, "seal", lambda buffer, used, harm=harm: seal(buffer, used, harm)),
-                    planted(frame, "opened", blind),
-                ):
-                    src, dst = contribution(WORLD.rank, 1000, "float32"), np.zeros(1000, np.float32)
-                    try:
-                        call(group, src, dst, lambda a, codec=codec: channel(codec, a)).wait()
-                    except Exception as error:
-                        said = f"{type(error).__name__}: {error}"
-                sealed[1] = sealed[1] or sealed[0]  # the calm run tells which one is the last
+                if how is None:
+                    wire.turn = 0
+                wire.sent, wire.how = 0, how if WORLD.rank == 1 else None
+                with planted(frame, "opened", None if looked else unlooked):
+                    said = attempt(group, call, codec)
+                wire.turn = wire.turn or wire.sent  # the calm run tells which one is the last
                 line = {"what": name, "codec": codec, "looked": looked, "how": how, "rank": WORLD.rank}
                 lines.append({**line, "said": said})
     tell(lines)
+
+
+def unlooked(message: np.ndarray, sender: int) -> np.ndarray:
+    return message[: -frame.BYTES]
+
+
+def attempt(group: Group, call: Callable[..., Any], codec: str) -> str:
+    """What the operation complains of."""
+    src, dst = contribution(WORLD.rank, 1000, "float32"), np.zeros(1000, np.float32)
+    try:
+        call(group, src, dst, lambda algorithm: channel(codec, algorithm)).wait()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 if __name__ == "__main__":
