@@ -22,7 +22,9 @@ LOSSLESS = ("none", "mpc:1", "xpk")
 SMALL, LARGE = (0, 1, 7), (1001, 70_000)
 
 _FREE_CALLS = Speed(encode_bytes_per_s=1e9, decode_bytes_per_s=1e9, call_s=0.0, ratio=0.5)
-SLICING = Links(Link(1e-9, 1e9), Link(1e-9, 1e9), tuple((codec, _FREE_CALLS) for codec in (*LOSSLESS, *LOSSY, STOCHASTIC)))
+SLICING = Links(
+    Link(1e-9, 1e9), Link(1e-9, 1e9), tuple((codec, _FREE_CALLS) for codec in (*LOSSLESS, *LOSSY, STOCHASTIC))
+)
 """Messages cost nothing and bytes much: plans of large vectors have several slices."""
 
 ALGORITHMS = tuple(a for a in Algorithm if a not in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC))
