@@ -7,7 +7,9 @@ A group of one rank sends nothing and encodes nothing. An operation on a GPU fol
 """
 
 import math
+from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -63,6 +65,8 @@ class Group:
         self._plans: dict[tuple[object, ...], Plan] = {}
         self._steps: dict[Plan, list[list[Step]]] = {}
         self._calls = 0
+        self._latest: deque[Operation] = deque()
+        self._integers: Operation | None = None
 
     @property
     def rank(self) -> int:
@@ -106,9 +110,12 @@ class Group:
         if chosen.algorithm is Algorithm.HOMOMORPHIC and isinstance(channel.codec, Quant):
             if place.on_device:
                 raise ValueError("homomorphic sums are made in host memory: on a GPU use another algorithm")
+            if self._integers is not None and not self._integers.done:
+                self._progress.finish(self._integers)  # MPI wants its collectives called in one order
             tally = Tally()
-            slices = [homomorphic.all_reduce(self._comm, buf, channel.codec, tally)]
-            return self._start(channel, tally, Operation(slices, 1, at_once=True), chosen.algorithm.value)
+            slices = [homomorphic.all_reduce(self._planned, buf, channel.codec, tally)]
+            self._integers = Operation(slices, 1, at_once=True)
+            return self._start(channel, tally, self._integers, chosen.algorithm.value)
         return self._carry_out(chosen, channel, place, buf, InPlace(buf), feedback)
 
     def reduce_scatter(self, src: Array, dst: Array, *, channel: Channel, feedback: Feedback | None = None) -> Work:
@@ -262,10 +269,18 @@ class Group:
         how: str,
     ) -> Work:
         call = self._call(self._planned, channel, place, dtype, vector, feedback)
+        if len(self._latest) == _CALLS and not (oldest := self._latest.popleft()).done:
+            self._progress.finish(oldest)  # its tags are due again
         first = self._calls % _CALLS * _SLICES
         self._calls += 1
-        running = (carry_out(call, todo, (first + k % _SLICES) * STAGES) for k, todo in enumerate(slices))
-        return self._start(channel, call.tally, Operation(running, DEPTH), how)
+        running = (
+            # each slice rounds by seeds of its own, whichever goes on first
+            carry_out(replace(call, seed=call.seed + (k << 14)), todo, (first + k % _SLICES) * STAGES)
+            for k, todo in enumerate(slices)
+        )
+        operation = Operation(running, DEPTH)
+        self._latest.append(operation)
+        return self._start(channel, call.tally, operation, how)
 
     def _message(self, src: Array, dst: Array, todo: Sequence[Step], tag: int, channel: Channel) -> Work:
         place, (src, dst) = self._places.of(src, dst)

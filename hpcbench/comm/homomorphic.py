@@ -45,7 +45,7 @@ def all_reduce(comm: MPI.Comm, buf: Array, codec: Quant, tally: Tally) -> Slice:
     yield [comm.Iallreduce(MPI.IN_PLACE, largest, MPI.MAX)]
 
     start = time.perf_counter()
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         units = np.where(largest > 0, np.float32(_LARGEST) / largest, np.float32(0))[:, None]
         codes = np.rint(np.nan_to_num(values * units)).clip(-_LARGEST, _LARGEST).astype(np.int16)
     tally.encode_s += time.perf_counter() - start

@@ -255,7 +255,7 @@ def _lay_out(
     if algorithm in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC):
         slices = 1
     if operation is Operation.BROADCAST:
-        cut: list[Pieces] = [[span] for span in aligned(Span(0, n), slices, _UNIT) if span.size or slices == 1]
+        cut: list[Pieces] = [[span] for span in aligned(Span(0, n), slices, _UNIT) if span.size] or [[Span(0, n)]]
     elif operation is Operation.ALL_REDUCE:
         # ranks of equal place on their nodes own neighbouring pieces: those travel within nodes as one
         order = (

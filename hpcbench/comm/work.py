@@ -31,6 +31,7 @@ class Work:
         operation = self._operation
         if operation is None or self._progress is None:
             return
+        self._operation = None
         start = time.perf_counter()
         self._progress.finish(operation)
         exposed = min(time.perf_counter() - start, operation.seconds)
@@ -43,7 +44,6 @@ class Work:
         counters.transfer_s += max(0.0, operation.seconds - tally.encode_s - tally.decode_s)
         counters.exposed_s += exposed
         counters.hidden_s += operation.seconds - exposed
-        self._operation = None
 
     def __del__(self) -> None:
         if self._operation is not None:

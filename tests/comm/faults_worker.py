@@ -1,0 +1,190 @@
+"""Real ranks with a fault planted in how steps are carried out; prints whether the simulated bits still come out."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from collective_cases import SLICING, Case, digest, foretold
+from collectives_worker import perform
+from mpi4py import MPI
+from plan_cases import contribution
+from ranks import WORLD, Hooked, channel, tell
+
+from hpcbench.comm import frame
+from hpcbench.comm.channel import Algorithm
+from hpcbench.comm.execute import _Run
+from hpcbench.comm.group import Group
+from hpcbench.comm.plan import Operation
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.steps import Combine
+from hpcbench.comm.topology import Topology
+from hpcbench.comm.wait import Wait
+
+FORM, SUM, ADD = _Run._form, _Run._sum, _Run._add
+
+
+def one_dropped(self, step, part, request, memory, total, *, accumulate):
+    """What rank 0 contributes is received and not added."""
+    if part.peer == 0 and accumulate:
+        yield [request]
+    else:
+        yield from ADD(self, step, part, request, memory, total, accumulate=accumulate)
+
+
+def own_exact(self, step, span):
+    """Whoever encodes a part keeps its own values."""
+    message, before = FORM(self, step, span), len(self._undecoded)
+    self._undecoded[:] = [entry for entry in self._undecoded[:before] if entry[0] != span]
+    return message
+
+
+def own_exact_in_sums(self, step, posted):
+    if step.combine is Combine.SUM_DECODED:
+        for part in step.receives:
+            self._forms.pop(part.span, None)
+        step = replace(step, combine=Combine.SUM)
+    yield from SUM(self, step, posted)
+
+
+def forwarded_anew(self, step, span):
+    """What came from others is decoded and encoded again before it goes on."""
+    if step.combine is Combine.REPLACE and span in self._forms:
+        self._decode_all()
+        del self._forms[span]
+    return FORM(self, step, span)
+
+
+def in_arrival_order(self, step, posted):
+    """Whatever came first is added first."""
+    waiting, order = list(zip(step.receives, posted, strict=True)), []
+    while waiting:
+        for pair in list(waiting):
+            if pair[1][0] is None or pair[1][0].Get_status():
+                order.append(pair)
+                waiting.remove(pair)
+    parts = tuple(part for part, _ in order)
+    yield from SUM(self, replace(step, receives=parts), [request for _, request in order])
+
+
+FAULTS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "one dropped": ("_add", one_dropped),
+    "own exact": ("_form", own_exact),
+    "own exact in sums": ("_sum", own_exact_in_sums),
+    "forwarded anew": ("_form", forwarded_anew),
+    "in arrival order": ("_sum", in_arrival_order),
+}
+CASES = {
+    "two-shot": Case(Operation.ALL_REDUCE, Algorithm.TWO_SHOT, "zfp:8", "float32", 1001),
+    "exact": Case(Operation.ALL_REDUCE, Algorithm.TWO_SHOT, "none", "float32", 1001),
+    "ring": Case(Operation.ALL_REDUCE, Algorithm.RING, "zfp:8", "float32", 1001),
+    "doubling": Case(Operation.ALL_REDUCE, Algorithm.DOUBLING, "zfp:8", "float32", 1001),
+    "gather": Case(Operation.ALL_GATHER, Algorithm.RING, "zfp:8", "float32", 1001),
+    "broadcast": Case(Operation.BROADCAST, Algorithm.ENCODED, "zfp:8", "float32", 1001, 2),
+}
+
+
+@contextmanager
+def planted(owner: Any, name: str, fault: Callable[..., Any] | None) -> Iterator[None]:
+    intact = getattr(owner, name)
+    setattr(owner, name, fault or intact)
+    try:
+        yield
+    finally:
+        setattr(owner, name, intact)
+
+
+def faults() -> None:
+    topology, lines = Topology.flat(WORLD.size), []
+    group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY), SLICING)
+    late = (WORLD.size - WORLD.rank) * 3e-3  # the last rank is the first to send
+    for fault, (method, function) in {"none": ("_add", None), **FAULTS}.items():
+        for name, case in CASES.items():
+            slow = Hooked(case.codec, lambda: time.sleep(late)) if name == "exact" else case.codec
+            with planted(_Run, method, function):
+                result, _ = perform(group, case, channel(slow, case.algorithm))
+            told = foretold(case, topology)
+            assert told is not None
+            right = digest(result) == told[group.rank].result
+            lines.append({"fault": fault, "case": name, "rank": WORLD.rank, "right": right})
+    tell(lines)
+
+
+class Wire(MPI.Intracomm):
+    """A communicator whose network damages one of the messages that it is given."""
+
+    how: str | None = None
+    turn = sent = 0
+
+    def Isend(self, buf, dest, tag=0):  # noqa: N802
+        self.sent += 1
+        content = buf[0]
+        if self.how and self.sent == self.turn:
+            content = damaged(content, self.how)
+        return super().Isend([content, MPI.BYTE], dest, tag)
+
+
+def damaged(message: np.ndarray, how: str) -> np.ndarray:
+    """A message as a faulty network would bring it."""
+    if how.startswith("cut"):
+        return message[: int(message.size * float(how.split()[1]))].copy()
+    changed = message.copy()
+    place, bit = {"first": (0, 0), "middle": (message.size // 2, 3), "checksum": (message.size - 1, 7)}[how]
+    changed[place] ^= 1 << bit
+    return changed
+
+
+HOW = ("first", "middle", "checksum", "cut 0.99", "cut 0.01", "cut 0")
+TRAFFIC: dict[str, Callable[[Group, np.ndarray, np.ndarray, Any], Any]] = {
+    "two-shot": lambda group, src, dst, ch: group.all_reduce(src, channel=ch(Algorithm.TWO_SHOT)),
+    "ring": lambda group, src, dst, ch: group.all_reduce(src, channel=ch(Algorithm.RING)),
+    "doubling": lambda group, src, dst, ch: group.all_reduce(src, channel=ch(Algorithm.DOUBLING)),
+    "hierarchical": lambda group, src, dst, ch: group.all_reduce(src, channel=ch(Algorithm.HIERARCHICAL)),
+    "broadcast": lambda group, src, dst, ch: group.broadcast(src, 1, channel=ch(Algorithm.ENCODED)),
+    "shift": lambda group, src, dst, ch: group.shift(src, dst, by=1, channel=ch(Algorithm.ENCODED)),
+    "all-to-all": lambda group, src, dst, ch: group.all_to_all(
+        src, dst, ([src.size // 2] * 2,) * 2, channel=ch(Algorithm.ENCODED)
+    ),
+}
+
+
+def transit() -> None:
+    """The last message of rank 1 to rank 0 is damaged on its way."""
+    assert WORLD.size == 2
+    group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
+    group.topology = Topology.regular(2, 1)
+    wire = group._comm = group._planned = Wire(WORLD.Dup())
+    lines = []
+    for name, call in TRAFFIC.items():
+        for codec in ("none", "zfp:8", "int8:256", "xpk"):
+            for looked, how in [(True, None), *((True, how) for how in HOW), (False, "middle")]:
+                if how is None:
+                    wire.turn = 0
+                wire.sent, wire.how = 0, how if WORLD.rank == 1 else None
+                with planted(frame, "opened", None if looked else unlooked):
+                    said = attempt(group, call, codec)
+                wire.turn = wire.turn or wire.sent  # the calm run tells which one is the last
+                line = {"what": name, "codec": codec, "looked": looked, "how": how, "rank": WORLD.rank}
+                lines.append({**line, "said": said})
+    tell(lines)
+
+
+def unlooked(message: np.ndarray, sender: int) -> np.ndarray:
+    return message[: -frame.BYTES]
+
+
+def attempt(group: Group, call: Callable[..., Any], codec: str) -> str:
+    """What the operation complains of."""
+    src, dst = contribution(WORLD.rank, 1000, "float32"), np.zeros(1000, np.float32)
+    try:
+        call(group, src, dst, lambda algorithm: channel(codec, algorithm)).wait()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

@@ -1,0 +1,59 @@
+"""What the workers share: channels, communicators, and lines of JSON that the first rank prints for all."""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from hpcbench.codecs.base import Codec
+from hpcbench.codecs.registry import get_codec
+from hpcbench.codecs.types import Array, Bytes
+from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
+
+WORLD = MPI.COMM_WORLD
+
+
+def channel(codec: str | Codec, algorithm: Algorithm = Algorithm.ENCODED) -> Channel:
+    found = get_codec(codec) if isinstance(codec, str) else codec
+    return Channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD, found, algorithm)
+
+
+def communicators() -> dict[str, MPI.Comm]:
+    """This rank alone, a copy of the world, and splits of sizes that do not match."""
+    return {
+        "self": MPI.COMM_SELF.Dup(),
+        "dup": WORLD.Dup(),
+        "odd-even": WORLD.Split(WORLD.rank % 2, -WORLD.rank),
+        "first-three": WORLD.Split(min(WORLD.rank // 3, 1), WORLD.rank),
+    }
+
+
+def tell(lines: Iterable[dict[str, Any]]) -> None:
+    """Print every rank's lines (a collective call)."""
+    for told in WORLD.gather(list(lines)) or []:
+        for line in told:
+            print(json.dumps(line), flush=True)
+
+
+class Hooked(Codec):
+    """A codec that does something of the test's before it encodes or decodes."""
+
+    def __init__(self, name: str, before: Callable[[], None]) -> None:
+        self._codec, self._before = get_codec(name), before
+        self.name, self.lossless, self.fixed_size = name, self._codec.lossless, self._codec.fixed_size
+
+    def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
+        return self._codec.wire_bytes(n, dtype)
+
+    def encode(self, x: Array, out: Bytes, *, residual: Array | None = None, seed: int = 0) -> int:
+        self._before()
+        return self._codec.encode(x, out, residual=residual, seed=seed)
+
+    def decode(self, wire: Bytes, out: Array, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False) -> None:
+        self._before()
+        self._codec.decode(wire, out, dtype=dtype, accumulate=accumulate)
+
+    def error_bound(self, x: Array) -> float | None:
+        return self._codec.error_bound(x)

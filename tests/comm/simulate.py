@@ -1,0 +1,208 @@
+"""What the steps of a plan mean, carried out for all ranks in one process: the oracle for plans and for real ranks.
+
+Written from what `hpcbench.comm.steps` says, not from `execute`: no MPI, nothing posted ahead, nothing decoded late,
+every codec call on memory of its own. Each rank is a generator that stops where a message has not been sent yet, and
+ranks go on in any order that the caller likes: a result that depended on it would show.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcbench.codecs.base import Codec
+from hpcbench.comm.feedback import Feedback
+from hpcbench.comm.plan import Plan
+from hpcbench.comm.shards import Span
+from hpcbench.comm.steps import Combine, Step
+
+Array = npt.NDArray[Any]
+
+
+class Sent(NamedTuple):
+    """A message as it was received."""
+
+    source: int
+    target: int
+    stage: int
+    coded: bool
+    span: Span
+    message: int
+    """Bytes before the codec."""
+    wire: int
+    """Bytes after it."""
+
+
+class Mail(NamedTuple):
+    stage: int
+    coded: bool
+    span: Span
+    content: Array
+    """The codec's bytes, or values."""
+
+
+@dataclass
+class Outcome:
+    """What came of it: values of each rank, what was delivered beside them, and every message."""
+
+    values: list[Array]
+    delivered: list[Array]
+    sent: list[Sent] = field(default_factory=list)
+
+    def bytes_of(self, source: int, what: str = "message") -> int:
+        return sum(getattr(sent, what) for sent in self.sent if sent.source == source)
+
+
+def roundtrip(codec: Codec, values: Array, residual: Array | None = None) -> tuple[Array, Array]:
+    """The codec's bytes of values, and what they decode to."""
+    wire = np.empty(codec.wire_bytes(values.size, values.dtype), np.uint8)
+    wire = wire[: codec.encode(np.ascontiguousarray(values), wire, residual=residual)]
+    return wire, decoded(codec, wire, values.size, values.dtype)
+
+
+def decoded(codec: Codec, wire: Array, n: int, dtype: np.dtype[Any]) -> Array:
+    values = np.empty(n, dtype)
+    codec.decode(wire, values)
+    return values
+
+
+def simulate(
+    plan: Plan,
+    values: Sequence[Array],
+    *,
+    feedback: Sequence[Feedback] | None = None,
+    order: np.random.Generator | None = None,
+) -> Outcome:
+    """Carry out a plan.
+
+    Parameters
+    ----------
+    plan
+        Not one that the MPI library carries out.
+    values
+        Of each rank, shape (n,), as they are before. They stay as they are.
+    feedback
+        Residuals of each rank.
+    order
+        In which ranks go on; without it, always rank by rank.
+
+    Raises
+    ------
+    AssertionError
+        A receive without its send, a send without its receive, or two that differ in stage, span or form.
+    """
+    outcome = Outcome([x.copy() for x in values], [x.copy() for x in values])
+    for k in range(len(plan.slices)):
+        programs = [plan.steps(rank, k) for rank in range(plan.topology.ranks)]
+        exchange(programs, plan.codec, outcome, feedback=feedback, order=order)
+    return outcome
+
+
+def exchange(
+    programs: Sequence[Sequence[Step]],
+    codec: Codec,
+    outcome: Outcome,
+    *,
+    feedback: Sequence[Feedback] | None = None,
+    order: np.random.Generator | None = None,
+) -> None:
+    """Carry out steps of every rank on the values of `outcome`, which is written to."""
+    mail: dict[tuple[int, int], deque[Mail]] = defaultdict(deque)
+    ranks = [_Rank(rank, codec, outcome, mail, feedback[rank] if feedback else None) for rank in range(len(programs))]
+    under_way = {rank: ranks[rank].run(steps) for rank, steps in enumerate(programs)}
+    before = -1
+    while under_way:
+        assert len(outcome.sent) + sum(r.begun for r in ranks) != before, f"ranks {sorted(under_way)} wait for ever"
+        before = len(outcome.sent) + sum(r.begun for r in ranks)
+        turns = list(under_way)
+        for rank in turns if order is None else order.permutation(turns).tolist():
+            if next(under_way[rank], "ended") == "ended":
+                del under_way[rank]
+    left = {pair: [(m.stage, m.span) for m in queue] for pair, queue in mail.items() if queue}
+    assert not left, f"sent and never received: {left}"
+
+
+@dataclass
+class _Rank:
+    rank: int
+    codec: Codec
+    outcome: Outcome
+    mail: dict[tuple[int, int], deque[Mail]]
+    feedback: Feedback | None
+    forms: dict[Span, Array] = field(default_factory=dict)
+    begun: int = 0
+
+    def run(self, steps: Sequence[Step]) -> Generator[None, None, None]:
+        values = self.outcome.values[self.rank]
+        for step in steps:
+            self.begun += 1
+            self._send(step, values)
+            arrived: dict[Span, list[Array]] = defaultdict(list)
+            for part in step.receives:
+                if part.peer == self.rank:
+                    own = values[part.span.start : part.span.stop]
+                    exact = step.combine is Combine.SUM
+                    arrived[part.span].append(own.copy() if exact else roundtrip(self.codec, own)[1])
+                    continue
+                queue = self.mail[part.peer, self.rank]
+                while not queue:
+                    yield
+                arrived[part.span].append(self._opened(queue.popleft(), step, part.peer, part.span, values.dtype))
+            for span, parts in arrived.items():
+                target = self.outcome.delivered[self.rank] if step.combine is Combine.DELIVER else values
+                target[span.start : span.stop] = _total(parts)
+
+    def _send(self, step: Step, values: Array) -> None:
+        for part in step.sends:
+            own = values[part.span.start : part.span.stop]
+            content = self._form(step.combine, part.span, own) if step.coded else own.copy()
+            self.mail[self.rank, part.peer].append(Mail(step.stage, step.coded, part.span, content))
+        if step.combine is Combine.REPLACE and step.coded:
+            for part in step.sends:
+                held = values[part.span.start : part.span.stop]
+                held[...] = decoded(self.codec, self.forms[part.span], held.size, held.dtype)
+
+    def _form(self, combine: Combine, span: Span, own: Array) -> Array:
+        if combine is not Combine.REPLACE:
+            worker = self.feedback.worker(span) if self.feedback and combine is Combine.SUM else None
+            return roundtrip(self.codec, own, worker)[0]
+        if span not in self.forms:
+            self.forms[span] = roundtrip(self.codec, own, self.feedback.server(span) if self.feedback else None)[0]
+        return self.forms[span]
+
+    def _opened(self, mail: Mail, step: Step, peer: int, span: Span, dtype: np.dtype[Any]) -> Array:
+        expected = (step.stage, step.coded, span)
+        assert mail[:3] == expected, f"rank {self.rank} expects {expected} of rank {peer}, which sent {mail[:3]}"
+        message = span.size * dtype.itemsize
+        self.outcome.sent.append(Sent(peer, self.rank, *mail[:3], message, mail.content.nbytes))
+        if not mail.coded:
+            return mail.content
+        if step.combine is Combine.REPLACE:
+            self.forms[span] = mail.content
+        return decoded(self.codec, mail.content, span.size, dtype)
+
+
+def _total(parts: list[Array]) -> Array:
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+def homomorphic_sum(values: Sequence[Array], block: int) -> Array:
+    """Sum of 8-bit integers whose scale all ranks share: the formula, on the vectors of all ranks at once."""
+    n = values[0].size
+    padded = np.zeros((len(values), -(-n // block) * block), values[0].dtype)
+    padded[:, :n] = values
+    padded = padded.reshape(len(values), -1, block)  # [ranks, blocks, block]
+    with np.errstate(all="ignore"):
+        largest = np.abs(padded).max(axis=(0, 2), initial=0).astype(np.float32)[:, None]
+        units = np.where(largest > 0, np.float32(127) / largest, np.float32(0))
+        codes = np.nan_to_num(np.rint(padded * units), nan=0).clip(-127, 127)
+        total = codes.sum(axis=0) * (largest / np.float32(127))
+    total[~np.isfinite(largest[:, 0])] = np.nan
+    sums: Array = total.reshape(-1)[:n].astype(values[0].dtype)
+    return sums

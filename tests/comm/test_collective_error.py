@@ -1,0 +1,101 @@
+"""How far sums over many ranks are from the exact ones, by codec and algorithm.
+
+The bounds come from a study of the same algorithms with other implementations of the codecs and another gradient, made
+alike: ranks share 0.3 of a gradient and have one of their own each. Ours may be better (fp16 has a scale a block) and
+may not be worse by more than a fifth, with one exception that has a cause: fp8e4m3 on a ring of 64 ranks. Our scales
+are powers of two, so all hops round on one grid, and contributions below a sixteenth of the partial sum vanish at each;
+with scales that differ from hop to hop, as in the study, some of them get through.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from plan_cases import lay_out
+from simulate import homomorphic_sum, roundtrip, simulate
+
+from hpcbench.bench.data import SETS
+from hpcbench.codecs.registry import get_codec
+from hpcbench.comm.channel import Algorithm
+from hpcbench.comm.plan import Operation
+from hpcbench.comm.topology import Topology
+
+N = 1 << 16
+ROOM = 1.2
+
+HOW = {
+    "ring": (Algorithm.RING, 1),
+    "two-shot": (Algorithm.TWO_SHOT, 1),
+    "doubling": (Algorithm.DOUBLING, 1),
+    "hierarchical": (Algorithm.HIERARCHICAL, 8),
+}
+"""Algorithm and ranks of a node."""
+
+TABLE = {
+    "zfp:8": ((2.4e-1, 7.6e-2, 1.2e-1), (6.0e-1, 8.4e-2, 1.9e-1, 7.4e-2)),
+    "zfp:16": ((8.7e-4, 2.9e-4, 4.8e-4), (2.8e-3, 3.2e-4, 7.4e-4, 2.8e-4)),
+    "int8:256": ((3.0e-2, 1.7e-2, 2.4e-2), (4.7e-2, 1.4e-2, 2.3e-2, 1.2e-2)),
+    "int8:64": ((2.1e-2, 1.1e-2, 1.5e-2), (3.6e-2, 9.4e-3, 1.5e-2, 8.6e-3)),
+    "fp8e4m3": ((6.6e-2, 3.0e-2, 3.6e-2), (2.3e-1, 3.0e-2, 4.5e-2, 3.1e-2)),
+    "int4:32": ((2.9e-1, 1.5e-1, 2.0e-1), (4.9e-1, 1.4e-1, 2.2e-1, 1.3e-1)),
+    "fp16": ((6.9e-4, 5.8e-4, 5.8e-4), (1.1e-3, 3.5e-4, 4.5e-4, 2.6e-4)),
+    "bf16": ((4.4e-3, 2.0e-3, 2.6e-3), (8.6e-3, 2.0e-3, 3.1e-3, 2.1e-3)),
+}
+"""Relative RMSE of the sum over 16 and over 64 ranks, in the order of `HOW`; the study has no hierarchy of 16. All are
+the study's but fp8e4m3 on a ring of 64 (there 1.4e-1), which is ours."""
+HOMOMORPHIC = {16: 3.4e-2, 64: 4.3e-2}
+
+CASES = [
+    (codec, ranks, how, bound)
+    for codec, rows in TABLE.items()
+    for ranks, row in zip((16, 64), rows, strict=True)
+    for how, bound in zip(HOW, row, strict=False)
+]
+
+
+@lru_cache(maxsize=1)
+def contributions(ranks):
+    """What the ranks have to sum, and the sum."""
+    random = np.random.default_rng(ranks)
+    shared = SETS["gradient"](random, N) * np.float32(0.3)
+    values = [shared + random.permutation(SETS["gradient"](random, N)) for _ in range(ranks)]
+    return values, np.sum([x.astype(np.float64) for x in values], axis=0)
+
+
+def relative(result, exact):
+    return float(np.linalg.norm(result - exact) / np.linalg.norm(exact))
+
+
+def error(codec, ranks, how):
+    algorithm, per_node = HOW[how]
+    topology = Topology.regular(ranks // per_node, per_node)
+    values, exact = contributions(ranks)
+    planned = lay_out(Operation.ALL_REDUCE, N, topology, get_codec(codec), algorithm, 1)
+    return relative(simulate(planned, values).values[0], exact)
+
+
+@pytest.mark.parametrize(("codec", "ranks", "how", "bound"), sorted(CASES, key=lambda case: case[1]))
+def test_the_error_of_a_sum_is_within_the_table(codec, ranks, how, bound):
+    assert error(codec, ranks, how) <= ROOM * bound
+
+
+@pytest.mark.parametrize("ranks", [16, 64])
+def test_the_error_of_a_homomorphic_sum_is_within_the_table(ranks):
+    values, exact = contributions(ranks)
+    assert relative(homomorphic_sum(values, 256), exact) <= ROOM * HOMOMORPHIC[ranks]
+
+
+@pytest.mark.parametrize("codec", TABLE)
+def test_two_roundings_cost_at_most_twice_one_while_a_ring_rounds_once_a_rank(codec):
+    """What makes two-shot the default: its error does not grow with the ranks."""
+    shared = contributions(64)[0][0]
+    once = relative(roundtrip(get_codec(codec), shared)[1].astype(np.float64), shared.astype(np.float64))
+    two_shot = [error(codec, ranks, "two-shot") for ranks in (16, 64)]
+    assert max(two_shot) <= 2 * once
+    assert error(codec, 64, "ring") >= 3 * two_shot[1]
+
+
+def test_a_sum_that_is_encoded_at_every_rank_fails_the_bound_of_two_shot():
+    """The table is tight enough to tell a wrong algorithm: a ring's error is beyond every bound of two-shot."""
+    for codec, (_, row) in TABLE.items():
+        assert error(codec, 64, "ring") > ROOM * row[1], codec

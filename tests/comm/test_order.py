@@ -1,0 +1,17 @@
+"""Ranks that come late, or wait in another order, change no bit: with a thread that helps, and without."""
+
+from pathlib import Path
+
+import pytest
+
+WORKER = Path(__file__).with_name("order_worker.py")
+
+
+@pytest.mark.parametrize("ranks", [3, 5])
+def test_results_in_disorder_are_those_in_calm(mpi_results, ranks):
+    results = mpi_results(ranks, WORKER, "order")
+    assert len(results) == ranks * 4 * (33 + 65)
+    assert {(line["todo"], line["background"]) for line in results} == {
+        (todo, background) for todo in ("mixed", "crowd") for background in (False, True)
+    }
+    assert [line for line in results if not line["same"]] == []
