@@ -204,6 +204,7 @@ class Group:
             channel.codec,
             algorithm=algorithm,
             links=self._links,
+            slices=channel.slices,
             root=root,
         )
 
