@@ -232,7 +232,7 @@ def _best(candidates: Sequence[Plan], links: Links, why: str) -> Plan:
     """The fastest; one with a codec in place of the library's own only where the gain is beyond doubt."""
     library = [candidate for candidate in candidates if candidate.algorithm is Algorithm.NATIVE]
     others = [candidate for candidate in candidates if candidate.algorithm is not Algorithm.NATIVE]
-    if len(candidates) == 1:
+    if len(candidates) == 1 or not others:
         return replace(candidates[0], why=why)
     # what was measured is not weighed against what is only expected: a model that errs low would always win
     measured = [other for other in others if links.measured_seconds(other) is not None]
