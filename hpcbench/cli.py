@@ -206,7 +206,7 @@ def bench_network(
     json: Annotated[Path | None, typer.Option(help="File that plans can be chosen by.")] = None,
 ) -> None:
     """Links, codecs and the MPI library here, all ranks at work: mpirun -n 8 hpcbench bench network."""
-    from hpcbench.bench.ranks import bench_network as measure
+    from hpcbench.bench.network_main import bench_network as measure
 
     raise typer.Exit(measure(codecs or [], ranks=ranks, max_mb=max_mb, repeats=repeats, json=json))
 
@@ -251,7 +251,7 @@ def bench_collectives(
     plot: Annotated[Path | None, typer.Option(help="File (.png, .svg) for time and gain over size.")] = None,
 ) -> None:
     """Collectives with codecs beside the MPI library's own: mpirun -n 8 hpcbench bench collectives."""
-    from hpcbench.bench.ranks import bench_collectives as measure
+    from hpcbench.bench.collectives_main import bench_collectives as measure
 
     code = measure(
         operations=op or [],

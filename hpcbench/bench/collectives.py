@@ -5,9 +5,9 @@ first turn is not counted.
 """
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -16,120 +16,21 @@ from hpcbench.bench.exercise import OPERATIONS, Exercise
 from hpcbench.bench.memory import available
 from hpcbench.bench.options import spelled
 from hpcbench.bench.progress import Show
+from hpcbench.bench.schemes import Row, Scheme, Wanted, planned
 from hpcbench.bench.timing import Subject, Times, time_in_turns
 from hpcbench.bench.world import neighbours
-from hpcbench.codecs.registry import get_codec
 from hpcbench.codecs.types import Array
-from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
+from hpcbench.comm.channel import Algorithm
 from hpcbench.comm.group import Group
 from hpcbench.comm.links import Links
-from hpcbench.comm.plan import Operation, Plan, plan, refusal
+from hpcbench.comm.plan import Plan
 from hpcbench.comm.progress import Progress
-from hpcbench.comm.topology import Topology
-from hpcbench.errors import UserError
 
 _SMALL, _MORE = 64 * 2**10, 10
 """Bytes up to which a call is so short that it is timed this many times as often."""
 _ROOM = 8
 """Times its own size that a vector needs in all: contribution, result, messages both ways, what the library takes."""
-_FLOAT = np.dtype(np.float32)
 _LIBRARY = ("blocking", "nonblocking")
-
-
-@dataclass(frozen=True)
-class Scheme:
-    """A codec and who carries its messages."""
-
-    codec: str
-    algorithm: Algorithm
-    slices: int | None = None
-
-    def channel(self) -> Channel:
-        """A new one, with nothing counted.
-
-        Raises
-        ------
-        UserError
-            No such codec, or the algorithm does not go with it.
-        """
-        try:
-            codec = get_codec(self.codec)
-            codec.wire_bytes(1, _FLOAT)
-            return Channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD, codec, self.algorithm, slices=self.slices)
-        except (ImportError, AttributeError, TypeError, ValueError) as error:
-            message = str(error)
-            raise UserError(message if self.codec in message else f"codec {self.codec}: {message}") from None
-
-    def __str__(self) -> str:
-        cut = f" x{self.slices}" if self.slices else ""
-        return f"{get_codec(self.codec).name} {self.algorithm.value}{cut}"
-
-
-@dataclass(frozen=True)
-class Row:
-    """A scheme, or the library, at one size."""
-
-    operation: str
-    bytes: int
-    """Of the vector."""
-    scheme: str
-    """As asked for; ``native`` is the faster of the library's two calls."""
-    codec: str
-    algorithm: str
-    """That carried it out; of the library which call."""
-    slices: int
-    seconds: float
-    """Median of the turns, each of them that of the slowest rank."""
-    seconds_least: float
-    algorithm_bandwidth: float
-    """Bytes of the vector a second."""
-    bus_bandwidth: float
-    """Bytes a second over each link, were the algorithm bandwidth-optimal (nccl-tests)."""
-    speedup: float
-    """Native seconds for each of these: the median over turns that were taken side by side."""
-    relative_error: float
-    """Root of the squared error over that of the squares of what the result should be, summed in float64."""
-    message_bytes: int
-    """That all ranks sent, before the codec."""
-    wire_bytes: int
-    plain_calls: int
-    """1 where the plan left the call to the library."""
-
-    @property
-    def wire_share(self) -> float:
-        return self.wire_bytes / self.message_bytes if self.message_bytes else 1.0
-
-    @property
-    def how(self) -> str:
-        """The plan in two words."""
-        return f"{self.algorithm} x{self.slices}" if self.slices > 1 else self.algorithm
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What to measure."""
-
-    operations: tuple[str, ...]
-    sizes: tuple[int, ...]
-    schemes: tuple[Scheme, ...]
-    repeats: int
-
-    def cases(self) -> Iterator[tuple[str, int]]:
-        return ((operation, nbytes) for operation in self.operations for nbytes in self.sizes)
-
-
-def planned(operation: str, nbytes: int, scheme: Scheme, topology: Topology, links: Links) -> Plan | str:
-    """The plan of a scheme, or why there is none."""
-    if operation == "all-to-all":
-        return "direct exchange, every part encoded: there is nothing to choose"
-    kind = Operation(operation)
-    reason = refusal(kind, scheme.algorithm, topology)
-    if reason:
-        return f"{scheme.algorithm.value} does no {operation} over {topology}: {reason}"
-    codec = scheme.channel().codec
-    return plan(
-        kind, nbytes // 4, _FLOAT, topology, codec, algorithm=scheme.algorithm, links=links, slices=scheme.slices
-    )
 
 
 class Bench:
@@ -162,6 +63,29 @@ class Bench:
             f"{spelled(nbytes)} is left out: {_ROOM * nbytes / 2**20:.0f} MiB a rank needed, "
             f"{self._room / 2**20:.0f} MiB there"
         )
+
+    def measure_all(self, wanted: Wanted, show: Show) -> tuple[list[Row], list[str]]:
+        """Rows of every case, and why some were left out."""
+        rows: list[Row] = []
+        left_out = [reason for nbytes in wanted.sizes if (reason := self.too_large(nbytes))]
+        for operation, nbytes in wanted.cases():
+            if self.too_large(nbytes):
+                continue
+            plans = {s: planned(operation, nbytes, s, self.group.topology, self.links) for s in wanted.schemes}
+            able = [scheme for scheme, found in plans.items() if isinstance(found, Plan)]
+            if operation == "all-to-all":  # codecs are all that differs
+                able = list({scheme.codec: scheme for scheme in plans}.values())
+            else:
+                left_out += [str(found) for scheme, found in plans.items() if scheme not in able]
+            case = f"{operation} {spelled(nbytes)}"
+            rows += self.measure(
+                operation,
+                nbytes,
+                able,
+                wanted.repeats,
+                lambda done, total, name, case=case: show(done, total, f"{case}, {name}"),  # type: ignore[misc]
+            )
+        return rows, list(dict.fromkeys(left_out))
 
     def native(self, operation: str, nbytes: int, repeats: int) -> float:
         """Seconds of the faster of the library's two calls."""
@@ -216,7 +140,7 @@ class Bench:
         own = time_in_turns(subjects, turns, ready=ready, progress=show)
         return [slowest(self.comm, times["call"]) for times in own]
 
-    def _facts(self, exercise: Exercise, scheme: Scheme, name: str) -> dict[str, object]:
+    def _facts(self, exercise: Exercise, scheme: Scheme, name: str) -> dict[str, Any]:
         """What one call leaves behind, sends, and who carried it out."""
         channel = scheme.channel()
         exercise.prepare()

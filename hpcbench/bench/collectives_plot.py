@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from hpcbench.bench.collectives import Row
 from hpcbench.bench.options import spelled
+from hpcbench.bench.schemes import Row
 from hpcbench.errors import UserError
 
 try:
     import matplotlib as mpl
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator
 except ImportError:
     raise UserError("--plot: needs matplotlib: pip install 'hpcbench[report]'") from None
 
@@ -77,15 +78,11 @@ def _dress(above: Axes, below: Axes, operation: str, sizes: Sequence[int]) -> No
     for axes in (above, below):
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(10, (1, 2, 5)))
         axes.grid(color="0.9")
+        axes.minorticks_off()
+    above.yaxis.set_major_formatter("{x:,.0f}")
+    below.yaxis.set_major_formatter("{x:g}x")
     ticks = sorted(set(sizes))
     ticks = ticks[:: max(1, len(ticks) // 5)]
     below.set_xticks(ticks, [spelled(size) for size in ticks])
-    below.yaxis.set_major_formatter("{x:g}x")
-    below.yaxis.set_minor_formatter("{x:g}x" if _narrow(below) else "")
-
-
-def _narrow(axes: Axes) -> bool:
-    """Less than a decade: without labels between powers of ten there might be none."""
-    low, high = axes.get_ylim()
-    return high < 10 * low

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hpcbench.bench.collectives import Row
 from hpcbench.bench.options import spelled
+from hpcbench.bench.schemes import Row
 from hpcbench.bench.table import error, plain, significant
 from hpcbench.collect.lines import printable
 
@@ -38,6 +38,11 @@ def render(rows: Sequence[Row], title: str, console: Console) -> None:
 def time(seconds: float) -> str:
     """Microseconds with three significant digits."""
     return significant(seconds * 1e6)
+
+
+def rate(bytes_per_s: float) -> str:
+    """GB/s; slow links have their digits far behind the point."""
+    return f"{bytes_per_s / 1e9:.3g}" if bytes_per_s < 1e9 else significant(bytes_per_s / 1e9)
 
 
 def _table(first: str) -> Table:
@@ -70,8 +75,8 @@ def _details(rows: Sequence[Row]) -> Table:
     last = None
     for row in rows:
         figures = [
-            significant(row.algorithm_bandwidth / 1e9),
-            significant(row.bus_bandwidth / 1e9),
+            rate(row.algorithm_bandwidth),
+            rate(row.bus_bandwidth),
             f"{row.speedup:.2f}",
             error(row.relative_error),
             f"{row.wire_share:.3f}",
@@ -85,13 +90,12 @@ def _details(rows: Sequence[Row]) -> Table:
 _FIGURES = ("alg GB/s", "bus GB/s", "x native", "rel. error", "wire/message")
 
 
-def as_json(rows: Iterable[Row], about: Mapping[str, Any], settings: Mapping[str, Any], skipped: Sequence[str]) -> str:
+def as_json(rows: Iterable[Row], about: Mapping[str, Any], left_out: Sequence[str]) -> str:
     """Everything, unrounded."""
     document = {
         "schema": 1,
         **about,
-        "settings": dict(settings),
-        "skipped": list(skipped),
+        "left_out": list(left_out),
         "rows": [{**asdict(row), "wire_share": row.wire_share} for row in rows],
     }
     return json.dumps(plain(document), indent=2, allow_nan=False) + "\n"

@@ -4,10 +4,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hpcbench.bench.collectives_table import time
+from hpcbench.bench.collectives_table import rate, time
 from hpcbench.bench.network import Network
 from hpcbench.bench.options import spelled
-from hpcbench.bench.table import significant
 from hpcbench.collect.lines import printable
 
 
@@ -33,19 +32,14 @@ def _links(network: Network) -> Table:
     sizes = sorted({nbytes for level in there.values() for nbytes in level.seconds})
     table = _table("links", "latency us", *(f"GB/s at {spelled(nbytes)}" for nbytes in sizes))
     for name, level in there.items():
-        table.add_row(name, time(level.latency_s), *(_gb(level.rate(nbytes)) for nbytes in sizes))
+        table.add_row(name, time(level.latency_s), *(rate(level.rate(nbytes)) for nbytes in sizes))
     return table
-
-
-def _gb(rate: float) -> str:
-    """Slow links have their digits behind the point."""
-    return f"{rate / 1e9:.3g}"
 
 
 def _codecs(network: Network) -> Table:
     table = _table("codec, a rank", "encode GB/s", "decode+add GB/s", "call us", "wire/values")
     for name, speed in network.codecs.items():
-        speeds = [significant(rate / 1e9) for rate in (speed.encode_bytes_per_s, speed.decode_bytes_per_s)]
+        speeds = [rate(each) for each in (speed.encode_bytes_per_s, speed.decode_bytes_per_s)]
         table.add_row(printable(name, 60), *speeds, time(speed.call_s), f"{speed.ratio:.3f}")
     return table
 

@@ -3,6 +3,7 @@
 import difflib
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from hpcbench.errors import UserError
@@ -22,6 +23,19 @@ def repeats(value: int) -> None:
     """Refuse a number of turns that measures nothing."""
     if value < 1:
         raise UserError(f"--repeats {value}: must be at least 1")
+
+
+def codecs(names: Sequence[str]) -> None:
+    """Refuse a codec that there is not."""
+    try:
+        from hpcbench.codecs.registry import get_codec
+    except ModuleNotFoundError as error:
+        raise UserError(f"bench: needs {error.name}: pip install 'hpcbench[train]'") from None
+    for name in names:
+        try:
+            get_codec(name)
+        except (ImportError, AttributeError, TypeError, ValueError) as error:
+            raise UserError(str(error) if name in str(error) else f"codec {name}: {error}") from None
 
 
 def size(option: str, text: str) -> int:

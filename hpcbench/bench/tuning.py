@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hpcbench.bench.collectives import Row
+from hpcbench.bench.schemes import Row
 from hpcbench.comm.links import load
 from hpcbench.comm.plan import Operation
 

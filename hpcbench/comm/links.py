@@ -76,7 +76,7 @@ class Links:
     def seconds(self, plan: "Plan") -> float:
         """Time that a plan is expected to take: as measured, or else by the model."""
         known = self.measured_seconds(plan)
-        return known if known is not None else self._model(plan)
+        return known if known is not None else self.model_seconds(plan)
 
     def measured_seconds(self, plan: "Plan") -> float | None:
         """Time that the plan took on its topology, near its size; None where that was not measured."""
@@ -97,7 +97,8 @@ class Links:
         there = " + ".join(map(str, self.ranks_per_node))
         return f"measured with {there} ranks on {len(self.ranks_per_node)} nodes, not over {topology}"
 
-    def _model(self, plan: "Plan") -> float:
+    def model_seconds(self, plan: "Plan") -> float:
+        """Time that the plan would take, were links and codecs all that costs."""
         nbytes = plan.n * plan.dtype.itemsize
         topology = plan.topology
         if plan.algorithm.value in ("native", "homomorphic"):
@@ -108,6 +109,8 @@ class Links:
             hops = rounds * math.ceil(math.log2(max(2, topology.ranks)))
             latency = self.between.latency_s if nodes > 1 else self.within.latency_s
             return hops * latency + between + within
+        if plan.operation.value == "broadcast":
+            return self._broadcast(plan)
         speed = self.speed(plan.codec.name)
         latency = wire = inside = codec = 0.0
         members = topology.members[0]
@@ -127,6 +130,20 @@ class Links:
                 came = sum(part.span.size for part in step.receives) * plan.dtype.itemsize
                 codec += came / speed.decode_bytes_per_s + (len(spans) + len(step.receives)) * speed.call_s
         return latency + wire + inside + codec + (len(plan.slices) - 1) * max(wire, inside, codec)
+
+    def _broadcast(self, plan: "Plan") -> float:
+        """A slice's way to the last rank, and the other slices behind it: along the chain, or down the tree."""
+        topology, speed, slices = plan.topology, self.speed(plan.codec.name), len(plan.slices)
+        hops, crossing = topology.ranks - 1, topology.nodes - 1
+        if slices == 1:
+            hops, crossing = hops.bit_length(), crossing.bit_length()
+        values = max(piece.size for (piece,) in plan.slices) * plan.dtype.itemsize
+        wire = values * speed.ratio
+        encode, decode = (values / rate + speed.call_s for rate in (speed.encode_bytes_per_s, speed.decode_bytes_per_s))
+        within = self.within.latency_s + wire / self.within.bytes_per_s if hops > crossing else 0.0
+        between = self.between.latency_s + wire / self.between.bytes_per_s if crossing else 0.0
+        way = (hops - crossing) * within + crossing * between
+        return encode + way + decode + (slices - 1) * max(within, between, encode, decode)
 
 
 _TYPICAL = Speed(4e9, 4e9, 10e-6, 0.5)

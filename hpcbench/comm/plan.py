@@ -239,9 +239,11 @@ def _best(candidates: Sequence[Plan], links: Links, why: str) -> Plan:
     best = min(measured or others, key=links.seconds)
     seconds, word = links.seconds(best), "measured" if measured else "expected"
     if library:
-        plain = links.seconds(library[0])
-        sure = bool(measured) and links.measured_seconds(library[0]) is not None
-        if seconds > (_MEASURED if sure else _EXPECTED) * plain:
+        plain, margin = links.seconds(library[0]), _MEASURED
+        if not measured or links.measured_seconds(library[0]) is None:
+            # both by the model, whose omissions then cancel; or the library as measured, should that be faster still
+            plain, margin = min(plain, links.model_seconds(library[0])), _EXPECTED
+        if seconds > margin * plain:
             return replace(library[0], why=f"{plain * 1e6:.0f} us; {best.codec.name} {seconds * 1e6:.0f} us {word}")
     return replace(best, why=f"{why}, {seconds * 1e6:.0f} us {word}")
 

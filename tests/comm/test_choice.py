@@ -69,16 +69,32 @@ def test_measured_times_override_the_model() -> None:
     assert chosen(size, fast, Operation.ALL_GATHER).why == chosen(size, SLOW, Operation.ALL_GATHER).why
 
 
-@pytest.mark.parametrize(("share", "algorithm"), [(0.85, Algorithm.NATIVE), (0.75, Algorithm.TWO_SHOT)])
-def test_a_model_has_to_promise_more_than_a_measurement(share: float, algorithm: Algorithm) -> None:
-    size = 1 << 24
-    topology = Topology.flat(2)
-    codec = get_codec("int8")
-    options = {"algorithm": Algorithm.ENCODED, "links": SLOW}
-    expected = SLOW.seconds(plan(Operation.REDUCE_SCATTER, size // 4, FLOAT, topology, codec, **options))
-    links = replace(SLOW, native=(("reduce-scatter", size, expected / share),))
-    options = {"algorithm": Algorithm.AUTO, "links": links}
-    assert plan(Operation.REDUCE_SCATTER, size // 4, FLOAT, topology, codec, **options).algorithm is algorithm
+@pytest.mark.parametrize("ratio", [0.3, 0.6, 0.7, 0.75, 0.85, 0.95])
+def test_a_model_has_to_promise_more_than_a_measurement(ratio: float) -> None:
+    size, operation = 1 << 24, Operation.REDUCE_SCATTER
+    links = replace(SLOW, codecs=(("int8:256", Speed(2e10, 2e10, 2e-5, ratio)),))
+    encoded = links.seconds(chosen(size, links, operation, algorithm=Algorithm.ENCODED))
+    library = links.seconds(chosen(size, links, operation, algorithm=Algorithm.NATIVE))
+    pays = encoded <= 0.8 * library
+    assert pays == (ratio < 0.78), "the links decide, so that the shares are the codec's"
+    assert (chosen(size, links, operation).algorithm is not Algorithm.NATIVE) == pays
+
+    slow_library = replace(links, native=((operation.value, size, 10 * library),))
+    assert (chosen(size, slow_library, operation).algorithm is not Algorithm.NATIVE) == pays, (
+        "what the model leaves out of the library's time it leaves out of the codec's too"
+    )
+    fast_library = replace(links, native=((operation.value, size, encoded / 0.81),))
+    assert chosen(size, fast_library, operation).algorithm is Algorithm.NATIVE
+
+
+def test_a_chain_costs_more_the_longer_it_is() -> None:
+    plans = [
+        plan(Operation.BROADCAST, 1 << 22, FLOAT, Topology.flat(p), get_codec("int8"), links=SLOW, slices=4)
+        for p in (2, 4, 16)
+    ]
+    seconds = [SLOW.seconds(each) for each in plans]
+    hop = (1 << 22) * 0.26 / 8e9 + 2e-6
+    assert np.diff(seconds) == pytest.approx([2 * hop, 12 * hop]), "of a slice of 4 MiB"
 
 
 def test_measured_times_say_nothing_of_other_topologies() -> None:
