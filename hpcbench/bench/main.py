@@ -1,10 +1,10 @@
 """``hpcbench bench``: from options to a table and files. NumPy and the kernels are imported when they are used."""
 
-import difflib
 from pathlib import Path
 
 from rich.console import Console
 
+from hpcbench.bench import options
 from hpcbench.console import columns
 from hpcbench.errors import UserError
 
@@ -57,12 +57,11 @@ def bench_codecs(
         An option is wrong, or something it needs is not installed.
     """
     for option, path in (("--json", json), ("--csv", csv), ("--plot", plot)):
-        _check_output(option, path)
-    if repeats < 1:
-        raise UserError(f"--repeats {repeats}: must be at least 1")
+        options.check_output(option, path)
+    options.repeats(repeats)
     if not 0 < mib <= 2**20:
         raise UserError(f"--mib {mib:g}: must be above 0 and at most {2**20}")
-    _choice("--device", device, ("cpu", "gpu"))
+    options.choice("--device", device, ("cpu", "gpu"))
     try:
         from hpcbench.bench import codecs, table
         from hpcbench.bench import data as data_sets
@@ -71,7 +70,7 @@ def bench_codecs(
         from hpcbench.bench.progress import progress
     except ModuleNotFoundError as error:
         raise UserError(f"bench codecs: needs {error.name}: pip install 'hpcbench[bench]'") from None
-    _choice("--type", type, tuple(data_sets.TYPES))
+    options.choice("--type", type, tuple(data_sets.TYPES))
     if plot is not None:
         from hpcbench.bench.plot import draw
 
@@ -98,35 +97,9 @@ def bench_codecs(
         "instruction_set": where.instruction_set,
     }
     if json is not None:
-        _save("--json", json, table.as_json(result, machine(), settings))
+        options.save("--json", json, table.as_json(result, machine(), settings))
     if csv is not None:
-        _save("--csv", csv, table.as_csv(result))
+        options.save("--csv", csv, table.as_csv(result))
     if plot is not None:
         draw(result, title, plot)
     return int(any(row.broken for row in result.rows))
-
-
-def _choice(option: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        close = difflib.get_close_matches(value, known, 1)
-        hint = f": did you mean {close[0]!r}?" if close else ""
-        raise UserError(f"{option} {value}: not known: use one of {', '.join(known)}{hint}")
-
-
-def _check_output(option: str, path: Path | None) -> None:
-    """Refuse before the measurement what could not be written after it."""
-    if path is None:
-        return
-    if path.is_dir():
-        raise UserError(f"{option} {path}: is a directory: name a file")
-    if not path.absolute().parent.is_dir():
-        raise UserError(f"{option} {path}: {path.parent} is no directory: make it first")
-    if option == "--plot" and path.suffix.lower() not in (".png", ".svg"):
-        raise UserError(f"--plot {path}: not known what to draw: name a file that ends in .png or .svg")
-
-
-def _save(option: str, path: Path, words: str) -> None:
-    try:
-        path.write_text(words, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{option} {path}: cannot be written: {error.strerror}") from None

@@ -70,7 +70,7 @@ def as_json(result: Result, machine: Mapping[str, Any], settings: Mapping[str, A
         "memcpy": asdict(result.memcpy),
         "rows": [{**asdict(row), "broken": row.broken} for row in result.rows],
     }
-    return json.dumps(_plain(document), indent=2, allow_nan=False) + "\n"
+    return json.dumps(plain(document), indent=2, allow_nan=False) + "\n"
 
 
 def as_csv(result: Result) -> str:
@@ -98,11 +98,12 @@ def as_csv(result: Result) -> str:
     return out.getvalue()
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """What JSON can say: null for what is infinite or not a number."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -38,6 +38,7 @@ def time_in_turns(
     subjects: Sequence[Subject],
     repeats: int,
     *,
+    ready: Call = lambda: None,
     wait: Call = lambda: None,
     progress: Callable[[int, int, str], object] = lambda done, total, name: None,
 ) -> list[dict[str, Times]]:
@@ -52,6 +53,8 @@ def time_in_turns(
         What to measure.
     repeats
         Turns that count, at least 1.
+    ready
+        Called before each call, not counted: puts values back, waits for other ranks.
     wait
         Waits until the device has done what a call asked of it; counted as part of the call.
     progress
@@ -68,6 +71,7 @@ def time_in_turns(
         for k, subject in enumerate(subjects):
             progress(turn * len(subjects) + k, total, subject.name)
             for name, call in subject.calls.items():
+                ready()
                 wait()
                 start = time.perf_counter()
                 call()

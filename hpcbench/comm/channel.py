@@ -99,6 +99,8 @@ class Channel:
     algorithm: Algorithm
     feedback: bool = False
     """What messages lack is added to later ones: a reduction of the same vector keeps its residuals."""
+    slices: int | None = None
+    """Of every plan; None leaves the number to the plan."""
     counters: Counters = field(default_factory=Counters)
 
     def __post_init__(self) -> None:

@@ -227,7 +227,7 @@ class Group:
         if sums and buf.dtype not in (np.float32, np.float64):
             raise ValueError(f"a reduction sums fp32 or fp64, not {buf.dtype}: convert before it")
         algorithm = channel.algorithm
-        key = operation, algorithm, channel.codec.name, buf.size, buf.dtype, root, feedback
+        key = operation, algorithm, channel.codec.name, buf.size, buf.dtype, channel.slices, root, feedback
         if key not in self._plans:
             if refusal(operation, algorithm, self.topology, feedback=feedback):
                 algorithm = Algorithm.ENCODED  # the counters say so
@@ -239,6 +239,7 @@ class Group:
                 channel.codec,
                 algorithm=algorithm,
                 links=self._links,
+                slices=channel.slices,
                 root=root,
                 feedback=feedback,
             )

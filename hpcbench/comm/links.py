@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hpcbench.comm.topology import Topology
 from hpcbench.errors import UserError
 
 if TYPE_CHECKING:
     from hpcbench.comm.plan import Plan
 
 SCHEMA = 1
+_GAP = 16
 
 
 @dataclass(frozen=True)
@@ -64,17 +66,22 @@ class Links:
     codecs: tuple[tuple[str, Speed], ...] = ()
     native: tuple[tuple[str, int, float], ...] = ()
     measured: tuple[tuple[str, str, int, str, int, float], ...] = ()
+    ranks_per_node: tuple[int, ...] = ()
+    """Where `native` and `measured` come from: they say nothing of other topologies. Empty: they hold for any."""
 
     def speed(self, codec: str) -> Speed:
         """Of the codec, or of a typical one where it was not measured."""
         return dict(self.codecs).get(codec, _TYPICAL)
 
     def seconds(self, plan: "Plan") -> float:
-        """Time that a plan is expected to take."""
-        known = self._interpolated(plan)
-        return known if known is not None else self._model(plan)
+        """Time that a plan is expected to take: as measured, or else by the model."""
+        known = self.measured_seconds(plan)
+        return known if known is not None else self.model_seconds(plan)
 
-    def _interpolated(self, plan: "Plan") -> float | None:
+    def measured_seconds(self, plan: "Plan") -> float | None:
+        """Time that the plan took on its topology, near its size; None where that was not measured."""
+        if self.foreign(plan.topology):
+            return None
         nbytes = plan.n * plan.dtype.itemsize
         if plan.algorithm.value == "native":
             points = [(size, s) for operation, size, s in self.native if operation == plan.operation.value]
@@ -83,7 +90,15 @@ class Links:
             points = [(size, s) for op, codec, size, how, count, s in self.measured if (op, codec, how, count) == key]
         return interpolate(sorted(points), nbytes)
 
-    def _model(self, plan: "Plan") -> float:
+    def foreign(self, topology: Topology) -> str | None:
+        """Why the measured times do not hold on a topology; None where they do."""
+        if self.ranks_per_node in ((), shape(topology)):
+            return None
+        there = " + ".join(map(str, self.ranks_per_node))
+        return f"measured with {there} ranks on {len(self.ranks_per_node)} nodes, not over {topology}"
+
+    def model_seconds(self, plan: "Plan") -> float:
+        """Time that the plan would take, were links and codecs all that costs."""
         nbytes = plan.n * plan.dtype.itemsize
         topology = plan.topology
         if plan.algorithm.value in ("native", "homomorphic"):
@@ -94,6 +109,8 @@ class Links:
             hops = rounds * math.ceil(math.log2(max(2, topology.ranks)))
             latency = self.between.latency_s if nodes > 1 else self.within.latency_s
             return hops * latency + between + within
+        if plan.operation.value == "broadcast":
+            return self._broadcast(plan)
         speed = self.speed(plan.codec.name)
         latency = wire = inside = codec = 0.0
         members = topology.members[0]
@@ -114,21 +131,52 @@ class Links:
                 codec += came / speed.decode_bytes_per_s + (len(spans) + len(step.receives)) * speed.call_s
         return latency + wire + inside + codec + (len(plan.slices) - 1) * max(wire, inside, codec)
 
+    def _broadcast(self, plan: "Plan") -> float:
+        """A slice's way to the last rank, and the other slices behind it: along the chain, or down the tree."""
+        topology, speed, slices = plan.topology, self.speed(plan.codec.name), len(plan.slices)
+        hops, crossing = topology.ranks - 1, topology.nodes - 1
+        if slices == 1:
+            hops, crossing = hops.bit_length(), crossing.bit_length()
+        values = max(piece.size for (piece,) in plan.slices) * plan.dtype.itemsize
+        wire = values * speed.ratio
+        encode, decode = (values / rate + speed.call_s for rate in (speed.encode_bytes_per_s, speed.decode_bytes_per_s))
+        within = self.within.latency_s + wire / self.within.bytes_per_s if hops > crossing else 0.0
+        between = self.between.latency_s + wire / self.between.bytes_per_s if crossing else 0.0
+        way = (hops - crossing) * within + crossing * between
+        return encode + way + decode + (slices - 1) * max(within, between, encode, decode)
+
 
 _TYPICAL = Speed(4e9, 4e9, 10e-6, 0.5)
 DEFAULT = Links(Link(1e-6, 10e9), Link(5e-6, 12.5e9))
 
 
+def shape(topology: Topology) -> tuple[int, ...]:
+    """Ranks of each node, the fullest first: what has to be equal for times to be comparable."""
+    return tuple(sorted((len(ranks) for ranks in topology.members), reverse=True))
+
+
 def interpolate(points: list[tuple[int, float]], nbytes: int) -> float | None:
-    """Seconds at `nbytes` between measured sizes, linear in both logarithms; None outside a factor of two of them."""
-    if not points or not points[0][0] / 2 <= nbytes <= points[-1][0] * 2:
+    """Seconds at `nbytes`, linear in both logarithms; None far from what was measured.
+
+    Parameters
+    ----------
+    points
+        Measured sizes in ascending order, and their seconds.
+    nbytes
+        Within a factor of two of a size, or between two that are a factor of 16 apart at most: a protocol changes in
+        larger gaps.
+    """
+    if nbytes <= 0:
         return None
-    above = next((i for i, (size, _) in enumerate(points) if size >= nbytes), len(points) - 1)
-    (x0, y0), (x1, y1) = points[max(0, above - 1)], points[above]
-    if x0 == x1 or nbytes <= 0:
-        return y1 * nbytes / x1 if nbytes > x1 else y1
-    share = (math.log(nbytes) - math.log(x0)) / (math.log(x1) - math.log(x0))
-    return math.exp(math.log(y0) + share * (math.log(y1) - math.log(y0)))
+    below = next((point for point in reversed(points) if point[0] <= nbytes), None)
+    above = next((point for point in points if point[0] >= nbytes), None)
+    if below and above and below[0] < above[0] <= _GAP * below[0]:
+        (x0, y0), (x1, y1) = below, above
+        share = (math.log(nbytes) - math.log(x0)) / (math.log(x1) - math.log(x0))
+        return math.exp(math.log(y0) + share * (math.log(y1) - math.log(y0)))
+    if below and nbytes <= 2 * below[0]:
+        return below[1] * nbytes / below[0]
+    return above[1] if above and above[0] <= 2 * nbytes else None
 
 
 def load(path: Path) -> Links:
@@ -150,13 +198,14 @@ def load(path: Path) -> Links:
             raise UserError(f"{path}: schema {raw['schema']} is not known: measure again with `hpcbench bench network`")
         return Links(
             within=Link(**raw["within"]),
-            between=Link(**raw["between"]),
+            between=Link(**(raw["between"] or raw["within"])),  # null where there is one node
             codecs=tuple((name, Speed(**speed)) for name, speed in raw["codecs"].items()),
             native=tuple((str(op), int(size), float(s)) for op, size, s in raw["native"]),
             measured=tuple(
                 (str(op), str(codec), int(size), str(how), int(count), float(s))
                 for op, codec, size, how, count, s in raw["measured"]
             ),
+            ranks_per_node=tuple(int(ranks) for ranks in raw.get("ranks_per_node", ())),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(

@@ -1,0 +1,169 @@
+"""Collectives with a codec beside the MPI library's own: time, bandwidth and error over the size of the vector.
+
+Every scheme has its turn before one has its next, on every rank at once; a call takes as long as on the slowest rank. A
+first turn is not counted.
+"""
+
+import statistics
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from hpcbench.bench.exercise import OPERATIONS, Exercise
+from hpcbench.bench.memory import available
+from hpcbench.bench.options import spelled
+from hpcbench.bench.progress import Show
+from hpcbench.bench.schemes import Row, Scheme, Wanted, planned
+from hpcbench.bench.timing import Subject, Times, time_in_turns
+from hpcbench.bench.world import neighbours
+from hpcbench.codecs.types import Array
+from hpcbench.comm.channel import Algorithm
+from hpcbench.comm.group import Group
+from hpcbench.comm.links import Links
+from hpcbench.comm.plan import Plan
+from hpcbench.comm.progress import Progress
+
+_SMALL, _MORE = 64 * 2**10, 10
+"""Bytes up to which a call is so short that it is timed this many times as often."""
+_ROOM = 8
+"""Times its own size that a vector needs in all: contribution, result, messages both ways, what the library takes."""
+_LIBRARY = ("blocking", "nonblocking")
+
+
+class Bench:
+    """Measures on the ranks of a communicator.
+
+    Parameters
+    ----------
+    comm
+        All ranks that take part.
+    progress
+        Drives the operations, with the way of waiting.
+    links
+        What plans are chosen by.
+    values
+        That the contributions are made of, shape (any,).
+    """
+
+    def __init__(self, comm: MPI.Comm, progress: Progress, links: Links, values: Array) -> None:
+        self.comm, self.progress, self.links = comm, progress, links
+        self.group = Group(comm.Dup(), progress, links)
+        self._values = values
+        own = available() // neighbours(comm)
+        self._room: int = comm.allreduce(own, MPI.MIN)
+
+    def too_large(self, nbytes: int) -> str | None:
+        """Why there is no room for a vector of a size; the same on every rank."""
+        if _ROOM * nbytes <= self._room:
+            return None
+        return (
+            f"{spelled(nbytes)} is left out: {_ROOM * nbytes / 2**20:.0f} MiB a rank needed, "
+            f"{self._room / 2**20:.0f} MiB there"
+        )
+
+    def measure_all(self, wanted: Wanted, show: Show) -> tuple[list[Row], list[str]]:
+        """Rows of every case, and why some were left out."""
+        rows: list[Row] = []
+        left_out = [reason for nbytes in wanted.sizes if (reason := self.too_large(nbytes))]
+        for operation, nbytes in wanted.cases():
+            if self.too_large(nbytes):
+                continue
+            plans = {s: planned(operation, nbytes, s, self.group.topology, self.links) for s in wanted.schemes}
+            able = [scheme for scheme, found in plans.items() if isinstance(found, Plan)]
+            if operation == "all-to-all":  # codecs are all that differs
+                able = list({scheme.codec: scheme for scheme in plans}.values())
+            else:
+                left_out += [str(found) for scheme, found in plans.items() if scheme not in able]
+            case = f"{operation} {spelled(nbytes)}"
+            rows += self.measure(
+                operation,
+                nbytes,
+                able,
+                wanted.repeats,
+                lambda done, total, name, case=case: show(done, total, f"{case}, {name}"),  # type: ignore[misc]
+            )
+        return rows, list(dict.fromkeys(left_out))
+
+    def native(self, operation: str, nbytes: int, repeats: int) -> float:
+        """Seconds of the faster of the library's two calls."""
+        exercise = self._exercise(operation, nbytes)
+        times = self._time(self._library(exercise), exercise, nbytes, repeats, lambda done, total, name: None)
+        return min(each.median for each in times)
+
+    def measure(self, operation: str, nbytes: int, schemes: Sequence[Scheme], repeats: int, show: Show) -> list[Row]:
+        """The library's row, and one for each scheme."""
+        exercise = self._exercise(operation, nbytes)
+        native = Scheme("none", Algorithm.NATIVE)
+        facts = [self._facts(exercise, native, "native")]
+        facts += [self._facts(exercise, scheme, str(scheme)) for scheme in schemes]
+        subjects = self._library(exercise)
+        for scheme in schemes:
+            subjects.append(Subject(str(scheme), {"call": partial(exercise.encoded, scheme.channel())}))
+        times = self._time(subjects, exercise, nbytes, repeats, show)
+        faster = min(range(2), key=lambda k: times[k].median)
+        plain = times[faster]
+        facts[0] = {**facts[0], "algorithm": _LIBRARY[faster]}
+        rows = []
+        for fact, taken in zip(facts, (plain, *times[2:]), strict=True):
+            rate = nbytes / taken.median
+            rows.append(
+                Row(
+                    operation=operation,
+                    bytes=nbytes,
+                    seconds=taken.median,
+                    seconds_least=taken.best,
+                    algorithm_bandwidth=rate,
+                    bus_bandwidth=rate * OPERATIONS[operation].share(self.comm.size),
+                    speedup=statistics.median(a / b for a, b in zip(plain.seconds, taken.seconds, strict=True)),
+                    **fact,
+                )
+            )
+        return rows
+
+    def _exercise(self, operation: str, nbytes: int) -> Exercise:
+        return Exercise(self.comm, self.group, operation, np.resize(self._values, nbytes // 4))
+
+    def _library(self, exercise: Exercise) -> list[Subject]:
+        waited = Scheme("none", Algorithm.NATIVE).channel()
+        calls: tuple[Callable[[], None], ...] = (exercise.blocking, partial(exercise.encoded, waited))
+        return [Subject(f"native {name}", {"call": call}) for name, call in zip(_LIBRARY, calls, strict=True)]
+
+    def _time(self, subjects: list[Subject], exercise: Exercise, nbytes: int, repeats: int, show: Show) -> list[Times]:
+        def ready() -> None:
+            exercise.prepare()
+            self.progress.complete([self.comm.Ibarrier()])
+
+        turns = repeats * (_MORE if nbytes <= _SMALL else 1)
+        own = time_in_turns(subjects, turns, ready=ready, progress=show)
+        return [slowest(self.comm, times["call"]) for times in own]
+
+    def _facts(self, exercise: Exercise, scheme: Scheme, name: str) -> dict[str, Any]:
+        """What one call leaves behind, sends, and who carried it out."""
+        channel = scheme.channel()
+        exercise.prepare()
+        exercise.encoded(channel)
+        counters = channel.counters
+        lost, power = exercise.errors()
+        sums = np.array([lost, power, counters.message_bytes, counters.wire_bytes], dtype=np.float64)
+        self.comm.Allreduce(MPI.IN_PLACE, sums)
+        chosen = planned(exercise.name, exercise.n * 4, scheme, self.group.topology, self.links)
+        return {
+            "scheme": name,
+            "codec": channel.codec.name,
+            "algorithm": next(iter(counters.algorithms)),
+            "slices": len(chosen.slices) if isinstance(chosen, Plan) else 1,
+            "relative_error": float(np.sqrt(sums[0] / sums[1])) if sums[1] else float(sums[0] > 0),
+            "message_bytes": int(sums[2]),
+            "wire_bytes": int(sums[3]),
+            "plain_calls": counters.plain_calls,
+        }
+
+
+def slowest(comm: MPI.Comm, times: Times) -> Times:
+    """Of each turn the time of the rank that took the longest."""
+    seconds = np.array(times.seconds)
+    comm.Allreduce(MPI.IN_PLACE, seconds, MPI.MAX)
+    return Times(tuple(seconds.tolist()))

@@ -1,0 +1,211 @@
+"""``hpcbench bench collectives``: from options to tables and files. Every rank runs it; the first one shows it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpcbench.bench import options, world
+from hpcbench.bench.first import console, say, shown
+from hpcbench.errors import UserError
+
+if TYPE_CHECKING:
+    from hpcbench.bench.schemes import Row, Wanted
+
+_VALUES = 1 << 22
+"""That are made or read; longer vectors repeat them, which no codec here can see."""
+_OPERATIONS = ("all-reduce", "reduce-scatter", "all-gather", "broadcast", "all-to-all")
+_CODECS = ("int8:256", "zfp:8", "xpk")
+
+
+@dataclass(frozen=True)
+class _Files:
+    """To read and to write."""
+
+    links: Path | None
+    tune: Path | None
+    json: Path | None
+    csv: Path | None
+    plot: Path | None
+
+
+def bench_collectives(
+    *,
+    operations: Sequence[str] = (),
+    codecs: Sequence[str] = (),
+    algorithms: Sequence[str] = (),
+    slices: Sequence[int] = (),
+    least: str = "1K",
+    most: str = "256M",
+    ranks: int | None = None,
+    repeats: int = 5,
+    data: str = "gradient",
+    links: Path | None = None,
+    tune: Path | None = None,
+    plan: bool = False,
+    json: Path | None = None,
+    csv: Path | None = None,
+    plot: Path | None = None,
+) -> int:
+    """Measure collectives with codecs beside the MPI library's own.
+
+    Parameters
+    ----------
+    operations, codecs, algorithms, slices
+        What to measure, each with each; by default all-reduce, some codecs, the best plan that encodes, and as many
+        slices as it takes.
+    least, most
+        Sizes; those between by factors of four.
+    ranks
+        How many to start on this machine; None where a launcher has started them.
+    repeats
+        Turns that count.
+    data
+        As of `bench codecs`.
+    links
+        What plans are chosen by, as `bench network` wrote it.
+    tune
+        Such a file, which the measured times are added to; plans are chosen by it where `links` is not given.
+    plan
+        Print the plans and measure nothing.
+    json, csv, plot
+        Files to write beside.
+
+    Returns
+    -------
+    int
+        Exit status.
+
+    Raises
+    ------
+    UserError
+        An option is wrong, or the ranks are not those that were asked for.
+    """
+    with world.one_voice():
+        for option, path in (("--json", json), ("--csv", csv), ("--plot", plot), ("--tune", tune)):
+            options.check_output(option, path)
+        wanted = _wanted(operations, codecs, algorithms, slices, least, most, repeats)
+        if plot is not None:
+            from hpcbench.bench import collectives_plot  # noqa: F401  # says now what it lacks
+        if plan and ranks is not None and not world.launched():
+            from hpcbench.bench.collectives_plans import print_plans
+
+            return print_plans(wanted, ranks, links or tune)
+        status = world.start(ranks, "bench collectives")
+        if status is not None:
+            return status
+        comm = world.connect(ranks)
+        if plan:
+            return _plans(comm, wanted, links or tune)
+        return _run(comm, wanted, data, _Files(links, tune, json, csv, plot))
+
+
+def _plans(comm: Any, wanted: "Wanted", path: Path | None) -> int:
+    from hpcbench.bench.collectives_plans import chosen_by, show_plans
+    from hpcbench.comm.topology import Topology
+
+    topology = Topology.of(comm)
+    links = world.shared(comm, lambda: chosen_by(path, topology))
+    return 0 if comm.rank else show_plans(wanted, topology, links)
+
+
+def _run(comm: Any, wanted: "Wanted", data: str, files: _Files) -> int:
+    """Measure on all ranks, print and write on the first."""
+    from hpcbench.batch.files import now
+    from hpcbench.bench.collectives import Bench
+    from hpcbench.bench.collectives_plans import chosen_by
+    from hpcbench.comm.progress import Progress
+    from hpcbench.comm.topology import Topology
+
+    wait = world.waiting(comm)
+    about = {"date": now(), **world.description(comm, wait)}
+    topology = Topology.of(comm)
+    for path in (files.tune, files.links or files.tune):
+        links = world.shared(comm, lambda path=path: chosen_by(path, topology))  # type: ignore[misc]
+    x = world.shared(comm, lambda: _values(data, min(_VALUES, max(wanted.sizes) // 4)))
+    bench = Bench(comm, Progress(wait), links, x)
+    with shown(comm.rank) as show:
+        rows, left_out = bench.measure_all(wanted, show)
+    if not rows:
+        raise UserError(f"nothing to measure: {'; '.join(left_out)}")
+    if comm.rank == 0:
+        title = f"{topology}; {data}, float32; {about['mpi']}; ranks wait: {wait.value}; median of {wanted.repeats}"
+        by = files.links or files.tune
+        settings = {
+            "data": data,
+            "type": "float32",
+            "repeats": wanted.repeats,
+            "links": None if by is None else str(by),
+        }
+        _show(rows, left_out, title, {**about, "settings": settings}, files)
+    return 0
+
+
+def _show(rows: "list[Row]", left_out: list[str], title: str, about: dict[str, Any], files: _Files) -> None:
+    from hpcbench.bench import collectives_table as table
+
+    table.render(rows, title, console())
+    say(left_out)
+    if files.json is not None:
+        options.save("--json", files.json, table.as_json(rows, about, left_out))
+    if files.csv is not None:
+        options.save("--csv", files.csv, table.as_csv(rows))
+    if files.plot is not None:
+        from hpcbench.bench.collectives_plot import draw
+
+        draw(rows, title, files.plot)
+    if files.tune is not None:
+        from hpcbench.bench.tuning import tuned
+
+        options.save("--tune", files.tune, tuned(files.tune, rows))
+
+
+def _wanted(
+    operations: Sequence[str],
+    codecs: Sequence[str],
+    algorithms: Sequence[str],
+    slices: Sequence[int],
+    least: str,
+    most: str,
+    repeats: int,
+) -> "Wanted":
+    """The options as they were meant; each is checked."""
+    options.repeats(repeats)
+    for operation in operations:
+        options.choice("--op", operation, _OPERATIONS)
+    first, last = options.size("--min", least), options.size("--max", most)
+    if first < 4 or first % 4:
+        raise UserError(f"--min {least}: must be a multiple of 4 bytes, the size of a value")
+    if last < first:
+        raise UserError(f"--max {most}: is below --min {least}: nothing would be measured")
+    for count in slices:
+        if not 1 <= count <= 64:
+            raise UserError(f"--slices {count}: must be from 1 to 64")
+    options.codecs(codecs)
+    from hpcbench.bench.schemes import Scheme, Wanted
+    from hpcbench.comm.channel import Algorithm
+
+    known = tuple(algorithm.value for algorithm in Algorithm if algorithm is not Algorithm.NATIVE)
+    for algorithm in algorithms:
+        if algorithm == Algorithm.NATIVE.value:
+            raise UserError("--algorithm native: is measured beside every other one: leave it out")
+        options.choice("--algorithm", algorithm, known)
+    schemes = [
+        Scheme(codec, Algorithm(algorithm), count)
+        for codec in codecs or _CODECS
+        for algorithm in algorithms or (Algorithm.ENCODED.value,)
+        for count in slices or (None,)
+    ]
+    for scheme in schemes:
+        scheme.channel()
+    return Wanted(
+        tuple(operations) or _OPERATIONS[:1], tuple(options.sizes(first, last)), tuple(dict.fromkeys(schemes)), repeats
+    )
+
+
+def _values(source: str, n: int) -> Any:
+    import numpy as np
+
+    from hpcbench.bench.data import load
+
+    return load(source, n, np.dtype(np.float32))

@@ -1,0 +1,213 @@
+"""What the links, the codecs and the MPI library do while all ranks work: what plans are chosen by."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from hpcbench.bench.collectives import Bench, slowest
+from hpcbench.bench.options import spelled
+from hpcbench.bench.progress import Show
+from hpcbench.bench.timing import Subject, time_in_turns
+from hpcbench.codecs.registry import get_codec
+from hpcbench.codecs.types import Array
+from hpcbench.comm import frame
+from hpcbench.comm.links import Link, Speed
+from hpcbench.comm.plan import Operation
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.topology import Topology
+from hpcbench.errors import UserError
+
+CODECS = ("none", "bf16", "fp8e4m3", "int8:256", "int4:32", "sign:1024", "zfp:8", "zfp:16", "mpc", "xpk")
+"""Those whose speed is wanted where nobody says which."""
+MESSAGES = (256 * 2**10, 2**20, 4 * 2**20)
+"""Bytes: where bandwidth is limited by a token bucket, smaller ones pass at once."""
+_LATENCY_BYTES, _LATENCY_TURNS = 8, 20
+_FEW = 64
+"""Values of a message whose coding is all overhead."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """Messages within nodes, or between them."""
+
+    latency_s: float
+    seconds: dict[int, float]
+    """By bytes of a message: until every rank has sent one and received one."""
+    senders: int
+    """Ranks that share the link: those of the fullest node, between nodes."""
+
+    def rate(self, nbytes: int) -> float:
+        """Bytes a second of the link."""
+        return self.senders * nbytes / self.seconds[nbytes]
+
+    @property
+    def link(self) -> Link:
+        """Of the largest messages: what lasts."""
+        return Link(self.latency_s, self.rate(max(self.seconds)))
+
+
+@dataclass(frozen=True)
+class Network:
+    """A machine.
+
+    Attributes
+    ----------
+    within, between
+        None where every node has one rank, and where there is one node.
+    codecs
+        By name, as on the slowest rank.
+    native
+        Seconds of the library's collectives, the faster of its two calls: (operation, bytes, seconds).
+    """
+
+    within: Level | None
+    between: Level | None
+    codecs: dict[str, Speed]
+    native: list[tuple[str, int, float]]
+
+    def as_links(self) -> dict[str, Any]:
+        """In the form that hpcbench.comm.links.load reads."""
+        levels = {"within": self.within, "between": self.between}
+        return {
+            **{name: asdict(level.link) if level else None for name, level in levels.items()},
+            "codecs": {name: asdict(speed) for name, speed in self.codecs.items()},
+            "native": [list(row) for row in self.native],
+            "measured": [],
+            "messages": {name: asdict(level) if level else None for name, level in levels.items()},
+        }
+
+
+def measure(
+    comm: MPI.Comm,
+    progress: Progress,
+    bench: Bench,
+    names: Sequence[str],
+    x: Array,
+    sizes: Sequence[int],
+    repeats: int,
+    show: Show,
+) -> Network:
+    """Measure one thing after the other, on all ranks at once.
+
+    Parameters
+    ----------
+    comm, progress
+        All ranks, and how they wait.
+    bench
+        Measures the library's collectives on them.
+    names
+        Codecs as in a study.
+    x
+        float32 values for the codecs, shape (n,).
+    sizes
+        Bytes of the library's collectives.
+    repeats
+        Turns that count.
+    show
+        Called before each thing that is measured.
+
+    Raises
+    ------
+    UserError
+        No such codec, or it does not take float32.
+    """
+    todo = 2 + len(names) + len(Operation) * len(sizes)
+    topology = Topology.of(comm)
+    show(0, todo, "within nodes")
+    within = _level(comm, progress, _within(topology), 1, repeats)
+    show(1, todo, "between nodes")
+    between = _level(comm, progress, _between(topology), topology.per_node, repeats)
+    codecs = {}
+    for k, name in enumerate(names):
+        show(2 + k, todo, name)
+        codecs.update(_codec(comm, name, x, repeats, lambda: progress.complete([comm.Ibarrier()])))
+    native = []
+    cases = [(operation.value, nbytes) for operation in Operation for nbytes in sizes]
+    for k, (operation, nbytes) in enumerate(cases):
+        show(2 + len(names) + k, todo, f"{operation} {spelled(nbytes)}")
+        native.append((operation, nbytes, bench.native(operation, nbytes, repeats)))
+    show(todo, todo, "")
+    return Network(within, between, codecs, native)
+
+
+def _within(topology: Topology) -> list[int]:
+    """For each rank the next one on its node; itself where it is alone."""
+    peers = list(range(topology.ranks))
+    for members in topology.members:
+        for place, rank in enumerate(members):
+            peers[rank] = members[(place + 1) % len(members)]
+    return peers
+
+
+def _between(topology: Topology) -> list[int]:
+    """For each rank the one of its place on the next node, as far as places go round there."""
+    peers = list(range(topology.ranks))
+    for node, members in enumerate(topology.members):
+        after = topology.members[(node + 1) % topology.nodes]
+        for place, rank in enumerate(members):
+            peers[rank] = after[place % len(after)]
+    return peers
+
+
+def _level(comm: MPI.Comm, progress: Progress, peers: list[int], senders: int, repeats: int) -> Level | None:
+    """Every rank sends to its peer at the same time; None where nobody has another one."""
+    rank = comm.rank
+    sources = [source for source, peer in enumerate(peers) if peer == rank != source]
+    if not any(peer != source for source, peer in enumerate(peers)):
+        return None
+
+    def seconds(nbytes: int, turns: int) -> float:
+        out = np.zeros(nbytes, np.uint8)
+        come = [np.zeros(nbytes, np.uint8) for _ in sources]
+
+        def exchange() -> None:
+            requests = [comm.Irecv(buf, source) for buf, source in zip(come, sources, strict=True)]
+            requests += [comm.Isend(out, peers[rank])] if peers[rank] != rank else []
+            progress.complete(requests)
+
+        subject = Subject("exchange", {"call": exchange})
+        (times,) = time_in_turns([subject], turns, ready=lambda: progress.complete([comm.Ibarrier()]))
+        return slowest(comm, times["call"]).median
+
+    latency = seconds(_LATENCY_BYTES, repeats * _LATENCY_TURNS)
+    return Level(latency, {nbytes: seconds(nbytes, repeats) for nbytes in MESSAGES}, senders)
+
+
+def _codec(comm: MPI.Comm, name: str, x: Array, repeats: int, ready: Callable[[], object]) -> dict[str, Speed]:
+    """Encoding and adding up what was decoded, as the collectives do it: with the frame of a message."""
+    try:
+        codec = get_codec(name)
+        wire = np.empty(codec.wire_bytes(x.size, x.dtype) + frame.BYTES, np.uint8)
+        total = np.zeros_like(x)
+
+        def encode(n: int) -> Array:
+            return frame.seal(wire, codec.encode(x[:n], wire[: -frame.BYTES]))
+
+        few = encode(_FEW).copy()
+        message = encode(x.size).copy()
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise UserError(str(error) if name in str(error) else f"codec {name}: {error}") from None
+
+    def decode(message: Array, n: int) -> None:
+        codec.decode(frame.opened(message, comm.rank), total[:n], accumulate=True)
+
+    calls = {
+        "encode": lambda: encode(x.size),
+        "decode": lambda: decode(message, x.size),
+        "encode few": lambda: encode(_FEW),
+        "decode few": lambda: decode(few, _FEW),
+    }
+    (own,) = time_in_turns([Subject(codec.name, calls)], repeats, ready=ready)
+    taken = {what: slowest(comm, times).median for what, times in own.items()}
+    overhead = (taken["encode few"] + taken["decode few"]) / 2
+    return {
+        codec.name: Speed(
+            encode_bytes_per_s=x.nbytes / taken["encode"],
+            decode_bytes_per_s=x.nbytes / taken["decode"],
+            call_s=overhead,
+            ratio=(message.size - frame.BYTES) / x.nbytes,
+        )
+    }

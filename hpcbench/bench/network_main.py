@@ -1,0 +1,90 @@
+"""``hpcbench bench network``: from options to tables and a file. Every rank runs it; the first one shows it."""
+
+import json as json_format
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hpcbench.bench import options, world
+from hpcbench.bench.first import console, say, shown
+from hpcbench.errors import UserError
+
+_VALUES = 1 << 20
+"""That codecs are measured on: a slice's."""
+
+
+def bench_network(
+    codecs: Sequence[str],
+    *,
+    ranks: int | None = None,
+    max_mb: float = 64.0,
+    repeats: int = 5,
+    json: Path | None = None,
+) -> int:
+    """Measure links, codecs and the MPI library's collectives, and print them.
+
+    Parameters
+    ----------
+    codecs
+        As in a study; none for some of each family.
+    ranks
+        How many to start on this machine; None where a launcher has started them.
+    max_mb
+        MiB of the largest of the library's collectives.
+    repeats
+        Turns that count.
+    json
+        File for `hpcbench.comm.links.load`.
+
+    Returns
+    -------
+    int
+        Exit status.
+
+    Raises
+    ------
+    UserError
+        An option is wrong, or the ranks are not those that were asked for.
+    """
+    with world.one_voice():
+        options.check_output("--json", json)
+        options.repeats(repeats)
+        if not 1 / 1024 <= max_mb <= 2**20:
+            raise UserError(f"--max-mb {max_mb:g}: must be at least {1 / 1024:g} and at most {2**20}")
+        options.codecs(codecs)
+        status = world.start(ranks, "bench network")
+        if status is not None:
+            return status
+        comm = world.connect(ranks)
+        return _network(comm, codecs, max_mb, repeats, json)
+
+
+def _network(comm: Any, codecs: Sequence[str], max_mb: float, repeats: int, json: Path | None) -> int:
+    import numpy as np
+
+    from hpcbench.batch.files import now
+    from hpcbench.bench import network, network_table
+    from hpcbench.bench.collectives import Bench
+    from hpcbench.bench.data import make
+    from hpcbench.comm.links import DEFAULT, SCHEMA
+    from hpcbench.comm.progress import Progress
+
+    wait = world.waiting(comm)
+    about = {"date": now(), **world.description(comm, wait)}
+    progress = Progress(wait)
+    x = make("gradient", _VALUES, np.dtype(np.float32))
+    bench = Bench(comm, progress, DEFAULT, x)
+    wanted = options.sizes(1024, int(max_mb * 2**20))
+    skipped = [reason for nbytes in wanted if (reason := bench.too_large(nbytes))]
+    sizes = [nbytes for nbytes in wanted if not bench.too_large(nbytes)]
+    with shown(comm.rank) as show:
+        found = network.measure(comm, progress, bench, codecs or network.CODECS, x, sizes, repeats, show)
+    if comm.rank:
+        return 0
+    title = f"{bench.group.topology}; {about['mpi']}; ranks wait: {wait.value}; median of {repeats}"
+    network_table.render(found, title, console())
+    say(skipped)
+    if json is not None:
+        document = {"schema": SCHEMA, **found.as_links(), **about, "repeats": repeats}
+        options.save("--json", json, json_format.dumps(document, indent=1, allow_nan=False) + "\n")
+    return 0

@@ -1,0 +1,87 @@
+"""Options that several measurements have: checked before anything is measured, so that no result is lost after it."""
+
+import difflib
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from hpcbench.errors import UserError
+
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+
+
+def choice(option: str, value: str, known: tuple[str, ...]) -> None:
+    """Refuse a value that is none of those known."""
+    if value not in known:
+        close = difflib.get_close_matches(value, known, 1)
+        hint = f": did you mean {close[0]!r}?" if close else ""
+        raise UserError(f"{option} {value}: not known: use one of {', '.join(known)}{hint}")
+
+
+def repeats(value: int) -> None:
+    """Refuse a number of turns that measures nothing."""
+    if value < 1:
+        raise UserError(f"--repeats {value}: must be at least 1")
+
+
+def codecs(names: Sequence[str]) -> None:
+    """Refuse a codec that there is not."""
+    try:
+        from hpcbench.codecs.registry import get_codec
+    except ModuleNotFoundError as error:
+        raise UserError(f"bench: needs {error.name}: pip install 'hpcbench[train]'") from None
+    for name in names:
+        try:
+            get_codec(name)
+        except (ImportError, AttributeError, TypeError, ValueError) as error:
+            raise UserError(str(error) if name in str(error) else f"codec {name}: {error}") from None
+
+
+def size(option: str, text: str) -> int:
+    """Bytes of ``4096``, ``64K``, ``256M`` or ``1G``, binary multiples as other benchmarks have them."""
+    match = re.fullmatch(r"(\d+)\s*([kmg]?)(?:i?b)?", text.strip().lower())
+    if not match:
+        raise UserError(f"{option} {text}: is no size: write bytes, or 64K, 256M, 1G")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def sizes(least: int, most: int) -> list[int]:
+    """From `least` to `most` by factors of four."""
+    found = []
+    while least <= most:
+        found.append(least)
+        least *= 4
+    return found
+
+
+def spelled(nbytes: int) -> str:
+    """``64K``, as `size` reads it."""
+    for unit in ("g", "m", "k"):
+        if nbytes % _UNITS[unit] == 0 and nbytes:
+            return f"{nbytes // _UNITS[unit]}{unit.upper()}"
+    return str(nbytes)
+
+
+def check_output(option: str, path: Path | None) -> None:
+    """Refuse before the measurement what could not be written after it."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise UserError(f"{option} {path}: is a directory: name a file")
+    if not path.absolute().parent.is_dir():
+        raise UserError(f"{option} {path}: {path.parent} is no directory: make it first")
+    if option == "--plot" and path.suffix.lower() not in (".png", ".svg"):
+        raise UserError(f"--plot {path}: not known what to draw: name a file that ends in .png or .svg")
+
+
+def save(option: str, path: Path, words: str) -> None:
+    """Write a file that is there whole or not at all."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(words, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise UserError(f"{option} {path}: cannot be written: {error.strerror}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
