@@ -158,12 +158,14 @@ class Progress:
         BaseException
             What went wrong in the operation.
         """
-        turn = 0
+        moved = time.perf_counter()
         with self._drives:
             while not operation.done:
-                turn = 0 if self._sweep() else turn + 1
-                if turn:
-                    self.wait.pause(turn)
+                now = time.perf_counter()
+                if self._sweep():
+                    moved = now
+                else:
+                    self.wait.pause(now - moved)
         if operation.error is not None:
             raise operation.error
 
@@ -186,12 +188,14 @@ class Progress:
         return moved
 
     def _loop(self) -> None:
-        turn = 0
+        moved = time.perf_counter()
         while True:
             if not self._operations:
                 self._work.clear()
                 if not self._operations:
                     self._work.wait()
             with self._drives:
-                turn = 0 if self._sweep() else turn + 1
-            Wait.GIVE_WAY.pause(turn)  # the cores belong to the computation
+                now = time.perf_counter()
+                if self._sweep():
+                    moved = now
+            Wait.GIVE_WAY.pause(now - moved)  # the cores belong to the computation

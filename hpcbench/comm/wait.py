@@ -8,6 +8,9 @@ same for the MPI library's own collectives and for ours, so that schemes stay co
 import time
 from enum import Enum
 
+_LEAST, _MOST, _SHARE = 10e-6, 1000e-6, 1.0
+"""Seconds of a pause, and what share of the time waited so far it may take."""
+
 
 class Wait(Enum):
     """How to wait."""
@@ -17,7 +20,10 @@ class Wait(Enum):
     GIVE_WAY = "give way"
     """Sleep between two questions, so that ranks that share a core can work."""
 
-    def pause(self, turn: int) -> None:
-        """Between two questions, the `turn`-th (from 0) since something last moved."""
+    def pause(self, idle_s: float) -> None:
+        """Between two questions, when nothing has moved for so long.
+
+        To fall asleep and wake up costs some 20 us of a core: those who have waited for long may wait longer.
+        """
         if self is Wait.GIVE_WAY:
-            time.sleep(min(turn * 10e-6, 200e-6))
+            time.sleep(min(max(_LEAST, _SHARE * idle_s), _MOST))
