@@ -223,7 +223,7 @@ def bench_collectives(
     ] = None,
     codec: Annotated[
         list[str] | None,
-        typer.Option(help="As in a study; several allowed.", show_default="int8:256, zfp:8, xpk"),
+        typer.Option(metavar="NAME", help="As in a study; several allowed.", show_default="int8:256, zfp:8, xpk"),
     ] = None,
     algorithm: Annotated[
         list[str] | None,
@@ -236,7 +236,9 @@ def bench_collectives(
     ] = None,
     slices: Annotated[
         list[int] | None,
-        typer.Option(help="Slices of a vector that follow each other; several allowed.", show_default="the plan's"),
+        typer.Option(
+            metavar="N", help="Slices of a vector that follow each other; several allowed.", show_default="the plan's"
+        ),
     ] = None,
     min: Annotated[str, typer.Option(metavar="SIZE", help="First size: 4096, 64K, 1M.")] = "1K",
     max: Annotated[str, typer.Option(metavar="SIZE", help="Last size, by factors of four.")] = "256M",

@@ -56,6 +56,8 @@ finally:
         ["submit", "--help"],
         ["bench", "--help"],
         ["bench", "codecs", "--help"],
+        ["bench", "network", "--help"],
+        ["bench", "collectives", "--help"],
         ["submit", str(DEMO), "--dry-run", "--out", "out"],
         ["submit", str(data_dir("studies") / "neox-hybrid.yaml"), "--dry-run", "--out", "out"],
     ],

@@ -74,7 +74,7 @@ class Bench:
             plans = {s: planned(operation, nbytes, s, self.group.topology, self.links) for s in wanted.schemes}
             able = [scheme for scheme, found in plans.items() if isinstance(found, Plan)]
             if operation == "all-to-all":  # codecs are all that differs
-                able = list({scheme.codec: scheme for scheme in plans}.values())
+                able = list({scheme.codec: scheme for scheme in reversed(wanted.schemes)}.values())[::-1]
             else:
                 left_out += [str(found) for scheme, found in plans.items() if scheme not in able]
             case = f"{operation} {spelled(nbytes)}"

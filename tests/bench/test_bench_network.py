@@ -1,0 +1,158 @@
+"""`hpcbench bench network` on real ranks: what it writes is what plans are chosen by."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ranks_cli import bench
+
+from hpcbench.bench import memory, world
+from hpcbench.bench.network import MESSAGES, Level
+from hpcbench.bench.network import _between as peers_between
+from hpcbench.bench.network import _within as peers_within
+from hpcbench.codecs.registry import get_codec
+from hpcbench.comm.links import load
+from hpcbench.comm.plan import Operation
+from hpcbench.comm.topology import Topology
+
+NAMES = ("none", "int8", "zfp:8")
+SIZES = [1024, 4096, 16384]
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Path, str]:
+    """Ranks, the file, and what was printed: two ranks as `--ranks` starts them, four by a launcher."""
+    ranks: int = request.param
+    file = tmp_path_factory.mktemp("network") / "links.json"
+    options = ("--max-mb", "0.02", "--repeats", "1", "--json", file)
+    how: tuple[str, ...] = ("--ranks", "2") if ranks == 2 else ()
+    done = bench("network", *NAMES, *options, *how, mpirun=None if how else ranks)
+    assert done.returncode == 0, done.stderr
+    return ranks, file, done.stdout
+
+
+def test_the_file_is_read_back(written: tuple[int, Path, str]) -> None:
+    ranks, file, _ = written
+    links = load(file)
+    assert links.ranks_per_node == (ranks,) and links.measured == ()
+    assert links.between == links.within, "there is one node"
+    assert links.within.latency_s > 0 and links.within.bytes_per_s > 0
+    assert [name for name, _ in links.codecs] == ["none", "int8:256", "zfp:8"]
+    assert [(operation, size) for operation, size, _ in links.native] == [
+        (operation.value, size) for operation in Operation for size in SIZES
+    ]
+    assert all(seconds > 0 for _, _, seconds in links.native)
+    for name, speed in links.codecs:
+        assert min(speed.encode_bytes_per_s, speed.decode_bytes_per_s, speed.call_s) > 0
+        if get_codec(name).fixed_size:
+            n = 1 << 20
+            assert speed.ratio == get_codec(name).wire_bytes(n, np.dtype(np.float32)) / (4 * n)
+
+
+def test_the_file_says_where_it_comes_from(written: tuple[int, Path, str]) -> None:
+    ranks, file, _ = written
+    document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    assert document["between"] is None and document["messages"]["between"] is None
+    assert list(document["messages"]["within"]["seconds"]) == [str(nbytes) for nbytes in MESSAGES]
+    assert min(MESSAGES) >= 256 * 1024
+    assert document["mpi"] and document["date"] and document["hosts"] and document["machine"]["cpu"]
+    assert document["wait"] in ("spin", "give way") and document["ranks_per_node"] == [ranks]
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_the_tables(written: tuple[int, Path, str]) -> None:
+    ranks, _, out = written
+    lines = out.splitlines()
+    assert lines[0].startswith(f"1 nodes x {ranks} ranks; ")
+    assert sum(line.startswith("1 nodes x") for line in lines) == 1, "one rank prints"
+    firsts = [line.split()[0] for line in lines[1:] if line]
+    assert firsts == ["links", "within", "codec,", "none", "int8:256", "zfp:8", "MPI", "1K", "4K", "16K"]
+    assert "between nodes" not in out
+
+
+def test_whom_ranks_send_to() -> None:
+    regular, ragged = Topology.regular(2, 3), Topology.by_label("aaab")
+    assert peers_within(regular) == [1, 2, 0, 4, 5, 3]
+    assert peers_between(regular) == [3, 4, 5, 0, 1, 2]
+    assert peers_within(ragged) == [1, 2, 0, 3], "alone on its node"
+    assert peers_between(ragged) == [3, 3, 3, 0]
+    assert peers_between(Topology.flat(2)) == [0, 1]
+
+
+def test_the_bandwidth_is_that_of_the_largest_messages() -> None:
+    level = Level(1e-5, {1024: 1e-6, 4096: 1e-3}, senders=4)
+    assert level.link.bytes_per_s == pytest.approx(4 * 4096 / 1e-3), "smaller ones passed at once"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "needs several ranks: start it by `mpirun -n 8 hpcbench bench network ...`, or say --ranks 8"),
+        (["--ranks", "1"], "--ranks 1: nobody to send to"),
+        (["--ranks", "2", "nonsense"], "unknown codec 'nonsense'"),
+        (["--ranks", "2", "--repeats", "0"], "--repeats 0: must be at least 1"),
+        (["--ranks", "2", "--max-mb", "0"], "--max-mb 0: must be at least"),
+        (["--ranks", "2", "--json", "none/x.json"], "none is no directory"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_arguments_end_in_one_line(arguments: list[str], says: str, tmp_path: Path) -> None:
+    done = bench("network", *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr and done.stderr.startswith("hpcbench: ") and done.stderr.count("\n") == 1, done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_all_ranks_find_wrong_one_of_them_says() -> None:
+    done = bench("network", "--repeats", "0", mpirun=3)
+    assert done.returncode == 2 and done.stderr.count("hpcbench: --repeats 0") == 1
+    done = bench("network", "--ranks", "3", mpirun=2)
+    assert done.returncode == 2 and done.stderr.count("a world of 2 ranks, 3 were asked for") == 1
+
+
+def test_a_launcher_that_starts_worlds_of_one_rank_is_found_out() -> None:
+    done = bench("network", SLURM_STEP_NUM_TASKS="4", SLURM_PROCID="0")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "a world of 1 ranks, 4 were asked for" in done.stderr and "--mpi=pmix" in done.stderr
+    assert bench("network", SLURM_STEP_NUM_TASKS="4", SLURM_PROCID="1").stderr == ""
+    assert "a world of one rank" in bench("network", mpirun=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("variables", "launched", "rank"),
+    [
+        ({}, False, 0),
+        ({"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}, False, 0),
+        ({"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}, True, 1),
+        ({"PMI_RANK": "3", "PMI_SIZE": "4"}, True, 3),
+        ({"PMIX_RANK": "2"}, True, 2),
+        ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1"}, True, 1),
+        ({"MPI_LOCALNRANKS": "2"}, True, 0),
+    ],
+)
+def test_how_a_launcher_is_recognized(
+    variables: dict[str, str], launched: bool, rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (*world._RANKS, *world._SIZES, world._STEP, "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert (world.launched(), world.rank()) == (launched, rank)
+
+
+def test_memory_is_what_the_strictest_limit_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal: 9000 kB\nMemAvailable:    8000 kB\n")
+    (tmp_path / "cgroup").write_text("1:cpu:/\n0::/job/step\n")
+    step = tmp_path / "groups/job/step"
+    step.mkdir(parents=True)
+    for name, path in (("_MEMORY", "meminfo"), ("_GROUP", "cgroup"), ("_GROUPS", "groups")):
+        monkeypatch.setattr(memory, name, tmp_path / path)
+    assert memory.available() == 8000 * 1024
+    (step / "memory.max").write_text("max\n")
+    (step / "memory.current").write_text("5\n")
+    assert memory.available() == 8000 * 1024
+    (step.parent / "memory.max").write_text("5000\n")
+    (step.parent / "memory.current").write_text("2000\n")
+    assert memory.available() == 3000
