@@ -98,7 +98,7 @@ def measure(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
             hosts.set_rate(rate)
             sizes = ["--min", options.min, "--max", largest(rate, options.max), "--repeats", str(options.repeats)]
             show(3 * i, 3 * len(options.rates), f"{rate}: links and codecs")
-            bench(hosts, "network", *codecs, "--json", links, "--max-mb", "4", "--repeats", "3")
+            bench(hosts, "network", *options.codecs, "--json", links, "--max-mb", "4", "--repeats", "3")
             show(3 * i + 1, 3 * len(options.rates), f"{rate}: every codec")
             bench(hosts, "collectives", *codecs, "--links", links, "--tune", links, *sizes, "--json", str(rows))
             found[rate] = json.loads(rows.read_text())["rows"]

@@ -87,11 +87,12 @@ class Bench:
             )
         return rows, list(dict.fromkeys(left_out))
 
-    def native(self, operation: str, nbytes: int, repeats: int) -> float:
-        """Seconds of the faster of the library's two calls."""
+    def native(self, operation: str, nbytes: int, repeats: int) -> tuple[float, bool]:
+        """Seconds of the faster of the library's two calls, and whether that is the blocking one."""
         exercise = self._exercise(operation, nbytes)
         times = self._time(self._library(exercise), exercise, nbytes, repeats, lambda done, total, name: None)
-        return min(each.median for each in times)
+        blocking, waited = (each.median for each in times)
+        return min(blocking, waited), blocking < waited
 
     def measure(self, operation: str, nbytes: int, schemes: Sequence[Scheme], repeats: int, show: Show) -> list[Row]:
         """The library's row, and one for each scheme."""

@@ -61,12 +61,15 @@ class Network:
         By name, as on the slowest rank.
     native
         Seconds of the library's collectives, the faster of its two calls: (operation, bytes, seconds).
+    blocking
+        Of these the ones of the blocking call: (operation, bytes).
     """
 
     within: Level | None
     between: Level | None
     codecs: dict[str, Speed]
     native: list[tuple[str, int, float]]
+    blocking: list[tuple[str, int]]
 
     def as_links(self) -> dict[str, Any]:
         """In the form that hpcbench.comm.links.load reads."""
@@ -75,6 +78,7 @@ class Network:
             **{name: asdict(level.link) if level else None for name, level in levels.items()},
             "codecs": {name: asdict(speed) for name, speed in self.codecs.items()},
             "native": [list(row) for row in self.native],
+            "blocking": [list(row) for row in self.blocking],
             "measured": [],
             "messages": {name: asdict(level) if level else None for name, level in levels.items()},
         }
@@ -124,13 +128,16 @@ def measure(
     for k, name in enumerate(names):
         show(2 + k, todo, name)
         codecs.update(_codec(comm, name, x, repeats, lambda: progress.complete([comm.Ibarrier()])))
-    native = []
+    native, blocking = [], []
     cases = [(operation.value, nbytes) for operation in Operation for nbytes in sizes]
     for k, (operation, nbytes) in enumerate(cases):
         show(2 + len(names) + k, todo, f"{operation} {spelled(nbytes)}")
-        native.append((operation, nbytes, bench.native(operation, nbytes, repeats)))
+        seconds, blocks = bench.native(operation, nbytes, repeats)
+        native.append((operation, nbytes, seconds))
+        if blocks:
+            blocking.append((operation, nbytes))
     show(todo, todo, "")
-    return Network(within, between, codecs, native)
+    return Network(within, between, codecs, native, blocking)
 
 
 def _within(topology: Topology) -> list[int]:

@@ -33,6 +33,9 @@ def tuned(path: Path, rows: Sequence[Row]) -> str:
         for row in planned
         if row.scheme != "native" and row.algorithm != "native"
     ]
+    calls = {(row.operation, row.bytes): row.algorithm for row in planned if row.scheme == "native"}
+    kept = [list(row) for row in document.get("blocking", ()) if tuple(row) not in calls]
+    document["blocking"] = sorted(kept + [list(case) for case, call in calls.items() if call == "blocking"])
     document["native"] = _merged(document["native"], native)
     # of two schemes that came to the same plan the slower one stays: a choice does not rest on luck
     document["measured"] = _merged(document["measured"], sorted(measured, key=itemgetter(-1)))

@@ -32,6 +32,7 @@ from hpcbench.comm.shards import Span, all_gather_bytes, all_reduce_bytes, lengt
 from hpcbench.comm.steps import Part, Step
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.vector import Exchanged, InPlace, Reduced, Vector
+from hpcbench.comm.wait import Wait
 from hpcbench.comm.work import Work
 
 DEPTH = 4
@@ -105,7 +106,8 @@ class Group:
         chosen = self._chosen(plans.Operation.ALL_REDUCE, buf, channel, feedback=feedback is not None)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
             sent = all_reduce_bytes(self._piece_bytes(buf), self.rank)
-            call = place.by_library(lambda _, buf: native.all_reduce(self._comm, buf, op), buf, buf)
+            blocking = self._blocking(plans.Operation.ALL_REDUCE, buf, channel)
+            call = place.by_library(lambda _, buf: native.all_reduce(self._comm, buf, op, blocking=blocking), buf, buf)
             return self._by_library(channel, sent, call, chosen)
         if chosen.algorithm is Algorithm.HOMOMORPHIC and isinstance(channel.codec, Quant):
             if place.on_device:
@@ -128,7 +130,10 @@ class Group:
         chosen = self._chosen(plans.Operation.REDUCE_SCATTER, src, channel, feedback=feedback is not None)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
             sent = reduce_scatter_bytes(self._piece_bytes(src), self.rank)
-            call = place.by_library(lambda src, dst: native.reduce_scatter(self._comm, src, dst), src, dst)
+            blocking = self._blocking(plans.Operation.REDUCE_SCATTER, src, channel)
+            call = place.by_library(
+                lambda src, dst: native.reduce_scatter(self._comm, src, dst, blocking=blocking), src, dst
+            )
             return self._by_library(channel, sent, call, chosen)
         vector = Reduced(src, dst, Span(piece.start, piece.stop))
         return self._carry_out(chosen, channel, place, src, vector, feedback)
@@ -142,7 +147,10 @@ class Group:
         chosen = self._chosen(plans.Operation.ALL_GATHER, dst, channel, sums=False)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
             sent = all_gather_bytes(self._piece_bytes(dst), self.rank)
-            call = place.by_library(lambda src, dst: native.all_gather(self._comm, src, dst), src, dst)
+            blocking = self._blocking(plans.Operation.ALL_GATHER, dst, channel)
+            call = place.by_library(
+                lambda src, dst: native.all_gather(self._comm, src, dst, blocking=blocking), src, dst
+            )
             return self._by_library(channel, sent, call, chosen)
         place.copy(dst[shards(dst.size, self.size)[self.rank]], src)
         return self._carry_out(chosen, channel, place, src, InPlace(dst), None)
@@ -155,7 +163,8 @@ class Group:
         chosen = self._chosen(plans.Operation.BROADCAST, buf, channel, sums=False, root=root)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
             sent = (self.size - 1) * buf.nbytes if self.rank == root else 0
-            call = place.by_library(lambda _, buf: native.broadcast(self._comm, buf, root), buf, buf)
+            blocking = self._blocking(plans.Operation.BROADCAST, buf, channel)
+            call = place.by_library(lambda _, buf: native.broadcast(self._comm, buf, root, blocking=blocking), buf, buf)
             return self._by_library(channel, sent, call, chosen)
         return self._carry_out(chosen, channel, place, buf, InPlace(buf), None)
 
@@ -244,6 +253,17 @@ class Group:
                 feedback=feedback,
             )
         return self._plans[key]
+
+    def _blocking(self, operation: plans.Operation, buf: Array, channel: Channel) -> bool:
+        """Whether to use the library's blocking call: the same answer on every rank.
+
+        Never where operations may be under way in the background: they would stand still, and others wait for them.
+        """
+        if self._progress.background:
+            return False
+        if self._progress.wait is Wait.SPIN:
+            return True
+        return channel.algorithm is Algorithm.AUTO and self._links.blocks(operation.value, buf.nbytes, self.topology)
 
     def _by_library(self, channel: Channel, sent: int, call: Slice, chosen: Plan | None) -> Work:
         channel.counters.plain_calls += chosen is not None and channel.codec.name != "none"

@@ -66,6 +66,8 @@ class Links:
     codecs: tuple[tuple[str, Speed], ...] = ()
     native: tuple[tuple[str, int, float], ...] = ()
     measured: tuple[tuple[str, str, int, str, int, float], ...] = ()
+    blocking: tuple[tuple[str, int], ...] = ()
+    """Of `native` those, (operation, bytes), that are times of the blocking call: it was the faster one."""
     ranks_per_node: tuple[int, ...] = ()
     """Where `native` and `measured` come from: they say nothing of other topologies. Empty: they hold for any."""
 
@@ -89,6 +91,14 @@ class Links:
             key = plan.operation.value, plan.codec.name, plan.algorithm.value, len(plan.slices)
             points = [(size, s) for op, codec, size, how, count, s in self.measured if (op, codec, how, count) == key]
         return interpolate(sorted(points), nbytes)
+
+    def blocks(self, operation: str, nbytes: int, topology: Topology) -> bool:
+        """Whether the library's blocking call was the faster one at the measured size that is nearest."""
+        sizes = [size for op, size, _ in self.native if op == operation]
+        if not sizes or self.foreign(topology):
+            return False
+        nearest = min(sizes, key=lambda size: abs(math.log(size / max(nbytes, 1))))
+        return (operation, nearest) in self.blocking
 
     def foreign(self, topology: Topology) -> str | None:
         """Why the measured times do not hold on a topology; None where they do."""
@@ -205,6 +215,7 @@ def load(path: Path) -> Links:
                 (str(op), str(codec), int(size), str(how), int(count), float(s))
                 for op, codec, size, how, count, s in raw["measured"]
             ),
+            blocking=tuple((str(op), int(size)) for op, size in raw.get("blocking", ())),
             ranks_per_node=tuple(int(ranks) for ranks in raw.get("ranks_per_node", ())),
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -28,12 +28,11 @@ class Operation(str, Enum):
 
 _UNIT = 1024
 """Elements: slices and pieces begin on a chunk of every codec, where there are enough of them."""
+_PIECE = 32 * _UNIT
+"""Elements of a slice's piece, at least: messages below cost more than the overlap gains."""
 _MEASURED, _EXPECTED = 0.95, 0.8
 """Shares of the library's time that a plan with a codec may take to be chosen: medians differ by some percent from day
 to day, a model by more."""
-_HIERARCHICAL = partial(steps.hierarchical_reduce, coded_within=False)
-_ENCODED = partial(steps.hierarchical_reduce, coded_within=True)
-_GATHER = partial(steps.hierarchical_gather, coded_within=True)
 
 
 class Builder(Protocol):
@@ -44,8 +43,14 @@ class Builder(Protocol):
 
 BUILDERS: dict[Algorithm, tuple[Builder, Builder]] = {
     Algorithm.TWO_SHOT: (steps.two_shot_reduce, steps.two_shot_gather),
-    Algorithm.HIERARCHICAL: (_HIERARCHICAL, _GATHER),
-    Algorithm.HIERARCHICAL_ENCODED: (_ENCODED, _GATHER),
+    Algorithm.HIERARCHICAL: (
+        partial(steps.hierarchical_reduce, coded_within=False),
+        partial(steps.hierarchical_gather, coded_within=False),
+    ),
+    Algorithm.HIERARCHICAL_ENCODED: (
+        partial(steps.hierarchical_reduce, coded_within=True),
+        partial(steps.hierarchical_gather, coded_within=True),
+    ),
     Algorithm.RING: (steps.ring_reduce, steps.ring_gather),
 }
 """Reduction and gathering of each algorithm that has owners."""
@@ -231,7 +236,7 @@ def _counts(n: int, topology: Topology, slices: int | None) -> Sequence[int]:
     """Numbers of slices to consider: down to slices of so many elements that a message is worth its cost."""
     if slices is not None:
         return [slices]
-    most = max(1, n // (topology.ranks * 4 * _UNIT))
+    most = max(1, n // (topology.ranks * _PIECE))
     return [count for count in (1, 2, 4, 8, 16, 32, 64) if count <= most]
 
 

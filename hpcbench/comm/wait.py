@@ -8,7 +8,7 @@ same for the MPI library's own collectives and for ours, so that schemes stay co
 import time
 from enum import Enum
 
-_LEAST, _MOST, _SHARE = 10e-6, 1000e-6, 1.0
+_LEAST, _MOST, _SHARE = 10e-6, 150e-6, 0.5
 """Seconds of a pause, and what share of the time waited so far it may take."""
 
 
