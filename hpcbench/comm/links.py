@@ -122,24 +122,26 @@ class Links:
         if plan.operation.value == "broadcast":
             return self._broadcast(plan)
         speed = self.speed(plan.codec.name)
-        latency = wire = inside = codec = 0.0
+        latency = wire = own = 0.0
         members = topology.members[0]
         for step in plan.steps(members[0], 0):
-            crossing = [part for part in step.sends if not topology.near(members[0], part.peer)]
-            crossing += [part for part in step.receives if not topology.near(members[0], part.peer)]
+            parts = (*step.sends, *step.receives)
+            crossing = any(not topology.near(members[0], part.peer) for part in parts)
             latency += (self.between if crossing else self.within).latency_s
             sent = sum(part.span.size for part in step.sends) * plan.dtype.itemsize
             size = sent * (speed.ratio if step.coded else 1.0)
             if crossing:
                 wire += size * len(members) / self.between.bytes_per_s
             else:
-                inside += size / self.within.bytes_per_s
+                own += size / self.within.bytes_per_s
+            own += len(parts) * speed.call_s  # to send or receive costs a rank about what a codec's call does
             if step.coded:
                 spans = {part.span for part in step.sends}
-                codec += sum(s.size for s in spans) * plan.dtype.itemsize / speed.encode_bytes_per_s
+                encoded = sum(span.size for span in spans) * plan.dtype.itemsize
                 came = sum(part.span.size for part in step.receives) * plan.dtype.itemsize
-                codec += came / speed.decode_bytes_per_s + (len(spans) + len(step.receives)) * speed.call_s
-        return latency + wire + inside + codec + (len(plan.slices) - 1) * max(wire, inside, codec)
+                own += encoded / speed.encode_bytes_per_s + came / speed.decode_bytes_per_s
+                own += (len(spans) + len(step.receives)) * speed.call_s
+        return latency + wire + own + (len(plan.slices) - 1) * max(wire, own)
 
     def _broadcast(self, plan: "Plan") -> float:
         """A slice's way to the last rank, and the other slices behind it: along the chain, or down the tree."""

@@ -28,8 +28,6 @@ class Operation(str, Enum):
 
 _UNIT = 1024
 """Elements: slices and pieces begin on a chunk of every codec, where there are enough of them."""
-_PIECE = 32 * _UNIT
-"""Elements of a slice's piece, at least: messages below cost more than the overlap gains."""
 _MEASURED, _EXPECTED = 0.95, 0.8
 """Shares of the library's time that a plan with a codec may take to be chosen: medians differ by some percent from day
 to day, a model by more."""
@@ -236,7 +234,7 @@ def _counts(n: int, topology: Topology, slices: int | None) -> Sequence[int]:
     """Numbers of slices to consider: down to slices of so many elements that a message is worth its cost."""
     if slices is not None:
         return [slices]
-    most = max(1, n // (topology.ranks * _PIECE))
+    most = max(1, n // (topology.ranks * 4 * _UNIT))
     return [count for count in (1, 2, 4, 8, 16, 32, 64) if count <= most]
 
 
