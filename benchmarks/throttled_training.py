@@ -199,7 +199,7 @@ def table(rate: str, rows: list[dict[str, Any]], free: float) -> Table:
             "-" if first else shown(row["speed"], 2),
             "-" if first else f"{row['wire']:.3f}",
             "-" if first else f"{row['ideal_speed']:.2f}",
-            "-" if row["share_of_ideal"] is None else f"{row['share_of_ideal']:.2f}",
+            "-" if first or row["share_of_ideal"] is None else f"{row['share_of_ideal']:.2f}",
             f"{base['valid']:.4f}" if first else shown(row["loss_steps"], 4, "+"),
             "-" if first else shown(row["loss_time"], 4, "+"),
         )

@@ -17,7 +17,10 @@ from mpi4py import MPI
 
 import hpcbench
 from hpcbench.codecs.registry import instruction_set
+from hpcbench.comm import links
+from hpcbench.comm.gpu_aware import gpu_aware
 from hpcbench.comm.progress import Progress
+from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
 from hpcbench.errors import TransitError, UserError
 from hpcbench.predict import flops
@@ -38,7 +41,7 @@ def main(argv: list[str]) -> int:
     log.event("start", time=now(), schema=1, version=hpcbench.__version__, **identity, scheme=run.scheme.name)
     begin = time.perf_counter()
     world = preflight.describe(comm, run)
-    log.event("environment", **environment(), world=world)
+    log.event("environment", **environment(), **transport(comm, run), world=world)
     preflight.check(world, run)
 
     torch.set_num_threads(run.threads)
@@ -109,6 +112,16 @@ def environment() -> dict[str, Any]:
         "numpy": np.__version__,
         "kernels": instruction_set(),
     }
+
+
+def transport(comm: MPI.Comm, run: config.Run) -> dict[str, Any]:
+    """What decides how messages travel (a collective call)."""
+    found: dict[str, Any] = {"overlap": run.train.overlap, "mpi_thread_level": MPI.Query_thread(), "links": run.links}
+    if run.links:
+        found["links_note"] = links.load(Path(run.links)).foreign(Topology.of(comm))
+    if run.device != "cpu":
+        found["gpu_aware_mpi"] = str(gpu_aware(comm))
+    return found
 
 
 def facts(run: config.Run, corpus: text.Corpus) -> dict[str, Any]:

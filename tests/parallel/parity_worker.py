@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from unittest.mock import patch
@@ -127,9 +128,25 @@ def overlapped() -> None:
     """Gradients reduced during the backward pass against after it: the same sums, so the same bits."""
     layout = Layout(dp=2, tp=2, pp=2)
     for model, scheme in (("neox", "baseline"), ("gpt2", "zhybrid-16-8"), ("neox", "sign-feedback")):
-        runs = [spread(run_of(model, layout, scheme=scheme, precision="fp32", overlap=on)) for on in (True, False)]
+        runs, early = [], []
+        for on in (True, False):
+            begun: list[bool] = []
+            with patch.object(DataParallel, "reduce_gradients", counting(begun)):
+                runs.append(spread(run_of(model, layout, scheme=scheme, precision="fp32", overlap=on)))
+            early.append(sum(begun))
         if WORLD.rank == 0:
-            compare({"model": model, "scheme": scheme}, *runs)
+            compare({"model": model, "scheme": scheme, "early": early}, *runs)
+
+
+def counting(begun: list[bool]) -> Callable[[DataParallel], None]:
+    """Notes which buckets' reductions had begun when the backward pass was over."""
+    reduce_gradients = DataParallel.reduce_gradients
+
+    def counted(self: DataParallel) -> None:
+        begun.extend(piece.reduction is not None for piece in self.pieces)
+        reduce_gradients(self)
+
+    return counted
 
 
 def residuals() -> None:

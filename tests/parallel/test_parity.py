@@ -60,6 +60,8 @@ def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, model, preci
 )
 def test_overlap_changes_no_bit(mpi_results, model, scheme):
     result = by(mpi_results(MOST_RANKS, WORKER, "overlapped"), model=model, scheme=scheme)
+    during, after = result["early"]
+    assert during > 0 and after == 0, "reductions that had begun before the backward pass was over"
     assert result["gradients"] == result["weights"] == result["loss"] == result["evaluation"] == 0.0
 
 
