@@ -1,0 +1,123 @@
+"""What the checksum of encoded messages costs: its share of a call of an all-reduce, beside the same call without it.
+
+    python benchmarks/checksum.py [--ranks 2] [--mib 16] [--repeats 40]
+
+Ranks on this machine, as many as cores, so that no link hides the cost; calls with and without the checksum in turns.
+Beside the whole call: the checksum's speed and that of CRC-32 (zlib) on the same bytes. Needs hpcbench[train,local].
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from hpcbench.comm import frame
+from hpcbench.console import columns
+
+CODECS = ["none", "int8:256", "int4:32", "zfp:8", "zfp:16", "mpc:1"]
+
+
+def unsealed() -> AbstractContextManager[Any]:
+    """Frames without a checksum: neither made nor looked at."""
+    return patch.multiple(
+        frame,
+        seal=lambda buffer, used: buffer[: used + frame.BYTES],
+        opened=lambda message, sender: message[: -frame.BYTES],
+    )
+
+
+def worker(nbytes: int, repeats: int) -> None:
+    """Time all codecs on all ranks; rank 0 prints medians and their ratio."""
+    from mpi4py import MPI
+
+    from hpcbench.bench.data import load
+    from hpcbench.codecs.registry import get_codec
+    from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
+    from hpcbench.comm.group import Group
+    from hpcbench.comm.progress import Progress
+    from hpcbench.comm.wait import Wait
+
+    world = MPI.COMM_WORLD
+    group = Group(world.Dup(), Progress(Wait.SPIN))
+    x = np.roll(load("gradient", nbytes // 4, np.dtype(np.float32)), world.rank)
+    for name in CODECS:
+        codec = get_codec(name)
+        channel = Channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD, codec, Algorithm.TWO_SHOT)
+        times: dict[str, list[float]] = {"with": [], "without": []}
+        for turn in range(repeats + 1):
+            for kind, context in (("with", nullcontext), ("without", unsealed))[:: 1 if turn % 2 else -1]:
+                buf = x.copy()
+                with context():
+                    world.Barrier()
+                    start = time.perf_counter()
+                    group.all_reduce(buf, channel=channel).wait()
+                    times[kind].append(world.allreduce(time.perf_counter() - start, MPI.MAX))
+        if world.rank == 0:
+            ratios = [a / b for a, b in zip(times["with"][1:], times["without"][1:], strict=True)]
+            row = {kind: statistics.median(seconds[1:]) for kind, seconds in times.items()}
+            print(json.dumps({"codec": codec.name, **row, "ratio": statistics.median(ratios)}), flush=True)
+
+
+def speed(call: Callable[[], object], nbytes: int) -> float:
+    """GB/s, best of many."""
+    best = min(_seconds(call) for _ in range(50))
+    return nbytes / best / 1e9
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def main() -> int:
+    """Run the benchmark; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--mib", type=float, default=16.0)
+    parser.add_argument("--repeats", type=int, default=40)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    nbytes = int(options.mib * 2**20) // 4 * 4
+    if options.worker:
+        worker(nbytes, options.repeats)
+        return 0
+    mpiexec = str(Path(sys.executable).with_name("mpiexec"))
+    command = [mpiexec, "-n", str(options.ranks), sys.executable, __file__, *sys.argv[1:], "--worker"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        print(f"checksum: the ranks ended with {done.returncode}: {done.stderr[-400:]}", file=sys.stderr)
+        return 2
+    table = Table(box=None, pad_edge=False)
+    for heading in ("codec", "with, ms", "without, ms", "cost"):
+        table.add_column(heading, justify="left" if heading == "codec" else "right")
+    for row in map(json.loads, done.stdout.splitlines()):
+        table.add_row(
+            row["codec"], f"{row['with'] * 1e3:.2f}", f"{row['without'] * 1e3:.2f}", f"{row['ratio'] - 1:+.1%}"
+        )
+    console = Console(width=columns(), highlight=False)
+    console.print(f"all-reduce of {options.mib:g} MiB, two-shot, {options.ranks} ranks of this machine")
+    console.print(table)
+    block = np.random.default_rng(0).integers(0, 255, 1 << 18, dtype=np.uint8)
+    buffer = np.concatenate([block, np.zeros(frame.BYTES, np.uint8)])
+    console.print(
+        f"256 KiB: checksum {speed(lambda: frame.seal(buffer, block.size), block.size):.0f} GB/s, "
+        f"CRC-32 of zlib {speed(lambda: zlib.crc32(block), block.size):.1f} GB/s"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
