@@ -20,12 +20,13 @@ from hpcbench.comm import homomorphic, native, steps
 from hpcbench.comm import plan as plans
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Algorithm, Channel
+from hpcbench.comm.choice import Choice
 from hpcbench.comm.execute import STAGES, Call, carry_out
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.links import DEFAULT, Links
 from hpcbench.comm.memory import Slice, Tally
 from hpcbench.comm.places import Place, Places
-from hpcbench.comm.plan import Plan, plan, refusal
+from hpcbench.comm.plan import Plan
 from hpcbench.comm.progress import Operation, Progress
 from hpcbench.comm.sample import sample_error
 from hpcbench.comm.shards import Span, all_gather_bytes, all_reduce_bytes, length, reduce_scatter_bytes, shards
@@ -59,15 +60,22 @@ class Group:
     def __init__(
         self, comm: MPI.Comm, progress: Progress, links: Links = DEFAULT, places: Places | None = None
     ) -> None:
-        self._comm, self._progress, self._links = comm, progress, links
+        self._comm, self._progress = comm, progress
         self._planned = comm.Dup()  # messages of plans have tags of their own
-        self.topology = Topology.of(comm)
+        self._choice = Choice(comm.rank, Topology.of(comm), links)
         self._places = places or Places()
-        self._plans: dict[tuple[object, ...], Plan] = {}
-        self._steps: dict[Plan, list[list[Step]]] = {}
         self._calls = 0
         self._latest: deque[Operation] = deque()
         self._integers: Operation | None = None
+
+    @property
+    def topology(self) -> Topology:
+        """Nodes of the ranks, as the MPI library tells; may be replaced to try out another one."""
+        return self._choice.topology
+
+    @topology.setter
+    def topology(self, topology: Topology) -> None:
+        self._choice = Choice(self.rank, topology, self._choice.links)
 
     @property
     def rank(self) -> int:
@@ -103,7 +111,7 @@ class Group:
         if self.size == 1:
             return Work.nothing(channel)
         place, (buf,) = self._places.of(buf)
-        chosen = self._chosen(plans.Operation.ALL_REDUCE, buf, channel, feedback=feedback is not None)
+        chosen = self._choice.plan(plans.Operation.ALL_REDUCE, buf, channel, feedback=feedback is not None)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
             sent = all_reduce_bytes(self._piece_bytes(buf), self.rank)
             blocking = self._blocking(plans.Operation.ALL_REDUCE, buf, channel)
@@ -127,7 +135,7 @@ class Group:
         if self.size == 1:
             place.copy(dst, src)
             return Work.nothing(channel)
-        chosen = self._chosen(plans.Operation.REDUCE_SCATTER, src, channel, feedback=feedback is not None)
+        chosen = self._choice.plan(plans.Operation.REDUCE_SCATTER, src, channel, feedback=feedback is not None)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
             sent = reduce_scatter_bytes(self._piece_bytes(src), self.rank)
             blocking = self._blocking(plans.Operation.REDUCE_SCATTER, src, channel)
@@ -144,7 +152,7 @@ class Group:
         if self.size == 1:
             place.copy(dst, src)
             return Work.nothing(channel)
-        chosen = self._chosen(plans.Operation.ALL_GATHER, dst, channel, sums=False)
+        chosen = self._choice.plan(plans.Operation.ALL_GATHER, dst, channel)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
             sent = all_gather_bytes(self._piece_bytes(dst), self.rank)
             blocking = self._blocking(plans.Operation.ALL_GATHER, dst, channel)
@@ -160,7 +168,7 @@ class Group:
         if self.size == 1:
             return Work.nothing(channel)
         place, (buf,) = self._places.of(buf)
-        chosen = self._chosen(plans.Operation.BROADCAST, buf, channel, sums=False, root=root)
+        chosen = self._choice.plan(plans.Operation.BROADCAST, buf, channel, root=root)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
             sent = (self.size - 1) * buf.nbytes if self.rank == root else 0
             blocking = self._blocking(plans.Operation.BROADCAST, buf, channel)
@@ -217,43 +225,6 @@ class Group:
         coded = channel.algorithm is not Algorithm.NATIVE
         return self._message(src, dst, steps.message(to=to, of=of, coded=coded), tag, channel)
 
-    def _chosen(
-        self,
-        operation: plans.Operation,
-        buf: Array,
-        channel: Channel,
-        *,
-        sums: bool = True,
-        root: int = 0,
-        feedback: bool = False,
-    ) -> Plan | None:
-        """The plan; None where the channel leaves everything to the MPI library.
-
-        A scheme has one algorithm for all its traffic: what that one cannot do goes by the best that can.
-        """
-        if channel.algorithm is Algorithm.NATIVE:
-            return None
-        if sums and buf.dtype not in (np.float32, np.float64):
-            raise ValueError(f"a reduction sums fp32 or fp64, not {buf.dtype}: convert before it")
-        algorithm = channel.algorithm
-        key = operation, algorithm, channel.codec.name, buf.size, buf.dtype, channel.slices, root, feedback
-        if key not in self._plans:
-            if refusal(operation, algorithm, self.topology, feedback=feedback):
-                algorithm = Algorithm.ENCODED  # the counters say so
-            self._plans[key] = plan(
-                operation,
-                buf.size,
-                buf.dtype,
-                self.topology,
-                channel.codec,
-                algorithm=algorithm,
-                links=self._links,
-                slices=channel.slices,
-                root=root,
-                feedback=feedback,
-            )
-        return self._plans[key]
-
     def _blocking(self, operation: plans.Operation, buf: Array, channel: Channel) -> bool:
         """Whether to use the library's blocking call: the same answer on every rank.
 
@@ -263,7 +234,7 @@ class Group:
             return False
         if self._progress.wait is Wait.SPIN:
             return True
-        return channel.algorithm is Algorithm.AUTO and self._links.blocks(operation.value, buf.nbytes, self.topology)
+        return self._choice.blocking(operation, buf, channel)
 
     def _by_library(self, channel: Channel, sent: int, call: Slice, chosen: Plan | None) -> Work:
         channel.counters.plain_calls += chosen is not None and channel.codec.name != "none"
@@ -274,9 +245,7 @@ class Group:
         self, chosen: Plan, channel: Channel, place: Place, values: Array, vector: Vector, feedback: Feedback | None
     ) -> Work:
         sample_error(channel, place, values)
-        if chosen not in self._steps:
-            self._steps[chosen] = [chosen.steps(self.rank, k) for k in range(len(chosen.slices))]
-        todo = self._steps[chosen]
+        todo = self._choice.steps(chosen)
         return self._run(channel, place, values.dtype, vector, todo, feedback, chosen.algorithm.value)
 
     def _run(

@@ -1,0 +1,76 @@
+"""What a group's plans are: chosen once for each case, and kept."""
+
+import numpy as np
+
+from hpcbench.comm.arrays import Array
+from hpcbench.comm.channel import Algorithm, Channel
+from hpcbench.comm.links import Links
+from hpcbench.comm.plan import Operation, Plan, plan, refusal
+from hpcbench.comm.steps import Step
+from hpcbench.comm.topology import Topology
+
+_SUMS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER)
+
+
+class Choice:
+    """Plans of one rank.
+
+    Parameters
+    ----------
+    rank
+        In the group.
+    topology
+        Of the group.
+    links
+        What plans are chosen by.
+    """
+
+    def __init__(self, rank: int, topology: Topology, links: Links) -> None:
+        self.rank, self.topology, self.links = rank, topology, links
+        self._plans: dict[tuple[object, ...], Plan] = {}
+        self._steps: dict[Plan, list[list[Step]]] = {}
+
+    def plan(
+        self, operation: Operation, buf: Array, channel: Channel, *, root: int = 0, feedback: bool = False
+    ) -> Plan | None:
+        """The plan; None where the channel leaves everything to the MPI library.
+
+        A scheme has one algorithm for all its traffic: what that one cannot do goes by the best that can.
+
+        Raises
+        ------
+        ValueError
+            `buf` is to be summed in half precision, which would round at each rank.
+        """
+        if channel.algorithm is Algorithm.NATIVE:
+            return None
+        if operation in _SUMS and buf.dtype not in (np.float32, np.float64):
+            raise ValueError(f"a reduction sums fp32 or fp64, not {buf.dtype}: convert before it")
+        algorithm = channel.algorithm
+        key = operation, algorithm, channel.codec.name, buf.size, buf.dtype, channel.slices, root, feedback
+        if key not in self._plans:
+            if refusal(operation, algorithm, self.topology, feedback=feedback):
+                algorithm = Algorithm.ENCODED  # the counters say so
+            self._plans[key] = plan(
+                operation,
+                buf.size,
+                buf.dtype,
+                self.topology,
+                channel.codec,
+                algorithm=algorithm,
+                links=self.links,
+                slices=channel.slices,
+                root=root,
+                feedback=feedback,
+            )
+        return self._plans[key]
+
+    def steps(self, chosen: Plan) -> list[list[Step]]:
+        """This rank's steps of each slice."""
+        if chosen not in self._steps:
+            self._steps[chosen] = [chosen.steps(self.rank, k) for k in range(len(chosen.slices))]
+        return self._steps[chosen]
+
+    def blocking(self, operation: Operation, buf: Array, channel: Channel) -> bool:
+        """Whether the library's blocking call was measured to be the faster one; of use for automatic choice only."""
+        return channel.algorithm is Algorithm.AUTO and self.links.blocks(operation.value, buf.nbytes, self.topology)
