@@ -25,7 +25,9 @@ _FREE_CALLS = Speed(encode_bytes_per_s=1e9, decode_bytes_per_s=1e9, call_s=0.0, 
 SLICING = Links(
     Link(1e-9, 1e9), Link(1e-9, 1e9), tuple((codec, _FREE_CALLS) for codec in (*LOSSLESS, *LOSSY, STOCHASTIC))
 )
-"""Messages cost nothing and bytes much: plans of large vectors have several slices."""
+"""Messages cost nothing and bytes much: over several nodes, plans of large vectors have several slices."""
+SLICES = 6
+"""Of large vectors: more than are under way at once."""
 
 ALGORITHMS = tuple(a for a in Algorithm if a not in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC))
 
@@ -37,6 +39,11 @@ class Case(NamedTuple):
     dtype: str
     n: int
     root: int = 0
+
+    @property
+    def slices(self) -> int | None:
+        """Several of a large vector, whatever the time model thinks of it; ``AUTO`` alone leaves it to the plan."""
+        return SLICES if self.n >= max(LARGE) and self.algorithm is not Algorithm.AUTO else None
 
 
 class Told(NamedTuple):
@@ -93,7 +100,7 @@ def _data(few: bool) -> Iterator[tuple[str, str, int]]:
 
 def planned(case: Case, topology: Topology) -> Plan:
     codec, dtype = get_codec(case.codec), np.dtype(case.dtype)
-    how = {"algorithm": case.algorithm, "links": SLICING, "root": case.root}
+    how = {"algorithm": case.algorithm, "links": SLICING, "slices": case.slices, "root": case.root}
     return plan(case.operation, case.n, dtype, topology, codec, **how)
 
 

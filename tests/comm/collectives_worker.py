@@ -43,7 +43,7 @@ def perform(group: Group, case: Case, ch: Channel) -> tuple[Array, bool]:
 
 
 def run(group: Group, name: str, case: Case, index: int) -> dict[str, Any]:
-    ch = channel(case.codec, case.algorithm)
+    ch = channel(case.codec, case.algorithm, slices=case.slices)
     result, intact = perform(group, case, ch)
     counted = ch.counters
     told = Told(digest(result), counted.message_bytes, counted.wire_bytes, counted.network_bytes)

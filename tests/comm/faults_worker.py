@@ -24,21 +24,25 @@ from hpcbench.comm.steps import Combine
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
 
-FORM, SUM, ADD = _Run._form, _Run._sum, _Run._add
+MESSAGE, SUM = _Run._message, _Run._sum
 
 
-def one_dropped(self, step, part, request, memory, total, *, accumulate):
+def one_dropped(self, step, posted):
     """What rank 0 contributes is received and not added."""
-    if part.peer == 0 and accumulate:
-        yield [request]
-    else:
-        yield from ADD(self, step, part, request, memory, total, accumulate=accumulate)
+    kept = []
+    for part, (request, inbox) in zip(step.receives, posted, strict=True):
+        if part.peer == 0 and request is not None:
+            yield [request]
+        else:
+            kept.append((part, (request, inbox)))
+    yield from summed(self, step, kept)
 
 
-def own_exact(self, step, span):
+def own_exact(self, step, part):
     """Whoever encodes a part keeps its own values."""
-    message, before = FORM(self, step, span), len(self._undecoded)
-    self._undecoded[:] = [entry for entry in self._undecoded[:before] if entry[0] != span]
+    before = len(self._undecoded)
+    message = MESSAGE(self, step, part)
+    del self._undecoded[before:]
     return message
 
 
@@ -50,12 +54,12 @@ def own_exact_in_sums(self, step, posted):
     yield from SUM(self, step, posted)
 
 
-def forwarded_anew(self, step, span):
+def forwarded_anew(self, step, part):
     """What came from others is decoded and encoded again before it goes on."""
-    if step.combine is Combine.REPLACE and span in self._forms:
+    if step.combine is Combine.REPLACE and part.span in self._forms:
         self._decode_all()
-        del self._forms[span]
-    return FORM(self, step, span)
+        del self._forms[part.span]
+    return MESSAGE(self, step, part)
 
 
 def in_arrival_order(self, step, posted):
@@ -66,15 +70,20 @@ def in_arrival_order(self, step, posted):
             if pair[1][0] is None or pair[1][0].Get_status():
                 order.append(pair)
                 waiting.remove(pair)
-    parts = tuple(part for part, _ in order)
-    yield from SUM(self, replace(step, receives=parts), [request for _, request in order])
+    yield from summed(self, step, order)
+
+
+def summed(self, step, pairs):
+    """Parts and their arrivals as they should be, but other ones or in another order than the step says."""
+    parts = tuple(part for part, _ in pairs)
+    yield from SUM(self, replace(step, receives=parts), [arrival for _, arrival in pairs])
 
 
 FAULTS: dict[str, tuple[str, Callable[..., Any]]] = {
-    "one dropped": ("_add", one_dropped),
-    "own exact": ("_form", own_exact),
+    "one dropped": ("_sum", one_dropped),
+    "own exact": ("_message", own_exact),
     "own exact in sums": ("_sum", own_exact_in_sums),
-    "forwarded anew": ("_form", forwarded_anew),
+    "forwarded anew": ("_message", forwarded_anew),
     "in arrival order": ("_sum", in_arrival_order),
 }
 CASES = {
@@ -101,7 +110,7 @@ def faults() -> None:
     topology, lines = Topology.flat(WORLD.size), []
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY), SLICING)
     late = (WORLD.size - WORLD.rank) * 3e-3  # the last rank is the first to send
-    for fault, (method, function) in {"none": ("_add", None), **FAULTS}.items():
+    for fault, (method, function) in {"none": ("_sum", None), **FAULTS}.items():
         for name, case in CASES.items():
             slow = Hooked(case.codec, lambda: time.sleep(late)) if name == "exact" else case.codec
             with planted(_Run, method, function):

@@ -25,7 +25,8 @@ from hpcbench.errors import TransitError
 WORLD = MPI.COMM_WORLD
 CODECS = ("none", "zfp:8", "int8:256", "mpc")
 SHORT, LONG = 1001, 70_003
-"""The first in one slice; the second in several."""
+SLICES = {SHORT: 1, LONG: 6}
+"""The second in more than are under way at once."""
 CHANGED = 3e33
 
 
@@ -90,8 +91,8 @@ class Cupy:
         return np.asarray(x.get())
 
 
-def channel(codec: str, algorithm: Algorithm) -> Channel:
-    return Channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD, get_codec(codec), algorithm)
+def channel(codec: str, algorithm: Algorithm, slices: int | None = None) -> Channel:
+    return Channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD, get_codec(codec), algorithm, slices=slices)
 
 
 def values(n: int, rank: int, dtype: str = "float32") -> np.ndarray:
@@ -188,7 +189,7 @@ def compare(side: Side, places: Places, aware: bool, operation: Any, codec: str,
     for where in (Host(), side):
         group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY), places=places)
         group.topology = Topology.regular(nodes, WORLD.size // nodes)
-        ch = channel(codec, algorithm)
+        ch = channel(codec, algorithm, SLICES[n])
         results.append([where.get(x).tobytes() for x in operation(group, where, ch, n)])
         counted.append((ch.counters.message_bytes, ch.counters.wire_bytes, ch.counters.network_bytes))
         timed = ch.counters.encode_s > 0 and ch.counters.decode_s > 0

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from collective_cases import SLICING, digest
+from collective_cases import LARGE, SLICES, SLICING, digest
 from plan_cases import POISON, Array, contribution
 from ranks import WORLD, Hooked, channel, tell
 
@@ -62,7 +62,8 @@ def groups(background: bool) -> list[Group]:
 def begin(group: Group, todo: Todo, before: Callable[[], None]) -> tuple[Work, Array]:
     """Start an operation; the array holds its result in the end."""
     hooked = todo.algorithm not in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC)
-    ch = channel(Hooked(todo.codec, before) if hooked else todo.codec, todo.algorithm)
+    codec = Hooked(todo.codec, before) if hooked else todo.codec
+    ch = channel(codec, todo.algorithm, slices=SLICES if todo.n >= max(LARGE) else None)
     buf, mine = contribution(group.rank, todo.n, "float32"), shards(todo.n, group.size)[group.rank]
     if todo.what == "all_reduce":
         return group.all_reduce(buf, channel=ch), buf

@@ -15,9 +15,9 @@ from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
 WORLD = MPI.COMM_WORLD
 
 
-def channel(codec: str | Codec, algorithm: Algorithm = Algorithm.ENCODED) -> Channel:
+def channel(codec: str | Codec, algorithm: Algorithm = Algorithm.ENCODED, *, slices: int | None = None) -> Channel:
     found = get_codec(codec) if isinstance(codec, str) else codec
-    return Channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD, found, algorithm)
+    return Channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD, found, algorithm, slices=slices)
 
 
 def communicators() -> dict[str, MPI.Comm]:

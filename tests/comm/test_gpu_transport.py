@@ -64,7 +64,10 @@ def test_nothing_passes_through_the_host_where_mpi_takes_device_pointers(results
 @pytest.mark.parametrize("ranks", RANKS)
 def test_the_codec_is_timed_on_the_device(results_of, ranks):
     timed = [r for r in results_of(ranks, "agreement") if r["operation"] in ("all_reduce", "with_feedback")]
-    assert [r for r in timed if r["timed"] == (r["algorithm"] == "native")] == []
+    for r in timed:
+        # within a node hierarchical has nothing to encode, and two ranks are on one
+        encodes = r["algorithm"] not in ("native", *(["hierarchical"] if ranks == 2 else []))
+        assert r["timed"] == encodes, r
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -107,7 +107,8 @@ FAULTS: list[tuple[Change, str, list[tuple[Operation, Algorithm]]]] = [
     (other_form, "none", [(ALL_REDUCE, a) for a in (TWO_SHOT, HIERARCHICAL, RING, DOUBLING)]),
     (own_part_exact, "zfp:8", [(ALL_REDUCE, DOUBLING)]),
     (own_piece_exact, "zfp:8", [(o, a) for o in (ALL_REDUCE, ALL_GATHER) for a in (TWO_SHOT, RING, HIERARCHICAL)]),
-    (forwarded_anew, "zfp:8", [(ALL_GATHER, RING), (ALL_REDUCE, RING), (ALL_GATHER, HIERARCHICAL)]),
+    (forwarded_anew, "zfp:8", [(o, a) for o in (ALL_GATHER, ALL_REDUCE) for a in (RING, HIERARCHICAL_ENCODED)]),
+    (forwarded_anew, "zfp:8", [(Operation.BROADCAST, TWO_SHOT)]),
 ]
 
 
