@@ -1,6 +1,7 @@
 """What compression gains in training on links that are really slow: every scheme beside the uncompressed baseline.
 
-    python benchmarks/throttled_training.py [--study FILE] [--set KEY=VALUE ...] [--shares 25 40 60] [--json FILE]
+    python benchmarks/throttled_training.py [--study FILE] [--set KEY=VALUE ...] [--json FILE]
+                                            [--shares 25 40 60 | --rates 100mbit ...]
 
 A small GPT is trained end to end on virtual hosts whose links are limited (hpcbench.testing.hosts). In each repeat all
 schemes run one after another in the same processes, in rotated order, with the same seed, and are compared in pairs.
@@ -43,6 +44,7 @@ SMOOTH = 5
 
 LEGEND = f"""speed: ratio of samples/s over pairs of runs of one repeat, Student's t.
 wire: bytes between hosts, of those of the same algorithm without a codec.
+exposed, hidden: time of communication in a step that a rank waited, and computed meanwhile.
 ideal: the speed if the limit cost the baseline only that share of what it costs it.
 loss: difference to the baseline's; at equal time: mean training loss of {SMOOTH} steps when the fastest run ended.
 """
@@ -134,6 +136,11 @@ def between_hosts(result: dict[str, Any]) -> float:
     return sum(channel["network_bytes"] for channel in result["channels"]) / result["steps"]
 
 
+def of_rank(result: dict[str, Any], name: str) -> float:
+    """Seconds that a rank spent so in a step, over all channels."""
+    return sum(channel[name] for channel in result["channels"]) / result["steps"] / (HOSTS * RANKS_A_HOST)
+
+
 def loss_at(result: dict[str, Any], seconds: float) -> float:
     """Mean training loss of the last steps that had ended by then."""
     ended = sum(end <= seconds for end in result["ends"])
@@ -173,8 +180,8 @@ def compare(results: list[dict[str, Any]], free: float) -> list[dict[str, Any]]:
                     [loss_at(r, t) for r, t in zip(runs, until, strict=True)],
                     [loss_at(r, t) for r, t in zip(base, until, strict=True)],
                 ),
-                "exposed_s": statistics.fmean(sum(c["exposed_s"] for c in r["channels"]) / r["steps"] for r in runs),
-                "hidden_s": statistics.fmean(sum(c["hidden_s"] for c in r["channels"]) / r["steps"] for r in runs),
+                "exposed_s": statistics.fmean(of_rank(r, "exposed_s") for r in runs),
+                "hidden_s": statistics.fmean(of_rank(r, "hidden_s") for r in runs),
             }
         )
     return rows
@@ -186,7 +193,15 @@ def table(rate: str, rows: list[dict[str, Any]], free: float) -> Table:
     step = 1 / base["samples_per_s"]
     lost = 1 - free / (step * base["batch"])
     made = Table(title=f"links of {rate}: communication costs the baseline {lost:.0%} of its time", box=None)
-    heads = ("samples/s", "GFLOPS/rank", "speed vs baseline (95 % CI)", "wire", "ideal", "share of ideal gain")
+    heads = (
+        "samples/s",
+        "GFLOPS/rank",
+        "speed vs baseline (95 % CI)",
+        "wire",
+        "ideal",
+        "share of ideal gain",
+        "exposed, hidden",
+    )
     made.add_column("scheme")
     for head in (*heads, "loss, equal steps", "loss, equal time"):
         made.add_column(head, justify="right")
@@ -200,6 +215,7 @@ def table(rate: str, rows: list[dict[str, Any]], free: float) -> Table:
             "-" if first else f"{row['wire']:.3f}",
             "-" if first else f"{row['ideal_speed']:.2f}",
             "-" if first or row["share_of_ideal"] is None else f"{row['share_of_ideal']:.2f}",
+            f"{row['exposed_s'] * 1e3:.0f}, {row['hidden_s'] * 1e3:.0f} ms",
             f"{base['valid']:.4f}" if first else shown(row["loss_steps"], 4, "+"),
             "-" if first else shown(row["loss_time"], 4, "+"),
         )
@@ -212,6 +228,9 @@ def main() -> int:
     parser.add_argument("--study", type=Path, default=Path(__file__).with_suffix(".yaml"))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="sets")
     parser.add_argument("--shares", type=float, nargs="+", default=[25.0, 40.0, 60.0], metavar="PERCENT")
+    parser.add_argument(
+        "--rates", nargs="+", metavar="RATE", help="of the links, in place of those that shares ask for"
+    )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -239,12 +258,14 @@ def measure(options: argparse.Namespace) -> int:
     console = Console(width=columns(), highlight=False)
     trial = next(run for run in files if run["scheme"]["name"] == "baseline")
     with Hosts(HOSTS) as hosts, progress() as show:
-        turns = 1 + len(options.shares) * len(repeats)
+        turns = 1 + len(options.rates or options.shares) * len(repeats)
         show(0, turns, "the calibration")
         free = statistics.median(result["seconds"] for result in train(hosts, [trial] * 3))
-        hosts.set_rate(TRIAL)
-        limited = train(hosts, [trial])[0]["seconds"]
-        rates = choose_rates(free, limited, [share / 100 for share in options.shares])
+        rates = options.rates
+        if not rates:
+            hosts.set_rate(TRIAL)
+            limited = train(hosts, [trial])[0]["seconds"]
+            rates = choose_rates(free, limited, [share / 100 for share in options.shares])
         for i, rate in enumerate(rates):
             hosts.set_rate(rate)
             results = []
