@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 _GAP = 16
+_NOT_HIDDEN = 0.25
+"""Share of the shorter of wire and work that overlap does not hide: both want the cores and the memory."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,8 @@ class Links:
                 came = sum(part.span.size for part in step.receives) * plan.dtype.itemsize
                 own += encoded / speed.encode_bytes_per_s + came / speed.decode_bytes_per_s
                 own += (len(spans) + len(step.receives)) * speed.call_s
-        return latency + wire + own + (len(plan.slices) - 1) * max(wire, own)
+        hidden = min(wire, own)
+        return latency + wire + own + (len(plan.slices) - 1) * (max(wire, own) + _NOT_HIDDEN * hidden)
 
     def _broadcast(self, plan: "Plan") -> float:
         """A slice's way to the last rank, and the other slices behind it: along the chain, or down the tree."""
