@@ -1,7 +1,8 @@
 """The frame of an encoded message: its bytes and a checksum of 64 bits (XXH3) behind them.
 
 A network's own checks are weak (16 bits in TCP) or end at the adapter, and a codec decodes most damaged streams to some
-number. The frame's bytes count as neither message nor wire bytes, like the headers of the network.
+number. The frame's bytes count as neither message nor wire bytes, like the headers of the network. Groups within one
+node do without.
 """
 
 import numpy as np

@@ -130,7 +130,8 @@ class _Outgoing:
         self._memory.tally.encode_s += self._encoded.since(self._begin)
         message = self._message
         if not self._memory.aware:
-            message.content = frame.seal(message.content, message.wire_bytes)
+            content, used = message.content, message.wire_bytes
+            message.content = frame.seal(content, used) if self._memory.seal else content[:used]
         message.pending = None
         return True
 
@@ -193,19 +194,21 @@ class DeviceMemory:
     ahead = True
     """The device goes on while the first ones are sent."""
 
-    def __init__(self, codec: Codec, dtype: np.dtype[Any], pools: Pools, stream: int, tally: Tally) -> None:
+    def __init__(
+        self, codec: Codec, dtype: np.dtype[Any], pools: Pools, stream: int, tally: Tally, *, sealed: bool
+    ) -> None:
         self._host_codec, self._dtype, self._pools, self._stream = codec, dtype, pools, stream
         self._codec = pools.codec(codec)
         self._accelerator = pools.accelerator
         self.aware, self.tally = pools.aware, tally
-        self._sealed = 0 if pools.aware else frame.BYTES
+        self.seal = frame.BYTES if sealed and not pools.aware else 0
         self._lent: list[tuple[Scratch, Any]] = []
         self._decodings: list[tuple[Event, Event, int | Length]] = []
 
     def encode(self, values: DeviceArray, residual: Any, seed: int) -> DeviceMessage:
         room = self._host_codec.wire_bytes(values.size, self._dtype)
         wire = self._borrow(self._pools.device, room)
-        content = wire if self.aware else self._borrow(self._pools.host, room + frame.BYTES)
+        content = wire if self.aware else self._borrow(self._pools.host, room + self.seal)
         begin = self.mark()
         used = self._codec.encode(values, wire, residual=residual, seed=seed, stream=self._stream)
         message = DeviceMessage(content, wire, room)
@@ -222,7 +225,7 @@ class DeviceMemory:
         return message
 
     def inbox(self, n: int, *, coded: bool) -> Any:
-        nbytes = self._host_codec.wire_bytes(n, self._dtype) + self._sealed if coded else n * self._dtype.itemsize
+        nbytes = self._host_codec.wire_bytes(n, self._dtype) + self.seal if coded else n * self._dtype.itemsize
         return self._borrow(self._pools.device if self.aware else self._pools.host, nbytes)
 
     def inbox_of(self, values: DeviceArray) -> Any:
@@ -232,7 +235,7 @@ class DeviceMemory:
         content = inbox[:nbytes]
         if self.aware:
             return DeviceMessage(content, content, nbytes)
-        encoded = frame.opened(content, sender)
+        encoded = frame.opened(content, sender) if self.seal else content
         wire = self._borrow(self._pools.device, encoded.size)
         self.transfer(wire, encoded)
         return DeviceMessage(content, wire, encoded.size)

@@ -119,20 +119,25 @@ class HostMemory:
         Lends message buffers.
     tally
         Counts the time of the codec.
+    sealed
+        Whether encoded messages carry a checksum.
     """
 
     ahead = False
     """The first one is on its way while the second one is encoded."""
 
-    def __init__(self, codec: Codec, dtype: np.dtype[Any], scratch: Scratch, tally: Tally) -> None:
+    def __init__(self, codec: Codec, dtype: np.dtype[Any], scratch: Scratch, tally: Tally, *, sealed: bool) -> None:
         self._codec, self._dtype, self._scratch, self._tally = codec, dtype, scratch, tally
+        self._seal = frame.BYTES if sealed else 0
         self._lent: list[Array] = []
 
     def encode(self, values: Array, residual: Array | None, seed: int) -> HostMessage:
-        buffer = self._borrow(self._codec.wire_bytes(values.size, self._dtype) + frame.BYTES)
+        bound = self._codec.wire_bytes(values.size, self._dtype)
+        buffer = self._borrow(bound + self._seal)
         start = time.perf_counter()
-        used = self._codec.encode(values, buffer[: -frame.BYTES], residual=residual, seed=seed)
-        message = HostMessage(frame.seal(buffer, used), buffer[:used], used)
+        used = self._codec.encode(values, buffer[:bound], residual=residual, seed=seed)
+        wire = buffer[:used]
+        message = HostMessage(frame.seal(buffer, used) if self._seal else wire, wire, used)
         self._tally.encode_s += time.perf_counter() - start
         return message
 
@@ -141,7 +146,7 @@ class HostMemory:
         return HostMessage(content, content, values.nbytes)
 
     def inbox(self, n: int, *, coded: bool) -> Array:
-        nbytes = self._codec.wire_bytes(n, self._dtype) + frame.BYTES if coded else n * self._dtype.itemsize
+        nbytes = self._codec.wire_bytes(n, self._dtype) + self._seal if coded else n * self._dtype.itemsize
         return self._borrow(nbytes)
 
     def inbox_of(self, values: Array) -> Array:
@@ -149,7 +154,7 @@ class HostMemory:
 
     def arrived(self, inbox: Array, nbytes: int, sender: int) -> HostMessage:
         content = inbox[:nbytes]
-        return HostMessage(content, frame.opened(content, sender), nbytes - frame.BYTES)
+        return HostMessage(content, frame.opened(content, sender) if self._seal else content, nbytes - self._seal)
 
     def decode(self, message: HostMessage, out: Array, *, accumulate: bool = False) -> None:
         start = time.perf_counter()

@@ -18,7 +18,7 @@ class Place(Protocol):
 
     on_device: bool
 
-    def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally) -> Memory:
+    def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> Memory:
         """For a slice."""
 
     def copy(self, target: Any, source: Any) -> None:
@@ -51,8 +51,8 @@ class HostPlace:
     def __init__(self, scratch: Scratch) -> None:
         self._scratch = scratch
 
-    def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally) -> HostMemory:
-        return HostMemory(codec, dtype, self._scratch, tally)
+    def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> HostMemory:
+        return HostMemory(codec, dtype, self._scratch, tally, sealed=sealed)
 
     def copy(self, target: Array, source: Array) -> None:
         target[...] = source
@@ -88,8 +88,8 @@ class DevicePlace:
         self._accelerator = pools.accelerator
         self._follow()
 
-    def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally) -> DeviceMemory:
-        return DeviceMemory(codec, dtype, self._pools, self._stream, tally)
+    def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> DeviceMemory:
+        return DeviceMemory(codec, dtype, self._pools, self._stream, tally, sealed=sealed)
 
     def copy(self, target: DeviceArray, source: DeviceArray) -> None:
         self._accelerator.copy(target, source, self._caller)

@@ -274,6 +274,7 @@ def damaged() -> None:
     """A byte changes between the sender's checksum and the receiver's."""
     side, places = emulated(LazyAccelerator, False)
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY), places=places)
+    group.topology = Topology.regular(WORLD.size, 1)
     ch = channel("int8:256", Algorithm.TWO_SHOT)
     if WORLD.rank == 0:
         sealed = frame.seal
