@@ -26,6 +26,12 @@ def run_ranks(n: int, script: Path, *arguments: str, timeout: float = 900) -> su
 
 
 @pytest.fixture(scope="session")
+def mpi_run() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a worker whose exit status is of interest; see `run_ranks`."""
+    return run_ranks
+
+
+@pytest.fixture(scope="session")
 def mpi_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[dict[str, Any]]]:
     """Runs a worker once a session for each set of arguments; gives the JSON lines of its standard output."""
     cache: dict[tuple[Any, ...], list[dict[str, Any]]] = {}

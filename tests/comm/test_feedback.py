@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from collective_cases import SLICING, digest
-from conftest import run_ranks
 from plan_cases import contribution
 from simulate import roundtrip
 
@@ -75,7 +74,7 @@ def test_residuals_of_another_call_do_not_pass(mpi_results):
     assert line["error"] > 10 * max(x["errors"][1] for x in right)
 
 
-def test_a_rank_that_is_killed_in_a_collective_ends_the_job():
-    done = run_ranks(RANKS, WORKER, "dies", timeout=60)
+def test_a_rank_that_is_killed_in_a_collective_ends_the_job(mpi_run):
+    done = mpi_run(RANKS, WORKER, "dies", timeout=60)
     assert done.returncode != 0
     assert "turn 0" in done.stdout and "turn 99" not in done.stdout
