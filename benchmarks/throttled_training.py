@@ -104,13 +104,13 @@ def worker(directory: Path) -> None:
             print(json.dumps(result), flush=True)
 
 
-def train(hosts: Hosts, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def train(hosts: Hosts, runs: list[dict[str, Any]], ranks_a_host: int = RANKS_A_HOST) -> list[dict[str, Any]]:
     """Train all runs, one after another in one start of the ranks."""
     with tempfile.TemporaryDirectory() as directory:
         for k, run in enumerate(runs):
             (Path(directory) / f"{k:03}.json").write_text(json.dumps(run))
         command = [sys.executable, __file__, "--worker", directory]
-        done = hosts.run(command, ranks=HOSTS * RANKS_A_HOST, ranks_per_host=RANKS_A_HOST, timeout=3600)
+        done = hosts.run(command, ranks=hosts.count * ranks_a_host, ranks_per_host=ranks_a_host, timeout=3600)
     if done.returncode:
         raise UserError(f"the ranks ended with {done.returncode}: {' '.join(done.stderr.split())[-400:]}")
     results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
