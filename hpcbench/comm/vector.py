@@ -82,4 +82,4 @@ class Exchanged:
         return self._dst[span.start : span.stop]
 
     def total(self, span: Span, memory: Memory) -> Array:
-        raise NotImplementedError("nothing is summed in an exchange")
+        raise TypeError("nothing is summed in an exchange")

@@ -23,7 +23,7 @@ class Wait(Enum):
     def pause(self, idle_s: float) -> None:
         """Between two questions, when nothing has moved for so long.
 
-        To fall asleep and wake up costs some 20 us of a core: those who have waited for long may wait longer.
+        To fall asleep and wake up costs time of a core, too: those who have waited for long may wait longer.
         """
         if self is Wait.GIVE_WAY:
             time.sleep(min(max(_LEAST, _SHARE * idle_s), _MOST))

@@ -27,7 +27,7 @@ class Todo(NamedTuple):
     n: int
 
 
-TODO = [
+MIXED = [
     Todo(group, what, algorithm, codec, n)
     for group in range(3)
     for what, algorithm, codec, n in (
@@ -108,7 +108,7 @@ def disorder(todo: list[Todo], *, background: bool, seed: int) -> list[str]:
 
 def order() -> None:
     lines: list[dict[str, Any]] = []
-    for name, todo in (("mixed", TODO), ("crowd", CROWD)):
+    for name, todo in (("mixed", MIXED), ("crowd", CROWD)):
         expected = calm(todo)
         for background in (False, True):
             for seed in range(2):
