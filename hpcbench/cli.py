@@ -89,8 +89,8 @@ def status(directory: Root = None) -> None:
 @app.command()
 def cancel(directory: Root = None) -> None:
     """End what runs of a submission and drop what waits."""
+    from hpcbench.batch.byhand import get_scheduler
     from hpcbench.batch.find import find_root
-    from hpcbench.batch.scheduler import get_scheduler
     from hpcbench.batch.track import track
 
     root = find_root(directory)

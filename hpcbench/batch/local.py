@@ -15,9 +15,9 @@ from types import FrameType
 from typing import IO, Any
 
 import hpcbench
+from hpcbench.batch.byhand import Scheduler, register_scheduler
 from hpcbench.batch.files import now, read_json, write_json
 from hpcbench.batch.processes import alive, end_tree, here, identity
-from hpcbench.batch.scheduler import Scheduler, register_scheduler
 from hpcbench.errors import UserError
 
 GRACE = 15.0

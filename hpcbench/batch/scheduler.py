@@ -1,49 +1,134 @@
 """What a scheduler can do, and the register of them."""
 
 import importlib
-import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from hpcbench.batch.site import Site
+from hpcbench.batch.states import Word
 from hpcbench.errors import UserError
 
-_MODULES = {"local": "hpcbench.batch.local", "slurm": "hpcbench.batch.scheduler", "lsf": "hpcbench.batch.scheduler"}
-_REGISTRY: dict[str, type["Scheduler"]] = {}
+
+@dataclass(frozen=True)
+class Parcel:
+    """What is handed in by one call: a job, or an array of jobs of one shape."""
+
+    script: Path
+    """Absolute."""
+    name: str
+    """Unique among all that is ever handed in by this user, so that it can be looked up after an unclear answer."""
+    jobs: Sequence[str]
+    """Ids of our jobs; more than one: element k + 1 of the array is job k."""
+    array: bool = False
+    after: Sequence[str] = ()
+    """Ids, as `Receipt.id` has them, of what must have ended before this begins."""
+    after_any: bool = False
+    """Begin however those ended; else only when all ended well."""
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What the scheduler answered."""
+
+    id: str
+    """Of the job or of the whole array."""
+    elements: Sequence[str]
+    """The id of each of the parcel's jobs, by which `poll` and `cancel` know it: ``123``, ``123_4``, ``123[4]``."""
+    argv: Sequence[str] = ()
+    said: str = ""
+    """Standard output and error of the submission."""
+
+
+class UnclearError(UserError):
+    """The scheduler's answer does not say whether it took the parcel: look it up by name before another try."""
 
 
 class Scheduler(ABC):
-    """Takes the jobs of a submission that lies on disk."""
+    """Takes the jobs of a submission that lies on disk, and tells how they stand.
 
-    def check(self) -> None:
+    Parameters
+    ----------
+    root
+        Absolute path of the submission's directory.
+    site
+        The machine.
+    """
+
+    interval: float = 30.0
+    """Seconds between two polls of a watcher, at least."""
+
+    def __init__(self, root: Path, site: Site) -> None:
+        self.root = root
+        self.site = site
+
+    @classmethod
+    def check(cls, site: Site) -> None:
         """Find out what would keep jobs from being taken, before anything is written.
 
         Raises
         ------
         UserError
-            Something would.
+            Something would: the scheduler's programs are missing, say.
         """
         return
 
     @abstractmethod
-    def submit(self, root: Path, jobs: list[str]) -> str:
-        """Hand in every job of the submission at `root`; returns one line for the user.
+    def submit(self, parcel: Parcel) -> Receipt:
+        """Hand in one parcel.
+
+        Raises
+        ------
+        UnclearError
+            It may or may not have been taken: a time-out, no id in the answer.
+        UserError
+            The scheduler refused it; its own words and the remedy.
+        """
+
+    def begin(self) -> str:
+        """Called once when all parcels are handed in; returns one line for the user, or nothing."""
+        return ""
+
+    @abstractmethod
+    def find(self, name: str, jobs: int) -> Receipt | None:
+        """Look up what was handed in under a parcel's name; None if the scheduler knows of nothing.
+
+        Parameters
+        ----------
+        jobs
+            How many elements it has; 1 for a job that is no array.
 
         Raises
         ------
         UserError
-            The scheduler cannot take them.
+            The scheduler cannot be asked.
         """
 
     @abstractmethod
-    def cancel(self, root: Path) -> str:
-        """End what runs and drop what waits; returns one line for the user.
+    def poll(self, ids: Sequence[str]) -> Mapping[str, Word]:
+        """What the scheduler says of these ids, in one call for all (and one more for those that it no longer lists).
+
+        An id that it does not know is left out: no news.
 
         Raises
         ------
         UserError
-            The scheduler cannot be asked from here.
+            The scheduler cannot be asked: its programs are missing or fail.
         """
+
+    @abstractmethod
+    def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
+        """End what runs and drop what waits; what was said of each: ``ended``, ``already over``, or why not."""
+
+
+_MODULES = {
+    "local": "hpcbench.batch.local",
+    "slurm": "hpcbench.batch.slurm",
+    "lsf": "hpcbench.batch.lsf",
+    "flux": "hpcbench.batch.flux",
+}
+_REGISTRY: dict[str, type[Scheduler]] = {}
 
 
 def register_scheduler(kind: str) -> Callable[[type[Scheduler]], type[Scheduler]]:
@@ -56,42 +141,7 @@ def register_scheduler(kind: str) -> Callable[[type[Scheduler]], type[Scheduler]
     return register
 
 
-def get_scheduler(kind: str) -> Scheduler:
-    """The scheduler of this kind."""
+def scheduler_class(kind: str) -> type[Scheduler]:
+    """The class of schedulers of this kind."""
     importlib.import_module(_MODULES[kind])
-    return _REGISTRY[kind]()
-
-
-class ByHand(Scheduler):
-    """A scheduler that takes the scripts from its user's hand."""
-
-    name: str
-    hand_in: str
-    """The command, before a script's path."""
-    drop: str
-    """The command that ends a job."""
-
-    def submit(self, root: Path, jobs: list[str]) -> str:
-        script = shlex.quote(str(root / "jobs" / jobs[0] / "job.sh"))
-        others = f", and so on for all {len(jobs)} jobs" if len(jobs) > 1 else ""
-        raise UserError(
-            f"hpcbench does not hand jobs to {self.name} yet: the scripts are in {root / 'jobs'}: "
-            f"hand them in with `{self.hand_in} {script}`{others}"
-        )
-
-    def cancel(self, root: Path) -> str:
-        raise UserError(f"{root}: its jobs were handed to {self.name} by hand: end them with `{self.drop} JOB_ID`")
-
-
-@register_scheduler("slurm")
-class Slurm(ByHand):
-    """Slurm: scripts only."""
-
-    name, hand_in, drop = "Slurm", "sbatch", "scancel"
-
-
-@register_scheduler("lsf")
-class Lsf(ByHand):
-    """LSF: scripts only. They go in on standard input: `bsub FILE` reads no directives at most sites."""
-
-    name, hand_in, drop = "LSF", "bsub <", "bkill"
+    return _REGISTRY[kind]

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hpcbench.batch.states import State
 from hpcbench.batch.submit import Submission
-from hpcbench.batch.track import State, Status, Tracked
+from hpcbench.batch.track import Status, Tracked
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -20,6 +21,11 @@ _STYLES = {
     State.LOST: "bold red",
     State.CANCELLED: "yellow",
     State.UNKNOWN: "magenta",
+    State.SUSPENDED: "yellow",
+    State.TIMED_OUT: "bold red",
+    State.OUT_OF_MEMORY: "bold red",
+    State.NODE_FAILED: "bold red",
+    State.PREEMPTED: "yellow",
 }
 
 

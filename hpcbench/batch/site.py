@@ -23,11 +23,23 @@ def _duration(text: str | None) -> str | None:
     return text if text is None else str(Duration.parse(text))
 
 
-class Queue(Section):
-    """A queue (LSF) or partition (Slurm) and what it allows."""
+class Bin(Section):
+    """A range of node counts with a walltime of its own."""
 
+    max_nodes: Count = Field(description="Jobs of up to so many nodes, and more than the bin before allows.")
+    max_walltime: str = Field(description="Longest of them, such as 2h.")
+
+    _walltime = field_validator("max_walltime")(_duration)
+
+
+class Queue(Section):
+    """A queue (LSF, Flux), partition or quality of service (Slurm), and what it allows."""
+
+    min_nodes: Count | None = Field(None, description="Least nodes of a job.")
     max_nodes: Count | None = Field(None, description="Most nodes of a job.")
     max_walltime: str | None = Field(None, description="Longest job, such as 12h.")
+    bins: list[Bin] = Field(default_factory=list, description="Walltime by node count, smallest first.")
+    max_submitted: Count | None = Field(None, description="Jobs that a user may have in it, waiting or running.")
     source: Line | None = Field(None, description="Where the limits are said, and when they were read.")
 
     _walltime = field_validator("max_walltime")(_duration)
@@ -36,8 +48,18 @@ class Queue(Section):
 class Scheduler(Section):
     """What takes the jobs."""
 
-    kind: Literal["local", "slurm", "lsf"] = Field(description="local runs them here, one after another.")
-    account_option: Option | None = Field(None, description="How the account is given: -G, -P or --account.")
+    kind: Literal["local", "slurm", "lsf", "flux"] = Field(description="local runs them here, one after another.")
+    account_option: Option | None = Field(None, description="How the account is given: -G, -P, --account or --bank.")
+    queue_option: Option | None = Field(None, description="How a queue is given, if not by --partition, -q or --queue.")
+    gpu_request: Literal["none", "gres", "gpus-per-node", "gpus-per-task", "gpu"] = Field(
+        "none", description="How the head of a script asks for GPUs; none where a node comes with them. LSF has gpu."
+    )
+    allocation: Literal["nodes", "slots"] = Field(
+        "nodes", description="LSF: whole nodes by -nnodes, or slots by -n with span[ptile=]."
+    )
+    hand_in: Literal["stdin", "file"] = Field("stdin", description="LSF: bsub < script, or bsub script.")
+    max_array: int | None = Field(None, ge=1, description="Largest index of a job array; by default no arrays.")
+    max_submitted: Count | None = Field(None, description="Jobs that a user may have in all queues.")
     directives: dict[Option, str | int | None] = Field(
         default_factory=dict, description="More options for the head of each script; null for one without a value."
     )
@@ -80,7 +102,9 @@ class Network(Section):
 class Launcher(Section):
     """What starts the ranks inside a job."""
 
-    kind: Literal["mpich", "openmpi", "srun", "jsrun", "lrun", "ibrun"] = Field(description="Its dialect.")
+    kind: Literal["mpich", "openmpi", "mvapich", "srun", "jsrun", "lrun", "ibrun", "flux"] = Field(
+        description="Its dialect."
+    )
     program: Line | None = Field(None, description="Its path; by default found on PATH.")
     args: list[Line] = Field(default_factory=list, description="More arguments, after ours.")
     visibility: Literal["one", "socket", "all"] = Field(
@@ -110,6 +134,10 @@ class Site(Section):
         default_factory=dict, description="Schemes that this machine adds, such as an MPI library that compresses."
     )
     setup: list[Line] = Field(default_factory=list, description="Shell lines of the site's own, run before the ranks.")
+    teardown: list[Line] = Field(default_factory=list, description="Shell lines of the site's own, run after them.")
+    templates: Line | None = Field(
+        None, description="Directory of job templates of one's own, used before those that come with hpcbench."
+    )
     python: Line = Field("python3", description="The interpreter; auto takes the one that runs hpcbench.")
     work: Line | None = Field(None, description="Directory that holds results/; by default where hpcbench is run.")
     retired: Line | None = Field(None, description="When the machine was switched off, and what follows from that.")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcbench import __version__
+from hpcbench.batch.byhand import get_scheduler
 from hpcbench.batch.files import now, write_json
 from hpcbench.batch.plan import choose, plan
 from hpcbench.batch.render import Job, render
-from hpcbench.batch.scheduler import get_scheduler
 from hpcbench.batch.site import Site, load_site
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand

@@ -4,27 +4,14 @@ import json
 import re
 import signal
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from hpcbench.batch.files import read_json
 from hpcbench.batch.processes import alive, here
+from hpcbench.batch.states import State
 from hpcbench.errors import UserError
 from hpcbench.study.yaml12 import shown, shown_path
-
-
-class State(str, Enum):
-    """Of a job or a run."""
-
-    PENDING = "pending"
-    RUNNING = "running"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    LOST = "lost"
-    """It ended, or never started, without a word: killed, or the machine went down."""
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)

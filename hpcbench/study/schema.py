@@ -117,6 +117,9 @@ class Train(Section):
     overlap: bool = Field(True, description="Reduce gradients while the backward pass goes on.")
     eval_every: int = Field(0, ge=0, description="Steps between evaluations; 0 evaluates at the end only.")
     eval_samples: Count = Field(32, description="Samples an evaluation.")
+    checkpoint_every: int = Field(
+        0, ge=0, description="Steps between checkpoints; 0 writes one only when a run is told to stop before its end."
+    )
 
     @model_validator(mode="after")
     def _steps_beyond_warmup(self) -> "Train":
@@ -237,6 +240,18 @@ class Study(Section):
     account: Label | None = Field(None, description="Bank or project that the scheduler charges.")
     queue: Label | None = Field(None, description="Queue of the site; the site's first by default.")
     walltime: str | None = Field(None, description="Limit of a job, such as 90m or 1h30m; the site's by default.")
+    run_limit: str | None = Field(
+        None, description="Limit of a run; by default an equal part of what its job has left."
+    )
+    requeue: int = Field(
+        0, ge=0, le=100, description="How often a job that is preempted or meets its limit goes back to its queue."
+    )
+    stop_ahead: str = Field(
+        "2m", description="How long before its limit a job tells a run to write its checkpoint and stop."
+    )
+    after: str | None = Field(
+        None, min_length=1, description="Submission, or study by its name, whose jobs must have completed before these."
+    )
     model: Model = Field(description="A preset's name, or the fields; `preset` in the fields starts from one.")
     data: Data = Field(default_factory=Data, description="The text.")
     train: Train = Field(description="How each run trains.")

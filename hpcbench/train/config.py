@@ -68,6 +68,8 @@ class Train:
     eval_every: int
     """Steps between evaluations; 0 evaluates at the end only."""
     eval_samples: int
+    checkpoint_every: int = 0
+    """Steps between checkpoints; 0 writes one only on request."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hpcbench.batch.track import State, Tracked, track
+from hpcbench.batch.states import State
+from hpcbench.batch.track import Tracked, track
 
 LAUNCHER = """\
 #!{python}

@@ -13,8 +13,9 @@ from batch_fakes import Fake, wait_for, wait_until_over
 from hpcbench.batch.files import read_json
 from hpcbench.batch.local import Local, lock_path
 from hpcbench.batch.processes import alive, identity
+from hpcbench.batch.states import State
 from hpcbench.batch.submit import Submission, submit
-from hpcbench.batch.track import State, track
+from hpcbench.batch.track import track
 from hpcbench.errors import UserError
 
 

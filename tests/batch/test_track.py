@@ -9,7 +9,8 @@ import pytest
 
 from hpcbench.batch.files import write_json
 from hpcbench.batch.find import find_root
-from hpcbench.batch.track import State, last_words, track
+from hpcbench.batch.states import State
+from hpcbench.batch.track import last_words, track
 from hpcbench.errors import UserError
 
 END = {"event": "end", "time": "2026-01-01T00:01:00Z", "state": "completed", "steps": 1, "seconds": 1.0, "reason": ""}
