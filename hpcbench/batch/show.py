@@ -3,7 +3,6 @@
 import datetime
 import shlex
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcbench.batch.states import State

@@ -16,7 +16,11 @@ from hpcbench.study.schemes import assignments
 from hpcbench.study.yaml12 import shown_path
 
 _SEES = {"one": "its own GPU", "socket": "the GPUs of its socket", "all": "all GPUs of its node"}
-_AWARE = {True: "takes device pointers", False: "takes no device pointers", None: "unknown whether it takes device pointers"}
+_AWARE = {
+    True: "takes device pointers",
+    False: "takes no device pointers",
+    None: "unknown whether it takes device pointers",
+}
 
 
 def show_sites() -> None:

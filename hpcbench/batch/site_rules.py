@@ -76,8 +76,10 @@ def _overlap(path: Path_, need: Path_) -> bool:
 
 def _in_one_list(path: Path_, broken: Path_) -> bool:
     """Whether both are items of one list: leaving one out has changed the number of the other."""
-    common = next((i for i, (a, b) in enumerate(zip(path, broken, strict=False)) if a != b), min(len(path), len(broken)))
-    return any(isinstance(part, int) for part in (*path[common : common + 1], *path[: common]))
+    common = next(
+        (i for i, (a, b) in enumerate(zip(path, broken, strict=False)) if a != b), min(len(path), len(broken))
+    )
+    return any(isinstance(part, int) for part in (*path[common : common + 1], *path[:common]))
 
 
 _SCHEDULER_OF = {"srun": "slurm", "ibrun": "slurm", "jsrun": "lsf", "lrun": "lsf", "flux": "flux"}
@@ -134,7 +136,7 @@ def _gpus_lie_on_sockets(site: "Site") -> Iterator[Fault]:
             example = [each] * (node.sockets - 1) + [each + rest]
             yield Fault(
                 ("node", "gpus"),
-                f"{node.gpus} do not divide into {node.sockets} sockets: say how they lie, as in socket_gpus: {example}",
+                f"{node.gpus} do not divide into {node.sockets} sockets: say how they lie: socket_gpus: {example}, say",
             )
     elif len(node.socket_gpus) != node.sockets or sum(node.socket_gpus) != node.gpus:
         yield Fault(
@@ -222,8 +224,8 @@ def _options_are_for_the_scheduler(site: "Site") -> Iterator[Fault]:
 
 
 _OURS = {
-    "slurm": "-J --job-name -N --nodes -n --ntasks --ntasks-per-node -c --cpus-per-task -t --time -D --chdir -o --output "
-    "-e --error --open-mode --requeue --no-requeue --signal -a --array -d --dependency --export",
+    "slurm": "-J --job-name -N --nodes -n --ntasks --ntasks-per-node -c --cpus-per-task -t --time -D --chdir "
+    "-o --output -e --error --open-mode --requeue --no-requeue --signal -a --array -d --dependency --export",
     "lsf": "-J -nnodes -W -cwd -o -oo -e -eo -w -r -rn -wa -wt -K -I",
     "flux": "-N --nodes -n --nslots -t --time-limit --job-name --output --exclusive -x --dependency --cwd --urgency",
     "local": "",
@@ -256,7 +258,9 @@ def _directives_are_not_ours(site: "Site") -> Iterator[Fault]:
 def _nothing_refused_is_used(site: "Site") -> Iterator[Fault]:
     refused = site.scheduler.refuses
     if f"--{site.scheduler.gpu_request}" in refused:
-        yield Fault(("scheduler", "gpu_request"), f"--{site.scheduler.gpu_request} is among scheduler.refuses: use none")
+        yield Fault(
+            ("scheduler", "gpu_request"), f"--{site.scheduler.gpu_request} is among scheduler.refuses: use none"
+        )
     for number, word in enumerate(site.launcher.args):
         if word.partition("=")[0] in refused:
             yield Fault(("launcher", "args", number), f"{shown(word)} is among scheduler.refuses: remove it")

@@ -95,10 +95,11 @@ def test_worked_examples(where: Site, nodes: int, per_node: int, gpus: Fraction 
         (site("summit"), 5, 1, 10, "5 ranks x 10 cores: a node of summit has 42", "5 ranks a node with 1 GPU and 7"),
         (site("summit"), 5, 1, 8, "4 fit a node of summit if none is to lie on two of its 2 sockets with 21 cores",
          "5 ranks a node with 1 GPU and 7 cores each"),
-        (site("summit"), 3, 2, None, "2 fit a node of summit, whose sockets have 3 and 3 GPUs", "2 ranks a node with 2 GPUs"),
+        (site("summit"), 3, 2, None, "2 fit a node of summit, whose sockets have 3 and 3 GPUs",
+         "2 ranks a node with 2 GPUs"),
         (site("summit"), 12, None, None, "12 ranks share GPUs, which on summit take one process each",
          "6 ranks a node with 1 GPU"),
-        (site("summit", node__gpu_exclusive=False), 7, HALF, None, "do not share GPUs 2 at a time", "6 ranks a node with"),
+        (site("summit", node__gpu_exclusive=False), 7, HALF, None, "do not share GPUs 2 at a time", "6 ranks a node"),
         (site("summit", launcher__visibility="socket"), 5, 1, None, "do not divide into 2 sockets", "4 ranks"),
         (site("summit"), 4, Fraction(2, 3), None, "a whole number, or one part", "4 ranks a node with 1 GPU and 10"),
         (site("summit"), 6, 1, 0, "0 cores a rank", "6 ranks a node with 1 GPU and 7 cores"),
@@ -106,7 +107,8 @@ def test_worked_examples(where: Site, nodes: int, per_node: int, gpus: Fraction 
         (site("lassen"), 42, None, None, "42 ranks: a node of lassen has 40 usable cores", "40 ranks a node"),
         (site("lassen"), 2, 2, None, "lrun gives a rank one GPU", "2 ranks a node with 1 GPU and 20 cores each"),
         (site("lassen", launcher__visibility="socket"), 4, 1, None, "one GPU or all", None),
-        (site("lumi"), 8, 1, 8, "8 ranks x 8 cores: a node of lumi has 56 usable cores", "8 ranks a node with 1 GPU and 7"),
+        (site("lumi"), 8, 1, 8, "8 ranks x 8 cores: a node of lumi has 56 usable cores",
+         "8 ranks a node with 1 GPU and 7"),
         (site("lonestar6"), 4, 1, None, "4 ranks x 1 GPU = 4: a node of lonestar6 has 3", "3 ranks a node"),
         (site("lonestar6", launcher__kind="srun"), 1, 3, None, "0 fit a node of lonestar6, whose sockets have 1 and 2",
          "1 rank a node with 1 GPU and 64 cores each"),
@@ -206,9 +208,7 @@ def test_launchers_agree_and_refuse_exactly_what_breaks_a_rule(
             }
         )
         try:
-            found, argv = solve(
-                where, nodes=nodes, ranks_per_node=per_node, gpus_per_rank=gpus, cores_per_rank=cores
-            )
+            found, argv = solve(where, nodes=nodes, ranks_per_node=per_node, gpus_per_rank=gpus, cores_per_rank=cores)
         except ValueError as error:
             assert not (fits_node and (all_ or fits_sockets) and says), (kind, str(error))
             assert "\n" not in str(error)
@@ -227,7 +227,9 @@ def test_launchers_agree_and_refuse_exactly_what_breaks_a_rule(
 
 @settings(deadline=None)
 @given(
-    name=st.sampled_from(["summit", "lassen", "frontier", "perlmutter", "lonestar6", "vista", "tuolumne", "lsf-cluster"]),
+    name=st.sampled_from(
+        ["summit", "lassen", "frontier", "perlmutter", "lonestar6", "vista", "tuolumne", "lsf-cluster"]
+    ),
     per_node=st.integers(1, 200),
     gpus=GPUS,
     cores=st.one_of(st.none(), st.integers(1, 60)),
