@@ -1,7 +1,7 @@
 """Every fault of a site file at once: what the schema finds, and what the rules find in what is left of it."""
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,17 @@ def check_file(path: Path) -> list[str]:
             break
     told = [Fault(*fault) for fault in said.items()]
     if site is not None:
-        told += faults(site, broken=list(said))
+        told += [*faults(site, broken=list(said)), *_left_out(site, document.data)]
     order = {origin: number for number, origin in enumerate(dict.fromkeys(document.origins.values()))}
     told.sort(key=lambda fault: order.get(document.where(fault.path), -1))
     return [fault.line(document) for fault in told]
+
+
+def _left_out(site: Site, data: dict[str, Any]) -> Iterator[Fault]:
+    """What jobs run without until somebody needs it."""
+    scheduler = data.get("scheduler")
+    if site.scheduler.kind == "lsf" and isinstance(scheduler, dict) and "account_option" not in scheduler:
+        yield Fault(("scheduler",), "account_option is missing: LLNL's LSF has -G, OLCF's and most others have -P")
 
 
 def _leave_out(data: dict[str, Any], paths: Iterable[Path_]) -> bool:

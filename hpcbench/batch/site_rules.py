@@ -202,14 +202,12 @@ def _usual_walltime_is_allowed(site: "Site") -> Iterator[Fault]:
         yield Fault(("walltime",), f"{site.walltime} is longer than the first queue, {name}, allows: at most {longest}")
 
 
-@rule("scheduler.kind", "scheduler.account_option", "scheduler.gpu_request")
+@rule("scheduler.kind", "scheduler.gpu_request")
 def _options_are_for_the_scheduler(site: "Site") -> Iterator[Fault]:
     scheduler, said = site.scheduler, site.scheduler.model_fields_set
     if scheduler.kind != "lsf":
         for name in sorted(said & {"allocation", "hand_in"}):
             yield Fault(("scheduler", name), "is for LSF alone: remove it")
-    if scheduler.kind == "lsf" and scheduler.account_option is None:
-        yield Fault(("scheduler",), "account_option is missing: LLNL's LSF has -G, OLCF's and most others have -P")
     if scheduler.kind == "local":
         given = said & {"account_option", "queue_option", "directives", "max_array", "max_submitted", "refuses"}
         for name in sorted(given):

@@ -281,7 +281,9 @@ def here(cores: int, sockets: int = 1, *, oversubscribe: bool = False) -> Site:
 
 def cores_of_ranks(where: Site, ranks: int) -> list[set[int]]:
     _, argv = solve(where, nodes=1, ranks_per_node=ranks, program=MPIEXEC)
-    probe = [sys.executable, "-c", "import os; print(*sorted(os.sched_getaffinity(0)))"]
+    # One write a rank: Hydra mixes the pieces of several.
+    code = "import os; os.write(1, (' '.join(map(str, os.sched_getaffinity(0))) + os.linesep).encode())"
+    probe = [sys.executable, "-c", code]
     done = subprocess.run([*argv, *probe], capture_output=True, text=True, check=True, timeout=60)
     return [set(map(int, line.split())) for line in done.stdout.splitlines()]
 

@@ -50,7 +50,8 @@ def refused(directory: Path, where: Site | str, text: str) -> str:
     [
         ("summit", "nodes: 45\nwalltime: 2h1m\n",
          "s.yaml:7: walltime: 2h1m at 45 nodes: queue batch of summit allows 2h to jobs of up to 45 nodes "
-         "(olcf-user-docs systems/summit_user_guide.rst, queue policies): shorten it to 2h, or use 46 nodes or more for up to 6h"),
+         "(olcf-user-docs systems/summit_user_guide.rst, queue policies): shorten it to 2h, or use 46 nodes or more "
+         "for up to 6h"),
         ("summit", "nodes: 46\nwalltime: 6h1s\n", "shorten it to 6h, or use 92 nodes or more for up to 12h"),
         ("summit", "nodes: 1\nwalltime: 7h\n", "shorten it to 2h, or use 92 nodes or more for up to 12h"),
         ("summit", "nodes: 45\nwalltime: 25h\n", "allows 2h to jobs of up to 45 nodes"),

@@ -123,7 +123,6 @@ def lsf(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"scheduler": {"kind": "lsf"}, "launcher": {"kind": "jsrun"}}, "scheduler: account_option is missing"),
         (lsf(directives={"-n": 4}), "-n: excludes -nnodes"),
         (lsf(directives={"-R": "span[ptile=4]"}), "-R: excludes -nnodes"),
         (lsf(allocation="slots", directives={"-R": "span[ptile=4]"}), "-R: span[] is set by hpcbench"),
@@ -186,6 +185,14 @@ def fake_site(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+def test_accounts_of_lsf_are_asked_for_though_jobs_run_without(fake_site: Callable[..., Path]) -> None:
+    path = fake_site(scheduler={"kind": "lsf"}, launcher={"kind": "jsrun"})
+    assert [line.split(": ", 1)[1] for line in check_file(path)] == [
+        "scheduler: account_option is missing: LLNL's LSF has -G, OLCF's and most others have -P"
+    ]
+    assert load_site(str(path))[0].scheduler.account_option is None
 
 
 def test_what_is_right_has_no_fault(fake_site: Callable[..., Path]) -> None:
