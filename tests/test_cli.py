@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -325,7 +326,7 @@ def test_sites_and_schemas_are_shown(capsys: pytest.CaptureFixture[str], monkeyp
     assert code == 0 and set(listed.values()) == {"local", "slurm", "lsf", "flux"}
     assert {"lassen": "lsf", "local": "local", "longhorn": "slurm", "tuolumne": "flux"}.items() <= listed.items()
     code, out, _ = run(capsys, monkeypatch, "sites", "lassen")
-    assert code == 0 and "checked: never" in out
+    assert code == 0 and re.search("^checked +never", out, re.MULTILINE)
     for what in ("study", "site"):
         code, out, _ = run(capsys, monkeypatch, "schema", what)
         assert code == 0 and what in json.loads(out)["properties"]

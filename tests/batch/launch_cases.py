@@ -11,7 +11,6 @@ from hpcbench.batch.site_rules import faults
 
 SCHEDULER = {"jsrun": "lsf", "lrun": "lsf", "flux": "flux"}
 OTHERS: dict[str, dict[str, Any]] = {
-    "mn5": {"gpus": 4, "cores": 80, "sockets": 2, "cores_per_gpu": 20},
     "lumi": {"gpus": 8, "cores": 56, "sockets": 1},
 }
 """Nodes of machines that have no site file."""
