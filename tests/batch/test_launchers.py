@@ -1,6 +1,7 @@
 """Launch lines: worked examples from site manuals and user scripts, refusals with reasons, and the arithmetic."""
 
 import os
+import re
 import subprocess
 import sys
 from fractions import Fraction
@@ -170,7 +171,7 @@ def place(socket_gpus: list[int], socket_cores: int, parts: int, gpus: int, core
 GPUS = st.sampled_from([None, *map(Fraction, (0, 1, 2, 3, 4)), *(Fraction(1, k) for k in (2, 3, 4, 7))])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     socket_gpus=st.lists(st.integers(0, 4), min_size=1, max_size=4),
     socket_cores=st.integers(1, 30),
@@ -245,17 +246,17 @@ def test_the_nearest_that_is_offered_fits_and_nothing_is_nearer(
     except ValueError as error:
         _, there_is, offered = str(error).partition("; the nearest that fits: ")
     assert there_is
-    ranks = int(offered.split()[0])
+    words = re.fullmatch(r"(\d+) ranks? a node with (?:(\S+) (?:of a )?GPUs? and )?(\d+) cores? each", offered)
+    assert words
+    ranks = int(words[1])
     for nearer in range(per_node - abs(ranks - per_node) + 1, per_node + abs(ranks - per_node)):
         if nearer >= 1:
             with pytest.raises(ValueError):
                 launch_line(
                     shape(where, nodes=2, ranks_per_node=nearer, gpus_per_rank=gpus, cores_per_rank=cores), where
                 )
-    if "of a GPU" not in offered and gpus is not None and f"{gpus} GPU" in offered:
-        solve(where, nodes=2, ranks_per_node=ranks, gpus_per_rank=gpus)
-    elif gpus != 0:
-        solve(where, nodes=2, ranks_per_node=ranks)
+    part = Fraction(words[2] or 0)
+    solve(where, nodes=2, ranks_per_node=ranks, gpus_per_rank=part, cores_per_rank=int(words[3]))
 
 
 def test_variables_reach_the_ranks_of_other_nodes() -> None:
