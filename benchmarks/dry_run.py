@@ -2,11 +2,11 @@
 
     python benchmarks/dry_run.py [--reframe PATH] [--jube PATH] [--sizes 1000 10000] [--peers-up-to 1000]
 
-Each tool writes one Slurm script a run, of two nodes with four ranks each, without submitting it: hpcbench by
-`submit --dry-run` (which writes the run's settings as well and checks each against site and queue), ReFrame by `--dry-run`
-of a parameterised test, JUBE by a step that substitutes into a copied script. Start-up is the same with a single run. Times
-are wall clock and processor time of the whole command, the least of the turns, which go round the tools; ReFrame and JUBE
-come from `pip install reframe-hpc` and from JUBE's own page; who is not found is said to be missing.
+Each tool writes one Slurm script a run, of two nodes with four ranks each, without submitting it: hpcbench by `submit
+--dry-run` (which writes the run's settings as well and checks each against site and queue), ReFrame by `--dry-run` of a
+parameterised test, JUBE by a step that substitutes into a copied script. Start-up is the same with a single run. Times are
+wall clock and processor time of the whole command, the least of the turns, which go round the tools. ReFrame comes from
+`pip install reframe-hpc`, JUBE from its own page; who is not found is said to be missing.
 """
 
 import argparse
