@@ -157,12 +157,22 @@ def report(
 
 @app.command()
 def sites(
-    site: Annotated[str | None, typer.Argument(metavar="[NAME|FILE]", help="A site to check and show.")] = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME|FILE | check FILE...]", help="A site to show, or site files to check."),
+    ] = None,
 ) -> None:
-    """List the sites; check and show one."""
-    from hpcbench.batch.show import show_site, show_sites
+    """List the sites, show one, or say every fault of site files; exit status 2 if there are faults."""
+    from hpcbench.batch.show_site import check_sites, show_site, show_sites
 
-    show_sites() if site is None else show_site(site)
+    if not words:
+        show_sites()
+    elif words[0] == "check":
+        raise typer.Exit(check_sites(words[1:]))
+    elif len(words) > 1:
+        raise UserError(f"sites: one site is shown at a time: to check files, say `hpcbench sites check {words[0]} ...`")
+    else:
+        show_site(words[0])
 
 
 @app.command()

@@ -136,30 +136,3 @@ def _span(start: str | None, end: str | None) -> str:
     except ValueError:
         return ""
     return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
-
-
-def show_sites() -> None:
-    """The sites that come with hpcbench."""
-    from hpcbench.batch.site import load_site, names
-
-    for name in names():
-        site, _ = load_site(name)
-        retired = "; retired" if site.retired else ""
-        schemes = f"; schemes: {', '.join(site.schemes)}" if site.schemes else ""
-        facts = f"checked: {site.checked}{retired}{schemes}"
-        print(f"{name:12s} {site.scheduler.kind:6s} {site.description or ''} ({facts})")
-
-
-def show_site(name: str) -> None:
-    """A site as its file says it, once that is known to be right."""
-    from hpcbench.batch.site import load_site
-    from hpcbench.study.presets import is_scheme
-    from hpcbench.study.schemes import assignments
-
-    site, document = load_site(name, "sites")
-    print(f"# {Path(document.name)}: right")
-    for scheme, fields in site.schemes.items():
-        variables = f", with {assignments(fields.environment)}" if fields.environment else ""
-        preset = ", in place of the preset" if is_scheme(scheme) else ""
-        print(f"# scheme {scheme}: {fields.algorithm}{variables}{preset}")
-    print(document.text.decode("utf-8-sig").rstrip("\n"))

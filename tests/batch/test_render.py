@@ -44,7 +44,7 @@ FULL: dict[str, Any] = {
 
 OFFER: dict[str, Any] = {
     "site": "offer",
-    "scheduler": {"kind": "slurm"},
+    "scheduler": {"kind": "slurm", "account_option": "--account"},
     "walltime": "2h",
     "node": {"gpus": 4, "cores": 32},
     "launcher": {"kind": "openmpi", "args": ["--mca", "btl", "self"]},

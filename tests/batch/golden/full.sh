@@ -93,7 +93,7 @@ export OMP_NUM_THREADS=8
 export NCCL_NET='AWS Libfabric'
 export TRICKY='it'"'"'s $(touch pwned) `id` "x" \'
 
-LAUNCH=(srun --nodes=12 --ntasks=48 --ntasks-per-node=4 --cpus-per-task=8 --cpu-bind=cores --gpus-per-node=4 --gpu-bind=none --mpi=pmix)
+LAUNCH=(srun --nodes=12 --ntasks=48 --ntasks-per-node=4 --cpus-per-task=8 --cpu-bind=cores --gpu-bind=none --mpi=pmix)
 run r1-nodes12-baseline "${LAUNCH[@]}"
 run r1-nodes12-naive-mpc "${LAUNCH[@]}"
 run r1-nodes12-naive-zfp8 "${LAUNCH[@]}"

@@ -5,6 +5,7 @@
 #SBATCH --ntasks-per-node=4
 #SBATCH --cpus-per-task=8
 #SBATCH --time=02:00:00
+#SBATCH --account=x
 #SBATCH --chdir=/scratch/me/results/neox-hybrid/001
 #SBATCH --output=/scratch/me/results/neox-hybrid/001/jobs/j0001-r1/out.log
 #SBATCH --open-mode=append
