@@ -4,7 +4,7 @@
 
 Each tool writes one Slurm script a run, of two nodes with four ranks each, without submitting it: hpcbench by `submit
 --dry-run` (which writes the run's settings as well and checks each against site and queue), ReFrame by `--dry-run` of a
-parameterised test, JUBE by a step that substitutes into a copied script. Start-up is the same with a single run. Times are
+parameterised test, JUBE by a step that substitutes into a copied script. Start-up is the same with one run. Times are
 wall clock and processor time of the whole command, the least of the turns, which go round the tools. ReFrame comes from
 `pip install reframe-hpc`, JUBE from its own page; who is not found is said to be missing.
 """
