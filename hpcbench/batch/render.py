@@ -190,7 +190,3 @@ def _check_path(root: str) -> None:
         raise ValueError(
             f"{root!r}: Slurm and LSF need a path of letters, digits and / . _ + = @ : , ~ - alone: use --out"
         )
-
-
-def render_array(name: str, jobs: Sequence[Job], *, site: Site, study: str, root: str) -> tuple[str, str]:
-    raise NotImplementedError
