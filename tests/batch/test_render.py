@@ -16,7 +16,9 @@ import jinja2
 import pytest
 
 from hpcbench.batch.plan import plan
-from hpcbench.batch.render import Job, directive, quote, render
+from hpcbench.batch.heads import directive
+from hpcbench.batch.quoting import quote
+from hpcbench.batch.render import Job, render
 from hpcbench.batch.site import Site, load_site
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
@@ -105,11 +107,15 @@ def heads(name: str, sentinel: str) -> list[str]:
 
 
 def test_lassen_asks_in_the_easy_mode_of_lsf() -> None:
-    options = dict(line.split(" ", 1) for line in heads("lassen", "#BSUB"))
+    lines = heads("lassen", "#BSUB")
+    assert "-rn" in lines
+    options = dict(line.split(" ", 1) for line in lines if " " in line)
     assert options == {
         "-J": "neox-hybrid-j0001-r1",
         "-nnodes": "12",
         "-W": "1:30",  # hours:minutes
+        "-wt": "2",  # minutes
+        "-wa": "URG",
         "-q": "pbatch",
         "-G": "my-bank",
         "-cwd": "/scratch/me/results/neox-hybrid/001",
@@ -124,7 +130,7 @@ def test_longhorn_says_every_count_and_nothing_that_tacc_refuses() -> None:
     found = heads("longhorn", "#SBATCH")
     assert {"--nodes=12", "--ntasks=48", "--time=01:30:00", "--partition=v100", "--account=my-bank"} <= set(found)
     assert not [line for line in found if re.match(r"--(gres|gpus|export|nodelist|mem)", line)]
-    assert re.search(r"^LAUNCH=\(ibrun\)$", script("longhorn"), re.MULTILINE)
+    assert re.search(r"^launch=\(ibrun\)$", script("longhorn"), re.MULTILINE)
 
 
 def test_the_walltime_of_the_site_holds_where_the_study_has_none() -> None:
