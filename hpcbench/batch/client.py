@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from hpcbench.errors import UserError
 
 PATIENCE = 90.0
 """Seconds that a program may take: Slurm's give up by themselves after 20 to 60 if the controller does not answer."""
+
+_MANY = 200
 
 
 class SilenceError(UserError):
@@ -86,3 +88,9 @@ def _end(process: "subprocess.Popen[str]") -> None:
         os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):  # what left the group may hold the pipes for ever
         process.communicate(timeout=2)
+
+
+def portions(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """So many at once as a command line holds."""
+    for begin in range(0, len(ids), _MANY):
+        yield ids[begin : begin + _MANY]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from hpcbench.batch.cancelling import Force, cancel
 from hpcbench.batch.clean_environment import plain_environment
-from hpcbench.batch.client import ask
+from hpcbench.batch.client import ask, portions
 from hpcbench.batch.scheduler import Parcel, Receipt, Scheduler, register_scheduler
 from hpcbench.batch.site import Site
-from hpcbench.batch.slurm_query import SlurmQuery, portions, since
+from hpcbench.batch.slurm_query import SlurmQuery, since
 from hpcbench.batch.states import Word
 from hpcbench.errors import UserError
 
@@ -38,13 +38,12 @@ class Slurm(Scheduler):
             )
 
     def submit(self, parcel: Parcel) -> Receipt:
-        from hpcbench.batch.submitit_script import Script
+        from hpcbench.batch.submitit_script import Script, receipt
         from hpcbench.batch.submitit_slurm import SlurmScriptExecutor
 
-        job = SlurmScriptExecutor(self.root).submit(Script(parcel.script, tuple(_options(parcel))))
-        answer = job.answer
+        job = SlurmScriptExecutor(self.root).submit_script(Script(parcel.script, tuple(_options(parcel))))
         elements = [f"{job.job_id}_{k + 1}" for k in range(len(parcel.jobs))] if parcel.array else [job.job_id]
-        return Receipt(job.job_id, elements, answer.argv, answer.said)
+        return receipt(job, elements)
 
     def find(self, name: str, jobs: int) -> Receipt | None:
         found = self._query.named(name)

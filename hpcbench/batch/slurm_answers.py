@@ -44,8 +44,13 @@ _PLAIN = frozenset({"PENDING", "RUNNING", "COMPLETED"})
 SQUEUE_FIELDS = ("JobArrayID", "State", "exit_code", "RestartCnt", "StartTime", "EndTime", "NodeList", "Reason")
 """The last one is free text: it may hold the separator."""
 
-SACCT_FIELDS = ("JobID", "State", "ExitCode", "Submit", "Start", "End", "ElapsedRaw", "NodeList", "ConsumedEnergyRaw")
-SACCT_FIELDS += ("MaxRSS", "Reason")
+SACCT_FIELDS = (
+    *("JobID", "State", "ExitCode", "Submit", "Start", "End", "ElapsedRaw", "NodeList", "ConsumedEnergyRaw"),
+    *("MaxRSS", "Reason"),
+)
+
+
+_NO_FIGURES = ("JobID", "State", "Reason")
 
 
 def state(word: str) -> State:
@@ -138,13 +143,12 @@ def _accounted(job: _Job) -> Word:
     reason = _reason(theirs, row.get("Reason", "") if ours.alive else "")
     if ours is State.FAILED and any(state(step["State"]) is State.OUT_OF_MEMORY for step in job.steps):
         ours, reason = State.OUT_OF_MEMORY, f"{theirs}: OUT_OF_MEMORY of a step"
-    figures = {name: value for name in row if name not in ("JobID", "State", "Reason") and (value := _known(row[name]))}
+    figures = {name: _time(cell) or _known(cell) for name, cell in row.items() if name not in _NO_FIGURES}
     used = [value for step in (row, *job.steps) if (value := _known(step.get("MaxRSS", "")))]
     if used:
         figures["MaxRSS"] = max(used, key=_bytes)
-    energy = [value for step in (row, *job.steps) if (value := step.get("ConsumedEnergyRaw", "")).isdigit()]
-    if energy:
-        figures["ConsumedEnergyRaw"] = max(energy, key=int)
+    energy = [int(value) for step in (row, *job.steps) if (value := step.get("ConsumedEnergyRaw", "")).isdigit()]
+    figures["ConsumedEnergyRaw"] = str(max(energy, default=0) or "")  # 0: there is no meter
     return Word(
         ours,
         reason=reason,
@@ -152,7 +156,7 @@ def _accounted(job: _Job) -> Word:
         start=_time(row["Start"]) if ours is not State.PENDING else None,
         end=None if ours.alive else _time(row["End"]),
         hosts=_known(row["NodeList"]),
-        accounting=figures,
+        accounting={name: value for name, value in figures.items() if value},
     )
 
 

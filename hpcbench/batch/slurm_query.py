@@ -1,12 +1,12 @@
 """Asking Slurm about jobs: squeue first, then accounting about those that are over or no longer listed."""
 
 import datetime
-import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from hpcbench.batch.client import Answer, ask
 from hpcbench.batch.clean_environment import plain_environment
+from hpcbench.batch.client import Answer, ask, portions
 from hpcbench.batch.slurm_answers import (
     SACCT_FIELDS,
     SQUEUE_FIELDS,
@@ -19,8 +19,6 @@ from hpcbench.batch.slurm_answers import (
 from hpcbench.batch.states import Word
 from hpcbench.errors import UserError
 
-_MANY = 200
-"""Jobs in one call: a command line has an end."""
 _MONTH = datetime.timedelta(days=30)
 
 _UNKNOWN_ID = re.compile("Invalid job id specified")
@@ -119,7 +117,7 @@ class SlurmQuery:
         """Accounting may be switched off, or its database be away: the queue answers without it."""
         if not self._accounting:
             return None
-        argv = ["sacct", "--noheader", "--parsable2", "--array", f"--starttime={self._start}", *which]
+        argv = ["sacct", "--noheader", "--parsable2", f"--starttime={self._start}", *which]
         try:
             answer = ask([*argv, "--format=" + ",".join(fields)], _environment())
         except UserError:
@@ -149,16 +147,10 @@ def _jobs(ids: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(re.split(r"[_+]", job)[0] for job in ids))
 
 
-def portions(jobs: Sequence[str]) -> Iterator[Sequence[str]]:
-    """So many at once as a command line holds."""
-    for begin in range(0, len(jobs), _MANY):
-        yield jobs[begin : begin + _MANY]
-
-
-def since(path: os.PathLike[str]) -> datetime.datetime | None:
+def since(path: Path) -> datetime.datetime | None:
     """A day before this file was written, for clocks differ; None where it is not there."""
     try:
-        written = os.stat(path).st_mtime
+        written = path.stat().st_mtime
     except OSError:
         return None
     return datetime.datetime.fromtimestamp(written, datetime.timezone.utc) - datetime.timedelta(days=1)

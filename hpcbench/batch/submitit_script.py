@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from submitit.core import core, utils
 
 from hpcbench.batch.client import Answer
+from hpcbench.batch.scheduler import Receipt
 from hpcbench.batch.states import State
 
 
@@ -47,6 +48,12 @@ class ScriptExecutor(core.PicklingExecutor):
 
     program: str
 
+    def submit_script(self, script: Script) -> ScriptJob:
+        """Hand in one script."""
+        job = self.submit(script)
+        assert isinstance(job, ScriptJob)
+        return job
+
     def _internal_process_submissions(
         self, delayed_submissions: Sequence[utils.DelayedSubmission]
     ) -> list[core.Job[Any]]:
@@ -57,6 +64,7 @@ class ScriptExecutor(core.PicklingExecutor):
                 raise TypeError(f"{type(self).__name__} takes a Script, not {type(script).__name__}")
             job_id, answer = self._hand_in(script)
             job = self.job_class(folder=self.folder, job_id=job_id)
+            assert isinstance(job, ScriptJob)
             job.answer = answer
             jobs.append(job)
         return jobs
@@ -73,3 +81,9 @@ class ScriptExecutor(core.PicklingExecutor):
     @classmethod
     def affinity(cls) -> int:
         return -1 if shutil.which(cls.program) is None else 0  # only when asked for
+
+
+def receipt(job: ScriptJob, elements: Sequence[str]) -> Receipt:
+    """What was handed in, and what was said to that."""
+    assert job.answer is not None
+    return Receipt(job.job_id, elements, job.answer.argv, job.answer.said)

@@ -22,7 +22,10 @@ DIALECT = Dialect(
         (re.compile("[Ii]nvalid partition|nvalid qos|[Pp]artition"), "set queue: in the study to one of the machine's"),
         (re.compile("[Tt]ime limit"), "set walltime: in the study to what the queue allows"),
         (re.compile("QOS|[Pp]olicy|[Ll]imit"), "fewer jobs or nodes at once, or another queue: in the study"),
-        (re.compile("node configuration|Memory specification|GRES|gres"), "check node: and scheduler: of the site file"),
+        (
+            re.compile("node configuration|Memory spec|GRES|gres"),
+            "check node: and scheduler: of the site file",
+        ),
         (re.compile("Unable to contact"), "Slurm's controller does not answer: try again later"),
         (re.compile("[Dd]ependency"), "what it was to wait for is forgotten: submit without `after`"),
     ),
@@ -39,7 +42,7 @@ class SlurmScriptJob(ScriptJob):
 class SlurmScriptExecutor(ScriptExecutor, SlurmExecutor):
     """Hands scripts to sbatch in an environment that holds nothing of another job."""
 
-    job_class = SlurmScriptJob
+    job_class = SlurmScriptJob  # type: ignore[assignment]
     program = "sbatch"
 
     def __init__(self, folder: Path) -> None:
