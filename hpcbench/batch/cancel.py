@@ -3,7 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
-from hpcbench.batch.hand_in import settle
+from hpcbench.batch.deliver import settle
 from hpcbench.batch.ledger import Ledger
 from hpcbench.batch.lock import locked
 from hpcbench.batch.opened import open_scheduler

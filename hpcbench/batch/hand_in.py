@@ -1,108 +1,72 @@
-"""Parcels into the hands of a scheduler, so that none is lost and none handed in twice, whoever dies in between."""
+"""Handing a script to a scheduler's own program, and what its answer means.
 
+Exit statuses tell little: LSF's program has one for all errors, and Slurm's may fail after the controller has taken
+the job. So the words decide, and an id that was printed counts whatever the status.
+"""
+
+import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcbench.batch.ledger import Handed, Ledger
-from hpcbench.batch.marks import attempts_begun
-from hpcbench.batch.scheduler import Scheduler, UnclearError
+from hpcbench.batch.client import Answer, SilenceError, ask
+from hpcbench.batch.scheduler import UnclearError
 from hpcbench.errors import UserError
 
-_LOOKS = (0.5, 2.0, 5.0)
-"""Seconds before each look for a parcel whose submission was unclear: what is too busy to answer is slow to list."""
+WAITS = (2.0, 5.0, 15.0)
+"""Seconds before each further try where the scheduler says that it is busy."""
 
 
 @dataclass(frozen=True)
-class Order:
-    """A parcel to hand in."""
+class Dialect:
+    """How a scheduler answers a submission."""
 
-    label: str
-    script: str
-    """Relative to the submission."""
-    jobs: Sequence[str]
-    array: bool = False
+    id: "re.Pattern[str]"
+    """The line that says the job was taken; group 1 is the id."""
+    busy: "re.Pattern[str]"
+    """It was not taken, and may be in a while."""
+    unclear: "re.Pattern[str]"
+    """It may have been taken."""
+    remedies: Sequence[tuple["re.Pattern[str]", str]]
+    """What to do about a refusal, by its words; the first that fits."""
 
 
 def hand_in(
-    root: Path,
-    scheduler: Scheduler,
-    ledger: Ledger,
-    orders: Sequence[Order],
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    dialect: Dialect,
     *,
-    name: str,
-    after: Sequence[str] = (),
-    after_any: bool = False,
-    said: Callable[[], None] = lambda: None,
-    sleep: Callable[[float], None] = time.sleep,
-) -> str:
-    """Hand in the orders; returns the scheduler's line for the user.
-
-    Parameters
-    ----------
-    name
-        Begins the names of the parcels; unique among all submissions.
-    after
-        Ids of what must have ended before.
-    said
-        Called after each answer.
+    cwd: Path | None = None,
+    waits: Sequence[float] | None = None,
+) -> tuple[str, Answer]:
+    """The id of what was taken, and the answer.
 
     Raises
     ------
+    UnclearError
+        It may or may not have been taken.
     UserError
-        The scheduler refused one of them, or its answer does not say whether it took it. Those before it are handed in;
-        the same command again goes on from there.
+        It was refused.
     """
-    for done, order in enumerate(orders):
-        begun = {job: attempts_begun(root, job) for job in order.jobs}
-        again = sum(order.jobs[0] in parcel.begun for parcel in ledger.parcels)
-        full = f"{name}-{order.label}" + (f".{again + 1}" if again else "")
-        handed = ledger.open(
-            full, order.script, order.jobs, begun, array=order.array, after=list(after), after_any=after_any
-        )
+    left = list(WAITS if waits is None else waits)
+    while True:
         try:
-            _one(root, scheduler, ledger, handed, sleep)
-        except UserError as error:
-            scheduler.begin()
-            where = f" ({done} of {len(orders)} are handed in; the same command again goes on)" if done else ""
-            raise UserError(f"{error}{where}") from None
-        said()
-    return scheduler.begin()
+            answer = ask(argv, environment, cwd=cwd)
+        except SilenceError as error:
+            raise UnclearError(f"{error}: it may or may not have taken the job") from None
+        found = dialect.id.search(answer.out) or dialect.id.search(answer.err)
+        if found:
+            return found[1], answer
+        if answer.status == 0 or dialect.unclear.search(answer.said):
+            raise UnclearError(f"{_program(argv)}: {answer.first_line}: it may or may not have taken the job")
+        if not (left and dialect.busy.search(answer.said)):
+            break
+        time.sleep(left.pop(0))
+    remedy = next((remedy for pattern, remedy in dialect.remedies if pattern.search(answer.said)), None)
+    raise UserError(f"{_program(argv)} refused the job: {answer.first_line}" + (f": {remedy}" if remedy else ""))
 
 
-def _one(root: Path, scheduler: Scheduler, ledger: Ledger, handed: Handed, sleep: Callable[[float], None]) -> None:
-    try:
-        ledger.close(handed, scheduler.submit(handed.parcel(root)))
-    except UnclearError as error:
-        for pause in _LOOKS:
-            sleep(pause)
-            found = scheduler.find(handed.name, len(handed.jobs))
-            if found is not None:
-                ledger.close(handed, found)
-                return
-        raise UserError(
-            f"{error}: the queue shows no {handed.name} so far: look at it, then give the same command again"
-        ) from None
-    except UserError:
-        ledger.drop(handed)
-        raise
-
-
-def settle(scheduler: Scheduler, ledger: Ledger) -> int:
-    """Find out what became of parcels whose answer is missing; returns how many the scheduler has taken.
-
-    Raises
-    ------
-    UserError
-        The scheduler cannot be asked.
-    """
-    taken = 0
-    for handed in [parcel for parcel in ledger.parcels if parcel.id is None]:
-        found = scheduler.find(handed.name, len(handed.jobs))
-        if found is None:
-            ledger.drop(handed)
-        else:
-            ledger.close(handed, found)
-            taken += 1
-    return taken
+def _program(argv: Sequence[str]) -> str:
+    """Its name: LSF's is called by way of a shell, whose fourth argument names it."""
+    return argv[3] if argv[0] == "bash" else argv[0]

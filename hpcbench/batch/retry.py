@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcbench.batch.hand_in import Order, hand_in, settle
+from hpcbench.batch.deliver import Order, deliver, settle
 from hpcbench.batch.judge import Status
 from hpcbench.batch.ledger import Ledger
 from hpcbench.batch.lock import locked
@@ -67,7 +67,7 @@ def retry(root: Path, *, all: bool = False, whole: bool = False) -> Retried:
         if whole:
             again = {job: _start_over(root, tracked, job) for job in again}
         orders = [Order(job, f"jobs/{job}/job.sh", [job]) for job in again]
-        note = hand_in(root, scheduler, ledger, orders, name=tracked.submission["name"]) if orders else ""
+        note = deliver(root, scheduler, ledger, orders, name=tracked.submission["name"]) if orders else ""
     return Retried(list(again), [run for runs in again.values() for run in runs], left, note)
 
 

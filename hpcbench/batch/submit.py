@@ -10,7 +10,7 @@ from typing import Any
 
 from hpcbench import __version__
 from hpcbench.batch.after import After, find_before
-from hpcbench.batch.hand_in import Order, hand_in, settle
+from hpcbench.batch.deliver import Order, deliver, settle
 from hpcbench.batch.ledger import Ledger
 from hpcbench.batch.lock import Lock, locked
 from hpcbench.batch.opened import open_scheduler
@@ -108,7 +108,7 @@ def submit(
             write(root, runs, jobs, bundle(jobs, machine), loaded, machine, base=study.parent, more=more)
             if not dry_run:
                 keep(root, study)
-                notes.append(_hand_in(root, before, after_any, lock, progress))
+                notes.append(_deliver(root, before, after_any, lock, progress))
     return Submission(root, jobs, machine, [note for note in notes if note])
 
 
@@ -130,7 +130,7 @@ def _go_on(root: Path, before: After | None, after_any: bool, lock: Lock, progre
     taken = settle(open_scheduler(root), ledger)
     orders = _left(root, ledger)
     if orders:
-        said = _hand_in(root, before, after_any, lock, progress)
+        said = _deliver(root, before, after_any, lock, progress)
         return f"went on with a submission that was cut off: {len(orders)} more handed in. {said}".rstrip()
     found = f"; {taken} whose answer had been lost were found in the queue" if taken else ""
     return f"already submitted and not over{found}: nothing was handed in (--again submits it anew)"
@@ -141,7 +141,7 @@ def _left(root: Path, ledger: Ledger) -> list[Order]:
     return [order for order in orders if ledger.of(order.jobs[0]) is None]
 
 
-def _hand_in(
+def _deliver(
     root: Path, before: After | None, after_any: bool, lock: Lock, progress: Callable[[int, int], None]
 ) -> str:
     ledger = Ledger(root)
@@ -154,7 +154,7 @@ def _hand_in(
         lock.still_here()
         progress(done, len(orders))
 
-    return hand_in(
+    return deliver(
         root,
         open_scheduler(root),
         ledger,

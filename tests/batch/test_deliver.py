@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hpcbench.batch.hand_in import Order, hand_in, settle
+from hpcbench.batch.deliver import Order, deliver, settle
 from hpcbench.batch.ledger import Ledger
 from hpcbench.batch.scheduler import Parcel, Receipt, Scheduler, UnclearError
 from hpcbench.batch.states import Word
@@ -66,7 +66,7 @@ ORDERS = [
 
 
 def hand(root: Path, queue: Queue, orders: Sequence[Order] = ORDERS, **more: Any) -> str:
-    return hand_in(root, queue, Ledger(root), orders, name="study-abc123", sleep=lambda _: None, **more)
+    return deliver(root, queue, Ledger(root), orders, name="study-abc123", sleep=lambda _: None, **more)
 
 
 def left(root: Path) -> list[Order]:
