@@ -7,6 +7,7 @@ a real scheduler may refuse, and the other way round.
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -83,10 +84,10 @@ class Fake:
         self.environment = self._install()
 
     def __enter__(self) -> "Fake":
+        entry = f"{self._path()}; from hpcbench.testing.fakes.dispatcher import main; main()"
         with (self._store.directory / "dispatcher.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", f"{self._path()}; from hpcbench.testing.fakes.dispatcher import main; main()"]
-                + [self.config.directory],
+                [sys.executable, "-c", entry, self.config.directory],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -103,7 +104,9 @@ class Fake:
         if self._temporary:
             self._temporary.cleanup()
 
-    def order(self, kind: str, *, program: str | None = None, job: str | None = None, times: int | None = None, **what: Any) -> None:
+    def order(
+        self, kind: str, *, program: str | None = None, job: str | None = None, times: int | None = None, **what: Any
+    ) -> None:
         """Order a fault.
 
         Parameters
@@ -172,7 +175,9 @@ class Fake:
         deadline = time.monotonic() + seconds
         while any(job.state not in ENDED for job in self.jobs):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"not ended in {seconds} s: {[job.key for job in self.jobs if job.state not in ENDED]}")
+                raise TimeoutError(
+                    f"not ended in {seconds} s: {[job.key for job in self.jobs if job.state not in ENDED]}"
+                )
             time.sleep(0.05)
         return self.jobs
 
@@ -188,18 +193,16 @@ class Fake:
             time.sleep(0.05)
 
     def _at_once(self, kind: str, key: str) -> None:
-        from signal import SIGKILL, Signals
-
         with self._store.change() as state:
             jobs = [job for job in state.jobs if key in ("*", str(job.id), job.key) and job.state in ALIVE]
             if not jobs:
                 raise UserError(f"{kind}: job {key} does not run")
             for job in jobs:
                 if kind in _KILLS:
-                    job.plan = [(time.time(), int(SIGKILL), _KILLS[kind])]
+                    job.plan = [(time.time(), int(signal.SIGKILL), _KILLS[kind])]
                 else:
                     name, job.state = _STEPS[kind]
-                    job.plan.insert(0, (time.time(), int(Signals[name]), ""))
+                    job.plan.insert(0, (time.time(), int(signal.Signals[name]), ""))
 
     def _path(self) -> str:
         return f"import sys; sys.path.insert(0, {str(Path(__file__).resolve().parents[3])!r})"
@@ -210,17 +213,13 @@ class Fake:
         programs.mkdir()
         entry = self._store.directory / "fake.py"
         directory = f"os.environ.get('HPCBENCH_FAKE_DIR', {self.config.directory!r})"
-        entry.write_text(
-            f"{self._path()}\nimport os\nfrom hpcbench.testing.fakes.programs import main\nsys.exit(main({directory}))\n",
-            encoding="utf-8",
-        )
+        begin = f"import os\nfrom hpcbench.testing.fakes.programs import main\nsys.exit(main({directory}))\n"
+        entry.write_text(f"{self._path()}\n{begin}", encoding="utf-8")
         for name in PROGRAMS[self.system]:
             path = programs / name
             line = shlex.join([sys.executable, "-E", "-S", str(entry), name])
-            path.write_text(
-                f"#!/bin/sh\n# hpcbench's fake of {name}: it is not the program of a real scheduler.\nexec {line} \"$@\"\n",
-                encoding="utf-8",
-            )
+            told = f"# hpcbench's fake of {name}: it is not the program of a real scheduler."
+            path.write_text(f'#!/bin/sh\n{told}\nexec {line} "$@"\n', encoding="utf-8")
             path.chmod(0o755)
         return {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
 
@@ -252,4 +251,6 @@ class FakeFlux(Fake):
     system = "flux"
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{"queues": {"batch": {}, "debug": {"max_minutes": 60.0}}, "terminate_interval": 5.0, **options})
+        super().__init__(
+            **{"queues": {"batch": {}, "debug": {"max_minutes": 60.0}}, "terminate_interval": 5.0, **options}
+        )

@@ -31,7 +31,7 @@ PROGRAMS = {
 _REGISTRY: dict[str, Callable[["Call"], int]] = {}
 
 
-class Refusal(Exception):
+class RefusedError(Exception):
     """The program says no: what goes to standard error, and its exit status."""
 
     def __init__(self, text: str, status: int = 255) -> None:
@@ -86,7 +86,7 @@ def run(directory: str, program: str, argv: Sequence[str]) -> int:
         else:
             with redirect_stdout(output), redirect_stderr(errors):
                 status = _REGISTRY[program](Call(program, list(argv), store, read_stdin))
-    except Refusal as refusal:
+    except RefusedError as refusal:
         status = refusal.status
         print(refusal, file=errors if program not in ("jsrun", "lrun") else sys.stderr)
     store.record(program, argv, taken[0] if taken else None)

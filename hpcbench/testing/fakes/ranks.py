@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from hpcbench.testing.fakes.programs import Refusal
+from hpcbench.testing.fakes.programs import RefusedError
 from hpcbench.testing.fakes.state import MARK, RANK_MARK, Config, Job, Store
 
 _ENTRY = "import sys; sys.path.insert(0, {path!r}); from hpcbench.testing.fakes.ranks import become; become()"
@@ -32,20 +32,20 @@ def allocation(store: Store, job_id: str | None, complaint: str) -> Job:
 
     Raises
     ------
-    Refusal
+    RefusedError
         There is none.
     """
     own = os.environ.get(MARK, "")
     for job in store.read().jobs:
         if own == f"{store.directory}:{job.key}" and job_id == str(job.id) and job.places:
             return job
-    raise Refusal(complaint, 1)
+    raise RefusedError(complaint, 1)
 
 
 def launch(ranks: Sequence[Rank], command: Sequence[str], variables: Mapping[str, str], names: "Names") -> int:
     """Start the ranks, hand on what they print, and wait: their exit status."""
     if not command:
-        raise Refusal("no command was given", 1)
+        raise RefusedError("no command was given", 1)
     told = [[rank.host, rank.local_rank, rank.local_size, list(rank.gpus)] for rank in ranks]
     environment = {
         **os.environ,

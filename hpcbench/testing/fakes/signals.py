@@ -2,7 +2,7 @@
 
 import signal
 
-from hpcbench.testing.fakes.programs import Refusal
+from hpcbench.testing.fakes.programs import RefusedError
 
 
 def signal_number(text: str) -> int:
@@ -10,7 +10,7 @@ def signal_number(text: str) -> int:
 
     Raises
     ------
-    Refusal
+    RefusedError
         There is no such signal.
     """
     name = text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}"
@@ -19,4 +19,4 @@ def signal_number(text: str) -> int:
         return known[name]
     if text.isdigit() and int(text) in known.values():
         return int(text)
-    raise Refusal(f"{text}: Signal not supported")
+    raise RefusedError(f"{text}: Signal not supported")

@@ -9,10 +9,12 @@ from typing import Any
 
 from hpcbench.testing.fakes.flux.ids import decimal, f58
 from hpcbench.testing.fakes.flux.options import Parser
-from hpcbench.testing.fakes.programs import Call, Refusal, job_faults
+from hpcbench.testing.fakes.programs import Call, RefusedError, job_faults
 from hpcbench.testing.fakes.state import DONE, ENDED, HELD, WAITING, Config, Job, State
 
-_DEFAULT = "{id.f58:>12} {queue:<8.8} {username:<8.8} {name:<10.10} {status_abbrev:>2.2} {ntasks:>6} {nnodes:>6h} {nodelist:h}"
+_DEFAULT = (
+    "{id.f58:>12} {queue:<8.8} {username:<8.8} {name:<10.10} {status_abbrev:>2.2} {ntasks:>6} {nnodes:>6h} {nodelist:h}"
+)
 _RESULTS = {"owner": "CANCELED", "limit": "TIMEOUT"}
 _SHORT = {"COMPLETED": "CD", "FAILED": "F", "CANCELED": "CA", "TIMEOUT": "TO", "RUN": "R", "CLEANUP": "C"}
 _EXCEPTIONS = {
@@ -128,7 +130,7 @@ def _told(form: str, row: dict[str, Any] | None) -> str:
         dash = spec.endswith("h")
         spec = spec[:-1] if dash else spec
         if name not in (_NAMES if row is None else row):
-            raise Refusal(f"flux-jobs: ERROR: Unknown format field: {name}", 1)
+            raise RefusedError(f"flux-jobs: ERROR: Unknown format field: {name}", 1)
         value = name.split(".")[-1].upper() if row is None else row[name]
         if row is not None and conversion == "D" and value != "":
             value = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(float(value)))

@@ -7,7 +7,7 @@ import argparse
 import re
 from typing import NoReturn
 
-from hpcbench.testing.fakes.programs import Refusal
+from hpcbench.testing.fakes.programs import RefusedError
 from hpcbench.testing.fakes.signals import signal_number
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -17,7 +17,7 @@ class Parser(argparse.ArgumentParser):
     """Errors are told as the program's own."""
 
     def error(self, message: str) -> NoReturn:
-        raise Refusal(f"usage: {self.prog.replace('-', ' ', 1)} [OPTIONS...]\n{self.prog}: error: {message}", 2)
+        raise RefusedError(f"usage: {self.prog.replace('-', ' ', 1)} [OPTIONS...]\n{self.prog}: error: {message}", 2)
 
 
 def parser(command: str) -> Parser:

@@ -16,7 +16,7 @@ from hpcbench.testing.fakes.flux.ids import decimal, f58, fluid
 from hpcbench.testing.fakes.flux.jobs import jobs
 from hpcbench.testing.fakes.flux.options import parser, seconds, warning
 from hpcbench.testing.fakes.flux.run import run
-from hpcbench.testing.fakes.programs import Call, Refusal, register_program
+from hpcbench.testing.fakes.programs import Call, RefusedError, register_program
 from hpcbench.testing.fakes.state import ALIVE, ENDED, EXITED, WAITING, Config, Job, State
 
 VERSION = "commands:    \t\thpcbench's fake of flux-core, which runs jobs on this machine"
@@ -33,11 +33,11 @@ def flux(call: Call) -> int:
         print(VERSION)
         return 0
     if command not in _COMMANDS:
-        raise Refusal(f"flux: hpcbench's fake of flux knows no {command!r}: only {', '.join(_COMMANDS)}", 1)
+        raise RefusedError(f"flux: hpcbench's fake of flux knows no {command!r}: only {', '.join(_COMMANDS)}", 1)
     try:
         return _COMMANDS[command](call, words)
     except ValueError as error:
-        raise Refusal(f"flux-{command}: ERROR: {error}", 1) from None
+        raise RefusedError(f"flux-{command}: ERROR: {error}", 1) from None
 
 
 def batch(call: Call, words: list[str]) -> int:
@@ -48,8 +48,8 @@ def batch(call: Call, words: list[str]) -> int:
     found = directives(script.decode(errors="surrogateescape"))
     try:
         arguments = reader.parse_args([*found, *words])
-    except Refusal as refusal:
-        raise Refusal(f"{refusal} ({name})", refusal.status) from None
+    except RefusedError as refusal:
+        raise RefusedError(f"{refusal} ({name})", refusal.status) from None
     config = call.store.config
     job = _job(arguments, config, name)
     with call.store.change() as state:
@@ -132,7 +132,9 @@ def _check(job: Job, state: State, config: Config) -> None:
 
 
 def _attribute(arguments: argparse.Namespace, name: str) -> str:
-    values = [text.partition("=")[2] for text in arguments.setattr if text.partition("=")[0] in (name, f"system.{name}")]
+    values = [
+        text.partition("=")[2] for text in arguments.setattr if text.partition("=")[0] in (name, f"system.{name}")
+    ]
     return values[-1] if values else ""
 
 
@@ -166,7 +168,7 @@ def cancel(call: Call, words: list[str]) -> int:
         elif word in ("-q", "--quiet"):
             continue
         elif word.startswith("-"):
-            raise Refusal(f"flux-cancel: error: unrecognized arguments: {word}", 2)
+            raise RefusedError(f"flux-cancel: error: unrecognized arguments: {word}", 2)
         else:
             ids.append(word)
     with call.store.change() as state:
@@ -190,7 +192,7 @@ def job_command(call: Call, words: list[str]) -> int:
     if words[:1] == ["cancel"]:
         return cancel(call, words[1:])
     if words[:1] != ["id"]:
-        raise Refusal(f"flux-job: hpcbench's fake knows id and cancel, not {' '.join(words[:1])}", 1)
+        raise RefusedError(f"flux-job: hpcbench's fake knows id and cancel, not {' '.join(words[:1])}", 1)
     form = next((word.partition("=")[2] for word in words if word.startswith("--to=")), "dec")
     for word in words[1:]:
         if not word.startswith("-"):

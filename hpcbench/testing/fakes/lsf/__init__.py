@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hpcbench.testing.fakes.lsf import words
 from hpcbench.testing.fakes.lsf.depend import answer
-from hpcbench.testing.fakes.programs import Refusal
+from hpcbench.testing.fakes.programs import RefusedError
 from hpcbench.testing.fakes.state import Config, Job, State, Store
 
 GRACE_MINUTES = 10
@@ -24,7 +24,7 @@ class LSF:
             return True
         try:
             return answer(job.depends, state)
-        except Refusal:
+        except RefusedError:
             return None  # a job that it names is gone
 
     def environment(self, job: Job, store: Store) -> dict[str, str]:
@@ -73,7 +73,9 @@ class LSF:
         shown = " ".join(f"<{host}>" for host in job.places)
         job.say(now, f"Dispatched to {shown};" if count == 1 else f"Dispatched to {count} Hosts/Processors {shown};")
         job.say(now, f"Starting (Pid {job.pid});")
-        job.say(now, f"Running with execution home <{Path.home()}>, Execution CWD <{job.cwd}>, Execution Pid <{job.pid}>;")
+        job.say(
+            now, f"Running with execution home <{Path.home()}>, Execution CWD <{job.cwd}>, Execution Pid <{job.pid}>;"
+        )
 
     def signalled(self, job: Job, number: int, why: str, now: float) -> None:
         """As bhist tells it."""

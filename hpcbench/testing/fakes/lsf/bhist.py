@@ -7,7 +7,7 @@ import time
 
 from hpcbench.testing.fakes.lsf import words
 from hpcbench.testing.fakes.lsf.names import select
-from hpcbench.testing.fakes.programs import Call, Refusal, register_program
+from hpcbench.testing.fakes.programs import Call, RefusedError, register_program
 from hpcbench.testing.fakes.state import ENDED, Config, Job
 
 _STATES = "PEND     PSUSP    RUN      USUSP    SSUSP    UNKWN    TOTAL"
@@ -31,14 +31,14 @@ def bhist(call: Call) -> int:
         elif word.startswith("-n") and word[2:].isdigit():
             continue
         elif word.startswith("-"):
-            raise Refusal(f"bhist: illegal option -- {word.lstrip('-')}")
+            raise RefusedError(f"bhist: illegal option -- {word.lstrip('-')}")
         else:
             ids.append(word)
     with call.store.change() as state:
         known = [job for job in state.jobs if not words.lost(job, state)]
         jobs = [job for id in ids for job in select(id, state) if job in known] if ids else known
     if not jobs:
-        raise Refusal("No matching job found")
+        raise RefusedError("No matching job found")
     if long:
         print(f"{'-' * 78}\n".join(_long(job, config, now) for job in jobs), end="")
     else:
@@ -48,7 +48,8 @@ def bhist(call: Call) -> int:
             waited, ran = _spent(job, now)
             name = words.shown_name(job)
             name = name if len(name) <= 9 else f"*{name[-8:]}"
-            print(f"{job.id:<7} {config.user:<7.7} {name:<9} {waited:<8}0       {ran:<8}0       0       0       {waited + ran}")
+            counts = "".join(f"{count:<8}" for count in (waited, 0, ran, 0, 0, 0, waited + ran)).rstrip()
+            print(f"{job.id:<7} {config.user:<7.7} {name:<9} {counts}")
     return 0
 
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from hpcbench.testing.fakes.lsf import tables, words
 from hpcbench.testing.fakes.lsf.flavours import FLAVOURS
 from hpcbench.testing.fakes.lsf.names import named, select
-from hpcbench.testing.fakes.programs import Call, Refusal, register_program
+from hpcbench.testing.fakes.programs import Call, RefusedError, job_faults, register_program
 from hpcbench.testing.fakes.state import ALIVE, ENDED, HELD, WAITING, Config, Job, State
 
-_FLAGS = frozenset("-a -d -l -p -r -s -w -noheader -json -UF -hms -x -A -sum".split())
-_WITH_VALUE = frozenset("-o -J -u -q -P -G -g -m -app -Jd".split())
+_FLAGS = ("-a", "-d", "-l", "-p", "-r", "-s", "-w", "-noheader", "-json", "-UF", "-hms", "-x", "-A", "-sum")
+_WITH_VALUE = ("-o", "-J", "-u", "-q", "-P", "-G", "-g", "-m", "-app", "-Jd")
 
 
 @dataclass
@@ -40,7 +40,7 @@ def bjobs(call: Call) -> int:
         jobs, missing = _choose(wanted, state, config, now)
         rows = [(job, words.stat(job, state)) for job in jobs]
         if fields is not None:
-            hidden = {job.key for job in jobs if words.job_faults(state, job, "no_exit_code")}
+            hidden = {job.key for job in jobs if job_faults(state, job, "no_exit_code")}
             told = tables.Table(fields, config, now, hidden, header="-noheader" not in wanted.flags)
             print(told.json(rows, missing) if "-json" in wanted.flags else told.text(rows), end="")
             if "-json" in wanted.flags:
@@ -67,7 +67,7 @@ def _read(argv: list[str], config: Config) -> Wanted:
         if not word.startswith("-"):
             found.ids.append(word)
         elif (word == "-json" and not flavour.json) or (word.startswith("-o") and not flavour.fields):
-            raise Refusal(f"bjobs: illegal option -- {word.lstrip('-')}\n{_USAGE}")
+            raise RefusedError(f"bjobs: illegal option -- {word.lstrip('-')}\n{_USAGE}")
         elif word in _FLAGS:
             found.flags.add(word)
         elif word in _WITH_VALUE and words_left:
@@ -75,9 +75,9 @@ def _read(argv: list[str], config: Config) -> Wanted:
         elif re.fullmatch(r"-[adlprsw]{2,}", word):
             found.flags |= {f"-{letter}" for letter in word[1:]}
         else:
-            raise Refusal(f"bjobs: illegal option -- {word.lstrip('-')}\n{_USAGE}")
+            raise RefusedError(f"bjobs: illegal option -- {word.lstrip('-')}\n{_USAGE}")
     if "-json" in found.flags and "-noheader" in found.flags:
-        raise Refusal("Option -json cannot be used with -noheader.")
+        raise RefusedError("Option -json cannot be used with -noheader.")
     return found
 
 
@@ -100,7 +100,7 @@ def _choose(wanted: Wanted, state: State, config: Config, now: float) -> tuple[l
     if "-J" in wanted.values:
         jobs = [job for job in jobs if named(wanted.values["-J"], job)]
         if not jobs and not wanted.ids:
-            raise Refusal(f"Job <{wanted.values['-J']}> is not found")
+            raise RefusedError(f"Job <{wanted.values['-J']}> is not found")
     if "-q" in wanted.values:
         jobs = [job for job in jobs if job.queue == wanted.values["-q"]]
     states: set[str] = set()

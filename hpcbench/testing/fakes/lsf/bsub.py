@@ -1,6 +1,6 @@
 """The fake bsub: it checks what it is given as IBM documents it, refuses in LSF's words, and queues the rest.
 
-Facts: IBM Spectrum LSF 10.1, Command Reference, bsub and bsub -csm; error texts as LSF and its open relatives print them.
+Facts: IBM Spectrum LSF 10.1, Command Reference, bsub and bsub -csm; texts of errors as LSF and its open relatives have them.
 """
 
 import json
@@ -15,9 +15,9 @@ from hpcbench.testing.fakes.lsf.flavours import FLAVOURS
 from hpcbench.testing.fakes.lsf.names import array
 from hpcbench.testing.fakes.lsf.options import CSM_ONLY, NOT_FAKED, Options, merged, parse, script_options
 from hpcbench.testing.fakes.lsf.words import VERSION
-from hpcbench.testing.fakes.programs import Call, Refusal, register_program
-from hpcbench.testing.fakes.state import ENDED, HELD, WAITING, Config, Job, State
+from hpcbench.testing.fakes.programs import Call, RefusedError, register_program
 from hpcbench.testing.fakes.signals import signal_number
+from hpcbench.testing.fakes.state import ENDED, HELD, WAITING, Config, Job, State
 
 _EASY_MODE = "You cannot specify R/M/-n/LSB_DEFAULT_RESREQ when CSM Easy Mode job submission is enabled."
 _NO_SLOTS = """#######################################################
@@ -26,7 +26,7 @@ _NO_SLOTS = """#######################################################
 30: The '-n <slots>' flag is no longer supported.  Please use '-nnodes <node_count>' to request nodes.
 Please address the given error(s) and resubmit.
 #######################################################"""
-_SECTIONS = frozenset("select order rusage span same cu affinity".split())
+_SECTIONS = ("select", "order", "rusage", "span", "same", "cu", "affinity")
 
 
 @register_program("bsub")
@@ -64,7 +64,7 @@ def _script(call: Call, given: Options, command: list[str]) -> tuple[bytes, Opti
     if not command:
         script = call.read_stdin()
         if not script.strip():
-            raise Refusal("Empty job. Job not submitted.")
+            raise RefusedError("Empty job. Job not submitted.")
         return script, merged(script_options(script.decode(errors="surrogateescape"))[0], given)
     line = " ".join(command)
     body = f"#!/bin/sh\n{line}\n".encode(errors="surrogateescape")
@@ -78,22 +78,22 @@ def _script(call: Call, given: Options, command: list[str]) -> tuple[bytes, Opti
 def _check(options: Options, config: Config, call: Call) -> None:
     flavour = FLAVOURS[config.flavour]
     if config.root_refused and os.geteuid() == 0:
-        raise Refusal("User permission denied. Job not submitted.")
+        raise RefusedError("User permission denied. Job not submitted.")
     for name in options:
         if name in NOT_FAKED:
-            raise Refusal(f"hpcbench's fake of LSF does not know {name}, though LSF does. Job not submitted.")
+            raise RefusedError(f"hpcbench's fake of LSF does not know {name}, though LSF does. Job not submitted.")
         if name in CSM_ONLY and not flavour.csm:
-            raise Refusal(f"bsub: illegal option -- {name.lstrip('-')}\nJob not submitted.")
+            raise RefusedError(f"bsub: illegal option -- {name.lstrip('-')}\nJob not submitted.")
         if name == "-gpu" and not config.gpus:
-            raise Refusal("GPU resource is not available in the cluster. Job not submitted.")
+            raise RefusedError("GPU resource is not available in the cluster. Job not submitted.")
     if flavour.csm and "-n" in options:
-        raise Refusal(f"{_EASY_MODE} Job not submitted." if "-nnodes" in options else _NO_SLOTS)
+        raise RefusedError(f"{_EASY_MODE} Job not submitted." if "-nnodes" in options else _NO_SLOTS)
     if "-nnodes" in options and ("-R" in options or "-M" in options):
-        raise Refusal(f"{_EASY_MODE} Job not submitted.")
+        raise RefusedError(f"{_EASY_MODE} Job not submitted.")
     if config.account_option and config.account_option not in options:
-        raise Refusal(f"Option {config.account_option} is required by this site. Job not submitted.")
+        raise RefusedError(f"Option {config.account_option} is required by this site. Job not submitted.")
     if ("-wa" in options) != ("-wt" in options):
-        raise Refusal("Options -wa and -wt must be given together. Job not submitted.")
+        raise RefusedError("Options -wa and -wt must be given together. Job not submitted.")
     if len(options.get("-alloc_flags", [])) > 1:
         call.warn(f"hpcbench's fake of LSF: only the last -alloc_flags counts: {options['-alloc_flags'][-1]}")
     for text in options.get("-R", []):
@@ -102,26 +102,26 @@ def _check(options: Options, config: Config, call: Call) -> None:
 
 def _check_requirement(text: str) -> None:
     rest, sections = re.subn(r"\s*([a-z]+)\[[^\[\]]*\]\s*", lambda match: "" if match[1] in _SECTIONS else "?", text)
-    if rest.strip(" &|{}()0123456789*+") and sections or text.count("[") != text.count("]"):
-        raise Refusal("Bad resource requirement syntax. Job not submitted.")
+    if not sections or rest.strip(" &|{}()0123456789*+") or text.count("[") != text.count("]"):
+        raise RefusedError("Bad resource requirement syntax. Job not submitted.")
 
 
 def _jobs(options: Options, config: Config, state: State) -> list[Job]:
     """The job, or the elements of the array, not yet numbered."""
     queue = _last(options, "-q") or next(iter(config.queues))
     if queue not in config.queues:
-        raise Refusal(f"{queue}: No such queue. Job not submitted.")
+        raise RefusedError(f"{queue}: No such queue. Job not submitted.")
     name, indices, throttle = array(_last(options, "-J"), config.max_array)
     hosts, per_host = _size(options, config)
     limits = config.queues[queue]
     minutes = _minutes(_last(options, "-W"), "RUNLIMIT")
     if minutes > limits.get("max_minutes", math.inf):
-        raise Refusal("RUNLIMIT: Cannot exceed queue's hard limit(s). Job not submitted.")
+        raise RefusedError("RUNLIMIT: Cannot exceed queue's hard limit(s). Job not submitted.")
     if hosts > min(config.nodes, limits.get("max_nodes", math.inf)):
-        raise Refusal("Too many processors requested. Job not submitted.")
+        raise RefusedError("Too many processors requested. Job not submitted.")
     waiting = sum(job.state not in ENDED for job in state.jobs)
     if config.max_submitted and waiting + len(indices) > config.max_submitted:
-        raise Refusal("The destination queue has reached its job limit. Job not submitted.")
+        raise RefusedError("The destination queue has reached its job limit. Job not submitted.")
     condition = _last(options, "-w")
     if condition:
         answer(condition, state)
@@ -164,25 +164,25 @@ def _size(options: Options, config: Config) -> tuple[int, int]:
     if FLAVOURS[config.flavour].csm:
         nodes = _last(options, "-nnodes") or "1"
         if not re.fullmatch(r"[1-9]\d*", nodes):
-            raise Refusal("Bad argument for option -nnodes. Job not submitted.")
+            raise RefusedError("Bad argument for option -nnodes. Job not submitted.")
         return int(nodes), 0
     slots = _last(options, "-n") or "1"
     if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)?", slots):
-        raise Refusal("Bad argument for option -n. Job not submitted.")
+        raise RefusedError("Bad argument for option -n. Job not submitted.")
     count = int(slots.split(",")[0])
     spans = re.findall(r"span\[(hosts|ptile)=(\d+)\]", " ".join(options.get("-R", [])))
     per_host = min(count, config.cores)
     if spans:
         per_host = count if spans[-1][0] == "hosts" else min(count, int(spans[-1][1]))
     if per_host > config.cores:
-        raise Refusal("Too many processors requested. Job not submitted.")
+        raise RefusedError("Too many processors requested. Job not submitted.")
     return -(-count // per_host), 0 if "-x" in options else per_host
 
 
 def _minutes(text: str, what: str) -> float:
     match = re.fullmatch(r"(?:(\d+):)?(\d+)(?:/\S+)?", text)
     if text and not match:
-        raise Refusal(f"{text}: Bad {what} specification. Job not submitted.")
+        raise RefusedError(f"{text}: Bad {what} specification. Job not submitted.")
     return 60.0 * int(match[1] or 0) + int(match[2]) if match else 0.0
 
 

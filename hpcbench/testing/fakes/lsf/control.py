@@ -8,7 +8,7 @@ import time
 
 from hpcbench.testing.fakes.lsf import ending, words
 from hpcbench.testing.fakes.lsf.names import named, select
-from hpcbench.testing.fakes.programs import Call, Refusal, job_faults, register_program
+from hpcbench.testing.fakes.programs import Call, RefusedError, job_faults, register_program
 from hpcbench.testing.fakes.signals import signal_number
 from hpcbench.testing.fakes.state import (
     ALIVE,
@@ -61,25 +61,26 @@ def _each(call: Call, valued: str, flags: tuple[str, ...]) -> int:
         elif word in flags:
             given[word] = ""
         elif word.startswith("-"):
-            raise Refusal(f"{call.program}: illegal option -- {word.lstrip('-')}")
+            raise RefusedError(f"{call.program}: illegal option -- {word.lstrip('-')}")
         else:
             ids.append(word)
     if not ids and "-J" not in given:
-        raise Refusal("Job ID must be specified.")
+        raise RefusedError("Job ID must be specified.")
     status = 0
     with call.store.change() as state:
         for id in ids or [given["-J"]]:
-            jobs = _meant(id, state) if ids else [job for job in state.jobs if named(id, job) and job.state not in ENDED]
+            jobs = (
+                _meant(id, state) if ids else [job for job in state.jobs if named(id, job) and job.state not in ENDED]
+            )
             if not jobs:
                 call.warn(f"Job <{id}>: No matching job found")
                 status = 255
             for job in jobs:
                 good, text = _ACTS[call.program](job, given, state, call.store.config)
-                shown = job.key if len(jobs) == 1 or "[" in id else job.key
                 if good:
-                    print(f"Job <{shown}> {text}")
+                    print(f"Job <{job.key}> {text}")
                 else:
-                    call.warn(f"Job <{shown}>: {text}")
+                    call.warn(f"Job <{job.key}>: {text}")
                     status = 255
     return status
 

@@ -6,7 +6,7 @@ Facts: IBM Spectrum LSF 10.1, Administering, dependency conditions.
 import re
 from collections.abc import Callable
 
-from hpcbench.testing.fakes.programs import Refusal
+from hpcbench.testing.fakes.programs import RefusedError
 from hpcbench.testing.fakes.state import ALIVE, DONE, ENDED, EXITED, Job, State
 
 _TOKEN = re.compile(r"\s*(?:(&&|\|\||[()!,])|(==|!=|<=|>=|<|>)|\"([^\"]*)\"|([A-Za-z_][\w.-]*|\d+(?:\[[\d,-]+\])?))")
@@ -20,13 +20,13 @@ def answer(condition: str, state: State) -> Answer:
 
     Raises
     ------
-    Refusal
+    RefusedError
         It is wrongly written, or names a job that is not there.
     """
     reader = _Reader(condition, state)
     found = reader.either()
     if reader.tokens:
-        raise Refusal(_SYNTAX)
+        raise RefusedError(_SYNTAX)
     return found
 
 
@@ -38,13 +38,13 @@ class _Reader:
         while at < len(text.rstrip()):
             match = _TOKEN.match(text, at)
             if not match:
-                raise Refusal(_SYNTAX)
+                raise RefusedError(_SYNTAX)
             self.tokens.append(next(group for group in match.groups() if group is not None))
             at = match.end()
 
     def take(self, expected: str | None = None) -> str:
         if not self.tokens or (expected and self.tokens[0] != expected):
-            raise Refusal(_SYNTAX)
+            raise RefusedError(_SYNTAX)
         return self.tokens.pop(0)
 
     def either(self) -> Answer:
@@ -73,7 +73,7 @@ class _Reader:
         if self.tokens[:1] != ["("]:
             return self.of(word, _done)  # a bare job is done(job)
         if word not in _ASKED:
-            raise Refusal(_SYNTAX)
+            raise RefusedError(_SYNTAX)
         self.take("(")
         name = self.take()
         if word == "exit" and self.tokens[:1] == [","]:
@@ -94,7 +94,7 @@ class _Reader:
             jobs = [job for job in self.state.jobs if job.name == name]
             jobs = [job for job in jobs if job.id == max(other.id for other in jobs)]
         if not jobs:
-            raise Refusal(f"{name}: No matching job found. Job not submitted.")
+            raise RefusedError(f"{name}: No matching job found. Job not submitted.")
         found: Answer = True
         for job in jobs:
             found = _both(found, ask(job))

@@ -7,7 +7,7 @@ import os
 import re
 
 from hpcbench.testing.fakes.lsf.words import VERSION
-from hpcbench.testing.fakes.programs import Call, Refusal, register_program
+from hpcbench.testing.fakes.programs import Call, RefusedError, register_program
 from hpcbench.testing.fakes.ranks import Names, Rank, allocation, launch
 from hpcbench.testing.fakes.state import Config, Job
 
@@ -71,10 +71,10 @@ def _read(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
         elif name not in _VALUED.values():
             name = ""
         if not name:
-            raise Refusal(f"jsrun: unrecognized option '{word}'\nTry `jsrun --help' for more information.", 1)
+            raise RefusedError(f"jsrun: unrecognized option '{word}'\nTry `jsrun --help' for more information.", 1)
         if not value and not equal:
             if not rest:
-                raise Refusal(f"jsrun: option requires an argument -- '{word}'", 1)
+                raise RefusedError(f"jsrun: option requires an argument -- '{word}'", 1)
             value = rest.pop(0)
         found.setdefault(name, []).append(value)
     return found, rest
@@ -89,7 +89,7 @@ def _ranks(options: dict[str, list[str]], job: Job, config: Config) -> list[Rank
     _fits(fit >= 1, f"a resource set of {cores} cores and {gpus} GPUs is larger than the node", config)
     _fits(
         per_host <= fit,
-        f"{per_host} resource sets a host of {cores} cores and {gpus} GPUs need {per_host * cores} and {per_host * gpus}",
+        f"{per_host} sets a host of {cores} cores and {gpus} GPUs need {per_host * cores} and {per_host * gpus}",
         config,
     )
     per_host = per_host or fit
@@ -97,7 +97,7 @@ def _ranks(options: dict[str, list[str]], job: Job, config: Config) -> list[Rank
     most = per_host * len(hosts)
     _fits(sets <= most, f"{sets} resource sets, {per_host} a host, do not fit on {len(hosts)} hosts", config)
     if "--np" in options and "--tasks_per_rs" in options:
-        raise Refusal("Error: -p/--np cannot be used with -a/--tasks_per_rs", 1)
+        raise RefusedError("Error: -p/--np cannot be used with -a/--tasks_per_rs", 1)
     each = _count(options, "--tasks_per_rs", 1)
     total = _count(options, "--np", sets * each)
     each = -(-total // sets)
@@ -117,12 +117,12 @@ def _check_binding(options: dict[str, list[str]], ranks: int, cores: int, config
     for binding in options.get("--bind", []):
         match = re.fullmatch(r"(?:(?:proportional-)?packed(?::(\w+:)?(\d+))?|rs|none)", binding)
         if not match:
-            raise Refusal(f"Error: Invalid value for bind option: {binding}", 1)
+            raise RefusedError(f"Error: Invalid value for bind option: {binding}", 1)
         wanted = int(match[2] or 1) * ranks if binding.startswith("packed") else 0
         _fits(wanted <= cores, f"{ranks} ranks of a set bound by {binding} need {wanted} cores of its {cores}", config)
     for place in options.get("--launch_distribution", []):
         if not re.fullmatch(r"packed|cyclic|plane:\d+", place):
-            raise Refusal(f"Error: Invalid value for launch_distribution option: {place}", 1)
+            raise RefusedError(f"Error: Invalid value for launch_distribution option: {place}", 1)
 
 
 def _count(options: dict[str, list[str]], name: str, otherwise: int, **words: int) -> int:
@@ -130,10 +130,12 @@ def _count(options: dict[str, list[str]], name: str, otherwise: int, **words: in
     if text in words:
         return words[text]
     if text and not text.isdigit():
-        raise Refusal(f"Error: Invalid value for {name}: {text}", 1)
+        raise RefusedError(f"Error: Invalid value for {name}: {text}", 1)
     return int(text) if text else otherwise
 
 
 def _fits(good: bool, why: str, config: Config) -> None:
     if not good:
-        raise Refusal(f"{_REFUSED}\nhpcbench's fake: {why}; a node has {config.cores} cores and {config.gpus} GPUs", 1)
+        raise RefusedError(
+            f"{_REFUSED}\nhpcbench's fake: {why}; a node has {config.cores} cores and {config.gpus} GPUs", 1
+        )

@@ -8,7 +8,7 @@ import re
 
 from hpcbench.testing.fakes.lsf.jsrun import NAMES
 from hpcbench.testing.fakes.lsf.words import VERSION
-from hpcbench.testing.fakes.programs import Call, Refusal, register_program
+from hpcbench.testing.fakes.programs import Call, RefusedError, register_program
 from hpcbench.testing.fakes.ranks import Rank, allocation, launch, split
 from hpcbench.testing.fakes.state import Config, Job
 
@@ -46,10 +46,10 @@ def _read(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
         elif word[:2] in _NUMBERS:
             number = word[2:] or (rest.pop(0) if rest else "")
             if not re.fullmatch(r"\d+", number):
-                raise Refusal(f"lrun: invalid number after {word[:2]}: '{number}'", 1)
+                raise RefusedError(f"lrun: invalid number after {word[:2]}: '{number}'", 1)
             found.setdefault(word[:2], []).append(number)
         else:
-            raise Refusal(f"lrun: unknown option '{word}'", 1)
+            raise RefusedError(f"lrun: unknown option '{word}'", 1)
     return found, rest
 
 
@@ -59,14 +59,14 @@ def _ranks(options: dict[str, list[str]], job: Job, config: Config) -> list[Rank
         return [Rank(hosts[0], 0, 1, list(range(config.gpus)))]
     nodes = int(options.get("-N", [str(len(hosts))])[-1])
     if nodes > len(hosts):
-        raise Refusal(f"lrun: -N{nodes}: the allocation has {len(hosts)} nodes", 1)
+        raise RefusedError(f"lrun: -N{nodes}: the allocation has {len(hosts)} nodes", 1)
     total = next((int(options[name][-1]) for name in ("-n", "-p") if name in options), 0)
     per_node = int(options.get("-T", [str(-(-total // nodes) if total else 1)])[-1])
     if per_node < 1 or per_node > config.cores:
-        raise Refusal(f"lrun: -T{per_node}: a node has {config.cores} cores", 1)
+        raise RefusedError(f"lrun: -T{per_node}: a node has {config.cores} cores", 1)
     total = total or nodes * per_node
     if total > nodes * per_node:
-        raise Refusal(f"lrun: {total} tasks do not fit on {nodes} nodes of {per_node}", 1)
+        raise RefusedError(f"lrun: {total} tasks do not fit on {nodes} nodes of {per_node}", 1)
     ranks: list[Rank] = []
     for k in range(total):
         host, local = divmod(k, per_node)

@@ -2,7 +2,7 @@
 
 import re
 
-from hpcbench.testing.fakes.programs import Refusal
+from hpcbench.testing.fakes.programs import RefusedError
 from hpcbench.testing.fakes.state import Job, State
 
 _ARRAY = re.compile(r"([^\[\]]+)\[([^\[\]]*)\](?:%(\d+))?")
@@ -15,7 +15,7 @@ def array(text: str, largest: int) -> tuple[str, list[int], int]:
         return text, [0], 0
     match = _ARRAY.fullmatch(text)
     if not match:
-        raise Refusal("Bad job name. Job not submitted.")
+        raise RefusedError("Bad job name. Job not submitted.")
     return match[1], _indices(match[2], largest, "Bad job name. Job not submitted."), int(match[3] or 0)
 
 
@@ -24,12 +24,12 @@ def _indices(text: str, largest: int, complaint: str) -> list[int]:
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
         if not match or int(match[1]) < 1:
-            raise Refusal(complaint)
+            raise RefusedError(complaint)
         first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
         if last < first or step < 1:
-            raise Refusal(complaint)
+            raise RefusedError(complaint)
         if last > largest:
-            raise Refusal("Job array index too large. Job not submitted.")
+            raise RefusedError("Job array index too large. Job not submitted.")
         found += range(first, last + 1, step)
     return sorted(set(found))
 
@@ -39,12 +39,12 @@ def select(word: str, state: State) -> list[Job]:
 
     Raises
     ------
-    Refusal
+    RefusedError
         It is no id.
     """
     match = re.fullmatch(r"(\d+)(?:\[([\d,:-]+)\])?", word)
     if not match:
-        raise Refusal(f"{word}: Illegal job ID.")
+        raise RefusedError(f"{word}: Illegal job ID.")
     jobs = state.find(int(match[1]))
     if match[2] is None:
         return jobs

@@ -5,17 +5,18 @@ Facts: IBM Spectrum LSF 10.1, Command Reference, bsub.
 
 import shlex
 
-from hpcbench.testing.fakes.programs import Refusal
+from hpcbench.testing.fakes.programs import RefusedError
 
-WITH_VALUE = frozenset(
-    """-a -alloc_flags -app -b -c -C -clusters -cn_cu -cn_mem -core_isolation -csm -cwd -D -data -datagrp -e -eo -env
-    -Ep -eptl -ext -F -f -freq -g -G -gpu -i -is -J -Jd -jobaff -jsm -k -L -Lp -ln_mem -ln_slots -M -m -mig -n -network
-    -nnodes -o -oo -outdir -p -P -pack -ptl -q -Q -R -rcacct -S -s -sla -smt -sp -stage -step_cgroup -t -T -U -u -v -w
-    -W -wa -We -wt""".split()
-)
-WITHOUT = frozenset("-B -H -hl -I -Ip -Is -K -N -Ne -Nd -r -rn -ti -tty -ul -x -XF -Z -Zs -h -V".split())
-CSM_ONLY = frozenset("-alloc_flags -cn_cu -cn_mem -core_isolation -csm -jsm -ln_mem -ln_slots -nnodes -smt".split())
-NOT_FAKED = frozenset("-I -Ip -Is -K -pack -f".split())
+_WITH_VALUE = """-a -alloc_flags -app -b -c -C -clusters -cn_cu -cn_mem -core_isolation -csm -cwd -D -data -datagrp -e
+    -eo -env -Ep -eptl -ext -F -f -freq -g -G -gpu -i -is -J -Jd -jobaff -jsm -k -L -Lp -ln_mem -ln_slots -M -m -mig -n
+    -network -nnodes -o -oo -outdir -p -P -pack -ptl -q -Q -R -rcacct -S -s -sla -smt -sp -stage -step_cgroup -t -T -U
+    -u -v -w -W -wa -We -wt"""
+_WITHOUT = "-B -H -hl -I -Ip -Is -K -N -Ne -Nd -r -rn -ti -tty -ul -x -XF -Z -Zs -h -V"
+_CSM_ONLY = "-alloc_flags -cn_cu -cn_mem -core_isolation -csm -jsm -ln_mem -ln_slots -nnodes -smt"
+WITH_VALUE = frozenset(_WITH_VALUE.split())
+WITHOUT = frozenset(_WITHOUT.split())
+CSM_ONLY = frozenset(_CSM_ONLY.split())
+NOT_FAKED = ("-I", "-Ip", "-Is", "-K", "-pack", "-f")
 
 Options = dict[str, list[str]]
 
@@ -25,7 +26,7 @@ def parse(words: list[str]) -> tuple[Options, list[str]]:
 
     Raises
     ------
-    Refusal
+    RefusedError
         There is no such option, or its value is missing.
     """
     found: Options = {}
@@ -37,7 +38,7 @@ def parse(words: list[str]) -> tuple[Options, list[str]]:
         if name in WITH_VALUE:
             value = word[len(name) :]
             if not value and not rest:
-                raise Refusal(f"Option {name} requires an argument. Job not submitted.")
+                raise RefusedError(f"Option {name} requires an argument. Job not submitted.")
             value = value or rest.pop(0)
         found.setdefault(name, []).append(value)
     return found, rest
@@ -53,10 +54,10 @@ def script_options(script: str) -> tuple[Options, list[str]]:
             lexer.whitespace_split = True
             words += list(lexer)
         except ValueError:
-            raise Refusal(f"{line}: Unmatched quote. Job not submitted.") from None
+            raise RefusedError(f"{line}: Unmatched quote. Job not submitted.") from None
     options, rest = parse(words)
     if rest:
-        raise Refusal(f"{rest[0]}: Illegal option in the script. Job not submitted.")
+        raise RefusedError(f"{rest[0]}: Illegal option in the script. Job not submitted.")
     return options, lines
 
 
@@ -73,7 +74,9 @@ def _name(word: str) -> str:
         return word
     fitting = [name for name in WITH_VALUE if word.startswith(name)]
     # -nodes is no -n with the value odes: an attached value begins with no letter, but for one-letter text options.
-    fitting = [name for name in fitting if not word[len(name)].isalpha() or name in ("-J", "-q", "-P", "-G", "-o", "-e")]
+    fitting = [
+        name for name in fitting if not word[len(name)].isalpha() or name in ("-J", "-q", "-P", "-G", "-o", "-e")
+    ]
     if not fitting:
-        raise Refusal(f"bsub: illegal option -- {word.lstrip('-')}\nJob not submitted.")
+        raise RefusedError(f"bsub: illegal option -- {word.lstrip('-')}\nJob not submitted.")
     return max(fitting, key=len)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hpcbench.testing.fakes.lsf import words
 from hpcbench.testing.fakes.lsf.flavours import FLAVOURS
-from hpcbench.testing.fakes.programs import Refusal
+from hpcbench.testing.fakes.programs import RefusedError
 from hpcbench.testing.fakes.state import ENDED, EXITED, HELD, WAITING, Config, Job
 
 Row = tuple[Job, str]
@@ -52,7 +52,7 @@ _FIELDS: dict[str, tuple[int, _Value]] = {
     "energy": (10, lambda job, stat, config, now: ""),
 }
 _ALIASES = {"id": "jobid", "name": "job_name", "proj": "proj_name", "limit": "runtimelimit", "index": "jobindex"}
-_NEWER = frozenset("exit_code exit_reason kill_reason suspend_reason energy pend_reason".split())
+_NEWER = ("exit_code", "exit_reason", "kill_reason", "suspend_reason", "energy", "pend_reason")
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def fields(text: str, config: Config) -> Fields:
 
     Raises
     ------
-    Refusal
+    RefusedError
         One unknown field makes the whole call fail.
     """
     match = re.search(r"""\bdelimiter=(?:'([^']*)'|"([^"]*)"|(\S))""", text)
@@ -78,11 +78,11 @@ def fields(text: str, config: Config) -> Fields:
     names: list[str] = []
     widths: list[int] = []
     for word in (text[: match.start()] + text[match.end() :] if match else text).split():
-        name, colon, width = word.lower().partition(":")
+        name, _, width = word.lower().partition(":")
         name = _ALIASES.get(name, name)
         if name not in _FIELDS or (name in _NEWER and not FLAVOURS[config.flavour].exit_fields):
             status = 255 if FLAVOURS[config.flavour].exit_fields else 99
-            raise Refusal(f"Bad field name: {name}. The -o option is not valid.", status)
+            raise RefusedError(f"Bad field name: {name}. The -o option is not valid.", status)
         names.append(name)
         digits = width.lstrip("-")
         widths.append(int(digits) if digits else _FIELDS[name][0])
@@ -144,8 +144,8 @@ def wide(rows: Sequence[Row], config: Config, *, header: bool) -> str:
     lines = [_columns(_HEADER)] if header else []
     for job, stat in rows:
         hosts = words.shown_hosts(job, config) or "-"
-        cells = (str(job.id), config.user, stat, job.queue, "login1", hosts, words.shown_name(job))
-        cells = (*cells, words.short_time(job.submitted))
+        name, since = words.shown_name(job), words.short_time(job.submitted)
+        cells = (str(job.id), config.user, stat, job.queue, "login1", hosts, name, since)
         lines.append(" ".join(f"{cell:<{width}}" for cell, width in zip(cells, _WIDTHS, strict=True)))
     return "".join(line.rstrip() + "\n" for line in lines)
 
