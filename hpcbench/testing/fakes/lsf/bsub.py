@@ -1,6 +1,6 @@
 """The fake bsub: it checks what it is given as IBM documents it, refuses in LSF's words, and queues the rest.
 
-Facts: IBM Spectrum LSF 10.1, Command Reference, bsub and bsub -csm; texts of errors as LSF and its open relatives have them.
+Facts: IBM Spectrum LSF 10.1, Command Reference, bsub and bsub -csm; errors as LSF and its open relatives word them.
 """
 
 import json
@@ -101,8 +101,8 @@ def _check(options: Options, config: Config, call: Call) -> None:
 
 
 def _check_requirement(text: str) -> None:
-    rest, sections = re.subn(r"\s*([a-z]+)\[[^\[\]]*\]\s*", lambda match: "" if match[1] in _SECTIONS else "?", text)
-    if not sections or rest.strip(" &|{}()0123456789*+") or text.count("[") != text.count("]"):
+    rest = re.sub(r"([a-z]+)\[[^\[\]]*\]", lambda match: "" if match[1] in _SECTIONS else "[", text)
+    if "[" in rest or "]" in rest:
         raise RefusedError("Bad resource requirement syntax. Job not submitted.")
 
 
