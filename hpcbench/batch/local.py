@@ -19,7 +19,6 @@ from types import FrameType
 from typing import IO, Any
 
 import hpcbench
-from hpcbench.batch.duration import Duration
 from hpcbench.batch.files import now, read_json, write_json
 from hpcbench.batch.last_words import tail
 from hpcbench.batch.marks import read_mark
@@ -162,8 +161,7 @@ def serve(root: Path, number: str) -> None:
     queue, submission = read_json(root / "queues" / f"{number}.json"), read_json(root / "submission.json")
     if queue is None or submission is None:
         raise UserError(f"{root}: no such queue: give the directory that `hpcbench submit` made")
-    limits = {job["id"]: job.get("walltime") for job in submission["jobs"]}
-    ahead = Duration.parse(submission.get("stop_ahead") or "2m").seconds
+    planned = {job["id"]: job for job in submission["jobs"]}
     for job in queue["jobs"]:
         directory = root / "jobs" / job["id"]
         reason = _await(job["after"], any_end=job["after_any"])
@@ -174,7 +172,8 @@ def serve(root: Path, number: str) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX)
             again = True
             while again and not (directory / "dropped.json").exists():
-                _run(root, directory, limits.get(job["id"]), ahead, lock)
+                limits = planned[job["id"]]
+                _run(root, directory, limits["walltime"], limits["stop_ahead"], lock)
                 mark = read_mark(directory)
                 again = mark is not None and mark.state == "requeued"
 

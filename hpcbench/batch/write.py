@@ -95,14 +95,17 @@ def _write(
     write_json(directory / "site.json", site.model_dump(mode="json"))
     by_id = {run.id: run for run in runs}
     job_of = {run: job for job in jobs for run in job.runs}
+    templates = Path(site.templates) if site.templates else None
     try:
         for job in jobs:
             (directory / "jobs" / job.id).mkdir(parents=True)
-            script = render(job, site=site, study=study.study, root=str(root))
+            script = render(job, site=site, study=study.study, root=str(root), templates=templates)
             (directory / "jobs" / job.id / "job.sh").write_text(script, encoding="utf-8")
         for one in bundles:
             if one.array:
-                script, names = render_array(one.label, one.jobs, site=site, study=study.study, root=str(root))
+                script, names = render_array(
+                    one.label, one.jobs, site=site, study=study.study, root=str(root), templates=templates
+                )
                 (directory / "arrays").mkdir(exist_ok=True)
                 (directory / one.script).write_text(script, encoding="utf-8")
                 (directory / one.script).with_suffix(".txt").write_text(names, encoding="utf-8")
@@ -117,6 +120,13 @@ def _write(
             oversubscribe=site.oversubscribe,
             device=site.device,
             base=base,
+            shape={
+                "nodes": job.shape.nodes,
+                "ranks_per_node": job.shape.ranks_per_node,
+                "cores_per_rank": job.shape.cores_per_rank,
+                "gpus_per_rank": str(job.shape.gpus_per_rank),
+                "visibility": site.launcher.visibility,
+            },
         )
         write_json(directory / "runs" / name / "run.json", data)
     write_json(
@@ -134,7 +144,6 @@ def _write(
             "criteria": study.criteria.model_dump(),
             "steps": study.train.steps,
             "repeats": study.repeats,
-            "stop_ahead": study.stop_ahead,
             "requeue": study.requeue,
             "jobs": [
                 {
@@ -142,6 +151,7 @@ def _write(
                     "script": f"jobs/{job.id}/job.sh",
                     "runs": job.runs,
                     "walltime": job.walltime.seconds if job.walltime else None,
+                    "stop_ahead": job.stop_ahead.seconds,
                 }
                 for job in jobs
             ],
