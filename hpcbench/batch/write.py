@@ -125,7 +125,7 @@ def _write(
                 "ranks_per_node": job.shape.ranks_per_node,
                 "cores_per_rank": job.shape.cores_per_rank,
                 "gpus_per_rank": str(job.shape.gpus_per_rank),
-                "visibility": site.launcher.visibility,
+                "visibility": site.visibility,
             },
         )
         write_json(directory / "runs" / name / "run.json", data)
