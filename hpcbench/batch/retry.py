@@ -1,6 +1,5 @@
 """What failed for a reason that a second try can mend, once more."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from hpcbench.batch.lock import locked
 from hpcbench.batch.marks import read_mark
 from hpcbench.batch.opened import open_scheduler
 from hpcbench.batch.states import State
-from hpcbench.batch.track import Tracked, track
+from hpcbench.batch.track import track
 from hpcbench.errors import UserError
 
 _MENDS = (State.NODE_FAILED, State.PREEMPTED, State.TIMED_OUT, State.LOST)
@@ -64,8 +63,13 @@ def retry(root: Path, *, all: bool = False, whole: bool = False) -> Retried:
                 again.setdefault(run["job"], []).append(run["id"])
             elif status.state is not State.COMPLETED:
                 left[run["id"]] = reason
-        if whole:
-            again = {job: _start_over(root, tracked, job) for job in again}
+        for job in again:
+            own = [run for run in tracked.submission["runs"] if run["job"] == job]
+            again[job] = [run["id"] for run in own] if whole else again[job]
+            for run in own:
+                mark = read_mark(root / run["path"])
+                if run["id"] in again[job] and mark is not None and (whole or mark.exit == 0):
+                    _put_aside(root / run["path"], mark.attempt, checkpoint=whole)
         orders = [Order(job, f"jobs/{job}/job.sh", [job]) for job in again]
         note = deliver(root, scheduler, ledger, orders, name=tracked.submission["name"]) if orders else ""
     return Retried(list(again), [run for runs in again.values() for run in runs], left, note)
@@ -88,19 +92,9 @@ def _why_not(status: Status, job: Status, directory: Path, *, all: bool) -> str 
     return f"{status.state.value}{f' ({status.reason})' if status.reason else ''}: --all tries it again"
 
 
-def _start_over(root: Path, tracked: Tracked, job: str) -> list[str]:
-    """Put aside what the job's runs have left, so that each begins at its first step."""
-    runs = [run for run in tracked.submission["runs"] if run["job"] == job]
-    for run in runs:
-        directory = root / run["path"]
-        mark = read_mark(directory)
-        number = mark.attempt if mark else 0
-        _aside(directory / "checkpoint", lambda k: f"checkpoint.{k}", number)
-        for stem, suffix in (("status", ".json"), ("log", ".txt"), ("err", ".txt")):
-            _aside(directory / f"{stem}{suffix}", lambda k, stem=stem, suffix=suffix: f"{stem}.{k}{suffix}", number)  # type: ignore[misc]
-    return [run["id"] for run in runs]
-
-
-def _aside(path: Path, name: Callable[[int], str], number: int) -> None:
-    if path.exists():
-        path.rename(path.with_name(name(number)))
+def _put_aside(directory: Path, number: int, *, checkpoint: bool) -> None:
+    """Number what a run has left, so that its job script, which keeps what completed, launches it again."""
+    names = ["status.json", "log.txt", "err.txt", *(["checkpoint"] if checkpoint else [])]
+    for path in (directory / name for name in names):
+        if path.exists():
+            path.rename(path.with_name(f"{path.stem}.{number}{path.suffix}"))

@@ -18,7 +18,8 @@ _MAY_RETURN = (State.PREEMPTED, State.NODE_FAILED, State.UNKNOWN)
 class Seen:
     """The last that was said of a job."""
 
-    id: str
+    parcel: str
+    """Name of the handing-in that it was of."""
     word: Word
     since: float
     """When this state was first seen, in seconds since 1970."""
@@ -26,20 +27,22 @@ class Seen:
     """Since when no answer has named the job."""
 
 
-def advance(seen: Seen | None, id: str, word: Word | None, clock: float) -> Seen | None:
+def advance(seen: Seen | None, parcel: str, word: Word | None, clock: float) -> Seen | None:
     """What is known after an answer.
 
     Parameters
     ----------
     seen
         What was known before.
+    parcel
+        Name of the job's last handing-in; what was known of another is of the past.
     word
         What the answer says of the job; None where it does not name it.
     clock
         Seconds since 1970.
     """
-    if seen is None or seen.id != id:
-        return None if word is None else Seen(id, word, clock)
+    if seen is None or seen.parcel != parcel:
+        return None if word is None else Seen(parcel, word, clock)
     if word is None:
         return replace(seen, absent=seen.absent if seen.absent is not None else clock)
     if word.state is State.UNKNOWN and seen.word.state is not State.UNKNOWN:
@@ -48,7 +51,7 @@ def advance(seen: Seen | None, id: str, word: Word | None, clock: float) -> Seen
     over = not seen.word.state.alive and seen.word.state not in _MAY_RETURN
     if over and word.state.alive and not started_again:
         return seen  # an answer of the past: accounting lags behind the queue
-    return Seen(id, word, seen.since if word.state is seen.word.state else clock)
+    return Seen(parcel, word, seen.since if word.state is seen.word.state else clock)
 
 
 def load(root: Path) -> dict[str, Seen]:
@@ -69,4 +72,4 @@ def save(root: Path, seen: Mapping[str, Seen]) -> None:
 
 def _read(data: dict[str, Any]) -> Seen:
     word = Word(**{**data["word"], "state": State(data["word"]["state"])})
-    return Seen(data["id"], word, data["since"], data["absent"])
+    return Seen(data["parcel"], word, data["since"], data["absent"])

@@ -92,7 +92,7 @@ def _ask(
 ) -> tuple[dict[str, Seen], str | None]:
     """What is known of the jobs after a question to the scheduler, if one is left to be asked."""
     seen = load(root)
-    open_ids = {job: id for job, id in ids.items() if not _settled(job, id, marks[job], seen.get(job), ledger)}
+    open_ids = {job: id for job, id in ids.items() if not _settled(job, marks[job], seen.get(job), ledger)}
     if not open_ids:
         return seen, None
     silent, words = None, dict[str, Word]()
@@ -101,26 +101,31 @@ def _ask(
     except UserError as error:
         return seen, str(error)
     clock = time.time()
-    found = {job: advance(seen.get(job), id, words.get(id), clock) for job, id in open_ids.items()}
+    found = {job: advance(seen.get(job), _parcel(job, ledger), words.get(id), clock) for job, id in open_ids.items()}
     new = {**seen, **{job: one for job, one in found.items() if one is not None}}
     if new != seen:
         save(root, new)
     return new, silent
 
 
-def _settled(job: str, id: str, mark: Mark | None, seen: Seen | None, ledger: Ledger) -> bool:
+def _parcel(job: str, ledger: Ledger) -> str:
+    handed = ledger.of(job)
+    return handed.name if handed else ""
+
+
+def _settled(job: str, mark: Mark | None, seen: Seen | None, ledger: Ledger) -> bool:
     """Whether the scheduler has nothing to add: the script told its end, and that is good or explained."""
     handed = ledger.of(job)
     if mark is None or handed is None or mark.attempt <= handed.begun[job] or mark.state != "ended":
         return False
-    return mark.exit == 0 or (seen is not None and seen.id == id and not seen.word.state.alive)
+    return mark.exit == 0 or (seen is not None and seen.parcel == handed.name and not seen.word.state.alive)
 
 
 def _job(job: str, mark: Mark | None, ledger: Ledger, seen: Seen | None, silent: str | None, *, dry: bool) -> Status:
     handed = ledger.of(job)
     if handed is None and mark is None:
         return Status(State.PENDING, "a dry run: not submitted" if dry else "not handed in: `hpcbench submit` again")
-    if seen is not None and seen.id != ledger.element(job):
+    if seen is not None and seen.parcel != _parcel(job, ledger):
         seen = None
     return judge_job(job, mark, handed, seen, silent=silent, clock=time.time())
 

@@ -15,8 +15,8 @@ from typing import Any
 import jinja2
 import pytest
 
-from hpcbench.batch.plan import plan
 from hpcbench.batch.heads import directive
+from hpcbench.batch.plan import plan
 from hpcbench.batch.quoting import quote
 from hpcbench.batch.render import Job, render
 from hpcbench.batch.site import Site, load_site

@@ -16,7 +16,7 @@ def test_the_first_word_counts_and_silence_before_it_is_nothing() -> None:
     assert advance(None, "7", Word(State.PENDING, "Resources"), 5.0) == Seen("7", Word(State.PENDING, "Resources"), 5.0)
 
 
-def test_another_id_is_another_job() -> None:
+def test_another_handing_in_is_another_job() -> None:
     assert advance(RUNNING, "8", None, 200.0) is None
     assert advance(RUNNING, "8", Word(State.PENDING), 200.0) == Seen("8", Word(State.PENDING), 200.0)
 
@@ -66,6 +66,6 @@ def test_it_is_kept_on_disk_and_a_damaged_file_is_none(tmp_path: Path) -> None:
     seen = {"j1": Seen("7", Word(State.TIMED_OUT, "TIMEOUT", 1, accounting={"Elapsed": "60"}), 1.5, 2.5)}
     save(tmp_path, seen)
     assert load(tmp_path) == seen
-    for damaged in ("", "[]", "{}", '{"j1": 3}', '{"j1": {"id": "7", "word": {"state": "gone"}}}'):
+    for damaged in ("", "[]", "{}", '{"j1": 3}', '{"j1": {"parcel": "7", "word": {"state": "gone"}}}'):
         (tmp_path / "scheduler.json").write_text(damaged)
         assert load(tmp_path) == {}
