@@ -170,7 +170,9 @@ def sites(
     elif words[0] == "check":
         raise typer.Exit(check_sites(words[1:]))
     elif len(words) > 1:
-        raise UserError(f"sites: one site is shown at a time: to check files, say `hpcbench sites check {words[0]} ...`")
+        raise UserError(
+            f"sites: one site is shown at a time: to check files, say `hpcbench sites check {words[0]} ...`"
+        )
     else:
         show_site(words[0])
 

@@ -101,7 +101,7 @@ def export_words(names: Iterable[str], site: Site) -> list[str]:
 
 @register_launcher("mpich", "mpiexec")
 def mpich(shape: Shape, site: Site) -> list[str]:
-    """MPICH's Hydra. Where ranks share cores they are not bound: a waiting rank burns its core, so others need a way out.
+    """MPICH's Hydra. Ranks that share cores are not bound: a waiting one burns its core, and others must get away.
 
     Hydra hands out cores in their order. Where that would put a rank on two sockets, it goes round the sockets.
     """

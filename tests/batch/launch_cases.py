@@ -11,7 +11,6 @@ from hpcbench.batch.site_rules import faults
 
 SCHEDULER = {"jsrun": "lsf", "lrun": "lsf", "flux": "flux"}
 OTHERS: dict[str, dict[str, Any]] = {
-    "mn5": {"gpus": 4, "cores": 80, "sockets": 2, "cores_per_gpu": 20},
     "lumi": {"gpus": 8, "cores": 56, "sockets": 1},
 }
 """Nodes of machines that have no site file."""
@@ -52,8 +51,8 @@ def line(where: Site, nodes: int, per_node: int, gpus: Fraction | int | None = N
 def counts(argv: Sequence[str]) -> dict[str, int | Fraction]:
     """What a launch line says: nodes, ranks, ranks a node, cores and GPUs a rank; only what it does say.
 
-    Written after the manuals and not after what writes the lines: short options with and without a blank, long ones with
-    a blank or an equals sign.
+    Written after the manuals and not after what writes the lines: short options with and without a blank, long ones
+    with a blank or an equals sign.
     """
     program, text = argv[0].rsplit("/", 1)[-1], " ".join(argv[1:])
 
@@ -68,16 +67,29 @@ def counts(argv: Sequence[str]) -> dict[str, int | Fraction]:
     if program == "jsrun":
         sets, on_node, ranks, gpus = (number(name) for name in ("-n", "-r", "-a", "-g"))
         assert sets and on_node and ranks and gpus is not None and sets % on_node == 0
-        said = {"nodes": sets // on_node, "ranks": sets * ranks, "per_node": on_node * ranks, "gpus": Fraction(gpus, ranks)}
+        said = {
+            "nodes": sets // on_node,
+            "ranks": sets * ranks,
+            "per_node": on_node * ranks,
+            "gpus": Fraction(gpus, ranks),
+        }
         said["cores"] = int(re.search(r"packed:(\d+)", text)[1])  # type: ignore[index]
         assert said["cores"] * ranks <= number("-c")  # type: ignore[operator]
     elif program == "lrun":
         said = {"nodes": number("-N"), "per_node": number("-T")}
     elif program == "srun":
-        said = {"nodes": number("-N", "--nodes"), "ranks": number("-n", "--ntasks"), "per_node": number("--ntasks-per-node")}
+        said = {
+            "nodes": number("-N", "--nodes"),
+            "ranks": number("-n", "--ntasks"),
+            "per_node": number("--ntasks-per-node"),
+        }
         said |= {"cores": number("-c", "--cpus-per-task"), "gpus": number("--gpus-per-task")}
     elif program == "flux":
-        said = {"nodes": number("-N", "--nodes"), "ranks": number("-n", "--ntasks"), "per_node": number("--tasks-per-node")}
+        said = {
+            "nodes": number("-N", "--nodes"),
+            "ranks": number("-n", "--ntasks"),
+            "per_node": number("--tasks-per-node"),
+        }
         said |= {"cores": number("-c", "--cores-per-task"), "gpus": number("-g", "--gpus-per-task")}
         by_task, by_node = {"ranks", "cores", "gpus"}, {"per_node"}
         assert not (any(said[k] for k in by_task) and any(said[k] for k in by_node)), "families of options are mixed"

@@ -1,4 +1,4 @@
-"""What a queue would reject is refused before, with the limit, where it is said, and the cheapest changes that would do."""
+"""What a queue would reject is refused before: the limit, where it is said, and the cheapest changes that would do."""
 
 from pathlib import Path
 from typing import Any
@@ -49,8 +49,9 @@ def refused(directory: Path, where: Site | str, text: str) -> str:
     ("name", "text", "says"),
     [
         ("summit", "nodes: 45\nwalltime: 2h1m\n",
-         "s.yaml:7: walltime: 2h1m at 45 nodes: queue batch of summit allows 2h to jobs of up to 45 nodes (olcf-user-docs "
-         "systems/summit_user_guide.rst, queue policies): shorten it to 2h, or use 46 nodes or more for up to 6h"),
+         "s.yaml:7: walltime: 2h1m at 45 nodes: queue batch of summit allows 2h to jobs of up to 45 nodes "
+         "(olcf-user-docs systems/summit_user_guide.rst, queue policies): shorten it to 2h, or use 46 nodes or more "
+         "for up to 6h"),
         ("summit", "nodes: 46\nwalltime: 6h1s\n", "shorten it to 6h, or use 92 nodes or more for up to 12h"),
         ("summit", "nodes: 1\nwalltime: 7h\n", "shorten it to 2h, or use 92 nodes or more for up to 12h"),
         ("summit", "nodes: 45\nwalltime: 25h\n", "allows 2h to jobs of up to 45 nodes"),
@@ -62,8 +63,8 @@ def refused(directory: Path, where: Site | str, text: str) -> str:
         ("frontier", "nodes: 9408\nwalltime: 12h1m\n", "shorten it to 12h"),
         ("frontier", "nodes: 64\nwalltime: 12h1m\n", "shorten it to 2h, or use queue extended"),
         ("juwels-booster", "nodes: 5\nwalltime: 1h\nqueue: develbooster\n",
-         "s.yaml:6: nodes: 5: queue develbooster of juwels-booster takes at most 4 (public job scripts; not read at JSC): "
-         "use at most 4"),
+         "s.yaml:6: nodes: 5: queue develbooster of juwels-booster takes at most 4 (public job scripts; "
+         "not read at JSC): use at most 4"),
         ("vista", "nodes: 9\nwalltime: 1h\nqueue: gh-dev\n", "use at most 8, or use queue gh"),
         ("vista", "nodes: 1\nwalltime: 3h\nqueue: gh-dev\n", "shorten it to 2h, or use queue gh"),
         ("vista", "run_limit: 3h\n", "s.yaml:6: run_limit: 3h is longer than the job's walltime, 2h: shorten it"),
@@ -130,7 +131,11 @@ def test_an_account_is_not_dropped_in_silence(tmp_path: Path) -> None:
     [
         ("summit", ["batch"] * 101, "101 jobs: queue batch of summit takes 100 of a user (olcf-user-docs"),
         ("summit", ["debug"] * 2, "2 jobs: queue debug of summit takes 1 of a user"),
-        ("frontier", ["batch"] * 60 + ["extended"] * 41, "101 jobs: frontier takes 100 of a user: hand them in by parts"),
+        (
+            "frontier",
+            ["batch"] * 60 + ["extended"] * 41,
+            "101 jobs: frontier takes 100 of a user: hand them in by parts",
+        ),
         ("vista", ["gh"] * 41, "41 jobs: queue gh of vista takes 40 of a user"),
         ("summit", ["batch"] * 100 + ["debug"], None),
         ("frontier", ["batch"] * 100, None),

@@ -23,8 +23,8 @@ from hpcbench.batch.site import Site
         (site("lonestar6"), 3, 1, Sets(1, 3, 3, 128), 42),
         (site("lassen", device="cpu"), 1, None, Sets(1, 1, 0, 40), 40),  # alone, it may have both sockets
         (site("lassen", device="cpu"), 3, None, Sets(3, 1, 0, 10), 10),
-        (site("mn5"), 2, 1, Sets(2, 1, 1, 40), 20),  # twenty cores come with each GPU
-        (site("mn5", launcher__kind="openmpi"), 2, 1, Sets(1, 2, 4, 80), 40),
+        (site("marenostrum5", launcher__kind="srun"), 2, 1, Sets(2, 1, 1, 40), 20),  # twenty cores come with each GPU
+        (site("marenostrum5"), 2, 1, Sets(1, 2, 4, 80), 40),
     ],
 )
 def test_parts_of_a_node(where: Site, per_node: int, gpus: int | None, sets: Sets, cores: int) -> None:

@@ -16,7 +16,7 @@ from hpcbench.errors import UserError
 from hpcbench.resources import data_dir
 
 WANTED = {"lassen", "summit", "lsf-cluster", "longhorn", "perlmutter", "frontier", "leonardo", "juwels-booster",
-          "slurm-cluster", "tuolumne", "vista", "lonestar6", "local"}  # fmt: skip
+          "slurm-cluster", "tuolumne", "vista", "lonestar6", "marenostrum5", "local"}  # fmt: skip
 
 
 def test_the_machines_that_people_ask_for_are_there() -> None:
@@ -123,7 +123,6 @@ def lsf(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"scheduler": {"kind": "lsf"}, "launcher": {"kind": "jsrun"}}, "scheduler: account_option is missing"),
         (lsf(directives={"-n": 4}), "-n: excludes -nnodes"),
         (lsf(directives={"-R": "span[ptile=4]"}), "-R: excludes -nnodes"),
         (lsf(allocation="slots", directives={"-R": "span[ptile=4]"}), "-R: span[] is set by hpcbench"),
@@ -134,21 +133,33 @@ def lsf(**fields: Any) -> dict[str, Any]:
         ({**lsf(), "launcher": {"kind": "ibrun"}}, "ibrun starts ranks in jobs of slurm, not of lsf"),
         ({"scheduler": {"kind": "flux"}}, "use flux, mpich, openmpi or mvapich"),
         ({"scheduler": {"kind": "local"}}, "srun starts ranks in jobs of slurm, not of local: use mpich,"),
-        ({"scheduler": {"kind": "local", "max_array": 3}, "launcher": {"kind": "mpich"}}, "no scheduler takes the jobs"),
+        (
+            {"scheduler": {"kind": "local", "max_array": 3}, "launcher": {"kind": "mpich"}},
+            "no scheduler takes the jobs",
+        ),
         ({"scheduler": {"kind": "slurm", "queue_option": "--qos", "directives": {"--qos": "x"}}}, "--qos: is set by"),
         ({"scheduler": {"kind": "slurm", "refuses": ["--gres"], "gpu_request": "gres"}}, "use none"),
-        ({"scheduler": {"kind": "slurm", "refuses": ["--x"]}, "launcher": {"kind": "srun", "args": ["--x=1"]}}, "remove it"),
+        (
+            {"scheduler": {"kind": "slurm", "refuses": ["--x"]}, "launcher": {"kind": "srun", "args": ["--x=1"]}},
+            "remove it",
+        ),
         ({"scheduler": {"kind": "slurm", "directives": {"--export": "NONE"}}}, "--export: is set by hpcbench"),
         ({"launcher": {"kind": "ibrun", "visibility": "one"}}, "launcher.visibility: ibrun shows each rank all GPUs"),
         ({"launcher": {"kind": "srun", "visibility": "socket"}}, "write one or all"),
         ({"node": {"cores": 32}}, "device: cuda needs node.gpus"),
-        ({"node": {"gpus": 3, "cores": 32, "sockets": 2}}, "say how they lie, as in socket_gpus: [1, 2]"),
+        ({"node": {"gpus": 3, "cores": 32, "sockets": 2}}, "say how they lie: socket_gpus: [1, 2]"),
         ({"node": {"gpus": 3, "cores": 32, "sockets": 2, "socket_gpus": [1, 1]}}, "[1, 1] is not one number for each"),
         ({"node": {"gpus": 4, "cores": 1, "sockets": 2}}, "1 are fewer than node.sockets, 2"),
-        ({"node": {"gpus": 40, "cores": 32}}, "node: the usual ranks of a node do not fit it: 40 ranks: a node of x has 32"),
+        (
+            {"node": {"gpus": 40, "cores": 32}},
+            "node: the usual ranks of a node do not fit it: 40 ranks: a node of x has 32",
+        ),
         ({"ranks_per_node": 64}, "ranks_per_node: the usual ranks"),
         ({"threads": 9}, "threads: the usual ranks of a node do not fit it: 9 threads a rank: each has 8 cores"),
-        ({"queues": {"q": {"max_nodes": 9, "bins": [{"max_nodes": 8, "max_walltime": "1h"}]}}}, "above the last bin, 8"),
+        (
+            {"queues": {"q": {"max_nodes": 9, "bins": [{"max_nodes": 8, "max_walltime": "1h"}]}}},
+            "above the last bin, 8",
+        ),
         ({"environment": {"CUDA_VISIBLE_DEVICES": "0"}}, "follows from launcher.visibility"),
         ({"environment": {"HPCBENCH_ATTEMPT": "1"}}, "is set by hpcbench"),
     ],
@@ -176,6 +187,14 @@ def fake_site(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
+def test_accounts_of_lsf_are_asked_for_though_jobs_run_without(fake_site: Callable[..., Path]) -> None:
+    path = fake_site(scheduler={"kind": "lsf"}, launcher={"kind": "jsrun"})
+    assert [line.split(": ", 1)[1] for line in check_file(path)] == [
+        "scheduler: account_option is missing: LLNL's LSF has -G, OLCF's and most others have -P"
+    ]
+    assert load_site(str(path))[0].scheduler.account_option is None
+
+
 def test_what_is_right_has_no_fault(fake_site: Callable[..., Path]) -> None:
     assert check_file(fake_site()) == []
     assert check_file(fake_site(**lsf(allocation="slots", directives={"-R": "rusage[mem=4]"}))) == []
@@ -195,7 +214,8 @@ def test_what_is_right_has_no_fault(fake_site: Callable[..., Path]) -> None:
          ["queues.q.bins.0.max_walltime: is missing"]),
         ({"queues": {"q": {"bins": 3}, "r": {"min_nodes": 2, "max_nodes": 1}}},
          ["queues.q.bins: must be a list, not 3", "queues.r.min_nodes: 2 is above max_nodes, 1"]),
-        ({"network": {"bandwidth_gbit": -1}}, ["network.bandwidth_gbit: must be above 0", "network.description: is missing"]),
+        ({"network": {"bandwidth_gbit": -1}},
+         ["network.bandwidth_gbit: must be above 0", "network.description: is missing"]),
         ({"checked": None}, ["checked: must be text, not nothing"]),
     ],
 )  # fmt: skip
@@ -236,5 +256,5 @@ def test_what_a_site_says_is_shown_as_it_is(fake_site: Callable[..., Path], caps
     show_site(str(path))
     said = capsys.readouterr().out
     assert "[bold]x[/bold] :smile:" in said and "echo [red]$(id)[/]" in said
-    assert "unknown whether it takes device pointers" in said and "\x1b" not in said
+    assert re.search(r"^GPU-aware MPI +unknown", said, re.MULTILINE) and "\x1b" not in said
     assert "srun --nodes=2 --ntasks=8" in said
