@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 Options = list[tuple[str, object]]
 
-DIRECTIVE = re.compile(r"^\s*(?:#\s*(?:BSUB|SBATCH)\b|[^A-Za-z0-9\n]+(?:flux|FLUX):)", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^\s*(?:#BSUB|#SBATCH|[^A-Za-z0-9\n]+(?:flux|FLUX):)", re.MULTILINE)
 """What one of the schedulers would take for a directive. Flux takes any comment sign before its word."""
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9/._+=@:,~-]*")
 """Schedulers expand and cut what they find in a path of a directive; quoting differs among their versions."""
@@ -68,6 +68,12 @@ def directive(sentinel: str, option: str, value: object = None) -> str:
     if value is None:
         return f"{sentinel} {option}"
     return f"{sentinel} {option}{'=' if option.startswith('--') else ' '}{quote(value)}"
+
+
+def smuggles(script: str, directives: Sequence[str]) -> bool:
+    """Whether a scheduler would find other directives in a script than these."""
+    words = sum(script.count(word) for word in ("#BSUB", "#SBATCH", "flux:", "FLUX:"))  # the pattern takes its time
+    return words != len(directives) and len(_DIRECTIVE.findall(script)) != len(directives)
 
 
 def _slurm(job: "Job", site: Site, name: str, array: str | None) -> Options:

@@ -18,3 +18,8 @@ def quote(value: object) -> str:
     if _BREAKS.search(text):
         raise ValueError(f"{text!r} has a line break, NUL or half a character in it: it cannot stand in a job script")
     return shlex.quote(text)
+
+
+def words(value: object) -> str:
+    """A value as one word, or a sequence of values as one word each: the filter ``q`` of the templates."""
+    return " ".join(map(quote, value)) if isinstance(value, (list, tuple)) else quote(value)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from hpcbench import __version__
 from hpcbench.batch.duration import Duration
-from hpcbench.batch.heads import DIRECTIVE, head
+from hpcbench.batch.heads import head, smuggles
 from hpcbench.batch.launchers import export_words
-from hpcbench.batch.quoting import quote
+from hpcbench.batch.quoting import words
 from hpcbench.batch.shape import Shape
 from hpcbench.batch.site import Site
 from hpcbench.errors import UserError
@@ -171,7 +171,7 @@ def _script(template: str, templates: Path | None, directives: list[str], **valu
         if templates is None:
             raise
         raise UserError(f"{_where(error, templates)}: {type(error).__name__}: {error}: correct the template") from None
-    if len(DIRECTIVE.findall(text)) != len(directives):
+    if smuggles(text, directives):
         raise ValueError(f"{template}: a value reads as a directive of the scheduler: change it")
     return text
 
@@ -201,5 +201,5 @@ def _environment(templates: Path | None = None) -> "Environment":
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["q"] = quote
+    environment.filters["q"] = words
     return environment

@@ -4,15 +4,15 @@
 #SBATCH --ntasks=48
 #SBATCH --ntasks-per-node=4
 #SBATCH --cpus-per-task=8
+#SBATCH --gres=gpu:4
 #SBATCH --time=1-01:00:00
-#SBATCH --signal=B:USR1@120
+#SBATCH --signal=B:USR1@300
 #SBATCH --partition=boost
 #SBATCH --account=x
 #SBATCH --open-mode=append
-#SBATCH --no-requeue
+#SBATCH --requeue
 #SBATCH --chdir=/scratch/me/results/neox-hybrid/001
 #SBATCH --output=/scratch/me/results/neox-hybrid/001/jobs/j0001-r1/out.log
-#SBATCH --gres=gpu:4
 #SBATCH --constraint='gpu&hbm80g'
 #SBATCH --exclusive
 # Written by hpcbench 0.1.0: study neox-hybrid, job j0001-r1, site full.
@@ -77,17 +77,14 @@ keep_old() {
 
 # allow: sets `limit`, the seconds that the next run may take; 0 for no limit
 allow() {
-  # An equal part of the time until the stop request; what comes last has the rest, to write its checkpoint in.
-  limit=$(((89880 - SECONDS) / waiting))
-  [ "$waiting" -gt 1 ] || limit=$((90000 - SECONDS))
-  [ "$limit" -ge 1 ] || limit=1
+  limit=1200
 }
 
 # run ID LAUNCHER...: launch a run and wait for it; a failure does not stop the next one
 run() {
   local limit status launched
   ! completed "$1" || return 0
-  [ "$SECONDS" -lt 89880 ] || ask # its scheduler has not, or not yet
+  [ "$SECONDS" -lt 89700 ] || ask # its scheduler has not, or not yet
   [ -z "$stopping" ] || return 0
   allow
   keep_old "$1"
@@ -95,7 +92,7 @@ run() {
   shift
   mark_run running
   [ -z "$stopping" ] || : > "runs/$run/stop" # asked since we looked
-  HPCBENCH_RUN=$root/runs/$run timeout -k 10 "$limit" "$@" '/sw/my python/bin/python3' -u -m hpcbench.train "runs/$run/run.json" \
+  HPCBENCH_RUN=$root/runs/$run timeout -k 5 "$limit" "$@" '/sw/my python/bin/python3' -u -m hpcbench.train "runs/$run/run.json" \
     > "runs/$run/log.txt" 2> "runs/$run/err.txt" < /dev/null &
   child=$!
   while signalled=; wait "$child"; status=$?; [ -n "$signalled" ]; do :; done
@@ -157,11 +154,25 @@ quit() {
 # finish STATUS: the last that is done, however this script ends
 finish() {
   trap '' TERM INT HUP USR1 USR2 URG
+  if [ -n "$again" ]; then
+    mark_job requeued "$1"
+    teardown
+    requeue || mark_job ended "$1"
+    return
+  fi
   mark_job ended "$1"
   teardown
 }
 
+# requeue: put this job back into its queue; where that ends this script at once, the marks are there
+requeue() { scontrol requeue "$id"; }
+
 teardown() {
+  ( # whatever these lines do, they cannot end the rest
+    set +u
+rm -rf /dev/shm/mine
+echo 'done here'
+  )
   return 0
 }
 
@@ -212,7 +223,7 @@ provenance() {
 
 # ---- this attempt ----
 
-child='' run='' stopping='' signalled='' failed=0
+child='' run='' stopping='' signalled='' failed=0 again=''
 SECONDS=0
 start=$(now)
 attempt=1
@@ -241,6 +252,7 @@ trap 'quit 143' TERM
 trap 'quit 130' INT
 trap 'quit 129' HUP
 trap ask USR1
+trap 'ask; quit 143 200' TERM # of a preemption, perhaps: Slurm kills 30 s later, and puts the job back by itself
 mark_job running
 
 set +u
@@ -266,6 +278,7 @@ run r1-nodes12-zhybrid-16-8 "${launch[@]}"
 if [ -n "$stopping" ]; then
   for name in "${runs[@]}"; do
     completed "$name" && continue
+    [ "$attempt" -gt 2 ] || again=1
     exit 75
   done
 fi

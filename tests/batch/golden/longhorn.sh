@@ -91,7 +91,7 @@ run() {
   shift
   mark_run running
   [ -z "$stopping" ] || : > "runs/$run/stop" # asked since we looked
-  HPCBENCH_RUN=$root/runs/$run timeout -k 10 "$limit" "$@" python3 -u -m hpcbench.train "runs/$run/run.json" \
+  HPCBENCH_RUN=$root/runs/$run timeout -k 5 "$limit" "$@" python3 -u -m hpcbench.train "runs/$run/run.json" \
     > "runs/$run/log.txt" 2> "runs/$run/err.txt" < /dev/null &
   child=$!
   while signalled=; wait "$child"; status=$?; [ -n "$signalled" ]; do :; done
