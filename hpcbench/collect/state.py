@@ -12,13 +12,16 @@ from hpcbench.collect.diagnosis import Diagnosis, diagnose
 from hpcbench.collect.lines import integer, printable, text
 from hpcbench.collect.run_log import RunLog
 
-State = Literal["completed", "nan", "failed", "running", "pending", "cancelled", "lost", "unknown", "incomplete"]
-"""``nan``: the loss stopped being a number. ``lost``: what ran it is gone and left no exit marker. ``incomplete``: a
-log without its end, and nobody to ask. ``unknown``: what there is does not say."""
+State = Literal[
+    "completed", "nan", "failed", "running", "pending", "stopped", "cancelled", "lost", "unknown", "incomplete"
+]
+"""``nan``: the loss stopped being a number. ``stopped``: it was told to, and would go on from a checkpoint. ``lost``:
+what ran it is gone and left no exit marker. ``incomplete``: a log without its end, and nobody to ask. ``unknown``: what
+there is does not say."""
 
 JobState = Literal["pending", "running", "ended", "cancelled", "lost", "unknown"]
 
-BAD: frozenset[State] = frozenset({"nan", "failed", "cancelled", "lost", "unknown", "incomplete"})
+BAD: frozenset[State] = frozenset({"nan", "failed", "stopped", "cancelled", "lost", "unknown", "incomplete"})
 """States that make `report` exit with 1: the run is over, and is no measurement."""
 _ASKED_TO_END = (129, 130, 143)  # what a shell says of SIGHUP, SIGINT and SIGTERM
 OPEN: frozenset[State] = frozenset({"running", "pending"})
@@ -103,6 +106,8 @@ def diverged_at(log: RunLog | None) -> int | None:
 
 def _ended(status: int | None, job: Job, log: RunLog | None, directory: Path) -> Verdict:
     end = log.event("end") if log else None
+    if end is not None and text(end.data, "state") == "stopped" and job.state in OPEN:
+        return Verdict("pending")  # the job goes on with it when it comes out of the queue again
     if status is None:
         return Verdict("unknown", "its exit marker lacks the exit status", f"{directory / 'status.json'}:1")
     if status == 0:
@@ -136,6 +141,8 @@ def _by_end_event(log: RunLog) -> Verdict:
         return Verdict("nan", reason or f"the loss is not finite at step {step}", where)
     if state == "failed":
         return Verdict("failed", reason or "the worker gives no reason", where)
+    if state == "stopped":
+        return Verdict("stopped", reason or f"told to stop {_progress(log)}", where)
     return Verdict("unknown", f"the end event has the state '{printable(str(state), 40)}'", where)
 
 

@@ -151,7 +151,7 @@ def job_of(root: Path, job: str, state: JobState) -> Job:
     """A job, with the exit status that its marker tells; a marker that says the end is believed over `state`."""
     marker = read_marker(root / "jobs" / job / "status.json")
     status = integer(marker, "exit")
-    if status is None:
+    if status is None or text(marker, "state") == "requeued":
         return Job(job, state)
     return Job(job, "cancelled" if state == "cancelled" else "ended", status)
 

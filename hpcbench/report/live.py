@@ -23,7 +23,13 @@ _SAY = 10.0
 """Seconds between two plain lines of one run."""
 _PATIENCE = 60.0
 """Seconds for which a scheduler may give no answer before its jobs count as lost."""
-_STYLES: dict[State, str] = {"completed": "green", "running": "bold", "pending": "dim", "cancelled": "yellow"}
+_STYLES: dict[State, str] = {
+    "completed": "green",
+    "running": "bold",
+    "pending": "dim",
+    "stopped": "yellow",
+    "cancelled": "yellow",
+}
 
 
 def follow(
