@@ -106,7 +106,7 @@ def _ended(mark: Mark, handed: Handed | None, seen: Seen | None) -> Status:
     if seen is not None and seen.word.state in _EXPLAINS:
         return Status(seen.word.state, seen.word.reason)
     if mark.exit == STOPPED:
-        return Status(State.TIMED_OUT, "stopped ahead of its limit, with a checkpoint: `hpcbench retry` goes on")
+        return Status(State.STOPPED, "told to ahead of its limit: `hpcbench retry` goes on")
     return Status(State.FAILED, exit_words(mark.exit))
 
 
@@ -147,7 +147,7 @@ def judge_run(directory: Path, mark: Mark | None, job: Status) -> Status:
     if mark.exit == OVERTIME:
         return replace(begun, state=State.TIMED_OUT, reason="met its own time limit (run_limit)")
     if mark.exit == STOPPED:
-        return replace(begun, state=State.TIMED_OUT, reason="stopped ahead of the limit, with a checkpoint")
+        return replace(begun, state=State.STOPPED, reason="told to ahead of the limit; it left a checkpoint")
     said = "" if event is None else str(event.get("reason") or event.get("state") or "")
     reason = said or last_words(directory)
     words = exit_words(mark.exit) + (f": {shown(reason, 160)[1:-1]}" if reason else "")

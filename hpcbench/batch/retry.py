@@ -13,7 +13,7 @@ from hpcbench.batch.states import State
 from hpcbench.batch.track import track
 from hpcbench.errors import UserError
 
-_MENDS = (State.NODE_FAILED, State.PREEMPTED, State.TIMED_OUT, State.LOST)
+_MENDS = (State.STOPPED, State.NODE_FAILED, State.PREEMPTED, State.TIMED_OUT, State.LOST)
 """Ends that say nothing against the run itself."""
 
 

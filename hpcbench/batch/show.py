@@ -30,6 +30,7 @@ _STYLES = {
     State.OUT_OF_MEMORY: "bold red",
     State.NODE_FAILED: "bold red",
     State.PREEMPTED: "yellow",
+    State.STOPPED: "yellow",
 }
 
 

@@ -18,6 +18,7 @@ _STATES: dict[State, JobState] = {
     State.SUSPENDED: "suspended",
     State.COMPLETED: "ended",
     State.FAILED: "ended",
+    State.STOPPED: "ended",
     State.TIMED_OUT: "timed out",
     State.OUT_OF_MEMORY: "out of memory",
     State.NODE_FAILED: "node failure",

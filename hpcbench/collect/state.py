@@ -19,6 +19,7 @@ State = Literal[
     "running",
     "suspended",
     "pending",
+    "stopped",
     "timed out",
     "out of memory",
     "node failure",
@@ -28,8 +29,9 @@ State = Literal[
     "unknown",
     "incomplete",
 ]
-"""``nan``: the loss stopped being a number. ``lost``: what ran it is gone and left no exit marker. ``incomplete``: a
-log without its end, and nobody to ask. ``unknown``: what there is does not say."""
+"""``nan``: the loss stopped being a number. ``stopped``: it was told to, and would go on from a checkpoint. ``lost``:
+what ran it is gone and left no exit marker. ``incomplete``: a log without its end, and nobody to ask. ``unknown``: what
+there is does not say."""
 
 JobState = Literal[
     "pending",
@@ -51,7 +53,6 @@ BAD: frozenset[State] = frozenset(get_args(State)) - OPEN - {"completed"}
 _DONE_TO_IT: frozenset[JobState] = frozenset({"timed out", "out of memory", "node failure", "preempted", "cancelled"})
 """What a scheduler does to a job; its runs then end with whatever status."""
 _ASKED_TO_END = (129, 130, 137, 143)  # what a shell says of SIGHUP, SIGINT, SIGKILL and SIGTERM
-_STOPPED = 75
 _OVERTIME = 124
 
 
@@ -143,6 +144,8 @@ def diverged_at(log: RunLog | None) -> int | None:
 
 def _ended(status: int | None, job: Job, log: RunLog | None, directory: Path) -> Verdict:
     end = log.event("end") if log else None
+    if end is not None and text(end.data, "state") == "stopped" and job.state in OPEN:
+        return Verdict("pending")  # the job goes on with it when it comes out of the queue again
     if status is None:
         return Verdict("unknown", "its exit marker lacks the exit status", f"{directory / 'status.json'}:1")
     if status == 0:
@@ -178,6 +181,8 @@ def _by_end_event(log: RunLog) -> Verdict:
         return Verdict("nan", reason or f"the loss is not finite at step {step}", where)
     if state == "failed":
         return Verdict("failed", reason or "the worker gives no reason", where)
+    if state == "stopped":
+        return Verdict("stopped", reason or f"told to stop {_progress(log)}", where)
     return Verdict("unknown", f"the end event has the state '{printable(str(state), 40)}'", where)
 
 

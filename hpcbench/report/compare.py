@@ -36,6 +36,7 @@ _WORST: tuple[State, ...] = (
     "lost",
     "unknown",
     "incomplete",
+    "stopped",
     "cancelled",
     "suspended",
     "running",

@@ -28,6 +28,7 @@ _STYLES: dict[State, str] = {
     "running": "bold",
     "pending": "dim",
     "suspended": "yellow",
+    "stopped": "yellow",
     "cancelled": "yellow",
 }
 

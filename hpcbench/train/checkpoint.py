@@ -138,8 +138,8 @@ class Checkpoints:
         """What is wrong with the files of this run, in the words of the first rank that finds something."""
         if manifest["schema"] != files.SCHEMA:
             raise UserError(
-                f"{path}: written by another version of hpcbench: go on with that one, or remove {path.parent} to start "
-                "from step 1"
+                f"{path}: written by another version of hpcbench: go on with that one, or remove {path.parent} to "
+                "start from step 1"
             )
         _refuse_other(manifest["run"], self._identity, path)
         ranks = manifest["ranks"]

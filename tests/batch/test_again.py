@@ -122,7 +122,7 @@ def test_a_study_whose_forerunner_fails(fake: Fake, any_end: bool) -> None:
         return
     assert found.state is State.CANCELLED
     assert found.reason == f"{first.root / 'jobs' / 'j0001-r1'}, which was to complete before it, did not"
-    with pytest.raises(UserError, match=r"--after: job j0001-r1 of .*: timed out: `hpcbench retry` it first"):
+    with pytest.raises(UserError, match=r"--after: job j0001-r1 of .*: stopped: `hpcbench retry` it first"):
         start(fake, after="fake")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from hpcbench.collect import submission
 from hpcbench.collect.diagnosis import diagnose, signal_of
-from hpcbench.collect.state import Job, JobState
+from hpcbench.collect.state import BAD, OPEN, Job, JobState
 from hpcbench.collect.submission import RunResult
 from hpcbench.errors import UserError
 from hpcbench.testing.results import Planted, write, write_marker
@@ -283,3 +283,35 @@ def test_a_plan_that_is_none(root: Path, content: bytes, message: str) -> None:
         submission.load(root, {})
     assert "\n" not in str(caught.value)
     assert str(root / "submission.json") in str(caught.value)
+
+
+def stop(root: Path) -> None:
+    """The run was told to stop after its third step."""
+    path = directory(root) / "log.txt"
+    kept = path.read_text().splitlines(keepends=True)[:6]
+    end = {"event": "end", "state": "stopped", "steps": 3, "reason": "told to stop, checkpoint at step 3"}
+    path.write_text("".join(kept) + json.dumps(end) + "\n")
+    write_marker(directory(root), "j0001-r1", 75)
+
+
+@pytest.mark.parametrize(
+    ("job", "marker", "state"),
+    [
+        ("pending", {"state": "requeued", "exit": 75}, "pending"),  # in the queue again
+        ("running", {"state": "running"}, "pending"),  # the job is not done yet, or has not come back to this run
+        ("unknown", {"state": "requeued", "exit": 75}, "stopped"),
+        ("cancelled", {"state": "requeued", "exit": 75}, "stopped"),
+        ("unknown", {"state": "ended", "exit": 75}, "stopped"),  # nobody takes it up again
+    ],
+)
+def test_a_run_that_was_told_to_stop_waits_as_long_as_its_job_lives(
+    root: Path, job: JobState, marker: dict[str, object], state: str
+) -> None:
+    stop(root)
+    (root / "jobs" / "j0001-r1" / "status.json").write_text(json.dumps(marker))
+    verdict = run_of(root, job).verdict
+    assert verdict.state == state
+    assert (state in BAD, state in OPEN) == (state == "stopped", state == "pending")
+    if state == "stopped":
+        assert verdict.reason == "told to stop, checkpoint at step 3"
+        assert verdict.where == f"{directory(root) / 'log.txt'}:7"
