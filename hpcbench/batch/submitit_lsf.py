@@ -30,7 +30,10 @@ DIALECT = Dialect(
     busy=re.compile("[Tt]ry (again )?later|LSF is down|Resource temporarily unavailable"),
     unclear=re.compile("[Tt]imed? ?out|Communication time|in receiving"),
     remedies=(
-        (re.compile("[Nn]o such queue|[Qq]ueue"), "set queue: in the study to one of the machine's"),
+        (
+            re.compile("[Nn]o such queue|not use the queue|[Qq]ueue .* (closed|inactive)"),
+            "set queue: in the study to one of the machine's",
+        ),
         (re.compile("[Pp]roject|[Aa]ccount|[Bb]ank|user group"), "set account: in the study to one that may run there"),
         (re.compile("RUNLIMIT|[Rr]un limit"), "set walltime: in the study to what the queue allows"),
         (re.compile("PROCLIMIT|TASKLIMIT|[Nn]ode"), "fewer nodes, or another queue: in the study"),
