@@ -15,7 +15,8 @@ from hpcbench.errors import UserError
 SITE, _ = load_site("lassen")
 BY_FILE = SITE.model_copy(update={"scheduler": SITE.scheduler.model_copy(update={"hand_in": "file"})})
 TAKEN = "Job <12345678> is submitted to queue <pbatch>.\n"
-HEADER = "JOBID^JOBINDEX^STAT^EXIT_CODE^SUBMIT_TIME^START_TIME^FINISH_TIME^RUN_TIME^MAX_MEM^EXEC_HOST^JOB_NAME^EXIT_REASON^PEND_REASON\n"
+HEADER = "JOBID^JOBINDEX^STAT^EXIT_CODE^SUBMIT_TIME^START_TIME^FINISH_TIME^RUN_TIME^MAX_MEM^EXEC_HOST^JOB_NAME"
+HEADER += "^EXIT_REASON^PEND_REASON\n"
 ROW = "^-^-^-^-^-^-^n1^x^-^-\n"
 
 
@@ -84,7 +85,7 @@ def test_hostile_folders(
 @pytest.mark.parametrize(("out", "status"), [("", 0), ("Job <7> looks fine\n", 0), ("Communication time out\n", 255)])
 def test_answers_that_leave_it_open(programs: Programs, tmp_path: Path, out: str, status: int) -> None:
     programs.answer("bsub", out, status=status)
-    with pytest.raises(UnclearError, match="^bsub: "):
+    with pytest.raises(UnclearError, match="may or may not"):
         lsf(tmp_path).submit(parcel(tmp_path))
     assert len(programs.calls("bsub")) == 1
 
@@ -157,7 +158,10 @@ def test_no_bhist(programs: Programs, tmp_path: Path, monkeypatch: pytest.Monkey
     assert back_end.poll(["1"]) == {}
 
 
-WIDE = "JOBID USER STAT QUEUE FROM_HOST EXEC_HOST JOB_NAME SUBMIT_TIME\n1 me RUN q a n1 x Nov 21 06:30\n"
+TABLE = """\
+JOBID   USER    STAT  QUEUE      FROM_HOST   EXEC_HOST   JOB_NAME   SUBMIT_TIME
+1       me      RUN   q          a           n1          x          Nov 21 06:30
+"""
 
 
 def test_a_field_that_is_not_known_is_dropped(programs: Programs, tmp_path: Path) -> None:
@@ -176,7 +180,7 @@ def test_a_field_that_is_not_known_is_dropped(programs: Programs, tmp_path: Path
 def test_an_lsf_without_fields(programs: Programs, tmp_path: Path, refused: str) -> None:
     programs.answer("bjobs", "", "bjobs: illegal option -- o\nUsage: bjobs [-a]\n", 255, when=("-o",))
     programs.answer("bjobs", "", "bjobs: illegal option -- w\n", 255, when=("-a", refused))
-    programs.answer("bjobs", WIDE)
+    programs.answer("bjobs", TABLE)
     back_end = lsf(tmp_path)
     for _ in range(2):
         assert back_end.poll(["1"])["1"] == Word(State.RUNNING, hosts="n1")
@@ -220,12 +224,8 @@ def test_cancel(programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     programs.answer("bjobs", HEADER + rows["5"] + ROW + "1^0^EXIT" + ROW + "2^3^EXIT" + ROW, times=1)
     programs.answer("bjobs", HEADER + "5^0^EXIT" + ROW)
     programs.answer("bkill", "Job <5> is being terminated\n", when=("-r",))
-    programs.answer(
-        "bkill",
-        "Job <1> is being terminated\n",
-        "Job <2[3]>: Job has already finished\nJob <6>: Operation not permitted\n",
-        255,
-    )
+    said = "Job <2[3]>: Job has already finished\nJob <6>: Operation not permitted\n"
+    programs.answer("bkill", "Job <1> is being terminated\n", said, 255)
     assert lsf(tmp_path).cancel(["1", "2[3]", "3", "4", "5", "6"]) == {
         "1": "ended",
         "2[3]": "ended",
@@ -239,5 +239,5 @@ def test_cancel(programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_check(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(programs.directory))
-    with pytest.raises(UserError, match="lassen: bsub, bjobs, bkill: not on PATH.*--dry-run"):
+    with pytest.raises(UserError, match="lassen: bsub, bjobs, bkill: not on PATH"):
         Lsf.check(SITE)

@@ -143,13 +143,11 @@ def test_a_slurm_that_stays_busy(programs: Programs, tmp_path: Path) -> None:
 
 def test_poll_asks_the_queue_once_and_accounting_for_the_rest(programs: Programs, tmp_path: Path) -> None:
     (tmp_path / "site.json").write_text("{}", encoding="utf-8")
-    programs.answer(
-        "squeue", "1|RUNNING" + ROW + "2_3|PENDING|0|0|N/A|N/A||Priority\n4|FAILED" + ROW + "99|RUNNING" + ROW
-    )
+    waiting = "2_3|PENDING|0|0|N/A|N/A||Priority\n"
+    programs.answer("squeue", "1|RUNNING" + ROW + waiting + "4|FAILED" + ROW + "99|RUNNING" + ROW)
     times = "2026-11-21T15:51:44|2026-11-21T15:52:56|2026-11-21T15:53:16|20|n2"
-    programs.answer(
-        "sacct", f"3|TIMEOUT|0:15|{times}||1M|None\n3.batch|CANCELLED|0:15|{times}||9K|\n1|FAILED|1:0|{times}|||\n"
-    )
+    late = f"3|TIMEOUT|0:15|{times}||1M|None\n3.batch|CANCELLED|0:15|{times}||9K|\n"
+    programs.answer("sacct", late + f"1|FAILED|1:0|{times}|||\n")
     words = slurm(tmp_path).poll(["1", "2_3", "2_4", "3", "4", "5"])
     assert {job: word.state for job, word in words.items()} == {
         "1": State.RUNNING,
