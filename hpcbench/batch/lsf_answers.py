@@ -140,8 +140,8 @@ def _row_word(row: Mapping[str, str], clock: Clock) -> Word:
     )
 
 
-def read_table(text: str) -> dict[str, Word]:
-    """The answer to plain ``bjobs``, short or wide; hosts may go on in lines of their own."""
+def read_table(text: str, *, wide: bool = False) -> dict[str, Word]:
+    """The answer to ``bjobs`` or ``bjobs -w``; hosts may go on in lines of their own."""
     words: dict[str, Word] = {}
     header, last = "", ""
     for line in text.splitlines():
@@ -151,7 +151,7 @@ def read_table(text: str) -> dict[str, Word]:
         row = re.match(r"\*?(\d+)(?:\[(\d+)\])?\s+(\S+)\s+([A-Za-z]+)\s", line)
         if header and row:
             last = element(row[1], row[2] or _index(line[row.end() :]))
-            words[last] = replace(word(row[4]), hosts=_host(header, line))
+            words[last] = replace(word(row[4]), hosts=_host(header, line, wide))
         elif last and line[:1].isspace() and len(line.split()) == 1:
             words[last] = replace(words[last], hosts=f"{words[last].hosts}:{line.strip()}")
         elif line.strip():
@@ -159,13 +159,10 @@ def read_table(text: str) -> dict[str, Word]:
     return words
 
 
-def _host(header: str, line: str) -> str:
+def _host(header: str, line: str, wide: bool) -> str:
     """The cell below EXEC_HOST; in the wide form cells may be pushed to the right, but none is empty."""
-    begin = header.index("EXEC_HOST") if "EXEC_HOST" in header else len(line)
-    cells = line.split()
-    aligned = begin == 0 or line[begin - 1 : begin] == " "
-    cell = line[begin:].split(" ")[0] if aligned else cells[5] if len(cells) > 5 else ""
-    return "" if cell == "-" else cell
+    cells = line.split()[5:6] if wide else line[header.find("EXEC_HOST") :].split(" ")[:1]
+    return "" if cells == ["-"] else "".join(cells)
 
 
 def element(job: str, index: str) -> str:

@@ -73,13 +73,14 @@ class LsfQuery:
         while True:
             form = self._forms[0]
             answer = ask(["bjobs", "-a", *self._options(form), *which], plain_environment())
-            found = read_delimited(answer.out, _clock()) if form == "fields" else read_table(answer.out)
+            fields = form == "fields"
+            found = read_delimited(answer.out, _clock()) if fields else read_table(answer.out, wide=form == "wide")
             if found or _answered(answer):
                 return found  # whatever the status: LSF fails where one of many is unknown
             unknown = [field for field in self._fields[3:] if re.search(rf"\b{field}\b", answer.said, re.IGNORECASE)]
-            if form == "fields" and unknown:
+            if fields and unknown:
                 self._fields = tuple(field for field in self._fields if field not in unknown)
-            elif form == "fields" and len(self._fields) > 3 and _reached(answer):
+            elif fields and len(self._fields) > 3 and _reached(answer):
                 self._fields = FIELDS[:3]
             elif len(self._forms) > 1 and _reached(answer):
                 self._forms = self._forms[1:]

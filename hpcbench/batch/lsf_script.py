@@ -67,6 +67,14 @@ class Parameters:
         return self.nodes * self.tasks_per_node
 
 
+def one_line(text: str) -> str:
+    """The text as one word of bash's, without a line break: one could begin with a directive."""
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = "".join(char if char.isprintable() and char not in "\\'" else f"\\U{ord(char):08x}" for char in text)
+    return f"$'{escaped}'"
+
+
 def script_text(command: str, folder: Path, shape: Parameters, elements: int = 0) -> str:
     """The script.
 
@@ -81,14 +89,14 @@ def script_text(command: str, folder: Path, shape: Parameters, elements: int = 0
     """
     lines = ["#!/bin/bash", *_directives(shape, elements), ""]
     lines += ["trap '' USR1 USR2 # asks for a checkpoint: the function's business, not the shell's", ""]
-    lines += [f"folder={shlex.quote(str(folder))}"]
+    lines += [f"folder={one_line(str(folder))}"]
     lines += ["job=$LSB_JOBID array=$LSB_JOBID index=${LSB_JOBINDEX:-0}", '[ "$index" = 0 ] || job=${job}_$index']
     lines += ["folder=${folder//%j/$job} folder=${folder//%A/$array} folder=${folder//%a/$index}"]
     lines += ['mkdir -p "$folder"', ""]
     lines += ["export SUBMITIT_EXECUTOR=lsf"]
     lines += [f"export SUBMITIT_LSF_NTASKS={shape.tasks} SUBMITIT_LSF_NNODES={shape.nodes}"]
     lines += [f"export SUBMITIT_LSF_TASKS_PER_NODE={shape.tasks_per_node}", *shape.setup, ""]
-    lines += ['export log="$folder/$job"', f"task={shlex.quote(_task(command, shape))}"]
+    lines += ['export log="$folder/$job"', f"task={one_line(_task(command, shape))}"]
     launcher = shape.launcher.format(tasks=shape.tasks, nodes=shape.nodes, tasks_per_node=shape.tasks_per_node)
     lines += [f'{launcher} bash -c "$task"' if shape.tasks > 1 else 'bash -c "$task"']
     lines += ["status=$?", *shape.teardown, "exit $status", ""]

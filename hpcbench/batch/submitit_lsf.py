@@ -20,7 +20,7 @@ from hpcbench.batch.clean_environment import clean_environment
 from hpcbench.batch.client import Answer
 from hpcbench.batch.hand_in import Dialect, hand_in
 from hpcbench.batch.lsf_query import LsfQuery
-from hpcbench.batch.lsf_script import Parameters, script_text
+from hpcbench.batch.lsf_script import Parameters, one_line, script_text
 from hpcbench.batch.states import Word
 from hpcbench.batch.submitit_script import Script, ScriptExecutor, ScriptJob
 from hpcbench.batch.submitit_watcher import WordWatcher
@@ -30,7 +30,7 @@ DIALECT = Dialect(
     busy=re.compile("[Tt]ry (again )?later|LSF is down|Resource temporarily unavailable"),
     unclear=re.compile("[Tt]imed? ?out|Communication time|in receiving"),
     remedies=(
-        (re.compile("[Nn]o such queue|[Qq]ueue"), "set queue: in the study to one of the machine's"),
+        (re.compile("[Nn]o such queue|not use the queue|closed"), "set queue: in the study to another one"),
         (re.compile("[Pp]roject|[Aa]ccount|[Bb]ank|user group"), "set account: in the study to one that may run there"),
         (re.compile("RUNLIMIT|[Rr]un limit"), "set walltime: in the study to what the queue allows"),
         (re.compile("PROCLIMIT|TASKLIMIT|[Nn]ode"), "fewer nodes, or another queue: in the study"),
@@ -180,7 +180,7 @@ class LSFExecutor(core.PicklingExecutor):
 
     @property
     def _submitit_command_str(self) -> str:
-        return f"{self.python} -u -m submitit.core._submit {shlex.quote(str(self.folder))}"
+        return f"{self.python} -u -m submitit.core._submit {one_line(str(self.folder))}"
 
     def _submit_command(self, command: str, elements: int = 0) -> core.Job[Any]:
         """As submitit's own, but bounded in time, in a clean environment, and with an id that has a line to itself."""

@@ -57,6 +57,7 @@ class ScriptExecutor(core.PicklingExecutor):
     def _internal_process_submissions(
         self, delayed_submissions: Sequence[utils.DelayedSubmission]
     ) -> list[core.Job[Any]]:
+        self.folder.mkdir(parents=True, exist_ok=True)
         jobs: list[core.Job[Any]] = []
         for delayed in delayed_submissions:
             script = delayed.function

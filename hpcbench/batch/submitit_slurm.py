@@ -20,7 +20,7 @@ DIALECT = Dialect(
     remedies=(
         (re.compile("[Ii]nvalid account|account or"), "set account: in the study to one that may run there"),
         (re.compile("[Ii]nvalid partition|nvalid qos|[Pp]artition"), "set queue: in the study to one of the machine's"),
-        (re.compile("[Tt]ime limit"), "set walltime: in the study to what the queue allows"),
+        (re.compile("time limit is invalid"), "set walltime: in the study to what the queue allows"),
         (re.compile("QOS|[Pp]olicy|[Ll]imit"), "fewer jobs or nodes at once, or another queue: in the study"),
         (
             re.compile("node configuration|Memory spec|GRES|gres"),
