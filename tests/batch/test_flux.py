@@ -138,12 +138,16 @@ def test_unclear_answers(flux: Flux, fake: Fake, tmp_path: Path, monkeypatch: py
         flux.submit(parcel(tmp_path, "quiet", "true"))
     assert flux.find("quiet", 1) is not None  # it was taken
     fake.order("hang", program="flux", seconds=30, times=1)
-    monkeypatch.setattr("hpcbench.batch.flux.TIMEOUT", 1.0)
-    with pytest.raises(UnclearError, match="no answer in 1 s"):
+    monkeypatch.setattr("hpcbench.batch.client.PATIENCE", 1.0)
+    with pytest.raises(UnclearError, match="did not answer within 1 s"):
         flux.submit(parcel(tmp_path, "slow", "true"))
     monkeypatch.undo()
     monkeypatch.setenv("PATH", fake.environment["PATH"])
     assert flux.find("slow", 1) is not None
+    fake.order("mute", program="flux", text="flux-batch: ERROR: [Errno 110] Connection timed out", times=1)
+    with pytest.raises(UnclearError, match="Connection timed out"):
+        flux.submit(parcel(tmp_path, "cut", "true"))
+    assert flux.find("cut", 1) is not None
     fake.order("banner", program="flux", lines=["Welcome, 17 users", "flux is great"], times=1)
     receipt = flux.submit(parcel(tmp_path, "noisy", "true"))
     assert receipt.id == fake.jobs[-1].key
