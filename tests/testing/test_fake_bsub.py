@@ -165,5 +165,5 @@ def test_faults_and_flavours_must_be_known(fake_of: Callable[..., Fake]) -> None
         FakeLSF().order("banner")
     with pytest.raises(UserError, match="fault 'rain': say one of banner"):
         FakeLSF().order("rain")
-    with pytest.raises(UserError, match="fake of lsf: .*colour"):
+    with pytest.raises(UserError, match=r"fake of lsf: .*colour"):
         FakeLSF(colour="red")
