@@ -1,20 +1,20 @@
-"""A Slurm cluster of several nodes on one machine: real controller, real nodes, real ``sbatch``, ``srun`` and ``sacct``.
+"""A Slurm cluster of several nodes on one machine: its own controller, nodes and clients, and accounting if wanted.
 
 Each node has a host name, processes, ``/dev/shm`` and System V IPC of its own, so MPI takes it for a machine; files and
-the network are this machine's. The CPUs, the memory and the GPUs that nodes claim need not exist: jobs are numbered GPUs
-(``CUDA_VISIBLE_DEVICES``) and not held to their memory. All of a cluster lies in one directory and in a process namespace
-of its own, whose first process ends when the Python that made it closes it or ends in whatever way; the kernel then ends
-every daemon and every job, and the directory goes with them.
+network are this machine's. CPUs, memory and GPUs that nodes claim need not exist: jobs are told numbers of GPUs
+(``CUDA_VISIBLE_DEVICES``) and not held to their memory. All of a cluster lies in one directory and process namespace,
+whose first process ends when the Python that made it closes it or ends in whatever way; the kernel then ends every
+daemon and every job, and the directory goes with them.
 
-Time limits are minutes in Slurm, and it looks at them every 30 seconds only. A job that shall run into its limit is best
-given one with ``--time=1`` and then an end: :meth:`Cluster.end_time`.
+Time limits are whole minutes in Slurm, and it looks at them every 30 seconds only, which no setting changes. A running
+job's limit can be made to end sooner: :meth:`Cluster.end_time`. A signal ahead of the limit is sent at the first look
+less than 30 seconds before it is due: with ``--time=1 --signal=B:USR1@50`` at the first look after the start. So a job
+sees the signal within 30 seconds, and the limit 30 seconds later if its end is set when the signal has come.
 """
 
 import contextlib
 import os
 import random
-import re
-import select
 import shlex
 import shutil
 import socket
@@ -28,13 +28,15 @@ from types import TracebackType
 
 from hpcbench.errors import UserError
 from hpcbench.testing.slurm.config import CLUSTER, write
+from hpcbench.testing.slurm.first import First, allowed, node_command
+from hpcbench.testing.slurm.services import data_base, munge
 
-_HERE = Path(__file__).resolve().parent
-_NAMESPACES = ("unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc", "--")
 _SLURM = ("slurmctld", "slurmd", "munged", "munge", "sbatch")
 _ACCOUNTING = ("slurmdbd", "mariadbd", "mariadb", "mariadb-install-db")
 _MAX = 50
-_START = 60.0
+_LONGEST = 50
+"""Characters of the path of temporary files: Slurm adds up to 57, and a socket's name has at most 107."""
+_PATIENCE = 60.0
 """Seconds that anything may take to come up, which usually is one."""
 _PARTITIONS: Mapping[str, Mapping[str, str | int]] = {"batch": {}, "urgent": {"PriorityTier": 2}}
 
@@ -50,8 +52,10 @@ def why_not(accounting: bool = True) -> str | None:
             f"a Slurm cluster of one machine needs {', '.join(missing)}: "
             f"apt-get install --no-install-recommends {packages}"
         )
-    if subprocess.run([*_NAMESPACES, "true"], capture_output=True, stdin=subprocess.DEVNULL).returncode:
-        return "a Slurm cluster of one machine needs namespaces, which are denied here: run a container with --privileged"
+    if not allowed():
+        return (
+            "a Slurm cluster of one machine needs namespaces, which are denied here: run a container with --privileged"
+        )
     return None
 
 
@@ -67,8 +71,8 @@ class Cluster:
     accounting
         Whether there is a data base, and so ``sacct``. It takes two seconds.
     partitions
-        Name and options, as slurm.conf spells them; the first is the default. By default ``batch``, and ``urgent``, whose
-        jobs preempt those of ``batch``: these are requeued.
+        Name and options, as slurm.conf spells them; the first is the default. By default ``batch`` and ``urgent``, for
+        whose jobs those of ``batch`` are put back into the queue.
     settings
         Other lines of slurm.conf, in place of :data:`~hpcbench.testing.slurm.config.SETTINGS`.
 
@@ -105,12 +109,12 @@ class Cluster:
         self._partitions = partitions
         self._settings = settings or {}
         self._crashed: set[str] = set()
-        self._first: subprocess.Popen[str] | None = None
+        self._running: First | None = None
 
     def __enter__(self) -> "Cluster":
         if reason := why_not(self._accounting):
             raise UserError(reason)
-        self.directory = Path(tempfile.mkdtemp(prefix="hpcbench-slurm-"))
+        self.directory = _make_directory()
         try:
             self._start()
         except BaseException:
@@ -161,9 +165,26 @@ class Cluster:
             raise UserError(f"{shlex.join(command)}: {' '.join(done.stderr.split())}")
         return done
 
+    def job(self, job: str) -> dict[str, str]:
+        """What ``scontrol show job`` says: ``JobState``, ``Reason``, ``Restarts``, ...; nothing of a forgotten job."""
+        shown = self.run(["scontrol", "show", "job", job, "-o"]).stdout
+        return dict(word.split("=", 1) for word in shown.split() if "=" in word)
+
+    def wait_job(self, job: str, state: str, timeout: float = _PATIENCE) -> None:
+        """Wait until a job is in a state, spelled as ``scontrol`` does."""
+        self._wait(f"job {job} is not {state}", lambda: self.job(job).get("JobState") == state, timeout)
+
+    def end_time(self, job: str, seconds: int) -> None:
+        """Let a running job's time limit end in so many seconds. It is ended up to 30 seconds after that."""
+        self.run(["scontrol", "update", f"jobid={job}", f"EndTime=now+{seconds}"], check=True)
+
+    def wait_idle(self, timeout: float = _PATIENCE) -> None:
+        """Wait until no job is left and every node takes one."""
+        self._wait("the nodes are not idle", self._idle, timeout)
+
     def stop_controller(self) -> None:
         """Stop slurmctld; jobs go on, and clients find nobody."""
-        self._tell("stop slurmctld")
+        self._first.stop("slurmctld")
 
     def start_controller(self) -> None:
         """Start slurmctld, which knows what it knew when it was stopped."""
@@ -171,7 +192,7 @@ class Cluster:
 
     def stop_accounting(self) -> None:
         """Stop slurmdbd: ``sacct`` finds nobody, and the controller keeps what it has to tell."""
-        self._tell("stop slurmdbd")
+        self._first.stop("slurmdbd")
 
     def start_accounting(self) -> None:
         """Start slurmdbd."""
@@ -179,8 +200,8 @@ class Cluster:
         self._daemon("slurmdbd", command, ["sacctmgr", "-n", "list", "cluster"])
 
     def node_kill(self, node: str) -> None:
-        """Let a node crash: slurmd and all processes of jobs there are gone. The controller misses it in seconds."""
-        self._tell(f"crash {node}")
+        """Let a node crash: slurmd and all processes of jobs there are gone. The controller misses it in 15 seconds."""
+        self._first.crash(node)
         self._crashed.add(node)
 
     def node_down(self, node: str, reason: str = "test") -> None:
@@ -191,142 +212,105 @@ class Cluster:
         """Bring a node back that crashed or was taken down, and wait until it takes jobs."""
         if node in self._crashed:
             self._crashed.remove(node)
-            self._node(node)
+            self._first.start(node, node_command(node))
         else:
             self.run(["scontrol", "update", f"nodename={node}", "state=resume"], check=True)
         self._wait(f"{node} does not come back", lambda: self.node_state(node) in ("IDLE", "MIXED", "ALLOCATED"))
 
     def node_state(self, node: str) -> str:
-        """As the controller has it: ``IDLE``, ``MIXED``, ``DOWN+NOT_RESPONDING``, ...; ``sinfo`` may show an older one."""
+        """As the controller has it: ``IDLE``, ``MIXED``, ``DOWN+NOT_RESPONDING``, ...; ``sinfo`` may lag behind."""
         shown = self.run(["scontrol", "show", "node", node, "-o"], check=True).stdout
-        return re.findall(r" State=(\S+)", shown)[0]
+        return shown.split(" State=")[1].split()[0]
 
-    def end_time(self, job: str, seconds: int) -> None:
-        """Let a running job's time limit end in so many seconds; Slurm notices within 30 seconds after that."""
-        self.run(["scontrol", "update", f"jobid={job}", f"EndTime=now+{seconds}"], check=True)
-
-    def wait_idle(self, timeout: float = _START) -> None:
-        """Wait until no job is left and every node takes one."""
-        self._wait("the nodes are not idle", self._idle, timeout)
+    @property
+    def _first(self) -> First:
+        if self._running is None:
+            raise UserError("there is no Slurm cluster yet, or no more: use Cluster in a with statement")
+        return self._running
 
     def _start(self) -> None:
         """Start process 1 and the daemons."""
-        directory = self.directory
-        for name in ("etc", "log", "run", "state", "munge", "gpu", "db"):
-            (directory / name).mkdir()
-        for node in self.nodes:
-            (directory / "spool" / node).mkdir(parents=True)
-            (directory / "tmp" / node).mkdir(parents=True)
-        for k in range(self._claims["gpus"]):
-            os.mknod(directory / "gpu" / f"fake{k}", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+        _lay_out(self.directory, self.nodes, self._claims["gpus"])
         write(
-            directory,
+            self.directory,
             _free_ports(2 + len(self.nodes)),
-            nodes=len(self.nodes),
+            nodes=self.nodes,
             accounting=self._accounting,
             partitions=self._partitions,
             settings=self._settings,
             **self._claims,
         )
-        self.environment = {"SLURM_CONF": f"{directory}/etc/slurm.conf"}
-        self._first = subprocess.Popen(
-            [*_NAMESPACES, "bash", f"{_HERE}/first.sh", str(directory)],
-            env={**os.environ, **self.environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # Ctrl-C is for us, who then end all of it
-        )
-        self._answer("ready")
-        self._munge()
+        self.environment = {"SLURM_CONF": f"{self.directory}/etc/slurm.conf"}
+        self._running = First(self.directory, self.environment)
+        self._daemon("munged", *munge(self.directory))
         if self._accounting:
-            self._data_base()
+            self._daemon("mariadbd", *data_base(self.directory))
             self.start_accounting()
             self.run(["sacctmgr", "-i", "add", "cluster", CLUSTER], check=True)
         self.start_controller()
         for node in self.nodes:
-            self._node(node)
+            self._first.start(node, node_command(node))
         self.wait_idle()
 
-    def _munge(self) -> None:
-        place = self.directory / "munge"
-        (place / "key").touch(mode=0o600)
-        (place / "key").write_bytes(os.urandom(128))
-        (place / "key").chmod(0o400)
-        command = ["munged", "--foreground", "--force"]
-        files = {"socket": "socket", "key-file": "key", "pid-file": "pid", "seed-file": "seed", "log-file": "log"}
-        command += [f"--{option}={place / name}" for option, name in files.items()]
-        self._daemon("munged", command, ["munge", "-n", "-S", str(place / "socket")])
-
-    def _data_base(self) -> None:
-        """MariaDB, reached by a Unix socket only."""
-        place = self.directory / "db"
-        common = ["--no-defaults", "--user=root", f"--datadir={place}/data"]
-        (place / "first.sql").write_text(
-            "create database slurm;\ncreate user slurm@localhost identified by 'slurm';\n"
-            "grant all on slurm.* to slurm@localhost;\n"
-        )
-        install = ["mariadb-install-db", *common, "--auth-root-authentication-method=socket", "--skip-test-db"]
-        serve = ["mariadbd", *common, f"--socket={place}/socket", f"--pid-file={place}/pid"]
-        serve += [f"--init-file={place}/first.sql", "--skip-networking", "--skip-log-bin", "--performance-schema=OFF"]
-        serve += ["--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=0"]
-        both = f"{shlex.join(install)} && exec {shlex.join(serve)}"
-        query = ["mariadb", "--no-defaults", f"--socket={place}/socket", "-e", "use slurm"]
-        self._daemon("mariadbd", ["bash", "-c", both], query)
-
-    def _node(self, node: str) -> None:
-        self._tell(f"start {node} {shlex.join([*_NAMESPACES, 'bash', f'{_HERE}/node.sh', node])}")
-
-    def _daemon(self, name: str, command: Sequence[str], answers: Sequence[str]) -> None:
+    def _daemon(self, name: str, command: Sequence[str], question: Sequence[str]) -> None:
         """Start a daemon, and wait until a client of it succeeds."""
-        self._tell(f"start {name} {shlex.join(command)}")
-        self._wait(f"{name} does not answer", lambda: self.run(answers).returncode == 0)
+        self._first.start(name, command)
+        self._wait(f"{name} does not answer", lambda: self._answers(name, question))
+
+    def _answers(self, name: str, question: Sequence[str]) -> bool:
+        if self.run(question).returncode == 0:
+            return True
+        if not self._first.alive(name):
+            raise UserError(f"the Slurm cluster: {name} ended at once. {self._logs()}")
+        return False
 
     def _idle(self) -> bool:
         jobs = self.run(["squeue", "-h", "-o", "%A"], check=True).stdout
         return not jobs.split() and all(self.node_state(node) == "IDLE" for node in self.nodes)
 
-    def _wait(self, failure: str, succeeds: Callable[[], bool], timeout: float = _START) -> None:
+    def _wait(self, failure: str, succeeds: Callable[[], bool], timeout: float = _PATIENCE) -> None:
         end = time.monotonic() + timeout
         while not succeeds():
             if time.monotonic() > end:
-                tails = [f"{log.name}: {log.read_text(errors='replace')[-500:]}" for log in self._logs()]
-                raise UserError(f"the Slurm cluster: {failure} in {timeout:.0f} s. {' '.join(' '.join(tails).split())}")
+                raise UserError(f"the Slurm cluster: {failure} in {timeout:.0f} s. {self._logs()}")
             time.sleep(0.05)
 
-    def _logs(self) -> list[Path]:
-        return sorted((self.directory / "log").iterdir())
-
-    def _tell(self, line: str) -> None:
-        """Have process 1 do something."""
-        if self._first is None or self._first.stdin is None:
-            raise UserError("there is no Slurm cluster yet, or no more: use Cluster in a with statement")
-        self._first.stdin.write(f"{line}\n")
-        self._first.stdin.flush()
-        self._answer(" ".join(line.split()[:2]))
-
-    def _answer(self, expected: str) -> None:
-        output = self._first.stdout if self._first else None
-        if not output or not select.select([output], [], [], _START)[0] or output.readline() != f"{expected}\n":
-            raise UserError(f"the Slurm cluster: no word of {expected!r} from its first process")
+    def _logs(self) -> str:
+        """The end of what each daemon said, in one line."""
+        logs = sorted((self.directory / "log").iterdir())
+        return " ".join(" ".join(f"{log.name}: {log.read_text(errors='replace')[-500:]}" for log in logs).split())
 
     def _end(self) -> None:
-        if self._first is not None:
-            with self._first:
-                try:
-                    self._first.communicate(timeout=_START)  # closes its standard input
-                except subprocess.TimeoutExpired:
-                    self._first.kill()
-            self._first = None
-        shutil.rmtree(self.directory, ignore_errors=True)  # if it did not come up
+        if self._running is not None:
+            self._running.end()
+            self._running = None
+        shutil.rmtree(self.directory, ignore_errors=True)  # if process 1 did not come up
+
+
+def _make_directory() -> Path:
+    place = tempfile.gettempdir()
+    if len(place) > _LONGEST:
+        raise UserError(f"a Slurm cluster below {place}: sockets have short names, so set TMPDIR to a shorter path")
+    return Path(tempfile.mkdtemp(prefix="hpcbench-slurm-"))
+
+
+def _lay_out(directory: Path, nodes: Sequence[str], gpus: int) -> None:
+    """Make what is below the directory of a cluster."""
+    for name in ("etc", "log", "run", "state", "munge", "gpu", "db"):
+        (directory / name).mkdir()
+    for node in nodes:
+        (directory / "spool" / node).mkdir(parents=True)
+        (directory / "tmp" / node).mkdir(parents=True)
+    for k in range(gpus):  # like /dev/null
+        os.mknod(directory / "gpu" / f"fake{k}", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
 
 
 def _free_ports(count: int) -> list[int]:
     """Ports that nobody listens at, below those that the kernel gives to whoever calls."""
-    found: list[int] = []
+    found: set[int] = set()
     while len(found) < count:
         port = random.SystemRandom().randrange(20_000, 32_000)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("", port))
-            found.append(port)
-    return found
+            found.add(port)
+    return list(found)

@@ -31,9 +31,9 @@ SETTINGS: Mapping[str, str | int] = {
     "PreemptType": "preempt/partition_prio",
     "PreemptMode": "REQUEUE",
     "ReturnToService": 1,  # a crashed node is used again when it is back, one taken down is not
-    # Nobody waits: jobs start as they come, and what is gone is missed within seconds.
+    # Jobs start as they come, and a node that is gone is missed within seconds.
     "SchedulerType": "sched/backfill",
-    "SchedulerParameters": "bf_interval=1,sched_interval=1,sched_min_interval=0,batch_sched_delay=0,default_queue_depth=1000",
+    "SchedulerParameters": "bf_interval=1,sched_interval=1,sched_min_interval=0,batch_sched_delay=0",
     "SlurmdTimeout": 3,
     "MessageTimeout": 5,
     "InactiveLimit": 0,
@@ -49,7 +49,7 @@ def write(
     directory: Path,
     ports: Sequence[int],
     *,
-    nodes: int,
+    nodes: Sequence[str],
     cpus: int,
     memory: int,
     gpus: int,
@@ -68,8 +68,7 @@ def write(
     if clash:
         raise UserError(f"a cluster's setting {clash[0]}: it is where the cluster itself lies, which cannot be changed")
     etc = directory / "etc"
-    names = [f"n{k + 1}" for k in range(nodes)]
-    _save(etc / "hosts", ["127.0.0.1 localhost", f"127.0.0.1 {CONTROLLER} {' '.join(names)}"])
+    _save(etc / "hosts", ["127.0.0.1 localhost", f"127.0.0.1 {CONTROLLER} {' '.join(nodes)}"])
     # slurmd looks for control groups though it uses none, and does not start where none are mounted unless told so.
     _save(etc / "cgroup.conf", ["CgroupPlugin=cgroup/v1", "CgroupAutomount=no"])
     # A GPU without a device counts as none, and the node as broken.
@@ -80,11 +79,12 @@ def write(
         lines += _assignments(_accounting(directory, ports[1], gpus))
         _save(etc / "slurmdbd.conf", _assignments(_slurmdbd(directory, ports[1])))
         (etc / "slurmdbd.conf").chmod(0o600)  # or slurmdbd does not start
+    # If nothing is said, every job takes all memory of its nodes.
     lines += _assignments({**SETTINGS, "DefMemPerCPU": memory // cpus, **settings})
     lines += ["GresTypes=gpu"] if gpus else []
     gres = f"Gres=gpu:fake:{gpus}" if gpus else ""
     shape = f"CPUs={cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket={cpus} ThreadsPerCore=1 RealMemory={memory} {gres}"
-    for name, port in zip(names, ports[2:], strict=True):
+    for name, port in zip(nodes, ports[2:], strict=True):
         lines.append(f"NodeName={name} NodeHostname={name} NodeAddr=127.0.0.1 Port={port} {shape} State=UNKNOWN")
     for k, (name, options) in enumerate(partitions.items()):
         given = {"Nodes": "ALL", "Default": "NO" if k else "YES", "MaxTime": "60", "State": "UP", **options}
@@ -97,7 +97,7 @@ def _places(directory: Path, port: int) -> dict[str, str | int]:
         "ClusterName": CLUSTER,
         "SlurmctldHost": f"{CONTROLLER}(127.0.0.1)",
         "SlurmctldPort": port,
-        # A job that is requeued waits for as long as its credential lives, else two minutes.
+        # For as long a requeued job waits: two minutes if nothing is said; less than 5 s is refused.
         "AuthInfo": f"socket={directory}/munge/socket,cred_expire=5",
         "StateSaveLocation": f"{directory}/state",
         "SlurmdSpoolDir": f"{directory}/spool/%n",
