@@ -127,7 +127,9 @@ def sites(
     elif words[0] == "check":
         raise typer.Exit(check_sites(words[1:]))
     elif len(words) > 1:
-        raise UserError(f"sites: one site is shown at a time: to check files, say `hpcbench sites check {words[0]} ...`")
+        raise UserError(
+            f"sites: one site is shown at a time: to check files, say `hpcbench sites check {words[0]} ...`"
+        )
     else:
         show_site(words[0])
 
@@ -144,6 +146,36 @@ def schema(what: Annotated[str, typer.Argument(metavar="study|site")] = "study")
     else:
         raise UserError(f"schema {what!r}: is unknown: use study or site")
     typer.echo(json.dumps(json_schema(), indent=2))
+
+
+@app.command()
+def doctor(
+    site: Annotated[
+        str | None, typer.Option(metavar="NAME|FILE", help="Whose needs count; by default this machine's.")
+    ] = None,
+    run: Annotated[bool, typer.Option("--run", help="Start two ranks on a cluster too, by its launcher.")] = False,
+    json: Annotated[Path | None, typer.Option(help="File for the findings.")] = None,
+    draft_site: Annotated[
+        bool, typer.Option("--draft-site", help="Print a first site file from what is seen here, and check nothing.")
+    ] = False,
+    name: Annotated[str | None, typer.Option(help="Name of the drafted site; by default the cluster's.")] = None,
+) -> None:
+    """Say what works here; exit status 1 if something that is needed does not."""
+    if draft_site:
+        from hpcbench.doctor.draft import draft
+
+        typer.echo(draft(name), nl=False)
+        return
+    if name is not None:
+        raise UserError("--name: names a drafted site: add --draft-site, or say --site")
+    from hpcbench.doctor.examine import examine
+    from hpcbench.doctor.show import show, write
+
+    checks = examine(site, run=run)
+    show(checks)
+    if json is not None:
+        write(checks, json)
+    raise typer.Exit(int(any(check.failed for check in checks)))
 
 
 bench = typer.Typer(help="Measure this machine: no jobs, no model.", rich_markup_mode=None)

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 PATIENCE = 10.0
@@ -85,10 +86,8 @@ def ask(argv: Sequence[str], *, seconds: float | None = None, env: Mapping[str, 
 
 def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
     """Kill it and its children; what it had said so far."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     try:
         return process.communicate(timeout=1.0)
     except subprocess.TimeoutExpired:  # one in a session of its own still holds the pipe

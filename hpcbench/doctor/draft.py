@@ -16,7 +16,7 @@ from hpcbench.doctor import flux, lsf, slurm
 from hpcbench.doctor.cluster import Cluster, Line, Nodes
 from hpcbench.doctor.gpus import gpus_here
 from hpcbench.doctor.mpi import loaded_modules, mpiexec, of_interest
-from hpcbench.doctor.scheduler import answering, sightings
+from hpcbench.doctor.scheduler import Sighting, answering, sightings
 from hpcbench.errors import UserError
 from hpcbench.study.schema import NAME
 
@@ -38,14 +38,16 @@ def draft(name: str | None = None) -> str:
         raise UserError(
             f"--name {name!r}: is no name of a site: use letters, digits, dot, underscore and dash, at most 64"
         )
-    seen = sightings()
+    return _Text(survey(sightings()), name).text()
+
+
+def survey(seen: list[Sighting]) -> Cluster:
+    """All that can be seen of the machine through the scheduler that answers, or without one."""
     working = answering(seen)
     if working:
-        cluster = _SURVEYS[working.kind](working)
-    else:
-        silent = [f"{one.kind}: {one.fact}" for one in seen]
-        cluster = Cluster("local", "no scheduler answers", socket.gethostname().partition(".")[0], notes=silent)
-    return _Text(cluster, name).text()
+        return _SURVEYS[working.kind](working)
+    silent = [f"{one.kind}: {one.fact}" for one in seen]
+    return Cluster("local", "no scheduler answers", socket.gethostname().partition(".")[0], notes=silent)
 
 
 class _Text:
@@ -64,9 +66,7 @@ class _Text:
         """The whole file."""
         host = socket.gethostname()
         self._note(f"Draft by `hpcbench doctor --draft-site`, {now()} on {host}: what could be seen there.")
-        self._note(
-            "Lines marked CHECK are guesses. Then: hpcbench sites check FILE; hpcbench submit STUDY --site FILE --dry-run"
-        )
+        self._note("Lines marked CHECK are guesses. Next: hpcbench sites check FILE; then a dry run with --site FILE.")
         self._put("site", self._name, "" if self._name == self._cluster.name else "the name is yours to choose")
         self._scheduler()
         self._queues()
@@ -162,7 +162,7 @@ class _Text:
         nodes = self._nodes
         if nodes.gpus:
             self._note(
-                "launcher.visibility: one or all. all keeps direct copies between GPUs of a node; it changes what is measured"
+                "launcher.visibility: one or all; all keeps direct copies between GPUs of a node, which changes results"
             )
         amd = bool(nodes.gpu and re.search(r"mi\d|amd|radeon|vega|instinct", nodes.gpu, re.IGNORECASE))
         if (nodes.cores or 1) < (nodes.gpus or 0):

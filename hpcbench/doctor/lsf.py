@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections import Counter, defaultdict
+from itertools import pairwise
 
 from hpcbench.batch.duration import Duration
 from hpcbench.doctor.ask import ask
@@ -86,7 +87,7 @@ def _hosts(cluster: Cluster) -> list[Nodes]:
 
 
 def _gpus() -> dict[str, tuple[tuple[str, ...], tuple[int, ...]]]:
-    """By host: the models of its GPUs, and how many are near each part of its memory. A host's name stands in its first row."""
+    """By host: the models of its GPUs, and how many are near each part of its memory. Only its first row names it."""
     rows: dict[str, list[tuple[str, str]]] = defaultdict(list)
     said = ask(["lshosts", "-gpu"])
     lines = said.out.splitlines() if said.ok else []
@@ -134,7 +135,7 @@ def _run_limit(block: str, notes: list[str]) -> str | None:
     """The value below the word RUNLIMIT; of two, the one that is a maximum and no default."""
     most = block.rpartition("MAXIMUM LIMITS:")[2]
     lines = most.splitlines()
-    for head, values in zip(lines, lines[1:], strict=False):
+    for head, values in pairwise(lines):
         at = head.find("RUNLIMIT")
         if at < 0:
             continue

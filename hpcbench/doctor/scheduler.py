@@ -1,4 +1,4 @@
-"""Which scheduler really answers. A client on PATH proves nothing: wrappers have the names of other schedulers' commands."""
+"""Which scheduler really answers. A client on PATH proves nothing: wrappers bear the names of others' clients."""
 
 import re
 import shutil

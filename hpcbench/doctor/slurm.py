@@ -166,7 +166,7 @@ def _accounts(cluster: Cluster) -> None:
 
 
 def _request(cluster: Cluster, words: dict[str, str], kind: Nodes, config: dict[str, str]) -> None:
-    """How the head of a script asks for GPUs, and for nodes that are its own: what shares a node disturbs what is measured."""
+    """How the head of a script asks for GPUs, and for nodes of its own: a neighbour would disturb what is measured."""
     if kind.gpus:
         cluster.scheduler["gpu_request"] = Said(
             "gres",
@@ -194,5 +194,5 @@ def _reserved(cluster: Cluster, partition: str) -> None:
     kept = _number(words.get("CoreSpecCount"))
     if kept:
         cluster.notes.append(
-            f"CoreSpecCount={kept} (scontrol show node {names[0]}): so many cores of node.cores are the system's: subtract them"
+            f"CoreSpecCount={kept} (scontrol show node {names[0]}): subtract them from node.cores: they are reserved"
         )
