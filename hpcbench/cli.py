@@ -191,6 +191,36 @@ def schema(what: Annotated[str, typer.Argument(metavar="study|site")] = "study")
     typer.echo(json.dumps(json_schema(), indent=2))
 
 
+@app.command()
+def doctor(
+    site: Annotated[
+        str | None, typer.Option(metavar="NAME|FILE", help="Whose needs count; by default this machine's.")
+    ] = None,
+    run: Annotated[bool, typer.Option("--run", help="Start two ranks on a cluster too, by its launcher.")] = False,
+    json: Annotated[Path | None, typer.Option(help="File for the findings.")] = None,
+    draft_site: Annotated[
+        bool, typer.Option("--draft-site", help="Print a first site file from what is seen here, and check nothing.")
+    ] = False,
+    name: Annotated[str | None, typer.Option(help="Name of the drafted site; by default the cluster's.")] = None,
+) -> None:
+    """Say what works here; exit status 1 if something that is needed does not."""
+    if draft_site:
+        from hpcbench.doctor.draft import draft
+
+        typer.echo(draft(name), nl=False)
+        return
+    if name is not None:
+        raise UserError("--name: names a drafted site: add --draft-site, or say --site")
+    from hpcbench.doctor.examine import examine
+    from hpcbench.doctor.show import show, write
+
+    checks = examine(site, run=run)
+    show(checks)
+    if json is not None:
+        write(checks, json)
+    raise typer.Exit(int(any(check.failed for check in checks)))
+
+
 bench = typer.Typer(help="Measure this machine: no jobs, no model.", rich_markup_mode=None)
 app.add_typer(bench, name="bench")
 
