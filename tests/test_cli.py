@@ -285,10 +285,10 @@ def test_a_full_disk_is_one_line(
         raise OSError(28, "No space left on device", str(path))
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("hpcbench.batch.submit.write_json", full)
+    monkeypatch.setattr("hpcbench.batch.write.write_json", full)
     code, out, err = run(capsys, monkeypatch, "submit", str(DEMO), "--dry-run")
     assert (code, out) == (2, "")
-    assert err.startswith("hpcbench: ") and err.endswith("run.json: No space left on device\n")
+    assert err.startswith("hpcbench: ") and err.endswith("json: No space left on device\n")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -234,6 +234,12 @@ def load_site(name: str, where: str = "--site") -> tuple[Site, Document]:
         site = Site.model_validate(document.data)
     except ValidationError as error:
         raise user_error(error, Site, document.where) from None
+    if site.templates is not None:
+        templates = (path.parent / site.templates).resolve()
+        if not templates.is_dir():
+            where = document.where(("templates",))
+            raise UserError(f"{where}: templates: {shown_path(templates)} is no directory: it starts at the site file's")
+        site = site.model_copy(update={"templates": str(templates)})
     if site.site != path.stem and name in names():
         raise UserError(
             f"{document.where(('site',))}: site: {site.site!r} is not the file's name {shown_path(path.stem)}"

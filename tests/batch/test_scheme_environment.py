@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from batch_fakes import Fake
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from test_render import OFFER, jobs_of
@@ -52,11 +52,12 @@ def seen(path: Path) -> dict[str, str]:
     return dict(word.split("=", 1) for word in words if word)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None)
 @given(environment=st.dictionaries(NAMES, VALUES, min_size=1, max_size=4))
 def test_whatever_a_variable_holds_reaches_the_runs_of_its_scheme_alone(
-    tmp_path: Path, environment: dict[str, str]
+    tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]
 ) -> None:
+    tmp_path = tmp_path_factory.mktemp("submission")  # one each: completed runs are not run again
     local = Site.model_validate({**OFFER, "scheduler": {"kind": "local"}, "launcher": {"kind": "mpich"}})
     job = replace(
         jobs_of("local", local)[0],
