@@ -146,7 +146,7 @@ def _gpus(job: "Job", site: Site) -> Options:
         if shape.gpus_per_rank.denominator != 1:
             raise ValueError(f"scheduler.gpu_request: {shape.gpus_per_rank} GPUs a rank: gpus-per-task gives whole ones")
         return [("--gpus-per-task", shape.gpus_per_rank)]
-    shared = site.launcher.visibility != "one"
+    shared = site.visibility != "one"
     number = site.node.gpus if shared else -(-shape.ranks_per_node * shape.gpus_per_rank // 1)
     return [{"gres": ("--gres", f"gpu:{number}"), "gpu": ("-gpu", f"num={number}")}.get(how, (f"--{how}", number))]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hpcbench.batch.site import Site
+from hpcbench.batch.site import Site, template_directory
 from hpcbench.batch.site_rules import Fault, faults
 from hpcbench.errors import UserError
 from hpcbench.study.problems import all_faults
@@ -49,6 +49,11 @@ def check_file(path: Path) -> list[str]:
         else:
             break
     told = [Fault(*fault) for fault in said.items()]
+    if site is not None and site.templates is not None:
+        try:
+            template_directory(site.templates, path)
+        except ValueError as error:
+            told.append(Fault(("templates",), str(error)))
     if site is not None:
         told += [*faults(site, broken=list(said)), *_left_out(site, document.data)]
     order = {origin: number for number, origin in enumerate(dict.fromkeys(document.origins.values()))}
