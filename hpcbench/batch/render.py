@@ -143,8 +143,11 @@ def render_array(
         raise ValueError(f"{shown(name)} cannot name an array: use letters, digits and . _ - alone")
     if len({_asked(job) for job in jobs}) != 1:
         raise ValueError(f"array {name}: its jobs differ in shape, limits, queue or account")
-    index = "%a" if site.scheduler.kind == "slurm" else "%I"
-    elements = f"1-{len(jobs)}{f'%{throttle}' if throttle else ''}"
+    limit = f"%{throttle}" if throttle else ""
+    if site.scheduler.kind == "slurm":
+        index, elements = "%a", f"1-{len(jobs)}{limit}"
+    else:
+        index, elements = "%I", f"[1-{len(jobs)}]{limit}"
     log = f"arrays/{name}.{index}.log"
 
     directives = head(replace(jobs[0], name=name), site, name=name, root=root, log=log, array=elements)

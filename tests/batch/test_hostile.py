@@ -303,7 +303,7 @@ BITS = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=15, deadline=None, phases=[Phase.generate])
+@settings(max_examples=10, deadline=None, phases=[Phase.generate])
 @given(text=st.tuples(BITS, LINES, BITS).map("".join))
 def test_generated_text_arrives_wherever_text_may_stand(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     site = SITE

@@ -354,8 +354,8 @@ def test_arrays_count_from_one_and_list_their_jobs() -> None:
     text, jobs = array("longhorn", throttle=2)
     assert jobs.splitlines() == ["j0001-r1", "j0004-r2", "j0007-r3"]
     assert "#SBATCH --array=1-3%2\n" in text and f"#SBATCH --output={ROOT}/arrays/neox-hybrid-001-a1.%a.log\n" in text
-    text, _ = array("lassen")
-    assert "#BSUB -J 'neox-hybrid-001-a1[1-3]'\n" in text and "/arrays/neox-hybrid-001-a1.%I.log\n" in text
+    text, _ = array("lassen", throttle=2)
+    assert "#BSUB -J 'neox-hybrid-001-a1[1-3]%2'\n" in text and "/arrays/neox-hybrid-001-a1.%I.log\n" in text
 
 
 def test_arrays_hold_jobs_that_ask_for_the_same() -> None:

@@ -197,6 +197,7 @@ SLOTS = {"scheduler": {"kind": "lsf", "allocation": "slots"}}
         ("lsf", {}, {"LSB_JOBID": "9", "LSB_DJOB_HOSTFILE": "{here}/hosts"}, "9", ["n1", "n2"]),
         ("flux", {}, {"FLUX_ENCLOSING_ID": "ƒ2Ab"}, "f2Ab", ["n1", "n2"]),
         ("flux", {}, {}, "1234", ["n1", "n2"]),
+        ("flux", {}, {"OLD_FLUX": "1"}, "1234", ["n[1-2]"]),
         ("slurm", {}, {"SLURM_JOB_ID": 'a"b\\c\nd\x01é', "SLURM_JOB_NODELIST": '"]}, \\'}, 'a"b\\c?d???', ['"]}, \\']),
     ],
 )
@@ -206,7 +207,10 @@ def test_ids_and_hosts_are_those_of_the_scheduler(
     bench = Bench(tmp_path, kind, site=site)
     (tmp_path / "hosts").write_text("launch\nn1\nn1\nn2\nn2\n", encoding="utf-8")
     bench.program("scontrol", "exit 1")
-    bench.program("flux", 'case "$*" in *jobid) echo 1234 ;; "hostlist -e local") echo n1 n2 ;; *) exit 1 ;; esac')
+    bench.program(
+        "flux",
+        'case "$*" in *jobid) echo 1234 ;; "hostlist -e local") [ -z "${OLD_FLUX:-}" ] && echo n1 n2 ;; *) echo "n[1-2]" ;; esac',
+    )
     environment = {name: value.replace("{here}", str(tmp_path)) for name, value in environment.items()}
     assert bench.go(**environment).returncode == 0
     assert (bench.job_mark["id"], bench.job_mark["hosts"]) == (id_, hosts)
