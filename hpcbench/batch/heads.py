@@ -101,7 +101,7 @@ def _slurm(job: "Job", site: Site, name: str, array: str | None) -> Options:
 def _lsf(job: "Job", site: Site, name: str, array: str | None) -> Options:
     """Whole nodes by -nnodes, the easy mode of Sierra-class machines; elsewhere slots. Each mode excludes the other."""
     shape = job.shape
-    options: Options = [("-J", name if array is None else f"{name}[{array}]")]
+    options: Options = [("-J", name + (array or ""))]
     if site.scheduler.allocation == "nodes":
         options.append(("-nnodes", shape.nodes))
         _refuse(site, ("-n", "-R", "-csm"), "excludes -nnodes")
@@ -117,7 +117,7 @@ def _lsf(job: "Job", site: Site, name: str, array: str | None) -> Options:
 
 
 def _flux(job: "Job", site: Site, name: str, array: str | None) -> Options:
-    """Whole nodes. `flux batch` counts slots and `flux run` tasks, so counts of ranks stand on the launch line alone."""
+    """Whole nodes. `flux batch` counts slots and `flux run` tasks: ranks are counted on the launch line alone."""
     if array is not None:
         raise ValueError("flux has no job arrays")
     _refuse(site, ("-n", "-N", "-c", "-g", "--nslots", "--cores-per-slot", "--gpus-per-slot"), "counts slots")
@@ -144,7 +144,7 @@ def _gpus(job: "Job", site: Site) -> Options:
         raise ValueError(f"scheduler.gpu_request: {kind} has no {how}: use {' or '.join((*known, 'none'))}")
     if how == "gpus-per-task":
         if shape.gpus_per_rank.denominator != 1:
-            raise ValueError(f"scheduler.gpu_request: {shape.gpus_per_rank} GPUs a rank: gpus-per-task gives whole ones")
+            raise ValueError(f"scheduler.gpu_request: gpus-per-task gives whole GPUs, not {shape.gpus_per_rank} a rank")
         return [("--gpus-per-task", shape.gpus_per_rank)]
     shared = site.visibility != "one"
     number = site.node.gpus if shared else -(-shape.ranks_per_node * shape.gpus_per_rank // 1)

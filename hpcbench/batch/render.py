@@ -28,13 +28,17 @@ _OF_BASH = re.compile(
 )
 """Variables that bash sets, or that change how it reads a script."""
 OF_SCRIPT = frozenset(
-    (
-        "root job runs name file old limit status launched run began waiting child signalled stopping found path left "
-        "recorder start attempt id id_json hosts host failed again timer parent launch"
-    ).split()
+    re.findall(
+        r"\w+",
+        "again attempt began child failed file found host hosts id id_json job launch launched left limit name old "
+        "parent path recorder root run runs signalled start status stopping timer waiting",
+    )
 )
 """Variables of the scripts themselves."""
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+
+
+_AHEAD = Duration(120)
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Job:
     """Of each run; by default an equal part of what the job has left."""
     requeue: int = 0
     """How often the job goes back to its queue when it is told to stop."""
-    stop_ahead: Duration = Duration(120)
+    stop_ahead: Duration = _AHEAD
     """How long before the walltime it is told so."""
     name: str = ""
     """What the queue shows; by default study and id."""
@@ -90,7 +94,9 @@ def render(job: Job, *, site: Site, study: str, root: str, templates: Path | Non
         raise ValueError(f"stop_ahead: {job.stop_ahead} leaves no time within the walltime, {job.walltime}: shorten it")
     for variable in site.environment:
         if _OF_BASH.fullmatch(variable) or variable in OF_SCRIPT:
-            raise ValueError(f"environment: {variable} is a variable of the job script's own: set it in a wrapper of python")
+            raise ValueError(
+                f"environment: {variable} is a variable of the job script's own: set it in a wrapper of python"
+            )
     directives = head(job, site, name=job.name or f"{study}-{job.id}", root=root, log=f"jobs/{job.id}/out.log")
     return _script(
         f"{site.scheduler.kind}.sh.j2",
@@ -137,14 +143,15 @@ def render_array(
         raise ValueError(f"{shown(name)} cannot name an array: use letters, digits and . _ - alone")
     if len({_asked(job) for job in jobs}) != 1:
         raise ValueError(f"array {name}: its jobs differ in shape, limits, queue or account")
-    index = "%a" if site.scheduler.kind == "slurm" else "%I"
-    elements = f"1-{len(jobs)}{f'%{throttle}' if throttle else ''}"
+    limit = f"%{throttle}" if throttle else ""
+    if site.scheduler.kind == "slurm":
+        index, elements = "%a", f"1-{len(jobs)}{limit}"
+    else:
+        index, elements = "%I", f"[1-{len(jobs)}]{limit}"
     log = f"arrays/{name}.{index}.log"
 
     directives = head(replace(jobs[0], name=name), site, name=name, root=root, log=log, array=elements)
-    text = _script(
-        "array.sh.j2", templates, directives, site=site, study=study, root=root, list=f"arrays/{name}.txt"
-    )
+    text = _script("array.sh.j2", templates, directives, site=site, study=study, root=root, list=f"arrays/{name}.txt")
     return text, "".join(f"{job.id}\n" for job in jobs)
 
 
@@ -164,7 +171,9 @@ def _own_environment(job: Job, run: str, site: Site) -> tuple[list[str], list[st
 
 def _script(template: str, templates: Path | None, directives: list[str], **values: Any) -> str:
     try:
-        text = _environment(templates).get_template(template).render(version=__version__, directives=directives, **values)
+        text = (
+            _environment(templates).get_template(template).render(version=__version__, directives=directives, **values)
+        )
     except ValueError:
         raise
     except Exception as error:

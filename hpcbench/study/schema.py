@@ -15,6 +15,8 @@ Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$")]
 """Names that others gave: accounts and queues."""
 Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=4096)]
 """Text that stays on one line of a job script."""
+File = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")]
+"""Path of a file or directory."""
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Scalar = str | int | float | bool | None
@@ -81,7 +83,7 @@ class Data(Section):
     """The text that is trained on."""
 
     source: Literal["stdlib", "file"] = Field("stdlib", description="Python's standard library, or a text file.")
-    path: str | None = Field(None, min_length=1, description="The text file, relative to the study file.")
+    path: File | None = Field(None, description="The text file, relative to the study file.")
     valid_fraction: float = Field(0.1, gt=0, lt=1, description="Part of the text that is kept for evaluation.")
 
     @model_validator(mode="after")
@@ -235,7 +237,7 @@ class Study(Section):
     """What to compare: a model, how it trains, and what varies."""
 
     study: Name = Field(description="Name: letters, digits, dot, underscore and dash, at most 64.")
-    site: str | None = Field(None, min_length=1, description="Name of a site, or a site file.")
+    site: File | None = Field(None, description="Name of a site, or a site file.")
     description: str | None = Field(None, description="For people.")
     account: Label | None = Field(None, description="Bank or project that the scheduler charges.")
     queue: Label | None = Field(None, description="Queue of the site; the site's first by default.")
@@ -249,8 +251,8 @@ class Study(Section):
     stop_ahead: str = Field(
         "2m", description="How long before its limit a job tells a run to write its checkpoint and stop."
     )
-    after: str | None = Field(
-        None, min_length=1, description="Submission, or study by its name, whose jobs must have completed before these."
+    after: File | None = Field(
+        None, description="Submission, or study by its name, whose jobs must have completed before these."
     )
     model: Model = Field(description="A preset's name, or the fields; `preset` in the fields starts from one.")
     data: Data = Field(default_factory=Data, description="The text.")
@@ -259,9 +261,8 @@ class Study(Section):
     nodes: Count | None = Field(None, description="Nodes of a job; by default what the layout needs.")
     ranks_per_node: Count | None = Field(None, description="Ranks a node; by default the GPUs of a node.")
     scheme: Name = Field("baseline", description="The scheme, where the matrix does not vary it.")
-    links: str | None = Field(
+    links: File | None = Field(
         None,
-        min_length=1,
         description="What `hpcbench bench network --json` measured here, relative to the study file: decides on plans.",
     )
     schemes: dict[Name, Scheme] = Field(default_factory=dict, description="Schemes of one's own, by name.")

@@ -220,7 +220,7 @@ for name in "${runs[@]}"; do completed "$name" || waiting=$((waiting + 1)); done
 # id of this job, and its hosts, one a line
 id=${FLUX_ENCLOSING_ID:-$(flux getattr jobid 2> /dev/null)}
 id=${id/#$'\xc6\x92'/f} # ids begin with a letter that is not ASCII
-host_list() { flux hostlist -e local 2> /dev/null | tr ' ' '\n' || flux getattr hostlist; }
+host_list() { { flux hostlist -e local || flux getattr hostlist; } 2> /dev/null | tr ' ' '\n'; }
 id_json=$(json <<< "${id//[$'\n']/?}")
 hosts=$(host_list | json)
 host=$(uname -n | json)
@@ -238,6 +238,7 @@ trap ask USR1
   [ "$parent" != "$$" ] || kill -USR1 "$$"
 ) > /dev/null 2>&1 &
 timer=$!
+disown # nobody waits for it
 mark_job running
 
 export OMP_NUM_THREADS=21

@@ -12,9 +12,10 @@
 #SBATCH --no-requeue
 #SBATCH --chdir=/scratch/me/results/neox-hybrid/001
 #SBATCH --output=/scratch/me/results/neox-hybrid/001/arrays/neox-hybrid-001-a1.%a.log
-# Written by hpcbench 0.1.0: study neox-hybrid, site longhorn: element k runs the job in line k of the list.
+# Written by hpcbench 0.1.0: study neox-hybrid, site longhorn.
 cd -- /scratch/me/results/neox-hybrid/001 || exit 1
-index=${SLURM_ARRAY_TASK_ID:-${LSB_JOBINDEX:-}}
+index=${SLURM_ARRAY_TASK_ID:-}
+# element k runs the job in line k
 job=$(sed -n "${index:-none}p" arrays/neox-hybrid-001-a1.txt)
 if [ -z "$job" ]; then
   echo arrays/neox-hybrid-001-a1.txt": no line ${index:-}: was this handed in as an array?" >&2
