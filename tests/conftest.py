@@ -50,6 +50,19 @@ def mpi_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[
     return results
 
 
+@pytest.fixture(scope="session")
+def need() -> Callable[[str | None], None]:
+    """Skips the test if it is given a reason why it cannot run here; in CI everything can be had, so there it fails."""
+
+    def check(reason: str | None) -> None:
+        if reason and os.environ.get("CI"):
+            pytest.fail(reason)
+        if reason:
+            pytest.skip(reason)
+
+    return check
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """In CI everything can be had but a GPU: a test that was skipped for another reason has shown nothing."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")

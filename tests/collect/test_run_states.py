@@ -7,7 +7,7 @@ import pytest
 
 from hpcbench.collect import submission
 from hpcbench.collect.diagnosis import diagnose, signal_of
-from hpcbench.collect.state import BAD, OPEN, JobState
+from hpcbench.collect.state import BAD, OPEN, Job, JobState
 from hpcbench.collect.submission import RunResult
 from hpcbench.errors import UserError
 from hpcbench.testing.results import Planted, write, write_marker
@@ -44,8 +44,8 @@ def root(tmp_path: Path) -> Path:
     return write(tmp_path / "001", [Planted("baseline", 1, 0.25, 2.7), Planted("mzhybrid", 1, 0.25, 2.7)], steps=6)
 
 
-def run_of(root: Path, job: JobState = "unknown") -> RunResult:
-    found = submission.load(root, {"j0001-r1": job})
+def run_of(root: Path, job: JobState = "unknown", exit: int | None = None) -> RunResult:
+    found = submission.load(root, {"j0001-r1": Job("j0001-r1", job, exit)})
     return next(run for run in found.runs if run.scheme == "mzhybrid")
 
 
@@ -242,7 +242,7 @@ def test_a_run_without_exit_status_is_what_its_job_is(root: Path, job: JobState,
 def test_a_job_that_ended_before_the_run_began(root: Path) -> None:
     (directory(root) / "status.json").unlink()
     (directory(root) / "log.txt").unlink()
-    run = run_of(root)
+    run = run_of(root, "ended", 0)
     assert run.state == "lost"
     assert run.verdict.reason == "job j0001-r1 ended (exit status 0) before this run began"
 
@@ -250,7 +250,7 @@ def test_a_job_that_ended_before_the_run_began(root: Path) -> None:
 def test_a_job_that_ended_in_the_middle_of_the_run(root: Path) -> None:
     edit_log(root, 7)
     (directory(root) / "status.json").write_text('{"state": "running", "start": "2026-11-21T06:30:00Z"}')
-    run = run_of(root)
+    run = run_of(root, "ended", 0)
     assert run.state == "lost"
     assert "left no word of this run after step 4 of 6" in run.verdict.reason
 
@@ -259,7 +259,7 @@ def test_the_whole_directory_is_gone(root: Path) -> None:
     for path in directory(root).iterdir():
         path.unlink()
     directory(root).rmdir()
-    assert run_of(root).state == "lost"
+    assert run_of(root, "ended", 0).state == "lost"
 
 
 @pytest.mark.parametrize(
