@@ -74,7 +74,7 @@ def main(argv: list[str]) -> int:
         log,
         taken=resumed_from or 0,
         checkpoints=checkpoints,
-        told_to_stop=request if comm.rank == 0 else bool,
+        told_to_stop=request if comm.rank == 0 else stop.never,
     )
     log.event("end", time=now(), state=state, steps=steps, seconds=round(time.perf_counter() - begin, 3), reason=reason)
     return {"completed": 0, "stopped": stop.EXIT}.get(state, 1)
@@ -86,7 +86,7 @@ def train(
     *,
     taken: int = 0,
     checkpoints: Checkpoints | None = None,
-    told_to_stop: Callable[[], bool] = bool,
+    told_to_stop: Callable[[], bool] = stop.never,
 ) -> tuple[str, str, int]:
     """Take all steps that are left.
 

@@ -115,9 +115,9 @@ class Checkpoints:
         """
         begin = time.perf_counter()
         final = self._directory / f"step-{step:06}"
-        cut = final.with_suffix(".partial")
-        self._agreed(step, lambda: files.fresh(cut) if self._comm.rank == 0 else None)
-        entries = self._agreed(step, lambda: files.write_rank(cut / files.rank_file(self._comm.rank), state))
+        unfinished = final.with_suffix(".partial")
+        self._agreed(step, lambda: files.fresh(unfinished) if self._comm.rank == 0 else None)
+        entries = self._agreed(step, lambda: files.write_rank(unfinished / files.rank_file(self._comm.rank), state))
 
         def publish() -> None:
             manifest = {
@@ -127,8 +127,8 @@ class Checkpoints:
                 "corpus": corpus.digest,
                 "ranks": entries,
             }
-            files.write_durably(cut / files.COMPLETE, json.dumps(manifest, indent=1).encode())
-            files.publish(cut, final)
+            files.write_durably(unfinished / files.COMPLETE, json.dumps(manifest, indent=1).encode())
+            files.publish(unfinished, final)
             files.prune(self._directory, step, self._damaged - {final})
 
         self._agreed(step, lambda: publish() if self._comm.rank == 0 else None)

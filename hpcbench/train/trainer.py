@@ -28,6 +28,7 @@ from hpcbench.train.batches import Batches
 from hpcbench.train.config import Run, Scheme, Train
 from hpcbench.train.model import GPT, loss
 from hpcbench.train.precision import DTYPES, LossScale
+from hpcbench.train.stop import never
 from hpcbench.train.text import Corpus
 
 
@@ -145,7 +146,7 @@ class Trainer:
             device=run.device,
         )
 
-    def step(self, step: int, told_to_stop: Callable[[], bool] = bool) -> StepResult:
+    def step(self, step: int, told_to_stop: Callable[[], bool] = never) -> StepResult:
         """Take step `step` (from 0). A step whose gradients are not finite changes no weight.
 
         `told_to_stop` is asked after the step was timed; its answer goes round with sums that every step makes.

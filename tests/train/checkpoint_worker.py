@@ -28,6 +28,7 @@ from hpcbench.train.checkpoint import Checkpoints
 from hpcbench.train.config import Data, Model, Run, Scheme, SchemeRule, Train
 from hpcbench.train.log import RunLog
 from hpcbench.train.precision import LossScale
+from hpcbench.train.stop import never
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
@@ -106,7 +107,7 @@ def compare(name: str, run: Run, directory: Path) -> dict[str, Any] | None:
     checkpoints = Checkpoints(directory / name, comm, run)
     first = trainer_of(run, comm.Dup())
     asked = iter(range(1, STEPS + 1))
-    told = (lambda: next(asked) == STOP) if comm.rank == 0 else bool
+    told = (lambda: next(asked) == STOP) if comm.rank == 0 else never
     outcome.append(train(first, RunLog(streams[1]), checkpoints=checkpoints, told_to_stop=told))
     second = trainer_of(run, comm.Dup())
     newest = checkpoints.find().newest

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from hpcbench.errors import UserError
 from hpcbench.train import binding
@@ -167,3 +168,22 @@ def test_numa_nodes_are_those_of_the_cores(tmp_path):
     assert binding.numa_nodes({0, 9}, tmp_path) == [0]
     assert binding.numa_nodes({3, 4}, tmp_path) == [0, 1]
     assert binding.numa_nodes({3}, tmp_path / "none") is None
+
+
+def test_a_gpu_is_recorded_by_what_pytorch_tells_of_it(monkeypatch):
+    """PyTorch's answers are planted: the number a rank takes, its names, whom it reaches, and what is not told."""
+    told = SimpleNamespace(name="V100", uuid="a-b", pci_domain_id=4, pci_bus_id=0xC1, pci_device_id=0)
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: told)
+    monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda own, other: (own, other) != (1, 3))
+    expected = {"number": 1, "uuid": "a-b", "pci": "0004:c1:00", "visible": 4, "peers": [0, 2]}
+    assert binding._gpu(5, 5) == {"device": "cuda:1 V100", "gpu": expected}
+    assert chosen == [1]
+    told = SimpleNamespace(name="old")
+    assert binding._gpu(0, 0)["gpu"]["uuid"] is binding._gpu(0, 0)["gpu"]["pci"] is None
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match=r"rank 5 on .* the run asks for a GPU and PyTorch sees none"):
+        binding._gpu(5, 1)
