@@ -47,8 +47,7 @@ def ask(
 ) -> Answer:
     """Run one of a scheduler's programs.
 
-    It gets a process group of its own: at a time-out all of it is ended, wrappers of the site included, and an
-    interrupt from the keyboard does not cut a submission in two.
+    It gets a process group of its own, so that at a time-out all of it is ended, wrappers of the site included.
 
     Raises
     ------

@@ -82,12 +82,12 @@ def read_squeue(text: str) -> dict[str, Word]:
     for cells in _rows(text, len(SQUEUE_FIELDS)):
         row = dict(zip(SQUEUE_FIELDS, cells, strict=True))
         ours = state(row["State"])
-        begun = ours is not State.PENDING
+        begun = ours is not State.PENDING and _known(row["NodeList"])
         word = Word(
             ours,
             reason=_reason(row["State"], row["Reason"]),
             exit=None if ours.alive else _ended(ours, _wait_status(row["exit_code"])),
-            start=_time(row["StartTime"]) if begun else None,  # of what waits it is an estimate
+            start=_time(row["StartTime"]) if begun else None,  # else it is an estimate, or the end
             end=None if ours.alive else _time(row["EndTime"]),
             hosts=_known(row["NodeList"]),
             restarts=int(row["RestartCnt"]) if row["RestartCnt"].isdigit() else None,

@@ -102,7 +102,7 @@ def test_squeue() -> None:
     assert set(words) == {"4_1", "4_3", "4_4", "4_5", "5", "20", "21_0", "22", "23", "24", "24+0", "24+1"}
     assert words["4_4"] == Word(State.PENDING, "Resources", restarts=0)  # its start and end are estimates
     assert words["5"].reason == "CANCELLED: JobHeldUser"
-    assert words["5"].exit is None
+    assert words["5"].exit is words["5"].start is None  # it never began
     assert (words["20"].exit, words["21_0"].exit) == (137, 3)
     assert words["21_0"].hosts == "n[1-2]"
     assert words["22"] == Word(State.RUNNING, start="2026-11-21T15:56:24Z", hosts="n1", restarts=2)
