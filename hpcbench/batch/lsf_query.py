@@ -75,7 +75,7 @@ class LsfQuery:
             answer = ask(["bjobs", "-a", *self._options(form), *which], plain_environment())
             fields = form == "fields"
             found = read_delimited(answer.out, _clock()) if fields else read_table(answer.out, wide=form == "wide")
-            if found or _answered(answer):
+            if _answered(answer):
                 return found  # whatever the status: LSF fails where one of many is unknown
             unknown = [field for field in self._fields[3:] if re.search(rf"\b{field}\b", answer.said, re.IGNORECASE)]
             if fields and unknown:

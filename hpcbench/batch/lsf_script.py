@@ -92,7 +92,7 @@ def script_text(command: str, folder: Path, shape: Parameters, elements: int = 0
     lines += [f"folder={one_line(str(folder))}"]
     lines += ["job=$LSB_JOBID array=$LSB_JOBID index=${LSB_JOBINDEX:-0}", '[ "$index" = 0 ] || job=${job}_$index']
     lines += ["folder=${folder//%j/$job} folder=${folder//%A/$array} folder=${folder//%a/$index}"]
-    lines += ['mkdir -p "$folder"', ""]
+    lines += ['mkdir -p "$folder"', f"cd {one_line(str(Path.cwd()))} || exit", ""]
     lines += ["export SUBMITIT_EXECUTOR=lsf"]
     lines += [f"export SUBMITIT_LSF_NTASKS={shape.tasks} SUBMITIT_LSF_NNODES={shape.nodes}"]
     lines += [f"export SUBMITIT_LSF_TASKS_PER_NODE={shape.tasks_per_node}", *shape.setup, ""]

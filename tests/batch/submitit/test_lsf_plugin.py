@@ -33,6 +33,7 @@ def describe(value: int) -> dict[str, Any]:
         "tasks": environment.num_tasks,
         "rank": environment.global_rank,
         "hosts": list(environment.hostnames),
+        "where": str(Path.cwd()),
         "inherited": os.environ.get("SLURM_CPU_BIND"),
     }
 
@@ -82,6 +83,7 @@ def test_a_function(lsf: Programs, hostile: Path, tmp_path: Path, monkeypatch: p
         "tasks": 1,
         "rank": 0,
         "hosts": ["n1"],
+        "where": str(tmp_path),
         "inherited": None,
     }
     assert "printed 7" in (job.stdout() or "")
@@ -228,6 +230,18 @@ def test_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: list[str
     monkeypatch.setenv("LSB_DJOB_HOSTFILE", str(path))
     monkeypatch.delenv("LSB_MCPU_HOSTS")
     assert LSFJobEnvironment().hostnames == hosts
+
+
+def test_a_site_that_takes_files(lsf: Programs, hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
+    executor = submitit.AutoExecutor(hostile, cluster="lsf")
+    executor.update_parameters(lsf_hand_in="file")
+    assert executor.submit(describe, 7).result()["where"] == str(tmp_path)
+    [call] = lsf.calls("bsub")
+    assert call["stdin"] == ""
+    assert re.fullmatch(r"\./[.a-z0-9_]+\.sh", call["argv"][-1])
+    assert not list(tmp_path.rglob("pwned"))
 
 
 @pytest.mark.parametrize(("index", "job"), [(None, "7"), ("0", "7"), ("3", "7_3")])
