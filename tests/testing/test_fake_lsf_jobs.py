@@ -121,30 +121,23 @@ def test_dependencies(lsf: Fake, condition: str, code: int, runs: bool) -> None:
 
 def test_run_limit_warns_and_then_ends(fake_of: Callable[..., Fake]) -> None:
     lsf = fake_of("lsf", minute=0.1)
-    submit(lsf, TRAPPED, "-W", "5", "-wa", "HUP", "-wt", "4")
-    submit(
-        lsf,
-        "trap 'echo hup > hup' HUP; trap 'exit 0' USR2; while :; do sleep 0.05; done",
-        "-W",
-        "5",
-        "-wa",
-        "HUP",
-        "-wt",
-        "3",
-    )
+    warned = ("-W", "30", "-wa", "HUP", "-wt", "10")
+    submit(lsf, TRAPPED, *warned)
+    submit(lsf, "trap 'echo hup > hup' HUP; trap 'exit 0' USR2; while :; do sleep 0.05; done", *warned)
     first, second = lsf.wait()
     assert (first.state, first.exit) == (EXITED, 129)  # a job that does not expect its warning is ended by it
     assert (second.state, second.exit) == (DONE, 0)
+    assert second.ended - second.started >= 3.0
     assert Path("hup").exists()
 
 
 def test_a_job_that_ignores_the_limit_is_killed_ten_minutes_later(fake_of: Callable[..., Fake]) -> None:
-    lsf = fake_of("lsf", minute=0.05)
-    submit(lsf, TRAPPED, "-W", "4")
+    lsf = fake_of("lsf", minute=0.2)
+    submit(lsf, TRAPPED, "-W", "10")
     (job,) = lsf.wait()
     assert Path("signals").read_text(encoding="utf-8").split() == ["usr2", "int", "term"]
     assert job.exit == 9
-    assert job.ended - job.started >= 14 * 0.05
+    assert job.ended - job.started >= 20 * 0.2
     assert reason(lsf, "1") == "TERM_RUNLIMIT: job killed after reaching LSF run time limit"
 
 
