@@ -138,11 +138,10 @@ def test_unclear_answers(flux: Flux, fake: Fake, tmp_path: Path, monkeypatch: py
         flux.submit(parcel(tmp_path, "quiet", "true"))
     assert flux.find("quiet", 1) is not None  # it was taken
     fake.order("hang", program="flux", seconds=30, times=1)
-    monkeypatch.setattr("hpcbench.batch.client.PATIENCE", 1.0)
-    with pytest.raises(UnclearError, match="did not answer within 1 s"):
-        flux.submit(parcel(tmp_path, "slow", "true"))
-    monkeypatch.undo()
-    monkeypatch.setenv("PATH", fake.environment["PATH"])
+    with monkeypatch.context() as patch:
+        patch.setattr("hpcbench.batch.client.PATIENCE", 1.0)
+        with pytest.raises(UnclearError, match="did not answer within 1 s"):
+            flux.submit(parcel(tmp_path, "slow", "true"))
     assert flux.find("slow", 1) is not None
     fake.order("mute", program="flux", text="flux-batch: ERROR: [Errno 110] Connection timed out", times=1)
     with pytest.raises(UnclearError, match="Connection timed out"):

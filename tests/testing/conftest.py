@@ -18,7 +18,7 @@ def fake_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
         def make(system: str, **options: Any) -> Fake:
             kind = {"lsf": FakeLSF, "flux": FakeFlux}[system]
-            return stack.enter_context(kind(**{"minute": 1.0, "terminate_interval": 0.3, **options}))
+            return stack.enter_context(kind(**{"minute": 1.0, "terminate_interval": 1.0, **options}))
 
         yield make
 

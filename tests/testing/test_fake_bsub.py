@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -156,6 +157,21 @@ def test_faults_that_strike_a_submission() -> None:
     lsf.order("empty", program="bsub", times=1)
     done = lsf.run("bsub", stdin=b"true\n")
     assert (done.returncode, done.stdout, len(lsf.jobs)) == (0, "", 4)
+
+
+def test_a_slow_answer_comes_before_its_work() -> None:
+    lsf = FakeLSF()
+    lsf.order("slow", program="bsub", seconds=30)
+    with pytest.raises(subprocess.TimeoutExpired):
+        lsf.run("bsub", stdin=b"true\n", timeout=1)
+    assert lsf.jobs == []
+
+
+def test_the_directory_may_be_named_by_the_environment() -> None:
+    one, other = FakeLSF(), FakeLSF()
+    elsewhere = {**one.environment, "HPCBENCH_FAKE_DIR": other.config.directory}
+    assert one.run("bsub", stdin=b"true\n", env=elsewhere).returncode == 0
+    assert (len(one.jobs), len(other.jobs)) == (0, 1)
 
 
 def test_faults_and_flavours_must_be_known(fake_of: Callable[..., Fake]) -> None:

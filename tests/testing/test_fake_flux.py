@@ -204,7 +204,7 @@ def test_signal_ahead_of_the_limit(flux: Fake) -> None:
     (job,) = flux.wait()
     assert (job.state, job.exit) == (DONE, 0)
     assert Path("told").exists()
-    assert 1.0 <= job.ended - job.started < 2.0
+    assert job.ended - job.started >= 1.0
 
 
 def test_it_says_that_it_is_a_fake() -> None:

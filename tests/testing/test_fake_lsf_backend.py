@@ -39,10 +39,10 @@ def start(
     return make
 
 
-def parcel(name: str, body: str, count: int = 1, **more: object) -> Parcel:
+def parcel(name: str, body: str, count: int = 1, limit: str = "2:00", **more: object) -> Parcel:
     """A parcel of one job, or of an array."""
     script = Path.cwd() / f"{name}.sh"
-    script.write_text(f"#!/bin/bash\n#BSUB -W 0:01\n{body}\n", encoding="utf-8")
+    script.write_text(f"#!/bin/bash\n#BSUB -W {limit}\n{body}\n", encoding="utf-8")
     return Parcel(script, name, [f"j{k}" for k in range(count)], array=count > 1, **more)  # type: ignore[arg-type]
 
 
@@ -51,7 +51,7 @@ def test_states_and_exit_codes(start: Callable[[str], tuple[Fake, Lsf]], flavour
     fake, lsf = start(flavour)
     good = lsf.submit(parcel("good", "true")).id
     array = lsf.submit(parcel("array", "exit $((LSB_JOBINDEX - 1))", 3))
-    late = lsf.submit(parcel("late", "sleep 60")).id
+    late = lsf.submit(parcel("late", "sleep 60", limit="0:01")).id
     after = lsf.submit(parcel("after", "true", after=[array.id], after_any=True)).id
     fake.wait()
     words = lsf.poll([good, *array.elements, late, after, "999"])

@@ -121,30 +121,23 @@ def test_dependencies(lsf: Fake, condition: str, code: int, runs: bool) -> None:
 
 def test_run_limit_warns_and_then_ends(fake_of: Callable[..., Fake]) -> None:
     lsf = fake_of("lsf", minute=0.1)
-    submit(lsf, TRAPPED, "-W", "5", "-wa", "HUP", "-wt", "4")
-    submit(
-        lsf,
-        "trap 'echo hup > hup' HUP; trap 'exit 0' USR2; while :; do sleep 0.05; done",
-        "-W",
-        "5",
-        "-wa",
-        "HUP",
-        "-wt",
-        "3",
-    )
+    warned = ("-W", "30", "-wa", "HUP", "-wt", "10")
+    submit(lsf, TRAPPED, *warned)
+    submit(lsf, "trap 'echo hup > hup' HUP; trap 'exit 0' USR2; while :; do sleep 0.05; done", *warned)
     first, second = lsf.wait()
     assert (first.state, first.exit) == (EXITED, 129)  # a job that does not expect its warning is ended by it
     assert (second.state, second.exit) == (DONE, 0)
+    assert second.ended - second.started >= 3.0
     assert Path("hup").exists()
 
 
 def test_a_job_that_ignores_the_limit_is_killed_ten_minutes_later(fake_of: Callable[..., Fake]) -> None:
-    lsf = fake_of("lsf", minute=0.05)
-    submit(lsf, TRAPPED, "-W", "4")
+    lsf = fake_of("lsf", minute=0.2)
+    submit(lsf, TRAPPED, "-W", "10")
     (job,) = lsf.wait()
     assert Path("signals").read_text(encoding="utf-8").split() == ["usr2", "int", "term"]
     assert job.exit == 9
-    assert job.ended - job.started >= 14 * 0.05
+    assert job.ended - job.started >= 20 * 0.2
     assert reason(lsf, "1") == "TERM_RUNLIMIT: job killed after reaching LSF run time limit"
 
 
@@ -253,12 +246,13 @@ def test_pending_again_after_running(fake_of: Callable[..., Fake]) -> None:
     assert lsf.wait()[0].starts == 2
 
 
-def test_memory_limit(lsf: Fake) -> None:
+@pytest.mark.parametrize(("fault", "term"), [("out_of_memory", "TERM_MEMLIMIT"), ("external_kill", "TERM_EXTERNAL")])
+def test_killed_from_outside(lsf: Fake, fault: str, term: str) -> None:
     submit(lsf, "touch ready; sleep 60")
     until("ready")
-    lsf.order("out_of_memory", job="1")
+    lsf.order(fault, job="1")
     assert lsf.wait()[0].exit == 137
-    assert reason(lsf, "1").startswith("TERM_MEMLIMIT")
+    assert reason(lsf, "1").startswith(term)
     with pytest.raises(UserError, match="job 1 does not run"):
         lsf.order("out_of_memory", job="1")
 
@@ -272,17 +266,41 @@ def test_leaving_the_fake_ends_all(fake_of: Callable[..., Fake]) -> None:
     assert list(processes(f"{lsf.config.directory}:1")) == []
 
 
-def test_signals_are_for_the_script_and_not_for_ranks_on_compute_hosts(lsf: Fake) -> None:
-    body = (
-        "trap 'touch asked' USR2; trap '' HUP; (trap '' USR2; exec jsrun -n 1 -r 1 -a 1 -c 1 -g 0 sh -c 'touch ready; "
+@pytest.mark.parametrize(("flavour", "reached"), [("csm", False), ("lsf", True)])
+def test_signals_reach_ranks_only_where_they_run_beside_the_script(
+    fake_of: Callable[..., Fake], flavour: str, reached: bool
+) -> None:
+    lsf = fake_of("lsf", flavour=flavour)
+    Path("rank.sh").write_text(
+        "trap 'touch reached' URG; touch ready; while [ ! -e asked ]; do sleep 0.05; done; sleep 0.2; touch whole\n",
+        encoding="utf-8",
     )
-    body += "while [ ! -e asked ]; do sleep 0.05; done; echo whole > rank') & wait $!; wait"
-    submit(lsf, body)
+    submit(
+        lsf, "trap 'touch asked' URG\njsrun -n 1 -r 1 -a 1 -c 1 -g 0 bash rank.sh & wait; wait", "-cwd", str(Path.cwd())
+    )
     until("ready")
-    assert lsf.run("bkill", "-s", str(int(signal.SIGUSR2)), "1").returncode == 0
+    assert lsf.run("bkill", "-s", "URG", "1").returncode == 0
     (job,) = lsf.wait()
     assert job.exit == 0
-    assert Path("rank").read_text(encoding="utf-8") == "whole\n"
+    assert Path("whole").exists()
+    assert Path("reached").exists() is reached
+
+
+def test_what_waits_for_usr2_must_ignore_it_where_it_is_not_expected(lsf: Fake) -> None:
+    rank = "sh -c 'touch ready; while [ ! -e asked ]; do sleep 0.05; done; sleep 1; touch whole'"
+    launch = f"jsrun -n 1 -r 1 -a 1 -c 1 -g 0 {rank}"
+    submit(lsf, f"trap 'touch asked' USR2\n(trap '' USR2; exec {launch}) & wait $!; wait")
+    until("ready")
+    assert lsf.run("bkill", "-s", str(int(signal.SIGUSR2)), "1").returncode == 0
+    lsf.wait()
+    assert Path("whole").exists()
+    for name in ("ready", "asked", "whole"):
+        Path(name).unlink()
+    submit(lsf, f"trap 'touch asked' USR2\n{launch} & wait $!; wait")
+    until("ready")
+    lsf.run("bkill", "-s", "USR2", "2")
+    lsf.wait()
+    assert not Path("whole").exists()  # the launcher was ended, and its ranks with it
 
 
 def test_a_script_that_cannot_start(lsf: Fake) -> None:

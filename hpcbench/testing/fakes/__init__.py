@@ -158,8 +158,7 @@ class Fake:
             list(argv),
             input=stdin if stdin is not None else b"",
             capture_output=True,
-            timeout=60,
-            **{"env": self.environment, **keywords},
+            **{"env": self.environment, "timeout": 60, **keywords},
         )
         decoded = [text.decode("utf-8", "surrogateescape") for text in (done.stdout, done.stderr)]
         return subprocess.CompletedProcess(list(argv), done.returncode, *decoded)
