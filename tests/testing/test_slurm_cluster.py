@@ -1,7 +1,6 @@
 """A Slurm cluster of one machine: MPI takes its nodes for machines, they fail as real ones do, and nothing stays."""
 
 import json
-import os
 import shlex
 import signal
 import subprocess
@@ -178,10 +177,10 @@ def place(need: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv("TMPDIR", place)
         yield Path(place)
         for _ in range(100):  # if Python was killed, its cluster may take a moment to go
-            if not os.listdir(place):
+            if not list(Path(place).iterdir()):
                 break
             time.sleep(0.1)
-        assert os.listdir(place) == []
+        assert list(Path(place).iterdir()) == []
 
 
 @pytest.fixture
@@ -208,12 +207,15 @@ def test_nothing_stays_at_the_end(mark: str, place: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_stays_when_python_is_ended_by_a_signal(mark: str, number: signal.Signals) -> None:
+def test_nothing_stays_when_python_is_ended_by_a_signal(mark: str, tmp_path: Path, number: signal.Signals) -> None:
     code = (
+        "import signal\n"
         "from hpcbench.testing.slurm import Cluster\n"
-        "with Cluster(2) as cluster: cluster.run(['srun', '-N2', 'sleep', '1000'], timeout=1000)\n"
+        "with Cluster(2) as cluster:\n"
+        "    cluster.run(['sbatch', '-N2', '--wrap=srun sleep 1000'], check=True)\n"
+        "    signal.pause()\n"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as python:
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, cwd=tmp_path) as python:
         for _ in range(600):
             if list(marked(mark).values()).count("sleep") == 2:
                 break
