@@ -60,13 +60,31 @@ def submit(
             "'scheme=baseline,repeat=1', 'r1-*'.",
         ),
     ] = None,
+    after: Annotated[
+        str | None,
+        typer.Option(help="Submission, or study, whose jobs must have completed before.", show_default=False),
+    ] = None,
+    after_any: Annotated[bool, typer.Option("--after-any", help="Begin however those jobs have ended.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Submit anew what waits or runs already.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the jobs until they end.")] = False,
 ) -> None:
-    """Expand a study into jobs and hand them to the site's scheduler."""
-    from hpcbench.batch.show import show_submission
+    """Expand a study into jobs and hand them to the site's scheduler; go on with what was cut off."""
+    from hpcbench.batch.show import handing_in, show_submission
     from hpcbench.batch.submit import submit as submit_study
 
-    submission = submit_study(study, site=site, dry_run=dry_run, out=out, sets=sets, only=only)
+    with handing_in() as progress:
+        submission = submit_study(
+            study,
+            site=site,
+            dry_run=dry_run,
+            out=out,
+            sets=sets,
+            only=only,
+            after=after,
+            after_any=after_any,
+            again=again,
+            progress=progress,
+        )
     show_submission(submission, dry_run=dry_run)
     if wait and not dry_run:
         from hpcbench.report.live import follow
@@ -75,27 +93,52 @@ def submit(
 
 
 @app.command()
-def status(directory: Root = None) -> None:
+def status(
+    directory: Root = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow the jobs until they end.")] = False,
+) -> None:
     """Say what became of jobs and runs; exit status 1 if a run failed."""
     from hpcbench.batch.find import find_root
     from hpcbench.batch.show import show_status
     from hpcbench.batch.track import track
 
-    tracked = track(find_root(directory))
+    root = find_root(directory)
+    if watch:
+        from hpcbench.report.live import follow
+
+        raise typer.Exit(follow(root))
+    tracked = track(root)
     show_status(tracked)
     raise typer.Exit(int(tracked.failed))
 
 
 @app.command()
 def cancel(directory: Root = None) -> None:
-    """End what runs of a submission and drop what waits."""
-    from hpcbench.batch.byhand import get_scheduler
+    """End what runs of a submission and drop what waits, and nothing else."""
+    from hpcbench.batch.cancel import cancel as end
     from hpcbench.batch.find import find_root
-    from hpcbench.batch.track import track
 
     root = find_root(directory)
-    kind = track(root).submission["scheduler"]
-    typer.echo(f"{root}: {get_scheduler(kind).cancel(root)}")
+    typer.echo(f"{root}: {end(root)}")
+
+
+@app.command()
+def retry(
+    directory: Root = None,
+    all: Annotated[
+        bool, typer.Option("--all", help="Also runs that failed by themselves, ran out of memory or were cancelled.")
+    ] = False,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Repeat all runs of those jobs, so that pairs share an allocation again.")
+    ] = False,
+) -> None:
+    """Hand in again what failed for a reason that a second try can mend; go on from checkpoints."""
+    from hpcbench.batch.find import find_root
+    from hpcbench.batch.retry import retry as hand_in_again
+    from hpcbench.batch.show import show_retried
+
+    root = find_root(directory)
+    show_retried(root, hand_in_again(root, all=all, whole=whole))
 
 
 @app.command()
@@ -114,12 +157,24 @@ def report(
 
 @app.command()
 def sites(
-    site: Annotated[str | None, typer.Argument(metavar="[NAME|FILE]", help="A site to check and show.")] = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME|FILE | check FILE...]", help="A site to show, or site files to check."),
+    ] = None,
 ) -> None:
-    """List the sites; check and show one."""
-    from hpcbench.batch.show import show_site, show_sites
+    """List the sites, show one, or say every fault of site files; exit status 2 if there are faults."""
+    from hpcbench.batch.show_site import check_sites, show_site, show_sites
 
-    show_sites() if site is None else show_site(site)
+    if not words:
+        show_sites()
+    elif words[0] == "check":
+        raise typer.Exit(check_sites(words[1:]))
+    elif len(words) > 1:
+        raise UserError(
+            f"sites: one site is shown at a time: to check files, say `hpcbench sites check {words[0]} ...`"
+        )
+    else:
+        show_site(words[0])
 
 
 @app.command()
@@ -134,6 +189,36 @@ def schema(what: Annotated[str, typer.Argument(metavar="study|site")] = "study")
     else:
         raise UserError(f"schema {what!r}: is unknown: use study or site")
     typer.echo(json.dumps(json_schema(), indent=2))
+
+
+@app.command()
+def doctor(
+    site: Annotated[
+        str | None, typer.Option(metavar="NAME|FILE", help="Whose needs count; by default this machine's.")
+    ] = None,
+    run: Annotated[bool, typer.Option("--run", help="Start two ranks on a cluster too, by its launcher.")] = False,
+    json: Annotated[Path | None, typer.Option(help="File for the findings.")] = None,
+    draft_site: Annotated[
+        bool, typer.Option("--draft-site", help="Print a first site file from what is seen here, and check nothing.")
+    ] = False,
+    name: Annotated[str | None, typer.Option(help="Name of the drafted site; by default the cluster's.")] = None,
+) -> None:
+    """Say what works here; exit status 1 if something that is needed does not."""
+    if draft_site:
+        from hpcbench.doctor.draft import draft
+
+        typer.echo(draft(name), nl=False)
+        return
+    if name is not None:
+        raise UserError("--name: names a drafted site: add --draft-site, or say --site")
+    from hpcbench.doctor.examine import examine
+    from hpcbench.doctor.show import show, write
+
+    checks = examine(site, run=run)
+    show(checks)
+    if json is not None:
+        write(checks, json)
+    raise typer.Exit(int(any(check.failed for check in checks)))
 
 
 bench = typer.Typer(help="Measure this machine: no jobs, no model.", rich_markup_mode=None)

@@ -8,6 +8,9 @@ _WORDS = re.compile(r"(?:(\d{1,5})d)?\s*(?:(\d{1,6})h)?\s*(?:(\d{1,7})m(?:in)?)?
 _CLOCK = re.compile(r"(?:(\d{1,4})-)?(\d{1,4}):([0-5]?\d):([0-5]?\d)")
 _BARE = re.compile(r"(\d{1,6}):(\d{1,6})")
 _FORMS = "write it as 90m, 1h30m, 2d or h:mm:ss"
+_SLURM_DAYS = re.compile(r"(\d{1,5})-(\d{1,4})(?::(\d{1,4}))?(?::(\d{1,4}))?")
+_SLURM = re.compile(r"(?:(?:(\d{1,6}):)?(\d{1,8}):)?(\d{1,8})")
+_LSF = re.compile(r"(?:(\d{1,6}):)?(\d{1,8})(?:\.\d+)?(?:\s*min)?(?:/.+|\s+of\s+.+)?")
 
 
 @dataclass(frozen=True, order=True)
@@ -17,8 +20,8 @@ class Duration:
     seconds: int
 
     def __post_init__(self) -> None:
-        if self.seconds < 1:
-            raise ValueError(f"a duration must be above zero, not {self.seconds} s")
+        if not isinstance(self.seconds, int) or self.seconds < 1:
+            raise ValueError(f"a duration is a whole number of seconds above zero, not {self.seconds}")
 
     @classmethod
     def parse(cls, text: str) -> "Duration":
@@ -44,6 +47,50 @@ class Duration:
         numbers = (clock or words).groups()  # type: ignore[union-attr]
         return cls(sum(int(n or 0) * unit for n, unit in zip(numbers, _UNITS.values(), strict=True)))
 
+    @classmethod
+    def of_slurm(cls, text: str) -> "Duration | None":
+        """Read a limit as Slurm prints it: ``m``, ``m:s``, ``h:m:s``, ``d-h``, ``d-h:m`` or ``d-h:m:s``.
+
+        Returns
+        -------
+        Duration | None
+            None where there is no limit: ``infinite``, ``UNLIMITED``, ``n/a``.
+
+        Raises
+        ------
+        ValueError
+            Slurm prints no such thing.
+        """
+        text = text.strip()
+        if text.lower() in ("infinite", "unlimited", "n/a"):
+            return None
+        match = _SLURM_DAYS.fullmatch(text)
+        if match:
+            numbers = [int(n or 0) for n in match.groups()]
+        else:
+            match = _SLURM.fullmatch(text)
+            if not match:
+                raise ValueError(f"{text[:40]!r} is no time limit of Slurm's")
+            hours, minutes, last = match.groups()
+            numbers = (
+                [0, int(hours or 0), int(last), 0] if minutes is None else [0, int(hours or 0), int(minutes), int(last)]
+            )
+        return cls(sum(n * unit for n, unit in zip(numbers, _UNITS.values(), strict=True)))
+
+    @classmethod
+    def of_lsf(cls, text: str) -> "Duration":
+        """Read a run limit as LSF prints or takes it: ``90``, ``1:30``, ``90.0 min``, each with or without a host.
+
+        Raises
+        ------
+        ValueError
+            LSF prints no such thing.
+        """
+        match = _LSF.fullmatch(text.strip())
+        if not match:
+            raise ValueError(f"{text[:40]!r} is no run limit of LSF's")
+        return cls(60 * (60 * int(match[1] or 0) + int(match[2])))
+
     def lsf(self) -> str:
         """``h:mm``, rounded up: LSF reads ``[hours:]minutes``."""
         minutes = -(-self.seconds // 60)
@@ -54,6 +101,10 @@ class Duration:
         days, rest = divmod(self.seconds, 86400)
         clock = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
         return f"{days}-{clock}" if days else clock
+
+    def flux(self) -> str:
+        """Seconds with their unit: to Flux a bare number is minutes."""
+        return f"{self.seconds}s"
 
     def __str__(self) -> str:
         days, rest = divmod(self.seconds, 86400)

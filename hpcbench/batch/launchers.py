@@ -1,14 +1,17 @@
 """What starts the ranks inside a job: from a shape to an argument list, one function a dialect."""
 
 from collections.abc import Callable, Iterable
+from fractions import Fraction
 
-from hpcbench.batch.shape import Shape, check
+from hpcbench.batch.shape import Shape, check, resource_sets, shape
 from hpcbench.batch.site import Site
 
 Launch = Callable[[Shape, Site], list[str]]
 """Arguments after the program's name."""
 
 _REGISTRY: dict[str, tuple[str, Launch]] = {}
+_MOST_TRIED = 4096
+"""Ranks a node up to which a shape is looked for that fits."""
 
 
 def register_launcher(kind: str, program: str) -> Callable[[Launch], Launch]:
@@ -19,6 +22,50 @@ def register_launcher(kind: str, program: str) -> Callable[[Launch], Launch]:
         return launch
 
     return register
+
+
+def solve(
+    site: Site,
+    *,
+    nodes: int,
+    ranks_per_node: int,
+    gpus_per_rank: Fraction | None = None,
+    cores_per_rank: int | None = None,
+    program: str | None = None,
+) -> tuple[Shape, list[str]]:
+    """The shape of a run's ranks on the site, and the argument list that starts them.
+
+    Parameters
+    ----------
+    gpus_per_rank, cores_per_rank
+        By default an equal part of the node: see `shape`.
+    program
+        Path of the launcher, in place of the site's and of the dialect's own.
+
+    Raises
+    ------
+    ValueError
+        They do not fit the node, or the dialect cannot say it: one line with the reason and the nearest that would do.
+    """
+
+    def attempt(ranks: int, gpus: Fraction | None, cores: int | None) -> tuple[Shape, list[str]]:
+        found = shape(site, nodes=nodes, ranks_per_node=ranks, gpus_per_rank=gpus, cores_per_rank=cores)
+        return found, launch_line(found, site, program)
+
+    try:
+        return attempt(ranks_per_node, gpus_per_rank, cores_per_rank)
+    except ValueError as error:
+        reason = error
+    most = min(max(site.node.usable_cores, site.node.gpus), _MOST_TRIED)
+    numbers = sorted(range(1, most + 1), key=lambda number: (abs(number - ranks_per_node), number))
+    as_asked = [(ranks, gpus_per_rank, cores) for ranks in numbers for cores in (cores_per_rank, None)]
+    for ranks, gpus, cores in dict.fromkeys([*as_asked, *((ranks, None, None) for ranks in numbers)]):
+        try:
+            nearest, _ = attempt(ranks, gpus, cores)
+        except ValueError:
+            continue
+        raise ValueError(f"{reason}; the nearest that fits: {nearest}") from None
+    raise reason
 
 
 def launch_line(shape: Shape, site: Site, program: str | None = None) -> list[str]:
@@ -54,9 +101,28 @@ def export_words(names: Iterable[str], site: Site) -> list[str]:
 
 @register_launcher("mpich", "mpiexec")
 def mpich(shape: Shape, site: Site) -> list[str]:
-    """MPICH's Hydra. Ranks are not bound: waiting ranks burn their core, and bound ones cannot give way."""
+    """MPICH's Hydra. Ranks that share cores are not bound: a waiting one burns its core, and others must get away.
+
+    Hydra hands out cores in their order. Where that would put a rank on two sockets, it goes round the sockets.
+    """
     per_node = ["-ppn", str(shape.ranks_per_node)] if shape.nodes > 1 else []
-    return ["-n", str(shape.ranks), *per_node, "-bind-to", "none"]
+    argv = ["-n", str(shape.ranks), *per_node, "-bind-to"]
+    if site.oversubscribe:
+        return [*argv, "none"]
+    cores, of_socket = shape.cores_per_rank, site.node.socket_cores
+    straddles = of_socket % cores and shape.ranks_per_node > of_socket // cores and site.visibility != "all"
+    return [*argv, f"core:{cores}", *(["-map-by", "socket"] if straddles else [])]
+
+
+@register_launcher("mvapich", "mpiexec")
+def mvapich(shape: Shape, site: Site) -> list[str]:
+    """MVAPICH's mpiexec, which is Hydra too.
+
+    The library binds ranks by itself, one core each unless told otherwise, so that threads of a rank would share it.
+    Hydra binds them here. MV2_ is the prefix of its variables up to version 2, MVP_ from 3 on.
+    """
+    off = [word for prefix in ("MV2", "MVP") for word in ("-genv", f"{prefix}_ENABLE_AFFINITY", "0")]
+    return [*mpich(shape, site), *off]
 
 
 @register_launcher("openmpi", "mpirun")
@@ -79,11 +145,36 @@ def srun(shape: Shape, site: Site) -> list[str]:
     ]
     if not shape.gpus_per_rank:
         return [*argv, "--cpu-bind=cores"]
-    if site.launcher.visibility == "one" and shape.gpus_per_rank.denominator == 1:
+    _one_or_all(shape, site)
+    if site.visibility == "one":
         return [*argv, f"--gpus-per-task={shape.gpus_per_rank}", "--gpu-bind=closest"]
-    if site.launcher.visibility == "one":
-        raise ValueError("srun gives a rank whole GPUs: set launcher.visibility to all, or use fewer ranks")
-    return [*argv, "--cpu-bind=cores", f"--gpus-per-node={site.node.gpus}", "--gpu-bind=none"]
+    # A step has all GPUs of its job; it is told again in the words of the site, where there are any.
+    asked = {"none": [], "gres": [f"--gres=gpu:{site.node.gpus}"]}
+    again = asked.get(site.scheduler.gpu_request, [f"--gpus-per-node={site.node.gpus}"])
+    return [*argv, "--cpu-bind=cores", *again, "--gpu-bind=none"]
+
+
+@register_launcher("flux", "flux")
+def flux(shape: Shape, site: Site) -> list[str]:
+    """Flux. Options that count for each task and such that count for each node exclude one another."""
+    if shape.gpus_per_rank and site.visibility != "one":
+        _one_or_all(shape, site)
+        argv = ["--exclusive", f"--nodes={shape.nodes}", f"--tasks-per-node={shape.ranks_per_node}"]
+        return ["run", *argv, "-o", "cpu-affinity=per-task", "-o", "gpu-affinity=off"]
+    argv = ["run", f"-N{shape.nodes}", f"-n{shape.ranks}", f"-c{shape.cores_per_rank}"]
+    if not shape.gpus_per_rank:
+        return [*argv, "-o", "cpu-affinity=per-task"]
+    _one_or_all(shape, site)
+    return [*argv, f"-g{shape.gpus_per_rank}", "-o", "cpu-affinity=per-task", "-o", "gpu-affinity=per-task"]
+
+
+def _one_or_all(shape: Shape, site: Site) -> None:
+    """Refuse what launchers that deal out whole GPUs, or none, cannot say."""
+    kind = site.launcher.kind
+    if site.visibility == "socket":
+        raise ValueError(f"{kind} shows a rank its own GPUs or all: set launcher.visibility to one or all")
+    if site.visibility == "one" and shape.gpus_per_rank.denominator > 1:
+        raise ValueError(f"{kind} gives a rank whole GPUs: set launcher.visibility to all, or use fewer ranks")
 
 
 @register_launcher("ibrun", "ibrun")
@@ -95,36 +186,11 @@ def ibrun(shape: Shape, site: Site) -> list[str]:
 @register_launcher("jsrun", "jsrun")
 def jsrun(shape: Shape, site: Site) -> list[str]:
     """IBM's launcher. -n counts resource sets and -a ranks in each: n x a == ranks, n == nodes x r."""
-    node, per_node = site.node, shape.ranks_per_node
-    if site.launcher.visibility == "all":
-        sets = 1
-    elif site.launcher.visibility == "socket":
-        sets = node.sockets
-    elif 0 < shape.gpus_per_rank < 1:
-        sets, rest = divmod(per_node, shape.gpus_per_rank.denominator)
-        if rest:
-            raise ValueError(f"{per_node} ranks a node do not share GPUs {shape.gpus_per_rank.denominator} at a time")
-    else:
-        sets = per_node
-    ranks, rest = divmod(per_node, sets)
-    if rest:
-        raise ValueError(f"{per_node} ranks a node do not divide into {sets} resource sets")
-    gpus = node.gpus // sets if site.launcher.visibility != "one" else max(1, int(shape.gpus_per_rank))
-    gpus = gpus if shape.gpus_per_rank else 0
-    cores = _set_cores(shape, site, sets, ranks)
-    binding = f"packed:{max(1, cores // ranks)}"
-    argv = [("-n", shape.nodes * sets), ("-r", sets), ("-a", ranks), ("-c", cores), ("-g", gpus)]
-    line = [word for option, number in argv for word in (option, str(number))]
-    return [*line, "-b", binding, "-d", "packed", *(["--smpiargs=-gpu"] if site.gpu_aware_mpi else [])]
-
-
-def _set_cores(shape: Shape, site: Site, sets: int, ranks: int) -> int:
-    """Cores of a resource set: its share of the node, or of a socket where sets must not straddle sockets."""
-    node = site.node
-    if site.launcher.visibility == "all":
-        return node.usable_cores
-    share = node.usable_cores // node.sockets // -(-sets // node.sockets)
-    return max(share, shape.cores_per_rank * ranks) if sets > 1 else share
+    sets = resource_sets(shape, site)
+    numbers = {"-n": shape.nodes * sets.per_node, "-r": sets.per_node, "-a": sets.ranks, "-c": sets.cores}
+    line = [word for option, number in {**numbers, "-g": sets.gpus}.items() for word in (option, str(number))]
+    binding = ["-b", f"packed:{shape.cores_per_rank}", "-d", "packed"]
+    return [*line, *binding, *(["--smpiargs=-gpu"] if site.gpu_aware_mpi else [])]
 
 
 @register_launcher("lrun", "lrun")
@@ -132,9 +198,9 @@ def lrun(shape: Shape, site: Site) -> list[str]:
     """LLNL's front of jsrun. Its page allows no blank inside an option."""
     if shape.gpus_per_rank > 1:
         raise ValueError("lrun gives a rank one GPU: use jsrun, or one rank a GPU")
-    if site.launcher.visibility == "socket":
-        raise ValueError("lrun shows a rank one GPU or all: set launcher.visibility")
+    if shape.gpus_per_rank and site.visibility == "socket":
+        raise ValueError("lrun shows a rank one GPU or all: set launcher.visibility to one or all")
     argv = [f"-N{shape.nodes}", f"-T{shape.ranks_per_node}"]
-    if site.launcher.visibility == "all":
+    if shape.gpus_per_rank and site.visibility == "all":
         argv.append("--gpubind=off")
     return [*argv, *(["-M", "-gpu"] if site.gpu_aware_mpi else [])]

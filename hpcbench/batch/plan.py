@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hpcbench.batch.duration import Duration
-from hpcbench.batch.launchers import launch_line, program_name
+from hpcbench.batch.launchers import program_name, solve
+from hpcbench.batch.limits import check_number, limits
 from hpcbench.batch.render import Job
-from hpcbench.batch.shape import shape
 from hpcbench.batch.site import Site
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run
@@ -71,17 +70,36 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
     jobs = []
     for number, group in enumerate(groups.values(), 1):
         first = group[0]
+        size = first.size
         try:
-            placed = shape(site, nodes=first.size.nodes, ranks_per_node=first.size.ranks_per_node)
-            launch = launch_line(placed, site, program)
+            placed, launch = solve(site, nodes=size.nodes, ranks_per_node=size.ranks_per_node, program=program)
         except ValueError as error:
             raise UserError(f"{first.where(('layout',))}: layout: {error}: change layout or ranks_per_node") from None
-        walltime, queue = _limits(first, site)
+        allowed = limits(first, site)
         ids = [run.id for run in group]
         name = f"j{number:04d}-r{first.repeat}"
         environments = {run.id: run.scheme.environment for run in group if run.scheme.environment}
-        jobs.append(Job(name, ids, placed, launch, python, walltime, queue, loaded.study.account, environments, clear))
+        jobs.append(
+            Job(
+                name,
+                ids,
+                placed,
+                launch,
+                python,
+                allowed.walltime,
+                allowed.queue,
+                loaded.study.account,
+                environments,
+                clear,
+                run_limit=allowed.run_limit,
+                requeue=loaded.study.requeue,
+                stop_ahead=allowed.stop_ahead,
+            )
+        )
+    check_number([job.queue for job in jobs], loaded, site)
     notes = [f"{site.site} is retired: {site.retired}"] if site.retired else []
+    if not site.retired and site.checked == "never" and site.scheduler.kind != "local":
+        notes.append(f"the file of {site.site} was never proved on the machine: read a script before you hand it in")
     if site.scheduler.account_option and loaded.study.account is None:
         notes.append(f"no account: where {site.site} wants one, add `account:` to the study, or --set account=NAME")
     notes += dict.fromkeys(run.clash for run in runs if run.clash)
@@ -106,36 +124,3 @@ def _programs(site: Site, *, dry_run: bool) -> tuple[str, str | None]:
             "(`pip install mpich` brings one), or name it as launcher.program in a site file"
         )
     return python, found
-
-
-def _limits(run: Run, site: Site) -> tuple[Duration | None, str | None]:
-    """Walltime and queue of a job, within what the site allows."""
-    study = run.study
-    try:
-        walltime = Duration.parse(study.walltime or site.walltime) if study.walltime or site.walltime else None  # type: ignore[arg-type]
-    except ValueError as error:
-        raise UserError(f"{run.where(('walltime',))}: walltime: {error}") from None
-    if site.scheduler.kind == "local":
-        return walltime, None
-    if walltime is None:
-        raise UserError(f"{run.where(('walltime',))}: walltime: is missing: {site.site} needs one, such as 2h")
-    known = list(site.queues)
-    queue = study.queue or (known[0] if known else None)
-    if queue is not None and known and queue not in known:
-        where = run.where(("queue",))
-        near = suggestion(queue, known)
-        raise UserError(f"{where}: queue: {site.site} has no {shown(queue)}{near}: known are {', '.join(known)}")
-    if queue is None or queue not in site.queues:
-        return walltime, queue
-    limits = site.queues[queue]
-    if limits.max_nodes is not None and run.size.nodes > limits.max_nodes:
-        raise UserError(
-            f"{run.where(('nodes',))}: nodes: {run.size.nodes} are more than queue {queue} of {site.site} allows, "
-            f"{limits.max_nodes}: use fewer, or another queue"
-        )
-    if limits.max_walltime is not None and walltime > Duration.parse(limits.max_walltime):
-        raise UserError(
-            f"{run.where(('walltime',))}: walltime: {walltime} is longer than queue {queue} of {site.site} allows, "
-            f"{limits.max_walltime}: shorten it, or use another queue"
-        )
-    return walltime, queue

@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator
 
 from hpcbench.batch.duration import Duration
+from hpcbench.batch.site_rules import faults
 from hpcbench.errors import UserError
 from hpcbench.resources import data_dir
 from hpcbench.study.presets import suggestion
@@ -17,6 +18,10 @@ from hpcbench.study.size import Room
 from hpcbench.study.yaml12 import Document, read, shown, shown_path
 
 Option = Annotated[str, Field(pattern=r"^--?[A-Za-z][A-Za-z0-9_-]*$", max_length=100)]
+
+
+SHOWS_ALL = ("mpich", "openmpi", "mvapich", "ibrun")
+"""Launchers that cannot keep a node's GPUs from a rank."""
 
 
 def _duration(text: str | None) -> str | None:
@@ -59,6 +64,9 @@ class Scheduler(Section):
     )
     hand_in: Literal["stdin", "file"] = Field("stdin", description="LSF: bsub < script, or bsub script.")
     max_array: int | None = Field(None, ge=1, description="Largest index of a job array; by default no arrays.")
+    refuses: list[Option] = Field(
+        default_factory=list, description="Options that the site turns away wherever a script has them, as TACC does."
+    )
     max_submitted: Count | None = Field(None, description="Jobs that a user may have in all queues.")
     directives: dict[Option, str | int | None] = Field(
         default_factory=dict, description="More options for the head of each script; null for one without a value."
@@ -81,7 +89,13 @@ class Node(Section):
     gpu_memory_gb: float | None = Field(None, gt=0, description="Memory of each.")
     gpu_exclusive: bool = Field(False, description="Each GPU takes one process only.")
     cores: Count | Literal["auto"] = Field("auto", description="Cores that jobs may use; auto counts this machine's.")
-    sockets: Count = Field(1, description="Sockets, each with the same share of cores and GPUs.")
+    sockets: Count = Field(1, description="Sockets, each with the same share of the cores.")
+    socket_gpus: list[Annotated[int, Field(ge=0)]] | None = Field(
+        None, description="GPUs of each socket; by default the same share, so that it is needed where they differ."
+    )
+    cores_per_gpu: Count | None = Field(
+        None, description="Cores that must be asked for with each GPU, where the site takes neither more nor fewer."
+    )
     threads_per_core: Count = Field(1, description="Hardware threads of a core, as the scheduler counts them.")
     memory_gb: float | None = Field(None, gt=0, description="Host memory.")
 
@@ -89,6 +103,16 @@ class Node(Section):
     def usable_cores(self) -> int:
         """Cores that jobs may use, as a number."""
         return len(os.sched_getaffinity(0)) if self.cores == "auto" else self.cores
+
+    @property
+    def socket_cores(self) -> int:
+        """Cores of a socket that jobs may use."""
+        return self.usable_cores // self.sockets
+
+    @property
+    def gpus_by_socket(self) -> tuple[int, ...]:
+        """GPUs of each socket."""
+        return tuple(self.socket_gpus or [self.gpus // self.sockets] * self.sockets)
 
 
 class Network(Section):
@@ -107,8 +131,10 @@ class Launcher(Section):
     )
     program: Line | None = Field(None, description="Its path; by default found on PATH.")
     args: list[Line] = Field(default_factory=list, description="More arguments, after ours.")
-    visibility: Literal["one", "socket", "all"] = Field(
-        "one", description="GPUs that a rank sees: its own, its socket's, or the node's. It changes what is measured."
+    visibility: Literal["one", "socket", "all"] | None = Field(
+        None,
+        description="GPUs that a rank sees: its own, its socket's, or the node's. It changes what is measured. By "
+        "default its own where the launcher can see to that, else all.",
     )
 
 
@@ -127,7 +153,9 @@ class Site(Section):
     threads: Count | None = Field(None, description="Threads a rank; by default its share of the cores.")
     oversubscribe: bool = Field(False, description="Ranks may share cores: to try things out, not to measure.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="What ranks compute on.")
-    gpu_aware_mpi: bool = Field(False, description="The MPI library takes device pointers.")
+    gpu_aware_mpi: bool | None = Field(
+        None, description="The MPI library takes device pointers; by default unknown, which counts as no."
+    )
     modules: list[Line] = Field(default_factory=list, description="Modules to load.")
     environment: dict[Variable, Line] = Field(default_factory=dict, description="Variables, taken literally.")
     schemes: dict[Name, Scheme] = Field(
@@ -146,21 +174,12 @@ class Site(Section):
 
     _walltime = field_validator("walltime")(_duration)
 
-    @field_validator("setup")
-    @classmethod
-    def _no_directives(cls, lines: list[str]) -> list[str]:
-        for line in lines:
-            if line.lstrip().startswith(("#BSUB", "#SBATCH")):
-                raise ValueError("a scheduler's directive belongs in scheduler.directives")
-        return lines
-
-    @model_validator(mode="after")
-    def _device_is_there(self) -> "Site":
-        if self.device == "cuda" and not self.node.gpus:
-            raise ValueError("device cuda needs node.gpus")
-        if self.scheduler.kind != "local" and (self.python == "auto" or self.node.cores == "auto"):
-            raise ValueError("auto means this machine: give python and node.cores of the compute nodes")
-        return self
+    @property
+    def visibility(self) -> Literal["one", "socket", "all"]:
+        """GPUs that a rank sees. Where there are none, a rank keeps to its own part of the node all the same."""
+        if self.launcher.visibility is not None:
+            return self.launcher.visibility
+        return "all" if self.device == "cuda" and self.launcher.kind in SHOWS_ALL else "one"
 
     @property
     def offer(self) -> Offer:
@@ -215,10 +234,20 @@ def load_site(name: str, where: str = "--site") -> tuple[Site, Document]:
         site = Site.model_validate(document.data)
     except ValidationError as error:
         raise user_error(error, Site, document.where) from None
+    if site.templates is not None:
+        templates = (path.parent / site.templates).resolve()
+        if not templates.is_dir():
+            where = document.where(("templates",))
+            raise UserError(f"{where}: templates: {shown_path(templates)} is no directory: it starts at the site file's")
+        site = site.model_copy(update={"templates": str(templates)})
     if site.site != path.stem and name in names():
         raise UserError(
             f"{document.where(('site',))}: site: {site.site!r} is not the file's name {shown_path(path.stem)}"
         )
+    found = faults(site)
+    if found:
+        more = f" (and {len(found) - 1} more: `hpcbench sites check` says all)" if len(found) > 1 else ""
+        raise UserError(f"{found[0].line(document)}{more}")
     return site, document
 
 

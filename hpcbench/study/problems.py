@@ -46,15 +46,36 @@ def user_error(
     """
     findings = error.errors(include_url=False)
     first = min(findings, key=lambda finding: finding["type"] != "extra_forbidden")
-    path: Path_ = tuple(part for part in first["loc"] if not _is_internal(part))
+    path, words = _told(first, schema)
     more = f" (and {len(findings) - 1} more)" if len({f["loc"] for f in findings}) > 1 else ""
+    return UserError(f"{fault_line(where(place(path)), path, words)}{more}")
+
+
+def all_faults(error: ValidationError, schema: type[BaseModel]) -> dict[Path_, str]:
+    """Every finding: the path of what is wrong, and what to say of it. Of a value's findings the first one counts."""
+    told: dict[Path_, str] = {}
+    for finding in error.errors(include_url=False):
+        path, words = _told(finding, schema)
+        told.setdefault(path, words)
+    return told
+
+
+def fault_line(place: str, path: Path_, words: str) -> str:
+    """One line of a fault: its place, the field and what to do."""
     name = ".".join(shown(p).strip("'\"") if isinstance(p, str) else str(p) for p in path)
-    return UserError(f"{where(place(path))}: {name + ': ' if name else ''}{_words(first, schema, path)}{more}")
+    return f"{place}: {name + ': ' if name else ''}{words}"
+
+
+def _told(finding: Any, schema: type[BaseModel]) -> tuple[Path_, str]:
+    path: Path_ = tuple(part for part in finding["loc"] if not _is_internal(part))
+    return path, _words(finding, schema, path)
 
 
 def _is_internal(part: str | int) -> bool:
     """Pydantic names branches of unions and the keys of mappings in its paths: `[key]`, `int`, `list[...]`."""
-    return isinstance(part, str) and (part == "[key]" or part in ("int", "str", "float", "bool") or "[" in part)
+    return isinstance(part, str) and (
+        part in ("[key]", "int", "str", "float", "bool", "constrained-int") or "[" in part
+    )
 
 
 def _words(finding: Any, schema: type[BaseModel], path: Path_) -> str:

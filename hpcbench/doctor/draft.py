@@ -1,0 +1,298 @@
+"""A first site file from what is seen here: every value with its source, every guess marked, what is unseen said."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import sys
+import textwrap
+from typing import Any
+
+from hpcbench.batch.duration import Duration
+from hpcbench.batch.files import now
+from hpcbench.batch.site import Scheduler
+from hpcbench.doctor import flux, lsf, slurm
+from hpcbench.doctor.cluster import Cluster, Line, Nodes
+from hpcbench.doctor.gpus import gpus_here
+from hpcbench.doctor.mpi import loaded_modules, mpiexec, of_interest
+from hpcbench.doctor.scheduler import Sighting, answering, sightings
+from hpcbench.errors import UserError
+from hpcbench.study.schema import NAME
+
+_SURVEYS = {"slurm": slurm.survey, "lsf": lsf.survey, "flux": flux.survey}
+_COLUMN, _WIDTH = 44, 120
+_TOLD_BY = {"slurm": "sinfo", "lsf": "lshosts", "flux": "flux resource list", "local": "this machine"}
+_ORDER = list(Scheduler.model_fields)
+
+
+def draft(name: str | None = None) -> str:
+    """The text of a site file for this machine.
+
+    Parameters
+    ----------
+    name
+        What to call the site; by default the cluster's own name, else this host's.
+    """
+    if name is not None and not re.fullmatch(NAME, name):
+        raise UserError(
+            f"--name {name!r}: is no name of a site: use letters, digits, dot, underscore and dash, at most 64"
+        )
+    return _Text(survey(sightings()), name).text()
+
+
+def survey(seen: list[Sighting]) -> Cluster:
+    """All that can be seen of the machine through the scheduler that answers, or without one."""
+    working = answering(seen)
+    if working:
+        return _SURVEYS[working.kind](working)
+    silent = [f"{one.kind}: {one.fact}" for one in seen]
+    return Cluster("local", "no scheduler answers", socket.gethostname().partition(".")[0], notes=silent)
+
+
+class _Text:
+    """The lines of the file, in the order of the schema."""
+
+    def __init__(self, cluster: Cluster, name: str | None) -> None:
+        self._cluster = cluster
+        self._lines: list[str] = []
+        self._queue = cluster.chosen()
+        self._nodes = (
+            _nodes_here() if cluster.kind == "local" else ((self._queue.kind() if self._queue else None) or Nodes(0))
+        )
+        self._name = name or _plain(cluster.name or socket.gethostname().partition(".")[0])
+
+    def text(self) -> str:
+        """The whole file."""
+        host = socket.gethostname()
+        self._note(f"Draft by `hpcbench doctor --draft-site`, {now()} on {host}: what could be seen there.")
+        self._note("Lines marked CHECK are guesses. Next: hpcbench sites check FILE; then a dry run with --site FILE.")
+        self._put("site", self._name, "" if self._name == self._cluster.name else "the name is yours to choose")
+        self._scheduler()
+        self._queues()
+        self._node()
+        self._note(
+            "network: {description: ?, bandwidth_gbit: ?}   # fill in: the site's pages say what lies between the nodes"
+        )
+        self._launcher()
+        self._environment()
+        self._lines.append("sources:")
+        self._lines.append(f"  - {_flow(f'hpcbench doctor --draft-site on {host}, {now()}: {self._cluster.fact}')}")
+        self._put("checked", "never", "say how and when, once a study has run")
+        return "\n".join(self._lines) + "\n"
+
+    def _scheduler(self) -> None:
+        self._lines.append("scheduler:")
+        self._put("  kind", self._cluster.kind, self._cluster.fact)
+        for key, said in sorted(self._cluster.scheduler.items(), key=lambda item: _ORDER.index(item[0])):
+            self._put(f"  {key}", said.value, said.source, sure=said.sure)
+        for note in self._cluster.notes:
+            self._note(note, indent=2)
+
+    def _queues(self) -> None:
+        lines = [line for line in self._cluster.queues if line.name]
+        alike = [line for line in lines if line.open and re.fullmatch(NAME, line.name) and self._same(line)]
+        if alike:
+            self._lines.append(f"{'queues:':{_COLUMN}}# the first is the default; limits as they are now")
+        for line in sorted(alike, key=lambda line: line is not self._queue):
+            limits = {
+                "min_nodes": line.min_nodes,
+                "max_nodes": line.max_nodes,
+                "max_walltime": line.max_walltime,
+                "max_submitted": line.max_submitted,
+                "source": f"{line.source}, {now()[:10]}",
+            }
+            self._put(f"  {_flow(line.name)}", {key: value for key, value in limits.items() if value is not None})
+            for note in line.notes:
+                self._note(f"{line.name}: {note}", indent=2)
+        for line in lines:
+            if line not in alike:
+                why = "closed" if not line.open else f"other nodes: {'; '.join(map(str, line.nodes)) or 'unseen'}"
+                self._note(
+                    f"{line.name} is left out ({why}); a site file describes one kind of node", indent=2 if alike else 0
+                )
+        if self._queue and self._queue.max_walltime:
+            usual = min(Duration.parse(self._queue.max_walltime), Duration.parse("2h"))
+            self._put("walltime", str(usual), "of a job where a study has none; shorter ones start sooner", sure=False)
+
+    def _same(self, line: Line) -> bool:
+        kind = line.kind()
+        shape = (self._nodes.cores, self._nodes.gpus, self._nodes.gpu)
+        return line is self._queue or kind is None or (kind.cores, kind.gpus, kind.gpu) == shape
+
+    def _node(self) -> None:
+        nodes = self._nodes
+        where = _TOLD_BY[self._cluster.kind]
+        cores, sockets, by_socket = _fitting(nodes)
+        of = f"of {self._queue.name}: " if self._queue and self._queue.name else ""
+        self._lines.append(f"{'node:':{_COLUMN}}# {_clean(of)}{_clean(str(nodes))}")
+        self._put("  gpus", nodes.gpus or 0, where if nodes.gpus is not None else "unseen", sure=nodes.gpus is not None)
+        if nodes.gpu:
+            self._put("  gpu", nodes.gpu, f"{where}: the whole name helps readers")
+        if nodes.gpu_memory_gb:
+            self._put("  gpu_memory_gb", nodes.gpu_memory_gb, where)
+        elif nodes.gpus:
+            self._note("gpu_memory_gb: ?   # fill in: no scheduler tells", indent=2)
+        if self._cluster.kind == "local":
+            self._put("  cores", "auto", "counted when a study is submitted")
+        elif nodes.cores:
+            self._put("  cores", cores, f"{where}; without those that the system keeps", sure=False)
+        else:
+            self._put("  cores", cores, "unseen: give the cores of a compute node that jobs may use", sure=False)
+        known = nodes.sockets is not None and sockets == nodes.sockets
+        self._put("  sockets", sockets, where if known else "unseen: lscpu on a compute node tells", sure=known)
+        if by_socket:
+            how = (
+                where
+                if by_socket == nodes.socket_gpus
+                else "they do not divide evenly; nvidia-smi topo -m on a compute node tells"
+            )
+            self._put("  socket_gpus", list(by_socket), how, sure=by_socket == nodes.socket_gpus)
+        if nodes.threads:
+            self._put("  threads_per_core", nodes.threads, f"{where}: as the scheduler counts")
+        if nodes.memory_gb:
+            self._put("  memory_gb", nodes.memory_gb, where)
+
+    def _launcher(self) -> None:
+        kind, args, source = _launcher(self._cluster.kind)
+        launcher: dict[str, Any] = {"kind": kind}
+        if args:
+            launcher["args"] = args
+        self._put("launcher", launcher, source, sure=False)
+        nodes = self._nodes
+        if nodes.gpus:
+            self._note(
+                "launcher.visibility: one or all; all keeps direct copies between GPUs of a node, which changes results"
+            )
+        amd = bool(nodes.gpu and re.search(r"mi\d|amd|radeon|vega|instinct", nodes.gpu, re.IGNORECASE))
+        if (nodes.cores or 1) < (nodes.gpus or 0):
+            self._put(
+                "ranks_per_node",
+                _divisor(nodes.gpus or 1, nodes.cores or 1),
+                "fewer cores than GPUs are known",
+                sure=False,
+            )
+        if nodes.gpus and not amd:
+            self._put("device", "cuda", "the nodes have GPUs; cpu measures without them", sure=False)
+        else:
+            self._put(
+                "device", "cpu", "hpcbench computes on NVIDIA's GPUs only" if amd else "no GPUs were seen", sure=amd
+            )
+        aware = os.environ.get("MPICH_GPU_SUPPORT_ENABLED")
+        why = f"MPICH_GPU_SUPPORT_ENABLED is {_clean(aware)} here; " if aware else ""
+        self._put(
+            "gpu_aware_mpi", None, f"{why}unknown, which counts as no; each run's log says what its ranks found out"
+        )
+
+    def _environment(self) -> None:
+        loaded = loaded_modules()
+        modules = of_interest(loaded)
+        if modules:
+            self._put("modules", modules, "among those loaded here", sure=False)
+        else:
+            self._note("modules: [...]   # fill in, if the MPI library or Python comes from modules")
+        others = [name for name in loaded if name not in modules]
+        if others:
+            self._note(f"loaded here as well: {', '.join(others)}")
+        self._note("environment: {NAME: value}   # fill in what the site recommends for MPI and its network")
+        python = "auto" if self._cluster.kind == "local" else sys.executable
+        self._put(
+            "python", python, "it runs hpcbench here; compute nodes must have it too, with mpi4py and torch", sure=False
+        )
+        if self._cluster.kind != "local":
+            self._note(
+                "work: /a/parallel/file/system   # fill in, if compute nodes cannot write to where you run hpcbench"
+            )
+
+    def _put(self, key: str, value: Any, source: str = "", *, sure: bool = True) -> None:
+        text = f"{key}: {_flow(value)}"
+        comment = f"{'' if sure else 'CHECK: '}{_clean(source)}" if source or not sure else ""
+        if not comment:
+            self._lines.append(text)
+        elif len(text) < _COLUMN and _COLUMN + 2 + len(comment) <= _WIDTH:
+            self._lines.append(f"{text:{_COLUMN}}# {comment}")
+        else:
+            self._note(comment, indent=len(key) - len(key.lstrip()))
+            self._lines.append(text)
+
+    def _note(self, text: str, indent: int = 0) -> None:
+        prefix = " " * indent + "# "
+        self._lines += textwrap.wrap(
+            _clean(text),
+            _WIDTH,
+            initial_indent=prefix,
+            subsequent_indent=prefix,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
+
+def _flow(value: Any) -> str:
+    """YAML on one line; plain where it can be."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_flow(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    plain = isinstance(value, str) and re.fullmatch(r"-{0,2}[A-Za-z/][A-Za-z0-9_./-]*", value)
+    if plain and value.lower() not in ("true", "false", "null", "yes", "no", "on", "off"):
+        return str(value)
+    return json.dumps(_clean(value) if isinstance(value, str) else value)
+
+
+def _clean(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def _plain(name: str) -> str:
+    kept = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:64]
+    return kept or "here"
+
+
+def _divisor(gpus: int, most: int) -> int:
+    """The most ranks up to `most` that share the GPUs evenly."""
+    return max(n for n in range(1, most + 1) if gpus % n == 0)
+
+
+def _fitting(nodes: Nodes) -> tuple[int, int, tuple[int, ...] | None]:
+    """Cores, sockets and GPUs by socket that agree with each other: a file that contradicts itself would be refused."""
+    cores, gpus = nodes.cores or max(1, nodes.gpus or 0), nodes.gpus or 0
+    sockets = nodes.sockets if nodes.sockets and nodes.sockets <= cores else 1
+    if nodes.socket_gpus and len(nodes.socket_gpus) == sockets and sum(nodes.socket_gpus) == gpus:
+        even = len(set(nodes.socket_gpus)) == 1
+        return cores, sockets, None if even else nodes.socket_gpus
+    each, rest = divmod(gpus, sockets)
+    return cores, sockets, (*[each] * (sockets - 1), each + rest) if rest else None
+
+
+def _nodes_here() -> Nodes:
+    gpus = gpus_here()
+    memory = max((gpu.memory_gb or 0 for gpu in gpus.found), default=0)
+    model = " and ".join(dict.fromkeys(gpu.model for gpu in gpus.found)) or None
+    return Nodes(1, gpus=len(gpus.found), gpu=model, gpu_memory_gb=memory or None, cores=len(os.sched_getaffinity(0)))
+
+
+def _launcher(kind: str) -> tuple[str, list[str], str]:
+    """Dialect, arguments, and where that comes from."""
+    mpi = mpiexec()
+    if kind == "flux":
+        return "flux", [], "Flux starts ranks itself"
+    if kind == "lsf":
+        for name in ("lrun", "jsrun"):
+            if path := shutil.which(name):
+                return name, [], f"{path} is on PATH"
+    if kind == "slurm":
+        if path := shutil.which("ibrun"):
+            return "ibrun", [], f"{path} is on PATH: TACC's"
+        plugins, default = slurm.mpi_plugins()
+        listed = f"srun --mpi=list has {', '.join(plugins) or 'nothing'}, MpiDefault is {default or 'unknown'}"
+        if default and default != "none":
+            return "srun", [], listed
+        wanted = {"openmpi": ("pmix",), "mpich": ("pmi2",), "mvapich": ("pmi2",)}.get((mpi and mpi.kind) or "", ())
+        plugin = next((name for name in wanted if name in plugins), None)
+        if plugin and mpi:
+            return "srun", [f"--mpi={plugin}"], f"{mpi.fact}; {listed}. The wrong one starts worlds of one rank"
+        if not (mpi and mpi.kind):
+            return "srun", [], f"{listed}; no mpiexec was seen. Say --mpi=... in args as your MPI library wants"
+    if mpi and mpi.kind:
+        return mpi.kind, [], mpi.fact
+    return "mpich" if kind == "local" else "openmpi", [], "no mpiexec on PATH that says whose it is"

@@ -1,0 +1,57 @@
+"""Everything that the doctor looks at, in the order in which it is told."""
+
+import shutil
+from pathlib import Path
+
+from hpcbench.batch.site import Site, load_site
+from hpcbench.doctor.ask import ask
+from hpcbench.doctor.check import Check, found, unknown
+from hpcbench.doctor.draft import survey
+from hpcbench.doctor.gpus import check_gpus
+from hpcbench.doctor.match import check_match
+from hpcbench.doctor.place import check_place
+from hpcbench.doctor.ranks import check_interpreter, check_launchers, check_world
+from hpcbench.doctor.scheduler import check_schedulers, sightings
+from hpcbench.doctor.shell import check_shell, check_submitit
+
+
+def examine(name: str | None, *, run: bool = False) -> list[Check]:
+    """Look at everything.
+
+    Parameters
+    ----------
+    name
+        The site by name or file, whose needs count; by default those of this machine alone.
+    run
+        Start two ranks on a cluster as well, by its own launcher.
+    """
+    given = load_site(name)[0] if name else None
+    site: Site = given or load_site("local")[0]
+    seen = sightings()
+    cluster = survey(seen)
+    on_gpus_here = site.device == "cuda" and site.scheduler.kind == "local"
+    return [
+        *check_schedulers(seen, site.scheduler.kind),
+        *check_match(cluster, given),
+        *check_launchers(site),
+        *check_interpreter(site),
+        check_world(site, run=run),
+        check_gpus(on_gpus_here),
+        *_ucx(),
+        *check_submitit(),
+        check_shell(),
+        *check_place(Path(site.work) if site.work else Path.cwd()),
+    ]
+
+
+def _ucx() -> list[Check]:
+    """Whether the network library under many MPI libraries knows GPUs."""
+    if not shutil.which("ucx_info"):
+        return []
+    said = ask(["ucx_info", "-v"])
+    if said.problem:
+        return [unknown("UCX", said.problem)]
+    first = said.out.strip().splitlines()[0].lstrip("# ") if said.out.strip() else "of unknown version"
+    gpus = [word for word in ("cuda", "rocm") if f"--with-{word}" in said.out]
+    built = f"with {' and '.join(gpus)}" if gpus else "without GPUs"
+    return [found("UCX", f"{first}, built {built}")]

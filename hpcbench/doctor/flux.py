@@ -1,0 +1,67 @@
+"""What a login node can see of a Flux instance."""
+
+import re
+
+from hpcbench.batch.duration import Duration
+from hpcbench.doctor.ask import ask
+from hpcbench.doctor.cluster import Cluster, Line, Nodes, Said
+from hpcbench.doctor.scheduler import Sighting
+
+_QUEUES = "{queuem}|{limits.timelimit}|{limits.min.nnodes}|{limits.max.nnodes}"
+_RESOURCES = "{queue}|{nnodes}|{ncores}|{ngpus}"
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "": 1}
+
+
+def survey(seen: Sighting) -> Cluster:
+    """Queues and nodes."""
+    cluster = Cluster("flux", seen.fact, seen.name)
+    cluster.scheduler["account_option"] = Said(
+        "--bank", "Flux's accounting names banks; without it, delete the line", sure=False
+    )
+    nodes = _nodes(cluster)
+    said = ask(["flux", "queue", "list", "-no", _QUEUES])
+    if not said.ok:
+        cluster.notes.append(f"limits of queues are unknown: {said.problem}")
+        said = ask(["flux", "queue", "list", "-no", "{queue}|||"])
+    for line in said.out.splitlines() if said.ok else ():
+        name, time, least, most = (part.strip() for part in (line + "|||").split("|")[:4])
+        if not name.rstrip("*"):
+            continue  # the one queue without a name, which needs none
+        plain = name.rstrip("*")
+        cluster.queues.append(
+            Line(
+                plain,
+                "flux queue list",
+                nodes.get(plain) or nodes.get("") or [],
+                default=name.endswith("*"),
+                min_nodes=int(least) if least.isdigit() and int(least) > 1 else None,
+                max_nodes=int(most) if most.isdigit() and int(most) > 0 else None,
+                max_walltime=_walltime(time),
+            )
+        )
+    if not cluster.queues:
+        found = [one for each in nodes.values() for one in each]
+        cluster.queues.append(Line("", "flux resource list", found, default=True))
+    return cluster
+
+
+def _nodes(cluster: Cluster) -> dict[str, list[Nodes]]:
+    """By queue. A resource that several queues have stands under all their names."""
+    said = ask(["flux", "resource", "list", "-s", "all", "-no", _RESOURCES])
+    if said.problem:
+        cluster.notes.append(f"nodes are unknown: {said.problem}")
+    found: dict[str, list[Nodes]] = {}
+    for line in said.out.splitlines() if said.ok else ():
+        queues, *numbers = (part.strip() for part in line.split("|"))
+        if len(numbers) != 3 or not all(number.isdigit() for number in numbers) or numbers[0] == "0":
+            continue
+        count, cores, gpus = map(int, numbers)
+        for queue in queues.split(",") if queues else [""]:
+            found.setdefault(queue, []).append(Nodes(count, cores=cores // count or None, gpus=gpus // count))
+    return found
+
+
+def _walltime(text: str) -> str | None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    seconds = int(float(match[1]) * _UNITS[match[2]]) if match else 0
+    return str(Duration(seconds)) if seconds else None

@@ -1,0 +1,73 @@
+"""The GPUs of this machine, as the driver's own tools tell."""
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from hpcbench.doctor.ask import ask
+from hpcbench.doctor.check import Check, found, missing, unknown
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU."""
+
+    model: str
+    memory_gb: int | None
+    driver: str
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """What was found, or why nothing was."""
+
+    found: tuple[Gpu, ...]
+    problem: str = ""
+    absent: bool = True
+    """Whether no tool is there at all, as on a machine without GPUs."""
+
+
+def gpus_here() -> Gpus:
+    """Ask NVIDIA's tool, then AMD's."""
+    said = ask(["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"])
+    if said.ok:
+        rows = [[part.strip() for part in line.split(",")] for line in said.out.splitlines() if line.count(",") == 2]
+        gpus = tuple(Gpu(model, int(size) // 1024 if size.isdigit() else None, driver) for model, size, driver in rows)
+        if gpus:
+            return Gpus(gpus, absent=False)
+    amd = ask(["rocm-smi", "--showproductname", "--showmeminfo", "vram", "--showdriverversion", "--json"])
+    if amd.ok and (gpus := _amd(amd.out)):
+        return Gpus(gpus, absent=False)
+    problem = "; ".join(one.problem or f"{one.program} names none" for one in (said, amd))
+    return Gpus((), problem, absent=not (said.present or amd.present))
+
+
+def check_gpus(needed: bool) -> Check:
+    """The line on GPUs; needed where ranks run on those of this machine."""
+    gpus = gpus_here()
+    if gpus.found:
+        kinds = Counter(f"{gpu.model}, {gpu.memory_gb or '?'} GB, driver {gpu.driver}" for gpu in gpus.found)
+        return found("GPUs", "; ".join(f"{number} x {kind}" for kind, number in kinds.items()), needed=needed)
+    remedy = "install the driver, or write device: cpu in the site file" if needed else ""
+    if gpus.absent or "did not answer" not in gpus.problem:
+        return missing("GPUs", f"none here: {gpus.problem}", remedy, needed=needed)
+    return unknown("GPUs", gpus.problem, "the driver hangs: look at the kernel's log", needed=needed)
+
+
+def _amd(text: str) -> tuple[Gpu, ...]:
+    try:
+        cards = json.loads(text)
+    except ValueError:
+        return ()
+    driver = str(cards.get("system", {}).get("Driver version", "unknown"))
+    gpus = []
+    for name, card in sorted(cards.items()):
+        if re.fullmatch(r"card\d+", name):
+            model = next(
+                (card[key] for key in ("Card series", "Card Series", "Card model", "Card Model") if key in card),
+                "AMD GPU",
+            )
+            size = str(card.get("VRAM Total Memory (B)", ""))
+            gpus.append(Gpu(str(model), int(size) >> 30 if size.isdigit() else None, driver))
+    return tuple(gpus)

@@ -1,0 +1,149 @@
+"""What a login node can see of an LSF cluster."""
+
+import re
+import shutil
+from collections import Counter, defaultdict
+from itertools import pairwise
+
+from hpcbench.batch.duration import Duration
+from hpcbench.doctor.ask import ask
+from hpcbench.doctor.cluster import Cluster, Line, Nodes, Said
+from hpcbench.doctor.scheduler import Sighting
+
+_UNITS = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10}
+
+
+def survey(seen: Sighting) -> Cluster:
+    """Queues, hosts, limits."""
+    cluster = Cluster("lsf", seen.fact, seen.name)
+    hosts = _hosts(cluster)
+    parameters = ask(["bparams", "-a"]).out
+    default = re.search(r"(?:DEFAULT_QUEUE\s*=|Default Queues:)\s*(\S+)", parameters) or re.search(
+        r"Default Queues:\s*(\S+)", ask(["bparams"]).out
+    )
+    said = ask(["bqueues", "-l"])
+    if said.problem:
+        cluster.notes.append(f"queues are unknown: {said.problem}")
+    blocks = re.split(r"^QUEUE:\s*", said.out, flags=re.MULTILINE)[1:]
+    cluster.queues = [_line(block, hosts, default[1] if default else None) for block in blocks]
+    array = re.search(r"MAX_JOB_ARRAY_SIZE\s*=\s*(\d+)", parameters)
+    if array and int(array[1]):
+        cluster.scheduler["max_array"] = Said(int(array[1]), "bparams -a: MAX_JOB_ARRAY_SIZE")
+    else:
+        cluster.notes.append(
+            "bparams -a names no MAX_JOB_ARRAY_SIZE (LSF's own default is 1000): no job arrays until max_array is set"
+        )
+    _request(cluster)
+    return cluster
+
+
+def _request(cluster: Cluster) -> None:
+    lrun, jsrun = shutil.which("lrun"), shutil.which("jsrun")
+    option = (
+        Said("-G", f"{lrun} is LLNL's, whose LSF charges a group", sure=False)
+        if lrun
+        else Said("-P", "LSF charges a project at most sites; LLNL's takes -G", sure=False)
+    )
+    cluster.scheduler["account_option"] = option
+    if jsrun or lrun:
+        cluster.scheduler["allocation"] = Said(
+            "nodes", f"{jsrun or lrun}: IBM's job step manager, so whole nodes by -nnodes"
+        )
+        return
+    cluster.scheduler["allocation"] = Said("slots", "no jsrun on PATH, so slots by -n with span[ptile=]", sure=False)
+    chosen = cluster.chosen()
+    kind = chosen.kind() if chosen else None
+    if kind and kind.gpus:
+        cluster.scheduler["gpu_request"] = Said("gpu", "lshosts -gpu shows GPUs, which bsub -gpu asks for", sure=False)
+    cluster.scheduler["directives"] = Said(
+        {"-x": None}, "hosts of one's own, where a queue allows EXCLUSIVE", sure=False
+    )
+
+
+def _hosts(cluster: Cluster) -> list[Nodes]:
+    said = ask(["lshosts", "-w"])
+    if said.problem:
+        cluster.notes.append(f"hosts are unknown: {said.problem}")
+    gpus = _gpus()
+    alike: Counter[tuple[int, int | None, tuple[str, ...], tuple[int, ...]]] = Counter()
+    for line in said.out.splitlines():
+        words = line.split()
+        if len(words) < 8 or words[0] == "HOST_NAME" or words[7] != "Yes" or not words[4].isdigit():
+            continue  # no server, or one that is down
+        models, places = gpus.get(words[0], ((), ()))
+        alike[int(words[4]), _gigabytes(words[5]), models, places] += 1
+    return [
+        Nodes(
+            count,
+            cores=cores,
+            memory_gb=memory,
+            gpus=len(models),
+            gpu=" and ".join(dict.fromkeys(models)) or None,
+            socket_gpus=places if len(places) > 1 else None,
+            sockets=len(places) if len(places) > 1 else None,
+        )
+        for (cores, memory, models, places), count in alike.items()
+    ]
+
+
+def _gpus() -> dict[str, tuple[tuple[str, ...], tuple[int, ...]]]:
+    """By host: the models of its GPUs, and how many are near each part of its memory. Only its first row names it."""
+    rows: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    said = ask(["lshosts", "-gpu"])
+    lines = said.out.splitlines() if said.ok else []
+    heads = lines[0].split() if lines else []
+    if "numa_id" not in heads or "gpu_model" not in heads:
+        return {}
+    host = ""
+    for line in lines[1:]:
+        words = line.split()
+        if line[:1].strip() and len(words) > 1:
+            host = words.pop(0)
+        if host and len(words) >= len(heads) - 1 and words[0].isdigit():
+            rows[host].append((words[heads.index("gpu_model") - 1], words[heads.index("numa_id") - 1]))
+    return {
+        host: (tuple(model for model, _ in found), tuple(Counter(sorted(place for _, place in found)).values()))
+        for host, found in rows.items()
+    }
+
+
+def _gigabytes(text: str) -> int | None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT])", text)
+    return int(float(match[1]) * _UNITS[match[2]]) or None if match else None
+
+
+def _line(block: str, hosts: list[Nodes], default: str | None) -> Line:
+    name = (block.split() or ["?"])[0]
+    notes = []
+    users, where = (re.search(rf"^{key}:\s*(.*\S)", block, re.MULTILINE) for key in ("USERS", "HOSTS"))
+    for what, match in (("for users", users), ("on hosts", where)):
+        if match and match[1] != "all":
+            notes.append(f"{what} {match[1][:80]}")
+    status = re.search(r"\b(Open|Closed):(Active|Inact\w*)", block)
+    return Line(
+        name,
+        f"bqueues -l {name}",
+        hosts,
+        default=name == default or (default is None and "default queue" in block.lower()),
+        open=not status or status[1] == "Open",
+        max_walltime=_run_limit(block, notes),
+        notes=notes,
+    )
+
+
+def _run_limit(block: str, notes: list[str]) -> str | None:
+    """The value below the word RUNLIMIT; of two, the one that is a maximum and no default."""
+    most = block.rpartition("MAXIMUM LIMITS:")[2]
+    lines = most.splitlines()
+    for head, values in pairwise(lines):
+        at = head.find("RUNLIMIT")
+        if at < 0:
+            continue
+        heads = [match.start() for match in re.finditer(r"\S+", head)]
+        after = [start for start in heads if start > at]
+        cell = values[at if len(heads) > 1 and heads[0] < at else 0 : after[0] if after else None].strip()
+        try:
+            return str(Duration.of_lsf(cell))
+        except ValueError as error:
+            notes.append(f"RUNLIMIT: {error}")
+    return None

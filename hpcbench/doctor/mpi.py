@@ -1,0 +1,67 @@
+"""What starts ranks here, and whose MPI it belongs to."""
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+
+from hpcbench.doctor.ask import ask
+
+_BANNERS = (
+    (r"IBM Spectrum MPI\)?\s*([\d.]+)?", "openmpi", "IBM Spectrum MPI"),
+    (r"(?:Open MPI|OpenRTE|PRRTE)\)?\s*(?:v|version\s*)?([\d.]+)?", "openmpi", "Open MPI"),
+    (r"Intel\(R\) MPI Library.*?Version\s+([\d.]+)", "mpich", "Intel MPI"),
+    (r"HYDRA build details:\s+Version:\s*([\d.]+)", "mpich", "MPICH (Hydra)"),
+)
+"""What ``mpiexec --version`` says, the dialect of launchers that it belongs to, and a name for people."""
+
+
+@dataclass(frozen=True)
+class Mpi:
+    """A launcher on PATH."""
+
+    program: str
+    """Its path."""
+    kind: str | None
+    """As `launcher.kind` of a site; None where it did not say."""
+    fact: str
+
+
+def mpiexec(*programs: str) -> Mpi | None:
+    """The first of the programs that is there, asked whose it is; by default mpiexec and mpirun on PATH."""
+    path = next((found for name in programs or ("mpiexec", "mpirun") if (found := shutil.which(name))), None)
+    if path is None:
+        return None
+    said = ask([path, "--version"])
+    text = said.out + said.err
+    for pattern, kind, name in _BANNERS:
+        match = re.search(pattern, text, re.DOTALL if "HYDRA" in pattern else 0)
+        if match:
+            if name.startswith("MPICH") and _is_mvapich(path):
+                kind, name = "mvapich", "MVAPICH (Hydra)"
+            return Mpi(path, kind, f"{path}: {name}{f' {match[1]}' if match[1] else ''}")
+    first = " ".join(text.split())[:100]
+    return Mpi(path, None, f"{path}: {said.problem or f'whose it is, is unknown: {first!r}'}")
+
+
+def _is_mvapich(path: str) -> bool:
+    """MVAPICH's launcher is Hydra and says no more; the program beside it, or its place, tells."""
+    beside = os.path.join(os.path.dirname(os.path.realpath(path)), "mpiname")  # noqa: PTH118, PTH120
+    said = ask([beside])
+    return "MVAPICH" in said.out.upper() or "mvapich" in os.path.realpath(path).lower()
+
+
+def loaded_modules() -> list[str]:
+    """Modules of this shell, or else those that a login shell loads."""
+    here = os.environ.get("LOADEDMODULES") or ""
+    if here:
+        return [name for name in here.split(":") if name]
+    said = ask(["bash", "-lc", "type module > /dev/null 2>&1 && module -t list 2>&1"])
+    lines = [line.strip() for line in said.out.splitlines()] if said.ok else []
+    return [line for line in lines if re.fullmatch(r"[A-Za-z0-9][\w.+/@:-]*", line) and not line.endswith(":")]
+
+
+def of_interest(modules: list[str]) -> list[str]:
+    """Those among the modules that a job needs: compilers, MPI, GPUs, Python."""
+    words = r"mpi|cuda|rocm|nccl|rccl|ofi|libfabric|ucx|gcc|nvhpc|python|conda|PrgEnv|craype-accel|cudatoolkit|spectrum"
+    return [name for name in modules if re.search(words, name, re.IGNORECASE)]

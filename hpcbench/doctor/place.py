@@ -1,0 +1,99 @@
+"""The directory that results go to: room, links, clock; and the version of what runs."""
+
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import hpcbench
+from hpcbench.doctor.ask import ask
+from hpcbench.doctor.check import Check, found, missing, unknown
+
+LEAST_GB = 1.0
+_SKEW = 5.0
+"""Seconds between the clocks of this node and of the file server that still confuse nobody."""
+
+
+def check_place(work: Path) -> list[Check]:
+    """What is to be said of the directory that holds results/."""
+    base = next(path for path in (work / "results", *(work / "results").absolute().parents) if path.is_dir())
+    return [*_directory(base), _quota(), _git()]
+
+
+def _directory(base: Path) -> list[Check]:
+    try:
+        with tempfile.TemporaryDirectory(prefix=".hpcbench-", dir=base) as name:
+            checks = [_room(base), _links(Path(name)), _clock(Path(name))]
+    except OSError as error:
+        fact = f"{base}: cannot be written: {error.strerror}"
+        return [missing("work directory", fact, "run hpcbench elsewhere, or set `work` in the site file", needed=True)]
+    return checks
+
+
+def _room(base: Path) -> Check:
+    free = shutil.disk_usage(base).free / 1e9
+    fact = f"{base}: {free:.1f} GB free"
+    if free < LEAST_GB:
+        return missing("work directory", fact, "make room: logs and checkpoints need it", needed=True)
+    return found("work directory", fact, needed=True)
+
+
+def _links(directory: Path) -> Check:
+    """The lock that keeps two submissions apart is a link made once, which every node sees."""
+    first, lock = directory / "first", directory / "lock"
+    first.touch()
+    try:
+        os.link(first, lock)
+    except OSError as error:
+        return missing(
+            "links", f"hard links fail there: {error.strerror}", "put results on another file system", needed=True
+        )
+    try:
+        os.link(first, lock)
+    except FileExistsError:
+        return found("links", "a second link of a name is refused, as the lock needs", needed=True)
+    except OSError as error:
+        return unknown("links", f"a second link fails otherwise: {error.strerror}", needed=True)
+    return missing("links", "a second link of a name is accepted", "put results on another file system", needed=True)
+
+
+def _clock(directory: Path) -> Check:
+    path = directory / "clock"
+    before = time.time()
+    path.touch()
+    after = time.time()
+    stamp = path.stat().st_mtime
+    skew = max(before - stamp, stamp - after, 0.0)
+    if skew > _SKEW:
+        return missing(
+            "clock",
+            f"{skew:.0f} s between this node and the file server",
+            "tell the administrator: times in reports are off",
+        )
+    return found("clock", "this node's and the file server's agree")
+
+
+def _quota() -> Check:
+    said = ask(["quota", "-s", "-w"])
+    if not said.present:
+        return unknown("quota", "there is no quota command", "the site's own command tells, if it has limits")
+    if said.status is None:
+        return unknown("quota", said.problem)
+    over = [line.split()[0] for line in said.out.splitlines() if any(word.endswith("*") for word in line.split()[1:])]
+    if over:
+        return missing("quota", f"used up on {', '.join(over)}", "make room")
+    return found("quota", "not used up") if said.ok else unknown("quota", said.problem)
+
+
+def _git() -> Check:
+    """What reports say of the version of the program."""
+    checkout = Path(hpcbench.__file__).resolve().parent.parent
+    if not (checkout / ".git").exists():
+        return found("version", f"hpcbench {hpcbench.__version__}, installed; no git checkout")
+    revision = ask(["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"])
+    changed = ask(["git", "-C", str(checkout), "status", "--porcelain", "--untracked-files=no"])
+    if not revision.ok:
+        return unknown("version", f"hpcbench {hpcbench.__version__}; {revision.problem}")
+    dirty = " with changes" if changed.out.strip() else ""
+    return found("version", f"hpcbench {hpcbench.__version__}, git {revision.out.strip()}{dirty}")

@@ -1,0 +1,105 @@
+"""Runs in the ranks' interpreter and says a line of JSON for each thing found: a crash loses only the rest.
+
+Its source is handed over by ``-c``: an interpreter without hpcbench can run it too. So it imports nothing at the top
+that may be missing.
+"""
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+
+Finding = tuple[str, str, str]
+"""Health, fact, remedy."""
+
+
+def _python() -> Finding:
+    fits = sys.version_info[:2] >= (3, 10)
+    fact = f"{platform.python_version()}, {platform.machine()}, {sys.executable}"
+    return ("ok" if fits else "missing"), fact, "" if fits else "hpcbench needs Python 3.10 or newer"
+
+
+def _hpcbench() -> Finding:
+    import hpcbench
+
+    return "ok", f"{hpcbench.__version__} in {os.path.dirname(hpcbench.__file__)}", ""  # noqa: PTH120
+
+
+def _numpy() -> Finding:
+    import numpy
+
+    return "ok", numpy.__version__, ""
+
+
+def _torch() -> Finding:
+    import torch
+
+    cuda = torch.version.cuda
+    sees = f"CUDA {cuda}, sees {torch.cuda.device_count()} GPUs" if cuda else "built without CUDA"
+    return "ok", f"{torch.__version__}, {sees}", ""
+
+
+def _cupy() -> Finding:
+    import cupy
+
+    runtime = cupy.cuda.runtime.runtimeGetVersion()
+    try:
+        sees = f"sees {cupy.cuda.runtime.getDeviceCount()} GPUs"
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        sees = f"sees no GPU: {error}"
+    return "ok", f"{cupy.__version__}, CUDA {runtime // 1000}.{runtime % 1000 // 10}, {sees}", ""
+
+
+def _kernels() -> Finding:
+    from hpcbench.codecs.library import kernels, library_path
+
+    return "ok", f"{kernels().instruction_set}, {library_path()}", ""
+
+
+def _codecs() -> Finding:
+    from hpcbench.doctor.selftest import faults
+
+    wrong, tried = faults()
+    if wrong:
+        return "missing", "; ".join(wrong), "build the kernels again; if that does not help, report it with this line"
+    return "ok", f"{tried}: bytes as committed, errors within their bounds", ""
+
+
+def _mpi4py() -> Finding:
+    import mpi4py
+
+    mpi4py.rc.initialize = False  # a login node may forbid it, or hang
+    from mpi4py import MPI
+
+    library = MPI.Get_library_version().strip("\0 \n").splitlines()[0]
+    return "ok", f"{version('mpi4py')} with {library}", ""
+
+
+STAGES: dict[str, Callable[[], Finding]] = {
+    "python": _python,
+    "hpcbench": _hpcbench,
+    "numpy": _numpy,
+    "kernels": _kernels,
+    "codecs": _codecs,
+    "mpi4py": _mpi4py,
+    "torch": _torch,
+    "CuPy": _cupy,
+}
+
+
+def main() -> None:
+    """Try everything."""
+    for name, look in STAGES.items():
+        try:
+            health, fact, remedy = look()
+        except (ImportError, PackageNotFoundError) as error:
+            health, fact, remedy = "missing", str(error), ""
+        except Exception as error:
+            health, fact, remedy = "unknown", f"{type(error).__name__}: {error}", ""
+        print(json.dumps([name, health, " ".join(fact.split()), remedy]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""What the ranks will find: their interpreter and its packages, their launcher, and whether two of them meet."""
+
+import json
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+from hpcbench.batch.launchers import program_name, solve
+from hpcbench.batch.local import environment
+from hpcbench.batch.site import Site
+from hpcbench.doctor import probe
+from hpcbench.doctor.ask import ask
+from hpcbench.doctor.check import Check, Health, found, missing, unknown
+from hpcbench.doctor.mpi import mpiexec
+from hpcbench.doctor.shell import leftovers
+
+PATIENCE = 120.0
+"""Seconds for imports from a file system that is far away."""
+_WORLD = "from mpi4py import MPI; print('world', MPI.COMM_WORLD.Get_size(), flush=True)"
+_NEEDED = ("python", "hpcbench", "numpy", "kernels", "codecs", "mpi4py", "torch")
+_REMEDIES = {
+    "hpcbench": "pip install 'hpcbench[train]' for this interpreter",
+    "numpy": "pip install 'hpcbench[train]' for this interpreter",
+    "mpi4py": "pip install mpi4py for this interpreter, with the modules of the MPI library loaded",
+    "torch": "pip install torch for this interpreter",
+    "CuPy": "pip install 'hpcbench[cuda12]' for this interpreter: GPUs' kernels need it",
+    "kernels": "install hpcbench with g++ and make there: pip install .",
+}
+
+
+def check_interpreter(site: Site) -> list[Check]:
+    """The packages of the interpreter that ranks run in, with the site's modules and setup, as a job has them."""
+    python = sys.executable if site.python == "auto" else site.python
+    source = Path(probe.__file__).read_text(encoding="utf-8")
+    said = ask(in_job(site, [python, "-c", source]), seconds=PATIENCE, env=clean_environment())
+    lines = {}
+    for line in said.out.splitlines():
+        try:
+            name, health, fact, remedy = json.loads(line)
+        except ValueError:
+            continue  # modules greet
+        lines[name] = (Health(health), fact, remedy)
+    wanted = {*_NEEDED, *(["CuPy"] if site.device == "cuda" else [])}
+    checks = []
+    if not lines:
+        where = "" if site.scheduler.kind == "local" else "; it may be there on compute nodes alone"
+        fact = f"{shlex.quote(python)}: {said.problem or 'said nothing'}{where}"
+        health = Health.MISSING if site.scheduler.kind == "local" else Health.UNKNOWN
+        return [Check("python", health, fact, "name the ranks' interpreter as `python` of the site file", needed=True)]
+    for name in probe.STAGES:
+        needed = name in wanted
+        if name not in lines:
+            checks.append(unknown(name, f"the interpreter did not get so far: {said.problem}", needed=needed))
+            continue
+        health, fact, remedy = lines[name]
+        if health is not Health.OK and name == "GPU-aware MPI" and site.device == "cpu":
+            remedy = ""
+        elif health is not Health.OK:
+            remedy = remedy or _REMEDIES.get(name, "") * (needed or name != "CuPy")
+        checks.append(Check(name, health, fact, remedy, needed))
+    return checks
+
+
+def check_launchers(site: Site) -> list[Check]:
+    """The site's launcher, and what else starts ranks here."""
+    wanted = launcher_of(site)
+    path = ask(in_job(site, ["sh", "-c", 'command -v -- "$0"', wanted])).out.strip().splitlines()
+    here = site.scheduler.kind == "local"
+    name = f"launcher {wanted.rpartition('/')[2]}"
+    checks = []
+    if not path:
+        remedy = (
+            "pip install 'hpcbench[local]' brings one"
+            if here
+            else "correct launcher in the site file, or add its module"
+        )
+        fact = f"{wanted} is not there"
+        checks.append(
+            missing(name, fact, remedy, needed=True) if here else unknown(name, f"{fact}; jobs may have it", remedy)
+        )
+    else:
+        mpi = mpiexec(path[-1]) if site.launcher.kind in ("mpich", "openmpi", "mvapich") else None
+        if mpi and mpi.kind and mpi.kind != site.launcher.kind:
+            checks.append(
+                missing(
+                    name, f"{mpi.fact}, not {site.launcher.kind}", f"write launcher: {{kind: {mpi.kind}}}", needed=True
+                )
+            )
+        else:
+            checks.append(found(name, mpi.fact if mpi else path[-1], needed=True))
+    for other in ("mpiexec", "mpirun", "srun", "jsrun", "lrun", "ibrun"):
+        place = shutil.which(other)
+        if place and other != wanted and place != wanted:
+            mpi = mpiexec(place) if other.startswith("mpi") else None
+            checks.append(found(f"also {other}", mpi.fact if mpi else place))
+    return checks
+
+
+def check_world(site: Site, *, run: bool) -> Check:
+    """Two ranks, started as a run's are: another MPI library's launcher starts two worlds of one rank, and exits with 0."""
+    name = "two ranks"
+    if site.scheduler.kind != "local" and not run:
+        return unknown(
+            name, "not started on a cluster's login node", "hpcbench doctor --run starts them, where that is allowed"
+        )
+    python = sys.executable if site.python == "auto" else site.python
+    try:
+        _, launch = solve(site, nodes=1, ranks_per_node=2, program=launcher_of(site))
+    except ValueError as error:
+        return unknown(name, f"the site has no room for two: {error}")
+    command = shlex.join([*launch, python])
+    said = ask(in_job(site, [*launch, python, "-c", _WORLD]), seconds=PATIENCE, env=clean_environment())
+    sizes = [line.split()[1] for line in said.out.splitlines() if line.startswith("world ")]
+    if said.ok and sizes == ["2", "2"]:
+        return found(name, f"{command}: a world of 2", needed=True)
+    if sizes and set(sizes) == {"1"}:
+        return missing(
+            name,
+            f"{command}: each rank is a world of its own",
+            "launcher and mpi4py belong to different MPI libraries (for srun: say another --mpi= in launcher.args)",
+            needed=True,
+        )
+    if said.present and said.status is None:
+        return unknown(
+            name,
+            f"{command}: {said.problem}",
+            "look whether ranks wait for each other, or the job for nodes",
+            needed=True,
+        )
+    return missing(name, f"{command}: {said.problem or f'sizes {sizes}'}", "start the command by hand", needed=True)
+
+
+def launcher_of(site: Site) -> str:
+    """The program that starts ranks: the site's, else, on this machine, that beside our interpreter."""
+    if site.launcher.program:
+        return site.launcher.program
+    name = program_name(site.launcher.kind)
+    beside = Path(sys.executable).with_name(name)
+    return str(beside) if site.scheduler.kind == "local" and beside.is_file() else name
+
+
+def in_job(site: Site, argv: list[str]) -> list[str]:
+    """The command with the site's modules, setup lines and variables, as the job script has them."""
+    if not (site.modules or site.setup or site.environment):
+        return argv
+    lines = [f"module load {shlex.quote(module)} >&2 || exit 1" for module in site.modules]
+    lines += [*site.setup, *(f"export {name}={shlex.quote(value)}" for name, value in site.environment.items())]
+    return ["bash", "-lc", "\n".join([*lines, 'exec "$@"']), "hpcbench", *argv]
+
+
+def clean_environment() -> dict[str, str]:
+    """Ours, as a job has it: without what an outer job or launcher left."""
+    mine = environment()
+    return {name: value for name, value in mine.items() if name not in leftovers(mine)}
