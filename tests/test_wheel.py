@@ -47,11 +47,11 @@ def test_data_lies_in_the_wheel_and_equals_the_checkout(unpacked, tmp_path):
         assert len(ours) >= 2
 
 
-def test_scripts_of_the_virtual_hosts_lie_in_the_wheel(unpacked):
-    names = ("up.sh", "host.sh", "on.sh", "limit.sh", "wire.c")
-    ours, theirs = (
-        {n: (top / "hpcbench/testing/hosts" / n).read_text() for n in names} for top in (CHECKOUT, unpacked)
-    )
+def test_scripts_of_virtual_hosts_and_clusters_lie_in_the_wheel(unpacked):
+    hosts, slurm = Path("hpcbench/testing/hosts"), Path("hpcbench/testing/slurm")
+    names = [hosts / n for n in ("up.sh", "host.sh", "on.sh", "limit.sh", "wire.c")]
+    names += [slurm / n for n in ("first.sh", "node.sh")]
+    ours, theirs = ({name: (top / name).read_text() for name in names} for top in (CHECKOUT, unpacked))
     assert ours == theirs
 
 

@@ -1,7 +1,6 @@
 """A Slurm cluster of one machine: MPI takes its nodes for machines, they fail as real ones do, and nothing stays."""
 
 import json
-import os
 import shlex
 import signal
 import subprocess
@@ -53,6 +52,14 @@ def job(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., str]]:
     cluster.wait_idle()
 
 
+def wait_for_sleeping(mark: str, count: int) -> None:
+    for _ in range(600):
+        if list(marked(mark).values()).count("sleep") == count:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"no {count} jobs in a minute, only {marked(mark)}")
+
+
 def test_nodes_are_hosts_with_gpus_of_their_own(cluster: Cluster) -> None:
     show = 'echo "$(hostname) $CUDA_VISIBLE_DEVICES $(grep -c . /proc/1/comm) $(tr "\\0" " " </proc/1/cmdline)"'
     command = ["srun", "--nodes=2", "--ntasks-per-node=1", "--gres=gpu:2", "bash", "-c", show]
@@ -99,11 +106,9 @@ def test_a_crashed_node_takes_its_jobs_with_it(cluster: Cluster, job: Callable[.
     lost = job(script, "--nodelist=n2", "--no-requeue")
     again = job(script, "--nodelist=n2", "--requeue")
     other = job(script, "--nodelist=n1", "--no-requeue")
-    for each in (lost, again, other):
-        cluster.wait_job(each, "RUNNING")
-    assert sorted(marked(mark).values()) == ["sleep"] * 3
+    wait_for_sleeping(mark, 3)
     cluster.node_kill("n2")
-    assert sorted(marked(mark).values()) == ["sleep"], "gone when node_kill returns"
+    assert list(marked(mark).values()) == ["sleep"], "the others are gone when node_kill returns"
     cluster.wait_job(lost, "NODE_FAIL")
     cluster.wait_job(again, "PENDING")
     assert cluster.node_state("n2").startswith("DOWN")
@@ -178,10 +183,10 @@ def place(need: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv("TMPDIR", place)
         yield Path(place)
         for _ in range(100):  # if Python was killed, its cluster may take a moment to go
-            if not os.listdir(place):
+            if not list(Path(place).iterdir()):
                 break
             time.sleep(0.1)
-        assert os.listdir(place) == []
+        assert list(Path(place).iterdir()) == []
 
 
 @pytest.fixture
@@ -208,18 +213,16 @@ def test_nothing_stays_at_the_end(mark: str, place: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_stays_when_python_is_ended_by_a_signal(mark: str, number: signal.Signals) -> None:
+def test_nothing_stays_when_python_is_ended_by_a_signal(mark: str, tmp_path: Path, number: signal.Signals) -> None:
     code = (
+        "import signal\n"
         "from hpcbench.testing.slurm import Cluster\n"
-        "with Cluster(2) as cluster: cluster.run(['srun', '-N2', 'sleep', '1000'], timeout=1000)\n"
+        "with Cluster(2) as cluster:\n"
+        "    cluster.run(['sbatch', '-N2', '--wrap=srun sleep 1000'], check=True)\n"
+        "    signal.pause()\n"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as python:
-        for _ in range(600):
-            if list(marked(mark).values()).count("sleep") == 2:
-                break
-            time.sleep(0.1)
-        else:
-            raise AssertionError(f"no job in a minute, only {marked(mark)}")
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, cwd=tmp_path) as python:
+        wait_for_sleeping(mark, 2)
         python.send_signal(number)
         assert python.wait(60) != 0
 
