@@ -11,7 +11,8 @@ from typing import Any
 
 from hpcbench.batch.duration import Duration
 from hpcbench.batch.files import now
-from hpcbench.batch.site import Scheduler
+from hpcbench.batch.launchers import solve
+from hpcbench.batch.site import Scheduler, Site
 from hpcbench.doctor import flux, lsf, slurm
 from hpcbench.doctor.cluster import Cluster, Line, Nodes
 from hpcbench.doctor.gpus import gpus_here
@@ -19,6 +20,7 @@ from hpcbench.doctor.mpi import loaded_modules, mpiexec, of_interest
 from hpcbench.doctor.scheduler import Sighting, answering, sightings
 from hpcbench.errors import UserError
 from hpcbench.study.schema import NAME
+from hpcbench.study.yaml12 import parse_value
 
 _SURVEYS = {"slurm": slurm.survey, "lsf": lsf.survey, "flux": flux.survey}
 _COLUMN, _WIDTH = 44, 120
@@ -38,7 +40,12 @@ def draft(name: str | None = None) -> str:
         raise UserError(
             f"--name {name!r}: is no name of a site: use letters, digits, dot, underscore and dash, at most 64"
         )
-    return _Text(survey(sightings()), name).text()
+    return render(survey(sightings()), name)
+
+
+def render(cluster: Cluster, name: str | None = None) -> str:
+    """What was seen, as the text of a site file."""
+    return _Text(cluster, name).text()
 
 
 def survey(seen: list[Sighting]) -> Cluster:
@@ -76,6 +83,7 @@ class _Text:
         )
         self._launcher()
         self._environment()
+        self._ranks()
         self._lines.append("sources:")
         self._lines.append(f"  - {_flow(f'hpcbench doctor --draft-site on {host}, {now()}: {self._cluster.fact}')}")
         self._put("checked", "never", "say how and when, once a study has run")
@@ -165,13 +173,6 @@ class _Text:
                 "launcher.visibility: one or all; all keeps direct copies between GPUs of a node, which changes results"
             )
         amd = bool(nodes.gpu and re.search(r"mi\d|amd|radeon|vega|instinct", nodes.gpu, re.IGNORECASE))
-        if (nodes.cores or 1) < (nodes.gpus or 0):
-            self._put(
-                "ranks_per_node",
-                _divisor(nodes.gpus or 1, nodes.cores or 1),
-                "fewer cores than GPUs are known",
-                sure=False,
-            )
         if nodes.gpus and not amd:
             self._put("device", "cuda", "the nodes have GPUs; cpu measures without them", sure=False)
         else:
@@ -183,6 +184,14 @@ class _Text:
         self._put(
             "gpu_aware_mpi", None, f"{why}unknown, which counts as no; each run's log says what its ranks found out"
         )
+
+    def _ranks(self) -> None:
+        """The usual ranks of a node, where one a GPU or a core will not do: what was seen may be odd, or in part."""
+        site = Site.model_validate(parse_value("\n".join([*self._lines, "checked: never"]), "draft"))
+        usual = site.room.ranks_per_node
+        if usual is not None and not _fits(site, usual):
+            most = next((ranks for ranks in range(usual - 1, 0, -1) if _fits(site, ranks)), 1)
+            self._put("ranks_per_node", most, f"{usual} do not fit what was seen of a node", sure=False)
 
     def _environment(self) -> None:
         loaded = loaded_modules()
@@ -248,9 +257,12 @@ def _plain(name: str) -> str:
     return kept or "here"
 
 
-def _divisor(gpus: int, most: int) -> int:
-    """The most ranks up to `most` that share the GPUs evenly."""
-    return max(n for n in range(1, most + 1) if gpus % n == 0)
+def _fits(site: Site, ranks: int) -> bool:
+    try:
+        solve(site, nodes=1, ranks_per_node=ranks)
+    except ValueError:
+        return False
+    return True
 
 
 def _fitting(nodes: Nodes) -> tuple[int, int, tuple[int, ...] | None]:

@@ -35,7 +35,7 @@ def examine(name: str | None, *, run: bool = False) -> list[Check]:
         *check_match(cluster, given),
         *check_launchers(site),
         *check_interpreter(site),
-        check_world(site, run=run),
+        *check_world(site, run=run),
         check_gpus(on_gpus_here),
         *_ucx(),
         *check_submitit(),

@@ -1,6 +1,8 @@
 """What the ranks will find: their interpreter and its packages, their launcher, and whether two of them meet."""
 
 import json
+import os
+import re
 import shlex
 import shutil
 import sys
@@ -10,14 +12,25 @@ from hpcbench.batch.launchers import program_name, solve
 from hpcbench.batch.local import environment
 from hpcbench.batch.site import Site
 from hpcbench.doctor import probe
-from hpcbench.doctor.ask import ask
+from hpcbench.doctor.ask import Answer, ask
 from hpcbench.doctor.check import Check, Health, found, missing, unknown
 from hpcbench.doctor.mpi import mpiexec
 from hpcbench.doctor.shell import leftovers
 
 PATIENCE = 120.0
 """Seconds for imports from a file system that is far away."""
-_WORLD = "from mpi4py import MPI; print('world', MPI.COMM_WORLD.Get_size(), flush=True)"
+_WORLD = """
+import os
+from mpi4py import MPI
+def say(text):
+    if MPI.COMM_WORLD.Get_rank() == 0:
+        os.write(1, text.encode() + b"\\n")
+say(f"world={MPI.COMM_WORLD.allreduce(1)}")
+from hpcbench.comm.gpu_aware import gpu_aware
+found = gpu_aware(MPI.COMM_WORLD)
+say(f"aware={found.answer.value} {' '.join(found.why.split())}")
+"""
+"""The first of each world speaks, in one write: lines of several get mixed on their way."""
 _NEEDED = ("python", "hpcbench", "numpy", "kernels", "codecs", "mpi4py", "torch")
 _REMEDIES = {
     "hpcbench": "pip install 'hpcbench[train]' for this interpreter",
@@ -54,10 +67,8 @@ def check_interpreter(site: Site) -> list[Check]:
             checks.append(unknown(name, f"the interpreter did not get so far: {said.problem}", needed=needed))
             continue
         health, fact, remedy = lines[name]
-        if health is not Health.OK and name == "GPU-aware MPI" and site.device == "cpu":
-            remedy = ""
-        elif health is not Health.OK:
-            remedy = remedy or _REMEDIES.get(name, "") * (needed or name != "CuPy")
+        if health is not Health.OK and needed:
+            remedy = remedy or _REMEDIES.get(name, "")
         checks.append(Check(name, health, fact, remedy, needed))
     return checks
 
@@ -97,38 +108,51 @@ def check_launchers(site: Site) -> list[Check]:
     return checks
 
 
-def check_world(site: Site, *, run: bool) -> Check:
-    """Two ranks, started as a run's are: another MPI library's launcher starts two worlds of one rank, and exits with 0."""
-    name = "two ranks"
+def check_world(site: Site, *, run: bool) -> list[Check]:
+    """Two ranks, started as a run's are, and what they find out about their MPI library.
+
+    The launcher of another library starts two worlds of one rank, and exits with 0.
+    """
     if site.scheduler.kind != "local" and not run:
-        return unknown(
-            name, "not started on a cluster's login node", "hpcbench doctor --run starts them, where that is allowed"
-        )
+        remedy = "hpcbench doctor --run starts them, where that is allowed"
+        return [unknown("two ranks", "not started on a cluster's login node", remedy), _aware(site, "")]
     python = sys.executable if site.python == "auto" else site.python
     try:
         _, launch = solve(site, nodes=1, ranks_per_node=2, program=launcher_of(site))
     except ValueError as error:
-        return unknown(name, f"the site has no room for two: {error}")
-    command = shlex.join([*launch, python])
+        return [unknown("two ranks", f"the site has no room for two: {error}"), _aware(site, "")]
     said = ask(in_job(site, [*launch, python, "-c", _WORLD]), seconds=PATIENCE, env=clean_environment())
-    sizes = [line.split()[1] for line in said.out.splitlines() if line.startswith("world ")]
-    if said.ok and sizes == ["2", "2"]:
+    return [_meet(shlex.join([*launch, python]), said), _aware(site, said.out)]
+
+
+def _meet(command: str, said: Answer) -> Check:
+    name = "two ranks"
+    sizes = re.findall(r"world=(\d+)", said.out)
+    if sizes == ["2"]:
         return found(name, f"{command}: a world of 2", needed=True)
     if sizes and set(sizes) == {"1"}:
-        return missing(
-            name,
-            f"{command}: each rank is a world of its own",
-            "launcher and mpi4py belong to different MPI libraries (for srun: say another --mpi= in launcher.args)",
-            needed=True,
-        )
+        remedy = "launcher and mpi4py have different MPI libraries (srun: say another --mpi= in launcher.args)"
+        return missing(name, f"{command}: each rank is a world of its own", remedy, needed=True)
     if said.present and said.status is None:
-        return unknown(
-            name,
-            f"{command}: {said.problem}",
-            "look whether ranks wait for each other, or the job for nodes",
-            needed=True,
-        )
-    return missing(name, f"{command}: {said.problem or f'sizes {sizes}'}", "start the command by hand", needed=True)
+        remedy = "look whether ranks wait for each other, or the job for nodes"
+        return unknown(name, f"{command}: {said.problem}", remedy, needed=True)
+    fact = f"{command}: {said.problem or f'worlds of {sizes}'}"
+    return missing(name, fact, "start the command by hand", needed=True)
+
+
+def _aware(site: Site, said: str) -> Check:
+    """Whether the MPI library takes device pointers, as the ranks found out."""
+    name = "GPU-aware MPI"
+    match = re.search(r"aware=(\w+) (.*)", said)
+    answer, why = match.groups() if match else ("", "")
+    variable = os.environ.get("MPICH_GPU_SUPPORT_ENABLED")
+    here = f"; MPICH_GPU_SUPPORT_ENABLED is {variable} in this shell" if variable else ""
+    if not answer:
+        return unknown(name, f"only ranks can ask the library: none were started, or they ended before{here}")
+    if answer == "yes":
+        return found(name, why)
+    remedy = "messages go through the host; load a GPU-aware build if there is one" if site.device == "cuda" else ""
+    return missing(name, why, remedy) if answer == "no" else unknown(name, f"{why}{here}", remedy)
 
 
 def launcher_of(site: Site) -> str:

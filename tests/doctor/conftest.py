@@ -1,0 +1,16 @@
+"""Fixtures of the doctor's tests."""
+
+from pathlib import Path
+
+import pytest
+from machine import Machine
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A machine that has no scheduler, no MPI and no GPU until a test gives it some; a user called root."""
+    for name in ("LOADEDMODULES", "MPICH_GPU_SUPPORT_ENABLED", "LMOD_SYSTEM_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LOGNAME", "root")
+    monkeypatch.setattr("hpcbench.doctor.ask.PATIENCE", 5.0)
+    return Machine(tmp_path / "bin", monkeypatch)

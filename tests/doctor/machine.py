@@ -1,0 +1,52 @@
+"""Machines whose commands answer what is written in a file: a line ``$ command``, and below it what it prints."""
+
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+_PLAIN = ("bash", "sh", "cat", "env", "sleep", "git", "dirname", "grep")
+
+
+def recorded(name: str) -> dict[str, str]:
+    """Command lines of a file, and their outputs."""
+    answers: dict[str, str] = {}
+    command = ""
+    for line in (HERE / f"{name}.txt").read_text(encoding="utf-8").splitlines(keepends=True):
+        if line.startswith("$ "):
+            command = line[2:].strip()
+            answers[command] = ""
+        elif command:
+            answers[command] += line
+    return answers
+
+
+class Machine:
+    """A directory of programs that stands alone on PATH."""
+
+    def __init__(self, directory: Path, patch: pytest.MonkeyPatch) -> None:
+        self.directory = directory
+        directory.mkdir()
+        for name in _PLAIN:
+            (directory / name).symlink_to(shutil.which(name) or f"/bin/{name}")
+        patch.setenv("PATH", str(directory))
+
+    def answers(self, recording: dict[str, str]) -> None:
+        """Programs that know these command lines, and fail at all others."""
+        programs: dict[str, list[str]] = {}
+        for line, text in recording.items():
+            program, _, rest = line.partition(" ")
+            here = f"{shlex.quote(rest)}) cat <<'END-OF-ANSWER'\n{text.rstrip(chr(10))}\nEND-OF-ANSWER\n;;"
+            programs.setdefault(program, []).append(here)
+        for program, cases in programs.items():
+            refuse = f'*) echo "{program}: no answer to $*" >&2; exit 3;;'
+            self.script(program, "\n".join(['case "$*" in', *cases, refuse, "esac"]))
+
+    def script(self, program: str, text: str) -> None:
+        """A program of one's own."""
+        path = self.directory / program
+        path.unlink(missing_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        path.chmod(0o755)

@@ -1,0 +1,311 @@
+"""The drafted site file: right whatever was seen, with every value that could be seen and no other."""
+
+import re
+import string
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from machine import Machine, recorded
+
+from hpcbench.batch.site import Site, load_site
+from hpcbench.batch.site_check import check_file
+from hpcbench.doctor.cluster import Cluster, Line, Nodes, Said
+from hpcbench.doctor.draft import draft, render
+from hpcbench.errors import UserError
+
+
+def site_of(text: str, directory: Path) -> Site:
+    path = directory / "drafted.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert check_file(path) == []
+    return load_site(str(path))[0]
+
+
+def change(recording: dict[str, str], command: str, old: str, new: str) -> dict[str, str]:
+    assert old in recording[command]
+    return {**recording, command: recording[command].replace(old, new)}
+
+
+SHAPES = "sinfo --noheader --exact --format=%P|%D|%c|%X|%Y|%Z|%m|%G"
+PARTITIONS = "scontrol --oneliner show partition"
+CONFIG = "scontrol show config"
+
+
+def test_a_slurm_cluster(machine: Machine, tmp_path: Path) -> None:
+    machine.answers(recorded("slurm-22.05"))
+    text = draft()
+    site = site_of(text, tmp_path)
+    assert (site.site, site.scheduler.kind, site.scheduler.account_option) == ("hbtest", "slurm", "--account")
+    assert list(site.queues) == ["debug", "long"]
+    assert [queue.max_walltime for queue in site.queues.values()] == ["1h", "1d"]
+    assert site.scheduler.max_array == 1000, "MaxArraySize is one above the largest index"
+    assert (site.node.gpus, site.node.cores, site.node.sockets, site.node.threads_per_core) == (4, 8, 1, 1)
+    assert site.scheduler.directives == {"--exclusive": None, "--mem": 0}
+    assert site.scheduler.gpu_request == "gres"
+    assert site.gpu_aware_mpi is None and site.checked == "never" and site.device == "cuda"
+    assert re.search(r"account_option: --account +# .*yours are root", text)
+
+
+def test_nodes_of_other_kinds_are_left_out_and_named(machine: Machine, tmp_path: Path) -> None:
+    recording = change(
+        recorded("slurm-22.05"), SHAPES, "long|1|8|1|8|1|16000|gpu:fake:4", "long|90|256|2|64|2|512000|(null)"
+    )
+    machine.answers(recording)
+    text = draft()
+    assert list(site_of(text, tmp_path).queues) == ["debug"]
+    assert "# long is left out (other nodes: 90 nodes, 128 cores, 500 GB)" in text
+
+
+def test_the_default_partition_gives_way_to_one_with_gpus(machine: Machine, tmp_path: Path) -> None:
+    recording = change(
+        recorded("slurm-22.05"), SHAPES, "debug*|4|8|1|8|1|16000|gpu:fake:4", "debug*|90|256|2|64|2|512000|(null)"
+    )
+    machine.answers(recording)
+    site = site_of(draft(), tmp_path)
+    assert (list(site.queues), site.node.gpus, site.node.cores) == (["long"], 4, 8)
+
+
+@pytest.mark.parametrize(
+    ("row", "cores", "threads"),
+    [("4|128|2|32|2|1|g", 64, 2), ("4|64|2|32|2|1|g", 64, 1), ("4|60|2|32|1|1|g", 60, 1)],
+    ids=["CPUs are threads", "CPUs are cores", "fewer CPUs than cores"],
+)
+def test_what_slurm_calls_a_cpu(machine: Machine, tmp_path: Path, row: str, cores: int, threads: int) -> None:
+    machine.answers(change(recorded("slurm-22.05"), SHAPES, "4|8|1|8|1|16000|gpu:fake:4", row.replace("g", "gpu:4")))
+    node = site_of(draft(), tmp_path).node
+    assert (node.cores, node.threads_per_core) == (cores, threads)
+
+
+def test_three_gpus_on_two_sockets(machine: Machine, tmp_path: Path) -> None:
+    gres = "gpu:a100:1(S:0),gpu:a100:2(S:1)"
+    machine.answers(change(recorded("slurm-22.05"), SHAPES, "4|8|1|8|1|16000|gpu:fake:4", f"4|128|2|64|1|16000|{gres}"))
+    node = site_of(draft(), tmp_path).node
+    assert (node.gpus, node.gpu, node.socket_gpus) == (3, "a100", [1, 2])
+
+
+def test_limits_of_partitions(machine: Machine, tmp_path: Path) -> None:
+    recording = change(
+        recorded("slurm-22.05"),
+        PARTITIONS,
+        "MaxNodes=UNLIMITED MaxTime=01:00:00 MinNodes=0",
+        "MaxNodes=64 MaxTime=UNLIMITED MinNodes=2",
+    )
+    recording = change(recording, PARTITIONS, "OverSubscribe=NO", "OverSubscribe=EXCLUSIVE")
+    recording = change(recording, CONFIG, "CR_CORE_MEMORY", "CR_CORE")
+    site = site_of((machine.answers(recording), draft())[1], tmp_path)
+    queue = site.queues["debug"]
+    assert (queue.min_nodes, queue.max_nodes, queue.max_walltime, site.walltime) == (2, 64, None, None)
+    assert site.scheduler.directives == {}, "nodes come whole, and with all their memory"
+
+
+def test_cores_that_are_the_systems_are_pointed_out(machine: Machine, tmp_path: Path) -> None:
+    machine.answers(
+        change(recorded("slurm-22.05"), "scontrol --oneliner show node n1", "CPUEfctv=8", "CPUEfctv=6 CoreSpecCount=2")
+    )
+    text = draft()
+    site_of(text, tmp_path)
+    assert "CoreSpecCount=2" in text
+
+
+@pytest.mark.parametrize(
+    ("banner", "default", "launcher"),
+    [
+        ("HYDRA build details:\n    Version:                                 4.1.2", "none", ("srun", ["--mpi=pmi2"])),
+        ("mpirun (Open MPI) 5.0.1", "none", ("srun", ["--mpi=pmix"])),
+        ("mpirun (Open MPI) 5.0.1", "pmix", ("srun", [])),
+        ("Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 20230307", "none", ("srun", ["--mpi=pmi2"])),
+    ],
+    ids=["MPICH", "Open MPI", "Slurm has a default", "Intel"],
+)
+def test_srun_is_told_which_mpi(
+    machine: Machine, tmp_path: Path, banner: str, default: str, launcher: tuple[str, list[str]]
+) -> None:
+    machine.answers(
+        change(recorded("slurm-22.05"), CONFIG, "MpiDefault              = none", f"MpiDefault = {default}")
+    )
+    machine.answers({"mpiexec --version": banner})
+    site = site_of(draft(), tmp_path)
+    assert (site.launcher.kind, site.launcher.args) == launcher
+
+
+def test_tacc_has_ibrun(machine: Machine, tmp_path: Path) -> None:
+    machine.answers({**recorded("slurm-22.05"), "ibrun --help": ""})
+    assert site_of(draft(), tmp_path).launcher.kind == "ibrun"
+
+
+def test_slurm_without_accounting(machine: Machine, tmp_path: Path) -> None:
+    recording = {line: text for line, text in recorded("slurm-22.05").items() if not line.startswith("sacctmgr")}
+    machine.answers({**recording, "sacctmgr nothing": ""})
+    text = draft()
+    site = site_of(text, tmp_path)
+    assert site.scheduler.max_submitted is None
+    assert "CHECK: Slurm's own; your accounts are unknown: sacctmgr ended with status 3" in " ".join(
+        text.replace("#", "").split()
+    )
+
+
+def test_limits_of_an_association_and_a_quality_of_service(machine: Machine, tmp_path: Path) -> None:
+    recording = recorded("slurm-22.05")
+    recording = change(
+        recording,
+        "sacctmgr --noheader --parsable2 show assoc where user=root format=Account,Partition,QOS,MaxSubmit",
+        "root||normal|",
+        "proj_g||normal|50\nother||normal|20",
+    )
+    recording = change(
+        recording,
+        "sacctmgr --noheader --parsable2 show qos format=Name,MaxWall,MaxSubmitPU,MaxJobsPU,MaxTRES,MaxTRESPU",
+        "normal|||||",
+        "normal|||||\nlongq|2-00:00:00|8|2|node=16|",
+    )
+    recording = change(recording, PARTITIONS, "QoS=N/A", "QoS=longq")
+    machine.answers(recording)
+    text = draft()
+    site = site_of(text, tmp_path)
+    assert site.scheduler.max_submitted == 20
+    assert site.queues["debug"].max_submitted == 8
+    assert "proj_g, other" in text and "MaxWall 2-00:00:00" in text
+
+
+def test_a_coral_machine(machine: Machine, tmp_path: Path) -> None:
+    machine.answers(recorded("lsf-jsrun"))
+    text = draft()
+    site = site_of(text, tmp_path)
+    assert (site.site, site.scheduler.kind, site.scheduler.account_option) == ("summit", "lsf", "-P")
+    assert (site.scheduler.allocation, site.launcher.kind, site.scheduler.gpu_request) == ("nodes", "jsrun", "none")
+    assert {name: queue.max_walltime for name, queue in site.queues.items()} == {"batch": "1d", "killable": "1d"}
+    assert (site.scheduler.max_array, site.walltime) == (1000, "2h")
+    node = site.node
+    assert (node.cores, node.gpus, node.sockets, node.memory_gb) == (42, 6, 2, 606)
+    assert "maintenance is left out (closed)" in text and "batch: on hosts computes/" in text
+
+
+def test_an_lsf_cluster_without_jsrun(machine: Machine, tmp_path: Path) -> None:
+    machine.answers({line: text for line, text in recorded("lsf-jsrun").items() if not line.startswith("jsrun")})
+    machine.answers({"mpirun --version": "mpirun (IBM Spectrum MPI) 10.3.1.02rtm0"})
+    site = site_of(draft(), tmp_path)
+    assert (site.scheduler.allocation, site.scheduler.gpu_request, site.launcher.kind) == ("slots", "gpu", "openmpi")
+
+
+def test_llnl_has_lrun(machine: Machine, tmp_path: Path) -> None:
+    machine.answers({**recorded("lsf-jsrun"), "lrun --help": ""})
+    site = site_of(draft(), tmp_path)
+    assert (site.scheduler.account_option, site.launcher.kind) == ("-G", "lrun")
+
+
+def test_a_flux_machine(machine: Machine, tmp_path: Path) -> None:
+    machine.answers(recorded("flux"))
+    site = site_of(draft("tuolumne"), tmp_path)
+    assert (site.site, site.scheduler.kind, site.launcher.kind) == ("tuolumne", "flux", "flux")
+    assert (site.node.cores, site.node.gpus) == (96, 4)
+    assert {name: (queue.max_nodes, queue.max_walltime) for name, queue in site.queues.items()} == {
+        "pbatch": (512, "1d"),
+        "pdebug": (None, "1h"),
+    }
+
+
+def test_a_flux_that_knows_no_limits(machine: Machine, tmp_path: Path) -> None:
+    recording = {line: text for line, text in recorded("flux").items() if "limits" not in line}
+    machine.answers({**recording, "flux queue list -no {queue}|||": "pbatch|||\npdebug|||\n"})
+    text = draft("elcap")
+    assert list(site_of(text, tmp_path).queues) == ["pbatch", "pdebug"]
+    assert "limits of queues are unknown" in text
+
+
+def test_no_scheduler_at_all(machine: Machine, tmp_path: Path) -> None:
+    machine.answers(
+        {
+            "nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader,nounits": "NVIDIA A2, 15356, 550.1\nNVIDIA A2, 15356, 550.1"
+        }
+    )
+    machine.answers({"mpiexec --version": "mpirun (Open MPI) 4.1.4"})
+    text = draft()
+    site = site_of(text, tmp_path)
+    assert (site.scheduler.kind, site.launcher.kind, site.python, site.node.cores) == (
+        "local",
+        "openmpi",
+        "auto",
+        "auto",
+    )
+    assert (site.node.gpu, site.node.gpu_memory_gb) == ("NVIDIA A2", 14)
+    assert "slurm: scontrol is not on PATH" in text
+
+
+@pytest.mark.parametrize("program", ["sinfo", "sacctmgr", "srun"])
+def test_one_client_that_hangs_costs_only_what_it_knows(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    machine.answers(recorded("slurm-22.05"))
+    machine.script(program, "sleep 1000")
+    monkeypatch.setattr("hpcbench.doctor.ask.PATIENCE", 0.5)
+    site = site_of(draft("elsewhere"), tmp_path)
+    assert site.scheduler.kind == "slurm" and list(site.queues) == ["debug", "long"]
+
+
+def test_modules_that_are_loaded(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOADEDMODULES", "craype-network-ofi:cray-mpich/8.1.28:xalt/2.1:cudatoolkit/12.2")
+    monkeypatch.setenv("MPICH_GPU_SUPPORT_ENABLED", "1")
+    machine.answers(recorded("slurm-22.05"))
+    text = draft()
+    site = site_of(text, tmp_path)
+    assert site.modules == ["craype-network-ofi", "cray-mpich/8.1.28", "cudatoolkit/12.2"]
+    assert "loaded here as well: xalt/2.1" in text
+    assert site.gpu_aware_mpi is None and "MPICH_GPU_SUPPORT_ENABLED is 1 here" in text
+
+
+def test_a_name_that_is_none(machine: Machine) -> None:
+    with pytest.raises(UserError, match="--name 'a b': is no name of a site"):
+        draft("a b")
+
+
+_words = st.text(string.printable + "é\u2028\x85\x00#:'\"{}[]$`", max_size=30)
+_small = st.none() | st.integers(0, 9)
+_nodes = st.builds(
+    Nodes,
+    count=st.integers(0, 9),
+    cores=_small,
+    sockets=st.none() | st.integers(1, 9),
+    threads=st.none() | st.integers(1, 4),
+    memory_gb=st.none() | st.integers(1, 999),
+    gpus=_small,
+    gpu=st.none() | _words.filter(str.strip),
+    socket_gpus=st.none() | st.lists(st.integers(0, 4), max_size=3).map(tuple),
+)
+_walltimes = st.none() | st.sampled_from(["30m", "1h", "2d", "45s"])
+_lines = st.builds(
+    Line,
+    name=st.sampled_from(["batch", "yes", "12", "1e3", "null", "-x", "a b", "", "x.y_z-1"]) | _words,
+    source=_words,
+    nodes=st.lists(_nodes, max_size=3),
+    default=st.booleans(),
+    open=st.booleans(),
+    min_nodes=st.none() | st.integers(1, 3),
+    max_nodes=st.none() | st.integers(3, 9),
+    max_walltime=_walltimes,
+    max_submitted=st.none() | st.integers(1, 99),
+    notes=st.lists(_words, max_size=2),
+)
+_schedulers = {
+    "slurm": {"account_option": Said("--account", ""), "directives": Said({"--exclusive": None, "--mem": 0}, "x")},
+    "lsf": {"account_option": Said("-P", ""), "allocation": Said("slots", ""), "directives": Said({"-x": None}, "x")},
+    "flux": {"account_option": Said("--bank", "")},
+}
+
+
+@given(
+    st.sampled_from(sorted(_schedulers)),
+    st.none() | _words,
+    st.lists(_lines, max_size=4),
+    st.lists(_words, max_size=2),
+    _words,
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_was_seen_the_file_is_right(
+    machine: Machine, tmp_path: Path, kind: str, name: str | None, lines: list[Line], notes: list[str], fact: str
+) -> None:
+    unique = list({line.name: line for line in lines}.values())
+    cluster = Cluster(kind, fact, name, unique, dict(_schedulers[kind]), notes)
+    site = site_of(render(cluster), tmp_path)
+    assert site.scheduler.kind == kind and set(site.queues) <= {line.name for line in unique if line.open}
