@@ -88,6 +88,8 @@ OFFER: dict[str, Any] = {
 }
 SITES = {"full": FULL, "offer": OFFER, "slots": SLOTS, "flux": FLUX}
 SCRIPTS = [*names(), *SITES]
+FITTING = {"lonestar6": ["matrix.nodes=[8]"], "vista": ["layout.tp=1"]}
+"""What the golden study needs on nodes with fewer GPUs."""
 ARRAYS = ["longhorn", "lassen"]
 ROOT = "/scratch/me/results/neox-hybrid/001"
 
@@ -100,6 +102,7 @@ def jobs_of(study: str, site: Site, sets: list[str] | None = None) -> list[Job]:
 def prepared(name: str) -> tuple[Site, list[Job]]:
     site = Site.model_validate(SITES[name]) if name in SITES else load_site(name)[0]
     sets = ["account=x", "walltime=null"] if name in ("full", "offer") else ["account=my-bank", "walltime=1h30m"]
+    sets += FITTING.get(name, [])
     if name == "offer":
         sets.append("matrix.scheme=[baseline, zhybrid-16-8, library-zfp16, library-mpc]")
     jobs = jobs_of("cluster", site, sets)

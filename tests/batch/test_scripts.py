@@ -209,7 +209,13 @@ def test_ids_and_hosts_are_those_of_the_scheduler(
     bench.program("scontrol", "exit 1")
     bench.program(
         "flux",
-        'case "$*" in *jobid) echo 1234 ;; "hostlist -e local") [ -z "${OLD_FLUX:-}" ] && echo n1 n2 ;; *) echo "n[1-2]" ;; esac',
+        """\
+case "$*" in
+  *jobid) echo 1234 ;;
+  "hostlist -e local") [ -z "${OLD_FLUX:-}" ] && echo n1 n2 ;;
+  *) echo "n[1-2]" ;;
+esac
+""",
     )
     environment = {name: value.replace("{here}", str(tmp_path)) for name, value in environment.items()}
     assert bench.go(**environment).returncode == 0
