@@ -6,8 +6,10 @@ from pathlib import Path
 from hpcbench.batch.deliver import settle
 from hpcbench.batch.ledger import Ledger
 from hpcbench.batch.lock import locked
+from hpcbench.batch.marks import Mark, read_mark
 from hpcbench.batch.opened import open_scheduler
 from hpcbench.batch.track import track
+from hpcbench.errors import UserError
 
 
 def cancel(root: Path) -> str:
@@ -16,7 +18,7 @@ def cancel(root: Path) -> str:
     Raises
     ------
     UserError
-        The scheduler cannot be asked, or another command is at work on the study.
+        The scheduler cannot be asked, somebody handed the jobs in by hand, or another command is at work on the study.
     """
     with locked(root.parent):
         ledger, scheduler = Ledger(root), open_scheduler(root)
@@ -34,3 +36,8 @@ def cancel(root: Path) -> str:
         said = scheduler.cancel(ids)
     counts = Counter(said.get(id, "no answer") for id in ids)
     return ", ".join(f"{count} job{'' if count == 1 else 's'}: {words}" for words, count in counts.most_common())
+
+
+def _runs(root: Path, job: str) -> Mark | None:
+    mark = read_mark(root / "jobs" / job)
+    return mark if mark is not None and mark.state == "running" else None

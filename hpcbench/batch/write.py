@@ -100,14 +100,14 @@ def _write(
         for job in jobs:
             (directory / "jobs" / job.id).mkdir(parents=True)
             script = render(job, site=site, study=study.study, root=str(root), templates=templates)
-            (directory / "jobs" / job.id / "job.sh").write_text(script, encoding="utf-8")
+            _script(directory / "jobs" / job.id / "job.sh", script)
         for one in bundles:
             if one.array:
                 script, names = render_array(
                     one.label, one.jobs, site=site, study=study.study, root=str(root), templates=templates
                 )
                 (directory / "arrays").mkdir(exist_ok=True)
-                (directory / one.script).write_text(script, encoding="utf-8")
+                _script(directory / one.script, script)
                 (directory / one.script).with_suffix(".txt").write_text(names, encoding="utf-8")
     except ValueError as error:
         raise UserError(f"{site.site}: {error}") from None
@@ -173,3 +173,9 @@ def _write(
             ],
         },
     )
+
+
+def _script(path: Path, text: str) -> None:
+    """Executable: LSF may be asked to run the file itself."""
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)

@@ -416,6 +416,20 @@ def test_templates_use_what_render_declares_and_nothing_else() -> None:
         assert jinja2.meta.find_undeclared_variables(tree) <= known, path.name
 
 
+@pytest.mark.parametrize(
+    ("kind", "launcher", "line"),
+    [
+        ("slurm", "srun", "#SBATCH --account=mine"),
+        ("lsf", "jsrun", "#BSUB -P mine"),
+        ("flux", "flux", "#flux: --bank=mine"),
+    ],
+)
+def test_an_account_is_not_dropped_where_the_site_does_not_say_how(kind: str, launcher: str, line: str) -> None:
+    plain = {key: value for key, value in FULL.items() if key in ("site", "node", "checked", "walltime")}
+    site = Site.model_validate({**plain, "scheduler": {"kind": kind}, "launcher": {"kind": launcher}})
+    assert line in render(replace(job(), account="mine"), site=site, study="s", root="/r").splitlines()
+
+
 def test_variables_of_the_scripts_are_known_and_the_sites_cannot_set_them() -> None:
     texts = [script(name) for name in SCRIPTS]
     found = {name for text in texts for name in re.findall(r"(?:^|[ ;(])([a-z_]+)=(?!=)", text, re.MULTILINE)}
@@ -423,7 +437,7 @@ def test_variables_of_the_scripts_are_known_and_the_sites_cannot_set_them() -> N
     found |= {
         n for text in texts for line in re.findall(r"^ +local ([a-z ]*)$", text, re.MULTILINE) for n in line.split()
     }
-    assert found - {"_", "disable", "easy", "no", "num", "this"} == OF_SCRIPT
+    assert found - {"_", "disable", "easy", "mpibind", "no", "num", "this"} == OF_SCRIPT
     for name in ("root", "status", "UID", "IFS", "SECONDS", "BASH_ENV"):
         site = Site.model_validate({**FULL, "environment": {name: "1"}})
         with pytest.raises(ValueError, match=f"environment: {name} is a variable of the job script's own"):

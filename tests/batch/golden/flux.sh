@@ -245,7 +245,7 @@ export OMP_NUM_THREADS=21
 
 provenance
 
-launch=(mpiexec -n 48 -ppn 4 -bind-to none)
+launch=(mpiexec -n 48 -ppn 4 -bind-to core:21)
 run r1-nodes12-baseline "${launch[@]}"
 run r1-nodes12-naive-mpc "${launch[@]}"
 run r1-nodes12-naive-zfp8 "${launch[@]}"

@@ -267,7 +267,7 @@ export TRICKY='it'"'"'s $(touch pwned) `id` "x" \'
 
 provenance
 
-launch=(srun --nodes=12 --ntasks=48 --ntasks-per-node=4 --cpus-per-task=8 --cpu-bind=cores --gpus-per-node=4 --gpu-bind=none --mpi=pmix)
+launch=(srun --nodes=12 --ntasks=48 --ntasks-per-node=4 --cpus-per-task=8 --cpu-bind=cores --gres=gpu:4 --gpu-bind=none --mpi=pmix)
 run r1-nodes12-baseline "${launch[@]}"
 run r1-nodes12-naive-mpc "${launch[@]}"
 run r1-nodes12-naive-zfp8 "${launch[@]}"
