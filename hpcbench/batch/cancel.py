@@ -27,9 +27,10 @@ def cancel(root: Path) -> str:
         tracked = track(root)
         ids = [id for job, id in tracked.ids.items() if tracked.jobs[job].state.alive or tracked.silent]
         if not ids:
-            return (
-                "nothing waits or runs any more" if tracked.ids else "nothing was handed in: there is nothing to cancel"
-            )
+            by_hand = [mark.id or job for job in tracked.jobs if job not in tracked.ids and (mark := _runs(root, job))]
+            if by_hand:
+                raise UserError(f"{root}: handed in by hand: end its jobs there, by their marks: {', '.join(by_hand)}")
+            return "nothing waits or runs any more" if tracked.ids else "nothing was handed in"
         for parcel in ledger.parcels:
             if set(parcel.elements) & set(ids):
                 ledger.cancel(parcel)
