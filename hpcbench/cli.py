@@ -60,13 +60,31 @@ def submit(
             "'scheme=baseline,repeat=1', 'r1-*'.",
         ),
     ] = None,
+    after: Annotated[
+        str | None,
+        typer.Option(help="Submission, or study, whose jobs must have completed before.", show_default=False),
+    ] = None,
+    after_any: Annotated[bool, typer.Option("--after-any", help="Begin however those jobs have ended.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Submit anew what waits or runs already.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the jobs until they end.")] = False,
 ) -> None:
-    """Expand a study into jobs and hand them to the site's scheduler."""
-    from hpcbench.batch.show import show_submission
+    """Expand a study into jobs and hand them to the site's scheduler; go on with what was cut off."""
+    from hpcbench.batch.show import handing_in, show_submission
     from hpcbench.batch.submit import submit as submit_study
 
-    submission = submit_study(study, site=site, dry_run=dry_run, out=out, sets=sets, only=only)
+    with handing_in() as progress:
+        submission = submit_study(
+            study,
+            site=site,
+            dry_run=dry_run,
+            out=out,
+            sets=sets,
+            only=only,
+            after=after,
+            after_any=after_any,
+            again=again,
+            progress=progress,
+        )
     show_submission(submission, dry_run=dry_run)
     if wait and not dry_run:
         from hpcbench.report.live import follow
@@ -75,27 +93,52 @@ def submit(
 
 
 @app.command()
-def status(directory: Root = None) -> None:
+def status(
+    directory: Root = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow the jobs until they end.")] = False,
+) -> None:
     """Say what became of jobs and runs; exit status 1 if a run failed."""
     from hpcbench.batch.find import find_root
     from hpcbench.batch.show import show_status
     from hpcbench.batch.track import track
 
-    tracked = track(find_root(directory))
+    root = find_root(directory)
+    if watch:
+        from hpcbench.report.live import follow
+
+        raise typer.Exit(follow(root))
+    tracked = track(root)
     show_status(tracked)
     raise typer.Exit(int(tracked.failed))
 
 
 @app.command()
 def cancel(directory: Root = None) -> None:
-    """End what runs of a submission and drop what waits."""
-    from hpcbench.batch.byhand import get_scheduler
+    """End what runs of a submission and drop what waits, and nothing else."""
+    from hpcbench.batch.cancel import cancel as end
     from hpcbench.batch.find import find_root
-    from hpcbench.batch.track import track
 
     root = find_root(directory)
-    kind = track(root).submission["scheduler"]
-    typer.echo(f"{root}: {get_scheduler(kind).cancel(root)}")
+    typer.echo(f"{root}: {end(root)}")
+
+
+@app.command()
+def retry(
+    directory: Root = None,
+    all: Annotated[
+        bool, typer.Option("--all", help="Also runs that failed by themselves, ran out of memory or were cancelled.")
+    ] = False,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Repeat all runs of those jobs, so that pairs share an allocation again.")
+    ] = False,
+) -> None:
+    """Hand in again what failed for a reason that a second try can mend; go on from checkpoints."""
+    from hpcbench.batch.find import find_root
+    from hpcbench.batch.retry import retry as hand_in_again
+    from hpcbench.batch.show import show_retried
+
+    root = find_root(directory)
+    show_retried(root, hand_in_again(root, all=all, whole=whole))
 
 
 @app.command()

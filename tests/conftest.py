@@ -14,11 +14,13 @@ import pytest
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 
 
-def run_ranks(n: int, script: Path, *arguments: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
-    """Run a Python script on `n` ranks, one thread each."""
+def run_ranks(
+    n: int, script: Path, *arguments: str, timeout: float = 900, bind: str = "none"
+) -> subprocess.CompletedProcess[str]:
+    """Run a Python script on `n` ranks, one thread each, bound as the launcher's option says."""
     mpiexec = str(MPIEXEC) if MPIEXEC.exists() else shutil.which("mpiexec")
     assert mpiexec, "no mpiexec beside the interpreter nor on PATH: pip install 'hpcbench[local]'"
-    command = [mpiexec, "-n", str(n), "-bind-to", "none", sys.executable, str(script), *arguments]
+    command = [mpiexec, "-n", str(n), "-bind-to", bind, sys.executable, str(script), *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         command, capture_output=True, text=True, timeout=timeout, env=environment, stdin=subprocess.DEVNULL
@@ -46,6 +48,19 @@ def mpi_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[
         return cache[key]
 
     return results
+
+
+@pytest.fixture(scope="session")
+def need() -> Callable[[str | None], None]:
+    """Skips the test if it is given a reason why it cannot run here; in CI everything can be had, so there it fails."""
+
+    def check(reason: str | None) -> None:
+        if reason and os.environ.get("CI"):
+            pytest.fail(reason)
+        if reason:
+            pytest.skip(reason)
+
+    return check
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -284,10 +285,10 @@ def test_a_full_disk_is_one_line(
         raise OSError(28, "No space left on device", str(path))
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("hpcbench.batch.submit.write_json", full)
+    monkeypatch.setattr("hpcbench.batch.write.write_json", full)
     code, out, err = run(capsys, monkeypatch, "submit", str(DEMO), "--dry-run")
     assert (code, out) == (2, "")
-    assert err.startswith("hpcbench: ") and err.endswith("run.json: No space left on device\n")
+    assert err.startswith("hpcbench: ") and err.endswith("json: No space left on device\n")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -321,13 +322,25 @@ def test_the_dry_run_says_what_it_would_do(
 
 def test_sites_and_schemas_are_shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, _ = run(capsys, monkeypatch, "sites")
-    assert code == 0 and [line.split()[:2] for line in out.splitlines()] == [
-        ["lassen", "lsf"],
-        ["local", "local"],
-        ["longhorn", "slurm"],
-    ]
+    listed = dict(line.split()[:2] for line in out.splitlines())
+    assert code == 0 and set(listed.values()) == {"local", "slurm", "lsf", "flux"}
+    assert {"lassen": "lsf", "local": "local", "longhorn": "slurm", "tuolumne": "flux"}.items() <= listed.items()
     code, out, _ = run(capsys, monkeypatch, "sites", "lassen")
-    assert code == 0 and "checked: never" in out
+    assert code == 0 and re.search("^checked +never", out, re.MULTILINE)
     for what in ("study", "site"):
         code, out, _ = run(capsys, monkeypatch, "schema", what)
         assert code == 0 and what in json.loads(out)["properties"]
+
+
+def test_site_files_are_checked_with_every_fault(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("site: x\nscheduler: {kind: pbs}\nlauncher: {kind: mpich}\nthreads: 0\n", encoding="utf-8")
+    code, out, err = run(capsys, monkeypatch, "sites", "check", str(path), "lassen")
+    assert (code, err) == (2, "")
+    assert [line.split(": ")[1] for line in out.splitlines()] == ["checked", "scheduler.kind", "threads", "right"]
+    assert run(capsys, monkeypatch, "sites", "check", "lassen")[0] == 0
+    for wrong, says in ((["check"], "name the site files"), (["lassen", "local"], "one site is shown at a time")):
+        code, out, err = run(capsys, monkeypatch, "sites", *wrong)
+        assert (code, out) == (2, "") and says in err

@@ -72,7 +72,9 @@ class Duration:
             if not match:
                 raise ValueError(f"{text[:40]!r} is no time limit of Slurm's")
             hours, minutes, last = match.groups()
-            numbers = [0, int(hours or 0), int(last), 0] if minutes is None else [0, int(hours or 0), int(minutes), int(last)]
+            numbers = (
+                [0, int(hours or 0), int(last), 0] if minutes is None else [0, int(hours or 0), int(minutes), int(last)]
+            )
         return cls(sum(n * unit for n, unit in zip(numbers, _UNITS.values(), strict=True)))
 
     @classmethod

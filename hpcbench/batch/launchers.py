@@ -57,13 +57,14 @@ def solve(
     except ValueError as error:
         reason = error
     most = min(max(site.node.usable_cores, site.node.gpus), _MOST_TRIED)
-    for ranks in sorted(range(1, most + 1), key=lambda number: (abs(number - ranks_per_node), number)):
-        for gpus, cores in dict.fromkeys([(gpus_per_rank, cores_per_rank), (gpus_per_rank, None), (None, None)]):
-            try:
-                nearest, _ = attempt(ranks, gpus, cores)
-            except ValueError:
-                continue
-            raise ValueError(f"{reason}; the nearest that fits: {nearest}") from None
+    numbers = sorted(range(1, most + 1), key=lambda number: (abs(number - ranks_per_node), number))
+    as_asked = [(ranks, gpus_per_rank, cores) for ranks in numbers for cores in (cores_per_rank, None)]
+    for ranks, gpus, cores in dict.fromkeys([*as_asked, *((ranks, None, None) for ranks in numbers)]):
+        try:
+            nearest, _ = attempt(ranks, gpus, cores)
+        except ValueError:
+            continue
+        raise ValueError(f"{reason}; the nearest that fits: {nearest}") from None
     raise reason
 
 
@@ -100,7 +101,7 @@ def export_words(names: Iterable[str], site: Site) -> list[str]:
 
 @register_launcher("mpich", "mpiexec")
 def mpich(shape: Shape, site: Site) -> list[str]:
-    """MPICH's Hydra. Where ranks share cores they are not bound: a waiting rank burns its core, so others need a way out.
+    """MPICH's Hydra. Ranks that share cores are not bound: a waiting one burns its core, and others must get away.
 
     Hydra hands out cores in their order. Where that would put a rank on two sockets, it goes round the sockets.
     """

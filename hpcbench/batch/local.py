@@ -1,69 +1,132 @@
 """The local scheduler: a detached process that runs a submission's job scripts one after another.
 
 A lock a user keeps two submissions from running at once, for each would slow the other and both would measure that. The
-lock is handed on to the job, so that it holds even where the queue was killed and its job lives on.
+lock is handed on to the job, so that it holds even where the queue was killed and its job lives on. A job's id is the
+absolute path of its directory.
 """
 
+import contextlib
 import fcntl
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
 import hpcbench
-from hpcbench.batch.byhand import Scheduler, register_scheduler
 from hpcbench.batch.files import now, read_json, write_json
+from hpcbench.batch.last_words import tail
+from hpcbench.batch.marks import read_mark
 from hpcbench.batch.processes import alive, end_tree, here, identity
+from hpcbench.batch.scheduler import Parcel, Receipt, Scheduler, register_scheduler
+from hpcbench.batch.site import Site
+from hpcbench.batch.states import State, Word
 from hpcbench.errors import UserError
+from hpcbench.study.yaml12 import shown
 
 GRACE = 15.0
 """Seconds that a job has to end itself; its script gives the launcher five of them."""
+_LOOK = 0.2
+"""Seconds between two looks at a job that this one waits for."""
 
 
 @register_scheduler("local")
 class Local(Scheduler):
     """This machine, in the background."""
 
-    def check(self) -> None:
+    interval = 0.5
+
+    def __init__(self, root: Path, site: Site) -> None:
+        super().__init__(root, site)
+        self._parcels: list[Parcel] = []
+
+    @classmethod
+    def check(cls, site: Site) -> None:
         lock_path()  # what is wrong with it is better said now than by the queue, which nobody watches
 
-    def submit(self, root: Path, jobs: list[str]) -> str:
-        with (root / "queue.log").open("wb") as log:
+    def submit(self, parcel: Parcel) -> Receipt:
+        self._parcels.append(parcel)
+        id = str(self.root / "jobs" / parcel.jobs[0])
+        for name in ("process.json", "dropped.json"):
+            (Path(id) / name).unlink(missing_ok=True)
+        return Receipt(id, [id])
+
+    def begin(self) -> str:
+        if not self._parcels:
+            return ""
+        directory = self.root / "queues"
+        directory.mkdir(exist_ok=True)
+        number = len(list(directory.glob("*.log"))) + 1
+        jobs = [{"id": p.jobs[0], "after": list(p.after), "after_any": p.after_any} for p in self._parcels]
+        with (directory / f"{number}.log").open("wb") as log:
             queue = subprocess.Popen(
-                [sys.executable, "-m", "hpcbench.batch.local", str(root)],
-                cwd=root,
+                [sys.executable, "-m", "hpcbench.batch.local", str(self.root), str(number)],
+                cwd=self.root,
                 env=environment(),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
-        write_json(root / "queue.json", {**_identity(queue), "time": now()})
+        write_json(directory / f"{number}.json", {"process": _identity(queue), "time": now(), "jobs": jobs})
+        assert queue.stdin is not None
+        queue.stdin.close()  # it waits for this: what it is to do is on disk now
+        self._parcels = []
         return f"{len(jobs)} job{'s' if len(jobs) > 1 else ''} run here in the background, one after another"
 
-    def cancel(self, root: Path) -> str:
-        process = read_json(root / "queue.json")
-        if process is None:
-            raise UserError(f"{root}: nothing was started here: there is nothing to cancel")
-        process.pop("time", None)
-        if not here(process):
-            raise UserError(f"{root}: its queue runs on {process.get('host')}: cancel it there")
-        write_json(root / "cancel.json", {"time": now()})
-        jobs = [data for path in sorted(root.glob("jobs/*/process.json")) if (data := read_json(path))]
-        running = [job for job in jobs if alive(job)]
-        was_alive = alive(process)
-        for job in running:
-            end_tree(job, grace=GRACE)
-        if was_alive:
-            end_tree(process, grace=GRACE)
-        if not (running or was_alive):
-            (root / "cancel.json").unlink()
-            return "nothing was running any more"
-        return f"ended {len(running)} running job{'' if len(running) == 1 else 's'}, and what waited is dropped"
+    def find(self, name: str, jobs: int) -> Receipt | None:
+        return None  # what no queue was started for is nowhere
+
+    def poll(self, ids: Sequence[str]) -> Mapping[str, Word]:
+        queues = {
+            str(self.root / "jobs" / job["id"]): (path, queue)
+            for path in sorted((self.root / "queues").glob("*.json"), key=lambda path: int(path.stem))
+            if (queue := read_json(path))
+            for job in queue["jobs"]
+        }
+        return {id: _word(Path(id), *queues.get(id, (None, None))) for id in ids}
+
+    def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
+        said = {}
+        words = self.poll(ids)
+        for id, word in words.items():
+            if not word.state.alive:
+                said[id] = "already over" if word.state is not State.UNKNOWN else word.reason
+                continue
+            write_json(Path(id) / "dropped.json", {"time": now(), "reason": ""})
+            process = read_json(Path(id) / "process.json")
+            if process is not None and alive(process):
+                end_tree(process, grace=GRACE)
+            said[id] = "ended"
+        return said
+
+
+def _word(directory: Path, path: Path | None, queue: Mapping[str, Any] | None) -> Word:
+    """What is known of the job in the directory, which a queue was to run."""
+    if queue is None or path is None:
+        return Word(State.LOST, "no local queue was started for it")
+    if not here(queue["process"]):
+        return Word(State.UNKNOWN, f"its queue runs on {queue['process'].get('host')}: ask there")
+    process, dropped = read_json(directory / "process.json"), read_json(directory / "dropped.json")
+    over = process is not None and process.pop("over", None)
+    if alive(process):
+        return Word(State.RUNNING)
+    if dropped is not None:
+        return Word(State.CANCELLED, str(dropped.get("reason", "")))
+    if over == "time limit":
+        return Word(State.TIMED_OUT, "met the time limit of its job")
+    if alive(queue["process"]):
+        return Word(State.PENDING, "waits for its turn on this machine")
+    if process is not None:
+        return Word(State.LOST, "its script was killed before it could leave its exit mark")
+    said = [line for line in tail(path.with_suffix(".log")) if line.strip()]
+    why = f" ({shown(said[-1], 120)[1:-1]})" if said else ""
+    return Word(State.LOST, f"the local queue ended before this job{why}")
 
 
 def environment() -> dict[str, str]:
@@ -93,23 +156,51 @@ def lock_path() -> Path:
     return directory / "local.lock"
 
 
-def serve(root: Path) -> None:
-    """Run the jobs of the submission at `root`, each when the one before it has ended."""
-    submission = read_json(root / "submission.json")
-    if submission is None:
-        raise UserError(f"{root}: no submission.json: give the directory that `hpcbench submit` made")
-    with lock_path().open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for job in submission["jobs"]:
-            if (root / "cancel.json").exists():
-                return
-            _run(root, job["id"], job["script"], lock)
+def serve(root: Path, number: str) -> None:
+    """Run the jobs of a queue of the submission at `root`, each when the one before it has ended."""
+    queue, submission = read_json(root / "queues" / f"{number}.json"), read_json(root / "submission.json")
+    if queue is None or submission is None:
+        raise UserError(f"{root}: no such queue: give the directory that `hpcbench submit` made")
+    planned = {job["id"]: job for job in submission["jobs"]}
+    for job in queue["jobs"]:
+        directory = root / "jobs" / job["id"]
+        reason = _await(job["after"], any_end=job["after_any"])
+        if reason:
+            write_json(directory / "dropped.json", {"time": now(), "reason": reason})
+            continue
+        with lock_path().open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            again = True
+            while again and not (directory / "dropped.json").exists():
+                limits = planned[job["id"]]
+                _run(root, directory, limits["walltime"], limits["stop_ahead"], lock)
+                mark = read_mark(directory)
+                again = mark is not None and mark.state == "requeued"
 
 
-def _run(root: Path, job: str, script: str, lock: IO[str]) -> None:
-    with (root / "jobs" / job / "out.log").open("ab") as log:
+def _await(ids: Sequence[str], *, any_end: bool) -> str:
+    """Wait until these jobs, perhaps of other submissions, have ended; returns why the next one cannot begin."""
+    for id in ids:
+        root = Path(id).parent.parent
+        local = Local(root, None)  # type: ignore[arg-type]  # a site is not asked for
+        while True:
+            mark = read_mark(Path(id))
+            if mark is not None and mark.state == "ended" and (mark.exit == 0 or any_end):
+                break
+            word = local.poll([id])[id]
+            if not word.state.alive:
+                if any_end:
+                    break
+                return f"{id}, which was to complete before it, did not"
+            time.sleep(_LOOK)
+    return ""
+
+
+def _run(root: Path, directory: Path, limit: int | None, ahead: int, lock: IO[str]) -> None:
+    """Run a job once: ask it to stop ahead of its limit, and end it there."""
+    with (directory / "out.log").open("ab") as log:
         process = subprocess.Popen(
-            ["bash", script],
+            ["bash", str(directory / "job.sh")],
             cwd=root,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -117,7 +208,20 @@ def _run(root: Path, job: str, script: str, lock: IO[str]) -> None:
             start_new_session=True,
             pass_fds=[lock.fileno()],
         )
-    write_json(root / "jobs" / job / "process.json", _identity(process))
+    own = _identity(process)
+    write_json(directory / "process.json", own)
+    if limit is None:
+        process.wait()
+        return
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(max(0.0, limit - ahead))
+        return
+    process.send_signal(signal.SIGUSR1)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(min(ahead, limit))
+        return
+    write_json(directory / "process.json", {**own, "over": "time limit"})
+    end_tree(own, grace=GRACE)
     process.wait()
 
 
@@ -134,10 +238,11 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> int:
-    """Entry of ``python -m hpcbench.batch.local ROOT``."""
+    """Entry of ``python -m hpcbench.batch.local ROOT NUMBER``."""
     signal.signal(signal.SIGTERM, _stop)
+    sys.stdin.read()
     try:
-        serve(Path(sys.argv[1]))
+        serve(Path(sys.argv[1]), sys.argv[2])
     except UserError as error:
         print(f"{now()} {error}", file=sys.stderr)
         return 2

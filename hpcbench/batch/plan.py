@@ -91,6 +91,9 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
                 loaded.study.account,
                 environments,
                 clear,
+                run_limit=allowed.run_limit,
+                requeue=loaded.study.requeue,
+                stop_ahead=allowed.stop_ahead,
             )
         )
     check_number([job.queue for job in jobs], loaded, site)

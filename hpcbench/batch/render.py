@@ -1,24 +1,40 @@
-"""Job scripts from templates: every value quoted by one filter, every directive written by one function."""
+"""Job scripts from templates; what comes from a user goes through the one filter that quotes."""
 
 import re
-import shlex
+import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hpcbench import __version__
 from hpcbench.batch.duration import Duration
+from hpcbench.batch.heads import head, smuggles
 from hpcbench.batch.launchers import export_words
+from hpcbench.batch.quoting import words
 from hpcbench.batch.shape import Shape
 from hpcbench.batch.site import Site
+from hpcbench.errors import UserError
 from hpcbench.resources import data_dir
+from hpcbench.study.yaml12 import shown, shown_path
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_DIRECTIVE = re.compile(r"^#(BSUB|SBATCH|flux:)", re.MULTILINE)
-_PLAIN_PATH = re.compile(r"/[A-Za-z0-9/._+=@:,~-]*")
+_OF_BASH = re.compile(
+    r"_|IFS|E?UID|PPID|GROUPS|SECONDS|RANDOM|SRANDOM|LINENO|OPTIND|OPTARG|FUNCNAME|PIPESTATUS|DIRSTACK|HISTCMD|COMP_.*"
+    r"|SHELLOPTS|BASH.*|EPOCH.*|POSIXLY_CORRECT"
+)
+"""Variables that bash sets, or that change how it reads a script."""
+OF_SCRIPT = frozenset(
+    (
+        "root job runs name file old limit status launched run began waiting child signalled stopping found path left "
+        "recorder start attempt id id_json hosts host failed again timer parent launch"
+    ).split()
+)
+"""Variables of the scripts themselves."""
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True)
@@ -40,68 +56,100 @@ class Job:
     """Variables that single runs have beyond the site's, by the run's id."""
     clear: Sequence[str] = ()
     """Variables of any scheme of the study: what the submitter's shell says of them must reach no run."""
+    run_limit: Duration | None = None
+    """Of each run; by default an equal part of what the job has left."""
+    requeue: int = 0
+    """How often the job goes back to its queue when it is told to stop."""
+    stop_ahead: Duration = Duration(120)
+    """How long before the walltime it is told so."""
+    name: str = ""
+    """What the queue shows; by default study and id."""
 
 
-def quote(value: object) -> str:
-    """A value as one word of a shell script.
-
-    Raises
-    ------
-    ValueError
-        It has a newline or a NUL, which would let it out of its line.
-    """
-    text = str(value)
-    if re.search(r"[\x00\r\n]", text):
-        raise ValueError(f"{text!r} has a line break or NUL in it: it cannot stand in a job script")
-    return shlex.quote(text)
-
-
-def directive(sentinel: str, option: str, value: object = None) -> str:
-    """One line of the script's head; the only place that writes one.
-
-    Parameters
-    ----------
-    sentinel
-        ``#BSUB`` or ``#SBATCH``.
-    value
-        None for an option without one.
-    """
-    if value is None:
-        return f"{sentinel} {option}"
-    return f"{sentinel} {option}{'=' if option.startswith('--') else ' '}{quote(value)}"
-
-
-def render(job: Job, *, site: Site, study: str, root: str) -> str:
+def render(job: Job, *, site: Site, study: str, root: str, templates: Path | None = None) -> str:
     """The job's script.
 
     Parameters
     ----------
     root
         Absolute path of the submission's directory.
+    templates
+        Directory of templates that come before ours; theirs may extend ours as ``hpcbench/NAME``.
 
     Raises
     ------
     ValueError
         A value cannot stand in a script, or stands where a scheduler would take it for a directive.
+    UserError
+        A template in `templates` is wrong; its file and line.
     """
-    heads = {"local": _no_head, "slurm": _slurm_head, "lsf": _lsf_head}
-    directives = heads[site.scheduler.kind](job, site, study, root)
-    template = _environment().get_template(f"{site.scheduler.kind}.sh.j2")
-    text = template.render(
-        version=__version__,
+    for name in (job.id, *job.runs):
+        if not _ID.fullmatch(name):
+            raise ValueError(f"{shown(name)} cannot be the name of a directory: use letters, digits and . _ - alone")
+    if job.walltime is not None and job.stop_ahead >= job.walltime:
+        raise ValueError(f"stop_ahead: {job.stop_ahead} leaves no time within the walltime, {job.walltime}: shorten it")
+    for variable in site.environment:
+        if _OF_BASH.fullmatch(variable) or variable in OF_SCRIPT:
+            raise ValueError(f"environment: {variable} is a variable of the job script's own: set it in a wrapper of python")
+    directives = head(job, site, name=job.name or f"{study}-{job.id}", root=root, log=f"jobs/{job.id}/out.log")
+    return _script(
+        f"{site.scheduler.kind}.sh.j2",
+        templates,
+        directives,
         job=job,
         site=site,
         study=study,
         root=root,
-        launch=job.launch,
-        python=job.python,
-        threads=job.shape.threads,
-        directives=directives,
+        requeues=job.requeue > 0 and site.scheduler.kind != "flux",
         calls=[(run, *_own_environment(job, run, site)) for run in job.runs],
     )
-    if len(_DIRECTIVE.findall(text)) != len(directives):
-        raise ValueError(f"job {job.id}: a value reads as a directive of the scheduler: change it")
-    return text + "\n"
+
+
+def render_array(
+    name: str,
+    jobs: Sequence[Job],
+    *,
+    site: Site,
+    study: str,
+    root: str,
+    throttle: int | None = None,
+    templates: Path | None = None,
+) -> tuple[str, str]:
+    """The script of an array, ``arrays/NAME.sh``, and the list that it reads, ``arrays/NAME.txt``.
+
+    Parameters
+    ----------
+    name
+        What the queue shows.
+    jobs
+        Element k + 1 runs job k; what the scheduler is asked for must be the same for all.
+    throttle
+        How many may run at a time.
+
+    Raises
+    ------
+    ValueError
+        The jobs differ in what is asked for, the scheduler has no arrays, or as `render` says.
+    """
+    if site.scheduler.kind not in ("slurm", "lsf"):
+        raise ValueError(f"{site.scheduler.kind} has no job arrays")
+    if not _ID.fullmatch(name):
+        raise ValueError(f"{shown(name)} cannot name an array: use letters, digits and . _ - alone")
+    if len({_asked(job) for job in jobs}) != 1:
+        raise ValueError(f"array {name}: its jobs differ in shape, limits, queue or account")
+    index = "%a" if site.scheduler.kind == "slurm" else "%I"
+    elements = f"1-{len(jobs)}{f'%{throttle}' if throttle else ''}"
+    log = f"arrays/{name}.{index}.log"
+
+    directives = head(replace(jobs[0], name=name), site, name=name, root=root, log=log, array=elements)
+    text = _script(
+        "array.sh.j2", templates, directives, site=site, study=study, root=root, list=f"arrays/{name}.txt"
+    )
+    return text, "".join(f"{job.id}\n" for job in jobs)
+
+
+def _asked(job: Job) -> tuple[object, ...]:
+    return job.shape, job.walltime, job.queue, job.account, job.requeue > 0, job.stop_ahead
 
 
 def _own_environment(job: Job, run: str, site: Site) -> tuple[list[str], list[str]]:
@@ -114,79 +162,44 @@ def _own_environment(job: Job, run: str, site: Site) -> tuple[list[str], list[st
     return before, export_words(own, site)
 
 
+def _script(template: str, templates: Path | None, directives: list[str], **values: Any) -> str:
+    try:
+        text = _environment(templates).get_template(template).render(version=__version__, directives=directives, **values)
+    except ValueError:
+        raise
+    except Exception as error:
+        if templates is None:
+            raise
+        raise UserError(f"{_where(error, templates)}: {type(error).__name__}: {error}: correct the template") from None
+    if smuggles(text, directives):
+        raise ValueError(f"{template}: a value reads as a directive of the scheduler: change it")
+    return text
+
+
+def _where(error: Exception, templates: Path) -> str:
+    """File and line of the user's template in which it went wrong, as far as that can be told."""
+    places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    places.append((getattr(error, "filename", None) or "", getattr(error, "lineno", None)))
+    found = [f"{shown_path(Path(name))}:{line}" for name, line in places if Path(name).is_relative_to(templates)]
+    return found[-1] if found else shown_path(templates)
+
+
 @cache
-def _environment() -> "Environment":
+def _environment(templates: Path | None = None) -> "Environment":
     import jinja2
 
+    ours = jinja2.FileSystemLoader(data_dir("templates"))
+    loaders: list[jinja2.BaseLoader] = [ours, jinja2.PrefixLoader({"hpcbench": ours})]
+    if templates is not None:
+        loaders.insert(0, jinja2.FileSystemLoader(templates))
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(data_dir("templates")), undefined=jinja2.StrictUndefined, autoescape=False
+        loader=jinja2.ChoiceLoader(loaders),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+        auto_reload=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
-    environment.filters["q"] = quote
+    environment.filters["q"] = words
     return environment
-
-
-def _no_head(job: Job, site: Site, study: str, root: str) -> list[str]:
-    return []
-
-
-def _slurm_head(job: Job, site: Site, study: str, root: str) -> list[str]:
-    """Every count is said: what Slurm derives from what differs by version. A requeued run would be another sample."""
-    _check_path(root)
-    shape = job.shape
-    options: list[tuple[str, object]] = [
-        ("--job-name", f"{study}-{job.id}"),
-        ("--nodes", shape.nodes),
-        ("--ntasks", shape.ranks),
-        ("--ntasks-per-node", shape.ranks_per_node),
-    ]
-    if site.launcher.kind != "ibrun":
-        options.append(("--cpus-per-task", shape.cores_per_rank * site.node.threads_per_core))
-    options += _common_head(job, site, ("--time", lambda d: d.slurm()), "--partition")
-    options += [
-        ("--chdir", root),
-        ("--output", f"{root}/jobs/{job.id}/out.log"),
-        ("--open-mode", "append"),
-        ("--no-requeue", None),
-    ]
-    return [directive("#SBATCH", *option) for option in _with_extras(options, site)]
-
-
-def _lsf_head(job: Job, site: Site, study: str, root: str) -> list[str]:
-    """The easy mode of Sierra-class machines: -nnodes, and never -n or -R, which exclude it."""
-    _check_path(root)
-    options: list[tuple[str, object]] = [("-J", f"{study}-{job.id}"), ("-nnodes", job.shape.nodes)]
-    options += _common_head(job, site, ("-W", lambda d: d.lsf()), "-q")
-    options += [("-cwd", root), ("-o", f"{root}/jobs/{job.id}/out.log")]
-    options = _with_extras(options, site)
-    forbidden = [option for option, _ in options if option in ("-n", "-R")]
-    if forbidden:
-        raise ValueError(f"{forbidden[0]} excludes -nnodes: remove it from scheduler.directives")
-    return [directive("#BSUB", *option) for option in options]
-
-
-def _common_head(job: Job, site: Site, walltime: tuple[str, object], queue_option: str) -> list[tuple[str, object]]:
-    option, write = walltime
-    found: list[tuple[str, object]] = []
-    if job.walltime is not None:
-        found.append((option, write(job.walltime)))  # type: ignore[operator]
-    if job.queue is not None:
-        found.append((queue_option, job.queue))
-    if job.account is not None and site.scheduler.account_option is not None:
-        found.append((site.scheduler.account_option, job.account))
-    return found
-
-
-def _with_extras(options: Sequence[tuple[str, object]], site: Site) -> list[tuple[str, object]]:
-    names = {option for option, _ in options}
-    for option in site.scheduler.directives:
-        if option in names:
-            raise ValueError(f"{option} is set by hpcbench: remove it from scheduler.directives")
-    return [*options, *site.scheduler.directives.items()]
-
-
-def _check_path(root: str) -> None:
-    """Schedulers expand and cut what they find in a path of a directive; quoting differs among their versions."""
-    if not _PLAIN_PATH.fullmatch(root):
-        raise ValueError(
-            f"{root!r}: Slurm and LSF need a path of letters, digits and / . _ + = @ : , ~ - alone: use --out"
-        )

@@ -69,7 +69,7 @@ def shape(
         gpus = gpus_per_rank
     else:
         gpus = Fraction(1, max(1, -(-ranks_per_node // node.gpus)))
-    _check_gpus(ranks_per_node, gpus, site)
+    _check_totals(ranks_per_node, gpus, cores_per_rank or 1, site)
     cores = cores_per_rank
     if cores is None:
         sets = _cut(ranks_per_node, gpus, site)
@@ -103,13 +103,11 @@ def check(shape: Shape, site: Site) -> None:
         One line that says what is too much.
     """
     node, per_node, each = site.node, shape.ranks_per_node, shape.cores_per_rank
-    _check_gpus(per_node, shape.gpus_per_rank, site)
+    _check_totals(per_node, shape.gpus_per_rank, each, site)
     sets = resource_sets(shape, site)
     if site.oversubscribe:
         return
-    what = f"{_count(per_node, 'rank')}{f' x {each} cores' if each > 1 else ''}"
-    if per_node > node.usable_cores or per_node * each > node.usable_cores:
-        raise ValueError(f"{what}: a node of {site.site} has {node.usable_cores} usable cores")
+    what = _ranks(per_node, each)
     fit = _room(node, sets.gpus, max(1, each) * sets.ranks)
     if _keeps_to_sockets(per_node, site) and fit < sets.per_node:
         raise ValueError(
@@ -128,12 +126,15 @@ def check(shape: Shape, site: Site) -> None:
         )
 
 
-def _check_gpus(per_node: int, each: Fraction, site: Site) -> None:
+def _check_totals(per_node: int, each: Fraction, cores: int, site: Site) -> None:
+    """What has not to do with how a node is cut."""
     node, total = site.node, per_node * each
     if each < 0 or (each < 1 and each.numerator not in (0, 1)) or (each > 1 and each.denominator != 1):
         raise ValueError(f"{each} GPUs a rank: give a whole number, or one part of a GPU")
     if total > node.gpus:
         raise ValueError(f"{_count(per_node, 'rank')} x {_gpus(each)} = {total}: a node of {site.site} has {node.gpus}")
+    if not site.oversubscribe and per_node * max(1, cores) > node.usable_cores:
+        raise ValueError(f"{_ranks(per_node, cores)}: a node of {site.site} has {node.usable_cores} usable cores")
     if 0 < each < 1 and node.gpu_exclusive and not _shared_by_request(site):
         raise ValueError(
             f"{_count(per_node, 'rank')} share GPUs, which on {site.site} take one process each: use at most "
@@ -194,6 +195,10 @@ def _room(node: Node, gpus: int, cores: int) -> int:
     by_gpus = (have // gpus if gpus else node.usable_cores for have in node.gpus_by_socket)
     by_cores = node.socket_cores // cores if cores else node.usable_cores + node.gpus
     return sum(min(parts, by_cores) for parts in by_gpus)
+
+
+def _ranks(per_node: int, cores: int) -> str:
+    return f"{_count(per_node, 'rank')}{f' x {cores} cores' if cores > 1 else ''}"
 
 
 def _gpus(number: Fraction) -> str:

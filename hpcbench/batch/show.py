@@ -1,14 +1,18 @@
 """What the commands print."""
 
+import contextlib
 import datetime
 import shlex
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hpcbench.batch.judge import Status
+from hpcbench.batch.retry import Retried
 from hpcbench.batch.states import State
 from hpcbench.batch.submit import Submission
-from hpcbench.batch.track import Status, Tracked
+from hpcbench.batch.track import Tracked
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -26,6 +30,7 @@ _STYLES = {
     State.OUT_OF_MEMORY: "bold red",
     State.NODE_FAILED: "bold red",
     State.PREEMPTED: "yellow",
+    State.STOPPED: "yellow",
 }
 
 
@@ -57,6 +62,41 @@ def show_submission(submission: Submission, *, dry_run: bool) -> None:
     print(submission.root)
 
 
+@contextlib.contextmanager
+def handing_in() -> Iterator[Callable[[int, int], None]]:
+    """Shows how many parcels are handed in: a bar on a terminal, a line now and then in a log, nothing for a few."""
+    if not sys.stderr.isatty():
+
+        def line(done: int, all: int) -> None:
+            if all > 20 and (done == all or done % max(1, all // 10) == 0):
+                print(f"{done} of {all} handed in", file=sys.stderr)
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    with Progress(
+        TextColumn("handing in"), BarColumn(), MofNCompleteColumn(), console=Console(stderr=True), transient=True
+    ) as bar:
+        task = bar.add_task("", total=None, visible=False)
+        yield lambda done, all: bar.update(task, completed=done, total=all, visible=all > 3)
+
+
+def show_retried(root: Path, retried: Retried) -> None:
+    """What was handed in again, and why the rest was not."""
+    if retried.jobs:
+        print(f"{root}: {_count(len(retried.jobs), 'job')} again, for {_count(len(retried.runs), 'run')}")
+        for run in retried.runs:
+            print(f"  {run}")
+    else:
+        print(f"{root}: nothing to try again")
+    for run, reason in retried.left.items():
+        print(f"  {run} is left: {reason}")
+    if retried.note:
+        print(retried.note)
+
+
 def _count(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
@@ -70,20 +110,23 @@ def show_status(tracked: Tracked) -> None:
     submission = tracked.submission
     title = f"{submission['study']} on {submission['site']}: {tracked.root}"
     table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
-    for name in ("job", "run", "state", "time", "reason"):
+    for name in ("job", "id", "run", "state", "time", "reason"):
         table.add_column(name, overflow="fold")
     for job in submission["jobs"]:
         status = tracked.jobs[job["id"]]
-        table.add_row(job["id"], "", *_cells(status))
+        id = tracked.ids.get(job["id"], "") if submission["scheduler"] != "local" else ""
+        table.add_row(job["id"], id, "", *_cells(status))
         for run in job["runs"]:
-            table.add_row("", run, *_cells(tracked.runs[run]))
+            table.add_row("", "", run, *_cells(tracked.runs[run]))
     Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
 def _cells(status: Status) -> "tuple[Text, Text, Text]":
     from rich.text import Text
 
-    return Text(status.state.value, _STYLES[status.state]), Text(_span(status.start, status.end)), Text(status.reason)
+    attempt = f"attempt {status.attempt}" if status.attempt > 1 else ""
+    reason = "; ".join(part for part in (attempt, status.reason) if part)
+    return Text(status.state.value, _STYLES[status.state]), Text(_span(status.start, status.end)), Text(reason)
 
 
 def _span(start: str | None, end: str | None) -> str:

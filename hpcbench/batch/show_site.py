@@ -16,7 +16,7 @@ from hpcbench.study.schemes import assignments
 from hpcbench.study.yaml12 import shown_path
 
 _SEES = {"one": "its own GPU", "socket": "the GPUs of its socket", "all": "all GPUs of its node"}
-_AWARE = {True: "takes device pointers", False: "takes no device pointers", None: "unknown whether it takes device pointers"}
+_AWARE = {True: "yes", False: "no", None: "unknown"}
 
 
 def show_sites() -> None:
@@ -80,7 +80,8 @@ def _facts(site: Site) -> Iterator[tuple[str, str]]:
         delay = [f"{site.network.latency_us:g} us"] if site.network.latency_us else []
         yield "network", ", ".join([site.network.description, *speed, *delay])
     sees = f"; a rank sees {_SEES[site.visibility]}" if site.device == "cuda" else ""
-    yield "launcher", f"{site.launcher.kind}{sees}; the MPI library {_AWARE[site.gpu_aware_mpi]}"
+    yield "launcher", f"{site.launcher.kind}{sees}"
+    yield "GPU-aware MPI", _AWARE[site.gpu_aware_mpi]
     yield "runs on", {"cuda": "GPUs", "cpu": "CPUs"}[site.device]
     yield ("launched" if site.scheduler.kind == "local" else "two nodes"), _example(site)
     for name, scheme in site.schemes.items():
@@ -95,7 +96,7 @@ def _facts(site: Site) -> Iterator[tuple[str, str]]:
     yield from (("teardown", line) for line in site.teardown)
     yield "python", site.python
     yield from (("sources", source) for source in site.sources)
-    yield "checked", f"checked: {site.checked}"
+    yield "checked", site.checked
 
 
 def _scheduler(site: Site) -> Iterator[str]:

@@ -234,6 +234,11 @@ def load_site(name: str, where: str = "--site") -> tuple[Site, Document]:
         site = Site.model_validate(document.data)
     except ValidationError as error:
         raise user_error(error, Site, document.where) from None
+    if site.templates is not None:
+        try:
+            site = site.model_copy(update={"templates": str(template_directory(site.templates, path))})
+        except ValueError as error:
+            raise UserError(f"{document.where(('templates',))}: templates: {error}") from None
     if site.site != path.stem and name in names():
         raise UserError(
             f"{document.where(('site',))}: site: {site.site!r} is not the file's name {shown_path(path.stem)}"
@@ -243,6 +248,20 @@ def load_site(name: str, where: str = "--site") -> tuple[Site, Document]:
         more = f" (and {len(found) - 1} more: `hpcbench sites check` says all)" if len(found) > 1 else ""
         raise UserError(f"{found[0].line(document)}{more}")
     return site, document
+
+
+def template_directory(templates: str, path: Path) -> Path:
+    """The absolute path of the directory that a site file names.
+
+    Raises
+    ------
+    ValueError
+        It is none.
+    """
+    directory = (path.parent / templates).resolve()
+    if not directory.is_dir():
+        raise ValueError(f"{shown_path(directory)} is no directory: it starts at the site file's")
+    return directory
 
 
 def json_schema() -> dict[str, Any]:

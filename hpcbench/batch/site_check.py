@@ -1,13 +1,13 @@
 """Every fault of a site file at once: what the schema finds, and what the rules find in what is left of it."""
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from hpcbench.batch.site import Site
+from hpcbench.batch.site import Site, template_directory
 from hpcbench.batch.site_rules import Fault, faults
 from hpcbench.errors import UserError
 from hpcbench.study.problems import all_faults
@@ -49,26 +49,37 @@ def check_file(path: Path) -> list[str]:
         else:
             break
     told = [Fault(*fault) for fault in said.items()]
+    if site is not None and site.templates is not None:
+        try:
+            template_directory(site.templates, path)
+        except ValueError as error:
+            told.append(Fault(("templates",), str(error)))
     if site is not None:
-        told += faults(site, broken=list(said))
+        told += [*faults(site, broken=list(said)), *_left_out(site, document.data)]
     order = {origin: number for number, origin in enumerate(dict.fromkeys(document.origins.values()))}
     told.sort(key=lambda fault: order.get(document.where(fault.path), -1))
     return [fault.line(document) for fault in told]
 
 
+def _left_out(site: Site, data: dict[str, Any]) -> Iterator[Fault]:
+    """What jobs run without until somebody needs it."""
+    scheduler = data.get("scheduler")
+    if site.scheduler.kind == "lsf" and isinstance(scheduler, dict) and "account_option" not in scheduler:
+        yield Fault(("scheduler",), "account_option is missing: LLNL's LSF has -G, OLCF's and most others have -P")
+
+
 def _leave_out(data: dict[str, Any], paths: Iterable[Path_]) -> bool:
     """Take what is wrong out of the data, or put what must be there; whether anything changed."""
     changed = False
-    for path in sorted(paths, key=lambda path: (len(path), str(path)), reverse=True):  # the deepest first: lists shrink
+    # Of a list's items the last goes first, so that the numbers of the others hold.
+    for path in sorted(paths, key=lambda path: (len(path), [str(part).zfill(9) for part in path]), reverse=True):
         parent: Any = data
         for part in path[:-1]:
-            parent = parent.get(part) if isinstance(parent, dict) else _item(parent, part)
+            parent = parent[part] if _has(parent, part) else None
         last = path[-1] if path else None
         if isinstance(parent, dict) and path in _REQUIRED and parent.get(last) != _REQUIRED[path]:
             parent[last] = copy.deepcopy(_REQUIRED[path])
-        elif isinstance(parent, dict) and last in parent:
-            del parent[last]
-        elif isinstance(parent, list) and isinstance(last, int) and last < len(parent):
+        elif _has(parent, last):
             del parent[last]
         elif path[:-1] and isinstance(parent, dict):
             _leave_out(data, [path[:-1]])  # something required is missing from a part that is one of many
@@ -78,5 +89,7 @@ def _leave_out(data: dict[str, Any], paths: Iterable[Path_]) -> bool:
     return changed
 
 
-def _item(parent: Any, part: str | int) -> Any:
-    return parent[part] if isinstance(parent, list) and isinstance(part, int) and part < len(parent) else None
+def _has(parent: Any, part: str | int | None) -> bool:
+    if isinstance(parent, dict):
+        return part in parent
+    return isinstance(parent, list) and isinstance(part, int) and part < len(parent)

@@ -76,8 +76,10 @@ def _overlap(path: Path_, need: Path_) -> bool:
 
 def _in_one_list(path: Path_, broken: Path_) -> bool:
     """Whether both are items of one list: leaving one out has changed the number of the other."""
-    common = next((i for i, (a, b) in enumerate(zip(path, broken, strict=False)) if a != b), min(len(path), len(broken)))
-    return any(isinstance(part, int) for part in (*path[common : common + 1], *path[: common]))
+    common = next(
+        (i for i, (a, b) in enumerate(zip(path, broken, strict=False)) if a != b), min(len(path), len(broken))
+    )
+    return any(isinstance(part, int) for part in (*path[common : common + 1], *path[:common]))
 
 
 _SCHEDULER_OF = {"srun": "slurm", "ibrun": "slurm", "jsrun": "lsf", "lrun": "lsf", "flux": "flux"}
@@ -134,7 +136,7 @@ def _gpus_lie_on_sockets(site: "Site") -> Iterator[Fault]:
             example = [each] * (node.sockets - 1) + [each + rest]
             yield Fault(
                 ("node", "gpus"),
-                f"{node.gpus} do not divide into {node.sockets} sockets: say how they lie, as in socket_gpus: {example}",
+                f"{node.gpus} do not divide into {node.sockets} sockets: say how they lie: socket_gpus: {example}, say",
             )
     elif len(node.socket_gpus) != node.sockets or sum(node.socket_gpus) != node.gpus:
         yield Fault(
@@ -200,14 +202,12 @@ def _usual_walltime_is_allowed(site: "Site") -> Iterator[Fault]:
         yield Fault(("walltime",), f"{site.walltime} is longer than the first queue, {name}, allows: at most {longest}")
 
 
-@rule("scheduler.kind", "scheduler.account_option", "scheduler.gpu_request")
+@rule("scheduler.kind", "scheduler.gpu_request")
 def _options_are_for_the_scheduler(site: "Site") -> Iterator[Fault]:
     scheduler, said = site.scheduler, site.scheduler.model_fields_set
     if scheduler.kind != "lsf":
         for name in sorted(said & {"allocation", "hand_in"}):
             yield Fault(("scheduler", name), "is for LSF alone: remove it")
-    if scheduler.kind == "lsf" and scheduler.account_option is None:
-        yield Fault(("scheduler",), "account_option is missing: LLNL's LSF has -G, OLCF's and most others have -P")
     if scheduler.kind == "local":
         given = said & {"account_option", "queue_option", "directives", "max_array", "max_submitted", "refuses"}
         for name in sorted(given):
@@ -222,8 +222,8 @@ def _options_are_for_the_scheduler(site: "Site") -> Iterator[Fault]:
 
 
 _OURS = {
-    "slurm": "-J --job-name -N --nodes -n --ntasks --ntasks-per-node -c --cpus-per-task -t --time -D --chdir -o --output "
-    "-e --error --open-mode --requeue --no-requeue --signal -a --array -d --dependency --export",
+    "slurm": "-J --job-name -N --nodes -n --ntasks --ntasks-per-node -c --cpus-per-task -t --time -D --chdir "
+    "-o --output -e --error --open-mode --requeue --no-requeue --signal -a --array -d --dependency --export",
     "lsf": "-J -nnodes -W -cwd -o -oo -e -eo -w -r -rn -wa -wt -K -I",
     "flux": "-N --nodes -n --nslots -t --time-limit --job-name --output --exclusive -x --dependency --cwd --urgency",
     "local": "",
@@ -256,7 +256,9 @@ def _directives_are_not_ours(site: "Site") -> Iterator[Fault]:
 def _nothing_refused_is_used(site: "Site") -> Iterator[Fault]:
     refused = site.scheduler.refuses
     if f"--{site.scheduler.gpu_request}" in refused:
-        yield Fault(("scheduler", "gpu_request"), f"--{site.scheduler.gpu_request} is among scheduler.refuses: use none")
+        yield Fault(
+            ("scheduler", "gpu_request"), f"--{site.scheduler.gpu_request} is among scheduler.refuses: use none"
+        )
     for number, word in enumerate(site.launcher.args):
         if word.partition("=")[0] in refused:
             yield Fault(("launcher", "args", number), f"{shown(word)} is among scheduler.refuses: remove it")

@@ -14,6 +14,8 @@ class State(str, Enum):
     """Stopped for a while by its scheduler; it goes on by itself."""
     COMPLETED = "completed"
     FAILED = "failed"
+    STOPPED = "stopped"
+    """Told to, ahead of a limit; it would go on from its checkpoint."""
     TIMED_OUT = "timed out"
     OUT_OF_MEMORY = "out of memory"
     NODE_FAILED = "node failure"

@@ -1,21 +1,30 @@
-"""From a study and a site to a submission on disk, whole or not at all."""
+"""From a study and a site to jobs in a queue; the same command again goes on where it was cut off."""
 
 import contextlib
-import shutil
-from collections.abc import Iterator
+import hashlib
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hpcbench import __version__
-from hpcbench.batch.byhand import get_scheduler
-from hpcbench.batch.files import now, write_json
+from hpcbench.batch.after import After, find_before
+from hpcbench.batch.deliver import Order, deliver, settle
+from hpcbench.batch.ledger import Ledger
+from hpcbench.batch.lock import Lock, locked
+from hpcbench.batch.opened import open_scheduler
+from hpcbench.batch.parcels import bundle
 from hpcbench.batch.plan import choose, plan
-from hpcbench.batch.render import Job, render
+from hpcbench.batch.provenance import keep
+from hpcbench.batch.render import Job
+from hpcbench.batch.scheduler import scheduler_class
 from hpcbench.batch.site import Site, load_site
+from hpcbench.batch.track import read_submission, track
+from hpcbench.batch.write import numbered, submissions, write
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import Loaded, load_study
-from hpcbench.study.run import run_file
 from hpcbench.study.yaml12 import shown_path
 
 
@@ -38,6 +47,10 @@ def submit(
     out: Path | None = None,
     sets: list[str] | None = None,
     only: str | None = None,
+    after: str | None = None,
+    after_any: bool = False,
+    again: bool = False,
+    progress: Callable[[int, int], None] = lambda done, all: None,
 ) -> Submission:
     """Write a submission and hand its jobs to the scheduler.
 
@@ -53,31 +66,110 @@ def submit(
         ``a.b=value`` each, over what the study says.
     only
         Which runs: see `choose`.
+    after, after_any
+        What must have ended before, and whether it may have failed; the study's own by default.
+    again
+        Submit anew what is in a queue already.
+    progress
+        Told how many parcels of how many are handed in.
 
     Raises
     ------
     UserError
-        Something is wrong with study, site or options, or the scheduler takes no jobs from here. Nothing is left on
-        disk but, in the last case, the scripts.
+        Something is wrong with study, site or options, or the scheduler takes no jobs. Nothing is left on disk, unless
+        some of the jobs were taken.
     """
     loaded = load_study(study, sets)
     name = site or loaded.study.site
     if name is None:
         raise UserError(f"{loaded.document.name}: site: is missing: add it, or give --site")
-    machine, _ = load_site(name, "--site" if site else loaded.document.where(("site",)))
+    machine, site_document = load_site(name, "--site" if site else loaded.document.where(("site",)))
     runs = expand(loaded, machine.room, machine.offer)
     if not dry_run:
         _check_data(runs, study.parent)
-        get_scheduler(machine.scheduler.kind).check()
+        scheduler_class(machine.scheduler.kind).check(machine)
     if only is not None:
         runs = choose(runs, only)
     jobs, notes = plan(runs, loaded, machine, dry_run=dry_run)
     base = out if out is not None else Path(machine.work or ".") / "results" / loaded.study.study
-    with _numbered(base / "dry-run" if dry_run and out is None else base) as root:
-        _write(root, runs, jobs, loaded, machine, base=study.parent, dry_run=dry_run)
-    if not dry_run:
-        notes.append(get_scheduler(machine.scheduler.kind).submit(root, [job.id for job in jobs]))
-    return Submission(root, jobs, machine, notes)
+    before = None
+    if (wanted := after or loaded.study.after) is not None and not dry_run:
+        where = "--after" if after else loaded.document.where(("after",))
+        before = find_before(wanted, site=machine.site, results=base.parent, where=where, any_end=after_any)
+        notes.append(f"begins after {before.root}" + ("" if before.ids else ", which is over"))
+    base = base / "dry-run" if dry_run and out is None else base
+    digest = _digest(loaded, site_document.text, only)
+    with _existing(base) as directory, locked(directory) as lock:
+        found = None if dry_run or again else _to_go_on(directory, digest)
+        if found is not None:
+            return Submission(found, jobs, machine, [*notes, _go_on(found, before, after_any, lock, progress)])
+        with numbered(directory) as root:
+            more = {"dry_run": dry_run, "digest": digest}
+            write(root, runs, jobs, bundle(jobs, machine), loaded, machine, base=study.parent, more=more)
+            if not dry_run:
+                keep(root, study)
+                notes.append(_deliver(root, before, after_any, lock, progress))
+    return Submission(root, jobs, machine, [note for note in notes if note])
+
+
+def _to_go_on(base: Path, digest: str) -> Path | None:
+    """The newest submission of just this, if something of it waits to be handed in, or to end."""
+    for root in reversed(submissions(base)):
+        if read_submission(root).get("digest") != digest:
+            continue
+        ledger = Ledger(root)
+        if any(parcel.id is None for parcel in ledger.parcels) or _left(root, ledger):
+            return root
+        tracked = track(root)
+        return root if tracked.silent or not tracked.over else None
+    return None
+
+
+def _go_on(root: Path, before: After | None, after_any: bool, lock: Lock, progress: Callable[[int, int], None]) -> str:
+    ledger = Ledger(root)
+    taken = settle(open_scheduler(root), ledger)
+    orders = _left(root, ledger)
+    if orders:
+        said = _deliver(root, before, after_any, lock, progress)
+        return f"went on with a submission that was cut off: {len(orders)} more handed in. {said}".rstrip()
+    found = f"; {taken} whose answer had been lost were found in the queue" if taken else ""
+    return f"already submitted and not over{found}: nothing was handed in (--again submits it anew)"
+
+
+def _left(root: Path, ledger: Ledger) -> list[Order]:
+    orders = [Order(**data) for data in read_submission(root)["bundles"]]
+    return [order for order in orders if ledger.of(order.jobs[0]) is None]
+
+
+def _deliver(
+    root: Path, before: After | None, after_any: bool, lock: Lock, progress: Callable[[int, int], None]
+) -> str:
+    ledger = Ledger(root)
+    orders = _left(root, ledger)
+    done = 0
+
+    def said() -> None:
+        nonlocal done
+        done += 1
+        lock.still_here()
+        progress(done, len(orders))
+
+    return deliver(
+        root,
+        open_scheduler(root),
+        ledger,
+        orders,
+        name=read_submission(root)["name"],
+        after=before.ids if before else [],
+        after_any=after_any,
+        said=said,
+    )
+
+
+def _digest(loaded: Loaded, site: bytes, only: str | None) -> str:
+    """Of all that decides on the jobs."""
+    parts: list[Any] = [__version__, loaded.document.text.hex(), loaded.sets, site.hex(), only]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _check_data(runs: list[Run], base: Path) -> None:
@@ -90,85 +182,18 @@ def _check_data(runs: list[Run], base: Path) -> None:
 
 
 @contextlib.contextmanager
-def _numbered(base: Path) -> Iterator[Path]:
-    """A new numbered directory in `base`, absolute; gone again, with what was made for it, if the block fails."""
+def _existing(base: Path) -> Iterator[Path]:
+    """The directory, absolute and made where it was missing; what was made for it goes again if the block fails."""
     base = base.absolute()
     made = [path for path in (base, *base.parents) if not path.exists()]
-    root = None
     try:
         base.mkdir(parents=True, exist_ok=True)
-        number = max((int(p.name) for p in base.iterdir() if p.name.isdigit()), default=0) + 1
-        while root is None:
-            with contextlib.suppress(FileExistsError):
-                (base / f"{number:03d}").mkdir()
-                root = base / f"{number:03d}"
-            number += 1
-        yield root
-    except BaseException as error:
-        if root is not None:
-            shutil.rmtree(root, ignore_errors=True)
+    except (FileExistsError, NotADirectoryError):
+        raise UserError(f"{shown_path(base)}: is no directory: give another --out") from None
+    try:
+        yield base
+    except BaseException:
         for path in made:
             with contextlib.suppress(OSError):
                 path.rmdir()
-        if isinstance(error, FileExistsError | NotADirectoryError):
-            raise UserError(f"{shown_path(base)}: is no directory: give another --out") from None
         raise
-
-
-def _write(
-    root: Path, runs: list[Run], jobs: list[Job], loaded: Loaded, site: Site, *, base: Path, dry_run: bool
-) -> None:
-    study = loaded.study
-    (root / "study.yaml").write_bytes(loaded.document.text)
-    if loaded.sets:
-        write_json(root / "study.set.json", loaded.sets)
-    by_id = {run.id: run for run in runs}
-    job_of = {run: job for job in jobs for run in job.runs}
-    for job in jobs:
-        directory = root / "jobs" / job.id
-        directory.mkdir(parents=True)
-        try:
-            script = render(job, site=site, study=study.study, root=str(root))
-        except ValueError as error:
-            raise UserError(f"{site.site}: {error}") from None
-        (directory / "job.sh").write_text(script, encoding="utf-8")
-        for name in job.runs:
-            (root / "runs" / name).mkdir(parents=True)
-            data = run_file(
-                by_id[name],
-                site=site.site,
-                threads=job.shape.threads,
-                oversubscribe=site.oversubscribe,
-                device=site.device,
-                base=base,
-            )
-            write_json(root / "runs" / name / "run.json", data)
-    write_json(
-        root / "submission.json",
-        {
-            "schema": 1,
-            "version": __version__,
-            "study": study.study,
-            "site": site.site,
-            "scheduler": site.scheduler.kind,
-            "time": now(),
-            "dry_run": dry_run,
-            "baseline": study.baseline.model_dump(),
-            "criteria": study.criteria.model_dump(),
-            "steps": study.train.steps,
-            "repeats": study.repeats,
-            "jobs": [{"id": job.id, "script": f"jobs/{job.id}/job.sh", "runs": job.runs} for job in jobs],
-            "runs": [
-                {
-                    "id": run.id,
-                    "job": job_of[run.id].id,
-                    "repeat": run.repeat,
-                    "pairing": run.pairing,
-                    "cell": run.cell,
-                    "scheme": run.scheme_name,
-                    "path": f"runs/{run.id}",
-                }
-                for run in runs
-            ],
-        },
-    )

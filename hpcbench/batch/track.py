@@ -1,27 +1,20 @@
-"""What became of jobs and runs, from the marks that they leave; what left no mark is not done."""
+"""How a submission stands: its marks, and one question to its scheduler for all jobs whose marks do not say it all."""
 
-import json
-import re
-import signal
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hpcbench.batch.files import read_json
-from hpcbench.batch.processes import alive, here
-from hpcbench.batch.states import State
+from hpcbench.batch.judge import Status, judge_job, judge_run
+from hpcbench.batch.ledger import Ledger
+from hpcbench.batch.marks import Mark, read_mark
+from hpcbench.batch.opened import open_scheduler
+from hpcbench.batch.seen import Seen, advance, load, save
+from hpcbench.batch.states import State, Word
 from hpcbench.errors import UserError
-from hpcbench.study.yaml12 import shown, shown_path
-
-
-@dataclass(frozen=True)
-class Status:
-    """State of a job or a run, and why."""
-
-    state: State
-    reason: str = ""
-    start: str | None = None
-    end: str | None = None
+from hpcbench.study.yaml12 import shown_path
 
 
 @dataclass(frozen=True)
@@ -32,154 +25,111 @@ class Tracked:
     submission: dict[str, Any]
     jobs: dict[str, Status]
     runs: dict[str, Status]
+    ids: dict[str, str]
+    """By which the scheduler knows the jobs that it has."""
+    silent: str | None = None
+    """Why the scheduler could not be asked; None where it answered, or there was nothing to ask."""
 
     @property
     def failed(self) -> bool:
         """Whether a run ended otherwise than it should, or nobody knows how."""
-        good = (State.PENDING, State.RUNNING, State.COMPLETED)
-        return any(status.state not in good for status in self.runs.values())
+        return any(not (status.state.alive or status.state is State.COMPLETED) for status in self.runs.values())
 
     @property
     def over(self) -> bool:
         """Whether nothing waits or runs any more."""
-        return not any(status.state in (State.PENDING, State.RUNNING) for status in self.runs.values())
+        return not any(status.state.alive for status in (*self.jobs.values(), *self.runs.values()))
 
 
-_KILLED = re.compile(r"(?:EXIT STRING: .*|KILLED BY SIGNAL.*|exited on )(signal \d+|: \d+)")
-"""How MPICH and Open MPI say that a rank died of a signal."""
-_NOISE = re.compile(r"step |\{|=|YOUR APPLICATION|This typically|Please see|\[mpiexec|\[proxy|Abort\(|-----")
-"""Lines that say nothing about why a run failed."""
-
-
-def track(root: Path) -> Tracked:
+def track(root: Path, *, ask: bool = True) -> Tracked:
     """State of every job and run of the submission at `root`.
+
+    Parameters
+    ----------
+    ask
+        Whether to ask the scheduler; else what it said last counts.
 
     Raises
     ------
     UserError
-        Its submission.json is missing or damaged.
+        A file of it is missing or damaged.
     """
+    submission = read_submission(root)
     path = root / "submission.json"
-    submission = read_json(path)
     try:
-        if submission is None:
-            raise KeyError("a readable submission.json")
-        jobs = {job["id"]: _job(root, job["id"], submission) for job in submission["jobs"]}
+        names = [job["id"] for job in submission["jobs"]]
+        ledger = Ledger(root)
+        marks = {job: read_mark(root / "jobs" / job) for job in names}
+        ids = {job: id for job in names if (id := ledger.element(job))}
+        seen, silent = _ask(root, ids, marks, ledger) if ask else (load(root), None)
+        jobs = {
+            job: _job(job, marks[job], ledger, seen.get(job), silent, dry=bool(submission.get("dry_run")))
+            for job in names
+        }
         runs = {run["id"]: _run(root, run, jobs[run["job"]]) for run in submission["runs"]}
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise UserError(f"{shown_path(path)}: damaged, lacks {error}: submit the study again") from None
-    return Tracked(root, submission, jobs, runs)
+    return Tracked(root, submission, jobs, runs, ids, silent)
 
 
-def _job(root: Path, job: str, submission: dict[str, Any]) -> Status:
-    mark = read_json(root / "jobs" / job / "status.json")
-    cancelled = read_json(root / "cancel.json")
-    if mark is not None:
-        status = _exit_words(mark.get("exit"))
-        state = State.COMPLETED if mark.get("exit") == 0 else State.FAILED
-        if state is State.FAILED and cancelled and str(mark.get("end", "")) >= str(cancelled.get("time")):
-            state, status = State.CANCELLED, ""
-        return Status(state, "" if state is State.COMPLETED else status, mark.get("start"), mark.get("end"))
-    if submission.get("dry_run"):
-        return Status(State.PENDING, "a dry run: not submitted")
-    if submission["scheduler"] != "local":
-        runs = next(j["runs"] for j in submission["jobs"] if j["id"] == job)
-        if any(read_json(root / "runs" / run / "status.json") for run in runs):
-            return Status(State.RUNNING, "by its marks; its scheduler was not asked")
-        return Status(State.PENDING, f"waits in the queue of {submission['site']}, or was not handed in")
-    return _local_job(root, job, cancelled is not None)
+def read_submission(root: Path) -> dict[str, Any]:
+    """What was written when the study was submitted.
+
+    Raises
+    ------
+    UserError
+        It cannot be read.
+    """
+    submission = read_json(root / "submission.json")
+    if submission is None:
+        name = shown_path(root / "submission.json")
+        raise UserError(f"{name}: damaged, lacks a readable submission.json: submit the study again")
+    return submission
 
 
-def _local_job(root: Path, job: str, cancelled: bool) -> Status:
-    """State of a job without an exit mark under the local scheduler."""
-    queue = read_json(root / "queue.json")
-    if queue is None:
-        return Status(State.LOST, "the local queue was never started")
-    queue.pop("time", None)
-    if not here(queue):
-        return Status(State.UNKNOWN, f"its queue runs on {queue.get('host')}: ask there")
-    process = read_json(root / "jobs" / job / "process.json")
-    if alive(process):
-        return Status(State.RUNNING)
-    if cancelled:
-        return Status(State.CANCELLED)
-    if process is not None:
-        return Status(State.LOST, "its script was killed before it could leave its exit mark")
-    if alive(queue):
-        return Status(State.PENDING, "waits for its turn on this machine")
-    said = [line for line in _tail(root / "queue.log") if line.strip()]
-    why = f" ({shown(said[-1], 120)[1:-1]})" if said else ""
-    return Status(State.LOST, f"the local queue ended before this job{why}: submit it again")
-
-
-def _run(root: Path, run: dict[str, Any], job: Status) -> Status:
-    directory = root / run["path"]
-    mark = read_json(directory / "status.json")
-    if mark is None:
-        if job.state in (State.PENDING, State.RUNNING):
-            return Status(State.PENDING, job.reason if job.state is State.PENDING else "")
-        if job.state in (State.COMPLETED, State.FAILED):
-            return Status(State.LOST, f"its job ended before it started: {job.reason}".rstrip(": "))
-        return Status(job.state, job.reason)
-    start, end = mark.get("start"), mark.get("end")
-    if mark.get("state") != "ended":
-        if job.state is State.RUNNING:
-            return Status(State.RUNNING, "", start)
-        if job.state in (State.CANCELLED, State.UNKNOWN):
-            return Status(job.state, job.reason, start)
-        return Status(State.LOST, "its job ended without a word about it", start, job.end)
-    code, event = mark.get("exit"), end_event(directory / "log.txt")
-    if code == 0:
-        if event is None:
-            return Status(State.UNKNOWN, "exit 0, but its log has no end", start, end)
-        if event.get("state") == "completed":
-            return Status(State.COMPLETED, "", start, end)
-    if job.state is State.CANCELLED and end is not None and job.end is not None and code in (129, 130, 143):
-        return Status(State.CANCELLED, "", start, end)
-    said = "" if event is None else str(event.get("reason") or event.get("state") or "")
-    reason = said or last_words(directory)
-    return Status(State.FAILED, _exit_words(code) + (f": {shown(reason, 160)[1:-1]}" if reason else ""), start, end)
-
-
-def _exit_words(code: Any) -> str:
-    if not isinstance(code, int):
-        return "no exit status"
-    if code > 128:
-        try:
-            return f"killed by {signal.Signals(code - 128).name}"
-        except ValueError:
-            pass
-    return f"exit {code}" if code != 127 else "exit 127 (command not found)"
-
-
-def end_event(log: Path) -> dict[str, Any] | None:
-    """The log's `end` event, from its last lines; None where it has none."""
-    for line in reversed(_tail(log)):
-        if line.startswith('{"event": "end"'):
-            try:
-                event = json.loads(line)
-            except ValueError:
-                return None
-            return event if isinstance(event, dict) else None
-    return None
-
-
-def last_words(directory: Path) -> str:
-    """The line that best says why a run failed: a launcher's word of a signal, else the last error line."""
-    errors, log = _tail(directory / "err.txt"), _tail(directory / "log.txt")
-    killed = [match[1] for line in (*errors, *log) if (match := _KILLED.search(line))]
-    for lines in (errors, log):
-        said = [line.strip() for line in lines if line.strip() and not _NOISE.match(line)]
-        if said and not killed:
-            return said[-1]
-    return f"a rank was ended by {killed[0]}" if killed else ""
-
-
-def _tail(path: Path, size: int = 65536) -> list[str]:
+def _ask(
+    root: Path, ids: Mapping[str, str], marks: Mapping[str, Mark | None], ledger: Ledger
+) -> tuple[dict[str, Seen], str | None]:
+    """What is known of the jobs after a question to the scheduler, if one is left to be asked."""
+    seen = load(root)
+    open_ids = {job: id for job, id in ids.items() if not _settled(job, marks[job], seen.get(job), ledger)}
+    if not open_ids:
+        return seen, None
+    silent, words = None, dict[str, Word]()
     try:
-        with path.open("rb") as stream:
-            stream.seek(0, 2)
-            stream.seek(max(0, stream.tell() - size))
-            return stream.read().decode("utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
+        words = dict(open_scheduler(root).poll(list(open_ids.values())))
+    except UserError as error:
+        return seen, str(error)
+    clock = time.time()
+    found = {job: advance(seen.get(job), _parcel(job, ledger), words.get(id), clock) for job, id in open_ids.items()}
+    new = {**seen, **{job: one for job, one in found.items() if one is not None}}
+    if new != seen:
+        save(root, new)
+    return new, silent
+
+
+def _parcel(job: str, ledger: Ledger) -> str:
+    handed = ledger.of(job)
+    return handed.name if handed else ""
+
+
+def _settled(job: str, mark: Mark | None, seen: Seen | None, ledger: Ledger) -> bool:
+    """Whether the scheduler has nothing to add: the script told its end, and that is good or explained."""
+    handed = ledger.of(job)
+    if mark is None or handed is None or mark.attempt <= handed.begun[job] or mark.state != "ended":
+        return False
+    return mark.exit == 0 or (seen is not None and seen.parcel == handed.name and not seen.word.state.alive)
+
+
+def _job(job: str, mark: Mark | None, ledger: Ledger, seen: Seen | None, silent: str | None, *, dry: bool) -> Status:
+    handed = ledger.of(job)
+    if handed is None and mark is None:
+        return Status(State.PENDING, "a dry run: not submitted" if dry else "not handed in: `hpcbench submit` again")
+    if seen is not None and seen.parcel != _parcel(job, ledger):
+        seen = None
+    return judge_job(job, mark, handed, seen, silent=silent, clock=time.time())
+
+
+def _run(root: Path, run: Mapping[str, Any], job: Status) -> Status:
+    directory = root / run["path"]
+    return judge_run(directory, read_mark(directory), job)

@@ -1,20 +1,31 @@
 """Where a submission lies, and how its jobs stand."""
 
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hpcbench.batch.find import find_root
-from hpcbench.batch.track import track
-from hpcbench.collect.state import JobState
+from hpcbench.batch.opened import open_scheduler
+from hpcbench.batch.states import State
+from hpcbench.batch.track import Tracked, track
+from hpcbench.collect.state import Job, JobState
+from hpcbench.errors import UserError
 
-_STATES: dict[str, JobState] = {
-    "pending": "pending",
-    "running": "running",
-    "completed": "ended",
-    "failed": "ended",
-    "cancelled": "cancelled",
-    "lost": "lost",
+_STATES: dict[State, JobState] = {
+    State.PENDING: "pending",
+    State.RUNNING: "running",
+    State.SUSPENDED: "suspended",
+    State.COMPLETED: "ended",
+    State.FAILED: "ended",
+    State.STOPPED: "ended",
+    State.TIMED_OUT: "timed out",
+    State.OUT_OF_MEMORY: "out of memory",
+    State.NODE_FAILED: "node failure",
+    State.PREEMPTED: "preempted",
+    State.CANCELLED: "cancelled",
+    State.LOST: "lost",
+    State.UNKNOWN: "unknown",
 }
 
 
@@ -32,12 +43,51 @@ def resolve(path: Path) -> Path:
     return root
 
 
-def job_states(root: Path) -> Mapping[str, JobState]:
-    """State of each job by its id, as far as its marks and its scheduler tell.
+def jobs_of(root: Path) -> Mapping[str, Job]:
+    """Each job by its id, as far as its marks and its scheduler tell.
 
     Raises
     ------
     UserError
         The submission's plan is missing or damaged.
     """
-    return {job: _STATES.get(status.state.value, "unknown") for job, status in track(root).jobs.items()}
+    return _jobs(track(root))
+
+
+class Jobs:
+    """The jobs of a submission, asked for again and again: marks are read each time, the scheduler is spared.
+
+    Parameters
+    ----------
+    root
+        The submission's directory.
+    clock
+        Seconds of a clock that never goes back.
+    """
+
+    def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._root = root
+        self._clock = clock
+        self._next = clock()
+        self.silent: str | None = None
+        """Why the scheduler did not answer when it was last asked; None where it did."""
+        try:
+            self._pause = open_scheduler(root).interval
+        except UserError:
+            self._pause = 30.0
+
+    def __call__(self) -> Mapping[str, Job]:
+        begin = self._clock()
+        ask = begin >= self._next
+        tracked = track(self._root, ask=ask)
+        if ask:
+            self.silent = tracked.silent
+            self._next = self._clock() + max(self._pause, 5 * (self._clock() - begin))
+        return _jobs(tracked)
+
+
+def _jobs(tracked: Tracked) -> Mapping[str, Job]:
+    return {
+        job: Job(job, _STATES[status.state], status.exit, status.reason, status.attempt)
+        for job, status in tracked.jobs.items()
+    }

@@ -8,11 +8,11 @@ from pathlib import Path
 from statistics import fmean, median
 
 from hpcbench.collect.run_log import Reader, RunLog
-from hpcbench.collect.state import OPEN, Job, JobState, State, Verdict
-from hpcbench.collect.submission import Plan, PlannedRun, RunResult, job_of, load_plan, read_marker, result
+from hpcbench.collect.state import OPEN, Job, State, Verdict
+from hpcbench.collect.submission import Plan, PlannedRun, RunResult, load_plan, read_marker, result
 
 _ASK = 2.0
-"""Seconds between two questions to the scheduler."""
+"""Seconds between two looks at the jobs."""
 _RECENT = 20
 """Steps that the time left is estimated from: the first ones of a run are slow."""
 
@@ -48,7 +48,7 @@ class Follower:
     root
         Directory of the submission.
     jobs
-        Gives the state of each job by its id.
+        Gives each job by its id.
     now
         Gives the time, in UTC.
     clock
@@ -58,7 +58,7 @@ class Follower:
     def __init__(
         self,
         root: Path,
-        jobs: Callable[[Path], Mapping[str, JobState]],
+        jobs: Callable[[], Mapping[str, Job]],
         now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -68,7 +68,7 @@ class Follower:
         self._states = jobs
         self._now = now
         self._clock = clock
-        self._asked: tuple[float, Mapping[str, JobState]] | None = None
+        self._asked: tuple[float, Mapping[str, Job]] | None = None
         self._tails = {run.id: _Tail(root / run.path / "log.txt") for run in self.plan.runs}
         self._settled: dict[str, Progress] = {}
 
@@ -76,11 +76,8 @@ class Follower:
         """All runs as they stand, in the order of the plan."""
         # Asked before the markers are read: a job that ends in between is then seen with its marker, not as lost.
         if self._asked is None or self._clock() - self._asked[0] >= _ASK:
-            self._asked = (self._clock(), self._states(self.root))
-        states = self._asked[1]
-        for job in self.plan.jobs:
-            if job.id not in self.jobs or self.jobs[job.id].state not in ("ended", "cancelled"):
-                self.jobs[job.id] = job_of(self.root, job.id, states.get(job.id, "unknown"))
+            self._asked = (self._clock(), self._states())
+        self.jobs = {job.id: self._asked[1].get(job.id, Job(job.id, "unknown")) for job in self.plan.jobs}
         return [self._settled.get(run.id) or self._look(run) for run in self.plan.runs]
 
     def left(self, runs: list[Progress]) -> float | None:
@@ -106,7 +103,7 @@ class Follower:
         log = self._tails[run.id].read()
         found = result(self.plan, run, self.root, job, marker, log)
         progress = self._progress(run, found, log)
-        if found.state not in OPEN and (found.exit is not None or job.state in ("ended", "cancelled")):
+        if found.state not in OPEN and job.state not in (*OPEN, "unknown"):
             self._settled[run.id] = progress
             del self._tails[run.id]
         return progress

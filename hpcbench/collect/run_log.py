@@ -52,14 +52,19 @@ class RunLog:
         last = self.last_step
         return last.steps if last else None
 
+    @property
+    def resumed_from(self) -> int:
+        """The step of the checkpoint that the run went on from; 0 where it began with its first step."""
+        return max(lines.integer(self.data("start"), "resumed_from") or 0, 0)
+
     def missing_steps(self) -> list[int]:
-        """Steps below the last one that the log does not hold."""
+        """Steps below the last one that the log does not hold, of those that it should."""
         last = self.last_step
-        if last is None or last.step == len(self.steps):
+        if last is None or last.step == len(self.steps) + self.resumed_from:
             return []
         # The log may claim any step number: only the first gaps are of interest.
         found: list[int] = []
-        for step in range(1, last.step):
+        for step in range(self.resumed_from + 1, last.step):
             if step not in self.steps:
                 found.append(step)
                 if len(found) > _NOTES:

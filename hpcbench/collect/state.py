@@ -6,22 +6,54 @@ Nothing is taken for success that does not say so itself: a run is ``completed``
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from hpcbench.collect.diagnosis import Diagnosis, diagnose
 from hpcbench.collect.lines import integer, printable, text
 from hpcbench.collect.run_log import RunLog
 
-State = Literal["completed", "nan", "failed", "running", "pending", "cancelled", "lost", "unknown", "incomplete"]
-"""``nan``: the loss stopped being a number. ``lost``: what ran it is gone and left no exit marker. ``incomplete``: a
-log without its end, and nobody to ask. ``unknown``: what there is does not say."""
+State = Literal[
+    "completed",
+    "nan",
+    "failed",
+    "running",
+    "suspended",
+    "pending",
+    "stopped",
+    "timed out",
+    "out of memory",
+    "node failure",
+    "preempted",
+    "cancelled",
+    "lost",
+    "unknown",
+    "incomplete",
+]
+"""``nan``: the loss stopped being a number. ``stopped``: it was told to, and would go on from a checkpoint. ``lost``:
+what ran it is gone and left no exit marker. ``incomplete``: a log without its end, and nobody to ask. ``unknown``: what
+there is does not say."""
 
-JobState = Literal["pending", "running", "ended", "cancelled", "lost", "unknown"]
+JobState = Literal[
+    "pending",
+    "running",
+    "suspended",
+    "ended",
+    "timed out",
+    "out of memory",
+    "node failure",
+    "preempted",
+    "cancelled",
+    "lost",
+    "unknown",
+]
 
-BAD: frozenset[State] = frozenset({"nan", "failed", "cancelled", "lost", "unknown", "incomplete"})
+OPEN: frozenset[State] = frozenset({"running", "suspended", "pending"})
+BAD: frozenset[State] = frozenset(get_args(State)) - OPEN - {"completed"}
 """States that make `report` exit with 1: the run is over, and is no measurement."""
-_ASKED_TO_END = (129, 130, 143)  # what a shell says of SIGHUP, SIGINT and SIGTERM
-OPEN: frozenset[State] = frozenset({"running", "pending"})
+_DONE_TO_IT: frozenset[JobState] = frozenset({"timed out", "out of memory", "node failure", "preempted", "cancelled"})
+"""What a scheduler does to a job; its runs then end with whatever status."""
+_ASKED_TO_END = (129, 130, 137, 143)  # what a shell says of SIGHUP, SIGINT, SIGKILL and SIGTERM
+_OVERTIME = 124
 
 
 @dataclass(frozen=True)
@@ -31,6 +63,10 @@ class Job:
     id: str
     state: JobState
     exit: int | None = None
+    reason: str = ""
+    """In its scheduler's words."""
+    attempt: int = 1
+    """The attempt that is under way, or was the last."""
 
 
 @dataclass(frozen=True)
@@ -60,16 +96,20 @@ def judge(marker: Any, job: Job, log: RunLog | None, directory: Path) -> Verdict
     if marker is not None and text(marker, "state") not in ("running", "ended") and job.state != "running":
         return Verdict("unknown", "its exit marker cannot be read", f"{directory / 'status.json'}:1")
     if text(marker, "state") == "ended":
-        return _ended(integer(marker, "exit"), job, log, directory)
+        status, attempt = integer(marker, "exit"), integer(marker, "attempt") or 1
+        if status and job.state in OPEN and attempt < job.attempt:
+            return Verdict("pending", f"to go on in attempt {job.attempt}")
+        return _ended(status, job, log, directory)
     began = marker is not None or (log is not None and log.lines > 0)
     progress = f" {_progress(log)}" if began else ""
-    if job.state in ("running", "pending"):
+    if job.state in OPEN:
         # A scheduler's word may be older than the run's marks.
-        return Verdict("running" if began else "pending")
+        begun: State = "suspended" if job.state == "suspended" else "running"
+        return Verdict(begun if began else "pending", job.reason if not began else "")
     if log is not None and log.event("end"):
         return _by_end_event(log)
-    if job.state == "cancelled":
-        return Verdict("cancelled", f"job {job.id} was cancelled{progress}")
+    if job.state in _DONE_TO_IT:
+        return Verdict(cast(State, job.state), f"{_fate(job)}{progress}")
     if job.state == "ended":
         said = "" if job.exit is None else f" (exit status {job.exit})"
         if began:
@@ -79,7 +119,8 @@ def judge(marker: Any, job: Job, log: RunLog | None, directory: Path) -> Verdict
         return Verdict("lost", f"what ran job {job.id} is gone and left no exit marker{progress}", _last(log))
     if log is not None and log.lines:
         return judge_log(log)
-    return Verdict("unknown", f"nothing says what became of job {job.id}{progress}")
+    said = f": {printable(job.reason, 200)}" if job.reason else ""
+    return Verdict("unknown", f"nothing says what became of job {job.id}{progress}{said}")
 
 
 def judge_log(log: RunLog) -> Verdict:
@@ -103,6 +144,8 @@ def diverged_at(log: RunLog | None) -> int | None:
 
 def _ended(status: int | None, job: Job, log: RunLog | None, directory: Path) -> Verdict:
     end = log.event("end") if log else None
+    if end is not None and text(end.data, "state") == "stopped" and job.state in OPEN:
+        return Verdict("pending")  # the job goes on with it when it comes out of the queue again
     if status is None:
         return Verdict("unknown", "its exit marker lacks the exit status", f"{directory / 'status.json'}:1")
     if status == 0:
@@ -114,8 +157,10 @@ def _ended(status: int | None, job: Job, log: RunLog | None, directory: Path) ->
         return _by_end_event(log)
     if log is not None and end is not None and text(end.data, "state") != "completed":
         return _by_end_event(log)
-    if job.state == "cancelled" and status in _ASKED_TO_END:
-        return Verdict("cancelled", f"job {job.id} was cancelled {_progress(log)}", _last(log))
+    if job.state in _DONE_TO_IT and status in _ASKED_TO_END:
+        return Verdict(cast(State, job.state), f"{_fate(job)} {_progress(log)}", _last(log))
+    if status == _OVERTIME:
+        return Verdict("timed out", f"met its own time limit {_progress(log)}", _last(log))
     found = _diagnose(status, log, directory)
     if end is not None:
         return Verdict("failed", f"all steps were taken, then: {found.reason}", found.where or _last(log))
@@ -136,6 +181,8 @@ def _by_end_event(log: RunLog) -> Verdict:
         return Verdict("nan", reason or f"the loss is not finite at step {step}", where)
     if state == "failed":
         return Verdict("failed", reason or "the worker gives no reason", where)
+    if state == "stopped":
+        return Verdict("stopped", reason or f"told to stop {_progress(log)}", where)
     return Verdict("unknown", f"the end event has the state '{printable(str(state), 40)}'", where)
 
 
@@ -149,6 +196,11 @@ def _diverged(log: RunLog) -> Verdict | None:
 def _diagnose(status: int, log: RunLog | None, directory: Path) -> Diagnosis:
     world = log.data("environment").get("world") if log else None
     return diagnose(status, [directory / "err.txt", directory / "log.txt"], world)
+
+
+def _fate(job: Job) -> str:
+    said = f" ({printable(job.reason, 120)})" if job.reason else ""
+    return f"job {job.id} was cancelled{said}" if job.state == "cancelled" else f"job {job.id}: {job.state}{said}"
 
 
 def _progress(log: RunLog | None) -> str:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 from hpcbench.collect import run_log
 from hpcbench.collect.lines import integer, member, printable, text
 from hpcbench.collect.run_log import RunLog
-from hpcbench.collect.state import Job, JobState, State, Verdict, judge, judge_log
+from hpcbench.collect.state import Job, State, Verdict, judge, judge_log
 from hpcbench.errors import UserError
 
 
@@ -124,7 +124,7 @@ def load_plan(root: Path) -> Plan:
         raise UserError(f"{printable(str(path))}: {place}: {message}: is it from 'hpcbench submit'?") from None
 
 
-def load(root: Path, jobs: Mapping[str, JobState]) -> Submission:
+def load(root: Path, jobs: Mapping[str, Job]) -> Submission:
     """Read a submission and all its logs.
 
     Parameters
@@ -132,10 +132,9 @@ def load(root: Path, jobs: Mapping[str, JobState]) -> Submission:
     root
         Its directory.
     jobs
-        State of each job by its id; one that is missing is unknown, unless it left its exit marker.
+        Each job by its id; one that is missing is unknown.
     """
     plan = load_plan(root)
-    found = {job.id: job_of(root, job.id, jobs.get(job.id, "unknown")) for job in plan.jobs}
     runs = []
     for run in plan.runs:
         directory = root / run.path
@@ -143,17 +142,8 @@ def load(root: Path, jobs: Mapping[str, JobState]) -> Submission:
         marker = read_marker(directory / "status.json")
         path = directory / "log.txt"
         log = run_log.read(path) if path.is_file() else None
-        runs.append(result(plan, run, root, found.get(run.job, Job(run.job, "unknown")), marker, log))
+        runs.append(result(plan, run, root, jobs.get(run.job, Job(run.job, "unknown")), marker, log))
     return Submission(root, plan, runs)
-
-
-def job_of(root: Path, job: str, state: JobState) -> Job:
-    """A job, with the exit status that its marker tells; a marker that says the end is believed over `state`."""
-    marker = read_marker(root / "jobs" / job / "status.json")
-    status = integer(marker, "exit")
-    if status is None:
-        return Job(job, state)
-    return Job(job, "cancelled" if state == "cancelled" else "ended", status)
 
 
 def result(plan: Plan, run: PlannedRun, root: Path, job: Job, marker: Any, log: RunLog | None) -> RunResult:

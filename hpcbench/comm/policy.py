@@ -59,6 +59,16 @@ class Policy:
         """For scalars, norms, flags and statistics."""
         return self.channel(Dimension.EXACT, Phase.STEP, Kind.OPTIM)
 
+    def calls(self) -> dict[str, int]:
+        """Calls of each channel so far, for a checkpoint: random bits of stochastic rounding are a function of them."""
+        return {" ".join(part.value for part in key): channel.counters.calls for key, channel in self._channels.items()}
+
+    def load_calls(self, saved: dict[str, int]) -> None:
+        """Go on from what `calls` gave."""
+        for name, calls in saved.items():
+            dimension, phase, kind = name.split()
+            self.channel(Dimension(dimension), Phase(phase), Kind(kind)).counters.calls = calls
+
     @property
     def channels(self) -> list[Channel]:
         """Every channel that was asked for so far."""

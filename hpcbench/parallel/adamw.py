@@ -33,22 +33,29 @@ class AdamWState:
         The piece's master weights, [n], fp32 or fp64.
     decays
         The parts of the piece whose weights decay.
+
+    Attributes
+    ----------
+    updates : int
+        Steps taken.
+    first, second : Tensor
+        Moments of the gradients, [n].
     """
 
     def __init__(self, settings: AdamW, like: Tensor, decays: Sequence[slice]) -> None:
         self._settings = settings
         self._decays = decays
-        self._steps = 0
-        self._first = torch.zeros_like(like)
-        self._second = torch.zeros_like(like)
+        self.updates = 0
+        self.first = torch.zeros_like(like)
+        self.second = torch.zeros_like(like)
 
     def step(self, master: Tensor, gradient: Tensor, *, lr: float) -> None:
         """Change `master` by one step along `gradient`."""
         s = self._settings
-        self._steps += 1
+        self.updates += 1
         for part in self._decays:
             master[part] *= 1 - lr * s.weight_decay
-        self._first.lerp_(gradient, 1 - s.beta1)
-        self._second.mul_(s.beta2).addcmul_(gradient, gradient, value=1 - s.beta2)
-        root = self._second.sqrt().div_(math.sqrt(1 - s.beta2**self._steps)).add_(s.eps)
-        master.addcdiv_(self._first, root, value=-lr / (1 - s.beta1**self._steps))
+        self.first.lerp_(gradient, 1 - s.beta1)
+        self.second.mul_(s.beta2).addcmul_(gradient, gradient, value=1 - s.beta2)
+        root = self.second.sqrt().div_(math.sqrt(1 - s.beta2**self.updates)).add_(s.eps)
+        master.addcdiv_(self.first, root, value=-lr / (1 - s.beta1**self.updates))

@@ -1,7 +1,7 @@
 """Parameters and their gradients in flat buffers, so that one message carries many.
 
 A bucket lies in memory as ``[parameters in order | padding]``; each parameter and its gradient are views into it. The
-padding makes all data-parallel pieces equal.
+padding makes all data-parallel pieces equal. It stays zero, so that all that a bucket holds belongs to a parameter.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,6 +58,11 @@ class Bucket:
             start, stop = max(slot.span.start, owned.start), min(slot.span.stop, owned.stop)
             if start < stop:
                 yield slot, slice(start - owned.start, stop - owned.start)
+
+    @property
+    def padding(self) -> slice:
+        """The elements that belong to no parameter."""
+        return slice(self.slots[-1].span.stop, self.values.numel())
 
     @property
     def tied(self) -> bool:

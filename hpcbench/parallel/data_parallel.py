@@ -8,6 +8,7 @@ ranks can decode, on the owner's rank too, so replicas never differ.
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -149,6 +150,16 @@ class DataParallel:
         if not self._zero:
             reduction.result[...] = reduction.sent
         piece.gradient.copy_(from_host(reduction.result, piece.gradient))
+        self._clear_padding(piece)
+
+    @staticmethod
+    def _clear_padding(piece: Piece) -> None:
+        """A codec of blocks makes something of zeros beside values: no parameter's name would find it again."""
+        padding = piece.bucket.padding
+        piece.gradient[max(padding.start - piece.owned.start, 0) :] = 0
+        if piece.feedback:
+            piece.feedback.sent[padding] = 0
+            piece.feedback.summed[padding] = 0
 
     def _reduce_tied(self) -> None:
         """Add the gradients of the two copies of a tied weight."""
@@ -194,6 +205,45 @@ class DataParallel:
                     for kind, values in (("sent", piece.feedback.sent), ("summed", piece.feedback.summed)):
                         values[slot.span] = saved[slot.shard.name][kind].reshape(-1).numpy()
 
+    @property
+    def updates(self) -> int:
+        """Steps that the optimizer has taken."""
+        return self.pieces[0].adam.updates
+
+    def optimizer(self) -> dict[str, dict[str, Any]]:
+        """Master weights and moments by parameter name, for a checkpoint.
+
+        ``master``, ``first`` and ``second`` hold the elements that this rank updates, ``start`` the place of the first
+        of them in the parameter's local part, flattened.
+        """
+        return {
+            slot.shard.name: {
+                "start": piece.owned.start + part.start - slot.span.start,
+                **{name: values[part].to("cpu", copy=True) for name, values in _states(piece).items()},
+            }
+            for piece in self.pieces
+            for slot, part in piece.bucket.parts(piece.owned)
+        }
+
+    def load_optimizer(self, saved: dict[str, dict[str, Any]], *, updates: int) -> None:
+        """Take up what `optimizer` gave, after so many `updates`, in the same layout.
+
+        Raises
+        ------
+        KeyError
+            A parameter of which this rank updates something has no state.
+        ValueError
+            It has that of other elements.
+        """
+        for piece in self.pieces:
+            piece.adam.updates = updates
+            for slot, part in piece.bucket.parts(piece.owned):
+                state = saved[slot.shard.name]
+                if state["start"] != piece.owned.start + part.start - slot.span.start:
+                    raise ValueError(f"{slot.shard.name}: the optimizer's state begins at element {state['start']}")
+                for name, values in _states(piece).items():
+                    values[part] = state[name].to(values.device)
+
     def gradient_norm(self) -> float:
         """2-norm of the whole model's gradient, each parameter counted once; the same bits on every rank."""
         square = 0.0
@@ -223,3 +273,7 @@ class DataParallel:
         for values, gathered, work in gathers:
             work.wait()
             values.copy_(from_host(gathered, values))
+
+
+def _states(piece: Piece) -> dict[str, Tensor]:
+    return {"master": piece.master, "first": piece.adam.first, "second": piece.adam.second}

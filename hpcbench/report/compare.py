@@ -27,7 +27,21 @@ NO_BASELINE = "not compared (no baseline)"
 NO_PAIR = "not compared (no pair with the baseline)"
 
 # Of the runs of a scheme that did not complete, the one to name.
-_WORST: tuple[State, ...] = ("failed", "lost", "unknown", "incomplete", "cancelled", "running", "pending")
+_WORST: tuple[State, ...] = (
+    "failed",
+    "out of memory",
+    "timed out",
+    "node failure",
+    "preempted",
+    "lost",
+    "unknown",
+    "incomplete",
+    "stopped",
+    "cancelled",
+    "suspended",
+    "running",
+    "pending",
+)
 
 
 @dataclass(frozen=True)

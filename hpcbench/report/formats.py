@@ -16,7 +16,7 @@ from hpcbench.collect.lines import printable
 from hpcbench.collect.submission import Submission
 from hpcbench.report.answer import answer, trouble
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.measures import Measures, is_gpu
+from hpcbench.report.measures import Measures, all_notes, is_gpu
 from hpcbench.report.statistics import Interval
 from hpcbench.report.table import (
     flops_unit,
@@ -54,7 +54,7 @@ def markdown(sections: Sequence[Section]) -> str:
                     loss_interval(row.loss),
                 ]
                 out.append(_line([_escape(row.scheme), *figures, _escape(row.verdict)]))
-            notes = [note for run in cell.runs for note in run.notes]
+            notes = all_notes(cell.runs)
             out += ["", *(f"- {_escape(line)}" for line in (*answer(cell, example.site), *trouble(cell), *notes)), ""]
     return "\n".join(out).rstrip() + "\n"
 

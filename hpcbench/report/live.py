@@ -11,10 +11,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from hpcbench.collect.find import job_states
+from hpcbench.collect.find import Jobs
 from hpcbench.collect.lines import printable
 from hpcbench.collect.progress import Follower, Progress
-from hpcbench.collect.state import OPEN, JobState, State
+from hpcbench.collect.state import OPEN, Job, State
 from hpcbench.report.table import loss, significant
 
 _POLL = 0.5
@@ -22,15 +22,22 @@ _POLL = 0.5
 _SAY = 10.0
 """Seconds between two plain lines of one run."""
 _PATIENCE = 60.0
-"""Seconds for which a scheduler may give no answer before its jobs count as lost."""
-_STYLES: dict[State, str] = {"completed": "green", "running": "bold", "pending": "dim", "cancelled": "yellow"}
+"""Seconds for which jobs may be unknown to a scheduler that answers. One that does not answer is waited for."""
+_STYLES: dict[State, str] = {
+    "completed": "green",
+    "running": "bold",
+    "pending": "dim",
+    "suspended": "yellow",
+    "stopped": "yellow",
+    "cancelled": "yellow",
+}
 
 
 def follow(
     root: Path,
     *,
     console: Console | None = None,
-    jobs: Callable[[Path], Mapping[str, JobState]] = job_states,
+    jobs: Callable[[], Mapping[str, Job]] | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
@@ -43,7 +50,7 @@ def follow(
     console
         Where to; standard output by default.
     jobs
-        Gives the state of each job by its id.
+        Gives each job by its id; by default what `Jobs` finds out.
     clock, sleep
         Seconds of a clock that never goes back, and a pause on it.
 
@@ -58,7 +65,8 @@ def follow(
         `root` is not a submission's directory.
     """
     console = console or Console(highlight=False)
-    follower = Follower(root, jobs, clock=clock)
+    ask = jobs or Jobs(root)
+    follower = Follower(root, ask, clock=clock)
     begin = clock()
     silent_since: float | None = None
     view: _View = _Screen(console) if console.is_terminal else _Lines(console)
@@ -70,10 +78,10 @@ def follow(
                 states = {job.state for job in follower.jobs.values()}
                 if "unknown" not in states:
                     silent_since = None
-                elif silent_since is None:
+                elif silent_since is None or getattr(ask, "silent", None):
                     silent_since = clock()
                 waiting = silent_since is not None and clock() - silent_since < _PATIENCE
-                over = not waiting and not states & {"pending", "running"}
+                over = not waiting and not states & OPEN
                 view.show(runs, clock() - begin, None if over else follower.left(runs), over)
                 if over:
                     break
@@ -157,6 +165,9 @@ class _Lines(_View):
                 elif run.step and elapsed - self._said.get(run.id, 0.0) >= _SAY:
                     self._said[run.id] = elapsed
                     self._say(elapsed, f"{run.id}: {_progress(run)}, {span(left)} for all")
+            elif run.state == "suspended":
+                if before != "suspended":
+                    self._say(elapsed, f"{run.id}: suspended by its scheduler")
             elif before in OPEN:
                 self._say(elapsed, f"{run.id}: {outcome(run)}")
         if not self._said and not over and elapsed >= _SAY:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from hpcbench.collect.find import job_states, resolve
+from hpcbench.collect.find import jobs_of, resolve
 from hpcbench.collect.lines import printable, text
 from hpcbench.collect.state import BAD
 from hpcbench.collect.submission import Plan, RunResult, Submission, from_log, load
@@ -51,7 +51,7 @@ def report(paths: list[Path], format: str = "table", output: Path | None = None)
     for path in paths:
         if _is_directory(path):
             root = resolve(path)
-            submissions.append(load(root, job_states(root)))
+            submissions.append(load(root, jobs_of(root)))
         else:
             logs.append(path)
     submissions.extend(gather([(path, from_log(path)) for path in dict.fromkeys(logs)]))

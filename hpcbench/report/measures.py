@@ -1,14 +1,16 @@
 """The numbers of one run: what its log says after the warm-up, and whether it agrees with itself."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from hpcbench.collect.lines import StepRecord, integer, member, number, text
+from hpcbench.collect.lines import StepRecord, integer, member, number, printable, text
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.state import diverged_at
 from hpcbench.collect.submission import RunResult
+from hpcbench.train.measured import first_measured
 
 Unknown = Literal["unknown"]
 """Of what the MPI library sent, where a scheme's variables may make it compress: it does not say."""
@@ -80,10 +82,16 @@ def measure(run: RunResult) -> Measures:
     )
 
 
+def all_notes(runs: Iterable[Measures]) -> list[str]:
+    """What there is to say of the runs, each thing once."""
+    return list(dict.fromkeys(note for run in runs for note in run.notes))
+
+
 def throughput_steps(run: RunResult, log: RunLog) -> list[StepRecord]:
     """The steps after the warm-up: the first ones fill caches and buffers, and would slow the faster scheme most."""
     warmup = integer(run.settings, "train", "warmup_steps") or 0
-    return [record for record in log.steps.values() if record.step > warmup]
+    first = first_measured(warmup, log.planned_steps or 0, log.resumed_from)
+    return [record for record in log.steps.values() if record.step >= first]
 
 
 def is_gpu(run: RunResult) -> bool:
@@ -109,7 +117,7 @@ def is_uncompressed(run: RunResult) -> bool:
 def _notes(
     run: RunResult, log: RunLog, records: list[StepRecord], batch: int | None, per_rank: float | None
 ) -> list[str]:
-    found = []
+    found = _resumed(run, log, records) + _binding(log)
     timed = [r for r in records if r.seconds is not None and r.seconds > 0]
     rates = [r.samples_per_s * r.seconds / batch for r in timed if r.samples_per_s and r.seconds and batch]
     flops = [
@@ -135,6 +143,21 @@ def _notes(
     if run.state == "completed" and log.final_loss() is None:
         found.append(f"{run.id}: {log.path}: no evaluation after the last step")
     return found
+
+
+def _resumed(run: RunResult, log: RunLog, records: list[StepRecord]) -> list[str]:
+    if not log.resumed_from:
+        return []
+    attempt = integer(log.data("start"), "attempt")
+    again = f" (attempt {attempt})" if attempt else ""
+    counted = f": steps {records[0].step} to {records[-1].step} count for its speed" if records else ""
+    return [f"{run.id}: was resumed at step {log.resumed_from}{again}{counted}"]
+
+
+def _binding(log: RunLog) -> list[str]:
+    """Without the run's name: most runs of a study lie alike, and what all say is shown once."""
+    warnings = log.data("binding").get("warnings")
+    return [printable(words) for words in warnings if isinstance(words, str)] if isinstance(warnings, list) else []
 
 
 def _more(count: int) -> str:

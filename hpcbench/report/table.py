@@ -12,7 +12,7 @@ from hpcbench.collect.lines import integer, member, number, printable, text
 from hpcbench.collect.submission import RunResult
 from hpcbench.report.answer import answer, trouble
 from hpcbench.report.compare import GOOD, NOT_FASTER, NOT_SHOWN, WORSE, Cell, Row
-from hpcbench.report.measures import Measures, Unknown, is_gpu, is_uncompressed
+from hpcbench.report.measures import Measures, Unknown, all_notes, is_gpu, is_uncompressed
 from hpcbench.report.statistics import Interval
 
 WIDE = 132
@@ -85,7 +85,7 @@ def render(cells: Sequence[Cell], console: Console) -> None:
         run = _example(cell)
         _sentences(answer(cell, run.site), console)
         _sentences(trouble(cell), console, style="red")
-        _sentences([note for measures in cell.runs for note in measures.notes], console, style="yellow")
+        _sentences(all_notes(cell.runs), console, style="yellow")
 
 
 def render_runs(runs: Sequence[Measures], console: Console) -> None:
@@ -105,7 +105,7 @@ def render_runs(runs: Sequence[Measures], console: Console) -> None:
             second.add_row(_plain(run.run.id), *_run_figures(run, unit))
         console.print(Group(first, Text(), second))
     _sentences(_reasons(runs), console, style="red")
-    _sentences([note for run in runs for note in run.notes], console, style="yellow")
+    _sentences(all_notes(runs), console, style="yellow")
 
 
 def _run_words(measures: Measures) -> list[Text]:

@@ -73,7 +73,9 @@ def _told(finding: Any, schema: type[BaseModel]) -> tuple[Path_, str]:
 
 def _is_internal(part: str | int) -> bool:
     """Pydantic names branches of unions and the keys of mappings in its paths: `[key]`, `int`, `list[...]`."""
-    return isinstance(part, str) and (part in ("[key]", "int", "str", "float", "bool", "constrained-int") or "[" in part)
+    return isinstance(part, str) and (
+        part in ("[key]", "int", "str", "float", "bool", "constrained-int") or "[" in part
+    )
 
 
 def _words(finding: Any, schema: type[BaseModel], path: Path_) -> str:

@@ -1,12 +1,22 @@
 """A resolved run as the worker reads it: the content of run.json."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hpcbench.study.expand import Run
 
 
-def run_file(run: Run, *, site: str, threads: int, oversubscribe: bool, device: str, base: Path) -> dict[str, Any]:
+def run_file(
+    run: Run,
+    *,
+    site: str,
+    threads: int,
+    oversubscribe: bool,
+    device: str,
+    base: Path,
+    shape: Mapping[str, int | str] | None = None,
+) -> dict[str, Any]:
     """The run as plain JSON data, every key present.
 
     Parameters
@@ -19,6 +29,9 @@ def run_file(run: Run, *, site: str, threads: int, oversubscribe: bool, device: 
         ``cpu`` or ``cuda``.
     base
         Directory that a relative `data.path` or `links` starts from.
+    shape
+        How the launcher was asked to lay out the ranks: ``nodes``, ``ranks_per_node``, ``cores_per_rank``,
+        ``gpus_per_rank`` (a fraction in words) and ``visibility``. The worker refuses to run in another shape.
     """
     study = run.study
     train = study.train.model_dump()
@@ -46,6 +59,7 @@ def run_file(run: Run, *, site: str, threads: int, oversubscribe: bool, device: 
         "oversubscribe": oversubscribe,
         "device": device,
         "links": str((base / study.links).resolve()) if study.links else None,
+        "shape": dict(shape) if shape else None,
     }
 
 

@@ -124,7 +124,16 @@ def write(root: Path, runs: list[Planted], *, steps: int = 12, warmup: int = 2, 
     for job in jobs:
         (root / "jobs" / job).mkdir(parents=True)
         (root / "jobs" / job / "status.json").write_text(
-            json.dumps({"exit": 0, "start": "2026-11-21T06:29:59Z", "end": "2026-11-21T06:40:00Z", "host": "n1"})
+            json.dumps(
+                {
+                    "state": "ended",
+                    "attempt": 1,
+                    "exit": 0,
+                    "start": "2026-11-21T06:29:59Z",
+                    "end": "2026-11-21T06:40:00Z",
+                    "host": "n1",
+                }
+            )
         )
     plan = {
         "schema": 1,

@@ -1,13 +1,17 @@
 """The worker: ``python -m hpcbench.train RUN.json``, started on every rank by a job's launcher.
 
-Exit status: 0 the run completed, 1 it diverged or its replicas differ, 2 it cannot be run as asked.
+Exit status: 0 the run completed, 1 it diverged or its replicas differ, 2 it cannot be run as asked, 75 it was told to
+stop and has written a checkpoint, from which it goes on when it is started again.
 """
 
 import gc
 import os
 import platform
+import re
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +28,10 @@ from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
 from hpcbench.errors import TransitError, UserError
 from hpcbench.predict import flops
-from hpcbench.train import config, preflight, text
+from hpcbench.train import binding, config, preflight, stop, text
+from hpcbench.train.checkpoint import Checkpoint, Checkpoints, Found
 from hpcbench.train.log import RunLog, Step, now
+from hpcbench.train.measured import first_measured
 from hpcbench.train.traffic import Traffic
 from hpcbench.train.trainer import Trainer
 
@@ -35,14 +41,23 @@ def main(argv: list[str]) -> int:
     comm = MPI.COMM_WORLD
     if len(argv) != 1:
         raise UserError("usage: python -m hpcbench.train RUN.json")
-    run, raw = config.load(Path(argv[0]))
+    path = Path(argv[0])
+    run, raw = config.load(path)
     log = RunLog(sys.stdout if comm.rank == 0 else None)
+    checkpoints = Checkpoints(path.parent / "checkpoint", comm, run)
+    found = checkpoints.find() if comm.size == run.ranks else Found(None)  # another world is refused below
+    resumed_from = found.newest.step if found.newest else None
     identity = {key: raw[key] for key in ("study", "run", "site", "repeat", "pairing", "cell")}
-    log.event("start", time=now(), schema=1, version=hpcbench.__version__, **identity, scheme=run.scheme.name)
+    again = {"attempt": attempt(), "resumed_from": resumed_from}
+    log.event("start", time=now(), schema=1, version=hpcbench.__version__, **identity, scheme=run.scheme.name, **again)
+    for words in found.damaged:
+        log.event("checkpoint_damaged", reason=words)
     begin = time.perf_counter()
     world = preflight.describe(comm, run)
     log.event("environment", **environment(), **transport(comm, run), world=world)
     preflight.check(world, run)
+    if warnings := binding.check(world, run):
+        log.event("binding", warnings=warnings)
 
     torch.set_num_threads(run.threads)
     wait = Wait.GIVE_WAY if run.oversubscribe else Wait.SPIN
@@ -51,23 +66,52 @@ def main(argv: list[str]) -> int:
     trainer = Trainer(run, comm, progress, corpus)
     if comm.rank == 0:
         log.event("configuration", run=raw, **facts(run, corpus))
-    state, reason, steps = train(trainer, log)
+    if found.newest:
+        resume(trainer, checkpoints, found.newest, corpus)
+    request = stop.StopRequest(path.parent / "stop")
+    state, reason, steps = train(
+        trainer,
+        log,
+        taken=resumed_from or 0,
+        checkpoints=checkpoints,
+        told_to_stop=request if comm.rank == 0 else bool,
+    )
     log.event("end", time=now(), state=state, steps=steps, seconds=round(time.perf_counter() - begin, 3), reason=reason)
-    return 0 if state == "completed" else 1
+    return {"completed": 0, "stopped": stop.EXIT}.get(state, 1)
 
 
-def train(trainer: Trainer, log: RunLog) -> tuple[str, str, int]:
-    """Take all steps; returns the run's state, the reason where it is not ``completed``, and the steps taken."""
+def train(
+    trainer: Trainer,
+    log: RunLog,
+    *,
+    taken: int = 0,
+    checkpoints: Checkpoints | None = None,
+    told_to_stop: Callable[[], bool] = bool,
+) -> tuple[str, str, int]:
+    """Take all steps that are left.
+
+    Parameters
+    ----------
+    taken
+        Steps that the trainer's state has behind it.
+    checkpoints
+        Where to write them; None writes none.
+    told_to_stop
+        Asked after each step, see `Trainer.step`.
+
+    Returns
+    -------
+    The run's state, the reason where it is not ``completed``, and the steps taken.
+    """
     run, settings = trainer.run, trainer.run.train
     model_flops = flops.model_flops_per_sample(**_shape(run))
     samples = settings.global_batch
-    skipped = 0
+    counted = min(first_measured(settings.warmup_steps, settings.steps, taken), settings.steps)
     traffic = Traffic(trainer.policy, trainer.mesh)
-    for k in range(settings.steps):
-        if k == settings.warmup_steps:
+    for k in range(taken, settings.steps):
+        if k + 1 == counted:
             traffic = Traffic(trainer.policy, trainer.mesh)
-        result = trainer.step(k)
-        skipped += result.skipped
+        result = trainer.step(k, told_to_stop)
         rate = model_flops * samples / result.seconds / run.ranks
         log.step(
             Step(
@@ -82,7 +126,7 @@ def train(trainer: Trainer, log: RunLog) -> tuple[str, str, int]:
                 gradient_norm=result.gradient_norm,
                 message_bytes=result.message_bytes,
                 wire_bytes=result.wire_bytes,
-                skipped=skipped,
+                skipped=trainer.skipped,
             )
         )
         if not np.isfinite(result.loss):
@@ -91,16 +135,51 @@ def train(trainer: Trainer, log: RunLog) -> tuple[str, str, int]:
             return "nan", f"gradient norm is not finite at step {k + 1}", k + 1
         last = k + 1 == settings.steps
         if last:
-            warm = min(settings.warmup_steps, settings.steps - 1)
-            log.event("traffic", from_step=warm + 1, to_step=settings.steps, channels=traffic.report())
+            log.event("traffic", from_step=counted, to_step=settings.steps, channels=traffic.report())
         if last or (settings.eval_every and (k + 1) % settings.eval_every == 0):
             loss, tokens = trainer.evaluate()
             log.event("evaluation", step=k + 1, split="valid", loss=loss, tokens=tokens)
             if not np.isfinite(loss):
                 return "nan", f"validation loss is {loss} at step {k + 1}", k + 1
+        due = settings.checkpoint_every and (k + 1) % settings.checkpoint_every == 0
+        if checkpoints and not last and (result.stop or due):
+            log.event("checkpoint", **asdict(checkpoints.write(k + 1, trainer.state(), corpus=trainer.corpus)))
+            if result.stop:
+                return "stopped", f"told to stop, checkpoint at step {k + 1}", k + 1
     if not trainer.replicas_agree():
-        return "failed", "replicas hold different weights: a lossy collective gave its ranks different bytes", k + 1
+        reason = "replicas hold different weights: a lossy collective gave its ranks different bytes"
+        return "failed", reason, settings.steps
     return "completed", "", settings.steps
+
+
+def attempt() -> int:
+    """How often the run was started, by the job's count.
+
+    Raises
+    ------
+    UserError
+        The variable holds no such number.
+    """
+    words = os.environ.get("HPCBENCH_ATTEMPT", "1")
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", words):
+        raise UserError(f"HPCBENCH_ATTEMPT={words!r}: expected a whole number from 1 on; it is set by job scripts")
+    return int(words)
+
+
+def resume(trainer: Trainer, checkpoints: Checkpoints, checkpoint: Checkpoint, corpus: text.Corpus) -> None:
+    """Go on from a checkpoint.
+
+    Raises
+    ------
+    UserError
+        The text has changed since.
+    """
+    if checkpoint.corpus != corpus.digest:
+        raise UserError(
+            f"{checkpoint.directory}: the run has read another text than {trainer.run.data.path or 'this one'} holds "
+            f"now: bring it back, or remove {checkpoint.directory.parent} to start from step 1"
+        )
+    trainer.load(checkpoints.load(checkpoint))
 
 
 def environment() -> dict[str, Any]:

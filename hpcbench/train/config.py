@@ -1,6 +1,7 @@
 """A run as the worker reads it from run.json: every key is there, none is unknown."""
 
 import json
+import re
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
@@ -10,6 +11,8 @@ from hpcbench.errors import UserError
 from hpcbench.parallel.layout import Layout
 
 T = TypeVar("T")
+
+_FRACTION = re.compile(r"[0-9]+(/[1-9][0-9]*)?")
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,19 @@ class Scheme:
 
 
 @dataclass(frozen=True)
+class Shape:
+    """How the ranks were to lie on the machine."""
+
+    nodes: int
+    ranks_per_node: int
+    cores_per_rank: int
+    gpus_per_rank: str
+    """A fraction: ``0``, ``1``, or ``1/2`` where two ranks share one."""
+    visibility: str
+    """GPUs that a rank was to see: ``one`` (its own), ``socket`` or ``all``."""
+
+
+@dataclass(frozen=True)
 class Run:
     """One cell of a study."""
 
@@ -118,6 +134,8 @@ class Run:
     device: str
     links: str | None
     """File with what the machine's links and codecs were measured to do; None for the defaults."""
+    shape: Shape | None = None
+    """None where nobody said: nothing is then compared with it."""
 
 
 def load(path: Path) -> tuple[Run, dict[str, Any]]:
@@ -158,6 +176,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return [_convert(item, element, f"{where}[{i}]") for i, element in enumerate(value)]
     if hint is float and type(value) is int:
         return float(value)
+    if isinstance(value, dict) and (kinds := [kind for kind in get_args(hint) if is_dataclass(kind)]):
+        return _build(kinds[0], value, where)  # type: ignore[arg-type]
     allowed = get_args(hint) if isinstance(hint, UnionType) else (get_origin(hint) or hint,)
     if type(value) not in allowed:
         raise UserError(f"{where}: expected {getattr(hint, '__name__', hint)}, found {value!r}")
@@ -174,6 +194,7 @@ def _check(run: Run, where: str) -> None:
         (m.heads % p.tp == 0, "layout.tp: does not divide model.heads"),
         (m.layers >= p.pp, "layout.pp: more stages than layers"),
         (t.precision in ("fp64", "fp32", "bf16", "fp16"), f"train.precision: {t.precision!r} is not known"),
+        (run.shape is None or _FRACTION.fullmatch(run.shape.gpus_per_rank), "shape.gpus_per_rank: not a fraction"),
         (t.zero in (0, 1), f"train.zero: stage {t.zero} is not known: use 0 or 1"),
         (m.positions in ("rotary", "learned"), f"model.positions: {m.positions!r} is not rotary or learned"),
     ]

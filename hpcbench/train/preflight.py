@@ -5,51 +5,22 @@ them prints numbers.
 """
 
 import os
-import socket
 from collections import defaultdict
 from typing import Any
 
 from mpi4py import MPI
 
 from hpcbench.errors import UserError
+from hpcbench.train import binding
 from hpcbench.train.config import Run
 
 
 def describe(comm: MPI.Comm, run: Run) -> list[dict[str, Any]]:
     """Who and where each rank is, in rank order."""
-    own = {
-        "rank": comm.rank,
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "cores": sorted(os.sched_getaffinity(0)),
-        "threads": run.threads,
-        "device": select_device(comm, run.device),
-    }
+    own = {**binding.describe(comm, run.device), "threads": run.threads}
     if run.scheme.environment:
         own["environment"] = {name: os.environ.get(name) for name in run.scheme.environment}
     return comm.allgather(own)
-
-
-def select_device(comm: MPI.Comm, device: str) -> str:
-    """``cpu``, or the number and name of the GPU that this rank computes on from here on.
-
-    Raises
-    ------
-    UserError
-        The run asks for a GPU and PyTorch sees none.
-    """
-    if device == "cpu":
-        return "cpu"
-    import torch
-
-    if not torch.cuda.is_available():
-        raise UserError(
-            f"rank {comm.rank} on {socket.gethostname()}: the run asks for a GPU and PyTorch sees none: check the "
-            "site's node.gpus, its modules, and that PyTorch was built for CUDA"
-        )
-    local_rank = comm.Split_type(MPI.COMM_TYPE_SHARED).rank
-    torch.cuda.set_device(local_rank % torch.cuda.device_count())  # launchers may show each rank one GPU only
-    return f"cuda:{torch.cuda.current_device()} {torch.cuda.get_device_name()}"
 
 
 def check(world: list[dict[str, Any]], run: Run) -> None:

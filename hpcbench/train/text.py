@@ -5,6 +5,7 @@ import math
 import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ class Corpus:
     train: Bytes
     valid: Bytes
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of both halves: runs with the same one have read the same text."""
         return hashlib.sha256(self.train.tobytes() + b"\0" + self.valid.tobytes()).hexdigest()

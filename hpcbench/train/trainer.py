@@ -2,8 +2,10 @@
 
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from mpi4py import MPI
@@ -40,6 +42,8 @@ class StepResult:
     message_bytes: int
     wire_bytes: int
     skipped: bool
+    stop: bool
+    """Some rank was told to stop."""
 
 
 def make_policy(scheme: Scheme) -> Policy:
@@ -78,14 +82,23 @@ class Trainer:
         Drives the operations of the groups.
     corpus
         The text.
+
+    Attributes
+    ----------
+    corpus : Corpus
+        The text.
+    skipped : int
+        Steps so far that changed no weight because a gradient was not finite.
     """
 
     def __init__(self, run: Run, comm: MPI.Comm, progress: Progress, corpus: Corpus) -> None:
         self.run = run
+        self.corpus = corpus
         self.mesh = Mesh(comm, run.layout, progress, links.load(Path(run.links)) if run.links else links.DEFAULT)
         self.policy = make_policy(run.scheme)
         self._exact = self.policy.exact
         self._scale = LossScale.of(run.train.precision)
+        self.skipped = 0
         model, train = run.model, run.train
         dtype = DTYPES[train.precision]
 
@@ -132,17 +145,21 @@ class Trainer:
             device=run.device,
         )
 
-    def step(self, step: int) -> StepResult:
-        """Take step `step` (from 0). A step whose gradients are not finite changes no weight."""
+    def step(self, step: int, told_to_stop: Callable[[], bool] = bool) -> StepResult:
+        """Take step `step` (from 0). A step whose gradients are not finite changes no weight.
+
+        `told_to_stop` is asked after the step was timed; its answer goes round with sums that every step makes.
+        """
         start = time.perf_counter()
         message, wire = self._sent()
         mean_loss = self.backward(step)
         lr, norm = self.update(step)
         seconds = time.perf_counter() - start
         message_after, wire_after = self._sent()
-        sums = exact_sum(self.mesh.world, [mean_loss, message_after - message, wire_after - wire], self._exact)
+        own = [mean_loss, message_after - message, wire_after - wire, float(told_to_stop())]
+        sums = exact_sum(self.mesh.world, own, self._exact)
         skipped = not math.isfinite(norm)
-        return StepResult(sums[0], seconds, lr, norm, round(sums[1]), round(sums[2]), skipped)
+        return StepResult(sums[0], seconds, lr, norm, round(sums[1]), round(sums[2]), skipped, stop=sums[3] > 0)
 
     def backward(self, step: int) -> float:
         """Compute and reduce the gradients of step `step`; returns this rank's summand of the mean loss."""
@@ -165,6 +182,7 @@ class Trainer:
         else:
             self.data_parallel.step(lr=lr, clip=self.run.train.clip, norm=norm)
         self._scale.update(overflow=overflow)
+        self.skipped += overflow
         return lr, norm
 
     def evaluate(self) -> tuple[float, int]:
@@ -180,6 +198,35 @@ class Trainer:
             tokens = sum(sizes)
         total, count = exact_sum(self.mesh.world, [total, float(tokens)], self._exact)
         return total / count, round(count)
+
+    def state(self) -> dict[str, Any]:
+        """All that the next step depends on but its number, on this rank: by global parameter names, in host memory."""
+        return {
+            "parameters": {shard.name: parameter.detach().to("cpu", copy=True) for parameter, shard in self.held},
+            "optimizer": self.data_parallel.optimizer(),
+            "updates": self.data_parallel.updates,
+            "residuals": self.data_parallel.residuals(),
+            "loss_scale": asdict(self._scale),
+            "calls": self.policy.calls(),
+            "skipped": self.skipped,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` gave on this rank, in the same layout: the next steps have the same bits.
+
+        Raises
+        ------
+        KeyError, ValueError
+            It is the state of another part of the model.
+        """
+        with torch.no_grad():
+            for parameter, shard in self.held:
+                parameter.copy_(state["parameters"][shard.name])
+        self.data_parallel.load_optimizer(state["optimizer"], updates=state["updates"])
+        self.data_parallel.load_residuals(state["residuals"])
+        self._scale = LossScale(**state["loss_scale"])
+        self.policy.load_calls(state["calls"])
+        self.skipped = state["skipped"]
 
     def replicas_agree(self) -> bool:
         """Whether all replicas hold the same bytes: over DP all weights, over TP those that it does not split."""

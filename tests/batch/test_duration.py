@@ -22,6 +22,7 @@ from hpcbench.batch.duration import Duration
         ("1d 1h", 90000, "25:00", "1-01:00:00"),
         ("1-01:00:00", 90000, "25:00", "1-01:00:00"),
         ("0:59:59", 3599, "1:00", "00:59:59"),
+        ("59m59s", 3599, "1:00", "00:59:59"),
         ("1s", 1, "0:01", "00:00:01"),
         ("24h", 86400, "24:00", "1-00:00:00"),
     ],
@@ -29,6 +30,50 @@ from hpcbench.batch.duration import Duration
 def test_every_scheduler_gets_its_own_spelling(text: str, seconds: int, lsf: str, slurm: str) -> None:
     duration = Duration.parse(text)
     assert (duration.seconds, duration.lsf(), duration.slurm()) == (seconds, lsf, slurm)
+    assert duration.flux() == f"{seconds}s"
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), 1.5])
+def test_a_duration_is_whole_seconds_above_zero(seconds: float) -> None:
+    with pytest.raises(ValueError, match="above zero"):
+        Duration(seconds)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 5400),
+        ("60:30", 3630),
+        ("0:01", 1),
+        ("6:30:00", 23400),
+        ("1-00", 86400),
+        ("2-12", 216000),
+        ("1-01:30", 91800),
+        ("1-00:00:00", 86400),
+        ("5-23:59:59", 518399),
+        ("infinite", None),
+        ("UNLIMITED", None),
+        ("n/a", None),
+    ],
+)
+def test_limits_are_read_as_slurm_means_them(text: str, seconds: int | None) -> None:
+    found = Duration.of_slurm(text)
+    assert (found and found.seconds) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 5400), ("1:30", 5400), ("1:30/host", 5400), ("90/host1", 5400), ("1440.0 min", 86400),
+                          ("30.0 min of host1", 1800), ("0:02", 120)],
+)  # fmt: skip
+def test_limits_are_read_as_lsf_means_them(text: str, seconds: int) -> None:
+    assert Duration.of_lsf(text).seconds == seconds
+
+
+@pytest.mark.parametrize("text", ["", "1h", "0", "00:00", "1:2:3:4", "1-", "-5", "1-2-3", "x", "1:x"])
+def test_what_schedulers_never_print_is_refused(text: str) -> None:
+    for read in (Duration.of_slurm, Duration.of_lsf):
+        with pytest.raises(ValueError):
+            read(text)
 
 
 def test_two_fields_are_refused_with_both_readings() -> None:
@@ -50,7 +95,9 @@ def test_other_forms_are_refused(text: str) -> None:
 def test_spellings_read_back(seconds: int) -> None:
     duration = Duration(seconds)
     assert Duration.parse(str(duration)) == duration
-    assert Duration.parse(duration.slurm()) == duration
+    assert Duration.parse(duration.slurm()) == Duration.of_slurm(duration.slurm()) == duration
+    assert duration.flux() == f"{seconds}s"
+    assert 0 <= Duration.of_lsf(duration.lsf()).seconds - seconds < 60
     match = re.fullmatch(r"(\d+):(\d\d)", duration.lsf())
     assert match is not None
     minutes = 60 * int(match[1]) + int(match[2])

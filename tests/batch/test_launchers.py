@@ -1,198 +1,311 @@
 """Launch lines: worked examples from site manuals and user scripts, refusals with reasons, and the arithmetic."""
 
-import math
+import os
 import re
+import subprocess
+import sys
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from launch_cases import SCHEDULER, counts, line, site
 
-from hpcbench.batch.launchers import launch_line
-from hpcbench.batch.shape import Shape, check, shape
+from hpcbench.batch.launchers import export_words, launch_line, solve
+from hpcbench.batch.shape import shape
 from hpcbench.batch.site import Site
 
-NODES: dict[str, dict[str, Any]] = {
-    "summit": {"gpus": 6, "cores": 42, "sockets": 2},
-    "lassen": {"gpus": 4, "cores": 40, "sockets": 2},
-    "frontier": {"gpus": 8, "cores": 56, "sockets": 1},
-    "perlmutter": {"gpus": 4, "cores": 64, "sockets": 1, "threads_per_core": 2},
-    "mn5": {"gpus": 4, "cores": 80, "sockets": 2},
-    "ls6": {"gpus": 3, "cores": 128, "sockets": 2},
-    "vista": {"gpus": 1, "cores": 72, "sockets": 1},
-}
-
-
-def site(name: str, kind: str, visibility: str = "one", *, gpu_aware: bool = False, **changes: Any) -> Site:
-    return Site.model_validate(
-        {
-            "site": name,
-            "scheduler": {"kind": "slurm"},
-            "node": {**NODES[name], **changes.pop("node", {})},
-            "launcher": {"kind": kind, "visibility": visibility, **changes.pop("launcher", {})},
-            "device": "cuda",
-            "gpu_aware_mpi": gpu_aware,
-            "threads": 1,
-            "checked": "never",
-            **changes,
-        }
-    )
-
-
-def line(where: Site, nodes: int, per_node: int, gpus: Fraction | int | None = None) -> str:
-    part = None if gpus is None else Fraction(gpus)
-    return " ".join(launch_line(shape(where, nodes=nodes, ranks_per_node=per_node, gpus_per_rank=part), where))
+HALF = Fraction(1, 2)
 
 
 @pytest.mark.parametrize(
     ("where", "nodes", "per_node", "gpus", "expected"),
     [
         # OLCF's Summit guide: -n12 -r6 -c7 -g1 -a1
-        (site("summit", "jsrun"), 2, 6, 1, "jsrun -n 12 -r 6 -a 1 -c 7 -g 1 -b packed:7 -d packed"),
-        (site("summit", "jsrun", "socket"), 2, 6, 1, "jsrun -n 4 -r 2 -a 3 -c 21 -g 3 -b packed:7 -d packed"),
-        (site("summit", "jsrun", "all"), 2, 6, 1, "jsrun -n 2 -r 1 -a 6 -c 42 -g 6 -b packed:7 -d packed"),
-        (site("summit", "jsrun"), 2, 12, Fraction(1, 2), "jsrun -n 12 -r 6 -a 2 -c 7 -g 1 -b packed:3 -d packed"),
+        (site("summit"), 2, 6, 1, "jsrun -n 12 -r 6 -a 1 -c 7 -g 1 -b packed:7 -d packed"),
+        (site("summit", launcher__visibility="socket"), 2, 6, 1,
+         "jsrun -n 4 -r 2 -a 3 -c 21 -g 3 -b packed:7 -d packed"),
+        (site("summit", launcher__visibility="all"), 2, 6, 1, "jsrun -n 2 -r 1 -a 6 -c 42 -g 6 -b packed:7 -d packed"),
+        (site("summit", scheduler__directives={"-alloc_flags": "smt1 gpumps"}), 2, 12, HALF,
+         "jsrun -n 12 -r 6 -a 2 -c 7 -g 1 -b packed:3 -d packed"),
         # QMCPACK's Nexus, n2_g6
-        (site("summit", "jsrun"), 2, 42, Fraction(1, 7), "jsrun -n 12 -r 6 -a 7 -c 7 -g 1 -b packed:1 -d packed"),
-        (site("summit", "jsrun"), 4, 2, 3, "jsrun -n 8 -r 2 -a 1 -c 21 -g 3 -b packed:21 -d packed"),
+        (site("summit", node__gpu_exclusive=False), 2, 42, Fraction(1, 7),
+         "jsrun -n 12 -r 6 -a 7 -c 7 -g 1 -b packed:1 -d packed"),
+        (site("summit"), 4, 2, 3, "jsrun -n 8 -r 2 -a 1 -c 21 -g 3 -b packed:21 -d packed"),
         # sandialabs/tenzing, 16 nodes: -n 64 -r 4
-        (site("lassen", "jsrun"), 16, 4, 1, "jsrun -n 64 -r 4 -a 1 -c 10 -g 1 -b packed:10 -d packed"),
-        (
-            site("lassen", "jsrun", gpu_aware=True),
-            16,
-            4,
-            None,
-            "jsrun -n 64 -r 4 -a 1 -c 10 -g 1 -b packed:10 -d packed --smpiargs=-gpu",
-        ),
-        (site("lassen", "jsrun"), 16, 8, None, "jsrun -n 64 -r 4 -a 2 -c 10 -g 1 -b packed:5 -d packed"),
-        (site("lassen", "jsrun", "all"), 2, 4, 1, "jsrun -n 2 -r 1 -a 4 -c 40 -g 4 -b packed:10 -d packed"),
-        (site("lassen", "lrun", gpu_aware=True), 16, 4, 1, "lrun -N16 -T4 -M -gpu"),
-        (site("lassen", "lrun", "all"), 2, 4, 1, "lrun -N2 -T4 --gpubind=off"),
-        (
-            site("frontier", "srun"),  # OLCF's Frontier guide
-            2,
-            8,
-            1,
-            "srun --nodes=2 --ntasks=16 --ntasks-per-node=8 --cpus-per-task=7 --gpus-per-task=1 --gpu-bind=closest",
-        ),
-        (
-            site("perlmutter", "srun", "all"),  # warpx Tools/machines/perlmutter-nersc: -c 32 counts hardware threads
-            2,
-            4,
-            1,
-            "srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=32 --cpu-bind=cores --gpus-per-node=4 "
-            "--gpu-bind=none",
-        ),
-        (site("mn5", "openmpi"), 4, 4, 1, "mpirun -np 16 --map-by ppr:4:node:PE=20 --bind-to core"),
-        (site("vista", "ibrun"), 4, 1, 1, "ibrun"),
-        (site("ls6", "ibrun"), 2, 3, 1, "ibrun"),
-        (site("lassen", "mpich"), 2, 4, 1, "mpiexec -n 8 -ppn 4 -bind-to none"),
-        (site("lassen", "mpich", device="cpu", oversubscribe=True), 1, 100, None, "mpiexec -n 100 -bind-to none"),
-        (
-            site("lassen", "openmpi", device="cpu", oversubscribe=True),
-            1,
-            100,
-            None,
-            "mpirun -np 100 --map-by ppr:100:node:oversubscribe --bind-to none",
-        ),
-        (
-            site(
-                "lassen",
-                "srun",
-                device="cpu",
-                launcher={"kind": "srun", "args": ["--mpi=pmi2"], "program": "/x y/srun"},
-            ),
-            1,
-            4,
-            None,
-            "/x y/srun --nodes=1 --ntasks=4 --ntasks-per-node=4 --cpus-per-task=10 --cpu-bind=cores --mpi=pmi2",
-        ),
+        (site("lassen", launcher__kind="jsrun"), 16, 4, 1,
+         "jsrun -n 64 -r 4 -a 1 -c 10 -g 1 -b packed:10 -d packed"),
+        (site("lassen", launcher__kind="jsrun", gpu_aware_mpi=True), 16, 4, None,
+         "jsrun -n 64 -r 4 -a 1 -c 10 -g 1 -b packed:10 -d packed --smpiargs=-gpu"),
+        (site("lassen", launcher__kind="jsrun", gpu_aware_mpi=None), 16, 8, None,
+         "jsrun -n 64 -r 4 -a 2 -c 10 -g 1 -b packed:5 -d packed"),
+        (site("lassen", launcher__kind="jsrun", launcher__visibility="all"), 2, 4, 1,
+         "jsrun -n 2 -r 1 -a 4 -c 40 -g 4 -b packed:10 -d packed"),
+        (site("lassen", gpu_aware_mpi=True), 16, 4, 1, "lrun -N16 -T4 -M -gpu"),
+        (site("lassen", launcher__visibility="all"), 2, 4, 1, "lrun -N2 -T4 --gpubind=off"),
+        # OLCF's Frontier guide: srun -N2 -n16 -c7 --gpus-per-task=1 --gpu-bind=closest
+        (site("frontier", device="cuda"), 2, 8, 1,
+         "srun --nodes=2 --ntasks=16 --ntasks-per-node=8 --cpus-per-task=7 --gpus-per-task=1 --gpu-bind=closest"),
+        (site("frontier"), 2, 8, None,
+         "srun --nodes=2 --ntasks=16 --ntasks-per-node=8 --cpus-per-task=7 --cpu-bind=cores"),
+        # warpx Tools/machines/perlmutter-nersc: -c 32 counts hardware threads
+        (site("perlmutter"), 2, 4, 1,
+         "srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=32 --cpu-bind=cores --gpus-per-node=4 "
+         "--gpu-bind=none"),
+        # warpx Tools/machines/leonardo-cineca: --cpus-per-task=8 --gres=gpu:4
+        (site("leonardo"), 2, 4, 1,
+         "srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=8 --cpu-bind=cores --gres=gpu:4 "
+         "--gpu-bind=none"),
+        (site("perlmutter", scheduler__gpu_request="none"), 1, 2, None,
+         "srun --nodes=1 --ntasks=2 --ntasks-per-node=2 --cpus-per-task=64 --cpu-bind=cores --gpu-bind=none"),
+        (site("marenostrum5"), 4, 4, 1, "mpirun -np 16 --map-by ppr:4:node:PE=20 --bind-to core"),
+        (site("vista"), 4, 1, 1, "ibrun"),
+        (site("lonestar6"), 2, 3, 1, "ibrun"),
+        (site("tuolumne", device="cuda", launcher__kind="flux"), 16, 4, 1,
+         "flux run -N16 -n64 -c21 -g1 -o cpu-affinity=per-task -o gpu-affinity=per-task"),
+        # warpx tuolumne-llnl: flux run --exclusive --nodes=$N --tasks-per-node=4
+        (site("tuolumne", device="cuda", launcher__kind="flux", launcher__visibility="all"), 16, 4, 1,
+         "flux run --exclusive --nodes=16 --tasks-per-node=4 -o cpu-affinity=per-task -o gpu-affinity=off"),
+        (site("tuolumne"), 16, 4, None, "flux run -N16 -n64 -c21 -o cpu-affinity=per-task -o mpibind=off"),
+        (site("slurm-cluster", launcher__kind="mpich"), 2, 4, 1, "mpiexec -n 8 -ppn 4 -bind-to core:16"),
+        (site("slurm-cluster", launcher__kind="mpich", device="cpu", node__cores=42), 1, 3, None,
+         "mpiexec -n 3 -bind-to core:10 -map-by socket"),
+        (site("slurm-cluster", launcher__kind="mvapich"), 2, 4, 1,
+         "mpiexec -n 8 -ppn 4 -bind-to core:16 -genv MV2_ENABLE_AFFINITY 0 -genv MVP_ENABLE_AFFINITY 0"),
+        (site("slurm-cluster", launcher__kind="mpich", device="cpu", oversubscribe=True), 1, 100, None,
+         "mpiexec -n 100 -bind-to none"),
+        (site("slurm-cluster", launcher__kind="openmpi", device="cpu", oversubscribe=True), 1, 100, None,
+         "mpirun -np 100 --map-by ppr:100:node:oversubscribe --bind-to none"),
+        (site("lsf-cluster"), 2, 4, 1, "mpirun -np 8 --map-by ppr:4:node:PE=8 --bind-to core"),
+        (site("leonardo", device="cpu", launcher__program="/x y/srun", launcher__args=["--mpi=pmi2"]), 1, 4, None,
+         "/x y/srun --nodes=1 --ntasks=4 --ntasks-per-node=4 --cpus-per-task=8 --cpu-bind=cores --mpi=pmi2"),
     ],
-)
+)  # fmt: skip
 def test_worked_examples(where: Site, nodes: int, per_node: int, gpus: Fraction | int | None, expected: str) -> None:
     assert line(where, nodes, per_node, gpus) == expected
+    said = counts(expected.replace("/x y/", "/").split())
+    assert said.get("ranks", nodes * per_node) == nodes * per_node
 
 
 @pytest.mark.parametrize(
-    ("where", "per_node", "gpus", "says"),
+    ("where", "per_node", "gpus", "cores", "says", "nearest"),
     [
-        (site("summit", "jsrun"), 8, 1, "8 ranks x 1 GPUs = 8: a node of summit has 6"),
-        (site("lassen", "jsrun"), 6, 1, "has 4"),
-        (site("ls6", "ibrun"), 4, 1, "has 3"),
-        (site("vista", "ibrun"), 2, 1, "has 1"),
-        (site("lassen", "lrun"), 42, None, "42 ranks: a node of lassen has 40 usable cores"),
-        (site("lassen", "lrun"), 2, 2, "lrun gives a rank one GPU"),
-        (site("lassen", "lrun", "socket"), 4, 1, "one GPU or all"),
-        (site("summit", "jsrun", node={"gpu_exclusive": True}), 12, None, "take one process each"),
-        (site("summit", "jsrun"), 7, Fraction(1, 2), "do not share GPUs 2 at a time"),
-        (site("summit", "jsrun", "socket"), 5, 1, "do not divide into 2 resource sets"),
-        (site("summit", "jsrun"), 4, Fraction(2, 3), "a whole number, or one part"),
-        (site("lassen", "srun"), 8, None, "srun gives a rank whole GPUs"),
-        (site("lassen", "srun", threads=11), 4, 1, "11 threads a rank"),
+        (site("summit"), 8, 1, None, "8 ranks x 1 GPU = 8: a node of summit has 6", "6 ranks a node with 1 GPU and 7"),
+        (site("summit"), 5, 1, 10, "5 ranks x 10 cores: a node of summit has 42", "5 ranks a node with 1 GPU and 7"),
+        (site("summit"), 5, 1, 8, "4 fit a node of summit if none is to lie on two of its 2 sockets with 21 cores",
+         "5 ranks a node with 1 GPU and 7 cores each"),
+        (site("summit"), 3, 2, None, "2 fit a node of summit, whose sockets have 3 and 3 GPUs",
+         "2 ranks a node with 2 GPUs"),
+        (site("summit"), 12, None, None, "12 ranks share GPUs, which on summit take one process each",
+         "6 ranks a node with 1 GPU"),
+        (site("summit", node__gpu_exclusive=False), 7, HALF, None, "do not share GPUs 2 at a time", "6 ranks a node"),
+        (site("summit", launcher__visibility="socket"), 5, 1, None, "do not divide into 2 sockets", "4 ranks"),
+        (site("summit"), 4, Fraction(2, 3), None, "a whole number, or one part", "4 ranks a node with 1 GPU and 10"),
+        (site("summit"), 6, 1, 0, "0 cores a rank", "6 ranks a node with 1 GPU and 7 cores"),
+        (site("lassen"), 6, 1, None, "has 4", "4 ranks a node with 1 GPU and 10 cores each"),
+        (site("lassen"), 42, None, None, "42 ranks: a node of lassen has 40 usable cores", "40 ranks a node"),
+        (site("lassen"), 2, 2, None, "lrun gives a rank one GPU", "2 ranks a node with 1 GPU and 20 cores each"),
+        (site("lassen", launcher__visibility="socket"), 4, 1, None, "one GPU or all", None),
+        (site("lumi"), 8, 1, 8, "8 ranks x 8 cores: a node of lumi has 56 usable cores",
+         "8 ranks a node with 1 GPU and 7"),
+        (site("lonestar6"), 4, 1, None, "4 ranks x 1 GPU = 4: a node of lonestar6 has 3", "3 ranks a node"),
+        (site("lonestar6", launcher__kind="srun"), 1, 3, None, "0 fit a node of lonestar6, whose sockets have 1 and 2",
+         "1 rank a node with 1 GPU and 64 cores each"),
+        (site("lonestar6", launcher__kind="jsrun", scheduler__kind="lsf", launcher__visibility="socket"), 2, 1, None,
+         "parts that are alike cannot show each rank those of its socket", None),
+        (site("vista"), 2, 1, None, "has 1", "1 rank a node with 1 GPU and 72 cores"),
+        (site("marenostrum5", launcher__kind="srun"), 1, 1, 57, "57 cores",
+         "1 rank a node with 1 GPU and 20 cores each"),
+        (site("marenostrum5"), 1, 1, 57, "takes 20 cores with each GPU, 80 in all", "80 cores each"),
+        (site("perlmutter", launcher__visibility="one"), 8, None, None, "srun gives a rank whole GPUs", "4 ranks"),
+        (site("perlmutter", launcher__visibility="socket"), 4, None, None, "shows a rank its own GPUs or all", None),
+        (site("tuolumne", device="cuda"), 8, None, None, "flux gives a rank whole GPUs", "4 ranks a node with 1 GPU"),
+        (site("slurm-cluster", threads=17), 4, 1, None, "17 threads a rank: each has 16 cores", "3 ranks a node"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_with_the_reason_and_the_nearest_that_does(
+    where: Site, per_node: int, gpus: Any, cores: int | None, says: str, nearest: str | None
+) -> None:
+    with pytest.raises(ValueError) as caught:
+        line(where, 2, per_node, gpus, cores)
+    reason, _, offered = str(caught.value).partition("; the nearest that fits: ")
+    assert says in reason
+    if nearest is None:
+        assert offered == ""
+    else:
+        assert nearest in offered
+
+
+def test_four_parts_of_eight_cores_fit_two_sockets_of_21() -> None:
+    assert line(site("summit"), 2, 4, 1, 8) == "jsrun -n 8 -r 4 -a 1 -c 10 -g 1 -b packed:8 -d packed"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("jsrun -n12 -r6 -c7 -g1 -a1 -bpacked:7 -dpacked", line(site("summit"), 2, 6, 1)),
+        ("lrun -N 16 -T 4 --smpiargs=-gpu", line(site("lassen"), 16, 4, 1)),
+        ("srun -N2 -n16 -c7 --gpus-per-task=1 --gpu-bind=closest", line(site("frontier", device="cuda"), 2, 8, 1)),
+        ("flux run -N 16 -n 64 -c 21 -g 1", line(site("tuolumne", device="cuda"), 16, 4, 1)),
     ],
 )
-def test_what_does_not_fit_is_refused_with_the_reason(where: Site, per_node: int, gpus: Any, says: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        line(where, 2, per_node, gpus)
-    assert says in str(caught.value)
+def test_lines_of_manuals_ask_for_what_ours_ask_for(theirs: str, ours: str) -> None:
+    said, written = counts(theirs.split()), counts(ours.split())
+    assert said == {name: written[name] for name in said}
 
 
-@pytest.mark.parametrize(
-    ("per_node", "cores", "says"),
-    [(5, 10, "5 ranks x 10 cores: a node of summit has 42"), (5, 8, "2 fit a socket, 4 a node"), (4, 8, None)],
-)
-def test_cores_do_not_straddle_sockets(per_node: int, cores: int, says: str | None) -> None:
-    asked = Shape(2, per_node, Fraction(1), cores, 1)
-    if says is None:
-        check(asked, site("summit", "jsrun"))
-        return
-    with pytest.raises(ValueError, match=re.escape(says)):
-        check(asked, site("summit", "jsrun"))
+def place(socket_gpus: list[int], socket_cores: int, parts: int, gpus: int, cores: int) -> bool:
+    """Whether so many parts fit sockets: one after another, each where there is room."""
+    left = [[have, socket_cores] for have in socket_gpus]
+    for _ in range(parts):
+        room = next((socket for socket in left if socket[0] >= gpus and socket[1] >= cores), None)
+        if room is None:
+            return False
+        room[0] -= gpus
+        room[1] -= cores
+    return True
 
 
+GPUS = st.sampled_from([None, *map(Fraction, (0, 1, 2, 3, 4)), *(Fraction(1, k) for k in (2, 3, 4, 7))])
+
+
+@settings(max_examples=200, deadline=None)
 @given(
-    node=st.sampled_from(sorted(NODES)),
+    socket_gpus=st.lists(st.integers(0, 4), min_size=1, max_size=4),
+    socket_cores=st.integers(1, 30),
     nodes=st.integers(1, 64),
     per_node=st.integers(1, 130),
-    visibility=st.sampled_from(["one", "socket", "all"]),
-    device=st.sampled_from(["cpu", "cuda"]),
+    gpus=GPUS,
+    cores=st.one_of(st.none(), st.integers(1, 40)),
 )
-def test_every_accepted_line_says_the_ranks_and_never_more_than_the_node_has(
-    node: str, nodes: int, per_node: int, visibility: str, device: str
+def test_launchers_agree_and_refuse_exactly_what_breaks_a_rule(
+    socket_gpus: list[int], socket_cores: int, nodes: int, per_node: int, gpus: Fraction | None, cores: int | None
 ) -> None:
-    have = NODES[node]
-    for kind in ("jsrun", "lrun", "srun", "mpich", "openmpi"):
-        where = site(node, kind, visibility, device=device)
+    device = "cuda" if sum(socket_gpus) and gpus != 0 else "cpu"
+    sockets, have = len(socket_gpus), sum(socket_gpus)
+    each = Fraction(0) if device == "cpu" else gpus if gpus is not None else Fraction(1, max(1, -(-per_node // have)))
+    sharing = each.denominator if each else 1
+    least = cores or 1
+    fits_node = per_node * each <= have and per_node * least <= socket_cores * sockets
+    alone = device == "cpu" and per_node == 1
+    whole = max(1, int(each)) if each else 0
+    fits_sockets = alone or (
+        per_node % sharing == 0
+        and place(socket_gpus, socket_cores, per_node // sharing, whole, least * sharing)
+    )  # fmt: skip
+    for kind in ("jsrun", "lrun", "srun", "flux", "ibrun", "mpich", "mvapich", "openmpi"):
+        all_ = device == "cuda" and kind in ("ibrun", "mpich", "mvapich", "openmpi")
+        says = {"lrun": each <= 1, "srun": sharing == 1, "flux": sharing == 1}.get(kind, True)
+        where = Site.model_validate(
+            {
+                "site": "random",
+                "scheduler": {"kind": SCHEDULER.get(kind, "slurm")},
+                "node": {"gpus": have, "cores": socket_cores * sockets, "sockets": sockets, "socket_gpus": socket_gpus},
+                "launcher": {"kind": kind},
+                "device": device,
+                "threads": 1,
+                "checked": "never",
+            }
+        )
         try:
-            argv = launch_line(shape(where, nodes=nodes, ranks_per_node=per_node), where)
-        except ValueError:
+            found, argv = solve(where, nodes=nodes, ranks_per_node=per_node, gpus_per_rank=gpus, cores_per_rank=cores)
+        except ValueError as error:
+            assert not (fits_node and (all_ or fits_sockets) and says), (kind, str(error))
+            assert "\n" not in str(error)
             continue
-        text = " ".join(argv)
-        ranks = nodes * per_node
-        if kind == "jsrun":
-            n, r, a, c, g, b = (int(x) for x in re.findall(r"-(?:[nracg]|b packed:?)[ ]?(\d+)", text))
-            assert n * a == ranks and n == nodes * r
-            assert r * c <= have["cores"] and r * g <= have["gpus"] and a * b <= max(c, a)
-            if device == "cuda" and visibility == "one":
-                assert a * r <= have["gpus"] * math.ceil(per_node / have["gpus"])
-        elif kind == "lrun":
-            assert re.search(rf"-N{nodes} -T{per_node}\b", text)
-        elif kind == "srun":
-            said = {k: int(v) for k, v in re.findall(r"--([a-z-]+)=(\d+)", text)}
-            assert (said["nodes"], said["ntasks"], said["ntasks-per-node"]) == (nodes, ranks, per_node)
-            assert per_node * said["cpus-per-task"] <= have["cores"] * have.get("threads_per_core", 1)
-            assert per_node * said.get("gpus-per-task", 0) <= have["gpus"]
-        else:
-            assert re.search(rf"-np? {ranks}\b", text)
-        assert per_node <= have["cores"]
+        assert fits_node and (all_ or fits_sockets) and says, (kind, argv)
+        said = counts(argv)
+        expected = {"nodes": nodes, "ranks": nodes * per_node, "per_node": per_node, "cores": found.cores_per_rank}
+        expected["gpus"] = each  # type: ignore[assignment]
+        assert said == {name: expected[name] for name in said}
+        assert said or kind == "ibrun"
+        assert cores is None or found.cores_per_rank == cores
+        if cores is None and not all_ and not alone:
+            more = (found.cores_per_rank + 1) * sharing
+            assert not place(socket_gpus, socket_cores, per_node // sharing, whole, more)  # nothing is left idle
 
 
-@given(node=st.sampled_from(sorted(NODES)), per_node=st.integers(1, 130))
-def test_plain_cpu_ranks_are_refused_exactly_when_cores_run_out(node: str, per_node: int) -> None:
-    where = site(node, "mpich", "all", device="cpu")
-    if per_node <= NODES[node]["cores"]:
-        assert line(where, 1, per_node).startswith(f"mpiexec -n {per_node} ")
-    else:
-        with pytest.raises(ValueError, match="usable cores"):
-            line(where, 1, per_node)
+@settings(deadline=None)
+@given(
+    name=st.sampled_from(
+        ["summit", "lassen", "frontier", "perlmutter", "lonestar6", "vista", "tuolumne", "lsf-cluster"]
+    ),
+    per_node=st.integers(1, 200),
+    gpus=GPUS,
+    cores=st.one_of(st.none(), st.integers(1, 60)),
+)
+def test_the_nearest_that_is_offered_fits_and_nothing_is_nearer(
+    name: str, per_node: int, gpus: Fraction | None, cores: int | None
+) -> None:
+    where = site(name)
+    try:
+        solve(where, nodes=2, ranks_per_node=per_node, gpus_per_rank=gpus, cores_per_rank=cores)
+        return
+    except ValueError as error:
+        _, there_is, offered = str(error).partition("; the nearest that fits: ")
+    assert there_is
+    words = re.fullmatch(r"(\d+) ranks? a node with (?:(\S+) (?:of a )?GPUs? and )?(\d+) cores? each", offered)
+    assert words
+    ranks = int(words[1])
+    for nearer in range(per_node - abs(ranks - per_node) + 1, per_node + abs(ranks - per_node)):
+        if nearer >= 1:
+            with pytest.raises(ValueError):
+                launch_line(
+                    shape(where, nodes=2, ranks_per_node=nearer, gpus_per_rank=gpus, cores_per_rank=cores), where
+                )
+    part = Fraction(words[2] or 0)
+    solve(where, nodes=2, ranks_per_node=ranks, gpus_per_rank=part, cores_per_rank=int(words[3]))
+
+
+def test_variables_reach_the_ranks_of_other_nodes() -> None:
+    assert export_words(["A"], site("lsf-cluster")) == ["-x", "A"]
+    for kind in ("mpich", "mvapich"):
+        assert export_words(["A"], site("slurm-cluster", launcher__kind=kind)) == []
+
+
+MPIEXEC = str(Path(sys.executable).with_name("mpiexec"))
+
+
+def here(cores: int, sockets: int = 1, *, oversubscribe: bool = False) -> Site:
+    return Site.model_validate(
+        {
+            "site": "here",
+            "scheduler": {"kind": "local"},
+            "node": {"cores": cores, "sockets": sockets},
+            "launcher": {"kind": "mpich"},
+            "oversubscribe": oversubscribe,
+            "checked": "never",
+        }
+    )
+
+
+def cores_of_ranks(where: Site, ranks: int) -> list[set[int]]:
+    _, argv = solve(where, nodes=1, ranks_per_node=ranks, program=MPIEXEC)
+    # One write a rank: Hydra mixes the pieces of several.
+    code = "import os; os.write(1, (' '.join(map(str, os.sched_getaffinity(0))) + os.linesep).encode())"
+    probe = [sys.executable, "-c", code]
+    done = subprocess.run([*argv, *probe], capture_output=True, text=True, check=True, timeout=60)
+    return [set(map(int, line.split())) for line in done.stdout.splitlines()]
+
+
+def test_hydra_binds_ranks_to_cores_of_their_own() -> None:
+    have = os.sched_getaffinity(0)
+    ranks = min(2, len(have))
+    bound = cores_of_ranks(here(ranks), ranks)
+    assert [len(cores) for cores in bound] == [1] * ranks
+    assert len(set.union(*bound)) == ranks
+    assert cores_of_ranks(here(ranks, oversubscribe=True), ranks) == [have] * ranks
+
+
+@pytest.mark.parametrize(("ranks", "each"), [(2, 7), (3, 3), (4, 3), (6, 2)])
+def test_hydra_lays_no_rank_on_two_sockets(ranks: int, each: int) -> None:
+    """On a made-up node of 2 x 7 cores: Hydra says what it would bind to."""
+    _, argv = solve(here(14, 2), nodes=1, ranks_per_node=ranks, program=MPIEXEC)
+    environment = {**os.environ, "HWLOC_SYNTHETIC": "package:2 core:7 pu:1", "HYDRA_TOPO_DEBUG": "1"}
+    done = subprocess.run([*argv, "true"], env=environment, capture_output=True, text=True, check=True, timeout=60)
+    masks = [line.split()[-1] for line in (done.stdout + done.stderr).splitlines() if line.startswith("process ")]
+    assert len(masks) == ranks and all(mask.count("1") == each for mask in masks)
+    assert all(mask[:7].count("1") in (0, each) for mask in masks)
+    assert all(sum(mask[core] == "1" for mask in masks) <= 1 for core in range(14))

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from batch_fakes import Fake, wait_for, wait_until_over
 
+from hpcbench.batch.cancel import cancel
 from hpcbench.batch.files import read_json
-from hpcbench.batch.local import Local, lock_path
+from hpcbench.batch.local import lock_path
 from hpcbench.batch.processes import alive, identity
 from hpcbench.batch.states import State
 from hpcbench.batch.submit import Submission, submit
@@ -40,7 +41,9 @@ def test_runs_go_one_after_another_and_leave_their_marks(fake: Fake) -> None:
         assert '"completed"' in (root / "runs" / run / "log.txt").read_text(encoding="utf-8")
         assert (root / "runs" / run / "err.txt").read_text(encoding="utf-8") == ""
     job_mark = read_json(root / "jobs" / "j0001-r1" / "status.json")
-    assert job_mark is not None and (job_mark["exit"], set(job_mark)) == (0, {"exit", "start", "end", "host"})
+    assert job_mark is not None
+    assert {key: job_mark[key] for key in ("state", "exit", "attempt")} == {"state": "ended", "exit": 0, "attempt": 1}
+    assert job_mark["hosts"] == [job_mark["host"]] and job_mark["start"] <= job_mark["end"]
 
 
 def test_the_launcher_gets_exactly_its_arguments_and_no_shell_reads_names(fake: Fake) -> None:
@@ -106,9 +109,9 @@ def test_a_launcher_that_is_missing_fails_each_run(fake: Fake) -> None:
 
 
 def queue_of(root: Path) -> dict[str, object]:
-    process = read_json(root / "queue.json")
-    assert process is not None
-    process.pop("time")
+    queue = read_json(root / "queues" / "1.json")
+    assert queue is not None
+    process: dict[str, object] = queue["process"]
     return process
 
 
@@ -129,7 +132,8 @@ def test_a_killed_queue_loses_what_waited_and_says_so(fake: Fake) -> None:
     assert tracked.jobs["j0001-r1"].state is State.RUNNING  # its script lives on, and is not called lost
     assert tracked.runs["r1-naive-zfp8"].state is State.RUNNING
     assert tracked.jobs["j0002-r2"].state is State.LOST
-    assert tracked.runs["r2-baseline"].state is State.LOST and "submit it again" in tracked.runs["r2-baseline"].reason
+    assert tracked.runs["r2-baseline"].state is State.LOST
+    assert "the local queue ended before this job" in tracked.runs["r2-baseline"].reason
     assert tracked.failed
 
     job = read_json(root / "jobs" / "j0001-r1" / "process.json")
@@ -151,29 +155,29 @@ def test_cancel_ends_the_whole_tree_and_keeps_what_was_done(fake: Fake) -> None:
     wait_for(lambda: running(root, "naive-zfp8"))
     family = [identity(pid) for pid in fake.children]
     assert all(alive(one) for one in family)
-    assert "ended 1 running job" in Local().cancel(root)
+    assert cancel(root) == "2 jobs: ended"
     wait_for(lambda: not any(alive(one) for one in family))
-    assert not alive(queue_of(root))
+    wait_for(lambda: not alive(queue_of(root)))
     tracked = track(root)
     assert tracked.runs["r1-baseline"].state is State.COMPLETED
     others = [status.state for run, status in tracked.runs.items() if run != "r1-baseline"]
     assert others == [State.CANCELLED] * 5
     assert [s.state for s in tracked.jobs.values()] == [State.CANCELLED] * 2
     assert tracked.over
-    assert Local().cancel(root) == "nothing was running any more"
+    assert cancel(root) == "nothing waits or runs any more"
 
 
 def test_cancel_after_the_end_changes_nothing(fake: Fake) -> None:
     root = start(fake, only="scheme=baseline").root
     wait_until_over(root)
     wait_for(lambda: not alive(queue_of(root)))
-    assert Local().cancel(root) == "nothing was running any more"
+    assert cancel(root) == "nothing waits or runs any more"
     assert {s.state for s in track(root).runs.values()} == {State.COMPLETED}
 
 
 def test_two_submissions_do_not_run_at_once(fake: Fake) -> None:
     fake.acts({"baseline": "nap", "naive-zfp8": "nap", "mzhybrid": "nap"})
-    first, second = start(fake).root, start(fake).root
+    first, second = start(fake).root, start(fake, again=True).root
     assert (first.name, second.name) == ("001", "002")
     wait_until_over(first)
     wait_until_over(second)
@@ -196,7 +200,7 @@ def test_the_lock_outlives_a_killed_queue_as_long_as_its_job_runs(fake: Fake) ->
     time.sleep(1.0)
     assert track(second).jobs["j0001-r1"].state is State.PENDING
     assert "waits for its turn" in track(second).jobs["j0001-r1"].reason
-    Local().cancel(first)
+    cancel(first)
     wait_for(lambda: not any(alive(one) for one in family))
     assert {s.state for s in wait_until_over(second).runs.values()} == {State.COMPLETED}
 

@@ -1,23 +1,31 @@
-"""Job scripts: goldens byte for byte, what schedulers accept in their heads, and values that try to get out.
+"""Job scripts: goldens byte for byte, what schedulers accept in their heads, and templates of one's own.
 
-After a change of a template that is meant, write the goldens anew and read the difference:
+Every file in sites/ has a golden. After a change that is meant, write them anew and read the difference:
 
-    HPCBENCH_UPDATE_GOLDENS=1 python -m pytest tests/batch/test_render.py && git diff tests/batch/golden
+    HPCBENCH_REGOLD=1 python -m pytest tests/batch/test_render.py && git diff tests/batch/golden
 """
 
 import os
 import re
+import shutil
 import subprocess
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import jinja2
+import jinja2.meta
 import pytest
 
+from hpcbench.batch.duration import Duration
+from hpcbench.batch.heads import directive
 from hpcbench.batch.plan import plan
-from hpcbench.batch.render import Job, directive, quote, render
-from hpcbench.batch.site import Site, load_site
+from hpcbench.batch.quoting import quote
+from hpcbench.batch.render import OF_SCRIPT, Job, render, render_array
+from hpcbench.batch.site import Site, load_site, names
+from hpcbench.errors import UserError
+from hpcbench.resources import data_dir
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
 
@@ -27,7 +35,8 @@ FULL: dict[str, Any] = {
     "scheduler": {
         "kind": "slurm",
         "account_option": "--account",
-        "directives": {"--gres": "gpu:4", "--constraint": "gpu&hbm80g", "--exclusive": None},
+        "gpu_request": "gres",
+        "directives": {"--constraint": "gpu&hbm80g", "--exclusive": None},
     },
     "queues": {"boost": {"max_nodes": 64, "max_walltime": "2d"}},
     "walltime": "25h",
@@ -37,7 +46,26 @@ FULL: dict[str, Any] = {
     "modules": ["cuda/12.4", "openmpi (gpu)"],
     "environment": {"NCCL_NET": "AWS Libfabric", "TRICKY": 'it\'s $(touch pwned) `id` "x" \\'},
     "setup": ["ulimit -s unlimited", 'source "$HOME/venv/bin/activate"'],
+    "teardown": ["rm -rf /dev/shm/mine", "echo 'done here'"],
     "python": "/sw/my python/bin/python3",
+    "checked": "never",
+}
+SLOTS: dict[str, Any] = {
+    "site": "slots",
+    "scheduler": {"kind": "lsf", "account_option": "-P", "allocation": "slots", "gpu_request": "gpu"},
+    "queues": {"normal": {}},
+    "node": {"gpus": 4, "cores": 32},
+    "launcher": {"kind": "openmpi"},
+    "device": "cuda",
+    "checked": "never",
+}
+FLUX: dict[str, Any] = {
+    "site": "flux",
+    "scheduler": {"kind": "flux", "account_option": "--bank"},
+    "queues": {"pbatch": {}},
+    "node": {"gpus": 4, "cores": 84, "sockets": 4},
+    "launcher": {"kind": "mpich"},
+    "device": "cuda",
     "checked": "never",
 }
 
@@ -58,12 +86,26 @@ OFFER: dict[str, Any] = {
     },
     "checked": "never",
 }
-SITES = {"full": FULL, "offer": OFFER}
+SITES = {"full": FULL, "offer": OFFER, "slots": SLOTS, "flux": FLUX}
+SCRIPTS = [*names(), *SITES]
+ARRAYS = ["longhorn", "lassen"]
+ROOT = "/scratch/me/results/neox-hybrid/001"
 
 
 def jobs_of(study: str, site: Site, sets: list[str] | None = None) -> list[Job]:
     loaded = load_study(GOLDEN / f"{study}.yaml", sets)
     return plan(expand(loaded, site.room, site.offer), loaded, site, dry_run=True)[0]
+
+
+def prepared(name: str) -> tuple[Site, list[Job]]:
+    site = Site.model_validate(SITES[name]) if name in SITES else load_site(name)[0]
+    sets = ["account=x", "walltime=null"] if name in ("full", "offer") else ["account=my-bank", "walltime=1h30m"]
+    if name == "offer":
+        sets.append("matrix.scheme=[baseline, zhybrid-16-8, library-zfp16, library-mpc]")
+    jobs = jobs_of("cluster", site, sets)
+    if name in ("full", "slots", "flux"):
+        jobs = [replace(job, requeue=2, run_limit=Duration(1200), stop_ahead=Duration(300)) for job in jobs]
+    return site, jobs
 
 
 def script(name: str) -> str:
@@ -74,27 +116,54 @@ def script(name: str) -> str:
         job = jobs_of("local", site)[0]
         job = replace(job, python="/opt/venv/bin/python", launch=["/opt/venv/bin/mpiexec", *job.launch[1:]])
         return render(job, site=site, study="demo", root="/home/me/it's $HOME/results/demo/001")
-    site = Site.model_validate(SITES[name]) if name in SITES else load_site(name)[0]
-    sets = ["account=x", "walltime=null"] if name in SITES else ["account=my-bank", "walltime=1h30m"]
-    if name == "offer":
-        sets.append("matrix.scheme=[baseline, zhybrid-16-8, library-zfp16, library-mpc]")
-    job = jobs_of("cluster", site, sets)[0]
-    return render(job, site=site, study="neox-hybrid", root="/scratch/me/results/neox-hybrid/001")
+    site, jobs = prepared(name)
+    return render(jobs[0], site=site, study="neox-hybrid", root=ROOT)
 
 
-@pytest.mark.parametrize("name", ["local", "lassen", "longhorn", "full", "offer"])
+def array(name: str, **options: Any) -> tuple[str, str]:
+    site, jobs = prepared(name)
+    alike = [job for job in jobs if job.shape == jobs[0].shape]
+    return render_array("neox-hybrid-001-a1", alike, site=site, study="neox-hybrid", root=ROOT, **options)
+
+
+def golden(name: str, text: str) -> str:
+    """What the golden says; written first where that is asked for."""
+    path = GOLDEN / f"{name}.sh"
+    if os.environ.get("HPCBENCH_REGOLD"):
+        path.write_text(text, encoding="utf-8")
+    assert path.is_file(), f"{path} is missing: HPCBENCH_REGOLD=1 writes it"
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_scripts_are_the_goldens_byte_for_byte(name: str) -> None:
-    golden = GOLDEN / f"{name}.sh"
     text = script(name)
-    if os.environ.get("HPCBENCH_UPDATE_GOLDENS"):
-        golden.write_text(text, encoding="utf-8")
-    assert text == golden.read_text(encoding="utf-8")
+    assert text == golden(name, text)
 
 
-@pytest.mark.parametrize("name", ["local", "lassen", "longhorn", "full", "offer"])
-def test_scripts_are_bash(name: str) -> None:
-    checked = subprocess.run(["bash", "-n"], input=script(name), text=True, capture_output=True, check=False)
+@pytest.mark.parametrize("name", ARRAYS)
+def test_scripts_of_arrays_are_the_goldens_byte_for_byte(name: str) -> None:
+    text, _ = array(name, throttle=2)
+    assert text == golden(f"{name}-array", text)
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.sh")), ids=lambda path: path.stem)
+def test_scripts_are_bash_that_shellcheck_has_nothing_against(path: Path) -> None:
+    checked = subprocess.run(["bash", "-n", str(path)], text=True, capture_output=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
+    assert shutil.which("shellcheck"), "install shellcheck"
+    # values are quoted that hold $ and \ on purpose, and a site's setup line sources a file that is not here
+    found = subprocess.run(
+        ["shellcheck", "--exclude=SC2016,SC1003,SC1091", "--format=gcc", str(path)],
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert (found.returncode, found.stdout) == (0, "")
+
+
+def test_every_golden_belongs_to_a_script() -> None:
+    assert {path.stem for path in GOLDEN.glob("*.sh")} == {*SCRIPTS, *(f"{name}-array" for name in ARRAYS)}
 
 
 def heads(name: str, sentinel: str) -> list[str]:
@@ -105,11 +174,15 @@ def heads(name: str, sentinel: str) -> list[str]:
 
 
 def test_lassen_asks_in_the_easy_mode_of_lsf() -> None:
-    options = dict(line.split(" ", 1) for line in heads("lassen", "#BSUB"))
+    lines = heads("lassen", "#BSUB")
+    assert "-rn" in lines
+    options = dict(line.split(" ", 1) for line in lines if " " in line)
     assert options == {
         "-J": "neox-hybrid-j0001-r1",
         "-nnodes": "12",
         "-W": "1:30",  # hours:minutes
+        "-wt": "2",  # minutes
+        "-wa": "URG",
         "-q": "pbatch",
         "-G": "my-bank",
         "-cwd": "/scratch/me/results/neox-hybrid/001",
@@ -124,7 +197,7 @@ def test_longhorn_says_every_count_and_nothing_that_tacc_refuses() -> None:
     found = heads("longhorn", "#SBATCH")
     assert {"--nodes=12", "--ntasks=48", "--time=01:30:00", "--partition=v100", "--account=my-bank"} <= set(found)
     assert not [line for line in found if re.match(r"--(gres|gpus|export|nodelist|mem)", line)]
-    assert re.search(r"^LAUNCH=\(ibrun\)$", script("longhorn"), re.MULTILINE)
+    assert re.search(r"^launch=\(ibrun\)$", script("longhorn"), re.MULTILINE)
 
 
 def test_the_walltime_of_the_site_holds_where_the_study_has_none() -> None:
@@ -143,19 +216,6 @@ def test_line_breaks_are_refused_by_the_filter(text: str) -> None:
         quote(text)
 
 
-def test_an_undefined_variable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hpcbench.batch import render as module
-
-    loader = jinja2.DictLoader({"slurm.sh.j2": "{{ nonsense }}"})
-    monkeypatch.setattr(module._environment(), "loader", loader)
-    module._environment().cache.clear()
-    try:
-        with pytest.raises(jinja2.UndefinedError):
-            render(job(), site=Site.model_validate(FULL), study="s", root="/r")
-    finally:
-        module._environment().cache.clear()
-
-
 def test_directives_are_written_by_one_function_alone() -> None:
     assert directive("#BSUB", "-W", "1:30") == "#BSUB -W 1:30"
     assert directive("#SBATCH", "--no-requeue") == "#SBATCH --no-requeue"
@@ -167,12 +227,23 @@ def test_directives_are_written_by_one_function_alone() -> None:
         render(job(), site=smuggling, study="s", root="/r")
 
 
+@pytest.mark.parametrize("line", ["#BSUB -q x", "#SBATCH -q x", "#flux: -q x", "# FLUX: -q x", "//flux: -q x"])
+@pytest.mark.parametrize("where", ["setup", "teardown"])
+def test_lines_of_the_site_are_no_directives(line: str, where: str) -> None:
+    site = Site.model_validate(FULL).model_copy(update={where: ["true", line]})
+    with pytest.raises(ValueError, match="reads as a directive"):
+        render(job(), site=site, study="s", root="/r")
+
+
 @pytest.mark.parametrize(
     ("kind", "directives", "says"),
     [
         ("lsf", {"-n": 4}, "-n excludes -nnodes"),
         ("lsf", {"-R": "span[ptile=4]"}, "-R excludes -nnodes"),
+        ("lsf", {"-csm": "y"}, "-csm excludes -nnodes"),
         ("lsf", {"-W": "2:00"}, "-W is set by hpcbench"),
+        ("slurm", {"--signal": "USR2@60"}, "--signal is set by hpcbench"),
+        ("flux", {"-n": 4}, "-n counts slots"),
         ("slurm", {"--nodes": 2}, "--nodes is set by hpcbench"),
     ],
 )
@@ -183,8 +254,170 @@ def test_directives_that_clash_are_refused(kind: str, directives: dict[str, Any]
 
 
 @pytest.mark.parametrize("root", ["/a b", "/a%J", "/a$(id)", "/a'b", '/a"b', "/a\nb", "/ä"])
-@pytest.mark.parametrize("kind", ["slurm", "lsf"])
+@pytest.mark.parametrize("kind", ["slurm", "lsf", "flux"])
 def test_paths_that_a_scheduler_would_expand_are_refused(kind: str, root: str) -> None:
     site = Site.model_validate({**FULL, "scheduler": {"kind": kind}})
     with pytest.raises(ValueError, match=r"use --out"):
         render(job(), site=site, study="s", root=root)
+
+
+def asked(how: str, kind: str = "slurm", visibility: str = "one", **shape: Any) -> list[str]:
+    """Lines of the head that ask for GPUs."""
+    scheduler = {"kind": kind, "gpu_request": how}
+    site = Site.model_validate({**FULL, "scheduler": scheduler, "launcher": {"kind": "mpich", "visibility": visibility}})
+    one = job()
+    text = render(replace(one, shape=replace(one.shape, **shape)), site=site, study="s", root="/r")
+    return [line for line in text.splitlines() if re.match("#.*gpu.*[=:0-9]", line) and line.startswith(("#S", "#B"))]
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "visibility", "ranks", "gpus", "lines"),
+    [
+        ("none", "slurm", "one", 4, Fraction(1), []),
+        ("gres", "slurm", "one", 4, Fraction(1), ["#SBATCH --gres=gpu:4"]),
+        ("gres", "slurm", "one", 2, Fraction(1), ["#SBATCH --gres=gpu:2"]),
+        ("gres", "slurm", "one", 3, Fraction(1, 2), ["#SBATCH --gres=gpu:2"]),
+        ("gres", "slurm", "all", 2, Fraction(1), ["#SBATCH --gres=gpu:4"]),
+        ("gres", "slurm", "all", 2, Fraction(0), []),  # an empty --gres= is an error
+        ("gpus-per-node", "slurm", "one", 4, Fraction(1), ["#SBATCH --gpus-per-node=4"]),
+        ("gpus-per-task", "slurm", "one", 2, Fraction(2), ["#SBATCH --gpus-per-task=2"]),
+        ("gpu", "lsf", "one", 4, Fraction(1), ["#BSUB -gpu num=4"]),
+    ],
+)
+def test_gpus_are_asked_for_as_the_site_wants_it(
+    how: str, kind: str, visibility: str, ranks: int, gpus: Fraction, lines: list[str]
+) -> None:
+    assert asked(how, kind, visibility, ranks_per_node=ranks, gpus_per_rank=gpus) == lines
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "says"),
+    [
+        ("gpu", "slurm", "slurm has no gpu: use gres or gpus-per-node or gpus-per-task or none"),
+        ("gres", "lsf", "lsf has no gres: use gpu or none"),
+        ("gres", "flux", "flux has no gres: use none"),
+        ("gpus-per-task", "slurm", "1/2 GPUs a rank"),
+    ],
+)
+def test_requests_that_a_scheduler_does_not_know_are_refused(how: str, kind: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        asked(how, kind, gpus_per_rank=Fraction(1, 2))
+
+
+def test_slots_of_lsf_are_asked_for_without_nnodes() -> None:
+    found = heads("slots", "#BSUB")
+    assert {"-n 48", "-R 'span[ptile=4]'", "-gpu num=4", "-P my-bank", "-r", "-wt 5", "-wa URG"} <= set(found)
+    assert not [line for line in found if line.startswith(("-nnodes", "-G", "-rn"))]
+
+
+def test_flux_gets_one_sentinel_and_no_counts_of_slots() -> None:
+    assert heads("flux", "#flux:") == [
+        "--job-name=neox-hybrid-j0001-r1",
+        "--nodes=12",
+        "--exclusive",
+        "--time-limit=5400s",
+        "--queue=pbatch",
+        "--bank=my-bank",
+        f"--cwd={ROOT}",
+        f"--output={ROOT}/jobs/j0001-r1/out.log",
+    ]
+
+
+def test_the_walltime_of_six_and_a_half_hours_in_three_tongues() -> None:
+    site = {**FULL, "oversubscribe": True}
+    lines = []
+    for kind in ("slurm", "lsf", "flux"):
+        machine = Site.model_validate({**site, "scheduler": {"kind": kind}})
+        text = render(job(walltime=Duration(23400)), site=machine, study="s", root="/r")
+        lines += re.findall(r"^#\S+ (--time=.*|-W .*|--time-limit=.*)$", text, re.MULTILINE)
+    assert lines == ["--time=06:30:00", "-W 6:30", "--time-limit=23400s"]
+
+
+def test_jobs_go_back_to_their_queue_only_where_the_study_says_so() -> None:
+    site = Site.model_validate(FULL)
+    with_, without = (render(job(requeue=n), site=site, study="s", root="/r") for n in (2, 0))
+    assert "#SBATCH --requeue\n" in with_ and "scontrol requeue" in with_
+    assert "#SBATCH --no-requeue\n" in without and "scontrol requeue" not in without
+    assert "#SBATCH --signal=B:USR1@120\n" in with_ and "#SBATCH --signal=B:USR1@120\n" in without
+
+
+def test_a_stop_request_must_come_within_the_walltime() -> None:
+    with pytest.raises(ValueError, match="stop_ahead: 2m leaves no time within the walltime, 1m"):
+        render(job(walltime=Duration(60)), site=Site.model_validate(FULL), study="s", root="/r")
+    with pytest.raises(ValueError, match="longer than Slurm's --signal"):
+        render(job(stop_ahead=Duration(70000)), site=Site.model_validate(FULL), study="s", root="/r")
+
+
+def test_arrays_count_from_one_and_list_their_jobs() -> None:
+    text, jobs = array("longhorn", throttle=2)
+    assert jobs.splitlines() == ["j0001-r1", "j0004-r2", "j0007-r3"]
+    assert "#SBATCH --array=1-3%2\n" in text and f"#SBATCH --output={ROOT}/arrays/neox-hybrid-001-a1.%a.log\n" in text
+    text, _ = array("lassen")
+    assert "#BSUB -J 'neox-hybrid-001-a1[1-3]'\n" in text and "/arrays/neox-hybrid-001-a1.%I.log\n" in text
+
+
+def test_arrays_hold_jobs_that_ask_for_the_same() -> None:
+    site, jobs = prepared("longhorn")
+    with pytest.raises(ValueError, match="differ in shape"):
+        render_array("a", jobs, site=site, study="s", root="/r")
+    for name in ("a b", "../a", "a%J", ""):
+        with pytest.raises(ValueError, match="cannot name an array"):
+            render_array(name, jobs[:1], site=site, study="s", root="/r")
+    with pytest.raises(ValueError, match="has no job arrays"):
+        array("flux")
+
+
+def own(tmp_path: Path, name: str, text: str) -> str:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    return render(job(requeue=1), site=Site.model_validate(FULL), study="s", root="/r", templates=tmp_path)
+
+
+def test_a_template_of_ones_own_may_change_one_block(tmp_path: Path) -> None:
+    ours = render(job(requeue=1), site=Site.model_validate(FULL), study="s", root="/r")
+    block = "{% block requeue %}\nrequeue() { my-requeue {{ root | q }}; }\n{% endblock %}\n"
+    theirs = own(tmp_path, "slurm.sh.j2", '{% extends "hpcbench/slurm.sh.j2" %}\n' + block)
+    assert theirs == ours.replace('requeue() { scontrol requeue "$id"; }', "requeue() { my-requeue /r; }") != ours
+
+
+def test_a_template_of_ones_own_may_change_all_schedulers(tmp_path: Path) -> None:
+    ours = render(job(requeue=1), site=Site.model_validate(FULL), study="s", root="/r")
+    block = "{% block environment %}\n# mine\n{{ super() }}{% endblock %}\n"
+    theirs = own(tmp_path, "_common.j2", '{% extends "hpcbench/_common.j2" %}\n' + block)
+    assert "# mine\nset +u\nmodule load cuda/12.4" in theirs and theirs.replace("# mine\n", "") == ours
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("#!/bin/bash\n{{ nonsense }}\n", "slurm.sh.j2:2: UndefinedError: 'nonsense' is undefined"),
+        ("#!/bin/bash\n\n{{ site.nonsense }}\n", "slurm.sh.j2:3: UndefinedError: .*no attribute 'nonsense'"),
+        ("{% if %}\n", "slurm.sh.j2:1: TemplateSyntaxError: "),
+        ('{% extends "nonsense" %}\n', "slurm.sh.j2:1: TemplateNotFound: nonsense"),
+        ("\n{{ 1 / 0 }}\n", "slurm.sh.j2:2: ZeroDivisionError"),
+    ],
+)
+def test_what_is_wrong_with_a_template_of_ones_own_is_said_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(UserError, match=says) as caught:
+        own(tmp_path, "slurm.sh.j2", text)
+    assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
+
+
+def test_templates_use_what_render_declares_and_nothing_else() -> None:
+    environment = jinja2.Environment()
+    environment.filters["q"] = quote
+    known = {"version", "directives", "job", "site", "study", "root", "requeues", "calls", "list", "outer"}
+    for path in data_dir("templates").iterdir():
+        tree = environment.parse(path.read_text(encoding="utf-8"))
+        assert jinja2.meta.find_undeclared_variables(tree) <= known, path.name
+
+
+def test_variables_of_the_scripts_are_known_and_the_sites_cannot_set_them() -> None:
+    texts = [script(name) for name in SCRIPTS]
+    found = {name for text in texts for name in re.findall(r"(?:^|[ ;(])([a-z_]+)=(?!=)", text, re.MULTILINE)}
+    found |= {name for text in texts for name in re.findall(r"(?:for|read -r _ _ _) (\w+) ", text)}
+    found |= {n for text in texts for line in re.findall(r"^ +local ([a-z ]*)$", text, re.MULTILINE) for n in line.split()}
+    assert found - {"_", "disable", "easy", "no", "num", "this"} == OF_SCRIPT
+    for name in ("root", "status", "UID", "IFS", "SECONDS", "BASH_ENV"):
+        site = Site.model_validate({**FULL, "environment": {name: "1"}})
+        with pytest.raises(ValueError, match=f"environment: {name} is a variable of the job script's own"):
+            render(job(), site=site, study="s", root="/r")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,9 @@ from typing import Any
 import pytest
 from batch_fakes import Fake, wait_until_over
 
-from hpcbench.batch import submit as module
+from hpcbench.batch import write as module
 from hpcbench.batch.submit import submit
 from hpcbench.errors import UserError
-from hpcbench.resources import data_dir
 
 
 def everything(directory: Path) -> set[str]:
@@ -27,6 +27,7 @@ def test_a_dry_run_writes_all_and_starts_nothing(fake: Fake) -> None:
     files = {
         "study.yaml",
         "study.set.json",
+        "site.json",
         "submission.json",
         "jobs/j0001-r1/job.sh",
         *(f"runs/{n}/run.json" for n in names),
@@ -36,6 +37,7 @@ def test_a_dry_run_writes_all_and_starts_nothing(fake: Fake) -> None:
     assert json.loads((root / "study.set.json").read_text()) == ["train.steps=30"]
     data = json.loads((root / "submission.json").read_text())
     assert data.pop("time").endswith("Z")
+    assert re.fullmatch(r"fake-[0-9a-f]{6}", data.pop("name")) and len(data.pop("digest")) == 64
     assert data == {
         "schema": 1,
         "version": "0.1.0",
@@ -47,7 +49,17 @@ def test_a_dry_run_writes_all_and_starts_nothing(fake: Fake) -> None:
         "criteria": {"speed_margin": 0.01, "loss_margin": 0.01},
         "steps": 30,
         "repeats": 1,
-        "jobs": [{"id": "j0001-r1", "script": "jobs/j0001-r1/job.sh", "runs": names}],
+        "requeue": 0,
+        "jobs": [
+            {
+                "id": "j0001-r1",
+                "script": "jobs/j0001-r1/job.sh",
+                "runs": names,
+                "walltime": None,
+                "stop_ahead": 120,
+            }
+        ],
+        "bundles": [{"label": "j0001-r1", "script": "jobs/j0001-r1/job.sh", "jobs": ["j0001-r1"], "array": False}],
         "runs": [
             {"id": n, "job": "j0001-r1", "repeat": 1, "pairing": "r1", "cell": {}, "scheme": n[3:], "path": f"runs/{n}"}
             for n in names
@@ -160,23 +172,14 @@ def test_a_scheduler_that_cannot_start_is_asked_before_anything_is_written(fake:
     assert not (fake.directory / "results").exists()
 
 
-@pytest.mark.parametrize(("site", "command"), [("lassen", "bsub <"), ("longhorn", "sbatch")])
-def test_schedulers_that_take_no_jobs_yet_say_where_the_scripts_are(tmp_path: Path, site: str, command: str) -> None:
-    with pytest.raises(UserError) as caught:
-        submit(data_dir("studies") / "neox-hybrid.yaml", site=site, out=tmp_path / "out")
-    script = tmp_path / "out" / "001" / "jobs" / "j0001-r1" / "job.sh"
-    assert f"`{command} {script}`" in str(caught.value) and "\n" not in str(caught.value)
-    assert script.is_file()
-
-
 SITE = {"max_nodes": 2, "max_walltime": "1h"}
 
 
 @pytest.mark.parametrize(
     ("study", "says"),
     [
-        ({"nodes": 4, "walltime": "30m"}, "nodes: 4 are more than queue q of fake allows, 2"),
-        ({"nodes": 2, "walltime": "61m"}, "walltime: 1h1m is longer than queue q of fake allows, 1h"),
+        ({"nodes": 4, "walltime": "30m"}, "nodes: 4: queue q of fake takes at most 2: use at most 2"),
+        ({"nodes": 2, "walltime": "61m"}, "walltime: 1h1m at 2 nodes: queue q of fake allows 1h: shorten it to 1h"),
         ({"nodes": 2}, "walltime: is missing"),
         ({"nodes": 2, "walltime": "1:30"}, "1:30 may mean 1 hours 30 minutes (LSF) or 1 minutes 30 seconds (Slurm)"),
         ({"nodes": 2, "walltime": "90"}, "90 has no unit"),

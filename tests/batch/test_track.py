@@ -9,8 +9,12 @@ import pytest
 
 from hpcbench.batch.files import write_json
 from hpcbench.batch.find import find_root
+from hpcbench.batch.last_words import last_words
+from hpcbench.batch.ledger import Ledger
+from hpcbench.batch.scheduler import Receipt
+from hpcbench.batch.site import load_site
 from hpcbench.batch.states import State
-from hpcbench.batch.track import last_words, track
+from hpcbench.batch.track import track
 from hpcbench.errors import UserError
 
 END = {"event": "end", "time": "2026-01-01T00:01:00Z", "state": "completed", "steps": 1, "seconds": 1.0, "reason": ""}
@@ -27,7 +31,7 @@ def submission(root: Path, scheduler: str = "slurm", **changes: Any) -> Path:
 
 
 def job_mark(root: Path, code: int) -> None:
-    write_json(root / "jobs" / "j1" / "status.json", {"exit": code, **STAMP})
+    write_json(root / "jobs" / "j1" / "status.json", {"state": "ended", "exit": code, **STAMP})
 
 
 def run_mark(root: Path, code: int | None) -> None:
@@ -48,8 +52,9 @@ def states(root: Path) -> tuple[State, State]:
 def test_handed_in_by_hand_the_marks_tell_all(tmp_path: Path) -> None:
     root = submission(tmp_path)
     assert states(root) == (State.PENDING, State.PENDING)
-    assert "was not handed in" in track(root).runs["r1"].reason
+    assert "not handed in" in track(root).runs["r1"].reason
     run_mark(root, None)
+    write_json(root / "jobs" / "j1" / "status.json", {"state": "running", **STAMP})
     assert states(root) == (State.RUNNING, State.RUNNING)
     log(root, END)
     run_mark(root, 0)
@@ -123,20 +128,44 @@ def test_a_dry_run_is_not_lost(tmp_path: Path) -> None:
     assert "dry run" in track(root).runs["r1"].reason
 
 
+def handed_to_local(root: Path) -> Path:
+    """As `submit` leaves it when it has handed the job to the local scheduler."""
+    write_json(root / "site.json", load_site("local")[0].model_dump(mode="json"))
+    ledger = Ledger(root)
+    handed = ledger.open("s-1-j1", "jobs/j1/job.sh", ["j1"], {"j1": 0}, array=False, after=[], after_any=False)
+    id = str(root / "jobs" / "j1")
+    ledger.close(handed, Receipt(id, [id]))
+    return root
+
+
 def test_without_its_queue_a_local_job_is_lost_and_not_done(tmp_path: Path) -> None:
-    root = submission(tmp_path, "local")
+    root = handed_to_local(submission(tmp_path, "local"))
     assert states(root) == (State.LOST, State.LOST)
-    dead = {"pid": 2**22 + 1, "start": 1, "host": socket.gethostname(), "boot": "", "time": "x"}
-    write_json(root / "queue.json", dead)
-    (root / "queue.log").write_text("noise\nOSError: No space left on device\n", encoding="utf-8")
+    dead = {"pid": 2**22 + 1, "start": 1, "host": socket.gethostname(), "boot": ""}
+    queue: dict[str, Any] = {"time": "x", "jobs": [{"id": "j1", "after": [], "after_any": False}]}
+    (root / "queues").mkdir()
+    write_json(root / "queues" / "1.json", {**queue, "process": dead})
+    (root / "queues" / "1.log").write_text("noise\nOSError: No space left on device\n", encoding="utf-8")
     assert states(root) == (State.LOST, State.LOST)
     assert "No space left" in track(root).jobs["j1"].reason
-    write_json(root / "queue.json", {**dead, "host": "another-machine"})
+    write_json(root / "queues" / "1.json", {**queue, "process": {**dead, "host": "another-machine"}})
+    (root / "scheduler.json").unlink()
     assert states(root) == (State.UNKNOWN, State.UNKNOWN)
     assert "another-machine" in track(root).runs["r1"].reason
-    write_json(root / "queue.json", dead)
-    write_json(root / "cancel.json", {"time": "2026-01-01T00:00:00Z"})
+    write_json(root / "queues" / "1.json", {**queue, "process": dead})
+    write_json(root / "jobs" / "j1" / "dropped.json", {"time": "2026-01-01T00:00:00Z", "reason": ""})
     assert states(root) == (State.CANCELLED, State.CANCELLED)
+
+
+def test_nothing_that_can_be_asked_is_unknown_unless_a_mark_tells(tmp_path: Path) -> None:
+    root = handed_to_local(submission(tmp_path, "local"))
+    (root / "site.json").unlink()
+    assert states(root) == (State.UNKNOWN, State.UNKNOWN)
+    assert "site.json: missing or damaged" in track(root).jobs["j1"].reason
+    log(root, END)
+    run_mark(root, 0)
+    job_mark(root, 0)
+    assert states(root) == (State.COMPLETED, State.COMPLETED)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "nonsense", '{"jobs": [{}], "runs": []}', '{"jobs": 3}', "\x00"])

@@ -7,7 +7,7 @@ import pytest
 
 from hpcbench.collect import submission
 from hpcbench.collect.diagnosis import diagnose, signal_of
-from hpcbench.collect.state import JobState
+from hpcbench.collect.state import BAD, OPEN, Job, JobState
 from hpcbench.collect.submission import RunResult
 from hpcbench.errors import UserError
 from hpcbench.testing.results import Planted, write, write_marker
@@ -44,8 +44,8 @@ def root(tmp_path: Path) -> Path:
     return write(tmp_path / "001", [Planted("baseline", 1, 0.25, 2.7), Planted("mzhybrid", 1, 0.25, 2.7)], steps=6)
 
 
-def run_of(root: Path, job: JobState = "unknown") -> RunResult:
-    found = submission.load(root, {"j0001-r1": job})
+def run_of(root: Path, job: JobState = "unknown", exit: int | None = None) -> RunResult:
+    found = submission.load(root, {"j0001-r1": Job("j0001-r1", job, exit)})
     return next(run for run in found.runs if run.scheme == "mzhybrid")
 
 
@@ -242,7 +242,7 @@ def test_a_run_without_exit_status_is_what_its_job_is(root: Path, job: JobState,
 def test_a_job_that_ended_before_the_run_began(root: Path) -> None:
     (directory(root) / "status.json").unlink()
     (directory(root) / "log.txt").unlink()
-    run = run_of(root)
+    run = run_of(root, "ended", 0)
     assert run.state == "lost"
     assert run.verdict.reason == "job j0001-r1 ended (exit status 0) before this run began"
 
@@ -250,7 +250,7 @@ def test_a_job_that_ended_before_the_run_began(root: Path) -> None:
 def test_a_job_that_ended_in_the_middle_of_the_run(root: Path) -> None:
     edit_log(root, 7)
     (directory(root) / "status.json").write_text('{"state": "running", "start": "2026-11-21T06:30:00Z"}')
-    run = run_of(root)
+    run = run_of(root, "ended", 0)
     assert run.state == "lost"
     assert "left no word of this run after step 4 of 6" in run.verdict.reason
 
@@ -259,7 +259,7 @@ def test_the_whole_directory_is_gone(root: Path) -> None:
     for path in directory(root).iterdir():
         path.unlink()
     directory(root).rmdir()
-    assert run_of(root).state == "lost"
+    assert run_of(root, "ended", 0).state == "lost"
 
 
 @pytest.mark.parametrize(
@@ -283,3 +283,35 @@ def test_a_plan_that_is_none(root: Path, content: bytes, message: str) -> None:
         submission.load(root, {})
     assert "\n" not in str(caught.value)
     assert str(root / "submission.json") in str(caught.value)
+
+
+def stop(root: Path) -> None:
+    """The run was told to stop after its third step."""
+    path = directory(root) / "log.txt"
+    kept = path.read_text().splitlines(keepends=True)[:6]
+    end = {"event": "end", "state": "stopped", "steps": 3, "reason": "told to stop, checkpoint at step 3"}
+    path.write_text("".join(kept) + json.dumps(end) + "\n")
+    write_marker(directory(root), "j0001-r1", 75)
+
+
+@pytest.mark.parametrize(
+    ("job", "marker", "state"),
+    [
+        ("pending", {"state": "requeued", "exit": 75}, "pending"),  # in the queue again
+        ("running", {"state": "running"}, "pending"),  # the job is not done yet, or has not come back to this run
+        ("unknown", {"state": "requeued", "exit": 75}, "stopped"),
+        ("cancelled", {"state": "requeued", "exit": 75}, "stopped"),
+        ("unknown", {"state": "ended", "exit": 75}, "stopped"),  # nobody takes it up again
+    ],
+)
+def test_a_run_that_was_told_to_stop_waits_as_long_as_its_job_lives(
+    root: Path, job: JobState, marker: dict[str, object], state: str
+) -> None:
+    stop(root)
+    (root / "jobs" / "j0001-r1" / "status.json").write_text(json.dumps(marker))
+    verdict = run_of(root, job).verdict
+    assert verdict.state == state
+    assert (state in BAD, state in OPEN) == (state == "stopped", state == "pending")
+    if state == "stopped":
+        assert verdict.reason == "told to stop, checkpoint at step 3"
+        assert verdict.where == f"{directory(root) / 'log.txt'}:7"

@@ -1,6 +1,5 @@
 """The live view, with time and scheduler in the test's hand."""
 
-import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from io import StringIO
@@ -10,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from hpcbench.collect.progress import Follower, Progress
-from hpcbench.collect.state import JobState, Verdict
+from hpcbench.collect.state import Job, JobState, Verdict
 from hpcbench.errors import UserError
 from hpcbench.report.live import _Lines, follow, picture, span
 from hpcbench.testing.results import Planted, write, write_marker
@@ -25,6 +24,7 @@ class Stage:
         self.root = write(root, [Planted(scheme, 1, 0.25, 2.7) for scheme in SCHEMES])
         self.lines: dict[str, list[str]] = {}
         self.job: JobState = "pending"
+        self.exit: int | None = None
         self.time = 0.0
         self.script: list[Callable[[], None]] = []
         for scheme in SCHEMES:
@@ -48,10 +48,10 @@ class Stage:
         write_marker(self.run(scheme), "j0001-r1", status)
 
     def end_job(self, status: int) -> None:
-        (self.root / "jobs/j0001-r1/status.json").write_text(json.dumps({"exit": status}))
+        self.job, self.exit = "ended", status
 
-    def jobs(self, root: Path) -> Mapping[str, JobState]:
-        return {"j0001-r1": self.job}
+    def jobs(self) -> Mapping[str, Job]:
+        return {"j0001-r1": Job("j0001-r1", self.job, self.exit)}
 
     def sleep(self, seconds: float) -> None:
         self.time += 5

@@ -169,3 +169,15 @@ def test_gpus_are_called_gpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     out = capsys.readouterr().out
     assert "TFLOPS/GPU" in out or "GFLOPS/GPU" in out
     assert "8 GPUs" in out
+
+
+def test_what_all_runs_say_of_their_binding_is_shown_once(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs = sorted(root.glob("runs/*/log.txt"))
+    warning = {"event": "binding", "warnings": ["n1: ranks are not bound to cores of their own", 7]}
+    for path in logs:
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join([*lines[:2], json.dumps(warning) + "\n", *lines[2:]]))
+    assert len(logs) > 1
+    for form in ("table", "md"):
+        assert report([root], form) == 0
+        assert capsys.readouterr().out.count("n1: ranks are not bound to cores of their own") == 1

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hpcbench.collect import submission
+from hpcbench.collect.find import jobs_of
 from hpcbench.report import compare as c
 from hpcbench.report.answer import answer, trouble
 from hpcbench.report.compare import Cell, compare, loss_verdict, speed_verdict, verdict
@@ -33,7 +34,7 @@ def planted(
 
 
 def cells(root: Path) -> list[Cell]:
-    found = submission.load(root, {})
+    found = submission.load(root, jobs_of(root))
     return compare([measure(run) for run in found.runs], str(found.plan.baseline["scheme"]), found.plan.criteria)
 
 

@@ -1,7 +1,6 @@
 """Virtual hosts: MPI takes them for machines, their links are limited, and nothing of them stays."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -9,10 +8,11 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from remains import marked
 
 from hpcbench.errors import UserError
 from hpcbench.testing.hosts import Hosts, why_not
@@ -39,24 +39,8 @@ world.Barrier()
 
 
 @pytest.fixture(autouse=True)
-def _possible() -> None:
-    reason = why_not()
-    if reason and os.environ.get("CI"):
-        pytest.fail(reason)
-    if reason:
-        pytest.skip(reason)
-
-
-def marked(mark: str) -> dict[str, str]:
-    """Name by id of each process that inherited the mark. The dead, and zombies, have no environment."""
-    found = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark.encode() in (process / "environ").read_bytes():
-                found[process.name] = (process / "comm").read_text().strip()
-        except OSError:
-            continue  # it has ended
-    return found
+def _possible(need: Callable[[str | None], None]) -> None:
+    need(why_not())
 
 
 def places() -> set[str]:

@@ -85,6 +85,25 @@ def test_wrong_run_file_is_one_line(tmp_path, change, message):
     assert str(path) in str(caught.value)
 
 
+def test_the_shape_that_was_asked_for_is_part_of_the_run_file(tmp_path):
+    path = tmp_path / "run.json"
+    asked = {"nodes": 1, "ranks_per_node": 4, "cores_per_rank": 1, "gpus_per_rank": "1/2", "visibility": "one"}
+    raw = {**asdict(RUN), "shape": asked}
+    path.write_text(json.dumps(raw))
+    assert config.load(path)[0].shape == config.Shape(**asked)
+    for change, message in (
+        ({"gpus_per_rank": "half"}, "shape.gpus_per_rank: not a fraction"),
+        ({"gpus_per_rank": 1}, "shape: gpus_per_rank: expected str, found 1"),
+        ({"nodez": 1}, "shape: unknown key 'nodez'"),
+    ):
+        path.write_text(json.dumps({**raw, "shape": {**asked, **change}}))
+        with pytest.raises(UserError, match=message):
+            config.load(path)
+    path.write_text(json.dumps({**raw, "links": {}}))
+    with pytest.raises(UserError, match=r"links: expected .*, found \{\}"):
+        config.load(path)
+
+
 @pytest.mark.parametrize("content", [None, b"{", b"\xff\xfe", b"[1]"])
 def test_unreadable_run_file_is_one_line(tmp_path, content):
     path = tmp_path / "run.json"

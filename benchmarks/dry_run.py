@@ -1,0 +1,230 @@
+"""What a dry run costs: start-up, and job scripts for 1,000 and 10,000 runs, beside ReFrame and JUBE on this machine.
+
+    python benchmarks/dry_run.py [--reframe PATH] [--jube PATH] [--sizes 1000 10000] [--peers-up-to 1000]
+
+Each tool writes one Slurm script a run, of two nodes with four ranks each, without submitting it: hpcbench by `submit
+--dry-run` (which writes the run's settings as well and checks each against site and queue), ReFrame by `--dry-run` of a
+parameterised test, JUBE by a step that substitutes into a copied script. Start-up is the same with one run. Times are
+wall clock and processor time of the whole command, the least of the turns, which go round the tools. ReFrame comes from
+`pip install reframe-hpc`, JUBE from its own page; who is not found is said to be missing.
+"""
+
+import argparse
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from hpcbench.console import columns
+
+STUDY = """\
+study: dry
+site: {site}
+model: gpt-tiny
+train: {{steps: 20, warmup_steps: 2, global_batch: 64}}
+layout: {{tp: 4}}
+nodes: 2
+walltime: 2h
+account: none
+pairing: none
+matrix: {{scheme: [{schemes}]}}
+repeats: {repeats}
+"""
+SITE = """\
+site: bench
+scheduler: {kind: slurm}
+queues: {gpu: {}}
+node: {gpus: 4, cores: 32}
+launcher: {kind: srun}
+device: cuda
+python: python3
+checked: never
+"""
+SCHEMES = [
+    "baseline",
+    "identity",
+    "naive-mpc",
+    "naive-zfp8",
+    "naive-zfp16",
+    "mzhybrid",
+    "zhybrid-16-8",
+    "zhybrid-24-8",
+    "naive-int8",
+    "naive-xpk",
+]
+REFRAME_CONFIG = """\
+site_configuration = {
+    "systems": [{
+        "name": "cluster",
+        "hostnames": [".*"],
+        "partitions": [{
+            "name": "gpu",
+            "scheduler": "slurm",
+            "launcher": "srun",
+            "environs": ["builtin"],
+            "access": ["--partition=gpu"],
+        }],
+    }],
+    "environments": [{"name": "builtin"}],
+    "general": [{"remote_detect": False}],
+}
+"""
+REFRAME_TEST = """\
+import reframe as rfm
+import reframe.utility.sanity as sn
+
+
+@rfm.simple_test
+class Train(rfm.RunOnlyRegressionTest):
+    scheme = parameter({schemes!r})
+    repeat = parameter(range({repeats}))
+    valid_systems = ["*"]
+    valid_prog_environs = ["*"]
+    executable = "python3"
+    num_tasks = 8
+    num_tasks_per_node = 4
+    time_limit = "2h"
+
+    @run_after("init")
+    def arguments(self):
+        self.executable_opts = ["-u", "-m", "hpcbench.train", f"runs/r{{self.repeat}}-{{self.scheme}}/run.json"]
+
+    @sanity_function
+    def ended(self):
+        return sn.assert_found("end", self.stdout)
+"""
+JUBE_BENCHMARK = """\
+name: dry
+outpath: out
+parameterset:
+  - name: runs
+    parameter:
+      - {{name: scheme, _: "{schemes}"}}
+      - {{name: repeat, type: int, mode: python, _: "','.join(str(i) for i in range({repeats}))"}}
+fileset:
+  name: files
+  copy: job.sh.in
+substituteset:
+  name: values
+  iofile: {{in: job.sh.in, out: job.sh}}
+  sub:
+    - {{source: "#SCHEME#", dest: $scheme}}
+    - {{source: "#REPEAT#", dest: $repeat}}
+step:
+  name: render
+  use: [runs, files, values]
+"""
+JUBE_SCRIPT = """\
+#!/bin/bash
+#SBATCH --job-name=r#REPEAT#-#SCHEME#
+#SBATCH --nodes=2
+#SBATCH --ntasks=8
+#SBATCH --ntasks-per-node=4
+#SBATCH --time=02:00:00
+#SBATCH --partition=gpu
+srun python3 -u -m hpcbench.train runs/r#REPEAT#-#SCHEME#/run.json
+"""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool, and how it renders `runs` scripts in a directory; gives the command and where the scripts will be."""
+
+    name: str
+    prepare: Callable[[Path, int], tuple[list[str], str]]
+
+
+def split(runs: int) -> tuple[list[str], int]:
+    """Schemes and repeats whose product is the number of runs."""
+    return (SCHEMES, runs // len(SCHEMES)) if runs >= len(SCHEMES) else (SCHEMES[:1], runs)
+
+
+def hpcbench(directory: Path, runs: int) -> tuple[list[str], str]:
+    schemes, repeats = split(runs)
+    (directory / "site.yaml").write_text(SITE)
+    study = STUDY.format(site=directory / "site.yaml", schemes=", ".join(schemes), repeats=repeats)
+    (directory / "study.yaml").write_text(study)
+    command = [sys.executable, "-m", "hpcbench", "submit", "study.yaml", "--dry-run", "--out", "out"]
+    return command, "out/001/jobs/*/job.sh"
+
+
+def reframe(program: str) -> Callable[[Path, int], tuple[list[str], str]]:
+    def prepare(directory: Path, runs: int) -> tuple[list[str], str]:
+        schemes, repeats = split(runs)
+        (directory / "config.py").write_text(REFRAME_CONFIG)
+        (directory / "runs.py").write_text(REFRAME_TEST.format(schemes=schemes, repeats=repeats))
+        return [program, "-C", "config.py", "-c", "runs.py", "--dry-run", "--prefix", "out"], "out/**/rfm_job.sh"
+
+    return prepare
+
+
+def jube(program: str) -> Callable[[Path, int], tuple[list[str], str]]:
+    def prepare(directory: Path, runs: int) -> tuple[list[str], str]:
+        schemes, repeats = split(runs)
+        (directory / "runs.yaml").write_text(JUBE_BENCHMARK.format(schemes=",".join(schemes), repeats=repeats))
+        (directory / "job.sh.in").write_text(JUBE_SCRIPT)
+        return [program, "run", "runs.yaml"], "out/000000/*/work/job.sh"
+
+    return prepare
+
+
+def measure(tool: Tool, runs: int) -> tuple[float, float]:
+    """Wall clock and processor time in seconds of one rendering; all scripts must be there."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        command, scripts = tool.prepare(directory, runs)
+        before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        done = subprocess.run(command, cwd=directory, capture_output=True, text=True, env={**os.environ})
+        wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+        found = len(list(directory.glob(scripts)))
+        if done.returncode or found != runs:
+            raise SystemExit(f"{tool.name}: {found} of {runs} scripts, exit {done.returncode}:\n{done.stderr[-2000:]}")
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--reframe", default=shutil.which("reframe"), help="ReFrame's program")
+    parser.add_argument("--jube", default=shutil.which("jube"), help="JUBE's program")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10000], help="runs to render")
+    parser.add_argument("--peers-up-to", type=int, default=1000, help="most runs for ReFrame and JUBE")
+    parser.add_argument("--repeats", type=int, default=3, help="turns; one for the larger sizes")
+    options = parser.parse_args()
+    tools = [Tool("hpcbench", hpcbench)]
+    tools += [Tool("ReFrame", reframe(options.reframe))] if options.reframe else []
+    tools += [Tool("JUBE", jube(options.jube))] if options.jube else []
+
+    console = Console(width=columns(), highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
+    for head in ("runs", "tool", "wall s", "processor s", "ms a run", "x hpcbench"):
+        table.add_column(head, justify="left" if head == "tool" else "right")
+    for runs in [1, *options.sizes]:
+        taking = [tool for tool in tools if tool.name == "hpcbench" or runs <= options.peers_up_to]
+        best: dict[str, tuple[float, float]] = {}
+        for _ in range(options.repeats if runs <= 1 else 1 + (options.repeats > 1 and runs <= 1000)):
+            for tool in taking:
+                found = measure(tool, runs)
+                best[tool.name] = min(best.get(tool.name, found), found)
+                print(f"{runs} runs, {tool.name}: {found[0]:.2f} s", file=sys.stderr)
+        for tool in taking:
+            wall, processor = best[tool.name]
+            ratio = f"{wall / best['hpcbench'][0]:.1f}"
+            table.add_row(str(runs), tool.name, f"{wall:.2f}", f"{processor:.2f}", f"{wall / runs * 1e3:.2f}", ratio)
+    console.print(table)
+    for name, program in (("ReFrame", options.reframe), ("JUBE", options.jube)):
+        if not program:
+            console.print(f"{name}: not found, not measured")
+
+
+if __name__ == "__main__":
+    main()

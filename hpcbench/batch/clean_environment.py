@@ -1,0 +1,51 @@
+"""The environment in which a scheduler's programs are called, and that jobs may inherit.
+
+Whoever submits from inside a job, or from a shell that was started in one, has variables of that job. Schedulers and
+launchers take them for options: one inherited binding can pin all ranks to a few cores, without a word.
+"""
+
+import os
+from collections.abc import Collection, Mapping
+
+PREFIXES = (
+    *("SLURM_", "SLURMD_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_", "SCANCEL_"),
+    *("LSB_", "LSF_", "LS_", "JSM_"),
+    *("PMIX_", "PMI_", "OMPI_", "PRTE_", "HYDRA_", "HYDI_", "MPIEXEC_", "PALS_", "CRAY_PMI_"),
+    *("FLUX_", "PBS_"),
+)
+"""Of variables that a scheduler or launcher sets in its jobs or takes for options."""
+
+NAMES = ("MPI_LOCALNRANKS", "MPI_LOCALRANKID")
+
+CONFIGURATION = frozenset(
+    {
+        *("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT"),
+        *("LSF_ENVDIR", "LSF_SERVERDIR", "LSF_BINDIR", "LSF_LIBDIR"),
+        "LS_COLORS",  # not LSF's
+    }
+)
+"""What says where the scheduler is, and who asks: without them its programs fail."""
+
+
+def clean_environment(environment: Mapping[str, str] | None = None, keep: Collection[str] = ()) -> dict[str, str]:
+    """A copy without what another job left there.
+
+    Parameters
+    ----------
+    environment
+        By default this process's.
+    keep
+        More names to keep, such as ``FLUX_URI``, which selects the instance of Flux.
+    """
+    found = os.environ if environment is None else environment
+    kept = CONFIGURATION.union(keep)
+    return {name: value for name, value in found.items() if name in kept or not _foreign(name)}
+
+
+def _foreign(name: str) -> bool:
+    return name.startswith(PREFIXES) or name in NAMES
+
+
+def plain_environment(keep: Collection[str] = ()) -> dict[str, str]:
+    """Of calls whose answer is parsed: English, and times in UTC."""
+    return {**clean_environment(keep=keep), "LC_ALL": "C", "TZ": "UTC"}

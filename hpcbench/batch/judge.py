@@ -1,0 +1,158 @@
+"""What became of a job, and of a run: their own marks say how they ended, the scheduler explains why there is none."""
+
+import datetime
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hpcbench.batch.last_words import end_event, exit_words, last_words
+from hpcbench.batch.ledger import Handed
+from hpcbench.batch.marks import Mark
+from hpcbench.batch.seen import GRACE, Seen
+from hpcbench.batch.states import State
+from hpcbench.study.yaml12 import shown
+
+STOPPED = 75
+"""Exit status of a worker that stopped on request and left a checkpoint."""
+OVERTIME = 124
+"""Exit status of a run that met its own time limit."""
+_SLOW_FILES = 30.0
+"""Seconds that a mark may take from a compute node to here."""
+_EXPLAINS = (State.TIMED_OUT, State.OUT_OF_MEMORY, State.NODE_FAILED, State.PREEMPTED, State.CANCELLED)
+"""What a scheduler does to a job, whose script then ends with some status."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """State of a job or a run, and why."""
+
+    state: State
+    reason: str = ""
+    start: str | None = None
+    end: str | None = None
+    attempt: int = 1
+    """The attempt that is under way, or was the last."""
+    exit: int | None = None
+    """Exit status that its own mark tells."""
+
+
+def judge_job(
+    job: str, mark: Mark | None, handed: Handed | None, seen: Seen | None, *, silent: str | None, clock: float
+) -> Status:
+    """State of a job that was handed in.
+
+    Parameters
+    ----------
+    mark
+        Its own mark; of an attempt before the last handing-in it does not count.
+    handed
+        Its last handing-in; None where somebody ran the script by hand.
+    seen
+        The last that the scheduler said of it.
+    silent
+        Why the scheduler cannot be asked; None where it answered.
+    clock
+        Seconds since 1970.
+    """
+    begun = handed.begun[job] if handed else 0
+    own = mark if mark is not None and mark.attempt > begun else None
+    found = _judge(own, handed, seen, silent, clock)
+    attempt = max(begun + 1, own.attempt + (own.state == "requeued") if own else 0)
+    if own is None:
+        return replace(found, attempt=attempt)
+    ended = own.state == "ended"
+    return replace(
+        found, start=own.start, end=own.end if ended else None, attempt=attempt, exit=own.exit if ended else None
+    )
+
+
+def _judge(mark: Mark | None, handed: Handed | None, seen: Seen | None, silent: str | None, clock: float) -> Status:
+    word = seen.word if seen else None
+    if mark is not None and mark.state == "ended":
+        return _ended(mark, handed, seen)
+    if handed is None:
+        return Status(State.RUNNING, "by its marks; nobody else was asked")
+    if word is None and handed.id is None and mark is None:
+        return Status(State.UNKNOWN, "handed in, but the answer is missing: `hpcbench submit` again settles it")
+    if silent is not None:
+        last = f"; last seen {word.state.value}" if word else ""
+        return Status(State.UNKNOWN, f"{silent}{last}")
+    put_back = f"put back into its queue after attempt {mark.attempt}" if mark and mark.state == "requeued" else ""
+    if word is None or seen is None:
+        if clock - _seconds(handed.time) < GRACE:
+            waits = Status(State.PENDING, put_back or "handed in, not listed yet")
+            return Status(State.RUNNING) if mark is not None and not put_back else waits
+        return Status(State.LOST, "its scheduler knows nothing of it, and it left no word of its end")
+    if word.state.alive:
+        if seen.absent is not None and clock - seen.absent > GRACE:
+            return Status(
+                State.LOST, f"gone from its queue, where it was {word.state.value}, without a word of its end"
+            )
+        return Status(word.state, "; ".join(part for part in (put_back, word.reason) if part))
+    lately = clock - seen.since
+    if word.state is State.COMPLETED:
+        if lately < _SLOW_FILES:
+            return Status(State.RUNNING, "its scheduler says completed; its own mark is awaited")
+        return Status(State.UNKNOWN, "its scheduler says completed, but it left no mark of its end")
+    if word.state is State.PREEMPTED and lately < GRACE:
+        return Status(State.PENDING, f"preempted; {put_back or 'may go back into its queue'}")
+    return Status(word.state, word.reason or exit_words(word.exit))
+
+
+def _ended(mark: Mark, handed: Handed | None, seen: Seen | None) -> Status:
+    if mark.exit == 0:
+        return Status(State.COMPLETED)
+    if handed is not None and handed.cancelled and (mark.end or "") >= handed.cancelled:
+        return Status(State.CANCELLED)
+    if seen is not None and seen.word.state in _EXPLAINS:
+        return Status(seen.word.state, seen.word.reason)
+    if mark.exit == STOPPED:
+        return Status(State.STOPPED, "told to ahead of its limit: `hpcbench retry` goes on")
+    return Status(State.FAILED, exit_words(mark.exit))
+
+
+def judge_run(directory: Path, mark: Mark | None, job: Status) -> Status:
+    """State of a run.
+
+    Parameters
+    ----------
+    mark
+        Its own mark.
+    job
+        Its job.
+    """
+    if mark is None:
+        if job.state.alive:
+            return Status(State.PENDING, job.reason if job.state is not State.RUNNING else "")
+        if job.state in (State.COMPLETED, State.FAILED):
+            return Status(State.LOST, f"its job ended before it started: {job.reason}".rstrip(": "))
+        return Status(job.state, job.reason)
+    begun = Status(State.RUNNING, "", mark.start, mark.end, mark.attempt)
+    again = job.state.alive and mark.attempt < job.attempt
+    if mark.state != "ended":
+        if job.state.alive:
+            return Status(State.PENDING, f"to go on in attempt {job.attempt}") if again else begun
+        if job.state in (State.COMPLETED, State.FAILED, State.LOST):
+            return replace(begun, state=State.LOST, reason="its job ended without a word about it", end=job.end)
+        return replace(begun, state=job.state, reason=job.reason)
+    event = end_event(directory / "log.txt")
+    if mark.exit == 0:
+        if event is None:
+            return replace(begun, state=State.UNKNOWN, reason="exit 0, but its log has no end")
+        if event.get("state") == "completed":
+            return replace(begun, state=State.COMPLETED)
+    if again:
+        return Status(State.PENDING, f"to go on in attempt {job.attempt}")
+    if job.state in _EXPLAINS and mark.exit in (129, 130, 137, 143, STOPPED):
+        return replace(begun, state=job.state, reason=job.reason)
+    if mark.exit == OVERTIME:
+        return replace(begun, state=State.TIMED_OUT, reason="met its own time limit (run_limit)")
+    if mark.exit == STOPPED:
+        return replace(begun, state=State.STOPPED, reason="told to ahead of the limit; it left a checkpoint")
+    said = "" if event is None else str(event.get("reason") or event.get("state") or "")
+    reason = said or last_words(directory)
+    words = exit_words(mark.exit) + (f": {shown(reason, 160)[1:-1]}" if reason else "")
+    return replace(begun, state=State.FAILED, reason=words)
+
+
+def _seconds(time: str) -> float:
+    return datetime.datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()

@@ -1,0 +1,74 @@
+"""Who submitted what, with which code and in which surroundings: kept beside each submission."""
+
+import getpass
+import importlib.metadata
+import os
+import platform
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import hpcbench
+from hpcbench.batch.files import now, write_json
+
+_SECRET = re.compile(r"TOKEN|SECRET|PASSW|KEY|CREDENTIAL|COOKIE|AUTH", re.IGNORECASE)
+"""Names of variables that are nobody's business."""
+
+
+def keep(root: Path, study: Path) -> None:
+    """Write ``provenance/`` below the submission: what cannot be found out is left out, and never in the way."""
+    directory = root / "provenance"
+    directory.mkdir()
+    places = {"hpcbench": Path(hpcbench.__file__).resolve().parent.parent, "study": study.resolve().parent}
+    write_json(
+        directory / "submit.json",
+        {
+            "time": now(),
+            "user": _user(),
+            "host": socket.gethostname(),
+            "directory": str(Path.cwd()),
+            "command": sys.argv,
+            "version": hpcbench.__version__,
+            "python": platform.python_version(),
+            "packages": packages(),
+            "git": {name: found for name, place in places.items() if (found := _git(place, directory, name))},
+            "environment": {name: value for name, value in sorted(os.environ.items()) if not _SECRET.search(name)},
+        },
+    )
+
+
+def packages() -> dict[str, str]:
+    """Versions of all that is installed beside hpcbench."""
+    found = {dist.metadata["Name"]: dist.version for dist in importlib.metadata.distributions()}
+    return dict(sorted((name, version) for name, version in found.items() if name))
+
+
+def _git(place: Path, directory: Path, name: str) -> dict[str, Any] | None:
+    """Revision of the checkout that the place lies in; what differs from it goes into ``NAME.diff``."""
+    revision = _say(place, "rev-parse", "HEAD")
+    if revision is None:
+        return None
+    diff = _say(place, "diff", "HEAD") or ""
+    if diff:
+        (directory / f"{name}.diff").write_text(diff, encoding="utf-8")
+    return {"revision": revision.strip(), "dirty": bool(diff)}
+
+
+def _say(place: Path, *command: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(place), *command], capture_output=True, timeout=20, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode("utf-8", errors="replace") if done.returncode == 0 else None
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -1,0 +1,175 @@
+"""A submission on disk, whole or not at all."""
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hpcbench import __version__
+from hpcbench.batch.files import now, write_json
+from hpcbench.batch.parcels import Bundle
+from hpcbench.batch.render import Job, render, render_array
+from hpcbench.batch.site import Site
+from hpcbench.errors import UserError
+from hpcbench.study.expand import Run
+from hpcbench.study.load import Loaded
+from hpcbench.study.run import run_file
+
+
+def submissions(base: Path) -> list[Path]:
+    """The numbered directories in `base` that hold a submission, oldest first."""
+    found = [path for path in base.iterdir() if path.name.isdigit() and (path / "submission.json").is_file()]
+    return sorted(found, key=lambda path: int(path.name))
+
+
+@contextlib.contextmanager
+def numbered(base: Path) -> Iterator[Path]:
+    """The next number's directory; it is made by `write`, and gone again if the block fails before a job was taken."""
+    number = max((int(path.name) for path in base.iterdir() if path.name.isdigit()), default=0) + 1
+    root = base / f"{number:03d}"
+    try:
+        yield root
+    except BaseException:
+        if not any((root / "handed").glob("*.json")):
+            shutil.rmtree(root, ignore_errors=True)
+        raise
+
+
+def write(
+    root: Path,
+    runs: Sequence[Run],
+    jobs: Sequence[Job],
+    bundles: Sequence[Bundle],
+    loaded: Loaded,
+    site: Site,
+    *,
+    base: Path,
+    more: Mapping[str, Any],
+) -> None:
+    """Write everything that the jobs need.
+
+    Parameters
+    ----------
+    root
+        Its directory to be, absolute.
+    base
+        Directory that relative paths of the study start from.
+    more
+        Further fields of ``submission.json``.
+
+    Raises
+    ------
+    UserError
+        A value cannot stand in a job script.
+    """
+    growing = root.with_name(f".{root.name}.{os.getpid()}.tmp")
+    shutil.rmtree(growing, ignore_errors=True)
+    try:
+        growing.mkdir()
+        _write(growing, root, runs, jobs, bundles, loaded, site, base=base, more=more)
+        growing.rename(root)
+    except BaseException:
+        shutil.rmtree(growing, ignore_errors=True)
+        raise
+
+
+def _write(
+    directory: Path,
+    root: Path,
+    runs: Sequence[Run],
+    jobs: Sequence[Job],
+    bundles: Sequence[Bundle],
+    loaded: Loaded,
+    site: Site,
+    *,
+    base: Path,
+    more: Mapping[str, Any],
+) -> None:
+    study = loaded.study
+    (directory / "study.yaml").write_bytes(loaded.document.text)
+    if loaded.sets:
+        write_json(directory / "study.set.json", loaded.sets)
+    write_json(directory / "site.json", site.model_dump(mode="json"))
+    by_id = {run.id: run for run in runs}
+    job_of = {run: job for job in jobs for run in job.runs}
+    templates = Path(site.templates) if site.templates else None
+    try:
+        for job in jobs:
+            (directory / "jobs" / job.id).mkdir(parents=True)
+            script = render(job, site=site, study=study.study, root=str(root), templates=templates)
+            (directory / "jobs" / job.id / "job.sh").write_text(script, encoding="utf-8")
+        for one in bundles:
+            if one.array:
+                script, names = render_array(
+                    one.label, one.jobs, site=site, study=study.study, root=str(root), templates=templates
+                )
+                (directory / "arrays").mkdir(exist_ok=True)
+                (directory / one.script).write_text(script, encoding="utf-8")
+                (directory / one.script).with_suffix(".txt").write_text(names, encoding="utf-8")
+    except ValueError as error:
+        raise UserError(f"{site.site}: {error}") from None
+    for name, job in job_of.items():
+        (directory / "runs" / name).mkdir(parents=True)
+        data = run_file(
+            by_id[name],
+            site=site.site,
+            threads=job.shape.threads,
+            oversubscribe=site.oversubscribe,
+            device=site.device,
+            base=base,
+            shape={
+                "nodes": job.shape.nodes,
+                "ranks_per_node": job.shape.ranks_per_node,
+                "cores_per_rank": job.shape.cores_per_rank,
+                "gpus_per_rank": str(job.shape.gpus_per_rank),
+                "visibility": site.visibility,
+            },
+        )
+        write_json(directory / "runs" / name / "run.json", data)
+    write_json(
+        directory / "submission.json",
+        {
+            "schema": 1,
+            "version": __version__,
+            "study": study.study,
+            "name": f"{study.study[:36]}-{secrets.token_hex(3)}",
+            "site": site.site,
+            "scheduler": site.scheduler.kind,
+            "time": now(),
+            **more,
+            "baseline": study.baseline.model_dump(),
+            "criteria": study.criteria.model_dump(),
+            "steps": study.train.steps,
+            "repeats": study.repeats,
+            "requeue": study.requeue,
+            "jobs": [
+                {
+                    "id": job.id,
+                    "script": f"jobs/{job.id}/job.sh",
+                    "runs": job.runs,
+                    "walltime": job.walltime.seconds if job.walltime else None,
+                    "stop_ahead": job.stop_ahead.seconds,
+                }
+                for job in jobs
+            ],
+            "bundles": [
+                {"label": one.label, "script": one.script, "jobs": [job.id for job in one.jobs], "array": one.array}
+                for one in bundles
+            ],
+            "runs": [
+                {
+                    "id": run.id,
+                    "job": job_of[run.id].id,
+                    "repeat": run.repeat,
+                    "pairing": run.pairing,
+                    "cell": run.cell,
+                    "scheme": run.scheme_name,
+                    "path": f"runs/{run.id}",
+                }
+                for run in runs
+            ],
+        },
+    )

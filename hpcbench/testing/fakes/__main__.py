@@ -1,0 +1,89 @@
+"""Runs a command with a faked scheduler first on PATH: ``python -m hpcbench.testing.fakes lsf -- COMMAND``.
+
+When the command has ended, the jobs that it left are waited for; then the fake ends with all that belongs to it.
+"""
+
+import argparse
+import subprocess
+import sys
+from typing import Any
+
+from hpcbench.errors import UserError
+from hpcbench.testing.fakes import Fake, FakeFlux, FakeLSF
+from hpcbench.testing.fakes.state import ENDED
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit status of the command; 2 if the arguments are wrong."""
+    words = sys.argv[1:] if argv is None else argv
+    command = words[words.index("--") + 1 :] if "--" in words else []
+    reader = argparse.ArgumentParser(
+        prog="python -m hpcbench.testing.fakes",
+        description="Run a command with a faked scheduler first on PATH. It runs jobs for real on this machine.",
+        usage="%(prog)s lsf|flux [--site FILE] [--flavour F] [--nodes N] [--minute S] -- COMMAND...",
+    )
+    reader.add_argument("system", choices=["lsf", "flux"])
+    reader.add_argument("--site", help="site file: its nodes and queues are pretended")
+    reader.add_argument("--flavour", help="of LSF: csm, lsf, old or lsf-like")
+    reader.add_argument("--nodes", type=int, default=4, help="pretended compute nodes")
+    reader.add_argument("--minute", type=float, default=60.0, help="seconds that a minute of the scheduler lasts")
+    arguments = reader.parse_args(words[: words.index("--")] if "--" in words else words)
+    if not command:
+        reader.error("give a command after --")
+    try:
+        return _run(_fake(arguments), command)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _fake(arguments: argparse.Namespace) -> Fake:
+    options: dict[str, Any] = {"nodes": arguments.nodes, "minute": arguments.minute}
+    if arguments.site:
+        options |= _of_site(arguments.site, arguments.system)
+    if arguments.flavour:
+        options["flavour"] = arguments.flavour
+    return FakeLSF(**options) if arguments.system == "lsf" else FakeFlux(**options)
+
+
+def _of_site(name: str, system: str) -> dict[str, Any]:
+    from hpcbench.batch.duration import Duration
+    from hpcbench.batch.site import load_site
+
+    site, _ = load_site(name)
+    if site.scheduler.kind != system:
+        raise UserError(
+            f"site {site.site}: its scheduler is {site.scheduler.kind}: give {site.scheduler.kind}, not {system}"
+        )
+    queues: dict[str, dict[str, float]] = {}
+    for queue, limits in site.queues.items():
+        queues[queue] = {"max_nodes": limits.max_nodes} if limits.max_nodes else {}
+        if limits.max_walltime:
+            queues[queue]["max_minutes"] = Duration.parse(limits.max_walltime).seconds / 60
+    found: dict[str, Any] = {"cores": site.node.usable_cores, "gpus": site.node.gpus}
+    if queues:
+        found["queues"] = queues
+    if system == "lsf":
+        found["flavour"] = "csm" if site.scheduler.allocation == "nodes" else "lsf"
+    return found
+
+
+def _run(fake: Fake, command: list[str]) -> int:
+    with fake:
+        try:
+            status = subprocess.run(command, env=fake.environment).returncode
+        except OSError as error:
+            raise UserError(f"{command[0]}: {error.strerror}") from None
+        left = [job for job in fake.jobs if job.state not in ENDED]
+        if left:
+            count = f"{len(left)} job{'s' if len(left) > 1 else ''}"
+            print(f"hpcbench's fake of {fake.system}: {count} still to end; Ctrl-C ends them now", file=sys.stderr)
+            try:
+                fake.wait(seconds=float("inf"))
+            except KeyboardInterrupt:
+                return 130
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

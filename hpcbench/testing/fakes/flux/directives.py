@@ -1,0 +1,46 @@
+"""Submission directives of a Flux batch script, ``#flux: -N4``.
+
+Facts: Flux RFC 36. All lines have one sentinel, which is whatever stands before the tag and the tag itself; once a line
+comes that does not begin like them, no directive may follow.
+"""
+
+import re
+import shlex
+
+_LINE = re.compile(r"(?P<sentinel>(?P<prefix>[^\w]*)(?:flux|FLUX):)(?P<rest>.*)")
+
+
+def directives(script: str) -> list[str]:
+    """The words of all directives.
+
+    Raises
+    ------
+    ValueError
+        They are not written as the RFC wants it; the message begins with the line.
+    """
+    words: list[str] = []
+    sentinel = prefix = ""
+    closed = 0
+    for number, line in enumerate(script.splitlines(), 1):
+        match = _LINE.fullmatch(line)
+        if not match:
+            if sentinel and not closed and line.strip() and not line.startswith(prefix.rstrip()):
+                closed = number - 1
+            continue
+        if closed:
+            raise ValueError(f"line {number}: orphan 'flux:' detected: directives disabled after line {closed}")
+        if sentinel and match["sentinel"] != sentinel:
+            raise ValueError(f"line {number}: sentinel changed from '{sentinel}' to '{match['sentinel']}'")
+        sentinel, prefix = match["sentinel"], match["prefix"]
+        words += _words(match["rest"], number)
+    return words
+
+
+def _words(text: str, number: int) -> list[str]:
+    try:
+        found = shlex.split(text, comments=True)
+    except ValueError as error:
+        raise ValueError(f"line {number}: {text.strip()}: {error}") from None
+    if found and not found[0].startswith("-"):
+        raise ValueError(f"line {number}: Unknown directive: {text.strip()}")
+    return found

@@ -1,0 +1,25 @@
+"""The kinds of LSF that are faked, for sites do not all run the same."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """What one kind understands."""
+
+    csm: bool = False
+    """Whole nodes by -nnodes; a launch host of its own; jsrun and lrun."""
+    json: bool = True
+    fields: bool = True
+    """bjobs -o."""
+    exit_fields: bool = True
+    """Fields of bjobs -o that older ones lack: exit_code, exit_reason and the like."""
+    requeue: bool = True
+
+
+FLAVOURS = {
+    "csm": Flavour(csm=True),
+    "lsf": Flavour(),
+    "old": Flavour(json=False, exit_fields=False),
+    "lsf-like": Flavour(json=False, fields=False, exit_fields=False),
+}

@@ -1,0 +1,126 @@
+"""Starts the ranks of a faked launcher for real: by MPICH's mpiexec, or as plain processes where there is none."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from hpcbench.testing.fakes.programs import RefusedError
+from hpcbench.testing.fakes.state import MARK, RANK_MARK, Config, Job, Store
+
+_ENTRY = "import sys; sys.path.insert(0, {path!r}); from hpcbench.testing.fakes.ranks import become; become()"
+
+
+@dataclass(frozen=True)
+class Rank:
+    """Where one rank pretends to be."""
+
+    host: str
+    local_rank: int
+    local_size: int
+    gpus: Sequence[int]
+
+
+def allocation(store: Store, job_id: str | None, complaint: str) -> Job:
+    """The running job that this process belongs to.
+
+    Raises
+    ------
+    RefusedError
+        There is none.
+    """
+    own = os.environ.get(MARK, "")
+    for job in store.read().jobs:
+        if own == f"{store.directory}:{job.key}" and job_id == str(job.id) and job.places:
+            return job
+    raise RefusedError(complaint, 1)
+
+
+def launch(ranks: Sequence[Rank], command: Sequence[str], variables: Mapping[str, str], names: "Names") -> int:
+    """Start the ranks, hand on what they print, and wait: their exit status."""
+    if not command:
+        raise RefusedError("no command was given", 1)
+    told = [[rank.host, rank.local_rank, rank.local_size, list(rank.gpus)] for rank in ranks]
+    environment = {
+        **os.environ,
+        **variables,
+        "HPCBENCH_FAKE_RANKS": json.dumps({"ranks": told, "names": names.for_json()}),
+        RANK_MARK: "mpiexec",
+    }
+    package = str(Path(__file__).resolve().parents[3])
+    each = [sys.executable, "-E", "-S", "-c", _ENTRY.format(path=package), *command]
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    found = str(mpiexec) if mpiexec.exists() else shutil.which("mpiexec")
+    if found:
+        lines = [[found, "-n", str(len(ranks)), "-bind-to", "none", *each]]
+        extra: list[dict[str, str]] = [{}]
+    else:
+        lines = [each] * len(ranks)
+        extra = [{"PMI_RANK": str(k), "PMI_SIZE": str(len(ranks))} for k in range(len(ranks))]
+    children = [subprocess.Popen(line, env={**environment, **more}) for line, more in zip(lines, extra, strict=True)]
+    _end_with_us(children)
+    statuses = [child.wait() for child in children]
+    return max(128 - status if status < 0 else status for status in statuses)
+
+
+@dataclass(frozen=True)
+class Names:
+    """Variables by which the faked launcher tells a rank who it is."""
+
+    rank: Sequence[str]
+    size: Sequence[str]
+    local_rank: Sequence[str]
+    local_size: Sequence[str]
+    gpus: bool = True
+    """Whether it narrows CUDA_VISIBLE_DEVICES."""
+
+    def for_json(self) -> list[object]:
+        """As `become` reads it."""
+        return [list(self.rank), list(self.size), list(self.local_rank), list(self.local_size), self.gpus]
+
+
+def become() -> None:
+    """In a rank's process: say who it is in the launcher's variables, and turn into the program."""
+    told = json.loads(os.environ.pop("HPCBENCH_FAKE_RANKS"))
+    number = int(os.environ["PMI_RANK"])
+    host, local_rank, local_size, gpus = told["ranks"][number]
+    *names, narrows = told["names"]
+    for group, value in zip(names, (number, len(told["ranks"]), local_rank, local_size), strict=True):
+        os.environ.update({name: str(value) for name in group})
+    os.environ[RANK_MARK] = host
+    if narrows:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in gpus)
+    try:
+        os.execvp(sys.argv[1], sys.argv[1:])
+    except OSError as failure:
+        sys.exit(f"{sys.argv[1]}: {failure.strerror}")
+
+
+def split(config: Config, per_host: int, local_rank: int) -> list[int]:
+    """The GPUs of a local rank where a node's are dealt out evenly."""
+    if not config.gpus:
+        return []
+    each = max(1, config.gpus // per_host)
+    first = local_rank * config.gpus // per_host if per_host > config.gpus else local_rank * each
+    return list(range(first, first + each))
+
+
+def _end_with_us(children: Sequence["subprocess.Popen[bytes]"]) -> None:
+    """A signal that would end the launcher ends its ranks too; one that it was started to ignore stays ignored."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for child in children:
+            child.send_signal(signal.SIGTERM)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    handler: Callable[[int, FrameType | None], None] = stop
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, handler)

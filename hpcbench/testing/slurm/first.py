@@ -1,0 +1,87 @@
+"""The first process of a cluster, in namespaces of its own, and the daemons that it starts and ends when told so."""
+
+import os
+import select
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hpcbench.errors import UserError
+
+_HERE = Path(__file__).resolve().parent
+_NAMESPACES = ("unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc", "--")
+_ANSWER = 60.0
+"""Seconds that it may take to do as told."""
+
+
+def allowed() -> bool:
+    """Whether namespaces can be made here."""
+    return subprocess.run([*_NAMESPACES, "true"], capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
+
+
+def node_command(node: str) -> list[str]:
+    """What starts a node, in namespaces within those of the cluster."""
+    return [*_NAMESPACES, "bash", str(_HERE / "node.sh"), node]
+
+
+class First:
+    """See first.sh. The daemons' output goes to ``log/NAME.out`` below `directory`, which is removed at the end.
+
+    Parameters
+    ----------
+    environment
+        Variables of the daemons beside this process's own.
+    """
+
+    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [*_NAMESPACES, "bash", str(_HERE / "first.sh"), str(directory)],
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for us, who then end all of it
+        )
+        if not self._answer():
+            raise UserError("the Slurm cluster's first process did not start")
+
+    def start(self, name: str, command: Sequence[str]) -> None:
+        """Start a daemon."""
+        self._do("start", name, command)
+
+    def alive(self, name: str) -> bool:
+        """Whether a daemon still runs."""
+        return self._tell("alive", name)
+
+    def stop(self, name: str) -> None:
+        """End a daemon as an administrator does, and wait until it has ended."""
+        self._do("stop", name)
+
+    def crash(self, node: str) -> None:
+        """End all processes of a node at once."""
+        self._do("crash", node)
+
+    def end(self) -> None:
+        """End everything."""
+        with self._process:
+            try:
+                self._process.communicate(timeout=_ANSWER)  # closes its standard input
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+
+    def _do(self, verb: str, name: str, command: Sequence[str] = ()) -> None:
+        if not self._tell(verb, name, command):
+            raise UserError(f"the Slurm cluster: cannot {verb} {name}")
+
+    def _tell(self, verb: str, name: str, command: Sequence[str] = ()) -> bool:
+        assert self._process.stdin
+        self._process.stdin.write(f"{verb} {name} {shlex.join(command)}\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> bool:
+        assert self._process.stdout
+        if not select.select([self._process.stdout], [], [], _ANSWER)[0]:
+            raise UserError(f"the Slurm cluster's first process did not answer in {_ANSWER:.0f} s")
+        return self._process.stdout.readline() == "0\n"

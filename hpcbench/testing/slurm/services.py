@@ -1,0 +1,32 @@
+"""What Slurm needs beside itself: munge, and MariaDB for accounting. Both are reached by a Unix socket only."""
+
+import os
+import shlex
+from pathlib import Path
+
+
+def munge(directory: Path) -> tuple[list[str], list[str]]:
+    """Command of the daemon, and of a client that succeeds when it serves; a key is made."""
+    place = directory / "munge"
+    key = os.open(place / "key", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
+    with os.fdopen(key, "wb") as file:
+        file.write(os.urandom(128))
+    files = {"socket": "socket", "key-file": "key", "pid-file": "pid", "seed-file": "seed", "log-file": "log"}
+    options = [f"--{option}={place / name}" for option, name in files.items()]
+    return ["munged", "--foreground", "--force", *options], ["munge", "-n", "-S", str(place / "socket")]
+
+
+def data_base(directory: Path) -> tuple[list[str], list[str]]:
+    """The same, of MariaDB with an empty data base for slurmdbd."""
+    place = directory / "db"
+    (place / "first.sql").write_text(
+        "create database slurm;\ncreate user slurm@localhost identified by 'slurm';\n"
+        "grant all on slurm.* to slurm@localhost;\n"
+    )
+    common = ["--no-defaults", "--user=root", f"--datadir={place}/data"]
+    install = ["mariadb-install-db", *common, "--auth-root-authentication-method=socket", "--skip-test-db"]
+    serve = ["mariadbd", *common, f"--socket={place}/socket", f"--pid-file={place}/pid"]
+    serve += [f"--init-file={place}/first.sql", "--skip-networking", "--skip-log-bin", "--performance-schema=OFF"]
+    serve += ["--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=0"]
+    both = f"{shlex.join(install)} && exec {shlex.join(serve)}"
+    return ["bash", "-c", both], ["mariadb", "--no-defaults", f"--socket={place}/socket", "-e", "use slurm"]

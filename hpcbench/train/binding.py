@@ -1,0 +1,264 @@
+"""Where the ranks really lie: recorded by each of them, and compared with what the launcher was asked for.
+
+Every launcher has a way to be misunderstood that starts the ranks all the same: on half of the nodes, on each other's
+cores, all on the first GPU. What is plainly wrong is refused; what may slow a run down is said.
+"""
+
+import os
+import socket
+from collections import defaultdict
+from collections.abc import Iterable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from mpi4py import MPI
+
+from hpcbench.errors import UserError
+from hpcbench.train.config import Run, Shape
+
+Rank = dict[str, Any]
+"""What one rank says of itself."""
+
+_NODES = Path("/sys/devices/system/node")
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+_NICS = (
+    "UCX_NET_DEVICES",
+    "UCX_TLS",
+    "MPICH_OFI_NIC_POLICY",
+    "MPICH_OFI_NIC_MAPPING",
+    "FI_PROVIDER",
+    "MV2_IBA_HCA",
+    "OMPI_MCA_btl_openib_if_include",
+    "OMPI_MCA_btl_tcp_if_include",
+)
+
+
+def describe(comm: MPI.Comm, device: str) -> Rank:
+    """Who and where this rank is (a collective call); it computes on the GPU named here from then on.
+
+    Raises
+    ------
+    UserError
+        The run asks for a GPU and PyTorch sees none.
+    """
+    shared = comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)
+    local_rank = int(shared.rank)
+    shared.Free()
+    cores = sorted(os.sched_getaffinity(0))
+    return {
+        "rank": comm.rank,
+        "local_rank": local_rank,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "cores": cores,
+        "core_ranges": ranges(cores),
+        "host_cores": os.cpu_count(),
+        "numa": numa_nodes(set(cores)),
+        **({"device": "cpu"} if device == "cpu" else _gpu(comm.rank, local_rank)),
+        "visible": _set(_VISIBLE),
+        "nics": _set(_NICS),
+    }
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers in rising order as ``0-6,28-34``."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+
+
+def numbers(words: str) -> set[int]:
+    """What `ranges` gives, as the kernel writes it too."""
+    pairs = (part.partition("-") for part in words.strip().split(",") if part)
+    return {number for first, _, last in pairs for number in range(int(first), int(last or first) + 1)}
+
+
+def numa_nodes(cores: set[int], nodes: Path = _NODES) -> list[int] | None:
+    """NUMA nodes that the cores belong to; None where the kernel does not say."""
+    found = [
+        int(path.parent.name.removeprefix("node"))
+        for path in nodes.glob("node[0-9]*/cpulist")
+        if cores & numbers(path.read_text())
+    ]
+    return sorted(found) or None
+
+
+def _set(names: Iterable[str]) -> dict[str, str]:
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+def _gpu(rank: int, local_rank: int) -> Rank:
+    import torch
+
+    if not torch.cuda.is_available():
+        raise UserError(
+            f"rank {rank} on {socket.gethostname()}: the run asks for a GPU and PyTorch sees none: check the "
+            "site's node.gpus, its modules, and that PyTorch was built for CUDA"
+        )
+    count = torch.cuda.device_count()
+    own = local_rank % count  # launchers may show each rank one GPU only
+    torch.cuda.set_device(own)
+    about = torch.cuda.get_device_properties(own)
+    return {
+        "device": f"cuda:{own} {about.name}",
+        "gpu": {
+            "number": own,
+            "uuid": _word(about, "{0.uuid}"),
+            "pci": _word(about, "{0.pci_domain_id:04x}:{0.pci_bus_id:02x}:{0.pci_device_id:02x}"),
+            "visible": count,
+            "peers": [i for i in range(count) if i != own and torch.cuda.can_device_access_peer(own, i)],
+        },
+    }
+
+
+def _word(about: Any, form: str) -> str | None:
+    """None where this PyTorch does not tell."""
+    try:
+        return form.format(about)
+    except AttributeError:
+        return None
+
+
+def check(world: list[Rank], run: Run) -> list[str]:
+    """Compare where the ranks lie with what was asked for.
+
+    Returns
+    -------
+    list[str]
+        What may slow the run down, a line each.
+
+    Raises
+    ------
+    UserError
+        It would measure something else: other nodes, cores that ranks share, one GPU for all of a host.
+    """
+    hosts: dict[str, list[Rank]] = defaultdict(list)
+    for rank in world:
+        hosts[rank["host"]].append(rank)
+    if run.shape:
+        _check_places(hosts, run.shape)
+    loose, sights = [], []
+    for host, ranks in hosts.items():
+        if not run.oversubscribe and _check_cores(host, ranks, run.shape):
+            loose.append(host)
+        _check_gpus(host, ranks, run.shape)
+        if run.shape and (words := _sight(ranks, run.shape)):
+            sights.append((host, words))
+    warnings = []
+    if loose:
+        warnings.append(f"{_some(loose)}: ranks are not bound to cores of their own, and may wander and collide")
+    if sights:
+        warnings.append(f"{_some([host for host, _ in sights])}: {sights[0][1]}")
+    return warnings
+
+
+def _check_places(hosts: dict[str, list[Rank]], shape: Shape) -> None:
+    if len(hosts) != shape.nodes:
+        raise UserError(
+            f"the ranks run on {_count(len(hosts), 'node')} ({_some(list(hosts))}), {shape.nodes} were asked for: "
+            "check the launcher's options in the site file"
+        )
+    for host, ranks in hosts.items():
+        if len(ranks) != shape.ranks_per_node:
+            raise UserError(
+                f"{host} runs {_count(len(ranks), 'rank')}, {shape.ranks_per_node} a node were asked for: check the "
+                "launcher's options in the site file"
+            )
+
+
+def _check_cores(host: str, ranks: list[Rank], shape: Shape | None) -> bool:
+    """Refuse ranks that sit on each other; returns whether several are bound to nothing of their own.
+
+    Ranks that may all use the very same cores are not bound, be it the whole host or what the job was given of it.
+    """
+    sets = [set(rank["cores"]) for rank in ranks]
+    loose = len(ranks) > 1 and all(cores == sets[0] for cores in sets)
+    if shape:
+        _check_enough(host, ranks, len(set.union(*sets)), shape)
+    if loose:
+        return True
+    taken: dict[int, Rank] = {}
+    for rank in ranks:
+        if len(rank["cores"]) >= (rank["host_cores"] or 0):
+            continue
+        for core in rank["cores"]:
+            other = taken.setdefault(core, rank)
+            if other is not rank:
+                raise UserError(
+                    f"{host}: ranks {other['rank']} and {rank['rank']} are both bound to core {core} (cores "
+                    f"{ranges(other['cores'])} and {ranges(rank['cores'])}): check the launcher's binding options in "
+                    "the site file"
+                )
+    return False
+
+
+def _check_enough(host: str, ranks: list[Rank], together: int, shape: Shape) -> None:
+    for rank in ranks:
+        if len(rank["cores"]) < shape.cores_per_rank:
+            raise UserError(
+                f"{host}: rank {rank['rank']} is bound to {_count(len(rank['cores']), 'core')} "
+                f"({ranges(rank['cores'])}), {shape.cores_per_rank} were asked for: check the launcher's binding "
+                "options in the site file"
+            )
+    if together < len(ranks) * shape.cores_per_rank:
+        raise UserError(
+            f"{host}: {len(ranks)} ranks x {shape.cores_per_rank} cores were asked for, and they are bound to "
+            f"{_count(together, 'core')} in all ({ranks[0]['core_ranges']} ...): check the launcher's binding options "
+            "in the site file"
+        )
+
+
+def _check_gpus(host: str, ranks: list[Rank], shape: Shape | None) -> None:
+    """Refuse ranks that crowd on fewer GPUs than they were to have."""
+    by_gpu: dict[object, list[Rank]] = defaultdict(list)
+    for rank in ranks:
+        if rank.get("gpu"):
+            by_gpu[_identity(rank)].append(rank)
+    for crowd in by_gpu.values():
+        if len(crowd) <= _sharers(shape, crowd):
+            continue
+        who = ", ".join(str(rank["rank"]) for rank in crowd)
+        asked = f"{shape.gpus_per_rank} GPUs a rank were asked for" if shape else "the host has more"
+        raise UserError(
+            f"{host}: ranks {who} compute on the same GPU ({crowd[0]['device']}), and {asked}: check the launcher's "
+            "GPU options in the site file"
+        )
+
+
+def _identity(rank: Rank) -> object:
+    """What tells GPUs of a host apart, whatever number each rank knows them by."""
+    gpu = rank["gpu"]
+    return gpu["uuid"] or gpu["pci"] or (gpu["number"], tuple(rank["visible"].values()))
+
+
+def _sharers(shape: Shape | None, crowd: list[Rank]) -> int:
+    """How many ranks may compute on one GPU; as many as do, where nobody said and there is but that one."""
+    gpus = Fraction(shape.gpus_per_rank) if shape else Fraction(0)
+    if gpus:
+        return max(1, int(1 / gpus))
+    return 1 if any(rank["gpu"]["visible"] > 1 for rank in crowd) else len(crowd)
+
+
+def _sight(ranks: list[Rank], shape: Shape) -> str | None:
+    """Whether ranks see more GPUs than they were to: it changes what libraries do."""
+    if shape.visibility != "one":
+        return None
+    own = max(1, int(Fraction(shape.gpus_per_rank)))
+    crowd = [rank for rank in ranks if rank.get("gpu") and rank["gpu"]["visible"] > own]
+    if not crowd:
+        return None
+    seen = crowd[0]["gpu"]["visible"]
+    return f"rank {crowd[0]['rank']} sees {_count(seen, 'GPU')}, and was to see {own}"
+
+
+def _some(hosts: list[str]) -> str:
+    return hosts[0] if len(hosts) == 1 else f"{hosts[0]} and {len(hosts) - 1} more"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" + ("" if n == 1 else "s")

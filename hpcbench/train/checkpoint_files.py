@@ -1,0 +1,136 @@
+"""The files of a checkpoint on disk: what is written so that a kill at any moment leaves no half of it in use."""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Set
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+import xxhash
+
+COMPLETE = "complete.json"
+"""Written last: sizes and digests of all other files."""
+SCHEMA = 1
+_KEPT = 2
+_NAME = re.compile(r"step-([0-9]{6,})")
+_CHUNK = 1 << 22
+
+
+def rank_file(rank: int) -> str:
+    """Name of a rank's file."""
+    return f"rank-{rank:05}.pt"
+
+
+def numbered(directory: Path) -> dict[int, Path]:
+    """Checkpoints by their step, whole or not; what is being written has another name."""
+    names = ((_NAME.fullmatch(path.name), path) for path in _children(directory))
+    return {int(matched[1]): path for matched, path in names if matched}
+
+
+def _children(directory: Path) -> Iterable[Path]:
+    return directory.iterdir() if directory.is_dir() else ()
+
+
+def read_manifest(path: Path) -> dict[str, Any] | str:
+    """The content of ``complete.json``, of one of another schema just that; or what is wrong with it."""
+    try:
+        data = json.loads((path / COMPLETE).read_bytes())
+        if int(data["schema"]) != SCHEMA:
+            return {"schema": int(data["schema"])}
+        if f"step-{data['step']:06}" != path.name or not isinstance(data["corpus"], str):
+            return f"{COMPLETE} is damaged"
+        whole: dict[str, Any] = {key: data[key] for key in ("schema", "run", "corpus")}
+        return {**whole, "ranks": [{"bytes": int(one["bytes"]), "xxh3": str(one["xxh3"])} for one in data["ranks"]]}
+    except OSError as error:
+        return f"{COMPLETE}: {error.strerror}"
+    except (ValueError, KeyError, TypeError):
+        return f"{COMPLETE} is damaged"
+
+
+def damage(path: Path, entry: dict[str, Any]) -> str | None:
+    """What is wrong with a rank's file; None where nothing is."""
+    digest, size = xxhash.xxh3_128(), 0
+    try:
+        with path.open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                digest.update(chunk)
+                size += len(chunk)
+    except OSError as error:
+        return f"{path.name}: {error.strerror}"
+    if size != entry["bytes"]:
+        return f"{path.name} has {size} bytes, {entry['bytes']} were written"
+    return None if digest.hexdigest() == entry["xxh3"] else f"{path.name} has other bytes than were written"
+
+
+class _Digested:
+    """A stream whose size and digest are taken as it is written: nothing need be read back."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.digest = xxhash.xxh3_128()
+        self.size = 0
+
+    def write(self, data: bytes) -> int:
+        self.digest.update(data)
+        self.size += len(data)
+        return self._stream.write(data)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+def write_rank(path: Path, state: dict[str, Any]) -> dict[str, Any]:
+    """Write a rank's file through to the disk; gives its size and digest, as `damage` takes them."""
+    with path.open("wb") as stream:
+        digested = _Digested(stream)
+        try:
+            torch.save(state, digested)  # type: ignore[arg-type]
+        except RuntimeError as error:  # PyTorch's writer says so when the stream cannot be written
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None
+            raise
+        stream.flush()
+        os.fsync(stream.fileno())
+    return {"bytes": digested.size, "xxh3": digested.digest.hexdigest()}
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Write through to the disk."""
+    with path.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def fresh(partial: Path) -> None:
+    """An empty directory to write to."""
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+
+
+def publish(partial: Path, final: Path) -> None:
+    """Give the directory its name, for good."""
+    _sync(partial)
+    shutil.rmtree(final, ignore_errors=True)  # one of that name was damaged, or the run would have begun after it
+    partial.rename(final)
+    _sync(final.parent)
+
+
+def _sync(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def prune(directory: Path, step: int, damaged: Set[Path]) -> None:
+    """Leave the checkpoint of this step and the one before; what is partial was cut off."""
+    usable = {number: path for number, path in numbered(directory).items() if number <= step and path not in damaged}
+    kept = {usable[number] for number in sorted(usable)[-_KEPT:]}
+    for path in list(_children(directory)):
+        if path not in kept and path.name.startswith("step-"):
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,108 @@
+"""Sites and readers of launch lines, for the tests of launchers and shapes."""
+
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from hpcbench.batch.launchers import solve
+from hpcbench.batch.site import Site, load_site
+from hpcbench.batch.site_rules import faults
+
+SCHEDULER = {"jsrun": "lsf", "lrun": "lsf", "flux": "flux"}
+OTHERS: dict[str, dict[str, Any]] = {
+    "lumi": {"gpus": 8, "cores": 56, "sockets": 1},
+}
+"""Nodes of machines that have no site file."""
+
+
+def site(name: str, **changes: Any) -> Site:
+    """A site that comes with hpcbench, with other values for some fields, or a made-up one of `OTHERS`.
+
+    Parameters
+    ----------
+    changes
+        Dotted names with ``__`` for the dots; the launcher's kind brings its scheduler with it.
+    """
+    if name in OTHERS:
+        data: dict[str, Any] = {"site": name, "node": OTHERS[name], "device": "cuda", "checked": "never"}
+        data |= {"scheduler": {"kind": "slurm"}, "launcher": {"kind": "srun"}}
+    else:
+        data = load_site(name)[0].model_dump(exclude_unset=True)
+    data = {**data, "gpu_aware_mpi": False, "threads": 1, "environment": {}}
+    for key, value in changes.items():
+        head, _, field = key.partition("__")
+        if not field:
+            data[head] = value
+            continue
+        data[head] = {**data.get(head, {}), field: value}
+        if key == "launcher__kind":
+            data["launcher"] = {"kind": value}
+    found = Site.model_validate(data)
+    assert not [fault for fault in faults(found) if fault.path[0] == "node"]
+    return found
+
+
+def line(where: Site, nodes: int, per_node: int, gpus: Fraction | int | None = None, cores: int | None = None) -> str:
+    part = None if gpus is None else Fraction(gpus)
+    return " ".join(solve(where, nodes=nodes, ranks_per_node=per_node, gpus_per_rank=part, cores_per_rank=cores)[1])
+
+
+def counts(argv: Sequence[str]) -> dict[str, int | Fraction]:
+    """What a launch line says: nodes, ranks, ranks a node, cores and GPUs a rank; only what it does say.
+
+    Written after the manuals and not after what writes the lines: short options with and without a blank, long ones
+    with a blank or an equals sign.
+    """
+    program, text = argv[0].rsplit("/", 1)[-1], " ".join(argv[1:])
+
+    def number(*names: str) -> int | None:
+        for name in names:
+            match = re.search(rf"(?:^|\s){name}(?:[= ]{'?' if re.fullmatch('-[A-Za-z]', name) else ''})(\d+)\b", text)
+            if match:
+                return int(match[1])
+        return None
+
+    said: dict[str, int | Fraction | None] = {}
+    if program == "jsrun":
+        sets, on_node, ranks, gpus = (number(name) for name in ("-n", "-r", "-a", "-g"))
+        assert sets and on_node and ranks and gpus is not None and sets % on_node == 0
+        said = {
+            "nodes": sets // on_node,
+            "ranks": sets * ranks,
+            "per_node": on_node * ranks,
+            "gpus": Fraction(gpus, ranks),
+        }
+        said["cores"] = int(re.search(r"packed:(\d+)", text)[1])  # type: ignore[index]
+        assert said["cores"] * ranks <= number("-c")  # type: ignore[operator]
+    elif program == "lrun":
+        said = {"nodes": number("-N"), "per_node": number("-T")}
+    elif program == "srun":
+        said = {
+            "nodes": number("-N", "--nodes"),
+            "ranks": number("-n", "--ntasks"),
+            "per_node": number("--ntasks-per-node"),
+        }
+        said |= {"cores": number("-c", "--cpus-per-task"), "gpus": number("--gpus-per-task")}
+    elif program == "flux":
+        said = {
+            "nodes": number("-N", "--nodes"),
+            "ranks": number("-n", "--ntasks"),
+            "per_node": number("--tasks-per-node"),
+        }
+        said |= {"cores": number("-c", "--cores-per-task"), "gpus": number("-g", "--gpus-per-task")}
+        by_task, by_node = {"ranks", "cores", "gpus"}, {"per_node"}
+        assert not (any(said[k] for k in by_task) and any(said[k] for k in by_node)), "families of options are mixed"
+    elif program == "mpirun":
+        match = re.search(r"ppr:(\d+):node(?::PE=(\d+))?", text)
+        assert match
+        said = {"ranks": number("-np", "-n"), "per_node": int(match[1]), "cores": int(match[2]) if match[2] else None}
+    elif program == "mpiexec":
+        ranks = number("-n", "-np")
+        said = {"ranks": ranks, "per_node": number("-ppn") or ranks}
+        match = re.search(r"-bind-to core:(\d+)", text)
+        said["cores"] = int(match[1]) if match else None
+    found = {name: value for name, value in said.items() if value is not None}
+    if "nodes" in found and "per_node" in found:
+        assert found.setdefault("ranks", found["nodes"] * found["per_node"]) == found["nodes"] * found["per_node"]
+    return found

@@ -1,0 +1,37 @@
+"""Fixtures of the tests of Slurm and LSF."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from programs import Programs, end_jobs, small_lsf
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
+    """An empty directory of programs, first on PATH; time between two tries does not pass."""
+    found = Programs(tmp_path / "programs")
+    monkeypatch.setenv("PATH", f"{found.directory}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr("hpcbench.batch.hand_in.WAITS", (0.0, 0.0, 0.0))
+    return found
+
+
+@pytest.fixture
+def lsf(programs: Programs) -> Iterator[Programs]:
+    """A small LSF that runs jobs."""
+    small_lsf(programs)
+    yield programs
+    end_jobs(programs)
+
+
+HOSTILE = ["a b", "'; touch pwned; '", '"a"', "$(touch pwned)", "`touch pwned`"]
+HOSTILE += ["a\n#BSUB -q x\n\\", "-n 4", "ƒ", "%jx"]
+
+
+@pytest.fixture(params=HOSTILE)
+def hostile(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A directory whose name would hurt a careless shell."""
+    path = tmp_path / "base" / str(request.param)
+    path.mkdir(parents=True)
+    return path

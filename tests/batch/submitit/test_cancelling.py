@@ -1,0 +1,53 @@
+"""Cancelling: who is told what, in which order, and for how long."""
+
+from collections.abc import Mapping, Sequence
+
+from hpcbench.batch.cancelling import Force, cancel
+from hpcbench.batch.states import State, Word
+
+
+class Queue:
+    """Jobs, each with the number of the force that ends it; 9 for none."""
+
+    def __init__(self, strength: dict[str, int], state: State = State.RUNNING) -> None:
+        self.strength = strength
+        self.state = state
+        self.told: list[tuple[int, list[str]]] = []
+        self.slept: list[float] = []
+
+    def words(self, ids: Sequence[str]) -> Mapping[str, Word]:
+        return {job: Word(self.state, "busy") for job in ids if job in self.strength}
+
+    def force(self, number: int, refuses: str = "") -> Force:
+        def end(ids: Sequence[str]) -> dict[str, str]:
+            self.told.append((number, list(ids)))
+            for job in ids:
+                if self.strength.get(job) == number:
+                    del self.strength[job]
+            return {job: "not yours" for job in ids if job == refuses}
+
+        return Force(end, 20.0)
+
+
+def test_force_grows_only_for_those_left() -> None:
+    queue = Queue({"a": 0, "b": 1, "c": 9})
+    said = cancel(["a", "b", "c", "z", "a"], queue.words, [queue.force(0), queue.force(1)], queue.slept.append)
+    assert said == {"a": "ended", "b": "ended", "c": "told to end, and still there: busy", "z": "already over"}
+    assert queue.told == [(0, ["a", "b", "c"]), (1, ["b", "c"])]
+    assert 20 <= sum(queue.slept) / 2 < 32
+
+
+def test_what_is_refused_is_not_forced() -> None:
+    queue = Queue({"a": 9, "b": 0})
+    assert cancel(["a", "b"], queue.words, [queue.force(0, "a"), queue.force(1)], queue.slept.append) == {
+        "a": "not yours",
+        "b": "ended",
+    }
+    assert [number for number, _ in queue.told] == [0]
+
+
+def test_what_a_dead_host_keeps_is_not_over() -> None:
+    for state in (State.UNKNOWN, State.LOST, State.SUSPENDED, State.PENDING):
+        queue = Queue({"a": 1}, state)
+        assert cancel(["a"], queue.words, [queue.force(0), queue.force(1)], queue.slept.append) == {"a": "ended"}
+        assert queue.told == [(0, ["a"]), (1, ["a"])]

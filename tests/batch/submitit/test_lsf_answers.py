@@ -1,0 +1,252 @@
+"""LSF's words, each with its meaning, in every form in which bjobs and bhist print them."""
+
+import datetime
+
+import pytest
+
+from hpcbench.batch.lsf_answers import (
+    STATES,
+    TERMINATIONS,
+    Clock,
+    lookup,
+    read_delimited,
+    read_history,
+    read_table,
+    word,
+)
+from hpcbench.batch.states import State, Word
+
+CLOCK = Clock(datetime.datetime(2026, 11, 21, 7, 0, tzinfo=datetime.timezone.utc))
+
+ROWS = [
+    ("PEND", State.PENDING, True),
+    ("WAIT", State.PENDING, True),
+    ("PROV", State.PENDING, True),
+    ("RUN", State.RUNNING, True),
+    ("PSUSP", State.PENDING, True),
+    ("USUSP", State.SUSPENDED, True),
+    ("SSUSP", State.SUSPENDED, True),
+    ("UNKWN", State.UNKNOWN, False),
+    ("ZOMBI", State.LOST, False),
+    ("DONE", State.COMPLETED, False),
+    ("EXIT", State.FAILED, False),
+    ("DANCE", State.UNKNOWN, False),
+]
+
+
+@pytest.mark.parametrize(("theirs", "ours", "alive"), ROWS)
+def test_each_state(theirs: str, ours: State, alive: bool) -> None:
+    assert word(theirs).state is word(theirs.lower()).state is ours
+    assert ours.alive is alive
+    [row] = read_table(f"JOBID USER STAT QUEUE\n7 me {theirs} q\n").values()
+    assert row.state is ours
+
+
+def test_no_state_is_without_a_row() -> None:
+    assert {row[0] for row in ROWS} == {*STATES, "DANCE"}
+
+
+@pytest.mark.parametrize(
+    ("term", "state"),
+    [
+        ("TERM_RUNLIMIT", State.TIMED_OUT),
+        ("TERM_DEADLINE", State.TIMED_OUT),
+        ("TERM_CPULIMIT", State.TIMED_OUT),
+        ("TERM_WINDOW", State.TIMED_OUT),
+        ("TERM_OWNER", State.CANCELLED),
+        ("TERM_ADMIN", State.CANCELLED),
+        ("TERM_FORCE_OWNER", State.CANCELLED),
+        ("TERM_FORCE_ADMIN", State.CANCELLED),
+        ("TERM_BUCKET_KILL", State.CANCELLED),
+        ("TERM_ORPHAN_SYSTEM", State.CANCELLED),
+        ("TERM_MEMLIMIT", State.OUT_OF_MEMORY),
+        ("TERM_SWAP", State.OUT_OF_MEMORY),
+        ("TERM_PREEMPT", State.PREEMPTED),
+        ("TERM_REQUEUE_OWNER", State.PREEMPTED),
+        ("TERM_REQUEUE_ADMIN", State.PREEMPTED),
+        ("TERM_RC_RECLAIM", State.PREEMPTED),
+        ("TERM_EXTERNAL_SIGNAL", State.FAILED),
+        ("TERM_SOMETHING_NEW", State.FAILED),
+    ],
+)
+def test_terminations(term: str, state: State) -> None:
+    said = f"{term}: job killed for a reason"
+    for exit_status in (None, 0, 1, 130, 137, 140):
+        assert word("EXIT", exit_status, said) == Word(state, said, exit_status or None)
+    assert term in TERMINATIONS or state is State.FAILED
+
+
+def test_no_termination_is_without_a_row() -> None:
+    mark = test_terminations.pytestmark[0]  # type: ignore[attr-defined]
+    assert set(TERMINATIONS) <= {row[0] for row in mark.args[1]}
+
+
+@pytest.mark.parametrize(
+    ("status", "state"), [(140, State.TIMED_OUT), (130, State.CANCELLED), (137, State.FAILED), (None, State.FAILED)]
+)
+def test_exit_without_a_reason(status: int | None, state: State) -> None:
+    assert word("EXIT", status) == Word(state, "EXIT", status)
+
+
+HEADER = "JOBID^JOBINDEX^STAT^EXIT_CODE^SUBMIT_TIME^START_TIME^FINISH_TIME^RUN_TIME^MAX_MEM^EXEC_HOST^JOB_NAME"
+HEADER += "^EXIT_REASON^PEND_REASON\n"
+KILLED = "TERM_RUNLIMIT: job killed after reaching LSF run time limit"
+DELIMITED = f"""\
+*** Maintenance on Tuesday ^ be warned ***
+123^0^BANNER
+{HEADER}\
+12345678^0^RUN^-^Nov 21 06:29^Nov 21 06:30^Nov 21 08:30 L^60 second(s)^1.2 Gbytes^n1:n2^one^-^-
+223^4^EXIT^3^Nov 21 06:29^Nov 21 06:30^Nov 21 06:41^660 second(s)^-^40*n1^x[4]^{KILLED}^-
+223^5^PEND^-^Nov 21 06:29^-^-^-^-^-^x[5]^-^Job's resource requirements not satisfied: 3 hosts; a ^ b;
+224^0^EXIT^^Dec 31 23:59^Dec 31 23:59^Jan  1 00:10^-^-^n1^y^-^-
+Job <99> is not found
+225^0^DONE^-^Nov 21 06:29^Nov 21 06:30^Nov 21 06:41^-^-^n1^y^-^-
+226[2]^0^SSUSP^-^-^Nov 21 06:30^-^-^-^n1^y[2]^-^-
+"""
+
+
+def test_delimited() -> None:
+    words = read_delimited(DELIMITED, CLOCK)
+    assert set(words) == {"12345678", "223[4]", "223[5]", "224", "225", "226[2]"}
+    assert words["12345678"] == Word(
+        State.RUNNING,
+        start="2026-11-21T06:30:00Z",
+        hosts="n1:n2",
+        accounting={"run_time": "60 second(s)", "max_mem": "1.2 Gbytes", "submit_time": "2026-11-21T06:29:00Z"},
+    )
+    assert words["223[4]"].state is State.TIMED_OUT
+    assert (words["223[4]"].exit, words["223[4]"].end) == (3, "2026-11-21T06:41:00Z")
+    assert words["223[4]"].reason.endswith("LSF run time limit")
+    assert words["223[5]"].reason.endswith("a ^ b;")
+    assert words["224"] == Word(
+        State.FAILED,
+        "EXIT",
+        start="2025-12-31T23:59:00Z",
+        end="2026-01-01T00:10:00Z",
+        hosts="n1",
+        accounting={"submit_time": "2025-12-31T23:59:00Z"},
+    )
+    assert words["225"].state is State.COMPLETED
+    assert words["226[2]"].state is State.SUSPENDED
+
+
+SHORT = """\
+Welcome to the cluster
+JOBID   USER    STAT  QUEUE      FROM_HOST   EXEC_HOST   JOB_NAME   SUBMIT_TIME
+2345678 alice   RUN   normal     login1      n1          *_hpcbench Nov 21 06:30
+                                             n2
+                                             n3
+124     alice   PEND  normal     login1                  *cbench[3] Nov 21 06:30
+124     alice   EXIT  normal     login1      n4          *cbench[4] Nov 21 06:30
+"""
+
+WIDE = """\
+JOBID   USER    STAT  QUEUE      FROM_HOST   EXEC_HOST   JOB_NAME   SUBMIT_TIME
+12345678 alice_with_a_long_name RUN   normal     login1 n1:n2 a_long_name_of_a_job Nov 21 06:30
+124     alice   PEND  normal     login1         -        name[3]    Nov 21 06:30
+125     alice   DONE  normal     login1      n4          other      Nov 21 06:30
+Job <99999> is not found
+"""
+
+
+def test_tables() -> None:
+    short, wide = read_table(SHORT), read_table(WIDE, wide=True)
+    assert short == {
+        "2345678": Word(State.RUNNING, hosts="n1:n2:n3"),
+        "124[3]": Word(State.PENDING),
+        "124[4]": Word(State.FAILED, "EXIT", hosts="n4"),
+    }
+    assert wide == {
+        "12345678": Word(State.RUNNING, hosts="n1:n2"),
+        "124[3]": Word(State.PENDING),
+        "125": Word(State.COMPLETED, exit=0, hosts="n4"),
+    }
+
+
+@pytest.mark.parametrize("text", ["", "No unfinished job found\n", "A banner\nof 2 lines RUN\n", SHORT.splitlines()[1]])
+def test_no_rows(text: str) -> None:
+    assert read_table(text) == read_delimited(text, CLOCK) == read_history(text, CLOCK) == {}
+
+
+def test_ids_of_more_than_seven_digits() -> None:
+    words = read_table(SHORT)
+    assert lookup(words, "12345678") == lookup(words, "2345678") == Word(State.RUNNING, hosts="n1:n2:n3")
+    assert lookup(words, "345678") is None
+    array = read_table(SHORT.replace("124 ", "2000124 ").replace("2000124 ", "2000124 "))
+    assert lookup(array, "12000124[3]") == Word(State.PENDING)
+
+
+HISTORY = """\
+
+Job <123>, Job Name <a_name_that_is_long>, User <alice>, Project <default>, Command <#!/bin/
+                     bash;#BSUB -W 10>
+Fri Nov 21 06:30:00: Submitted from host <login1>, to Queue <normal>, CWD <$HOME>;
+Fri Nov 21 06:30:05: Dispatched 2 Task(s) on Host(s) <n1> <n2>, Allocated 2 Slot(s
+                     ) on Host(s) <n1> <n2>, Effective RES_REQ <select[type == any
+                     ]>;
+Fri Nov 21 06:30:06: Starting (Pid 4711);
+Fri Nov 21 06:30:06: Running with execution home </home/alice>, Execution CWD </h>;
+Fri Nov 21 06:40:07: Exited with exit code 140. The CPU time used is 0.1 seconds;
+Fri Nov 21 06:40:07: Completed <exit>; TERM_RUNLIMI
+                     T: job killed after reaching LSF run time limit;
+
+Summary of time in seconds spent in various states by  Fri Nov 21 06:40:07
+  PEND     PSUSP    RUN      USUSP    SSUSP    UNKWN    TOTAL
+  5        0        601      0        0        0        606
+------------------------------------------------------------------------------
+
+Job <124[3]>, Job Name <x[3]>, User <alice>, Project <default>, Command <c>
+Fri Nov 21 06:30:00: Submitted from host <login1>, to Queue <normal>, CWD <$HOME>;
+Fri Nov 21 06:30:05: [3] started on <n1>, Execution Home </home/alice>, Execution CWD </h>;
+Fri Nov 21 06:31:05: Done succe
+                     ssfully. The CPU time used is 0.0 seconds;
+------------------------------------------------------------------------------
+
+Job <125>, User <alice>, Project <default>, Command <c>
+Fri Nov 21 06:30:00: Submitted from host <login1>, to Queue <normal>, CWD <$HOME>;
+Fri Nov 21 06:30:05: Dispatched 1 Task(s) on Host(s) <n1>, Allocated 1 Slot(s) on Host(s) <n1>;
+Fri Nov 21 06:31:05: Exited with exit code 1. The CPU time used is 0.0 seconds;
+Fri Nov 21 06:31:05: Pending: Job has been requeued;
+------------------------------------------------------------------------------
+
+Job <126>, User <alice>, Project <default>, Command <c>
+Fri Nov 21 06:30:00: Submitted from host <login1>, to Queue <normal>, CWD <$HOME>;
+Fri Nov 21 06:31:05: Completed <exit>; TERM_OWNER: job killed by owner;
+------------------------------------------------------------------------------
+No matching job found
+"""
+
+
+def test_history() -> None:
+    words = read_history(HISTORY, CLOCK)
+    assert words == {
+        "123": Word(
+            State.TIMED_OUT,
+            "TERM_RUNLIMIT",
+            140,
+            "2026-11-21T06:30:05Z",
+            "2026-11-21T06:40:07Z",
+            "n1:n2",
+            restarts=0,
+        ),
+        "124[3]": Word(State.COMPLETED, "", 0, "2026-11-21T06:30:05Z", "2026-11-21T06:31:05Z", "n1", restarts=0),
+        "125": Word(State.PENDING, hosts="n1", restarts=1),
+        "126": Word(State.CANCELLED, "TERM_OWNER", end="2026-11-21T06:31:05Z", restarts=0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("cell", "meant"),
+    [
+        ("Nov 21 06:30", "2026-11-21T06:30:00Z"),
+        ("Nov 22 06:30", "2026-11-22T06:30:00Z"),  # clocks differ
+        ("Nov 25 06:30", "2025-11-25T06:30:00Z"),
+        ("Feb 29 06:30", None),
+        ("Feb 29 06:30:07 2024", "2024-02-29T06:30:07Z"),
+        ("Fri Nov  1 06:30:07", "2026-11-01T06:30:07Z"),
+        ("-", None),
+        ("", None),
+    ],
+)
+def test_times(cell: str, meant: str | None) -> None:
+    assert CLOCK.read(cell) == meant

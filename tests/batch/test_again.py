@@ -1,0 +1,136 @@
+"""The same command again: what was cut off goes on, what waits or runs is not handed in twice, what is over is new."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from batch_fakes import Fake, wait_for, wait_until_over
+
+from hpcbench.batch.after import find_before
+from hpcbench.batch.cancel import cancel
+from hpcbench.batch.ledger import Ledger
+from hpcbench.batch.local import Local
+from hpcbench.batch.scheduler import Parcel, Receipt
+from hpcbench.batch.states import State
+from hpcbench.batch.submit import Submission, submit
+from hpcbench.batch.track import track
+from hpcbench.errors import UserError
+
+
+def start(fake: Fake, **options: object) -> Submission:
+    return submit(fake.study, site=str(fake.site), **options)  # type: ignore[arg-type]
+
+
+def numbers(fake: Fake) -> list[str]:
+    return sorted(path.name for path in (fake.directory / "results" / "fake").iterdir() if path.name.isdigit())
+
+
+def test_what_runs_is_not_submitted_again_unless_that_is_wanted(fake: Fake) -> None:
+    fake.acts({"baseline": "sleep"})
+    first = start(fake)
+    wait_for(lambda: fake.children)
+    second = start(fake)
+    assert second.root == first.root
+    assert second.notes[-1] == "already submitted and not over: nothing was handed in (--again submits it anew)"
+    assert start(fake, sets=["train.steps=21"]).root.name == "002"  # another study
+    assert start(fake, again=True).root.name == "003"
+    assert len(Ledger(first.root).parcels) == 1
+    for name in ("003", "002", "001"):
+        cancel(first.root.parent / name)
+
+
+def test_what_is_over_is_submitted_anew(fake: Fake) -> None:
+    first = start(fake)
+    wait_until_over(first.root)
+    second = start(fake)
+    assert (first.root.name, second.root.name) == ("001", "002")
+    wait_until_over(second.root)
+
+
+def test_a_killed_command_is_gone_on_with(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.write_study(repeats=3)
+    real, calls = Local.submit, 0
+
+    def killed(self: Local, parcel: Parcel) -> Receipt:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise KeyboardInterrupt
+        return real(self, parcel)
+
+    monkeypatch.setattr(Local, "submit", killed)
+    with pytest.raises(KeyboardInterrupt):
+        start(fake)
+    root = fake.directory / "results" / "fake" / "001"
+    assert [parcel.id is None for parcel in Ledger(root).parcels] == [False, True]
+    tracked = track(root)
+    assert tracked.jobs["j0002-r2"].state is State.UNKNOWN and "answer is missing" in tracked.jobs["j0002-r2"].reason
+    assert "not handed in" in tracked.jobs["j0003-r3"].reason
+    monkeypatch.undo()
+    monkeypatch.chdir(fake.directory)
+    again = start(fake)
+    assert again.root == root and "2 more handed in" in again.notes[-1]
+    assert [parcel.id is None for parcel in Ledger(root).parcels] == [False, False, False]
+    assert numbers(fake) == ["001"]
+
+
+def test_two_at_once_submit_once(fake: Fake) -> None:
+    fake.acts({"baseline": "sleep"})
+    command = [sys.executable, "-m", "hpcbench", "submit", str(fake.study), "--site", str(fake.site)]
+    both = [
+        subprocess.Popen(command, cwd=fake.directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    said = [process.communicate() for process in both]
+    assert [process.returncode for process in both] == [0, 0, 0], said
+    assert numbers(fake) == ["001"]
+    assert sum("already submitted" in out for out, _ in said) == 2
+    wait_for(lambda: fake.children)
+    assert len([call for call in fake.calls if "run" in call]) == 1
+    cancel(fake.directory / "results" / "fake" / "001")
+
+
+def test_a_study_waits_for_another(fake: Fake) -> None:
+    fake.acts({"baseline": "nap"})
+    first = start(fake, only="scheme=baseline")
+    fake.write_study(study="second")
+    second = start(fake, only="scheme=mzhybrid", after="fake")
+    assert f"begins after {first.root}" in second.notes
+    parcel = json.loads((second.root / "handed" / "0001.json").read_text(encoding="utf-8"))
+    assert parcel["after"] == [str(first.root / "jobs" / "j0001-r1")]
+    assert {s.state for s in wait_until_over(second.root).runs.values()} == {State.COMPLETED}
+    order = [call.get("run") or f"end {call['ended']}" for call in fake.calls]
+    assert order == ["r1-baseline", "end r1-baseline", "r1-mzhybrid", "end r1-mzhybrid"]
+    third = start(fake, only="scheme=mzhybrid", after=str(first.root), again=True)
+    assert f"begins after {first.root}, which is over" in third.notes
+    wait_until_over(third.root)
+
+
+@pytest.mark.parametrize("any_end", [False, True])
+def test_a_study_whose_forerunner_fails(fake: Fake, any_end: bool) -> None:
+    fake.acts({"baseline": "stop"})
+    fake.write_study(walltime="6s", stop_ahead="3s")
+    first = start(fake, only="scheme=baseline")
+    fake.write_study(study="second")
+    second = start(fake, only="scheme=mzhybrid", after="fake", after_any=any_end)
+    tracked = wait_until_over(second.root)
+    found = tracked.runs["r1-mzhybrid"]
+    if any_end:
+        assert found.state is State.COMPLETED
+        return
+    assert found.state is State.CANCELLED
+    assert found.reason == f"{first.root / 'jobs' / 'j0001-r1'}, which was to complete before it, did not"
+    with pytest.raises(UserError, match=r"--after: job j0001-r1 of .*: stopped: `hpcbench retry` it first"):
+        start(fake, after="fake")
+
+
+def test_what_cannot_be_waited_for(fake: Fake, tmp_path: Path) -> None:
+    dry = start(fake, dry_run=True).root
+    with pytest.raises(UserError, match="was not handed in: submit that study first"):
+        start(fake, after=str(dry))
+    with pytest.raises(UserError, match="no such directory"):
+        start(fake, after="nothing")
+    with pytest.raises(UserError, match="is on fake: a job of lassen cannot wait for it"):
+        find_before(str(dry), site="lassen", results=tmp_path, where="--after", any_end=False)

@@ -1,0 +1,149 @@
+"""Parcels are neither lost nor handed in twice, whatever the scheduler answers and whenever the command is killed."""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcbench.batch.deliver import Order, deliver, settle
+from hpcbench.batch.ledger import Ledger
+from hpcbench.batch.scheduler import Parcel, Receipt, Scheduler, UnclearError
+from hpcbench.batch.states import Word
+from hpcbench.errors import UserError
+
+
+class Queue(Scheduler):
+    """A scheduler that does to each parcel what the test says: take, refuse, lose, swallow, or kill us."""
+
+    def __init__(self, acts: Sequence[str] = ()) -> None:
+        super().__init__(Path("/"), None)  # type: ignore[arg-type]
+        self.acts = list(acts)
+        self.queue: dict[str, Parcel] = {}
+        self.begun = 0
+
+    def submit(self, parcel: Parcel) -> Receipt:
+        act = self.acts.pop(0) if self.acts else "take"
+        if act == "refuse":
+            raise UserError("bsub: No such queue. Job not submitted.")
+        if act == "lose":
+            raise UnclearError("sbatch: Socket timed out")
+        if act == "die before":
+            raise KeyboardInterrupt
+        assert parcel.name not in self.queue, "handed in twice"
+        self.queue[parcel.name] = parcel
+        if act == "swallow":
+            raise UnclearError("sbatch: Socket timed out")
+        if act == "die after":
+            raise KeyboardInterrupt
+        return self._receipt(parcel)
+
+    def _receipt(self, parcel: Parcel) -> Receipt:
+        id = str(1000 + list(self.queue).index(parcel.name))
+        elements = [f"{id}_{k + 1}" for k in range(len(parcel.jobs))] if parcel.array else [id]
+        return Receipt(id, elements, ["sbatch", str(parcel.script)], f"Submitted batch job {id}")
+
+    def begin(self) -> str:
+        self.begun += 1
+        return "begun"
+
+    def find(self, name: str, jobs: int) -> Receipt | None:
+        return self._receipt(self.queue[name]) if name in self.queue else None
+
+    def poll(self, ids: Sequence[str]) -> Mapping[str, Word]:
+        return {}
+
+    def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
+        return {}
+
+
+ORDERS = [
+    Order("j1", "jobs/j1/job.sh", ["j1"]),
+    Order("a01", "arrays/a01.sh", ["j2", "j3"], array=True),
+    Order("j4", "jobs/j4/job.sh", ["j4"]),
+]
+
+
+def hand(root: Path, queue: Queue, orders: Sequence[Order] = ORDERS, **more: Any) -> str:
+    return deliver(root, queue, Ledger(root), orders, name="study-abc123", sleep=lambda _: None, **more)
+
+
+def left(root: Path) -> list[Order]:
+    ledger = Ledger(root)
+    return [order for order in ORDERS if ledger.of(order.jobs[0]) is None]
+
+
+def test_each_is_written_down_with_what_was_answered(tmp_path: Path) -> None:
+    told = []
+    assert hand(tmp_path, Queue(), after=["55"], said=lambda: told.append(1)) == "begun"
+    ledger = Ledger(tmp_path)
+    assert [(p.name, p.id, p.elements) for p in ledger.parcels] == [
+        ("study-abc123-j1", "1000", ["1000"]),
+        ("study-abc123-a01", "1001", ["1001_1", "1001_2"]),
+        ("study-abc123-j4", "1002", ["1002"]),
+    ]
+    assert [ledger.element(job) for job in ("j1", "j2", "j3", "j4", "j5")] == ["1000", "1001_1", "1001_2", "1002", None]
+    assert ledger.parcels[0].argv == ["sbatch", str(tmp_path / "jobs/j1/job.sh")]
+    assert ledger.parcels[0].said == "Submitted batch job 1000" and ledger.parcels[0].after == ["55"]
+    assert len(told) == 3
+
+
+@pytest.mark.parametrize("act", ["refuse", "lose", "swallow", "die before", "die after"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_after_any_fault_the_same_command_again_hands_in_the_rest_once(tmp_path: Path, act: str, place: int) -> None:
+    queue = Queue(["take"] * place + [act])
+    with contextlib.suppress(UserError, KeyboardInterrupt):
+        hand(tmp_path, queue)
+    settle(queue, Ledger(tmp_path))
+    hand(tmp_path, queue, left(tmp_path))
+    assert sorted(job for parcel in queue.queue.values() for job in parcel.jobs) == ["j1", "j2", "j3", "j4"]
+    ledger = Ledger(tmp_path)
+    for name, parcel in queue.queue.items():
+        receipt = queue.find(name, len(parcel.jobs))
+        assert receipt is not None
+        assert [ledger.element(job) for job in parcel.jobs] == list(receipt.elements)
+
+
+def test_a_refusal_says_how_many_are_in_and_lets_those_begin(tmp_path: Path) -> None:
+    queue = Queue(["take", "refuse"])
+    with pytest.raises(UserError, match=r"No such queue.*\(1 of 3 are handed in; the same command again goes on\)"):
+        hand(tmp_path, queue)
+    assert queue.begun == 1
+    assert [parcel.id for parcel in Ledger(tmp_path).parcels] == ["1000"]
+
+
+def test_what_an_unclear_answer_hides_is_looked_up(tmp_path: Path) -> None:
+    queue = Queue(["swallow"])
+    hand(tmp_path, queue)
+    assert Ledger(tmp_path).element("j1") == "1000"
+
+
+def test_what_is_nowhere_stays_written_down_until_it_is_settled(tmp_path: Path) -> None:
+    queue = Queue(["lose"])
+    with pytest.raises(UserError, match="the queue shows no study-abc123-j1 so far"):
+        hand(tmp_path, queue)
+    assert [parcel.id for parcel in Ledger(tmp_path).parcels] == [None]
+    assert settle(queue, Ledger(tmp_path)) == 0
+    assert Ledger(tmp_path).parcels == []
+
+
+def test_a_second_handing_in_has_a_name_of_its_own_and_knows_the_attempts_before(tmp_path: Path) -> None:
+    queue = Queue()
+    hand(tmp_path, queue)
+    (tmp_path / "jobs" / "j2").mkdir(parents=True)
+    (tmp_path / "jobs" / "j2" / "status.json").write_text('{"state": "ended", "attempt": 3, "exit": 1}')
+    hand(tmp_path, queue, [Order("j2", "jobs/j2/job.sh", ["j2"])])
+    hand(tmp_path, queue, [Order("j2", "jobs/j2/job.sh", ["j2"])])
+    ledger = Ledger(tmp_path)
+    assert [parcel.name for parcel in ledger.parcels][3:] == ["study-abc123-j2.2", "study-abc123-j2.3"]
+    last = ledger.of("j2")
+    assert last is not None and last.begun == {"j2": 3} and ledger.element("j2") == "1004"
+    assert ledger.element("j3") == "1001_2"
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    hand(tmp_path, Queue())
+    (tmp_path / "handed" / "0002.json").write_text('{"number": 2}')
+    with pytest.raises(UserError, match=r"0002\.json: damaged"):
+        Ledger(tmp_path)

@@ -1,0 +1,195 @@
+"""What became of a job and of a run: each combination of mark, handing-in and scheduler's word."""
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcbench.batch.judge import GRACE, Status, judge_job, judge_run
+from hpcbench.batch.ledger import Handed
+from hpcbench.batch.marks import Mark, read_mark
+from hpcbench.batch.seen import Seen
+from hpcbench.batch.states import State, Word
+
+HANDED = "2026-11-21T06:30:00Z"
+THEN = datetime.datetime(2026, 11, 21, 6, 30, tzinfo=datetime.timezone.utc).timestamp()
+LATER = THEN + 1000
+START, END = "2026-11-21T06:31:00Z", "2026-11-21T06:40:00Z"
+
+
+def handed(begun: int = 0, id: str | None = "7", cancelled: str | None = None) -> Handed:
+    return Handed(1, "n", "s", ["j"], False, {"j": begun}, HANDED, id=id, cancelled=cancelled)
+
+
+def ended(exit: int, attempt: int = 1) -> Mark:
+    return Mark("ended", attempt, exit, START, END)
+
+
+RUNS = Mark("running", 1, None, START)
+BACK = Mark("requeued", 1, 75, START, END)
+
+
+def seen(state: State, reason: str = "", since: float = THEN, absent: float | None = None, **more: Any) -> Seen:
+    return Seen("7", Word(state, reason, **more), since, absent)
+
+
+def of(
+    mark: Mark | None,
+    known: Seen | None,
+    *,
+    parcel: Handed | None = None,
+    silent: str | None = None,
+    clock: float = LATER,
+) -> Status:
+    return judge_job("j", mark, parcel or handed(), known, silent=silent, clock=clock)
+
+
+@pytest.mark.parametrize(
+    ("mark", "known", "state", "reason"),
+    [
+        # Its own mark is the truth.
+        (ended(0), None, State.COMPLETED, ""),
+        (ended(0), seen(State.FAILED), State.COMPLETED, ""),
+        (ended(0), seen(State.CANCELLED), State.COMPLETED, ""),
+        (ended(3), None, State.FAILED, "exit 3"),
+        (ended(137), None, State.FAILED, "killed by SIGKILL"),
+        (ended(143), seen(State.COMPLETED), State.FAILED, "killed by SIGTERM"),
+        # The scheduler explains it.
+        (ended(143), seen(State.TIMED_OUT, "TIMEOUT"), State.TIMED_OUT, "TIMEOUT"),
+        (ended(140), seen(State.TIMED_OUT, "TERM_RUNLIMIT"), State.TIMED_OUT, "TERM_RUNLIMIT"),
+        (ended(137), seen(State.OUT_OF_MEMORY, "OUT_OF_MEMORY"), State.OUT_OF_MEMORY, "OUT_OF_MEMORY"),
+        (ended(143), seen(State.NODE_FAILED, "NODE_FAIL"), State.NODE_FAILED, "NODE_FAIL"),
+        (ended(143), seen(State.CANCELLED, "by 1000"), State.CANCELLED, "by 1000"),
+        (ended(75), seen(State.PREEMPTED, "PREEMPTED"), State.PREEMPTED, "PREEMPTED"),
+        (ended(75), seen(State.FAILED), State.STOPPED, "told to ahead of its limit"),
+        # No mark of an end: the scheduler's word.
+        (None, seen(State.PENDING, "Resources"), State.PENDING, "Resources"),
+        (RUNS, seen(State.RUNNING), State.RUNNING, ""),
+        (RUNS, seen(State.SUSPENDED, "SSUSP"), State.SUSPENDED, "SSUSP"),
+        (RUNS, seen(State.TIMED_OUT, "TIMEOUT"), State.TIMED_OUT, "TIMEOUT"),
+        (RUNS, seen(State.OUT_OF_MEMORY), State.OUT_OF_MEMORY, "no exit status"),
+        (RUNS, seen(State.NODE_FAILED, "NODE_FAIL"), State.NODE_FAILED, "NODE_FAIL"),
+        (None, seen(State.CANCELLED, "by 1000"), State.CANCELLED, "by 1000"),
+        (RUNS, seen(State.FAILED, exit=1), State.FAILED, "exit 1"),
+        # Success needs the mark.
+        (RUNS, seen(State.COMPLETED), State.UNKNOWN, "no mark of its end"),
+        (None, seen(State.COMPLETED), State.UNKNOWN, "no mark of its end"),
+        (RUNS, seen(State.COMPLETED, since=LATER - 5), State.RUNNING, "its own mark is awaited"),
+        # Preempted is no end until it lasts.
+        (RUNS, seen(State.PREEMPTED, since=LATER - GRACE + 1), State.PENDING, "preempted"),
+        (RUNS, seen(State.PREEMPTED, since=LATER - GRACE - 1), State.PREEMPTED, "no exit status"),
+        # Gone from the queue.
+        (RUNS, seen(State.RUNNING, absent=LATER - GRACE + 1), State.RUNNING, ""),
+        (RUNS, seen(State.RUNNING, absent=LATER - GRACE - 1), State.LOST, "gone from its queue"),
+        (RUNS, None, State.LOST, "knows nothing of it"),
+        (None, None, State.LOST, "knows nothing of it"),
+        (RUNS, seen(State.LOST, "ZOMBI"), State.LOST, "ZOMBI"),
+        (RUNS, seen(State.UNKNOWN, "ODD_WORD"), State.UNKNOWN, "ODD_WORD"),
+        # Put back.
+        (BACK, seen(State.PENDING, "BeginTime"), State.PENDING, "after attempt 1; BeginTime"),
+        (BACK, seen(State.RUNNING), State.RUNNING, "after attempt 1"),
+        (BACK, seen(State.CANCELLED, "by 0"), State.CANCELLED, "by 0"),
+    ],
+)
+def test_marks_and_words(mark: Mark | None, known: Seen | None, state: State, reason: str) -> None:
+    found = of(mark, known)
+    assert (found.state, reason in found.reason) == (state, True), found
+
+
+@pytest.mark.parametrize(("mark", "state"), [(None, State.PENDING), (RUNS, State.RUNNING), (BACK, State.PENDING)])
+def test_just_handed_in_it_need_not_be_listed(mark: Mark | None, state: State) -> None:
+    assert of(mark, None, clock=THEN + GRACE - 1).state is state
+    assert of(mark, None, clock=THEN + GRACE + 1).state is State.LOST
+
+
+def test_a_scheduler_that_cannot_be_asked_leaves_it_unknown_unless_the_mark_tells() -> None:
+    found = of(RUNS, seen(State.RUNNING), silent="squeue: no answer")
+    assert (found.state, found.reason) == (State.UNKNOWN, "squeue: no answer; last seen running")
+    assert of(ended(0), None, silent="squeue: no answer").state is State.COMPLETED
+
+
+def test_marks_of_the_past_do_not_count() -> None:
+    again = handed(begun=1)
+    assert of(ended(3, 1), seen(State.PENDING), parcel=again).state is State.PENDING
+    assert of(ended(0, 1), seen(State.TIMED_OUT, "TIMEOUT"), parcel=again).state is State.TIMED_OUT
+    found = of(ended(0, 2), None, parcel=again)
+    assert (found.state, found.attempt, found.exit, found.end) == (State.COMPLETED, 2, 0, END)
+
+
+def test_cancelled_by_us_only_if_it_ended_after_that() -> None:
+    assert of(ended(143), None, parcel=handed(cancelled="2026-11-21T06:39:59Z")).state is State.CANCELLED
+    assert of(ended(143), None, parcel=handed(cancelled="2026-11-21T06:40:01Z")).state is State.FAILED
+    assert of(ended(0), None, parcel=handed(cancelled="2026-11-21T06:39:59Z")).state is State.COMPLETED
+
+
+def test_a_parcel_whose_answer_is_missing() -> None:
+    found = of(None, None, parcel=handed(id=None))
+    assert found.state is State.UNKNOWN and "`hpcbench submit` again settles it" in found.reason
+    assert of(ended(0), None, parcel=handed(id=None)).state is State.COMPLETED
+
+
+def test_scripts_run_by_hand_have_their_marks_only() -> None:
+    assert judge_job("j", RUNS, None, None, silent=None, clock=LATER).state is State.RUNNING
+    assert judge_job("j", ended(1), None, None, silent=None, clock=LATER).state is State.FAILED
+
+
+def test_the_attempt_under_way() -> None:
+    assert of(None, seen(State.PENDING)).attempt == 1
+    assert of(BACK, seen(State.PENDING)).attempt == 2
+    assert of(Mark("running", 3, None, START), seen(State.RUNNING)).attempt == 3
+    assert of(ended(1), seen(State.PENDING), parcel=handed(begun=1)).attempt == 2
+
+
+def log(directory: Path, state: str | None) -> Path:
+    event = {"event": "end", "state": state, "steps": 1, "seconds": 1.0, "reason": "said so"}
+    (directory / "log.txt").write_text(json.dumps(event) + "\n" if state else "step 1\n")
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("mark", "end", "job", "state", "reason"),
+    [
+        (None, None, Status(State.PENDING, "Resources"), State.PENDING, "Resources"),
+        (None, None, Status(State.RUNNING), State.PENDING, ""),
+        (None, None, Status(State.SUSPENDED, "SSUSP"), State.PENDING, "SSUSP"),
+        (None, None, Status(State.COMPLETED), State.LOST, "ended before it started"),
+        (None, None, Status(State.FAILED, "exit 1"), State.LOST, "ended before it started: exit 1"),
+        (None, None, Status(State.TIMED_OUT, "TIMEOUT"), State.TIMED_OUT, "TIMEOUT"),
+        (None, None, Status(State.UNKNOWN, "no answer"), State.UNKNOWN, "no answer"),
+        (RUNS, None, Status(State.RUNNING), State.RUNNING, ""),
+        (None, None, Status(State.STOPPED, "told to"), State.STOPPED, "told to"),
+        (RUNS, None, Status(State.FAILED), State.LOST, "without a word"),
+        (RUNS, None, Status(State.NODE_FAILED, "NODE_FAIL"), State.NODE_FAILED, "NODE_FAIL"),
+        (RUNS, None, Status(State.UNKNOWN, "no answer"), State.UNKNOWN, "no answer"),
+        (ended(0), "completed", Status(State.FAILED), State.COMPLETED, ""),
+        (ended(0), None, Status(State.COMPLETED), State.UNKNOWN, "its log has no end"),
+        (ended(1), "nan", Status(State.FAILED), State.FAILED, "said so"),
+        (ended(143), None, Status(State.CANCELLED), State.CANCELLED, ""),
+        (ended(137), None, Status(State.OUT_OF_MEMORY, "OOM"), State.OUT_OF_MEMORY, "OOM"),
+        (ended(1), "failed", Status(State.CANCELLED), State.FAILED, "said so"),
+        (ended(124), None, Status(State.FAILED), State.TIMED_OUT, "its own time limit"),
+        (ended(75), "stopped", Status(State.TIMED_OUT, "TIMEOUT"), State.TIMED_OUT, "TIMEOUT"),
+        (ended(75), "stopped", Status(State.FAILED), State.STOPPED, "it left a checkpoint"),
+        (ended(75), "stopped", Status(State.PENDING, attempt=2), State.PENDING, "attempt 2"),
+        (RUNS, None, Status(State.PENDING, attempt=2), State.PENDING, "attempt 2"),
+        (ended(0), "completed", Status(State.PENDING, attempt=2), State.COMPLETED, ""),
+    ],
+)
+def test_runs(tmp_path: Path, mark: Mark | None, end: str | None, job: Status, state: State, reason: str) -> None:
+    found = judge_run(log(tmp_path, end), mark, job)
+    assert (found.state, reason in found.reason) == (state, True), found
+
+
+def test_marks_are_read_as_they_were_written_and_oddities_are_none(tmp_path: Path) -> None:
+    assert read_mark(tmp_path) is None
+    for content, mark in [
+        ('{"state": "ended", "attempt": 2, "exit": 75, "end": "x", "id": "7"}', Mark("ended", 2, 75, None, "x", "7")),
+        ('{"state": 3, "exit": true, "attempt": "2"}', Mark("", 1)),
+        ("{}", Mark("", 1)),
+        ("[1]", None),
+        ('{"state"', None),
+    ]:
+        (tmp_path / "status.json").write_text(content)
+        assert read_mark(tmp_path) == mark

@@ -1,0 +1,154 @@
+"""What a queue would reject is refused before: the limit, where it is said, and the cheapest changes that would do."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launch_cases import site
+
+from hpcbench.batch.duration import Duration
+from hpcbench.batch.limits import Limits, check_number, limits
+from hpcbench.batch.site import Site, load_site
+from hpcbench.errors import UserError
+from hpcbench.study.expand import Run, expand
+from hpcbench.study.load import Loaded, load_study
+
+STUDY = """\
+study: s
+model: {layers: 2, hidden: 64, heads: 4}
+train: {steps: 20, global_batch: 1000000, micro_batch: 1}
+matrix: {scheme: [baseline]}
+repeats: 3
+"""
+
+
+def runs(directory: Path, where: Site, text: str) -> tuple[list[Run], Loaded]:
+    (directory / "s.yaml").write_text(STUDY + text, encoding="utf-8")
+    loaded = load_study(directory / "s.yaml", [])
+    data = loaded.study.model_dump(exclude_unset=True)
+    nodes = data.get("nodes", 1)
+    per_node = where.room.ranks_per_node or where.room.slots
+    loaded = load_study(directory / "s.yaml", [f"train.global_batch={nodes * per_node}"])
+    return expand(loaded, where.room, where.offer), loaded
+
+
+def found(directory: Path, where: Site | str, text: str) -> Limits:
+    where = load_site(where)[0] if isinstance(where, str) else where
+    return limits(runs(directory, where, text)[0][0], where)
+
+
+def refused(directory: Path, where: Site | str, text: str) -> str:
+    with pytest.raises(UserError) as caught:
+        found(directory, where, text)
+    said = str(caught.value)
+    assert "\n" not in said
+    return said.replace(f"{directory}/", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("summit", "nodes: 45\nwalltime: 2h1m\n",
+         "s.yaml:7: walltime: 2h1m at 45 nodes: queue batch of summit allows 2h to jobs of up to 45 nodes "
+         "(olcf-user-docs systems/summit_user_guide.rst, queue policies): shorten it to 2h, or use 46 nodes or more "
+         "for up to 6h"),
+        ("summit", "nodes: 46\nwalltime: 6h1s\n", "shorten it to 6h, or use 92 nodes or more for up to 12h"),
+        ("summit", "nodes: 1\nwalltime: 7h\n", "shorten it to 2h, or use 92 nodes or more for up to 12h"),
+        ("summit", "nodes: 45\nwalltime: 25h\n", "allows 2h to jobs of up to 45 nodes"),
+        ("summit", "nodes: 4609\nwalltime: 2h\n",
+         "s.yaml:6: nodes: 4609: queue batch of summit takes at most 4608 (olcf-user-docs"),
+        ("summit", "nodes: 1\nwalltime: 1h\nqueue: killabel\n",
+         "s.yaml:8: queue: summit has no 'killabel': known are batch, debug"),
+        ("frontier", "nodes: 184\nwalltime: 12h1m\n", "shorten it to 12h"),
+        ("frontier", "nodes: 9408\nwalltime: 12h1m\n", "shorten it to 12h"),
+        ("frontier", "nodes: 64\nwalltime: 12h1m\n", "shorten it to 2h, or use queue extended"),
+        ("juwels-booster", "nodes: 5\nwalltime: 1h\nqueue: develbooster\n",
+         "s.yaml:6: nodes: 5: queue develbooster of juwels-booster takes at most 4 (public job scripts; "
+         "not read at JSC): use at most 4"),
+        ("vista", "nodes: 9\nwalltime: 1h\nqueue: gh-dev\n", "use at most 8, or use queue gh"),
+        ("vista", "nodes: 1\nwalltime: 3h\nqueue: gh-dev\n", "shorten it to 2h, or use queue gh"),
+        ("vista", "run_limit: 3h\n", "s.yaml:6: run_limit: 3h is longer than the job's walltime, 2h: shorten it"),
+        ("vista", "run_limit: 1:30\n", "run_limit: 1:30 may mean 1 hours 30 minutes (LSF)"),
+        ("vista", "stop_ahead: 0m\n", "s.yaml:6: stop_ahead: a duration is a whole number of seconds above zero"),
+        ("vista", "stop_ahead: 2h\n", "stop_ahead: 2h is not shorter than the job's walltime, 2h: shorten it"),
+        ("local", "run_limit: 2d\n", "run_limit: 2d is longer than the job's walltime, 1d"),
+    ],
+)  # fmt: skip
+def test_a_study_that_its_queue_would_reject(tmp_path: Path, name: str, text: str, says: str) -> None:
+    assert says in refused(tmp_path, name, text)
+
+
+def test_no_more_is_offered_than_would_do(tmp_path: Path) -> None:
+    """12h1m is more than any bin of Frontier's allows, and extended takes 64 nodes at most."""
+    said = refused(tmp_path, "frontier", "nodes: 184\nwalltime: 12h1m\n")
+    assert said.endswith(": shorten it to 12h")
+    assert refused(tmp_path, "summit", "nodes: 45\nwalltime: 25h\n").endswith(": shorten it to 2h")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "walltime", "queue"),
+    [
+        ("summit", "nodes: 45\nwalltime: 2h\n", "2h", "batch"),
+        ("summit", "nodes: 46\nwalltime: 6h\n", "6h", "batch"),
+        ("summit", "nodes: 4608\nwalltime: 24h\n", "1d", "batch"),
+        ("frontier", "nodes: 9408\nwalltime: 12h\n", "12h", "batch"),
+        ("frontier", "nodes: 64\nwalltime: 24h\nqueue: extended\n", "1d", "extended"),
+        ("perlmutter", "nodes: 3000\nwalltime: 48h\n", "2d", "regular"),  # nothing is known of its limits
+        ("slurm-cluster", "", "2h", None),
+        ("slurm-cluster", "queue: theirs\n", "2h", "theirs"),
+        ("local", "walltime: 90d\n", "90d", None),
+    ],
+)
+def test_a_study_within_its_limits(tmp_path: Path, name: str, text: str, walltime: str, queue: str | None) -> None:
+    allowed = found(tmp_path, name, text)
+    assert (str(allowed.walltime), allowed.queue) == (walltime, queue)
+
+
+def test_least_nodes_and_the_queue_for_fewer(tmp_path: Path) -> None:
+    queues: dict[str, Any] = {"large": {"min_nodes": 65, "max_nodes": 256, "max_walltime": "48h"},
+                              "normal": {"max_nodes": 64, "max_walltime": "48h"}}  # fmt: skip
+    where = site("vista", queues=queues)
+    said = refused(tmp_path, where, "nodes: 2\n")
+    assert said == "s.yaml:6: nodes: 2: queue large of vista takes at least 65: use at least 65, or use queue normal"
+
+
+def test_times_within_a_job(tmp_path: Path) -> None:
+    allowed = found(tmp_path, "vista", "walltime: 1h\nrun_limit: 1h\nstop_ahead: 5m\n")
+    assert (allowed.run_limit, allowed.stop_ahead) == (Duration(3600), Duration(300))
+    # what nobody asked for is no error: two minutes are the usual, half of a short job's time is what it gets
+    assert found(tmp_path, "vista", "walltime: 90s\n").stop_ahead == Duration(45)
+    assert found(tmp_path, "vista", "").stop_ahead == Duration(120)
+
+
+def test_an_account_is_not_dropped_in_silence(tmp_path: Path) -> None:
+    where = site("vista", scheduler={"kind": "slurm"})
+    said = refused(tmp_path, where, "account: mine\n")
+    assert "s.yaml:6: account: the file of site vista does not say how: add scheduler.account_option to it" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "queues", "says"),
+    [
+        ("summit", ["batch"] * 101, "101 jobs: queue batch of summit takes 100 of a user (olcf-user-docs"),
+        ("summit", ["debug"] * 2, "2 jobs: queue debug of summit takes 1 of a user"),
+        (
+            "frontier",
+            ["batch"] * 60 + ["extended"] * 41,
+            "101 jobs: frontier takes 100 of a user: hand them in by parts",
+        ),
+        ("vista", ["gh"] * 41, "41 jobs: queue gh of vista takes 40 of a user"),
+        ("summit", ["batch"] * 100 + ["debug"], None),
+        ("frontier", ["batch"] * 100, None),
+        ("local", [None] * 5000, None),
+    ],
+)
+def test_more_jobs_than_a_user_may_have(tmp_path: Path, name: str, queues: list[str | None], says: str | None) -> None:
+    where = load_site(name)[0]
+    _, loaded = runs(tmp_path, where, "")
+    if says is None:
+        check_number(queues, loaded, where)
+        return
+    with pytest.raises(UserError) as caught:
+        check_number(queues, loaded, where)
+    assert str(caught.value).startswith(f"{tmp_path}/s.yaml:5: ") and says in str(caught.value)
+    assert "--only" in str(caught.value)

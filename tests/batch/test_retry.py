@@ -1,0 +1,142 @@
+"""A second try: by the job itself where it may go back, by `retry` where a reason can be mended, never in silence."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from batch_fakes import Fake, wait_for, wait_until_over
+
+from hpcbench.batch.cancel import cancel
+from hpcbench.batch.files import read_json
+from hpcbench.batch.processes import alive
+from hpcbench.batch.retry import retry
+from hpcbench.batch.states import State
+from hpcbench.batch.submit import Submission, submit
+from hpcbench.batch.track import Tracked, track
+from hpcbench.errors import UserError
+
+SCHEMES = ("baseline", "naive-zfp8", "mzhybrid")
+
+
+def start(fake: Fake, **options: object) -> Submission:
+    return submit(fake.study, site=str(fake.site), **options)  # type: ignore[arg-type]
+
+
+def states(tracked: Tracked) -> list[State]:
+    return [tracked.runs[f"r1-{scheme}"].state for scheme in SCHEMES]
+
+
+def launches(fake: Fake) -> list[str]:
+    return [call["run"] for call in fake.calls if "run" in call]
+
+
+def test_a_job_that_nears_its_limit_goes_back_and_its_run_goes_on(fake: Fake) -> None:
+    fake.acts({"naive-zfp8": "stop"})
+    fake.write_study(walltime="22s", stop_ahead="20s", run_limit="22s", requeue=1)
+    root = start(fake).root
+    tracked = wait_until_over(root)
+    assert states(tracked) == [State.COMPLETED] * 3
+    assert launches(fake) == ["r1-baseline", "r1-naive-zfp8", "r1-naive-zfp8", "r1-mzhybrid"]
+    assert (tracked.jobs["j0001-r1"].state, tracked.jobs["j0001-r1"].attempt) == (State.COMPLETED, 2)
+    first = read_json(root / "jobs" / "j0001-r1" / "attempts" / "1.json")
+    assert first is not None and (first["state"], first["exit"]) == ("requeued", 75)
+    attempts = [tracked.runs[f"r1-{scheme}"].attempt for scheme in SCHEMES]
+    assert attempts == [1, 2, 2]
+    assert '"stopped"' in (root / "runs" / "r1-naive-zfp8" / "log.1.txt").read_text(encoding="utf-8")
+    assert '"completed"' in (root / "runs" / "r1-naive-zfp8" / "log.txt").read_text(encoding="utf-8")
+
+
+def test_without_leave_to_go_back_retry_goes_on_from_the_checkpoint(fake: Fake) -> None:
+    fake.acts({"naive-zfp8": "stop"})
+    fake.write_study(walltime="22s", stop_ahead="20s", run_limit="22s")
+    root = start(fake).root
+    tracked = wait_until_over(root)
+    assert states(tracked) == [State.COMPLETED, State.STOPPED, State.STOPPED]
+    assert tracked.failed and "hpcbench retry" in tracked.jobs["j0001-r1"].reason
+    again = retry(root)
+    assert again.jobs == ["j0001-r1"] and set(again.runs) <= {"r1-naive-zfp8", "r1-mzhybrid"}
+    assert "r1-naive-zfp8" in again.runs
+    tracked = wait_until_over(root)
+    assert states(tracked) == [State.COMPLETED] * 3
+    assert launches(fake).count("r1-baseline") == 1
+    assert not tracked.failed
+    assert retry(root).jobs == []
+
+
+def test_a_job_that_does_not_listen_is_ended_at_its_limit(fake: Fake) -> None:
+    fake.acts({"baseline": "sleep"})
+    fake.write_study(walltime="3s", stop_ahead="1s", run_limit="3s")
+    root = start(fake).root
+    wait_for(lambda: fake.children)
+    tracked = wait_until_over(root)
+    assert tracked.jobs["j0001-r1"].state is State.TIMED_OUT
+    assert tracked.runs["r1-baseline"].state is State.TIMED_OUT
+    for pid in fake.children:
+        wait_for(lambda pid=pid: not alive({"pid": pid}))
+    left = retry(root)
+    assert left.jobs == [] or "r1-baseline" not in left.runs
+    assert "timed out without a checkpoint" in left.left["r1-baseline"]
+
+
+@pytest.mark.parametrize(("act", "words"), [("fail", "failed (exit 3: boom"), ("mute", "unknown (exit 0, but its log")])
+def test_what_failed_by_itself_is_left_unless_all_is_wanted(fake: Fake, act: str, words: str) -> None:
+    fake.acts({"naive-zfp8": act})
+    root = start(fake).root
+    wait_until_over(root)
+    left = retry(root)
+    assert left.jobs == [] and words in left.left["r1-naive-zfp8"] and "--all" in left.left["r1-naive-zfp8"]
+    fake.acts({})
+    again = retry(root, all=True)
+    assert again.runs == ["r1-naive-zfp8"]
+    assert track(root).runs["r1-naive-zfp8"].state in (State.PENDING, State.RUNNING, State.COMPLETED)
+    assert states(wait_until_over(root)) == [State.COMPLETED] * 3
+    assert launches(fake).count("r1-baseline") == 1
+
+
+def test_the_whole_job_again_gives_its_pairs_one_allocation(fake: Fake) -> None:
+    fake.acts({"naive-zfp8": "fail"})
+    root = start(fake).root
+    wait_until_over(root)
+    fake.acts({})
+    assert sorted(retry(root, all=True, whole=True).runs) == sorted(f"r1-{scheme}" for scheme in SCHEMES)
+    tracked = wait_until_over(root)
+    assert states(tracked) == [State.COMPLETED] * 3
+    assert {status.attempt for status in tracked.runs.values()} == {2}
+    assert [launches(fake).count(f"r1-{scheme}") for scheme in SCHEMES] == [2, 2, 2]
+    assert (root / "runs" / "r1-baseline" / "log.1.txt").is_file()
+
+
+def test_what_was_lost_is_tried_again(fake: Fake) -> None:
+    fake.acts({"baseline": "sleep"})
+    root = start(fake, only="scheme=baseline").root
+    wait_for(lambda: track(root).runs["r1-baseline"].state is State.RUNNING)
+    pids = fake.children
+    queue, job = (read_json(root / path) for path in ("queues/1.json", "jobs/j0001-r1/process.json"))
+    assert queue is not None and job is not None
+    os.kill(queue["process"]["pid"], signal.SIGKILL)
+    os.killpg(job["pid"], signal.SIGKILL)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: track(root).runs["r1-baseline"].state is State.LOST)
+    fake.acts({})
+    assert retry(root).runs == ["r1-baseline"]
+    assert wait_until_over(root).runs["r1-baseline"].state is State.COMPLETED
+
+
+def test_what_runs_is_not_tried_twice(fake: Fake) -> None:
+    fake.acts({"baseline": "sleep"})
+    root = start(fake).root
+    wait_for(lambda: fake.children)
+    found = retry(root, all=True)
+    assert found.jobs == [] and set(found.left.values()) == {"its job is running"}
+    cancel(root)
+    tracked = wait_until_over(root)
+    assert states(tracked) == [State.CANCELLED] * 3
+    assert "cancelled: --all tries it again" in retry(root).left["r1-baseline"]
+
+
+def test_a_dry_run_has_nothing_to_try_again(fake: Fake) -> None:
+    with pytest.raises(UserError, match="a dry run"):
+        root: Path = start(fake, dry_run=True).root
+        retry(root)

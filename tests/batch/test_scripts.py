@@ -1,0 +1,462 @@
+"""Job scripts run by bash, with a stand-in launcher: marks, attempts, limits, stop requests, signals, provenance."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from batch_fakes import wait_for
+
+from hpcbench.batch.duration import Duration
+from hpcbench.batch.files import read_json
+from hpcbench.batch.render import Job, render, render_array
+from hpcbench.batch.shape import Shape
+from hpcbench.batch.site import Site
+
+LAUNCHER = """\
+#!/bin/bash
+here={here}
+run=${{@: -1}}
+run=${{run%/run.json}}
+run=${{run#runs/}}
+echo "$run $HPCBENCH_ATTEMPT" >> "$here/calls"
+tr '\\0' ' ' < "/proc/$PPID/cmdline" > "$here/parent.$run"
+[ ! -e "$here/act.$run" ] || source "$here/act.$run"
+"""
+STOPS = 'until [ -e "runs/$run/stop" ]; do sleep 0.05; done; exit 75'
+"""A worker that leaves with its checkpoint when it is asked to."""
+STAYS = """\
+trap '' TERM
+setsid bash -c "trap '' TERM; echo \\$\\$ >> '$here/pids'; sleep 300" &
+(bash -c "echo \\$\\$ >> '$here/pids'; sleep 300" &)
+echo $$ >> "$here/pids"
+sleep 300
+"""
+"""One that does not end when it is told to, with a child in a session of its own and an orphan."""
+
+
+class Bench:
+    """A submission of one job with runs a, b and c, and programs that a script may call."""
+
+    def __init__(self, directory: Path, kind: str, runs: str = "abc", site: dict[str, Any] | None = None, **job: Any):
+        self.here, self.kind = directory, kind
+        self.root = directory / "root"
+        self.bin = directory / "bin"
+        self.bin.mkdir(parents=True)
+        self.program("launch", LAUNCHER.format(here=directory).removeprefix("#!/bin/bash\n"))
+        for run in runs:
+            (self.root / "runs" / run).mkdir(parents=True)
+        (self.root / "jobs" / "j1").mkdir(parents=True)
+        self.site = Site.model_validate(
+            {
+                "site": "bench",
+                "scheduler": {"kind": kind},
+                "node": {"cores": 4},
+                "launcher": {"kind": "mpich"},
+                "checked": "never",
+                **(site or {}),
+            }
+        )
+        fields: dict[str, Any] = {"walltime": Duration(3600), "queue": None, "account": None, **job}
+        shape = Shape(1, 2, Fraction(0), 1, 1)
+        self.job = Job("j1", list(runs), shape, [str(self.bin / "launch")], "python", **fields)
+        self.script = self.root / "jobs" / "j1" / "job.sh"
+        self.script.write_text(render(self.job, site=self.site, study="s", root=str(self.root)), encoding="utf-8")
+        self.environment = {"PATH": f"{self.bin}:{os.environ['PATH']}"}
+
+    def program(self, name: str, text: str) -> None:
+        """A program on PATH."""
+        path = self.bin / name
+        path.write_text("#!/bin/bash\n" + text, encoding="utf-8")
+        path.chmod(0o755)
+
+    def records(self, name: str, status: int = 0) -> None:
+        """A program that keeps its arguments in `said`, and the job's mark of that moment."""
+        keep = f'echo "$(basename "$0") $*" >> {self.here}/said; cp jobs/j1/status.json {self.here}/mark; exit {status}\n'
+        self.program(name, f"if [[ $1 = requeue || $0 = */brequeue ]]; then {keep}fi\n[ $1 = show ] && echo n1 && echo n2\n")
+
+    def act(self, run: str, text: str) -> None:
+        (self.here / f"act.{run}").write_text(text, encoding="utf-8")
+
+    def start(self, **environment: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            ["bash", str(self.script)],
+            cwd="/",
+            env={**self.environment, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def go(self, **environment: str) -> "subprocess.CompletedProcess[str]":
+        process = self.start(**environment)
+        out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def stopped(self, run: str, number: signal.Signals, **environment: str) -> "subprocess.CompletedProcess[str]":
+        """Start, signal the script when the run is under way, and wait for its end."""
+        process = self.start(**environment)
+        wait_for(lambda: (self.here / f"parent.{run}").exists() and (self.mark(run) or {}).get("state") == "running")
+        time.sleep(0.2)  # until the stand-in's own traps are set
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def mark(self, run: str) -> dict[str, Any] | None:
+        return read_json(self.root / "runs" / run / "status.json")
+
+    @property
+    def job_mark(self) -> dict[str, Any]:
+        found = read_json(self.root / "jobs" / "j1" / "status.json")
+        assert found is not None
+        return found
+
+    def lines(self, name: str) -> list[str]:
+        path = self.here / name
+        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+    def exits(self) -> dict[str, Any]:
+        marks = {run: self.mark(run) for run in self.job.runs}
+        return {run: mark["exit"] if mark else None for run, mark in marks.items()}
+
+
+def gone(bench: Bench) -> bool:
+    """Whether nothing of what the stand-in started is there any more."""
+    pids = bench.lines("pids")
+    assert len(pids) == 3
+    return not any(Path(f"/proc/{pid}").exists() and "Z" not in state(pid) for pid in pids)
+
+
+def state(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+def test_marks_say_what_was_run_when_and_where(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "slurm")
+    bench.records("scontrol")
+    bench.act("b", "exit 3")
+    done = bench.go(SLURM_JOB_ID="7", SLURM_JOB_NODELIST="n[1-2]")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+    host = os.uname().nodename
+    mark = bench.job_mark
+    assert TIME.fullmatch(mark.pop("start")) and TIME.fullmatch(mark.pop("end"))
+    assert mark == {"state": "ended", "exit": 1, "attempt": 1, "id": "7", "hosts": ["n1", "n2"], "host": host}
+    for run, status in {"a": 0, "b": 3, "c": 0}.items():
+        found = bench.mark(run)
+        assert found is not None and TIME.fullmatch(found.pop("start")) and TIME.fullmatch(found.pop("end"))
+        assert found == {"state": "ended", "exit": status, "attempt": 1, "host": host, "job": "j1", "id": "7"}
+    assert bench.lines("calls") == ["a 1", "b 1", "c 1"] and not list(bench.root.rglob("*.tmp"))
+
+
+def test_the_mark_of_a_job_that_runs_is_there_before_its_first_run(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "local")
+    bench.act("a", f"cp jobs/j1/status.json {tmp_path}/seen")
+    assert bench.go().returncode == 0
+    seen = json.loads("".join(bench.lines("seen")))
+    assert seen["state"] == "running" and set(seen) == {"state", "attempt", "id", "start", "hosts", "host"}
+    assert seen["hosts"] == [seen["host"]] == [os.uname().nodename]
+
+
+SLOTS = {"scheduler": {"kind": "lsf", "allocation": "slots"}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "site", "environment", "id_", "hosts"),
+    [
+        ("slurm", {}, {"SLURM_JOB_ID": "9", "SLURM_JOB_NODELIST": "n[1-2]"}, "9", ["n[1-2]"]),  # no scontrol here
+        ("slurm", {}, {"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}, "7_3", [""]),
+        ("lsf", {}, {"LSB_JOBID": "9", "LSB_JOBINDEX": "0", "LSB_MCPU_HOSTS": "l1 1 n1 40 n2 40 "}, "9", ["n1", "n2"]),
+        ("lsf", {}, {"LSB_JOBID": "9", "LSB_JOBINDEX": "4", "LSB_MCPU_HOSTS": "n1 1 n2 1"}, "9[4]", ["n1", "n2"]),
+        ("lsf", SLOTS, {"LSB_JOBID": "9", "LSB_MCPU_HOSTS": "n1 1 n2 40"}, "9", ["n1", "n2"]),
+        ("lsf", {}, {"LSB_JOBID": "9", "LSB_DJOB_HOSTFILE": "{here}/hosts"}, "9", ["n 1", "n2"]),
+        ("flux", {}, {"FLUX_ENCLOSING_ID": "ƒ2Ab"}, "f2Ab", ["n1", "n2"]),
+        ("flux", {}, {}, "1234", ["n1", "n2"]),
+        ("slurm", {}, {"SLURM_JOB_ID": 'a"b\\c\nd\x01é', "SLURM_JOB_NODELIST": '"]}, \\'}, 'a"b\\c?d???', ['"]}, \\']),
+    ],
+)
+def test_ids_and_hosts_are_those_of_the_scheduler(
+    tmp_path: Path, kind: str, site: dict[str, Any], environment: dict[str, str], id_: str, hosts: list[str]
+) -> None:
+    bench = Bench(tmp_path, kind, site=site)
+    (tmp_path / "hosts").write_text("launch\nn1\nn1\nn2\nn2\n", encoding="utf-8")
+    bench.program("scontrol", "exit 1")
+    bench.program("flux", 'case "$*" in *jobid) echo 1234 ;; "hostlist -e local") echo n1 n2 ;; *) exit 1 ;; esac')
+    environment = {name: value.replace("{here}", str(tmp_path)) for name, value in environment.items()}
+    assert bench.go(**environment).returncode == 0
+    assert (bench.job_mark["id"], bench.job_mark["hosts"]) == (id_, [host.replace("n 1", "n1") for host in hosts])
+    mark = bench.mark("c")
+    assert mark is not None and mark["id"] == id_
+
+
+def test_the_limit_of_a_run_ends_all_it_started_and_the_next_goes_on(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "slurm", run_limit=Duration(2))
+    bench.act("a", "sleep 300")
+    bench.act("b", STAYS)
+    assert bench.go().returncode == 1
+    assert bench.exits() == {"a": 124, "b": 124, "c": 0}
+    assert gone(bench)
+
+
+def test_what_a_run_leaves_behind_is_ended_before_the_next(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "local")
+    bench.act("a", STAYS.replace("sleep 300\n", "sleep 0.3\n"))
+    assert bench.go().returncode == 0
+    assert gone(bench)
+
+
+def test_runs_share_what_their_job_has_left(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "slurm", walltime=Duration(3600), stop_ahead=Duration(600))
+    bench.act("a", "exit 1")
+    assert bench.go().returncode == 1
+    limits = [int("".join(bench.lines(f"parent.{run}")).split()[3]) for run in "abc"]
+    for limit, share in zip(limits, (3000 // 3, 3000 // 2, 3600), strict=True):
+        assert share - 30 < limit <= share
+
+
+@pytest.mark.parametrize("changes", [{"walltime": None}, {"run_limit": Duration(50)}])
+def test_a_limit_of_ones_own_or_none_at_all(tmp_path: Path, changes: dict[str, Any]) -> None:
+    bench = Bench(tmp_path, "local", **changes)
+    assert bench.go().returncode == 0
+    assert {"".join(bench.lines(f"parent.{run}")).split()[3] for run in "abc"} == {"50" if "run_limit" in changes else "0"}
+
+
+def test_no_run_starts_when_the_time_of_the_stop_request_has_come(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "slurm", walltime=Duration(100), stop_ahead=Duration(98))
+    bench.act("a", "sleep 2.5; exit 1")
+    assert bench.go().returncode == 75
+    assert bench.exits() == {"a": 1, "b": None, "c": None} or bench.exits() == {"a": 124, "b": None, "c": None}
+
+
+REQUEUE = [
+    ("slurm", signal.SIGUSR1, "scontrol", {"SLURM_JOB_ID": "9"}, "scontrol requeue 9"),
+    (
+        "slurm",
+        signal.SIGUSR1,
+        "scontrol",
+        {"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"},
+        "scontrol requeue 7_3",
+    ),
+    ("lsf", signal.SIGURG, "brequeue", {"LSB_JOBID": "9"}, "brequeue 9"),
+    ("lsf", signal.SIGURG, "brequeue", {"LSB_JOBID": "9", "LSB_JOBINDEX": "4"}, "brequeue 9[4]"),
+    ("local", signal.SIGUSR1, "none", {}, None),
+]
+
+
+@pytest.mark.parametrize(("kind", "number", "program", "environment", "says"), REQUEUE)
+def test_a_stop_request_puts_the_job_back_and_it_goes_on_where_it_was(
+    tmp_path: Path, kind: str, number: signal.Signals, program: str, environment: dict[str, str], says: str | None
+) -> None:
+    bench = Bench(tmp_path, kind, requeue=1)
+    bench.records(program)
+    bench.act("b", "echo first; echo warn >&2; " + STOPS)
+    assert bench.stopped("b", number, **environment).returncode == 75
+    assert bench.exits() == {"a": 0, "b": 75, "c": None}
+    assert {key: bench.job_mark[key] for key in ("state", "exit", "attempt")} == {
+        "state": "requeued",
+        "exit": 75,
+        "attempt": 1,
+    }
+    assert bench.lines("said") == ([says] if says else [])
+    if says:  # whatever the scheduler does to the script then, the mark is there
+        assert json.loads("".join(bench.lines("mark")))["state"] == "requeued"
+
+    (tmp_path / "parent.b").unlink()
+    bench.act("b", "echo second; " + STOPS)
+    assert bench.stopped("b", number, **environment).returncode == 75  # the last that the study allows
+    assert bench.lines("calls") == ["a 1", "b 1", "b 2"]
+    assert {key: bench.job_mark[key] for key in ("state", "exit", "attempt")} == {
+        "state": "ended",
+        "exit": 75,
+        "attempt": 2,
+    }
+    assert bench.lines("said") == ([says] if says else [])
+
+    bench.act("b", "echo third")
+    assert bench.go(**environment).returncode == 0
+    assert bench.lines("calls") == ["a 1", "b 1", "b 2", "b 3", "c 3"]
+    assert bench.exits() == {"a": 0, "b": 0, "c": 0} and not (bench.root / "runs" / "b" / "stop").exists()
+    job = bench.root / "jobs" / "j1"
+    assert [json.loads((job / "attempts" / f"{k}.json").read_text())["state"] for k in (1, 2)] == ["requeued", "ended"]
+    assert (job / "attempts" / "1.provenance").is_dir() and (job / "provenance").is_dir()
+    files = {path.name: path.read_text() for path in (bench.root / "runs" / "b").glob("*.txt")}
+    assert files["log.1.txt"] == "first\n" and files["log.2.txt"] == "second\n" and files["log.txt"] == "third\n"
+    assert files["err.1.txt"] == "warn\n"
+    assert read_json(bench.root / "runs" / "b" / "status.1.json")["exit"] == 75  # type: ignore[index]
+    assert not list((bench.root / "runs" / "a").glob("*.1.*"))
+
+
+def test_a_queue_that_refuses_leaves_an_end(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "slurm", requeue=3)
+    bench.records("scontrol", status=1)
+    bench.act("a", STOPS)
+    assert bench.stopped("a", signal.SIGUSR1, SLURM_JOB_ID="9").returncode == 75
+    assert (bench.job_mark["state"], bench.job_mark["exit"]) == ("ended", 75)
+
+
+def test_without_attempts_left_a_stop_request_still_saves_the_run(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "slurm", requeue=0)
+    bench.records("scontrol")
+    bench.act("a", STOPS)
+    assert bench.stopped("a", signal.SIGUSR1).returncode == 75
+    assert bench.exits() == {"a": 75, "b": None, "c": None} and bench.lines("said") == []
+    assert bench.job_mark["state"] == "ended"
+
+
+def test_a_stop_request_that_comes_when_all_is_done_changes_nothing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "slurm", runs="a", requeue=3)
+    bench.records("scontrol")
+    bench.act("a", 'until [ -e "runs/$run/stop" ]; do sleep 0.05; done')
+    assert bench.stopped("a", signal.SIGUSR1).returncode == 0
+    assert bench.job_mark["state"] == "ended" and bench.lines("said") == []
+
+
+def test_flux_asks_by_a_timer_of_the_script_and_says_that_it_puts_nothing_back(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "flux", walltime=Duration(60), stop_ahead=Duration(58), requeue=3)
+    bench.act("a", STOPS)
+    done = bench.go()
+    assert done.returncode == 75 and "Flux puts no job back" in done.stderr
+    assert bench.exits() == {"a": 75, "b": None, "c": None} and bench.job_mark["state"] == "ended"
+
+
+def test_the_timer_of_flux_ends_with_its_job(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "flux", walltime=Duration(3661), stop_ahead=Duration(60))
+    assert bench.go().returncode == 0
+    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert b"sleep\x003601\x00" not in commands
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "status"),
+    [
+        ("slurm", signal.SIGTERM, 143),
+        ("local", signal.SIGINT, 130),
+        ("flux", signal.SIGHUP, 129),
+        ("lsf", signal.SIGUSR2, 140),
+    ],
+)
+def test_a_signal_ends_everything_and_leaves_marks(
+    tmp_path: Path, kind: str, number: signal.Signals, status: int
+) -> None:
+    bench = Bench(tmp_path, kind)
+    bench.act("b", STAYS)
+    assert bench.stopped("b", number).returncode == status
+    assert bench.exits() == {"a": 0, "b": status, "c": None}
+    assert (bench.job_mark["state"], bench.job_mark["exit"]) == ("ended", status)
+    assert gone(bench)
+
+
+def test_a_preempted_run_may_leave_by_itself_and_slurm_puts_the_job_back(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "slurm", requeue=3)
+    bench.records("scontrol")
+    bench.act("b", STOPS)
+    assert bench.stopped("b", signal.SIGTERM).returncode == 143
+    assert bench.exits() == {"a": 0, "b": 75, "c": None}
+    assert bench.job_mark["state"] == "ended" and bench.lines("said") == []
+
+
+def test_a_script_that_was_killed_counts_as_an_attempt(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "local")
+    bench.act("b", "echo $PPID > $here/timeout; sleep 300")
+    assert bench.stopped("b", signal.SIGKILL).returncode == -signal.SIGKILL
+    os.killpg(int(bench.lines("timeout")[0]), signal.SIGKILL)
+    assert bench.job_mark["state"] == "running"
+    bench.act("b", "")
+    assert bench.go().returncode == 0
+    assert bench.lines("calls") == ["a 1", "b 1", "b 2", "c 2"] and bench.job_mark["attempt"] == 2
+    assert (bench.root / "runs" / "b" / "status.1.json").is_file()
+
+
+def test_a_launcher_that_is_killed_is_no_time_limit(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "slurm")
+    bench.act("a", "kill -KILL $$")
+    assert bench.go().returncode == 1
+    assert bench.exits() == {"a": 137, "b": 0, "c": 0}
+
+
+def test_teardown_comes_last_whatever_happened(tmp_path: Path) -> None:
+    lines = [f"echo torn >> {tmp_path}/torn", "exit 3"]
+    bench = Bench(tmp_path / "fails", "local", site={"teardown": lines, "setup": ["set -e"]})
+    bench.act("a", "exit 9")
+    assert bench.go().returncode == 1
+    bench = Bench(tmp_path / "setup", "local", site={"teardown": lines, "setup": ["exit 4"]})
+    assert bench.go().returncode == 4
+    bench = Bench(tmp_path / "signal", "local", site={"teardown": lines})
+    bench.act("a", "sleep 300")
+    assert bench.stopped("a", signal.SIGTERM).returncode == 143
+    bench = Bench(tmp_path / "again", "slurm", site={"teardown": lines}, requeue=1)
+    bench.program("scontrol", f"cat {tmp_path}/torn | wc -l > {tmp_path}/count")
+    bench.act("a", STOPS)
+    assert bench.stopped("a", signal.SIGUSR1).returncode == 75
+    assert (tmp_path / "torn").read_text().splitlines() == ["torn"] * 4
+    assert (tmp_path / "count").read_text().strip() == "4"  # before the job is put back, which may end the script
+    assert bench.job_mark["state"] == "requeued"
+
+
+def test_a_module_that_does_not_load_ends_the_job(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "local", site={"modules": ["cuda/12"]})
+    done = bench.go()
+    assert (done.returncode, bench.job_mark["exit"], bench.lines("calls")) == (1, 1, [])
+
+
+def test_what_is_recorded_holds_no_secrets(tmp_path: Path) -> None:
+    setup = ["module() { echo \"Currently Loaded: $*\"; }", "export MY_API_KEY=s3cret my_token=s3cret"]
+    bench = Bench(tmp_path, "slurm", site={"setup": setup, "environment": {"NCCL_NET": "a b"}})
+    bench.program("nvidia-smi", "echo a GPU; exit 3")
+    bench.program("scontrol", 'echo "JobId=$3"')
+    hidden = {"DB_PASSWORD": "s3cret", "AWS_SECRET_ACCESS": "s3cret", "http_proxy": "http://me:s3cret@proxy:1"}
+    done = bench.go(SLURM_JOB_ID="9", PLAIN="it's\nme", **hidden)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = {path.stem: path.read_text() for path in (bench.root / "jobs" / "j1" / "provenance").iterdir()}
+    assert set(found) == {"environment", "modules", "limits", "system", "nvidia-smi", "job"}
+    assert found["modules"] == "Currently Loaded: list\n" and found["nvidia-smi"] == "a GPU\n"
+    assert found["job"] == "JobId=job\n" or "9" in found["job"]
+    assert "s3cret" not in "".join(found.values())
+    lines = found["environment"].splitlines()
+    assert "NCCL_NET=a\\ b" in lines and "PLAIN=$'it\\'s\\nme'" in lines and "# http_proxy is left out" in lines
+    names = [line.removeprefix("# ").removesuffix(" is left out").partition("=")[0] for line in lines]
+    assert names == sorted(names) and {"HPCBENCH_ATTEMPT", "OMP_NUM_THREADS", *hidden} <= set(names)
+
+
+def test_a_command_that_hangs_keeps_no_run_waiting(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "local")
+    text = bench.script.read_text()
+    assert text.count("{1..200}") == 1
+    bench.script.write_text(text.replace("{1..200}", "{1..10}"))
+    bench.program("nvidia-smi", f"trap '' TERM; echo $$ > {tmp_path}/pid; sleep 300")
+    done = bench.go()
+    assert done.returncode == 0 and "provenance: not complete" in done.stderr
+    assert bench.exits() == {"a": 0, "b": 0, "c": 0}
+    assert state(bench.lines("pid")[0]) == "Z"
+    assert (bench.root / "jobs" / "j1" / "provenance" / "environment.txt").read_text()
+
+
+def test_an_element_of_an_array_runs_its_job(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "slurm", requeue=1)
+    bench.records("scontrol")
+    other = Job("j0", ["x"], bench.job.shape, ["false"], "python", Duration(3600), None, None, requeue=1)
+    script, jobs = render_array("all", [other, bench.job], site=bench.site, study="s", root=str(bench.root))
+    (bench.root / "arrays").mkdir()
+    (bench.root / "arrays" / "all.txt").write_text(jobs)
+    bench.script = bench.root / "arrays" / "all.sh"
+    bench.script.write_text(script)
+    bench.act("b", STOPS)
+    element = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "2"}
+    assert bench.stopped("b", signal.SIGUSR1, **element).returncode == 75  # the script is the job's own process
+    assert bench.lines("said") == ["scontrol requeue 7_2"] and bench.job_mark["id"] == "7_2"
+    assert (bench.root / "jobs" / "j1" / "out.log").exists()
+    for index in ("3", "", "x"):
+        done = bench.go(SLURM_ARRAY_TASK_ID=index)
+        assert done.returncode == 1 and "was this handed in as an array?" in done.stderr

@@ -1,0 +1,35 @@
+"""Fixtures of the tests of fakes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcbench.testing.fakes import Fake, FakeFlux, FakeLSF
+
+
+@pytest.fixture
+def fake_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Fake]]:
+    """Makes a fake of ``lsf`` or ``flux`` whose minutes last a second; jobs run in the test's directory."""
+    monkeypatch.chdir(tmp_path)
+    with ExitStack() as stack:
+
+        def make(system: str, **options: Any) -> Fake:
+            kind = {"lsf": FakeLSF, "flux": FakeFlux}[system]
+            return stack.enter_context(kind(**{"minute": 1.0, "terminate_interval": 0.3, **options}))
+
+        yield make
+
+
+@pytest.fixture
+def lsf(fake_of: Callable[..., Fake]) -> Fake:
+    """A fake of LSF as on a Sierra-class machine."""
+    return fake_of("lsf")
+
+
+@pytest.fixture
+def flux(fake_of: Callable[..., Fake]) -> Fake:
+    """A fake of Flux."""
+    return fake_of("flux")

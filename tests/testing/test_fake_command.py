@@ -1,0 +1,82 @@
+"""The command that runs any other with a fake first on PATH."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpcbench.testing.fakes import __main__ as command
+
+SITE = """\
+site: mine
+scheduler: {kind: lsf, account_option: -G}
+queues: {small: {max_nodes: 1, max_walltime: 30m}}
+node: {cores: 8, gpus: 2}
+launcher: {kind: jsrun}
+python: python3
+checked: never
+"""
+
+
+def run(*words: str) -> "subprocess.CompletedProcess[str]":
+    """Call it as people do."""
+    line = [sys.executable, "-m", "hpcbench.testing.fakes", *words]
+    return subprocess.run(line, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+
+
+def test_a_site_is_tried_and_its_jobs_are_waited_for(tmp_path: Path) -> None:
+    site = tmp_path / "mine.yaml"
+    site.write_text(SITE, encoding="utf-8")
+    script = tmp_path / "job.sh"
+    script.write_text(
+        "#BSUB -W 0:30\n#BSUB -nnodes 1\nsleep 0.5; jsrun -n 2 -r 2 -a 1 -c 4 -g 1 sh -c 'echo $PMIX_RANK'\n",
+        encoding="utf-8",
+    )
+    out = tmp_path / "out"
+    done = run("lsf", "--site", str(site), "--minute", "1", "--", "sh", "-c", f"bsub -N -o {out} < {script}; exit 3")
+    assert done.returncode == 3
+    assert done.stdout == "Job <1> is submitted to default queue <small>.\n"
+    assert "1 job still to end" in done.stderr
+    assert sorted(out.read_text(encoding="utf-8").split()) == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ("-nnodes 2", "Too many processors requested. Job not submitted."),
+        ("-W 0:31", "RUNLIMIT: Cannot exceed queue's hard limit(s). Job not submitted."),
+    ],
+)
+def test_limits_of_the_site_count(tmp_path: Path, options: str, text: str) -> None:
+    site = tmp_path / "mine.yaml"
+    site.write_text(SITE, encoding="utf-8")
+    done = run("lsf", "--site", str(site), "--", "sh", "-c", f"echo true | bsub {options}")
+    assert done.returncode == 255
+    assert done.stderr.strip() == text
+
+
+def test_flux_too(tmp_path: Path) -> None:
+    done = run("flux", "--nodes", "3", "--", "flux", "resource", "list", "-no", "{nnodes}")
+    assert (done.returncode, done.stdout) == (0, "3\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["flux", "--site", "lassen", "--", "true"], "site lassen: its scheduler is lsf: give lsf, not flux"),
+        (["lsf", "--flavour", "sge", "--", "true"], "flavour 'sge' of LSF: known are csm, lsf, old, lsf-like"),
+        (["lsf", "--", "/no/such/program"], "/no/such/program: No such file or directory"),
+        (["lsf", "--site", "nowhere", "--", "true"], "unknown site 'nowhere'"),
+    ],
+)
+def test_wrong_input(words: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(words) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        command.main(["lsf"])
+    assert exit.value.code == 2
+    assert "give a command after --" in capsys.readouterr().err

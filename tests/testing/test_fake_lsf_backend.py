@@ -1,0 +1,121 @@
+"""Our LSF back end against each flavour of the fake: what it submits is taken, and what it asks is understood."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpcbench.batch.lsf import Lsf
+from hpcbench.batch.scheduler import Parcel, UnclearError
+from hpcbench.batch.site import Site
+from hpcbench.batch.states import State
+from hpcbench.errors import UserError
+from hpcbench.testing.fakes import Fake
+from hpcbench.testing.fakes.state import RUNNING
+
+SITE = {
+    "site": "pretended",
+    "scheduler": {"kind": "lsf"},
+    "node": {"cores": 40, "gpus": 4},
+    "launcher": {"kind": "jsrun"},
+    "checked": "never",
+}
+FLAVOURS = ("csm", "lsf", "old", "lsf-like")
+
+
+@pytest.fixture
+def start(
+    fake_of: Callable[..., Fake], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], tuple[Fake, Lsf]]:
+    """Starts a flavour, and the back end that finds it on PATH."""
+
+    def make(flavour: str) -> tuple[Fake, Lsf]:
+        fake = fake_of("lsf", flavour=flavour)
+        monkeypatch.setenv("PATH", fake.environment["PATH"])
+        site = Site.model_validate(SITE)
+        Lsf.check(site)
+        return fake, Lsf(tmp_path, site)
+
+    return make
+
+
+def parcel(name: str, body: str, count: int = 1, **more: object) -> Parcel:
+    """A parcel of one job, or of an array."""
+    script = Path.cwd() / f"{name}.sh"
+    script.write_text(f"#!/bin/bash\n#BSUB -W 0:01\n{body}\n", encoding="utf-8")
+    return Parcel(script, name, [f"j{k}" for k in range(count)], array=count > 1, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_states_and_exit_codes(start: Callable[[str], tuple[Fake, Lsf]], flavour: str) -> None:
+    fake, lsf = start(flavour)
+    good = lsf.submit(parcel("good", "true")).id
+    array = lsf.submit(parcel("array", "exit $((LSB_JOBINDEX - 1))", 3))
+    late = lsf.submit(parcel("late", "sleep 60")).id
+    after = lsf.submit(parcel("after", "true", after=[array.id], after_any=True)).id
+    fake.wait()
+    words = lsf.poll([good, *array.elements, late, after, "999"])
+    assert words[good].state is State.COMPLETED
+    assert [words[one].state for one in array.elements] == [State.COMPLETED, State.FAILED, State.FAILED]
+    assert [words[one].exit for one in array.elements[1:]] == [1, 2]
+    assert (words[late].state, words[late].exit) == (State.TIMED_OUT, 140)
+    assert "TERM_RUNLIMIT" in words[late].reason
+    assert words[after].state is State.COMPLETED
+    assert "999" not in words
+    found = lsf.find("array", 3)
+    assert found is not None
+    assert list(found.elements) == list(array.elements)
+    assert lsf.find("nothing", 1) is None
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_cancel_and_history(start: Callable[[str], tuple[Fake, Lsf]], flavour: str) -> None:
+    fake, lsf = start(flavour)
+    over = lsf.submit(parcel("over", "exit 4")).id
+    fake.wait()
+    runs = lsf.submit(parcel("runs", "sleep 60")).id
+    fake.wait_for(runs, RUNNING)
+    assert lsf.cancel([over, runs]) == {over: "already over", runs: "ended"}
+    assert lsf.poll([runs])[runs].state is State.CANCELLED
+    fake.order("clean", job="*")
+    words = lsf.poll([over, runs])
+    assert (words[over].state, words[over].exit) == (State.FAILED, 4)
+    assert words[runs].state is State.CANCELLED
+    fake.order("lose", job="*")
+    assert lsf.poll([over, runs]) == {}
+
+
+def test_faults(start: Callable[[str], tuple[Fake, Lsf]]) -> None:
+    fake, lsf = start("csm")
+    ids = [lsf.submit(parcel(name, "exit 0")).id for name in ("one", "two")]
+    fake.wait()
+    fake.order("state", job=ids[0], word="UNKWN", times=1)
+    assert lsf.poll(ids)[ids[0]].state is State.UNKNOWN
+    fake.order("banner", program="bjobs", lines=["*** JOBID of the month: 7 ***", ""], times=1)
+    fake.order("status", program="bjobs", status=255, times=1)
+    assert {word.state for word in lsf.poll(ids).values()} == {State.COMPLETED}
+    fake.order("fail", program="bjobs", text="LSF is down. Please wait ...", status=255)
+    with pytest.raises(UserError, match="LSF is down"):
+        lsf.poll(ids)
+
+
+def test_unclear_submission_is_found_by_name(
+    start: Callable[[str], tuple[Fake, Lsf]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake, lsf = start("csm")
+    monkeypatch.setattr("hpcbench.batch.client.PATIENCE", 2.0)
+    fake.order("hang", program="bsub", seconds=30, times=1)
+    with pytest.raises(UnclearError):
+        lsf.submit(parcel("slow", "true"))
+    found = lsf.find("slow", 1)
+    assert found is not None
+    assert found.id == fake.jobs[0].key
+
+
+def test_refusals_reach_the_user(start: Callable[[str], tuple[Fake, Lsf]]) -> None:
+    _, lsf = start("csm")
+    wrong = parcel("wrong", "true")
+    wrong.script.write_text("#!/bin/bash\n#BSUB -W 01:00:00\ntrue\n", encoding="utf-8")
+    with pytest.raises(UserError, match="Bad RUNLIMIT specification") as caught:
+        lsf.submit(wrong)
+    assert not isinstance(caught.value, UnclearError)

@@ -1,0 +1,5 @@
+"""The worker as a script, so that tests can start it on ranks."""
+
+import runpy
+
+runpy.run_module("hpcbench.train", run_name="__main__")

@@ -1,0 +1,169 @@
+"""Where ranks lie against what was asked: real ranks for cores, planted worlds for nodes and GPUs."""
+
+import json
+import os
+import re
+import socket
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from hpcbench.errors import UserError
+from hpcbench.train import binding
+from hpcbench.train.config import Shape
+
+WORKER = Path(__file__).with_name("binding_worker.py")
+CPU = {"nodes": 1, "ranks_per_node": 2, "cores_per_rank": 1, "gpus_per_rank": "0", "visibility": "one"}
+
+
+def on_ranks(mpi_run, bind, shape, cores=None):
+    done = mpi_run(2, WORKER, json.dumps(shape), json.dumps(cores), bind=bind)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+# ---------------------------------------------------------------- real ranks
+
+
+def test_ranks_that_the_launcher_binds_are_recorded_and_pass(mpi_run):
+    found = on_ranks(mpi_run, "core:1", CPU)
+    assert found["outcome"] == []
+    first, second = found["world"]
+    assert len(first["cores"]) == len(second["cores"]) == 1 and first["cores"] != second["cores"]
+    assert [rank["core_ranges"] for rank in (first, second)] == [str(rank["cores"][0]) for rank in (first, second)]
+    assert [rank["local_rank"] for rank in (first, second)] == [0, 1]
+    assert {rank["host"] for rank in (first, second)} == {socket.gethostname()}
+    assert first["host_cores"] == os.cpu_count() and first["pid"] != second["pid"]
+    if Path("/sys/devices/system/node/node0").exists():
+        assert all(len(rank["numa"]) == 1 for rank in (first, second)), "one core belongs to one node"
+
+
+def test_ranks_that_are_not_bound_are_said(mpi_run):
+    (warning,) = on_ranks(mpi_run, "none", CPU)["outcome"]
+    assert warning.startswith(f"{socket.gethostname()}: ranks are not bound to cores of their own")
+
+
+def test_ranks_that_share_one_core_have_too_few(mpi_run):
+    core = min(os.sched_getaffinity(0))
+    outcome = on_ranks(mpi_run, "none", CPU, cores=[[core], [core]])["outcome"]
+    assert f"2 ranks x 1 cores were asked for, and they are bound to 1 core in all ({core} ...)" in outcome
+
+
+def test_a_rank_with_fewer_cores_than_asked_is_refused(mpi_run):
+    outcome = on_ranks(mpi_run, "core:1", {**CPU, "cores_per_rank": 2})["outcome"]
+    assert "rank 0 is bound to 1 core (" in outcome and "2 were asked for" in outcome
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"nodes": 2}, r"the ranks run on 1 node \(.*\), 2 were asked for"),
+        ({"ranks_per_node": 4}, "runs 2 ranks, 4 a node were asked for"),
+    ],
+)
+def test_another_world_than_asked_is_refused(mpi_run, change, words):
+    assert re.search(words, on_ranks(mpi_run, "none", {**CPU, **change})["outcome"])
+
+
+# ---------------------------------------------------------------- planted worlds
+
+
+def rank(number, cores, *, host="n1", gpu=None, visible=1, uuid=None, environment=None):
+    found = {
+        "rank": number,
+        "host": host,
+        "cores": cores,
+        "core_ranges": binding.ranges(cores),
+        "host_cores": 64,
+        "device": "cpu" if gpu is None else f"cuda:{gpu} V100",
+        "visible": environment or {},
+    }
+    if gpu is not None:
+        found["gpu"] = {"number": gpu, "uuid": uuid, "pci": None, "visible": visible, "peers": []}
+    return found
+
+
+def check(world, *, oversubscribe=False, **shape):
+    asked = Shape(**{**CPU, "ranks_per_node": len(world), **shape}) if shape else None
+    return binding.check(world, SimpleNamespace(shape=asked, oversubscribe=oversubscribe))
+
+
+def test_cores_that_two_bound_ranks_share_are_refused_with_both_named():
+    world = [rank(0, [0, 1, 2, 3]), rank(1, [4, 5, 6, 7]), rank(2, [6, 7, 8, 9])]
+    with pytest.raises(UserError, match=r"n1: ranks 1 and 2 are both bound to core 6 \(cores 4-7 and 6-9\)"):
+        check(world)
+    assert check(world, oversubscribe=True) == []
+    assert check([*world[:2], rank(2, [6, 7, 8, 9], host="n2")]) == [], "cores of other hosts are other cores"
+
+
+def test_one_unbound_rank_beside_bound_ones_is_no_overlap_of_two_bound_ones():
+    assert check([rank(0, [0, 1]), rank(1, list(range(64)))]) == []
+
+
+def test_ranks_that_may_use_all_that_the_job_was_given_are_unbound_not_stacked():
+    """A scheduler that gives a job 8 of 64 cores shows each rank those 8."""
+    given = list(range(8, 16))
+    assert "n1: ranks are not bound" in check([rank(0, given), rank(1, given)], cores_per_rank=4)[0]
+    with pytest.raises(UserError, match=r"2 ranks x 5 cores were asked for, and they are bound to 8 cores in all"):
+        check([rank(0, given), rank(1, given)], cores_per_rank=5)
+
+
+def test_many_unbound_hosts_are_one_line():
+    world = [rank(i, list(range(64)), host=f"n{i // 2}") for i in range(8)]
+    assert check(world)[0].startswith("n0 and 3 more: ranks are not bound")
+    assert len(check(world)) == 1
+
+
+@pytest.mark.parametrize(
+    ("world", "asked", "refused"),
+    [
+        # every launcher option forgotten: all on GPU 0 of 4
+        ([(0, 4, None), (0, 4, None)], {}, True),
+        ([(0, 4, "GPU-a"), (0, 4, "GPU-a")], {"gpus_per_rank": "1"}, True),
+        # the launcher shows each rank one GPU, and all the same
+        ([(0, 1, "GPU-a"), (0, 1, "GPU-a")], {"gpus_per_rank": "1"}, True),
+        ([(0, 1, "GPU-a"), (0, 1, "GPU-b")], {"gpus_per_rank": "1"}, False),
+        ([(0, 1, None), (0, 1, None)], {}, False),  # there is but one
+        ([(0, 2, None), (1, 2, None)], {"visibility": "all"}, False),
+        # two ranks a GPU were asked for, four came
+        ([(0, 1, "GPU-a")] * 2 + [(0, 1, "GPU-b")] * 2, {"gpus_per_rank": "1/2"}, False),
+        ([(0, 1, "GPU-a")] * 4, {"gpus_per_rank": "1/2"}, True),
+    ],
+)
+def test_ranks_that_crowd_on_one_gpu_are_refused(world, asked, refused):
+    ranks = [rank(i, [i], gpu=gpu, visible=n, uuid=uuid) for i, (gpu, n, uuid) in enumerate(world)]
+    if refused:
+        with pytest.raises(UserError, match=r"n1: ranks 0, 1.* compute on the same GPU \(cuda:0 V100\)"):
+            check(ranks, **asked)
+    else:
+        assert check(ranks, **asked) == []
+
+
+def test_gpus_without_a_name_are_told_apart_by_what_each_rank_was_shown():
+    shown = [{"CUDA_VISIBLE_DEVICES": str(i)} for i in range(2)]
+    assert check([rank(i, [i], gpu=0, environment=shown[i]) for i in range(2)], gpus_per_rank="1") == []
+    with pytest.raises(UserError, match="same GPU"):
+        check([rank(i, [i], gpu=0, environment=shown[0]) for i in range(2)], gpus_per_rank="1")
+
+
+def test_a_rank_that_sees_more_gpus_than_its_own_is_said():
+    world = [rank(i, [i], gpu=i, visible=4, uuid=f"GPU-{i}") for i in range(2)]
+    assert check(world, gpus_per_rank="1") == ["n1: rank 0 sees 4 GPUs, and was to see 1"]
+    assert check(world, gpus_per_rank="1", visibility="all") == []
+
+
+def test_ranges_are_compact_and_come_back():
+    assert binding.ranges([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
+    assert binding.ranges([]) == ""
+    for numbers in ({0}, {3, 4, 9}, set(range(0, 64, 2)), set()):
+        assert binding.numbers(binding.ranges(sorted(numbers)) + "\n") == numbers
+
+
+def test_numa_nodes_are_those_of_the_cores(tmp_path):
+    for node, cores in enumerate(("0-3,8-11", "4-7,12-15")):
+        (tmp_path / f"node{node}").mkdir()
+        (tmp_path / f"node{node}" / "cpulist").write_text(cores + "\n")
+    assert binding.numa_nodes({0, 9}, tmp_path) == [0]
+    assert binding.numa_nodes({3, 4}, tmp_path) == [0, 1]
+    assert binding.numa_nodes({3}, tmp_path / "none") is None

@@ -1,0 +1,252 @@
+"""The worker as jobs start it: told to stop it leaves a checkpoint and status 75, started again it goes on."""
+
+import json
+import re
+import shutil
+from dataclasses import asdict, replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from mpi4py import MPI
+
+from hpcbench.collect import run_log
+from hpcbench.collect.lines import Event, parse
+from hpcbench.collect.state import judge_log
+from hpcbench.collect.submission import from_log
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.wait import Wait
+from hpcbench.parallel.layout import Layout
+from hpcbench.report.measures import measure
+from hpcbench.train import text
+from hpcbench.train.config import Data, Model, Run, Scheme, Train
+from hpcbench.train.measured import first_measured
+from hpcbench.train.stop import StopRequest
+from hpcbench.train.trainer import Trainer
+
+WORKER = Path(__file__).with_name("run_worker.py")
+STEPS = 8
+RUN = Run(
+    1,
+    "s",
+    "local",
+    "r1-baseline",
+    1,
+    "r1",
+    {},
+    Model("mini", 1, 16, 2, 256, "rotary", 0.5, parallel_residual=True, tied=False),
+    Data("file", "", 0.5),
+    Train(STEPS, 2, 2, 1, 16, "fp32", 1, 1, 1e-2, 1e-3, 0.9, 0.95, 1e-8, 0.01, 1.0, 4.0, True, 0, 4),
+    Layout(2),
+    Scheme("baseline", "native", "none", []),
+    2,
+    1,
+    True,
+    "cpu",
+    None,
+)
+
+
+# ---------------------------------------------------------------- the request
+
+
+def test_the_file_is_looked_for_at_most_once_a_second(tmp_path):
+    now = [100.0]
+    request = StopRequest(tmp_path / "stop", clock=lambda: now[0])
+    assert not request()
+    (tmp_path / "stop").touch()
+    now[0] += 0.5
+    assert not request(), "looked again after half a second"
+    now[0] += 0.6
+    assert request()
+    (tmp_path / "stop").unlink()
+    assert request(), "who was told stays told"
+
+
+def test_the_answer_goes_round_with_the_sums_of_a_step(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(bytes(range(256)) * 1500)
+    run = replace(RUN, layout=Layout(), ranks=1)
+    corpus = text.load(Data("file", str(path), 0.5), run.train.seq_len)
+    trainer = Trainer(run, MPI.COMM_SELF.Dup(), Progress(Wait.SPIN), corpus)
+    asked = []
+
+    def told():
+        asked.append(trainer.policy.exact.counters.calls)
+        return len(asked) == 2
+
+    calls = [trainer.policy.exact.counters.calls]
+    answers = []
+    for k in range(3):
+        answers.append(trainer.step(k, told).stop)
+        calls.append(trainer.policy.exact.counters.calls)
+    assert answers == [False, True, False]
+    assert len({after - before for before, after in pairwise(calls)}) == 1
+    trainer.step(3)
+    assert trainer.policy.exact.counters.calls - calls[-1] == calls[1] - calls[0], "the question costs no message"
+
+
+# ---------------------------------------------------------------- which steps count
+
+
+@pytest.mark.parametrize(
+    ("warmup", "steps", "resumed_from", "first"),
+    [
+        (0, 10, 0, 1),
+        (3, 10, 0, 4),
+        (3, 100, 50, 54),  # as many left out as at first
+        (10, 100, 94, 98),  # half of the six that remained
+        (10, 100, 99, 100),  # one step is better than none
+        (0, 10, 5, 6),
+    ],
+)
+def test_steps_after_a_resume_are_warm_up_again(warmup, steps, resumed_from, first):
+    assert first_measured(warmup, steps, resumed_from) == first
+
+
+# ---------------------------------------------------------------- the whole way
+
+
+def logged(done):
+    records = [parse(line, i) for i, line in enumerate(done.stdout.splitlines(), 1)]
+    return {record.name: record.data for record in records if isinstance(record, Event)}, records
+
+
+def figures(done):
+    """Step lines without their times."""
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("step ", '{"event": "evaluation"'))]
+    return [re.sub(r" \| (time|samples/s|model|hardware) [^|]+(?= \|)", "", line) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    root = tmp_path_factory.mktemp("a run's directory")
+    (root / "text").write_bytes(b"".join(b"%d bottles of beer, " % i for i in range(30_000)))
+    return root
+
+
+def write_run(directory, name, **settings):
+    where = directory / name
+    where.mkdir()
+    train = replace(RUN.train, **settings)
+    run = replace(RUN, data=Data("file", str(directory / "text"), 0.5), train=train)
+    (where / "run.json").write_text(json.dumps(asdict(run)))
+    return where
+
+
+@pytest.fixture(scope="module")
+def runs(mpi_run, directory):
+    """A run at once; and one that stops after its first step, goes on, and goes on again from an older checkpoint."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("HPCBENCH_ATTEMPT", raising=False)
+        whole = mpi_run(2, WORKER, str(write_run(directory, "whole") / "run.json"))
+        where = write_run(directory, "stopped", checkpoint_every=3)
+        (where / "stop").touch()
+        stopped = mpi_run(2, WORKER, str(where / "run.json"))
+        (where / "stop").unlink()
+        shutil.copytree(where, directory / "other")
+        patch.setenv("HPCBENCH_ATTEMPT", "2")
+        resumed = mpi_run(2, WORKER, str(where / "run.json"))
+        # as if the second attempt had died after step 6, with the checkpoint of that step spoilt
+        spoilt = where / "checkpoint" / "step-000006" / "rank-00001.pt"
+        spoilt.write_bytes(spoilt.read_bytes()[:-1])
+        patch.setenv("HPCBENCH_ATTEMPT", "3")
+        again = mpi_run(2, WORKER, str(where / "run.json"))
+    return {"whole": whole, "stopped": stopped, "resumed": resumed, "again": again}
+
+
+def test_a_run_that_is_told_to_stop_leaves_a_checkpoint_and_status_75(runs, directory):
+    done = runs["stopped"]
+    assert (done.returncode, done.stderr) == (75, "")
+    events, records = logged(done)
+    assert events["start"]["attempt"] == 1 and events["start"]["resumed_from"] is None
+    assert events["checkpoint"]["step"] == 1
+    assert events["checkpoint"]["bytes"] == sum(
+        path.stat().st_size for path in (directory / "other" / "checkpoint" / "step-000001").glob("*.pt")
+    )
+    assert (events["end"]["state"], events["end"]["steps"]) == ("stopped", 1)
+    assert events["end"]["reason"] == "told to stop, checkpoint at step 1"
+    assert len(records) == len([record for record in records if record is not None])
+
+
+def test_started_again_it_goes_on_and_says_the_same_as_a_run_that_never_stopped(runs):
+    whole, resumed = runs["whole"], runs["resumed"]
+    assert (whole.returncode, whole.stderr) == (resumed.returncode, resumed.stderr) == (0, "")
+    assert figures(runs["stopped"]) == figures(whole)[:1]
+    assert figures(resumed) == figures(whole)[1:]
+    assert len(figures(whole)) == STEPS + 1
+    events, _ = logged(resumed)
+    assert (events["start"]["attempt"], events["start"]["resumed_from"]) == (2, 1)
+    assert (events["end"]["state"], events["end"]["steps"]) == ("completed", STEPS)
+    # one step was taken before the stop; of seven that remained two are warm-up
+    assert (events["traffic"]["from_step"], events["traffic"]["to_step"]) == (4, STEPS)
+    assert (logged(whole)[0]["traffic"]["from_step"]) == 3
+
+
+def test_a_damaged_checkpoint_is_logged_and_the_run_goes_on_from_the_one_before(runs):
+    again = runs["again"]
+    assert (again.returncode, again.stderr) == (0, "")
+    events, _ = logged(again)
+    assert (events["start"]["attempt"], events["start"]["resumed_from"]) == (3, 3)
+    assert re.fullmatch(
+        r"step-000006: rank-00001\.pt has \d+ bytes, \d+ were written", events["checkpoint_damaged"]["reason"]
+    )
+    assert figures(again) == figures(runs["whole"])[3:]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda run: run["train"].update(lr=0.5), r"another run: train\.lr is 0\.01 there and 0\.5 in the run file"),
+        (lambda run: run["layout"].update(dp=1, tp=2), r"another run: layout\.dp is 2 there and 1 in the run file"),
+    ],
+)
+def test_a_checkpoint_of_another_run_ends_the_worker_with_one_line(mpi_run, runs, directory, spoil, words):
+    path = directory / "other" / "run.json"
+    before = path.read_text()
+    changed = json.loads(before)
+    spoil(changed)
+    path.write_text(json.dumps(changed))
+    done = mpi_run(2, WORKER, str(path))
+    path.write_text(before)
+    assert done.returncode == 2
+    said = [line for line in done.stderr.splitlines() if line.startswith("hpcbench.train: ")]
+    assert said and all(re.search(words, line) for line in said)
+
+
+def test_a_text_that_changed_since_is_refused(mpi_run, runs, directory):
+    content = (directory / "text").read_bytes()
+    (directory / "text").write_bytes(content[:-1])
+    done = mpi_run(2, WORKER, str(directory / "other" / "run.json"))
+    (directory / "text").write_bytes(content)
+    assert done.returncode == 2
+    assert "the run has read another text than" in done.stderr
+
+
+@pytest.mark.parametrize("attempt", ["", "0", "two", "-1"])
+def test_an_attempt_that_is_no_number_is_refused(mpi_run, runs, directory, monkeypatch, attempt):
+    monkeypatch.setenv("HPCBENCH_ATTEMPT", attempt)
+    done = mpi_run(1, WORKER, str(directory / "other" / "run.json"))
+    assert done.returncode == 2 and "HPCBENCH_ATTEMPT=" in done.stderr
+
+
+def test_the_report_reads_a_resumed_run_and_says_so(runs, tmp_path):
+    path = tmp_path / "log.txt"
+    path.write_text(runs["resumed"].stdout)
+    log = run_log.read(path)
+    assert log.resumed_from == 1 and log.missing_steps() == []
+    result = from_log(path)
+    measures = measure(result)
+    assert result.state == "completed"
+    assert measures.steps == 5
+    assert measures.notes == ("r1-baseline: was resumed at step 1 (attempt 2): steps 4 to 8 count for its speed",)
+    gap = "".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith("step 5/8"))
+    path.write_text(gap)
+    assert run_log.read(path).missing_steps() == [5]
+
+
+def test_a_stopped_run_is_neither_a_success_nor_a_failure(runs, tmp_path):
+    path = tmp_path / "log.txt"
+    path.write_text(runs["stopped"].stdout)
+    verdict = judge_log(run_log.read(path))
+    assert (verdict.state, verdict.reason) == ("stopped", "told to stop, checkpoint at step 1")
