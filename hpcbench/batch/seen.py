@@ -10,7 +10,7 @@ from hpcbench.batch.states import State, Word
 
 GRACE = 300.0
 """Seconds for which a job may be missing from every answer: accounting lags, and requeued jobs are nowhere at first."""
-_MAY_RETURN = (State.PREEMPTED, State.NODE_FAILED, State.UNKNOWN)
+_MAY_RETURN = (State.PREEMPTED, State.NODE_FAILED, State.LOST, State.UNKNOWN)
 """Ends that schedulers take back when they start the job again."""
 
 
