@@ -12,9 +12,12 @@ from hpcbench.batch.ledger import Ledger
 from hpcbench.batch.marks import Mark, read_mark
 from hpcbench.batch.opened import open_scheduler
 from hpcbench.batch.seen import Seen, advance, load, save
-from hpcbench.batch.states import State, Word
+from hpcbench.batch.states import State
 from hpcbench.errors import UserError
 from hpcbench.study.yaml12 import shown_path
+
+_LAG = 60.0
+"""Seconds after which accounting has heard of a job's end, if there is any."""
 
 
 @dataclass(frozen=True)
@@ -91,21 +94,24 @@ def _ask(
     root: Path, ids: Mapping[str, str], marks: Mapping[str, Mark | None], ledger: Ledger
 ) -> tuple[dict[str, Seen], str | None]:
     """What is known of the jobs after a question to the scheduler, if one is left to be asked."""
-    seen = load(root)
+    seen, clock = load(root), time.time()
     open_ids = {job: id for job, id in ids.items() if not _settled(job, marks[job], seen.get(job), ledger)}
-    if not open_ids:
+    asked = {
+        job: id
+        for job, id in ids.items()
+        if job in open_ids or not _accounted(seen.get(job), _parcel(job, ledger), clock)
+    }
+    if not asked:
         return seen, None
-    silent, words = None, dict[str, Word]()
     try:
-        words = dict(open_scheduler(root).poll(list(open_ids.values())))
+        words = dict(open_scheduler(root).poll(list(asked.values())))
     except UserError as error:
-        return seen, str(error)
-    clock = time.time()
-    found = {job: advance(seen.get(job), _parcel(job, ledger), words.get(id), clock) for job, id in open_ids.items()}
+        return seen, str(error) if open_ids else None
+    found = {job: advance(seen.get(job), _parcel(job, ledger), words.get(id), clock) for job, id in asked.items()}
     new = {**seen, **{job: one for job, one in found.items() if one is not None}}
     if new != seen:
         save(root, new)
-    return new, silent
+    return new, None
 
 
 def _parcel(job: str, ledger: Ledger) -> str:
@@ -119,6 +125,15 @@ def _settled(job: str, mark: Mark | None, seen: Seen | None, ledger: Ledger) -> 
     if mark is None or handed is None or mark.attempt <= handed.begun[job] or mark.state != "ended":
         return False
     return mark.exit == 0 or (seen is not None and seen.parcel == handed.name and not seen.word.state.alive)
+
+
+def _accounted(seen: Seen | None, parcel: str, clock: float) -> bool:
+    """Whether there is no hope for more about a job that is over: how long it waited and ran, what it used."""
+    if seen is None or seen.parcel != parcel:
+        return False
+    if seen.word.state.alive:
+        return seen.absent is not None
+    return bool(seen.word.accounting) or clock - seen.since > _LAG
 
 
 def _job(job: str, mark: Mark | None, ledger: Ledger, seen: Seen | None, silent: str | None, *, dry: bool) -> Status:

@@ -1,16 +1,14 @@
-"""Submissions to a real Slurm: by the command line where that is meant, with ranks that are pretended where they may."""
+"""Submissions to a real Slurm: by commands where those are meant, with ranks that are pretended where they may be."""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from batch_fakes import Fake, wait_for
 
-from hpcbench.batch.files import read_json
 from hpcbench.batch.judge import Status
 from hpcbench.batch.states import State
 from hpcbench.batch.submit import Submission, submit
@@ -31,7 +29,7 @@ class OnSlurm(Fake):
 
     def write_site(self, **changes: Any) -> None:
         scheduler = {"kind": "slurm", **changes.pop("scheduler", {})}
-        super().write_site(scheduler=scheduler, **{"walltime": "10m", "node": {"cores": 8}, **changes})
+        super().write_site(scheduler=scheduler, **{"walltime": "10m", "node": {"cores": 4}, **changes})
 
     def submit(self, **options: Any) -> Path:
         """Submit the study as it stands; the submission's directory."""
@@ -42,7 +40,9 @@ class OnSlurm(Fake):
         return submit(self.study, **{"site": str(self.site), "out": self.directory / "out", **options})
 
 
-def hpcbench(*arguments: object, cwd: Path, environment: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+def hpcbench(
+    *arguments: object, cwd: Path, environment: dict[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
     """A command, as a user gives it."""
     return subprocess.run(
         [sys.executable, "-m", "hpcbench", *map(str, arguments)],
@@ -93,9 +93,14 @@ def wait_over(root: Path) -> Tracked:
     return track(root)
 
 
-def wait_mark(root: Path, run: str) -> None:
-    """Wait until a run's launcher has been started."""
-    wait_for(lambda: read_json(root / "runs" / run / "status.json"), PATIENCE)
+def wait_run(root: Path, run: str, state: State = State.RUNNING, attempt: int = 1) -> None:
+    """Wait until a run is in a state, in its first attempt or another one."""
+
+    def there() -> bool:
+        found = track(root).runs[run]
+        return (found.state, found.attempt) == (state, attempt)
+
+    wait_for(there, PATIENCE)
 
 
 def listed(cluster: Cluster, name: str) -> list[str]:

@@ -10,6 +10,7 @@ from batch_fakes import wait_for
 from on_slurm import MPIEXEC, PATIENCE, OnSlurm, hpcbench, job, listed, report, wait_over, words
 
 from hpcbench.batch.files import read_json
+from hpcbench.batch.seen import load
 from hpcbench.batch.states import State
 from hpcbench.batch.track import track
 from hpcbench.testing.slurm import Cluster
@@ -64,7 +65,7 @@ class Places:
         slow = folder / "slow"
         slow.mkdir()
         (slow / "sitecustomize.py").write_text(SLOW, encoding="utf-8")
-        self.resumed.write_site(launcher=mpich, python=sys.executable, setup=[f"export PYTHONPATH={slow}:${{PYTHONPATH:-}}"])
+        self.resumed.write_site(launcher=mpich, python=sys.executable, setup=[path])
 
     def _place(self, directory: Path, launcher: dict[str, Any], **study: Any) -> OnSlurm:
         place = OnSlurm(directory, self.cluster)
@@ -145,6 +146,10 @@ def test_ids_attempts_provenance_and_accounting_are_kept(
         kept = {path.name for path in (root / "jobs" / name / "provenance").iterdir()}
         assert {"environment.txt", "job.txt", "system.txt"} <= kept
         assert f"JobId={id}" in (root / "jobs" / name / "provenance" / "job.txt").read_text(encoding="utf-8")
+    wait_for(lambda: track(root) and all(seen.word.accounting for seen in load(root).values()), PATIENCE)
+    for name, seen in load(root).items():
+        assert seen.word.state is State.COMPLETED and seen.word.hosts == "n[1-2]"
+        assert {"Submit", "Start", "ElapsedRaw"} <= set(seen.word.accounting), name
     submitted = read_json(root / "provenance" / "submit.json")
     assert submitted is not None and submitted["environment"]["SLURM_CONF"] == cluster.environment["SLURM_CONF"]
 
