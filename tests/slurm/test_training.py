@@ -65,6 +65,7 @@ class Places:
         slow = folder / "slow"
         slow.mkdir()
         (slow / "sitecustomize.py").write_text(SLOW, encoding="utf-8")
+        path = f"export PYTHONPATH={slow}:${{PYTHONPATH:-}}"
         self.resumed.write_site(launcher=mpich, python=sys.executable, setup=[path])
 
     def _place(self, directory: Path, launcher: dict[str, Any], **study: Any) -> OnSlurm:
