@@ -16,6 +16,9 @@ from hpcbench.batch.states import State
 from hpcbench.errors import UserError
 from hpcbench.study.yaml12 import shown_path
 
+_LAG = 60.0
+"""Seconds after which accounting has heard of a job's end, if there is any."""
+
 
 @dataclass(frozen=True)
 class Tracked:
@@ -118,11 +121,18 @@ def _parcel(job: str, ledger: Ledger) -> str:
 def _left(job: str, mark: Mark | None, seen: Seen | None, ledger: Ledger, clock: float) -> str:
     """What is left to ask the scheduler of a job: ``its end``, or only what it ``cost``, or nothing."""
     handed = ledger.of(job)
-    over = seen is not None and handed is not None and seen.parcel == handed.name and not seen.word.state.alive
-    if mark is not None and handed is not None and mark.attempt > handed.begun[job] and mark.state == "ended":
-        return "" if over else ("cost" if mark.exit == 0 else "its end")
-    # Some ends are taken back, but not for ever.
-    return "" if over and seen is not None and clock - seen.since > 2 * GRACE else "its end"
+    if handed is None:
+        return ""
+    known = seen if seen is not None and seen.parcel == handed.name else None
+    over = known is not None and not known.word.state.alive
+    age = clock - known.since if known else 0.0
+    if mark is None or mark.attempt <= handed.begun[job] or mark.state != "ended":
+        # Some ends are taken back, but not for ever.
+        return "" if over and age > 2 * GRACE else "its end"
+    if mark.exit != 0 and not over:
+        return "its end"
+    hopeless = known is not None and (known.absent is not None or (over and age > _LAG))
+    return "" if hopeless or (known and over and known.word.accounting) else "cost"
 
 
 def _job(job: str, mark: Mark | None, ledger: Ledger, seen: Seen | None, silent: str | None, *, dry: bool) -> Status:

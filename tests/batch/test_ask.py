@@ -85,7 +85,10 @@ def test_one_question_for_all_and_none_without_need(root: Path, scheduler: Slow)
 def test_who_has_ended_by_its_mark_is_asked_for_its_cost_once(root: Path, scheduler: Slow) -> None:
     mark(root, "j1", 0)
     mark(root, "j2", 1)
-    scheduler.words = {"11": Word(State.COMPLETED, accounting={"Elapsed": "60"}), "12": Word(State.FAILED, exit=1)}
+    scheduler.words = {
+        "11": Word(State.COMPLETED, accounting={"Elapsed": "60"}),
+        "12": Word(State.FAILED, exit=1, accounting={"Elapsed": "9"}),
+    }
     assert states(track(root)) == [State.COMPLETED, State.FAILED]
     assert states(track(root)) == [State.COMPLETED, State.FAILED]
     assert scheduler.questions == [["11", "12"]]
