@@ -56,7 +56,7 @@ def deliver(
     """
     for done, order in enumerate(orders):
         begun = {job: attempts_begun(root, job) for job in order.jobs}
-        again = sum(order.jobs[0] in parcel.begun for parcel in ledger.parcels)
+        again = ledger.times(order.jobs[0])
         full = f"{name}-{order.label}" + (f".{again + 1}" if again else "")
         handed = ledger.open(
             full, order.script, order.jobs, begun, array=order.array, after=list(after), after_any=after_any
