@@ -58,7 +58,8 @@ def hand_in(
         found = dialect.id.search(answer.out) or dialect.id.search(answer.err)
         if found:
             return found[1], answer
-        if answer.status == 0 or dialect.unclear.search(answer.said):
+        killed = answer.status < 0 or answer.status > 128  # by a signal, in the middle of it
+        if answer.status == 0 or killed or dialect.unclear.search(answer.said):
             raise UnclearError(f"{_program(argv)}: {answer.first_line}: it may or may not have taken the job")
         if not (left and dialect.busy.search(answer.said)):
             break

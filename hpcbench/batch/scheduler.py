@@ -58,6 +58,8 @@ class Scheduler(ABC):
 
     interval: float = 30.0
     """Seconds between two polls of a watcher, at least."""
+    slowest: float = 30.0
+    """Seconds after which `find` shows what was taken: a busy controller answers late, and lists later still."""
 
     def __init__(self, root: Path, site: Site) -> None:
         self.root = root
