@@ -101,7 +101,10 @@ def _ask(
     except UserError as error:
         return seen, str(error)
     clock = time.time()
-    found = {job: advance(seen.get(job), _parcel(job, ledger), words.get(id), clock) for job, id in open_ids.items()}
+    found = {
+        job: advance(seen.get(job), _parcel(job, ledger), words.get(id), clock, _ended(marks[job]))
+        for job, id in open_ids.items()
+    }
     new = {**seen, **{job: one for job, one in found.items() if one is not None}}
     if new != seen:
         save(root, new)
@@ -118,7 +121,14 @@ def _settled(job: str, mark: Mark | None, seen: Seen | None, ledger: Ledger) -> 
     handed = ledger.of(job)
     if mark is None or handed is None or mark.attempt <= handed.begun[job] or mark.state != "ended":
         return False
-    return mark.exit == 0 or (seen is not None and seen.parcel == handed.name and not seen.word.state.alive)
+    if mark.exit == 0:
+        return True
+    heard = seen is not None and seen.parcel == handed.name and seen.ended == mark.attempt
+    return heard and seen is not None and not seen.word.state.alive and seen.word.state is not State.PREEMPTED
+
+
+def _ended(mark: Mark | None) -> int:
+    return mark.attempt if mark is not None and mark.state == "ended" else 0
 
 
 def _job(job: str, mark: Mark | None, ledger: Ledger, seen: Seen | None, silent: str | None, *, dry: bool) -> Status:
