@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from hpcbench.batch.clean_environment import clean_environment
 from hpcbench.doctor.check import Check, found, missing, unknown
 
+
 def check_shell() -> Check:
     """Whether there are variables that an outer job or launcher left, which are kept from what is submitted."""
     names = sorted(os.environ.keys() - clean_environment(keep=("FLUX_URI",)).keys())
