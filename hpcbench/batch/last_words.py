@@ -38,7 +38,7 @@ def end_event(log: Path) -> dict[str, Any] | None:
 
 
 def last_words(directory: Path) -> str:
-    """The line that best says why a run failed: the worker's own, a launcher's of a signal, else the last error line."""
+    """The line that best says why a run failed: the worker's own, a launcher's of a signal, or the last error line."""
     errors, log = tail(directory / "err.txt"), tail(directory / "log.txt")
     for line in errors:
         if line.startswith(_WORKER):  # it ends the other ranks, and launchers tell of those afterwards

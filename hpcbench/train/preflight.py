@@ -51,8 +51,8 @@ def check(world: list[dict[str, Any]], run: Run) -> None:
             raise UserError(f"{shape}: use fewer ranks or threads, or set oversubscribe in the site file")
         if run.threads > 1:
             raise UserError(
-                f"{shape}: threads that wait spin, oversubscribed ranks must have one thread each: set `threads: 1` in the "
-                "site file"
+                f"{shape}: threads that wait spin, oversubscribed ranks must have one thread each: set `threads: 1` in "
+                "the site file"
             )
 
 
