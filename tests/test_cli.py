@@ -47,6 +47,14 @@ finally:
 """
 
 
+def test_no_description_of_a_command_is_cut(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run(capsys, monkeypatch, "--help")
+    assert code == 0 and "doctor" in out and "..." not in out.replace("COMMAND [ARGS]...", "")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

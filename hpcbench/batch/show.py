@@ -13,6 +13,7 @@ from hpcbench.batch.retry import Retried
 from hpcbench.batch.states import State
 from hpcbench.batch.submit import Submission
 from hpcbench.batch.track import Tracked
+from hpcbench.console import show_table
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -103,7 +104,6 @@ def _count(number: int, thing: str) -> str:
 
 def show_status(tracked: Tracked) -> None:
     """A table of jobs and runs."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -118,7 +118,7 @@ def show_status(tracked: Tracked) -> None:
         table.add_row(job["id"], id, "", *_cells(status))
         for run in job["runs"]:
             table.add_row("", "", run, *_cells(tracked.runs[run]))
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    show_table(table, unbound=200)
 
 
 def _cells(status: Status) -> "tuple[Text, Text, Text]":

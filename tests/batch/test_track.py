@@ -122,6 +122,16 @@ def test_errors_come_before_a_launchers_noise(tmp_path: Path) -> None:
     assert last_words(root / "runs" / "r1") == "ValueError: the cause"
 
 
+def test_the_workers_word_comes_before_that_of_a_launcher_which_ends_the_others(tmp_path: Path) -> None:
+    root = submission(tmp_path)
+    (root / "runs" / "r1" / "err.txt").write_text(
+        "hpcbench.train: n1: 2 ranks x 4 threads on 2 cores\nsrun: Job step aborted: Waiting up to 3 seconds\n"
+        "srun: error: n1: tasks 0-1: Killed\n",
+        encoding="utf-8",
+    )
+    assert last_words(root / "runs" / "r1") == "n1: 2 ranks x 4 threads on 2 cores"
+
+
 def test_a_dry_run_is_not_lost(tmp_path: Path) -> None:
     root = submission(tmp_path, "local", dry_run=True)
     assert states(root) == (State.PENDING, State.PENDING)

@@ -236,11 +236,11 @@ def test_an_error_above_its_bound_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_variables_of_an_outer_job_are_named_and_kept_from_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SLURM_JOB_ID", "PMI_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_CONF"):
+    for name in ("SLURM_JOB_ID", "PMI_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_CONF", "FLUX_URI"):
         monkeypatch.setenv(name, "1")
-    assert "OMPI_COMM_WORLD_SIZE, PMI_RANK, SLURM_JOB_ID" in shell.check_shell().fact
-    clean = ranks.clean_environment()
-    assert "SLURM_CONF" in clean and not clean.keys() & {"SLURM_JOB_ID", "PMI_RANK", "OMPI_COMM_WORLD_SIZE"}
+    assert "OMPI_COMM_WORLD_SIZE, PMI_RANK, SLURM_JOB_ID are set" in shell.check_shell().fact
+    clean = ranks.job_environment().keys()
+    assert {"SLURM_CONF", "FLUX_URI"} <= clean and not clean & {"SLURM_JOB_ID", "PMI_RANK", "OMPI_COMM_WORLD_SIZE"}
 
 
 def test_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
