@@ -46,7 +46,7 @@ def bsub_line(path: Path, options: Sequence[str], by: str) -> list[str]:
     """The command that hands in a script: on standard input, since most sites read no directives from a file."""
     if by == "stdin":
         return ["bash", "-c", _STDIN, "bsub", str(path), *options]
-    return ["bsub", *options, f"./{path.name}"]  # from its directory: a shell reads the words again
+    return ["bsub", *options, f"./{path}"]  # where the job begins: a shell reads the words again
 
 
 def lsf_id(job_id: str) -> str:
@@ -201,7 +201,8 @@ class LSFExecutor(core.PicklingExecutor):
         return script_text(command, self.folder, self._shape, elements)
 
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-        return bsub_line(submission_file_path, (), self._shape.hand_in)
+        path, by = submission_file_path, self._shape.hand_in
+        return bsub_line(path if by == "stdin" else Path(path.name), (), by)
 
     @staticmethod
     def _get_job_id_from_submission_command(string: bytes | str) -> str:
@@ -271,6 +272,8 @@ class LSFScriptExecutor(ScriptExecutor):
 
     Parameters
     ----------
+    folder
+        Where the jobs begin, above the scripts: what bsub is given as a command is started from there.
     by
         ``stdin`` or ``file``.
     """
@@ -283,12 +286,14 @@ class LSFScriptExecutor(ScriptExecutor):
         self._by = by
 
     def _hand_in(self, script: Script) -> tuple[str, Answer]:
-        argv = bsub_line(script.path, script.options, self._by)
-        where = self.folder if self._by == "stdin" else script.path.parent
-        return hand_in(argv, clean_environment(), DIALECT, cwd=where)
+        return hand_in(self._line(script), clean_environment(), DIALECT, cwd=self.folder)
+
+    def _line(self, script: Script) -> list[str]:
+        path = script.path if self._by == "stdin" else script.path.relative_to(self.folder)
+        return bsub_line(path, script.options, self._by)
 
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-        return bsub_line(submission_file_path, (), self._by)
+        return self._line(Script(submission_file_path))
 
     @staticmethod
     def _get_job_id_from_submission_command(string: bytes | str) -> str:

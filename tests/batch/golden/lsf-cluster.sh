@@ -1,7 +1,7 @@
 #!/bin/bash
 #BSUB -J neox-hybrid-j0001-r1
-#BSUB -n 48
-#BSUB -R 'span[ptile=4]'
+#BSUB -n 384
+#BSUB -R 'span[ptile=32]'
 #BSUB -gpu num=4
 #BSUB -W 1:30
 #BSUB -wt 2

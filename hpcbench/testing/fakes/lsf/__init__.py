@@ -35,6 +35,7 @@ class LSF:
         hostfile = store.spool(f"{job.key}.hostfile")
         hostfile.write_text("".join(f"{host}\n" for host in each), encoding="ascii")
         return {
+            "LSF_BINDIR": str(store.directory / "bin"),
             "LSB_JOBID": str(job.id),
             "LSB_BATCH_JID": job.key,
             "LSB_JOBINDEX": str(job.index),
