@@ -49,7 +49,7 @@ if act == "deaf":
         signal.signal(number, signal.SIG_IGN)
     time.sleep(600)
 if act == "fail":
-    sys.exit("boom: the reason")
+    sys.exit("RuntimeError: boom")
 end("completed")
 """
 STUDY: dict[str, Any] = {
@@ -101,7 +101,7 @@ class Place:
         self.site.write_text(json.dumps(data), encoding="utf-8")
         self.study = directory / "study.yaml"
         system = data["scheduler"]["kind"]
-        quick: dict[str, Any] = {"nodes": 4, "terminate_interval": 0.5, "directory": directory / "fake"}
+        quick: dict[str, Any] = {"nodes": 4, "terminate_interval": 0.5, "directory": directory / "pretended"}
         options = {**pretended(str(self.site), system), **quick, **fake}
         self.fake: Fake = {"lsf": FakeLSF, "flux": FakeFlux}[system](**options)
         self.acts({})
@@ -126,6 +126,11 @@ class Place:
     def submit(self, **options: Any) -> Submission:
         """As `hpcbench submit` does."""
         return submit(self.study, site=str(self.site), **options)
+
+    @property
+    def root(self) -> Path:
+        """The first submission."""
+        return self.directory / "results" / "fake" / "001"
 
     @property
     def ranks(self) -> list[tuple[str, str, int]]:

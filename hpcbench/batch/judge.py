@@ -15,6 +15,8 @@ STOPPED = 75
 """Exit status of a worker that stopped on request and left a checkpoint."""
 OVERTIME = 124
 """Exit status of a run that met its own time limit."""
+_ENDED_BY_SIGNAL = (129, 130, 137, 140, 143)
+"""What a shell says of SIGHUP, SIGINT, SIGKILL, SIGUSR2 (LSF's at the run limit) and SIGTERM."""
 _SLOW_FILES = 30.0
 """Seconds that a mark may take from a compute node to here."""
 _EXPLAINS = (State.TIMED_OUT, State.OUT_OF_MEMORY, State.NODE_FAILED, State.PREEMPTED, State.CANCELLED)
@@ -56,7 +58,7 @@ def judge_job(
     begun = handed.begun[job] if handed else 0
     own = mark if mark is not None and mark.attempt > begun else None
     found = _judge(own, handed, seen, silent, clock)
-    attempt = max(begun + 1, own.attempt + (own.state == "requeued") if own else 0)
+    attempt = max(begun + 1, own.attempt + _put_back(own, seen) if own else 0)
     if own is None:
         return replace(found, attempt=attempt)
     ended = own.state == "ended"
@@ -76,7 +78,7 @@ def _judge(mark: Mark | None, handed: Handed | None, seen: Seen | None, silent: 
     if silent is not None:
         last = f"; last seen {word.state.value}" if word else ""
         return Status(State.UNKNOWN, f"{silent}{last}")
-    put_back = f"put back into its queue after attempt {mark.attempt}" if mark and mark.state == "requeued" else ""
+    put_back = f"put back into its queue after attempt {mark.attempt}" if mark and _put_back(mark, seen) else ""
     if word is None or seen is None:
         if clock - _seconds(handed.time) < GRACE:
             waits = Status(State.PENDING, put_back or "handed in, not listed yet")
@@ -96,6 +98,13 @@ def _judge(mark: Mark | None, handed: Handed | None, seen: Seen | None, silent: 
     if word.state is State.PREEMPTED and lately < GRACE:
         return Status(State.PENDING, f"preempted; {put_back or 'may go back into its queue'}")
     return Status(word.state, word.reason or exit_words(word.exit))
+
+
+def _put_back(mark: Mark, seen: Seen | None) -> bool:
+    """Whether the attempt of this mark is over and the job waits again, by its own word or its scheduler's."""
+    if mark.state == "running" and mark.start and seen is not None and seen.word.state is State.PENDING:
+        return seen.since > _seconds(mark.start)
+    return mark.state == "requeued"
 
 
 def _ended(mark: Mark, handed: Handed | None, seen: Seen | None) -> Status:
@@ -126,7 +135,8 @@ def judge_run(directory: Path, mark: Mark | None, job: Status) -> Status:
         if job.state in (State.COMPLETED, State.FAILED):
             return Status(State.LOST, f"its job ended before it started: {job.reason}".rstrip(": "))
         return Status(job.state, job.reason)
-    begun = Status(State.RUNNING, "", mark.start, mark.end, mark.attempt)
+    active = State.SUSPENDED if job.state is State.SUSPENDED else State.RUNNING
+    begun = Status(active, "", mark.start, mark.end, mark.attempt)
     again = job.state.alive and mark.attempt < job.attempt
     if mark.state != "ended":
         if job.state.alive:
@@ -142,7 +152,7 @@ def judge_run(directory: Path, mark: Mark | None, job: Status) -> Status:
             return replace(begun, state=State.COMPLETED)
     if again:
         return Status(State.PENDING, f"to go on in attempt {job.attempt}")
-    if job.state in _EXPLAINS and mark.exit in (129, 130, 137, 143, STOPPED):
+    if job.state in _EXPLAINS and mark.exit in (*_ENDED_BY_SIGNAL, STOPPED):
         return replace(begun, state=job.state, reason=job.reason)
     if mark.exit == OVERTIME:
         return replace(begun, state=State.TIMED_OUT, reason="met its own time limit (run_limit)")

@@ -102,11 +102,11 @@ def test_a_study_waits_for_another_that_fails(place: Make, capsys: Capture, any_
     if any_end:
         assert states(tracked) == [State.COMPLETED]
         return
-    assert states(tracked)[0] not in (State.COMPLETED, State.PENDING, State.RUNNING)
+    assert states(tracked) == [State.CANCELLED]
     assert "dependency" in tracked.jobs["j0001-r1"].reason
     status, words = said(capsys, second)
     assert status == 1
-    assert "dependency" in words
+    assert "was cancelled (dependency: dependency-afterok failed" in words
 
 
 def test_what_the_node_takes_with_it(place: Make, capsys: Capture) -> None:

@@ -1,5 +1,6 @@
 """Fixtures of the whole path on the fake of LSF."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,3 +26,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
             return made
 
         yield make
+
+
+@pytest.fixture
+def mpich() -> dict[str, object]:
+    """A site's launcher where the MPI library is the one that there is here, on cores that are fewer than pretended."""
+    program = str(Path(sys.executable).with_name("mpiexec"))
+    return {"launcher": {"kind": "mpich", "program": program}, "oversubscribe": True}
