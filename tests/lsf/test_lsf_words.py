@@ -28,6 +28,12 @@ def held(place: Make) -> Place:
     return here
 
 
+def asked(here: Place) -> list[str]:
+    """The programs by which we asked; the job itself keeps what bjobs -l says of it."""
+    calls = [call for call in here.fake.calls if call.program in ("bjobs", "bhist")]
+    return [call.program for call in calls if call.program == "bhist" or "-l" not in call.argv]
+
+
 @pytest.mark.parametrize(("how", "word"), [("bstop", "USUSP"), ("suspend", "SSUSP")])
 def test_suspended_is_neither_over_nor_failed(held: Place, capsys: Capture, how: str, word: str) -> None:
     root = held.root
@@ -41,7 +47,7 @@ def test_suspended_is_neither_over_nor_failed(held: Place, capsys: Capture, how:
     assert tracked.jobs[JOB].reason.startswith(word)
     capsys.readouterr()
     show_status(tracked)
-    assert capsys.readouterr().out.count("suspended") == 2
+    assert capsys.readouterr().out.count(" suspended  since ") == 2
     status, words = said(capsys, root)
     assert status == 0
     assert "suspended" in words
@@ -60,7 +66,8 @@ def test_a_job_that_is_held_before_it_begins(place: Make) -> None:
     assert track(root).jobs[JOB].state is State.PENDING
     here.fake.run("bstop", "1")
     tracked = track(root)
-    assert (tracked.jobs[JOB].state, tracked.jobs[JOB].reason) == (State.PENDING, "PSUSP: held while it waited")
+    assert tracked.jobs[JOB].state is State.PENDING
+    assert tracked.jobs[JOB].reason.startswith("PSUSP: held while it waited")
     assert cancel(root) == "1 job: ended"
     assert states(track(root)) == [State.CANCELLED]
 
@@ -108,7 +115,7 @@ def test_what_has_left_bjobs_is_judged_by_its_mark(held: Place, listed: bool) ->
     held.fake.order("clean" if listed else "lose", job="*")
     tracked = track(root)
     assert (tracked.jobs[JOB].state, states(tracked)) == (State.COMPLETED, [State.COMPLETED])
-    assert not [call for call in held.fake.calls if call.program in ("bjobs", "bhist")]  # nothing is left to be asked
+    assert asked(held) == []  # nothing is left to be asked
 
 
 def test_what_has_left_bjobs_without_a_mark_is_judged_by_bhist(held: Place, capsys: Capture) -> None:
@@ -118,7 +125,7 @@ def test_what_has_left_bjobs_without_a_mark_is_judged_by_bhist(held: Place, caps
     held.fake.order("clean", job="*")
     tracked = track(root)
     assert states(tracked) == [State.OUT_OF_MEMORY]
-    assert [call.program for call in held.fake.calls if call.program in ("bjobs", "bhist")] == ["bjobs", "bhist"]
+    assert asked(held) == ["bjobs", "bhist"]
     assert "out of memory" in said(capsys, root)[1]
 
 
