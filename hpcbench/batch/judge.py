@@ -75,7 +75,7 @@ def _judge(mark: Mark | None, handed: Handed | None, seen: Seen | None, silent: 
         return Status(State.RUNNING, "by its marks; nobody else was asked")
     if word is None and handed.id is None and mark is None:
         return Status(State.UNKNOWN, "handed in, but the answer is missing: `hpcbench submit` again settles it")
-    if silent is not None:
+    if silent is not None and (word is None or word.state.alive):
         last = f"; last seen {word.state.value}" if word else ""
         return Status(State.UNKNOWN, f"{silent}{last}")
     put_back = f"put back into its queue after attempt {mark.attempt}" if mark and _put_back(mark, seen) else ""

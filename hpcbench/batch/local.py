@@ -40,6 +40,7 @@ class Local(Scheduler):
     """This machine, in the background."""
 
     interval = 0.5
+    keeps_accounts = False
 
     def __init__(self, root: Path, site: Site) -> None:
         super().__init__(root, site)

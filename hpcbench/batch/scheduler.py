@@ -58,6 +58,8 @@ class Scheduler(ABC):
 
     interval: float = 30.0
     """Seconds between two polls of a watcher, at least."""
+    keeps_accounts: bool = True
+    """Whether it can tell of a job that has ended how long it waited and what it took."""
 
     def __init__(self, root: Path, site: Site) -> None:
         self.root = root

@@ -219,7 +219,7 @@ def _bytes(cell: str) -> float:
 def merged(listed: Word, accounted: Word) -> Word:
     """What the queue says of a job that is over, with what accounting knows; that may lag behind."""
     if accounted.state.alive:
-        return replace(listed, accounting=accounted.accounting)
+        return listed
     detail = listed.reason.partition(": ")[2]
     return replace(
         accounted,

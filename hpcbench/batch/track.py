@@ -11,10 +11,13 @@ from hpcbench.batch.judge import Status, judge_job, judge_run
 from hpcbench.batch.ledger import Ledger
 from hpcbench.batch.marks import Mark, read_mark
 from hpcbench.batch.opened import open_scheduler
-from hpcbench.batch.seen import Seen, advance, load, save
-from hpcbench.batch.states import State, Word
+from hpcbench.batch.seen import GRACE, Seen, advance, load, save
+from hpcbench.batch.states import State
 from hpcbench.errors import UserError
 from hpcbench.study.yaml12 import shown_path
+
+_LAG = 60.0
+"""Seconds after which accounting has heard of a job's end, if there is any."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,10 @@ class Tracked:
 
     @property
     def over(self) -> bool:
-        """Whether nothing waits or runs any more."""
-        return not any(status.state.alive for status in (*self.jobs.values(), *self.runs.values()))
+        """Whether nothing waits or runs any more; not as long as nobody can say."""
+        return self.silent is None and not any(
+            status.state.alive for status in (*self.jobs.values(), *self.runs.values())
+        )
 
 
 def track(root: Path, *, ask: bool = True) -> Tracked:
@@ -91,21 +96,21 @@ def _ask(
     root: Path, ids: Mapping[str, str], marks: Mapping[str, Mark | None], ledger: Ledger
 ) -> tuple[dict[str, Seen], str | None]:
     """What is known of the jobs after a question to the scheduler, if one is left to be asked."""
-    seen = load(root)
-    open_ids = {job: id for job, id in ids.items() if not _settled(job, marks[job], seen.get(job), ledger)}
-    if not open_ids:
-        return seen, None
-    silent, words = None, dict[str, Word]()
+    seen, clock = load(root), time.time()
+    left = {job: _left(job, marks[job], seen.get(job), ledger, clock) for job in ids}
     try:
-        words = dict(open_scheduler(root).poll(list(open_ids.values())))
+        scheduler = open_scheduler(root) if any(left.values()) else None
+        asked = {job: ids[job] for job in ids if left[job] == "its end" or (left[job] and scheduler.keeps_accounts)}  # type: ignore[union-attr]
+        if scheduler is None or not asked:
+            return seen, None
+        words = scheduler.poll(list(asked.values()))
     except UserError as error:
-        return seen, str(error)
-    clock = time.time()
-    found = {job: advance(seen.get(job), _parcel(job, ledger), words.get(id), clock) for job, id in open_ids.items()}
+        return seen, str(error) if "its end" in left.values() else None
+    found = {job: advance(seen.get(job), _parcel(job, ledger), words.get(id), clock) for job, id in asked.items()}
     new = {**seen, **{job: one for job, one in found.items() if one is not None}}
     if new != seen:
         save(root, new)
-    return new, silent
+    return new, None
 
 
 def _parcel(job: str, ledger: Ledger) -> str:
@@ -113,12 +118,21 @@ def _parcel(job: str, ledger: Ledger) -> str:
     return handed.name if handed else ""
 
 
-def _settled(job: str, mark: Mark | None, seen: Seen | None, ledger: Ledger) -> bool:
-    """Whether the scheduler has nothing to add: the script told its end, and that is good or explained."""
+def _left(job: str, mark: Mark | None, seen: Seen | None, ledger: Ledger, clock: float) -> str:
+    """What is left to ask the scheduler of a job: ``its end``, or only what it ``cost``, or nothing."""
     handed = ledger.of(job)
-    if mark is None or handed is None or mark.attempt <= handed.begun[job] or mark.state != "ended":
-        return False
-    return mark.exit == 0 or (seen is not None and seen.parcel == handed.name and not seen.word.state.alive)
+    if handed is None:
+        return ""
+    known = seen if seen is not None and seen.parcel == handed.name else None
+    over = known is not None and not known.word.state.alive
+    age = clock - known.since if known else 0.0
+    if mark is None or mark.attempt <= handed.begun[job] or mark.state != "ended":
+        # Some ends are taken back, but not for ever.
+        return "" if over and age > 2 * GRACE else "its end"
+    if mark.exit != 0 and not over:
+        return "its end"
+    hopeless = known is not None and (known.absent is not None or (over and age > _LAG))
+    return "" if hopeless or (known and over and known.word.accounting) else "cost"
 
 
 def _job(job: str, mark: Mark | None, ledger: Ledger, seen: Seen | None, silent: str | None, *, dry: bool) -> Status:

@@ -7,9 +7,6 @@ from hpcbench.batch.site import Site, load_site, names
 from hpcbench.doctor.check import Check, found, missing, unknown
 from hpcbench.doctor.cluster import Cluster
 
-GENERIC = "generic"
-"""Begins the names of files for machines of no name."""
-
 
 def marks(site: Site, cluster: Cluster) -> dict[str, bool]:
     """What a site file says that this machine can confirm or deny; only what both know."""

@@ -170,7 +170,8 @@ def in_job(site: Site, argv: list[str]) -> list[str]:
         return argv
     lines = [f"module load {shlex.quote(module)} >&2 || exit 1" for module in site.modules]
     lines += [*site.setup, *(f"export {name}={shlex.quote(value)}" for name, value in site.environment.items())]
-    return ["bash", "-lc", "\n".join([*lines, 'exec "$@"']), "hpcbench", *argv]
+    shell = ["bash", "-lc" if site.modules else "-c"]  # a login shell knows `module`, and may set PATH anew
+    return [*shell, "\n".join([*lines, 'exec "$@"']), "hpcbench", *argv]
 
 
 def clean_environment() -> dict[str, str]:

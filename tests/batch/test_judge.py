@@ -108,6 +108,7 @@ def test_a_scheduler_that_cannot_be_asked_leaves_it_unknown_unless_the_mark_tell
     found = of(RUNS, seen(State.RUNNING), silent="squeue: no answer")
     assert (found.state, found.reason) == (State.UNKNOWN, "squeue: no answer; last seen running")
     assert of(ended(0), None, silent="squeue: no answer").state is State.COMPLETED
+    assert of(None, seen(State.CANCELLED, "by 1000"), silent="squeue: no answer").state is State.CANCELLED
 
 
 def test_marks_of_the_past_do_not_count() -> None:
