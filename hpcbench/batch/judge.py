@@ -15,8 +15,8 @@ STOPPED = 75
 """Exit status of a worker that stopped on request and left a checkpoint."""
 OVERTIME = 124
 """Exit status of a run that met its own time limit."""
-_ASKED_TO_END = (129, 130, 137, 143)
-"""What a shell says of SIGHUP, SIGINT, SIGKILL and SIGTERM."""
+_ENDED_BY_SIGNAL = (129, 130, 137, 140, 143)
+"""What a shell says of SIGHUP, SIGINT, SIGKILL, SIGUSR2 (LSF's at the run limit) and SIGTERM."""
 _SKEW = 60.0
 """Seconds by which the clock of a compute node may be behind a login node's."""
 _SLOW_FILES = 30.0
@@ -63,7 +63,7 @@ def judge_job(
     if own is None:
         return replace(found, attempt=begun + 1)
     ended = own.state == "ended" and not found.state.alive
-    attempt = own.attempt + (own.state in ("ended", "requeued") and not ended)
+    attempt = own.attempt + (_waits_again(own, seen) or (own.state == "ended" and not ended))
     return replace(
         found, start=own.start, end=own.end if ended else None, attempt=attempt, exit=own.exit if ended else None
     )
@@ -82,7 +82,7 @@ def _judge(
     if silent is not None and (word is None or word.state.alive):
         last = f"; last seen {word.state.value}" if word else ""
         return Status(State.UNKNOWN, f"{silent}{last}")
-    put_back = f"put back into its queue after attempt {mark.attempt}" if mark and mark.state == "requeued" else ""
+    put_back = f"put back into its queue after attempt {mark.attempt}" if mark and _waits_again(mark, seen) else ""
     if word is None or seen is None:
         if clock - (seconds(handed.time) or 0.0) < GRACE:
             waits = Status(State.PENDING, put_back or "handed in, not listed yet")
@@ -119,6 +119,13 @@ def _put_back(mark: Mark, times: int, seen: Seen | None, clock: float) -> Status
     return None
 
 
+def _waits_again(mark: Mark, seen: Seen | None) -> bool:
+    """Whether the attempt of this mark is over and the job waits again, by its own word or its scheduler's."""
+    if mark.state == "running" and mark.start and seen is not None and seen.word.state is State.PENDING:
+        return seen.since > (seconds(mark.start) or 0.0)
+    return mark.state == "requeued"
+
+
 def _ended(mark: Mark, handed: Handed | None, seen: Seen | None) -> Status:
     if mark.exit == 0:
         return Status(State.COMPLETED)
@@ -136,7 +143,7 @@ def _ended(mark: Mark, handed: Handed | None, seen: Seen | None) -> Status:
 def _after(mark: Mark, cancelled: str) -> bool:
     """Whether the job ended after it was cancelled, as far as clocks of two machines tell."""
     end, told = seconds(mark.end), seconds(cancelled)
-    slack = _SKEW if mark.exit in _ASKED_TO_END else 0.0
+    slack = _SKEW if mark.exit in _ENDED_BY_SIGNAL else 0.0
     return end is not None and told is not None and end + slack >= told
 
 
@@ -156,7 +163,8 @@ def judge_run(directory: Path, mark: Mark | None, job: Status) -> Status:
         if job.state in (State.COMPLETED, State.FAILED):
             return Status(State.LOST, f"its job ended before it started: {job.reason}".rstrip(": "))
         return Status(job.state, job.reason)
-    begun = Status(State.RUNNING, "", mark.start, mark.end, mark.attempt)
+    active = State.SUSPENDED if job.state is State.SUSPENDED else State.RUNNING
+    begun = Status(active, "", mark.start, mark.end, mark.attempt)
     again = job.state.alive and mark.attempt < job.attempt
     if mark.state != "ended":
         if job.state.alive:
@@ -174,7 +182,7 @@ def judge_run(directory: Path, mark: Mark | None, job: Status) -> Status:
             return replace(begun, state=State.COMPLETED)
     if again:
         return Status(State.PENDING, f"to go on in attempt {job.attempt}")
-    if job.state in _EXPLAINS and mark.exit in (*_ASKED_TO_END, STOPPED):
+    if job.state in _EXPLAINS and mark.exit in (*_ENDED_BY_SIGNAL, STOPPED):
         return replace(begun, state=job.state, reason=job.reason)
     if mark.exit == OVERTIME:
         return replace(begun, state=State.TIMED_OUT, reason="met its own time limit (run_limit)")
