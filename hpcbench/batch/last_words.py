@@ -9,7 +9,10 @@ from typing import Any
 _KILLED = re.compile(r"(?:EXIT STRING: .*|KILLED BY SIGNAL.*|exited on )(signal \d+|: \d+)")
 """How MPICH and Open MPI say that a rank died of a signal."""
 _WORKER = "hpcbench.train: "
-_NOISE = re.compile(r"step |\{|=|YOUR APPLICATION|This typically|Please see|\[mpiexec|\[proxy|Abort\(|-----")
+_NOISE = re.compile(
+    r"step |\{|=|YOUR APPLICATION|This typically|Please see|\[mpiexec|\[proxy|Abort\(|-----"
+    r"|srun: (?!fatal: |error: )|srun: error: \S+: tasks? \S+ (?:Exited with|Terminated)|slurmstepd-\S+: error: \*\*\*"
+)
 """Lines that say nothing about why a run failed."""
 
 

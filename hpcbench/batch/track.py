@@ -2,19 +2,20 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hpcbench.batch.files import read_json
 from hpcbench.batch.judge import Status, judge_job, judge_run
+from hpcbench.batch.last_words import tail
 from hpcbench.batch.ledger import Ledger
 from hpcbench.batch.marks import Mark, read_mark
 from hpcbench.batch.opened import open_scheduler
 from hpcbench.batch.seen import GRACE, Seen, advance, load, save
 from hpcbench.batch.states import State
 from hpcbench.errors import UserError
-from hpcbench.study.yaml12 import shown_path
+from hpcbench.study.yaml12 import shown, shown_path
 
 _LAG = 60.0
 """Seconds after which accounting has heard of a job's end, if there is any."""
@@ -155,4 +156,8 @@ def _job(job: str, mark: Mark | None, ledger: Ledger, seen: Seen | None, silent:
 
 def _run(root: Path, run: Mapping[str, Any], job: Status) -> Status:
     directory = root / run["path"]
-    return judge_run(directory, read_mark(directory), job)
+    status = judge_run(directory, read_mark(directory), job)
+    if status.state is not State.LOST or status.start is not None:
+        return status
+    said = [line for line in tail(root / "jobs" / run["job"] / "out.log") if line.strip()]  # a module, a setup line
+    return replace(status, reason=f"{status.reason}: {shown(said[-1].strip(), 160)[1:-1]}") if said else status
