@@ -21,6 +21,7 @@ from typing import IO, Any
 import hpcbench
 from hpcbench.batch.files import now, read_json, write_json
 from hpcbench.batch.last_words import tail
+from hpcbench.batch.ledger import Ledger
 from hpcbench.batch.marks import read_mark
 from hpcbench.batch.processes import alive, end_tree, here, identity
 from hpcbench.batch.scheduler import Parcel, Receipt, Scheduler, register_scheduler
@@ -63,7 +64,8 @@ class Local(Scheduler):
         directory = self.root / "queues"
         directory.mkdir(exist_ok=True)
         number = len(list(directory.glob("*.log"))) + 1
-        jobs = [{"id": p.jobs[0], "after": list(p.after), "after_any": p.after_any} for p in self._parcels]
+        parcels = [*self._forgotten(), *self._parcels]
+        jobs = [{"id": p.jobs[0], "parcel": p.name, "after": list(p.after), "after_any": p.after_any} for p in parcels]
         with (directory / f"{number}.log").open("wb") as log:
             queue = subprocess.Popen(
                 [sys.executable, "-m", "hpcbench.batch.local", str(self.root), str(number)],
@@ -80,17 +82,26 @@ class Local(Scheduler):
         self._parcels = []
         return f"{len(jobs)} job{'s' if len(jobs) > 1 else ''} run here in the background, one after another"
 
+    def _forgotten(self) -> list[Parcel]:
+        """What was handed in by a command that was killed before it could start a queue."""
+        queues = [read_json(path) or {} for path in (self.root / "queues").glob("*.json")]
+        begun = {job.get("parcel") for queue in queues for job in queue.get("jobs", [])}
+        begun |= {parcel.name for parcel in self._parcels}
+        ledger = Ledger(self.root)
+        last = [p for p in ledger.parcels if p.id and not p.cancelled and ledger.of(p.jobs[0]) is p]
+        return [parcel.parcel(self.root) for parcel in last if parcel.name not in begun]
+
     def find(self, name: str, jobs: int) -> Receipt | None:
         return None  # what no queue was started for is nowhere
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, Word]:
         queues = {
-            str(self.root / "jobs" / job["id"]): (path, queue)
+            job["id"]: (path, queue)
             for path in sorted((self.root / "queues").glob("*.json"), key=lambda path: int(path.stem))
             if (queue := read_json(path))
             for job in queue["jobs"]
         }
-        return {id: _word(Path(id), *queues.get(id, (None, None))) for id in ids}
+        return {id: _word(self.root, Path(id), *queues.get(Path(id).name, (None, None))) for id in ids}
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
         said = {}
@@ -107,8 +118,11 @@ class Local(Scheduler):
         return said
 
 
-def _word(directory: Path, path: Path | None, queue: Mapping[str, Any] | None) -> Word:
+def _word(root: Path, directory: Path, path: Path | None, queue: Mapping[str, Any] | None) -> Word:
     """What is known of the job in the directory, which a queue was to run."""
+    own = root / "jobs" / directory.name
+    if not (directory.exists() and own.exists() and directory.samefile(own)):
+        return Word(State.UNKNOWN, f"was moved or copied from {directory.parent.parent}, where it was handed in")
     if queue is None or path is None:
         return Word(State.LOST, "no local queue was started for it")
     if not here(queue["process"]):
@@ -211,6 +225,8 @@ def _run(root: Path, directory: Path, limit: int | None, ahead: int, lock: IO[st
         )
     own = _identity(process)
     write_json(directory / "process.json", own)
+    if (directory / "dropped.json").exists():  # just now, by one who could not see the process yet
+        end_tree(own, grace=GRACE)
     if limit is None:
         process.wait()
         return

@@ -11,6 +11,7 @@ from typing import Any
 from hpcbench import __version__
 from hpcbench.batch.after import After, find_before
 from hpcbench.batch.deliver import Order, deliver, settle
+from hpcbench.batch.files import read_json
 from hpcbench.batch.ledger import Ledger
 from hpcbench.batch.lock import locked
 from hpcbench.batch.opened import open_scheduler
@@ -20,7 +21,8 @@ from hpcbench.batch.provenance import keep
 from hpcbench.batch.render import Job
 from hpcbench.batch.scheduler import scheduler_class
 from hpcbench.batch.site import Site, load_site
-from hpcbench.batch.track import read_submission, track
+from hpcbench.batch.submission_file import moved_from, read_submission
+from hpcbench.batch.track import track
 from hpcbench.batch.write import numbered, submissions, write
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
@@ -115,7 +117,9 @@ def submit(
 def _to_go_on(base: Path, digest: str) -> Path | None:
     """The newest submission of just this, if something of it waits to be handed in, or to end."""
     for root in reversed(submissions(base)):
-        if read_submission(root).get("digest") != digest:
+        # What is damaged, or lies elsewhere now, is nothing to go on with, and keeps nobody from a new one.
+        written = read_json(root / "submission.json") or {}
+        if written.get("digest") != digest or moved_from(root, read_submission(root)) is not None:
             continue
         ledger = Ledger(root)
         if any(parcel.id is None for parcel in ledger.parcels) or _left(root, ledger):
@@ -137,7 +141,7 @@ def _go_on(root: Path, before: After | None, after_any: bool, progress: Callable
 
 
 def _left(root: Path, ledger: Ledger) -> list[Order]:
-    orders = [Order(**data) for data in read_submission(root)["bundles"]]
+    orders = [Order(**bundled) for bundled in read_submission(root)["bundles"]]
     return [order for order in orders if ledger.of(order.jobs[0]) is None]
 
 

@@ -4,17 +4,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from hpcbench.batch.files import read_json
 from hpcbench.batch.judge import Status, judge_job, judge_run
 from hpcbench.batch.ledger import Ledger
 from hpcbench.batch.marks import Mark, read_mark
 from hpcbench.batch.opened import open_scheduler
 from hpcbench.batch.seen import Seen, advance, load, save
 from hpcbench.batch.states import State, Word
+from hpcbench.batch.submission_file import Written, read_submission
 from hpcbench.errors import UserError
-from hpcbench.study.yaml12 import shown_path
 
 
 @dataclass(frozen=True)
@@ -22,7 +20,7 @@ class Tracked:
     """A submission with the state of all it holds."""
 
     root: Path
-    submission: dict[str, Any]
+    submission: Written
     jobs: dict[str, Status]
     runs: dict[str, Status]
     ids: dict[str, str]
@@ -55,36 +53,16 @@ def track(root: Path, *, ask: bool = True) -> Tracked:
         A file of it is missing or damaged.
     """
     submission = read_submission(root)
-    path = root / "submission.json"
-    try:
-        names = [job["id"] for job in submission["jobs"]]
-        ledger = Ledger(root)
-        marks = {job: read_mark(root / "jobs" / job) for job in names}
-        ids = {job: id for job in names if (id := ledger.element(job))}
-        seen, silent = _ask(root, ids, marks, ledger) if ask else (load(root), None)
-        jobs = {
-            job: _job(job, marks[job], ledger, seen.get(job), silent, dry=bool(submission.get("dry_run")))
-            for job in names
-        }
-        runs = {run["id"]: _run(root, run, jobs[run["job"]]) for run in submission["runs"]}
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise UserError(f"{shown_path(path)}: damaged, lacks {error}: submit the study again") from None
+    names = [job["id"] for job in submission["jobs"]]
+    ledger = Ledger(root)
+    marks = {job: read_mark(root / "jobs" / job) for job in names}
+    ids = {job: id for job in names if (id := ledger.element(job))}
+    seen, silent = _ask(root, ids, marks, ledger) if ask else (load(root), None)
+    jobs = {
+        job: _job(job, marks[job], ledger, seen.get(job), silent, dry=submission.get("dry_run", False)) for job in names
+    }
+    runs = {run["id"]: _run(root / run["path"], jobs[run["job"]]) for run in submission["runs"]}
     return Tracked(root, submission, jobs, runs, ids, silent)
-
-
-def read_submission(root: Path) -> dict[str, Any]:
-    """What was written when the study was submitted.
-
-    Raises
-    ------
-    UserError
-        It cannot be read.
-    """
-    submission = read_json(root / "submission.json")
-    if submission is None:
-        name = shown_path(root / "submission.json")
-        raise UserError(f"{name}: damaged, lacks a readable submission.json: submit the study again")
-    return submission
 
 
 def _ask(
@@ -140,6 +118,5 @@ def _job(job: str, mark: Mark | None, ledger: Ledger, seen: Seen | None, silent:
     return judge_job(job, mark, handed, seen, silent=silent, clock=time.time())
 
 
-def _run(root: Path, run: Mapping[str, Any], job: Status) -> Status:
-    directory = root / run["path"]
+def _run(directory: Path, job: Status) -> Status:
     return judge_run(directory, read_mark(directory), job)

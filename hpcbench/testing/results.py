@@ -49,6 +49,7 @@ def settings(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "c
     return {
         "schema": 1,
         "study": "demo",
+        "name": "demo-000000",
         "site": "local",
         "run": run.id,
         "repeat": run.repeat,
@@ -139,6 +140,7 @@ def write(root: Path, runs: list[Planted], *, steps: int = 12, warmup: int = 2, 
         "schema": 1,
         "version": "0.1.0",
         "study": "demo",
+        "name": "demo-000000",
         "site": "local",
         "scheduler": "local",
         "time": "2026-11-21T06:29:58Z",
@@ -146,6 +148,7 @@ def write(root: Path, runs: list[Planted], *, steps: int = 12, warmup: int = 2, 
         "criteria": {"speed_margin": 0.01, "loss_margin": 0.01},
         "steps": steps,
         "repeats": len(jobs),
+        "bundles": [],
         "jobs": [{"id": job, "script": f"jobs/{job}/job.sh", "runs": own} for job, own in jobs.items()],
         "runs": [
             {

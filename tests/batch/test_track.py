@@ -25,7 +25,15 @@ def submission(root: Path, scheduler: str = "slurm", **changes: Any) -> Path:
     """A submission of one job with one run."""
     (root / "jobs" / "j1").mkdir(parents=True)
     (root / "runs" / "r1").mkdir(parents=True)
-    data = {"schema": 1, "study": "s", "site": "x", "scheduler": scheduler, "jobs": [{"id": "j1", "runs": ["r1"]}]}
+    data = {
+        "schema": 1,
+        "study": "s",
+        "name": "s-1",
+        "bundles": [],
+        "site": "x",
+        "scheduler": scheduler,
+        "jobs": [{"id": "j1", "runs": ["r1"]}],
+    }
     write_json(root / "submission.json", {**data, "runs": [{"id": "r1", "job": "j1", "path": "runs/r1"}], **changes})
     return root
 
