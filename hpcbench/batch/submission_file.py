@@ -32,8 +32,9 @@ class PlannedJob(TypedDict):
 
     id: Name
     runs: list[Name]
-    walltime: NotRequired[int | None]
-    stop_ahead: NotRequired[int]
+    walltime: int | None
+    """Seconds."""
+    stop_ahead: int
 
 
 class PlannedRun(TypedDict):

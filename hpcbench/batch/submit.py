@@ -104,6 +104,7 @@ def submit(
     with _existing(base) as directory, locked(directory):
         found = None if dry_run or again else _to_go_on(directory, digest)
         if found is not None:
+            keep(found, study)
             return Submission(found, jobs, machine, [*notes, _go_on(found, before, after_any, progress)])
         with numbered(directory) as root:
             more = {"dry_run": dry_run, "digest": digest}

@@ -149,7 +149,7 @@ def write(root: Path, runs: list[Planted], *, steps: int = 12, warmup: int = 2, 
         "steps": steps,
         "repeats": len(jobs),
         "bundles": [],
-        "jobs": [{"id": job, "script": f"jobs/{job}/job.sh", "runs": own} for job, own in jobs.items()],
+        "jobs": [{"id": job, "runs": own, "walltime": None, "stop_ahead": 1} for job, own in jobs.items()],
         "runs": [
             {
                 "id": run.id,

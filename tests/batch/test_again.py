@@ -74,6 +74,9 @@ def test_a_killed_command_is_gone_on_with(fake: Fake, monkeypatch: pytest.Monkey
     assert again.root == root and "2 more handed in" in again.notes[-1]
     assert [parcel.id is None for parcel in Ledger(root).parcels] == [False, False, False]
     assert numbers(fake) == ["001"]
+    over = wait_until_over(root)  # the first one too, which no queue had been started for
+    assert {status.state for status in over.jobs.values()} == {State.COMPLETED}
+    assert len([call for call in fake.calls if "argv" in call]) == 9
 
 
 def test_two_at_once_submit_once(fake: Fake) -> None:
