@@ -8,6 +8,7 @@ from hpcbench.batch.ledger import Ledger
 from hpcbench.batch.lock import locked
 from hpcbench.batch.marks import Mark, read_mark
 from hpcbench.batch.opened import open_scheduler
+from hpcbench.batch.states import State
 from hpcbench.batch.track import track
 from hpcbench.errors import UserError
 
@@ -25,7 +26,9 @@ def cancel(root: Path) -> str:
         if any(parcel.id is None for parcel in ledger.parcels):
             settle(scheduler, ledger)
         tracked = track(root)
-        ids = [id for job, id in tracked.ids.items() if tracked.jobs[job].state.alive or tracked.silent]
+        open_ = (State.UNKNOWN, State.LOST)  # nobody knows that it has ended: its scheduler may
+        states = {job: status.state for job, status in tracked.jobs.items()}
+        ids = [id for job, id in tracked.ids.items() if states[job].alive or states[job] in open_]
         if not ids:
             by_hand = [mark.id or job for job in tracked.jobs if job not in tracked.ids and (mark := _runs(root, job))]
             if by_hand:

@@ -4,9 +4,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from hpcbench.batch.files import read_json
 from hpcbench.batch.judge import Status, judge_job, judge_run
 from hpcbench.batch.last_words import tail
 from hpcbench.batch.ledger import Ledger
@@ -14,8 +12,9 @@ from hpcbench.batch.marks import Mark, read_mark
 from hpcbench.batch.opened import open_scheduler
 from hpcbench.batch.seen import GRACE, Seen, advance, load, save
 from hpcbench.batch.states import State
+from hpcbench.batch.submission_file import Written, read_submission
 from hpcbench.errors import UserError
-from hpcbench.study.yaml12 import shown, shown_path
+from hpcbench.study.yaml12 import shown
 
 _LAG = 60.0
 """Seconds after which accounting has heard of a job's end, if there is any."""
@@ -26,7 +25,7 @@ class Tracked:
     """A submission with the state of all it holds."""
 
     root: Path
-    submission: dict[str, Any]
+    submission: Written
     jobs: dict[str, Status]
     runs: dict[str, Status]
     ids: dict[str, str]
@@ -61,36 +60,16 @@ def track(root: Path, *, ask: bool = True) -> Tracked:
         A file of it is missing or damaged.
     """
     submission = read_submission(root)
-    path = root / "submission.json"
-    try:
-        names = [job["id"] for job in submission["jobs"]]
-        ledger = Ledger(root)
-        marks = {job: read_mark(root / "jobs" / job) for job in names}
-        ids = {job: id for job in names if (id := ledger.element(job))}
-        seen, silent = _ask(root, ids, marks, ledger) if ask else (load(root), None)
-        jobs = {
-            job: _job(job, marks[job], ledger, seen.get(job), silent, dry=bool(submission.get("dry_run")))
-            for job in names
-        }
-        runs = {run["id"]: _run(root, run, jobs[run["job"]]) for run in submission["runs"]}
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise UserError(f"{shown_path(path)}: damaged, lacks {error}: submit the study again") from None
+    names = [job["id"] for job in submission["jobs"]]
+    ledger = Ledger(root)
+    marks = {job: read_mark(root / "jobs" / job) for job in names}
+    ids = {job: id for job in names if (id := ledger.element(job))}
+    seen, silent = _ask(root, ids, marks, ledger) if ask else (load(root), None)
+    jobs = {
+        job: _job(job, marks[job], ledger, seen.get(job), silent, dry=submission.get("dry_run", False)) for job in names
+    }
+    runs = {run["id"]: _run(root, run["path"], run["job"], jobs[run["job"]]) for run in submission["runs"]}
     return Tracked(root, submission, jobs, runs, ids, silent)
-
-
-def read_submission(root: Path) -> dict[str, Any]:
-    """What was written when the study was submitted.
-
-    Raises
-    ------
-    UserError
-        It cannot be read.
-    """
-    submission = read_json(root / "submission.json")
-    if submission is None:
-        name = shown_path(root / "submission.json")
-        raise UserError(f"{name}: damaged, lacks a readable submission.json: submit the study again")
-    return submission
 
 
 def _ask(
@@ -154,10 +133,9 @@ def _job(job: str, mark: Mark | None, ledger: Ledger, seen: Seen | None, silent:
     return judge_job(job, mark, handed, seen, silent=silent, clock=time.time())
 
 
-def _run(root: Path, run: Mapping[str, Any], job: Status) -> Status:
-    directory = root / run["path"]
-    status = judge_run(directory, read_mark(directory), job)
+def _run(root: Path, path: str, job: str, of: Status) -> Status:
+    status = judge_run(root / path, read_mark(root / path), of)
     if status.state is not State.LOST or status.start is not None:
         return status
-    said = [line for line in tail(root / "jobs" / run["job"] / "out.log") if line.strip()]  # a module, a setup line
+    said = [line for line in tail(root / "jobs" / job / "out.log") if line.strip()]  # a module, a setup line
     return replace(status, reason=f"{status.reason}: {shown(said[-1].strip(), 160)[1:-1]}") if said else status

@@ -1,7 +1,6 @@
 """A submission on disk, whole or not at all."""
 
 import contextlib
-import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,14 +20,14 @@ from hpcbench.study.run import run_file
 
 def submissions(base: Path) -> list[Path]:
     """The numbered directories in `base` that hold a submission, oldest first."""
-    found = [path for path in base.iterdir() if path.name.isdigit() and (path / "submission.json").is_file()]
+    found = [path for path in base.iterdir() if path.name.isdecimal() and (path / "submission.json").is_file()]
     return sorted(found, key=lambda path: int(path.name))
 
 
 @contextlib.contextmanager
 def numbered(base: Path) -> Iterator[Path]:
     """The next number's directory; it is made by `write`, and gone again if the block fails before a job was taken."""
-    number = max((int(path.name) for path in base.iterdir() if path.name.isdigit()), default=0) + 1
+    number = max((int(path.name) for path in base.iterdir() if path.name.isdecimal()), default=0) + 1
     root = base / f"{number:03d}"
     try:
         yield root
@@ -65,7 +64,7 @@ def write(
     UserError
         A value cannot stand in a job script.
     """
-    growing = root.with_name(f".{root.name}.{os.getpid()}.tmp")
+    growing = root.with_name(f".{root.name}.tmp")  # alone here; what one that was killed has left goes
     shutil.rmtree(growing, ignore_errors=True)
     try:
         growing.mkdir()
@@ -139,6 +138,7 @@ def _write(
             "site": site.site,
             "scheduler": site.scheduler.kind,
             "time": now(),
+            "root": str(root),
             **more,
             "baseline": study.baseline.model_dump(),
             "criteria": study.criteria.model_dump(),

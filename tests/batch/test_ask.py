@@ -54,7 +54,7 @@ def root(tmp_path: Path) -> Path:
     for k in (1, 2):
         (tmp_path / "jobs" / f"j{k}").mkdir(parents=True)
         (tmp_path / "runs" / f"r{k}").mkdir(parents=True)
-        jobs.append({"id": f"j{k}", "runs": [f"r{k}"]})
+        jobs.append({"id": f"j{k}", "runs": [f"r{k}"], "walltime": 60, "stop_ahead": 10})
         runs.append({"id": f"r{k}", "job": f"j{k}", "path": f"runs/r{k}"})
     write_json(
         tmp_path / "submission.json", {"study": "s", "site": "x", "scheduler": "slurm", "jobs": jobs, "runs": runs}

@@ -18,6 +18,7 @@ from hpcbench.batch.track import track
 from hpcbench.errors import UserError
 
 END = {"event": "end", "time": "2026-01-01T00:01:00Z", "state": "completed", "steps": 1, "seconds": 1.0, "reason": ""}
+JOB = {"id": "j1", "runs": ["r1"], "walltime": None, "stop_ahead": 1}
 STAMP = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:01:00Z", "host": "n1", "job": "j1"}
 
 
@@ -25,7 +26,15 @@ def submission(root: Path, scheduler: str = "slurm", **changes: Any) -> Path:
     """A submission of one job with one run."""
     (root / "jobs" / "j1").mkdir(parents=True)
     (root / "runs" / "r1").mkdir(parents=True)
-    data = {"schema": 1, "study": "s", "site": "x", "scheduler": scheduler, "jobs": [{"id": "j1", "runs": ["r1"]}]}
+    data = {
+        "schema": 1,
+        "study": "s",
+        "name": "s-1",
+        "bundles": [],
+        "site": "x",
+        "scheduler": scheduler,
+        "jobs": [JOB],
+    }
     write_json(root / "submission.json", {**data, "runs": [{"id": "r1", "job": "j1", "path": "runs/r1"}], **changes})
     return root
 
@@ -172,7 +181,7 @@ def test_without_its_queue_a_local_job_is_lost_and_not_done(tmp_path: Path) -> N
     root = handed_to_local(submission(tmp_path, "local"))
     assert states(root) == (State.LOST, State.LOST)
     dead = {"pid": 2**22 + 1, "start": 1, "host": socket.gethostname(), "boot": ""}
-    queue: dict[str, Any] = {"time": "x", "jobs": [{"id": "j1", "after": [], "after_any": False}]}
+    queue: dict[str, Any] = {"time": "x", "jobs": [{"id": "j1", "parcel": "s-1-j1", "after": [], "after_any": False}]}
     (root / "queues").mkdir()
     write_json(root / "queues" / "1.json", {**queue, "process": dead})
     (root / "queues" / "1.log").write_text("noise\nOSError: No space left on device\n", encoding="utf-8")

@@ -189,7 +189,7 @@ variables() {
 }
 
 record() {
-  keep environment variables &
+  (umask 077 && keep environment variables) & # no filter knows all that it may hold
   keep modules module list &
   keep limits ulimit -a &
   keep system uname -a &
