@@ -1,9 +1,9 @@
 """What became of a job, and of a run: their own marks say how they ended, the scheduler explains why there is none."""
 
-import datetime
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hpcbench.batch.files import seconds
 from hpcbench.batch.last_words import end_event, exit_words, last_words
 from hpcbench.batch.ledger import Handed
 from hpcbench.batch.marks import Mark
@@ -15,6 +15,10 @@ STOPPED = 75
 """Exit status of a worker that stopped on request and left a checkpoint."""
 OVERTIME = 124
 """Exit status of a run that met its own time limit."""
+_ENDED_BY_SIGNAL = (129, 130, 137, 140, 143)
+"""What a shell says of SIGHUP, SIGINT, SIGKILL, SIGUSR2 (LSF's at the run limit) and SIGTERM."""
+_SKEW = 60.0
+"""Seconds by which the clock of a compute node may be behind a login node's."""
 _SLOW_FILES = 30.0
 """Seconds that a mark may take from a compute node to here."""
 _EXPLAINS = (State.TIMED_OUT, State.OUT_OF_MEMORY, State.NODE_FAILED, State.PREEMPTED, State.CANCELLED)
@@ -55,20 +59,22 @@ def judge_job(
     """
     begun = handed.begun[job] if handed else 0
     own = mark if mark is not None and mark.attempt > begun else None
-    found = _judge(own, handed, seen, silent, clock)
-    attempt = max(begun + 1, own.attempt + (own.state == "requeued") if own else 0)
+    found = _judge(own, begun, handed, seen, silent, clock)
     if own is None:
-        return replace(found, attempt=attempt)
-    ended = own.state == "ended"
+        return replace(found, attempt=begun + 1)
+    ended = own.state == "ended" and not found.state.alive
+    attempt = own.attempt + (_waits_again(own, seen) or (own.state == "ended" and not ended))
     return replace(
         found, start=own.start, end=own.end if ended else None, attempt=attempt, exit=own.exit if ended else None
     )
 
 
-def _judge(mark: Mark | None, handed: Handed | None, seen: Seen | None, silent: str | None, clock: float) -> Status:
+def _judge(
+    mark: Mark | None, begun: int, handed: Handed | None, seen: Seen | None, silent: str | None, clock: float
+) -> Status:
     word = seen.word if seen else None
     if mark is not None and mark.state == "ended":
-        return _ended(mark, handed, seen)
+        return _put_back(mark, mark.attempt - begun, seen, clock) or _ended(mark, handed, seen)
     if handed is None:
         return Status(State.RUNNING, "by its marks; nobody else was asked")
     if word is None and handed.id is None and mark is None:
@@ -76,18 +82,20 @@ def _judge(mark: Mark | None, handed: Handed | None, seen: Seen | None, silent: 
     if silent is not None and (word is None or word.state.alive):
         last = f"; last seen {word.state.value}" if word else ""
         return Status(State.UNKNOWN, f"{silent}{last}")
-    put_back = f"put back into its queue after attempt {mark.attempt}" if mark and mark.state == "requeued" else ""
+    put_back = f"put back into its queue after attempt {mark.attempt}" if mark and _waits_again(mark, seen) else ""
     if word is None or seen is None:
-        if clock - _seconds(handed.time) < GRACE:
+        if clock - (seconds(handed.time) or 0.0) < GRACE:
             waits = Status(State.PENDING, put_back or "handed in, not listed yet")
             return Status(State.RUNNING) if mark is not None and not put_back else waits
         return Status(State.LOST, "its scheduler knows nothing of it, and it left no word of its end")
     if word.state.alive:
-        if seen.absent is not None and clock - seen.absent > GRACE:
+        if seen.absent is None:
+            return Status(word.state, "; ".join(part for part in (put_back, word.reason) if part))
+        if clock - seen.absent > GRACE:
             return Status(
                 State.LOST, f"gone from its queue, where it was {word.state.value}, without a word of its end"
             )
-        return Status(word.state, "; ".join(part for part in (put_back, word.reason) if part))
+        return Status(word.state, f"when it was last listed; lost, unless it is listed again within {GRACE:.0f} s")
     lately = clock - seen.since
     if word.state is State.COMPLETED:
         if lately < _SLOW_FILES:
@@ -98,16 +106,45 @@ def _judge(mark: Mark | None, handed: Handed | None, seen: Seen | None, silent: 
     return Status(word.state, word.reason or exit_words(word.exit))
 
 
+def _put_back(mark: Mark, times: int, seen: Seen | None, clock: float) -> Status | None:
+    """How a job stands that ended, its `times`-th time, but which its scheduler runs again; None where it does not."""
+    if mark.exit == 0 or seen is None or seen.absent is not None or seen.ended != mark.attempt:
+        return None
+    word = seen.word
+    if word.state is State.PENDING or (word.state.alive and (word.restarts or 0) >= times):
+        said = f"put back into its queue after attempt {mark.attempt}"
+        return Status(word.state, "; ".join(part for part in (said, word.reason) if part))
+    if word.state is State.PREEMPTED and clock - seen.since < GRACE:
+        return Status(State.PENDING, "preempted; may go back into its queue")
+    return None
+
+
+def _waits_again(mark: Mark, seen: Seen | None) -> bool:
+    """Whether the attempt of this mark is over and the job waits again, by its own word or its scheduler's."""
+    if mark.state == "running" and mark.start and seen is not None and seen.word.state is State.PENDING:
+        return seen.since > (seconds(mark.start) or 0.0)
+    return mark.state == "requeued"
+
+
 def _ended(mark: Mark, handed: Handed | None, seen: Seen | None) -> Status:
     if mark.exit == 0:
         return Status(State.COMPLETED)
-    if handed is not None and handed.cancelled and (mark.end or "") >= handed.cancelled:
+    if mark.exit is None:
+        return Status(State.UNKNOWN, "its mark of its end lacks the exit status")
+    if handed is not None and handed.cancelled and _after(mark, handed.cancelled):
         return Status(State.CANCELLED)
     if seen is not None and seen.word.state in _EXPLAINS:
         return Status(seen.word.state, seen.word.reason)
     if mark.exit == STOPPED:
         return Status(State.STOPPED, "told to ahead of its limit: `hpcbench retry` goes on")
     return Status(State.FAILED, exit_words(mark.exit))
+
+
+def _after(mark: Mark, cancelled: str) -> bool:
+    """Whether the job ended after it was cancelled, as far as clocks of two machines tell."""
+    end, told = seconds(mark.end), seconds(cancelled)
+    slack = _SKEW if mark.exit in _ENDED_BY_SIGNAL else 0.0
+    return end is not None and told is not None and end + slack >= told
 
 
 def judge_run(directory: Path, mark: Mark | None, job: Status) -> Status:
@@ -126,7 +163,8 @@ def judge_run(directory: Path, mark: Mark | None, job: Status) -> Status:
         if job.state in (State.COMPLETED, State.FAILED):
             return Status(State.LOST, f"its job ended before it started: {job.reason}".rstrip(": "))
         return Status(job.state, job.reason)
-    begun = Status(State.RUNNING, "", mark.start, mark.end, mark.attempt)
+    active = State.SUSPENDED if job.state is State.SUSPENDED else State.RUNNING
+    begun = Status(active, "", mark.start, mark.end, mark.attempt)
     again = job.state.alive and mark.attempt < job.attempt
     if mark.state != "ended":
         if job.state.alive:
@@ -134,6 +172,8 @@ def judge_run(directory: Path, mark: Mark | None, job: Status) -> Status:
         if job.state in (State.COMPLETED, State.FAILED, State.LOST):
             return replace(begun, state=State.LOST, reason="its job ended without a word about it", end=job.end)
         return replace(begun, state=job.state, reason=job.reason)
+    if mark.exit is None:
+        return replace(begun, state=State.UNKNOWN, reason="its mark of its end lacks the exit status")
     event = end_event(directory / "log.txt")
     if mark.exit == 0:
         if event is None:
@@ -142,7 +182,7 @@ def judge_run(directory: Path, mark: Mark | None, job: Status) -> Status:
             return replace(begun, state=State.COMPLETED)
     if again:
         return Status(State.PENDING, f"to go on in attempt {job.attempt}")
-    if job.state in _EXPLAINS and mark.exit in (129, 130, 137, 143, STOPPED):
+    if job.state in _EXPLAINS and mark.exit in (*_ENDED_BY_SIGNAL, STOPPED):
         return replace(begun, state=job.state, reason=job.reason)
     if mark.exit == OVERTIME:
         return replace(begun, state=State.TIMED_OUT, reason="met its own time limit (run_limit)")
@@ -152,7 +192,3 @@ def judge_run(directory: Path, mark: Mark | None, job: Status) -> Status:
     reason = said or last_words(directory)
     words = exit_words(mark.exit) + (f": {shown(reason, 160)[1:-1]}" if reason else "")
     return replace(begun, state=State.FAILED, reason=words)
-
-
-def _seconds(time: str) -> float:
-    return datetime.datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()

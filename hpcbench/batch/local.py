@@ -41,6 +41,7 @@ class Local(Scheduler):
 
     interval = 0.5
     keeps_accounts = False
+    slowest = 0.0
 
     def __init__(self, root: Path, site: Site) -> None:
         super().__init__(root, site)

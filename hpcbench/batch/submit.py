@@ -12,7 +12,7 @@ from hpcbench import __version__
 from hpcbench.batch.after import After, find_before
 from hpcbench.batch.deliver import Order, deliver, settle
 from hpcbench.batch.ledger import Ledger
-from hpcbench.batch.lock import Lock, locked
+from hpcbench.batch.lock import locked
 from hpcbench.batch.opened import open_scheduler
 from hpcbench.batch.parcels import bundle
 from hpcbench.batch.plan import choose, plan
@@ -99,16 +99,16 @@ def submit(
         notes.append(f"begins after {before.root}" + ("" if before.ids else ", which is over"))
     base = base / "dry-run" if dry_run and out is None else base
     digest = _digest(loaded, site_document.text, only)
-    with _existing(base) as directory, locked(directory) as lock:
+    with _existing(base) as directory, locked(directory):
         found = None if dry_run or again else _to_go_on(directory, digest)
         if found is not None:
-            return Submission(found, jobs, machine, [*notes, _go_on(found, before, after_any, lock, progress)])
+            return Submission(found, jobs, machine, [*notes, _go_on(found, before, after_any, progress)])
         with numbered(directory) as root:
             more = {"dry_run": dry_run, "digest": digest}
             write(root, runs, jobs, bundle(jobs, machine), loaded, machine, base=study.parent, more=more)
             if not dry_run:
                 keep(root, study)
-                notes.append(_deliver(root, before, after_any, lock, progress))
+                notes.append(_deliver(root, before, after_any, progress))
     return Submission(root, jobs, machine, [note for note in notes if note])
 
 
@@ -124,12 +124,12 @@ def _to_go_on(base: Path, digest: str) -> Path | None:
     return None
 
 
-def _go_on(root: Path, before: After | None, after_any: bool, lock: Lock, progress: Callable[[int, int], None]) -> str:
+def _go_on(root: Path, before: After | None, after_any: bool, progress: Callable[[int, int], None]) -> str:
     ledger = Ledger(root)
     taken = settle(open_scheduler(root), ledger)
     orders = _left(root, ledger)
     if orders:
-        said = _deliver(root, before, after_any, lock, progress)
+        said = _deliver(root, before, after_any, progress)
         return f"went on with a submission that was cut off: {len(orders)} more handed in. {said}".rstrip()
     found = f"; {taken} whose answer had been lost were found in the queue" if taken else ""
     return f"already submitted and not over{found}: nothing was handed in (--again submits it anew)"
@@ -140,9 +140,7 @@ def _left(root: Path, ledger: Ledger) -> list[Order]:
     return [order for order in orders if ledger.of(order.jobs[0]) is None]
 
 
-def _deliver(
-    root: Path, before: After | None, after_any: bool, lock: Lock, progress: Callable[[int, int], None]
-) -> str:
+def _deliver(root: Path, before: After | None, after_any: bool, progress: Callable[[int, int], None]) -> str:
     ledger = Ledger(root)
     orders = _left(root, ledger)
     done = 0
@@ -150,7 +148,6 @@ def _deliver(
     def said() -> None:
         nonlocal done
         done += 1
-        lock.still_here()
         progress(done, len(orders))
 
     return deliver(

@@ -107,7 +107,11 @@ def _ask(
         words = scheduler.poll(list(asked.values()))
     except UserError as error:
         return seen, str(error) if "its end" in left.values() else None
-    found = {job: advance(seen.get(job), _parcel(job, ledger), words.get(id), clock) for job, id in asked.items()}
+    clock = time.time()
+    found = {
+        job: advance(seen.get(job), _parcel(job, ledger), words.get(id), clock, _ended(marks[job]))
+        for job, id in asked.items()
+    }
     new = {**seen, **{job: one for job, one in found.items() if one is not None}}
     if new != seen:
         save(root, new)
@@ -130,10 +134,15 @@ def _left(job: str, mark: Mark | None, seen: Seen | None, ledger: Ledger, clock:
     if mark is None or mark.attempt <= handed.begun[job] or mark.state != "ended":
         # Some ends are taken back, but not for ever.
         return "" if over and age > 2 * GRACE else "its end"
-    if mark.exit != 0 and not over:
+    heard = over and known is not None and known.ended == mark.attempt
+    if mark.exit != 0 and not (heard and known and (known.word.state is not State.PREEMPTED or age > 2 * GRACE)):
         return "its end"
     hopeless = known is not None and (known.absent is not None or (over and age > _LAG))
     return "" if hopeless or (known and over and known.word.accounting) else "cost"
+
+
+def _ended(mark: Mark | None) -> int:
+    return mark.attempt if mark is not None and mark.state == "ended" else 0
 
 
 def _job(job: str, mark: Mark | None, ledger: Ledger, seen: Seen | None, silent: str | None, *, dry: bool) -> Status:

@@ -1,13 +1,12 @@
 """Starts the ranks of a faked launcher for real: by MPICH's mpiexec, or as plain processes where there is none."""
 
-import ctypes
 import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,6 @@ from types import FrameType
 from hpcbench.testing.fakes.programs import RefusedError
 from hpcbench.testing.fakes.state import MARK, RANK_MARK, Config, Job, Store
 
-_NEWUTS = 0x04000000
-"""CLONE_NEWUTS of the kernel's sched.h: a namespace for a host name."""
 _ENTRY = "import sys; sys.path.insert(0, {path!r}); from hpcbench.testing.fakes.ranks import become; become()"
 
 
@@ -46,7 +43,9 @@ def allocation(store: Store, job_id: str | None, complaint: str) -> Job:
     raise RefusedError(complaint, 1)
 
 
-def launch(ranks: Sequence[Rank], command: Sequence[str], variables: Mapping[str, str], names: "Names") -> int:
+def launch(
+    store: Store, ranks: Sequence[Rank], command: Sequence[str], variables: Mapping[str, str], names: "Names"
+) -> int:
     """Start the ranks, hand on what they print, and wait: their exit status."""
     if not command:
         raise RefusedError("no command was given", 1)
@@ -62,15 +61,12 @@ def launch(ranks: Sequence[Rank], command: Sequence[str], variables: Mapping[str
     mpiexec = Path(sys.executable).with_name("mpiexec")
     found = str(mpiexec) if mpiexec.exists() else shutil.which("mpiexec")
     if found:
-        lines = [[found, "-n", str(len(ranks)), "-bind-to", "none", *each]]
+        lines = [[found, "-n", str(len(ranks)), "-bind-to", "none", *_hosts(ranks, store), *each]]
         extra: list[dict[str, str]] = [{}]
     else:
         lines = [each] * len(ranks)
         extra = [{"PMI_RANK": str(k), "PMI_SIZE": str(len(ranks))} for k in range(len(ranks))]
-    outer = _in_user_namespace()
-    children = [
-        subprocess.Popen([*outer, *line], env={**environment, **more}) for line, more in zip(lines, extra, strict=True)
-    ]
+    children = [subprocess.Popen(line, env={**environment, **more}) for line, more in zip(lines, extra, strict=True)]
     _end_with_us(children)
     statuses = [child.wait() for child in children]
     return max(128 - status if status < 0 else status for status in statuses)
@@ -101,11 +97,6 @@ def become() -> None:
     for group, value in zip(names, (number, len(told["ranks"]), local_rank, local_size), strict=True):
         os.environ.update({name: str(value) for name in group})
     os.environ[RANK_MARK] = host
-    if not _take_name(host) and number == 0 and len({place[0] for place in told["ranks"]}) > 1:
-        sys.stderr.write(
-            f"hpcbench's fake: this machine denies namespaces, so ranks of all hosts say that they are on "
-            f"{socket.gethostname()}: be root, or allow user namespaces\n"
-        )
     if narrows:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in gpus)
     try:
@@ -114,23 +105,11 @@ def become() -> None:
         sys.exit(f"{sys.argv[1]}: {failure.strerror}")
 
 
-def _take_name(host: str) -> bool:
-    """Give this process the host's name, which nobody else sees; programs ask the kernel where they run."""
-    if ctypes.CDLL(None).unshare(_NEWUTS):
-        return False
-    socket.sethostname(host)
-    return True
-
-
-def _in_user_namespace() -> list[str]:
-    """Command that lets ranks take names where we are not root; nothing where that is denied."""
-    prefix = ["unshare", "--user", "--map-root-user"]
-    denied = (
-        os.geteuid() == 0
-        or not shutil.which("unshare")
-        or subprocess.run([*prefix, "true"], stderr=subprocess.DEVNULL).returncode
-    )
-    return [] if denied else prefix
+def _hosts(ranks: Sequence[Rank], store: Store) -> list[str]:
+    """Options by which MPICH reaches the pretended hosts, as it would by LSF's blaunch."""
+    counts = Counter(rank.host for rank in ranks)
+    hosts = ",".join(f"{host}:{count}" for host, count in counts.items())
+    return ["-hosts", hosts, "-launcher", "lsf", "-launcher-exec", str(store.directory / "host")]
 
 
 def split(config: Config, per_host: int, local_rank: int) -> list[int]:
