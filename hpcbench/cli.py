@@ -144,15 +144,21 @@ def retry(
 @app.command()
 def report(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATHS...", help="Submissions or log files.", show_default=False)
-    ],
+        list[Path] | None,
+        typer.Argument(
+            metavar="[PATHS...]",
+            help="Submissions or log files; by default the newest submission below results/.",
+            show_default=False,
+        ),
+    ] = None,
     format: Annotated[str, typer.Option(metavar="table|md|csv|json", help="How to print.")] = "table",
     output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
 ) -> None:
     """Compare the runs with the uncompressed baseline."""
+    from hpcbench.batch.find import find_root
     from hpcbench.report.main import report as report_paths
 
-    raise typer.Exit(report_paths(paths, format, output))
+    raise typer.Exit(report_paths(paths or [find_root(None)], format, output))
 
 
 @app.command()

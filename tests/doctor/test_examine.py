@@ -152,6 +152,12 @@ def test_which_site_it_is() -> None:
     slurm = local(scheduler={"kind": "slurm"}, launcher={"kind": "srun"}, node={"cores": 4}, python="python3")
     assert not marks(slurm, lassen)["scheduler"]
     assert check_match(lassen, slurm)[0].failed
+    lsf = {"scheduler": {"kind": "lsf"}, "launcher": {"kind": "jsrun"}, "node": {"cores": 4}, "python": "python3"}
+    assert check_match(lassen, local(**lsf))[0].health is Health.UNKNOWN, "little is known that could fit"
+    mine = local(**lsf, queues={"pbatch": {}})
+    assert check_match(other, mine)[0].health is Health.UNKNOWN, "nodes have another number of GPUs"
+    named_by_its_owner = local(**{**lsf, "node": {"cores": 4, "gpus": 4}}, queues={"pbatch": {}})
+    assert check_match(other, named_by_its_owner)[0].health is Health.OK
 
 
 def test_the_ranks_interpreter_and_two_ranks() -> None:
