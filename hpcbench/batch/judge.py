@@ -36,7 +36,14 @@ class Status:
 
 
 def judge_job(
-    job: str, mark: Mark | None, handed: Handed | None, seen: Seen | None, *, silent: str | None, clock: float
+    job: str,
+    mark: Mark | None,
+    handed: Handed | None,
+    seen: Seen | None,
+    *,
+    requeue: bool,
+    silent: str | None,
+    clock: float,
 ) -> Status:
     """State of a job that was handed in.
 
@@ -48,6 +55,8 @@ def judge_job(
         Its last handing-in; None where somebody ran the script by hand.
     seen
         The last that the scheduler said of it.
+    requeue
+        Whether it may go back into its queue.
     silent
         Why the scheduler cannot be asked; None where it answered.
     clock
@@ -55,7 +64,9 @@ def judge_job(
     """
     begun = handed.begun[job] if handed else 0
     own = mark if mark is not None and mark.attempt > begun else None
-    found = _judge(own, handed, seen, silent, clock)
+    if own is not None and _put_back(own, own.attempt - begun, seen):
+        own = replace(own, state="requeued")
+    found = _judge(own, handed, seen, requeue, silent, clock)
     attempt = max(begun + 1, own.attempt + (own.state == "requeued") if own else 0)
     if own is None:
         return replace(found, attempt=attempt)
@@ -65,7 +76,16 @@ def judge_job(
     )
 
 
-def _judge(mark: Mark | None, handed: Handed | None, seen: Seen | None, silent: str | None, clock: float) -> Status:
+def _put_back(mark: Mark, attempts: int, seen: Seen | None) -> bool:
+    """Whether a scheduler has put a job back by itself: its script knew at most that it was to end."""
+    if mark.exit == 0 or seen is None:
+        return False
+    return seen.word.state.alive and (seen.word.restarts or 0) >= attempts
+
+
+def _judge(
+    mark: Mark | None, handed: Handed | None, seen: Seen | None, requeue: bool, silent: str | None, clock: float
+) -> Status:
     word = seen.word if seen else None
     if mark is not None and mark.state == "ended":
         return _ended(mark, handed, seen)
@@ -93,7 +113,7 @@ def _judge(mark: Mark | None, handed: Handed | None, seen: Seen | None, silent: 
         if lately < _SLOW_FILES:
             return Status(State.RUNNING, "its scheduler says completed; its own mark is awaited")
         return Status(State.UNKNOWN, "its scheduler says completed, but it left no mark of its end")
-    if word.state is State.PREEMPTED and lately < GRACE:
+    if word.state is State.PREEMPTED and requeue and lately < GRACE:
         return Status(State.PENDING, f"preempted; {put_back or 'may go back into its queue'}")
     return Status(word.state, word.reason or exit_words(word.exit))
 

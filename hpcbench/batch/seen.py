@@ -26,6 +26,11 @@ class Seen:
     absent: float | None = None
     """Since when no answer has named the job."""
 
+    @property
+    def final(self) -> bool:
+        """Whether nothing but another start of the job can change it."""
+        return not self.word.state.alive and self.word.state not in _MAY_RETURN
+
 
 def advance(seen: Seen | None, parcel: str, word: Word | None, clock: float) -> Seen | None:
     """What is known after an answer.
@@ -48,8 +53,7 @@ def advance(seen: Seen | None, parcel: str, word: Word | None, clock: float) -> 
     if word.state is State.UNKNOWN and seen.word.state is not State.UNKNOWN:
         return replace(seen, absent=None)  # a node that does not answer for a while: the job is where it was
     started_again = (word.restarts or 0) > (seen.word.restarts or 0)
-    over = not seen.word.state.alive and seen.word.state not in _MAY_RETURN
-    if over and word.state.alive and not started_again:
+    if seen.final and word.state.alive and not started_again:
         return seen  # an answer of the past: accounting lags behind the queue
     return Seen(parcel, word, seen.since if word.state is seen.word.state else clock)
 

@@ -65,10 +65,7 @@ def track(root: Path, *, ask: bool = True) -> Tracked:
         marks = {job: read_mark(root / "jobs" / job) for job in names}
         ids = {job: id for job in names if (id := ledger.element(job))}
         seen, silent = _ask(root, ids, marks, ledger) if ask else (load(root), None)
-        jobs = {
-            job: _job(job, marks[job], ledger, seen.get(job), silent, dry=bool(submission.get("dry_run")))
-            for job in names
-        }
+        jobs = {job: _job(job, marks[job], ledger, seen.get(job), silent, submission) for job in names}
         runs = {run["id"]: _run(root, run, jobs[run["job"]]) for run in submission["runs"]}
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise UserError(f"{shown_path(path)}: damaged, lacks {error}: submit the study again") from None
@@ -120,11 +117,11 @@ def _parcel(job: str, ledger: Ledger) -> str:
 
 
 def _settled(job: str, mark: Mark | None, seen: Seen | None, ledger: Ledger) -> bool:
-    """Whether the scheduler has nothing to add: the script told its end, and that is good or explained."""
+    """Whether the scheduler has nothing to add: the script told its end, and that is good or explained for good."""
     handed = ledger.of(job)
     if mark is None or handed is None or mark.attempt <= handed.begun[job] or mark.state != "ended":
         return False
-    return mark.exit == 0 or (seen is not None and seen.parcel == handed.name and not seen.word.state.alive)
+    return mark.exit == 0 or (seen is not None and seen.parcel == handed.name and seen.final)
 
 
 def _accounted(seen: Seen | None, parcel: str, clock: float) -> bool:
@@ -136,13 +133,24 @@ def _accounted(seen: Seen | None, parcel: str, clock: float) -> bool:
     return bool(seen.word.accounting) or clock - seen.since > _LAG
 
 
-def _job(job: str, mark: Mark | None, ledger: Ledger, seen: Seen | None, silent: str | None, *, dry: bool) -> Status:
+def _job(
+    job: str,
+    mark: Mark | None,
+    ledger: Ledger,
+    seen: Seen | None,
+    silent: str | None,
+    submission: Mapping[str, Any],
+) -> Status:
     handed = ledger.of(job)
     if handed is None and mark is None:
-        return Status(State.PENDING, "a dry run: not submitted" if dry else "not handed in: `hpcbench submit` again")
+        return Status(
+            State.PENDING,
+            "a dry run: not submitted" if submission.get("dry_run") else "not handed in: `hpcbench submit` again",
+        )
     if seen is not None and seen.parcel != _parcel(job, ledger):
         seen = None
-    return judge_job(job, mark, handed, seen, silent=silent, clock=time.time())
+    requeue = bool(submission.get("requeue"))
+    return judge_job(job, mark, handed, seen, requeue=requeue, silent=silent, clock=time.time())
 
 
 def _run(root: Path, run: Mapping[str, Any], job: Status) -> Status:

@@ -40,10 +40,11 @@ def of(
     known: Seen | None,
     *,
     parcel: Handed | None = None,
+    requeue: bool = True,
     silent: str | None = None,
     clock: float = LATER,
 ) -> Status:
-    return judge_job("j", mark, parcel or handed(), known, silent=silent, clock=clock)
+    return judge_job("j", mark, parcel or handed(), known, requeue=requeue, silent=silent, clock=clock)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +92,12 @@ def of(
         (BACK, seen(State.PENDING, "BeginTime"), State.PENDING, "after attempt 1; BeginTime"),
         (BACK, seen(State.RUNNING), State.RUNNING, "after attempt 1"),
         (BACK, seen(State.CANCELLED, "by 0"), State.CANCELLED, "by 0"),
+        (ended(143), seen(State.PENDING, "BeginTime", restarts=1), State.PENDING, "after attempt 1; BeginTime"),
+        (ended(143), seen(State.RUNNING, restarts=1), State.RUNNING, "after attempt 1"),
+        (RUNS, seen(State.PENDING, "BeginTime", restarts=1), State.PENDING, "after attempt 1; BeginTime"),
+        (RUNS, seen(State.RUNNING, restarts=0), State.RUNNING, ""),
+        (ended(143, 2), seen(State.RUNNING, restarts=1), State.FAILED, "SIGTERM"),
+        (ended(0), seen(State.PENDING, restarts=1), State.COMPLETED, ""),
     ],
 )
 def test_marks_and_words(mark: Mark | None, known: Seen | None, state: State, reason: str) -> None:
@@ -131,11 +138,20 @@ def test_a_parcel_whose_answer_is_missing() -> None:
 
 
 def test_scripts_run_by_hand_have_their_marks_only() -> None:
-    assert judge_job("j", RUNS, None, None, silent=None, clock=LATER).state is State.RUNNING
-    assert judge_job("j", ended(1), None, None, silent=None, clock=LATER).state is State.FAILED
+    assert judge_job("j", RUNS, None, None, requeue=False, silent=None, clock=LATER).state is State.RUNNING
+    assert judge_job("j", ended(1), None, None, requeue=False, silent=None, clock=LATER).state is State.FAILED
+
+
+def test_a_preempted_job_that_may_not_go_back_is_over() -> None:
+    known = seen(State.PREEMPTED, "PREEMPTED", since=LATER)
+    assert of(RUNS, known, requeue=False).state is State.PREEMPTED
+    assert of(RUNS, known, requeue=True).state is State.PENDING
 
 
 def test_the_attempt_under_way() -> None:
+    assert of(ended(143), seen(State.PENDING, restarts=1)).attempt == 2
+    assert of(RUNS, seen(State.PENDING, restarts=1)).attempt == 2
+    assert of(RUNS, seen(State.RUNNING, restarts=0)).attempt == 1
     assert of(None, seen(State.PENDING)).attempt == 1
     assert of(BACK, seen(State.PENDING)).attempt == 2
     assert of(Mark("running", 3, None, START), seen(State.RUNNING)).attempt == 3
