@@ -96,6 +96,8 @@ def _judge(
     if silent is not None:
         last = f"; last seen {word.state.value}" if word else ""
         return Status(State.UNKNOWN, f"{silent}{last}")
+    if handed.cancelled and (word is None or seen is None or (word.state.alive and seen.absent is not None)):
+        return Status(State.CANCELLED, "no longer in its queue; it left no word of its end")
     put_back = f"put back into its queue after attempt {mark.attempt}" if mark and mark.state == "requeued" else ""
     if word is None or seen is None:
         if clock - _seconds(handed.time) < GRACE:

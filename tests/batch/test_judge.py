@@ -131,6 +131,14 @@ def test_cancelled_by_us_only_if_it_ended_after_that() -> None:
     assert of(ended(0), None, parcel=handed(cancelled="2026-11-21T06:39:59Z")).state is State.COMPLETED
 
 
+def test_cancelled_by_us_and_gone_without_a_word() -> None:
+    parcel = handed(cancelled="2026-11-21T06:39:59Z")
+    assert of(RUNS, None, parcel=parcel).state is State.CANCELLED
+    assert of(RUNS, seen(State.RUNNING, absent=LATER), parcel=parcel).state is State.CANCELLED
+    assert of(RUNS, seen(State.RUNNING), parcel=parcel).state is State.RUNNING
+    assert of(RUNS, None, parcel=parcel, silent="squeue: no answer").state is State.UNKNOWN
+
+
 def test_a_parcel_whose_answer_is_missing() -> None:
     found = of(None, None, parcel=handed(id=None))
     assert found.state is State.UNKNOWN and "`hpcbench submit` again settles it" in found.reason
