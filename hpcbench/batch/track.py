@@ -65,9 +65,7 @@ def track(root: Path, *, ask: bool = True) -> Tracked:
     marks = {job: read_mark(root / "jobs" / job) for job in names}
     ids = {job: id for job in names if (id := ledger.element(job))}
     seen, silent = _ask(root, ids, marks, ledger) if ask else (load(root), None)
-    jobs = {
-        job: _job(job, marks[job], ledger, seen.get(job), silent, dry=submission.get("dry_run", False)) for job in names
-    }
+    jobs = {job: _job(job, marks[job], ledger, seen.get(job), silent, submission) for job in names}
     runs = {run["id"]: _run(root, run["path"], run["job"], jobs[run["job"]]) for run in submission["runs"]}
     return Tracked(root, submission, jobs, runs, ids, silent)
 
@@ -124,13 +122,17 @@ def _ended(mark: Mark | None) -> int:
     return mark.attempt if mark is not None and mark.state == "ended" else 0
 
 
-def _job(job: str, mark: Mark | None, ledger: Ledger, seen: Seen | None, silent: str | None, *, dry: bool) -> Status:
+def _job(
+    job: str, mark: Mark | None, ledger: Ledger, seen: Seen | None, silent: str | None, submission: Written
+) -> Status:
     handed = ledger.of(job)
     if handed is None and mark is None:
-        return Status(State.PENDING, "a dry run: not submitted" if dry else "not handed in: `hpcbench submit` again")
+        why = "a dry run: not submitted" if submission.get("dry_run") else "not handed in: `hpcbench submit` again"
+        return Status(State.PENDING, why)
     if seen is not None and seen.parcel != _parcel(job, ledger):
         seen = None
-    return judge_job(job, mark, handed, seen, silent=silent, clock=time.time())
+    requeue = submission.get("requeue", 0) > 0
+    return judge_job(job, mark, handed, seen, requeue=requeue, silent=silent, clock=time.time())
 
 
 def _run(root: Path, path: str, job: str, of: Status) -> Status:

@@ -96,10 +96,10 @@ def judge(marker: Any, job: Job, log: RunLog | None, directory: Path) -> Verdict
     """
     if marker is not None and text(marker, "state") not in ("running", "ended") and job.state != "running":
         return Verdict("unknown", "its exit marker cannot be read", f"{directory / 'status.json'}:1")
+    status, attempt = integer(marker, "exit"), integer(marker, "attempt") or 1
+    if marker is not None and status != 0 and job.state in OPEN and attempt < job.attempt:
+        return Verdict("pending", f"to go on in attempt {job.attempt}")
     if text(marker, "state") == "ended":
-        status, attempt = integer(marker, "exit"), integer(marker, "attempt") or 1
-        if status and job.state in OPEN and attempt < job.attempt:
-            return Verdict("pending", f"to go on in attempt {job.attempt}")
         return _ended(status, job, log, directory)
     began = marker is not None or (log is not None and log.lines > 0)
     progress = f" {_progress(log)}" if began else ""

@@ -39,6 +39,10 @@ elif act in ("stop", "always stop"):
         end("stopped", "asked to stop after step 7")
         sys.exit(75)
     end("completed")
+elif act == "wait":
+    while not os.path.exists(os.path.join(here, "go")):
+        time.sleep(0.02)
+    end("completed")
 elif act == "nap":
     time.sleep(0.5)
     end("completed")
@@ -84,7 +88,10 @@ class Fake:
         self.write_site()
 
     def acts(self, acts: dict[str, str]) -> None:
-        """What the launcher does, by scheme: ok, nap, fail, nan, mute, kill, sleep; stop when asked to, always stop."""
+        """What the launcher does, by scheme.
+
+        ok, nap, wait (for a file go), fail, nan, mute, kill, sleep, stop (once, when asked to), always stop.
+        """
         (self.directory / "acts.json").write_text(json.dumps(acts), encoding="utf-8")
 
     def write_study(self, **changes: Any) -> None:

@@ -57,7 +57,8 @@ def root(tmp_path: Path) -> Path:
         jobs.append({"id": f"j{k}", "runs": [f"r{k}"], "walltime": 60, "stop_ahead": 10})
         runs.append({"id": f"r{k}", "job": f"j{k}", "path": f"runs/r{k}"})
     write_json(
-        tmp_path / "submission.json", {"study": "s", "site": "x", "scheduler": "slurm", "jobs": jobs, "runs": runs}
+        tmp_path / "submission.json",
+        {"study": "s", "name": "s-1", "site": "x", "scheduler": "slurm", "jobs": jobs, "bundles": [], "runs": runs},
     )
     ledger = Ledger(tmp_path)
     for k in (1, 2):

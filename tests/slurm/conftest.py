@@ -10,9 +10,9 @@ from hpcbench.testing.slurm import Cluster, why_not
 
 @pytest.fixture(scope="session")
 def cluster_of_session(need: Callable[[str | None], None]) -> Iterator[Cluster]:
-    """Three nodes with accounting. A job that is to end has five seconds for it, as on large machines it has thirty."""
+    """Three nodes with accounting. A job that is to end has ten seconds for it; Slurm's own thirty take long."""
     need(why_not())
-    with Cluster(3, accounting=True, settings={"KillWait": 5}) as cluster:
+    with Cluster(3, accounting=True, settings={"KillWait": 10}) as cluster:
         yield cluster
 
 
@@ -29,7 +29,7 @@ def cluster(cluster_of_session: Cluster) -> Iterator[Cluster]:
 def forgetful(need: Callable[[str | None], None]) -> Iterator[Cluster]:
     """Two nodes without accounting, where nobody knows of a job any more that ended some seconds ago."""
     need(why_not())
-    with Cluster(2, settings={"MinJobAge": 2}) as cluster, _chosen(cluster):
+    with Cluster(2, settings={"MinJobAge": 2, "KillWait": 10}) as cluster, _chosen(cluster):
         yield cluster
 
 

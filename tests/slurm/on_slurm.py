@@ -15,7 +15,7 @@ from hpcbench.batch.submit import Submission, submit
 from hpcbench.batch.track import Tracked, track
 from hpcbench.testing.slurm import Cluster
 
-PATIENCE = 180.0
+PATIENCE = 100.0
 """Seconds for anything: Slurm looks at limits every 30 s only, and the machine may be busy."""
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 
