@@ -1,10 +1,12 @@
 """The whole path on the fake of LSF, by scripts of shipped sites: arrays, cancel, chains, relatives of LSF."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from fake_sites import Place, launch_lines, said, states, wait_for, wait_until_over
@@ -196,6 +198,8 @@ def test_a_submission_that_was_killed_goes_on(place: Make) -> None:
     wait_for(lambda: here.fake.jobs)
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
+    for pid in _calls_of(here, "bsub"):
+        os.kill(pid, signal.SIGKILL)
     root = here.directory / "results" / "fake" / "001"
     assert [handed.id for handed in Ledger(root).parcels] == [None]
     again = here.submit()
@@ -203,3 +207,14 @@ def test_a_submission_that_was_killed_goes_on(place: Make) -> None:
     assert "1 more handed in" in again.notes[-1]
     assert states(wait_until_over(here, root)) == [State.COMPLETED] * 2
     assert [job.key for job in here.fake.jobs] == ["1", "2"]
+
+
+def _calls_of(here: Place, program: str) -> list[int]:
+    """Processes of a faked program that has not ended."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_text(encoding="utf-8", errors="replace").split("\0")
+            if f"{here.fake.config.directory}/fake.py" in words and program in words:
+                found.append(int(path.parent.name))
+    return found
