@@ -17,6 +17,10 @@ OVERTIME = 124
 """Exit status of a run that met its own time limit."""
 _SLOW_FILES = 30.0
 """Seconds that a mark may take from a compute node to here."""
+_SLOW_WORDS = 60.0
+"""Seconds after the end of a script in which its scheduler may still be clearing up, and tell the reason later."""
+_ENDED_BY = (129, 130, 137, 143, STOPPED)
+"""Exit statuses of a run whose job was to end."""
 _EXPLAINS = (State.TIMED_OUT, State.OUT_OF_MEMORY, State.NODE_FAILED, State.PREEMPTED, State.CANCELLED)
 """What a scheduler does to a job, whose script then ends with some status."""
 
@@ -88,7 +92,7 @@ def _judge(
 ) -> Status:
     word = seen.word if seen else None
     if mark is not None and mark.state == "ended":
-        return _ended(mark, handed, seen)
+        return _ended(mark, handed, seen, silent, clock)
     if handed is None:
         return Status(State.RUNNING, "by its marks; nobody else was asked")
     if word is None and handed.id is None and mark is None:
@@ -120,9 +124,12 @@ def _judge(
     return Status(word.state, word.reason or exit_words(word.exit))
 
 
-def _ended(mark: Mark, handed: Handed | None, seen: Seen | None) -> Status:
+def _ended(mark: Mark, handed: Handed | None, seen: Seen | None, silent: str | None, clock: float) -> Status:
     if mark.exit == 0:
         return Status(State.COMPLETED)
+    clears_up = seen is not None and seen.word.state.alive and seen.absent is None and silent is None
+    if clears_up and abs(clock - _seconds(mark.end)) < _SLOW_WORDS:
+        return Status(State.RUNNING, f"its script has ended ({exit_words(mark.exit)}); its scheduler may say why")
     if handed is not None and handed.cancelled and (mark.end or "") >= handed.cancelled:
         return Status(State.CANCELLED)
     if seen is not None and seen.word.state in _EXPLAINS:
@@ -164,7 +171,9 @@ def judge_run(directory: Path, mark: Mark | None, job: Status) -> Status:
             return replace(begun, state=State.COMPLETED)
     if again:
         return Status(State.PENDING, f"to go on in attempt {job.attempt}")
-    if job.state in _EXPLAINS and mark.exit in (129, 130, 137, 143, STOPPED):
+    if job.state.alive and job.exit is not None and mark.exit in _ENDED_BY:
+        return replace(begun, reason=job.reason)
+    if job.state in _EXPLAINS and mark.exit in _ENDED_BY:
         return replace(begun, state=job.state, reason=job.reason)
     if mark.exit == OVERTIME:
         return replace(begun, state=State.TIMED_OUT, reason="met its own time limit (run_limit)")
@@ -176,5 +185,9 @@ def judge_run(directory: Path, mark: Mark | None, job: Status) -> Status:
     return replace(begun, state=State.FAILED, reason=words)
 
 
-def _seconds(time: str) -> float:
-    return datetime.datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
+def _seconds(time: str | None) -> float:
+    """Since 1970; what is no time was long ago."""
+    try:
+        return datetime.datetime.fromisoformat((time or "").replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return 0.0
