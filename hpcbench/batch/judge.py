@@ -21,6 +21,8 @@ _SKEW = 60.0
 """Seconds by which the clock of a compute node may be behind a login node's."""
 _SLOW_FILES = 30.0
 """Seconds that a mark may take from a compute node to here."""
+_SLOW_WORDS = 60.0
+"""Seconds after the end of a script in which its scheduler may still be clearing up, and tell the reason later."""
 _EXPLAINS = (State.TIMED_OUT, State.OUT_OF_MEMORY, State.NODE_FAILED, State.PREEMPTED, State.CANCELLED)
 """What a scheduler does to a job, whose script then ends with some status."""
 
@@ -68,13 +70,18 @@ def judge_job(
     """
     begun = handed.begun[job] if handed else 0
     own = mark if mark is not None and mark.attempt > begun else None
-    found = _judge(own, begun, handed, seen, requeue, silent, clock)
+    back = _put_back(own, own.attempt - begun, seen, requeue, clock) if own and own.state == "ended" else None
+    found = back or _judge(own, begun, handed, seen, requeue, silent, clock)
     if own is None:
         return replace(found, attempt=begun + 1)
-    ended = own.state == "ended" and not found.state.alive
-    attempt = own.attempt + (_waits_again(own, own.attempt - begun, seen) or (own.state == "ended" and not ended))
+    again = back is not None or _waits_again(own, own.attempt - begun, seen)
+    ended = own.state == "ended" and back is None
     return replace(
-        found, start=own.start, end=own.end if ended else None, attempt=attempt, exit=own.exit if ended else None
+        found,
+        start=own.start,
+        end=own.end if ended else None,
+        attempt=own.attempt + again,
+        exit=own.exit if ended else None,
     )
 
 
@@ -89,7 +96,7 @@ def _judge(
 ) -> Status:
     word = seen.word if seen else None
     if mark is not None and mark.state == "ended":
-        return _put_back(mark, mark.attempt - begun, seen, requeue, clock) or _ended(mark, handed, seen)
+        return _ended(mark, handed, seen, silent, clock)
     if handed is None:
         return Status(State.RUNNING, "by its marks; nobody else was asked")
     if word is None and handed.id is None and mark is None:
@@ -145,11 +152,14 @@ def _waits_again(mark: Mark, times: int, seen: Seen | None) -> bool:
     return mark.state == "requeued"
 
 
-def _ended(mark: Mark, handed: Handed | None, seen: Seen | None) -> Status:
+def _ended(mark: Mark, handed: Handed | None, seen: Seen | None, silent: str | None, clock: float) -> Status:
     if mark.exit == 0:
         return Status(State.COMPLETED)
     if mark.exit is None:
         return Status(State.UNKNOWN, "its mark of its end lacks the exit status")
+    clears_up = seen is not None and seen.word.state.alive and seen.absent is None and silent is None
+    if clears_up and abs(clock - (seconds(mark.end) or 0.0)) < _SLOW_WORDS:
+        return Status(State.RUNNING, f"its script has ended ({exit_words(mark.exit)}); its scheduler may say why")
     if handed is not None and handed.cancelled and _after(mark, handed.cancelled):
         return Status(State.CANCELLED)
     if seen is not None and seen.word.state in _EXPLAINS:
@@ -201,6 +211,8 @@ def judge_run(directory: Path, mark: Mark | None, job: Status) -> Status:
             return replace(begun, state=State.COMPLETED)
     if again:
         return Status(State.PENDING, f"to go on in attempt {job.attempt}")
+    if job.state.alive and job.exit is not None and mark.exit in (*_ENDED_BY_SIGNAL, STOPPED):
+        return replace(begun, reason=job.reason)
     if job.state in _EXPLAINS and mark.exit in (*_ENDED_BY_SIGNAL, STOPPED):
         return replace(begun, state=job.state, reason=job.reason)
     if mark.exit == OVERTIME:

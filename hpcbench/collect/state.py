@@ -147,6 +147,8 @@ def _ended(status: int | None, job: Job, log: RunLog | None, directory: Path) ->
     end = log.event("end") if log else None
     if end is not None and text(end.data, "state") == "stopped" and job.state in OPEN:
         return Verdict("pending")  # the job goes on with it when it comes out of the queue again
+    if job.state in OPEN and job.exit is not None and status in _ASKED_TO_END:
+        return Verdict("running", job.reason)  # its scheduler is about to say why
     if status is None:
         return Verdict("unknown", "its exit marker lacks the exit status", f"{directory / 'status.json'}:1")
     if status == 0:

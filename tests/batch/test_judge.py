@@ -59,6 +59,8 @@ def of(
         (ended(3), None, State.FAILED, "exit 3"),
         (ended(137), None, State.FAILED, "killed by SIGKILL"),
         (ended(143), seen(State.COMPLETED), State.FAILED, "killed by SIGTERM"),
+        # The scheduler may be about to explain it.
+        (ended(143), seen(State.RUNNING), State.FAILED, "killed by SIGTERM"),
         # The scheduler explains it.
         (ended(143), seen(State.TIMED_OUT, "TIMEOUT"), State.TIMED_OUT, "TIMEOUT"),
         (ended(140), seen(State.TIMED_OUT, "TERM_RUNLIMIT"), State.TIMED_OUT, "TERM_RUNLIMIT"),
@@ -129,6 +131,17 @@ def test_a_scheduler_that_cannot_be_asked_leaves_it_unknown_unless_the_mark_tell
     assert (found.state, found.reason) == (State.UNKNOWN, "squeue: no answer; last seen running")
     assert of(ended(0), None, silent="squeue: no answer").state is State.COMPLETED
     assert of(None, seen(State.CANCELLED, "by 1000"), silent="squeue: no answer").state is State.CANCELLED
+
+
+def test_a_scheduler_that_clears_up_may_tell_the_reason_later() -> None:
+    just = datetime.datetime.fromisoformat(END.replace("Z", "+00:00")).timestamp() + 5
+    found = of(ended(143), seen(State.RUNNING), clock=just)
+    assert (found.state, found.exit) == (State.RUNNING, 143) and "SIGTERM" in found.reason
+    assert of(ended(143), seen(State.RUNNING, absent=just), clock=just).state is State.FAILED
+    assert of(ended(143), seen(State.RUNNING), clock=just, silent="squeue: no answer").state is State.FAILED
+    assert of(ended(143), seen(State.TIMED_OUT), clock=just).state is State.TIMED_OUT
+    assert of(ended(0), seen(State.RUNNING), clock=just).state is State.COMPLETED
+    assert of(Mark("ended", 1, 143, START, "once"), seen(State.RUNNING), clock=just).state is State.FAILED
 
 
 def test_marks_of_the_past_do_not_count() -> None:

@@ -44,8 +44,8 @@ def root(tmp_path: Path) -> Path:
     return write(tmp_path / "001", [Planted("baseline", 1, 0.25, 2.7), Planted("mzhybrid", 1, 0.25, 2.7)], steps=6)
 
 
-def run_of(root: Path, job: JobState = "unknown", exit: int | None = None) -> RunResult:
-    found = submission.load(root, {"j0001-r1": Job("j0001-r1", job, exit)})
+def run_of(root: Path, job: JobState = "unknown", exit: int | None = None, attempt: int = 1) -> RunResult:
+    found = submission.load(root, {"j0001-r1": Job("j0001-r1", job, exit, attempt=attempt)})
     return next(run for run in found.runs if run.scheme == "mzhybrid")
 
 
@@ -315,3 +315,20 @@ def test_a_run_that_was_told_to_stop_waits_as_long_as_its_job_lives(
     if state == "stopped":
         assert verdict.reason == "told to stop, checkpoint at step 3"
         assert verdict.where == f"{directory(root) / 'log.txt'}:7"
+
+
+@pytest.mark.parametrize("mark", [{"state": "running"}, {"state": "ended", "exit": 143}])
+@pytest.mark.parametrize("job", ["pending", "running"])
+def test_a_run_waits_when_its_job_was_put_back(root: Path, job: JobState, mark: dict[str, object]) -> None:
+    edit_log(root, 7)
+    (directory(root) / "status.json").write_text(json.dumps({**mark, "attempt": 1}))
+    verdict = run_of(root, job, attempt=2).verdict
+    assert (verdict.state, verdict.reason) == ("pending", "to go on in attempt 2")
+
+
+def test_what_ended_with_its_job_is_not_judged_before_its_scheduler_has_said_why(root: Path) -> None:
+    edit_log(root, 7)
+    write_marker(directory(root), "j0001-r1", 143)
+    assert run_of(root, "running", 143).state == "running"
+    assert run_of(root, "timed out", 143).state == "timed out"
+    assert run_of(root, "ended", 143).state == "failed"

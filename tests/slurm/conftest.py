@@ -10,9 +10,19 @@ from hpcbench.testing.slurm import Cluster, why_not
 
 @pytest.fixture(scope="session")
 def cluster_of_session(need: Callable[[str | None], None]) -> Iterator[Cluster]:
-    """Three nodes with accounting. A job that is to end has ten seconds for it; Slurm's own thirty take long."""
+    """Three nodes with accounting.
+
+    Jobs in ``gentle`` hear their signal before they give way to ``urgent``. A job that is to end has ten seconds for it:
+    Slurm's own thirty take long.
+    """
     need(why_not())
-    with Cluster(3, accounting=True, settings={"KillWait": 10}) as cluster:
+    partitions: dict[str, dict[str, str | int]] = {
+        "batch": {},
+        "gentle": {"GraceTime": 30},
+        "urgent": {"PriorityTier": 2},
+    }
+    settings = {"KillWait": 10, "SlurmctldParameters": "preempt_send_user_signal"}
+    with Cluster(3, accounting=True, partitions=partitions, settings=settings) as cluster:
         yield cluster
 
 

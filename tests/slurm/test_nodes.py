@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from batch_fakes import wait_for
-from on_slurm import PATIENCE, OnSlurm, hpcbench, job, listed, report, wait_over, words
+from on_slurm import PATIENCE, OnSlurm, hpcbench, job, listed, report, wait_over, wait_run, words
 
 from hpcbench.batch.files import read_json
 from hpcbench.batch.states import State
@@ -98,8 +98,10 @@ def test_a_node_that_fails_is_said_and_mended_by_retry(fragile: Cluster, jobs: J
 
 def test_who_gives_way_goes_on_if_it_may_and_is_preempted_if_not(cluster: Cluster, jobs: Jobs) -> None:
     goes, stays = jobs.of("goes-back", "sleep", requeue=1), jobs.of("stays-out", "sleep")
-    back, out = goes.submit(), stays.submit()
+    hears = jobs.of("hears", "stop", requeue=1, queue="gentle")
+    back, out, heard = goes.submit(), stays.submit(), hears.submit()
     assert goes.children and stays.children
+    wait_run(heard, SECOND)
     argv = ["sbatch", "--parsable", "--partition=urgent", "--nodes=3", "--exclusive", "--output=/dev/null"]
     urgent = cluster.run([*argv, "--wrap=sleep 1000"], check=True).stdout.strip()
     cluster.wait_job(urgent, "RUNNING")
@@ -110,12 +112,18 @@ def test_who_gives_way_goes_on_if_it_may_and_is_preempted_if_not(cluster: Cluste
     tracked = track(back)
     assert (tracked.jobs["j0001-r1"].state, tracked.runs[SECOND].state) == (State.PENDING, State.PENDING)
     assert "preempted" in tracked.jobs["j0001-r1"].reason or "put back" in tracked.jobs["j0001-r1"].reason
+    tracked = track(heard)
+    assert (tracked.jobs["j0001-r1"].state, tracked.runs[SECOND].state) == (State.PENDING, State.PENDING)
+    assert "put back into its queue after attempt 1" in tracked.jobs["j0001-r1"].reason
     goes.acts({})
     cluster.run(["scancel", urgent], check=True)
     tracked = wait_over(back)
     assert {status.state for status in tracked.runs.values()} == {State.COMPLETED}
     assert (tracked.runs[FIRST].attempt, tracked.runs[SECOND].attempt) == (1, 2)
     assert len(listed(cluster, "goes-back-")) == 1
+    tracked = wait_over(heard)
+    assert {status.state for status in tracked.runs.values()} == {State.COMPLETED}
+    assert '"stopped"' in (heard / "runs" / SECOND / "log.1.txt").read_text(encoding="utf-8"), "with a checkpoint"
     stays.acts({})
     assert hpcbench("retry", out, cwd=out).returncode == 0
     assert {status.state for status in wait_over(out).runs.values()} == {State.COMPLETED}
