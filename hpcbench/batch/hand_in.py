@@ -31,6 +31,8 @@ class Dialect:
     """It may have been taken."""
     remedies: Sequence[tuple["re.Pattern[str]", str]]
     """What to do about a refusal, by its words; the first that fits."""
+    refused: "re.Pattern[str] | None" = None
+    """Without these words it may have been taken; None where any answer without an id is a refusal."""
 
 
 def hand_in(
@@ -59,9 +61,11 @@ def hand_in(
         found = dialect.id.search(answer.out) or dialect.id.search(answer.err)
         if found:
             return found[1], answer
-        if answer.status == 0 or _killed(answer) or dialect.unclear.search(answer.said):
+        busy = dialect.busy.search(answer.said)
+        open_ = dialect.refused is not None and not (busy or dialect.refused.search(answer.said))
+        if answer.status == 0 or open_ or _killed(answer) or dialect.unclear.search(answer.said):
             raise UnclearError(f"{_program(argv)}: {answer.first_line}: it may or may not have taken the job")
-        if not (left and dialect.busy.search(answer.said)):
+        if not (left and busy):
             break
         time.sleep(left.pop(0))
     remedy = next((remedy for pattern, remedy in dialect.remedies if pattern.search(answer.said)), None)

@@ -27,8 +27,7 @@ def find_open(base: Path, digest: str) -> Path | None:
         ledger = Ledger(root)
         if any(parcel.id is None for parcel in ledger.parcels) or _left(root, ledger):
             return root
-        tracked = track(root)
-        return root if tracked.silent or not tracked.over else None
+        return None if track(root).over else root
     return None
 
 

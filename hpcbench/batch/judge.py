@@ -15,8 +15,8 @@ STOPPED = 75
 """Exit status of a worker that stopped on request and left a checkpoint."""
 OVERTIME = 124
 """Exit status of a run that met its own time limit."""
-_ASKED_TO_END = (129, 130, 137, 143)
-"""What a shell says of SIGHUP, SIGINT, SIGKILL and SIGTERM."""
+_ENDED_BY_SIGNAL = (129, 130, 137, 140, 143)
+"""What a shell says of SIGHUP, SIGINT, SIGKILL, SIGUSR2 (LSF's at the run limit) and SIGTERM."""
 _SKEW = 60.0
 """Seconds by which the clock of a compute node may be behind a login node's."""
 _SLOW_FILES = 30.0
@@ -40,7 +40,14 @@ class Status:
 
 
 def judge_job(
-    job: str, mark: Mark | None, handed: Handed | None, seen: Seen | None, *, silent: str | None, clock: float
+    job: str,
+    mark: Mark | None,
+    handed: Handed | None,
+    seen: Seen | None,
+    *,
+    requeue: bool,
+    silent: str | None,
+    clock: float,
 ) -> Status:
     """State of a job that was handed in.
 
@@ -52,6 +59,8 @@ def judge_job(
         Its last handing-in; None where somebody ran the script by hand.
     seen
         The last that the scheduler said of it.
+    requeue
+        Whether it may go back into its queue.
     silent
         Why the scheduler cannot be asked; None where it answered.
     clock
@@ -59,30 +68,39 @@ def judge_job(
     """
     begun = handed.begun[job] if handed else 0
     own = mark if mark is not None and mark.attempt > begun else None
-    found = _judge(own, begun, handed, seen, silent, clock)
+    found = _judge(own, begun, handed, seen, requeue, silent, clock)
     if own is None:
         return replace(found, attempt=begun + 1)
     ended = own.state == "ended" and not found.state.alive
-    attempt = own.attempt + (own.state in ("ended", "requeued") and not ended)
+    attempt = own.attempt + (_waits_again(own, own.attempt - begun, seen) or (own.state == "ended" and not ended))
     return replace(
         found, start=own.start, end=own.end if ended else None, attempt=attempt, exit=own.exit if ended else None
     )
 
 
 def _judge(
-    mark: Mark | None, begun: int, handed: Handed | None, seen: Seen | None, silent: str | None, clock: float
+    mark: Mark | None,
+    begun: int,
+    handed: Handed | None,
+    seen: Seen | None,
+    requeue: bool,
+    silent: str | None,
+    clock: float,
 ) -> Status:
     word = seen.word if seen else None
     if mark is not None and mark.state == "ended":
-        return _put_back(mark, mark.attempt - begun, seen, clock) or _ended(mark, handed, seen)
+        return _put_back(mark, mark.attempt - begun, seen, requeue, clock) or _ended(mark, handed, seen)
     if handed is None:
         return Status(State.RUNNING, "by its marks; nobody else was asked")
     if word is None and handed.id is None and mark is None:
         return Status(State.UNKNOWN, "handed in, but the answer is missing: `hpcbench submit` again settles it")
-    if silent is not None:
+    if silent is not None and (word is None or word.state.alive):
         last = f"; last seen {word.state.value}" if word else ""
         return Status(State.UNKNOWN, f"{silent}{last}")
-    put_back = f"put back into its queue after attempt {mark.attempt}" if mark and mark.state == "requeued" else ""
+    if handed.cancelled and (word is None or seen is None or (word.state.alive and seen.absent is not None)):
+        return Status(State.CANCELLED, "no longer in its queue; it left no word of its end")
+    again = mark is not None and _waits_again(mark, mark.attempt - begun, seen)
+    put_back = f"put back into its queue after attempt {mark.attempt}" if mark and again else ""
     if word is None or seen is None:
         if clock - (seconds(handed.time) or 0.0) < GRACE:
             waits = Status(State.PENDING, put_back or "handed in, not listed yet")
@@ -101,22 +119,30 @@ def _judge(
         if lately < _SLOW_FILES:
             return Status(State.RUNNING, "its scheduler says completed; its own mark is awaited")
         return Status(State.UNKNOWN, "its scheduler says completed, but it left no mark of its end")
-    if word.state is State.PREEMPTED and lately < GRACE:
+    if word.state is State.PREEMPTED and requeue and lately < GRACE:
         return Status(State.PENDING, f"preempted; {put_back or 'may go back into its queue'}")
     return Status(word.state, word.reason or exit_words(word.exit))
 
 
-def _put_back(mark: Mark, times: int, seen: Seen | None, clock: float) -> Status | None:
+def _put_back(mark: Mark, times: int, seen: Seen | None, requeue: bool, clock: float) -> Status | None:
     """How a job stands that ended, its `times`-th time, but which its scheduler runs again; None where it does not."""
-    if mark.exit == 0 or seen is None or seen.absent is not None or seen.ended != mark.attempt:
+    if mark.exit == 0 or seen is None or seen.absent is not None:
         return None
-    word = seen.word
-    if word.state is State.PENDING or (word.state.alive and (word.restarts or 0) >= times):
+    word, later = seen.word, seen.ended == mark.attempt
+    if word.state.alive and ((word.restarts or 0) >= times or (later and word.state is State.PENDING)):
         said = f"put back into its queue after attempt {mark.attempt}"
         return Status(word.state, "; ".join(part for part in (said, word.reason) if part))
-    if word.state is State.PREEMPTED and clock - seen.since < GRACE:
+    if later and word.state is State.PREEMPTED and requeue and clock - seen.since < GRACE:
         return Status(State.PENDING, "preempted; may go back into its queue")
     return None
+
+
+def _waits_again(mark: Mark, times: int, seen: Seen | None) -> bool:
+    """Whether the attempt of this mark, its `times`-th, is over and the job goes on, by its own word or its queue's."""
+    if mark.state == "running" and seen is not None and seen.word.state.alive:
+        later = seen.word.state is State.PENDING and bool(mark.start) and seen.since > (seconds(mark.start) or 0.0)
+        return later or (seen.word.restarts or 0) >= times
+    return mark.state == "requeued"
 
 
 def _ended(mark: Mark, handed: Handed | None, seen: Seen | None) -> Status:
@@ -136,7 +162,7 @@ def _ended(mark: Mark, handed: Handed | None, seen: Seen | None) -> Status:
 def _after(mark: Mark, cancelled: str) -> bool:
     """Whether the job ended after it was cancelled, as far as clocks of two machines tell."""
     end, told = seconds(mark.end), seconds(cancelled)
-    slack = _SKEW if mark.exit in _ASKED_TO_END else 0.0
+    slack = _SKEW if mark.exit in _ENDED_BY_SIGNAL else 0.0
     return end is not None and told is not None and end + slack >= told
 
 
@@ -156,7 +182,8 @@ def judge_run(directory: Path, mark: Mark | None, job: Status) -> Status:
         if job.state in (State.COMPLETED, State.FAILED):
             return Status(State.LOST, f"its job ended before it started: {job.reason}".rstrip(": "))
         return Status(job.state, job.reason)
-    begun = Status(State.RUNNING, "", mark.start, mark.end, mark.attempt)
+    active = State.SUSPENDED if job.state is State.SUSPENDED else State.RUNNING
+    begun = Status(active, "", mark.start, mark.end, mark.attempt)
     again = job.state.alive and mark.attempt < job.attempt
     if mark.state != "ended":
         if job.state.alive:
@@ -174,7 +201,7 @@ def judge_run(directory: Path, mark: Mark | None, job: Status) -> Status:
             return replace(begun, state=State.COMPLETED)
     if again:
         return Status(State.PENDING, f"to go on in attempt {job.attempt}")
-    if job.state in _EXPLAINS and mark.exit in (*_ASKED_TO_END, STOPPED):
+    if job.state in _EXPLAINS and mark.exit in (*_ENDED_BY_SIGNAL, STOPPED):
         return replace(begun, state=job.state, reason=job.reason)
     if mark.exit == OVERTIME:
         return replace(begun, state=State.TIMED_OUT, reason="met its own time limit (run_limit)")

@@ -43,6 +43,7 @@ class Local(Scheduler):
     """This machine, in the background."""
 
     interval = 0.5
+    keeps_accounts = False
     slowest = 0.0
 
     def __init__(self, root: Path, site: Site) -> None:

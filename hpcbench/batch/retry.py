@@ -48,6 +48,7 @@ def retry(root: Path, *, all: bool = False, whole: bool = False) -> Retried:
     UserError
         The submission was a dry run, its scheduler cannot be asked or refuses, or another command is at work on it.
     """
+    root = root.absolute()  # schedulers' programs are called elsewhere, and are told where the script is
     with locked(root.parent):
         ledger, scheduler = Ledger(root), open_scheduler(root)
         if any(parcel.id is None for parcel in ledger.parcels):

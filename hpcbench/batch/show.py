@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hpcbench.batch.files import seconds
 from hpcbench.batch.states import State
+from hpcbench.console import show_table
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -104,7 +105,6 @@ def _count(number: int, thing: str) -> str:
 
 def show_status(tracked: "Tracked") -> None:
     """A table of jobs and runs."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -119,7 +119,7 @@ def show_status(tracked: "Tracked") -> None:
         table.add_row(Text(job["id"]), Text(id), "", *_cells(status))
         for run in job["runs"]:
             table.add_row("", "", Text(run), *_cells(tracked.runs[run]))
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    show_table(table, unbound=200)
 
 
 def _cells(status: "Status") -> "tuple[Text, Text, Text]":

@@ -68,6 +68,7 @@ class Written(TypedDict):
     root: NotRequired[str]
     """Where it was written; its scripts name that place."""
     dry_run: NotRequired[bool]
+    requeue: NotRequired[int]
     digest: NotRequired[str]
 
 

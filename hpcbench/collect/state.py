@@ -52,7 +52,8 @@ BAD: frozenset[State] = frozenset(get_args(State)) - OPEN - {"completed"}
 """States that make `report` exit with 1: the run is over, and is no measurement."""
 _DONE_TO_IT: frozenset[JobState] = frozenset({"timed out", "out of memory", "node failure", "preempted", "cancelled"})
 """What a scheduler does to a job; its runs then end with whatever status."""
-_ASKED_TO_END = (129, 130, 137, 143)  # what a shell says of SIGHUP, SIGINT, SIGKILL and SIGTERM
+_ASKED_TO_END = (129, 130, 137, 140, 143)
+"""What a shell says of SIGHUP, SIGINT, SIGKILL, SIGUSR2 (LSF's at the run limit) and SIGTERM."""
 _OVERTIME = 124
 
 
@@ -95,10 +96,10 @@ def judge(marker: Any, job: Job, log: RunLog | None, directory: Path) -> Verdict
     """
     if marker is not None and text(marker, "state") not in ("running", "ended") and job.state != "running":
         return Verdict("unknown", "its exit marker cannot be read", f"{directory / 'status.json'}:1")
+    status, attempt = integer(marker, "exit"), integer(marker, "attempt") or 1
+    if marker is not None and status != 0 and job.state in OPEN and attempt < job.attempt:
+        return Verdict("pending", f"to go on in attempt {job.attempt}")
     if text(marker, "state") == "ended":
-        status, attempt = integer(marker, "exit"), integer(marker, "attempt") or 1
-        if status and job.state in OPEN and attempt < job.attempt:
-            return Verdict("pending", f"to go on in attempt {job.attempt}")
         return _ended(status, job, log, directory)
     began = marker is not None or (log is not None and log.lines > 0)
     progress = f" {_progress(log)}" if began else ""

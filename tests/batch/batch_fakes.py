@@ -30,14 +30,18 @@ if act == "sleep":
         out.write(f"{{os.getpid()}} {{child.pid}} {{grandchild.pid}}")
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     time.sleep(600)
-elif act == "stop":
+elif act in ("stop", "always stop"):
     directory = os.path.dirname(sys.argv[-1])
-    if not os.path.isdir(os.path.join(directory, "checkpoint", "step-000007")):
+    if act == "always stop" or not os.path.isdir(os.path.join(directory, "checkpoint", "step-000007")):
         while not os.path.exists(os.path.join(directory, "stop")):
             time.sleep(0.02)
-        os.makedirs(os.path.join(directory, "checkpoint", "step-000007"))
+        os.makedirs(os.path.join(directory, "checkpoint", "step-000007"), exist_ok=True)
         end("stopped", "asked to stop after step 7")
         sys.exit(75)
+    end("completed")
+elif act == "wait":
+    while not os.path.exists(os.path.join(here, "go")):
+        time.sleep(0.02)
     end("completed")
 elif act == "nap":
     time.sleep(0.5)
@@ -84,7 +88,10 @@ class Fake:
         self.write_site()
 
     def acts(self, acts: dict[str, str]) -> None:
-        """What the launcher does, by scheme: ok, nap, fail, nan, mute, kill, sleep, or stop when asked to, once."""
+        """What the launcher does, by scheme.
+
+        ok, nap, wait (for a file go), fail, nan, mute, kill, sleep, stop (once, when asked to), always stop.
+        """
         (self.directory / "acts.json").write_text(json.dumps(acts), encoding="utf-8")
 
     def write_study(self, **changes: Any) -> None:

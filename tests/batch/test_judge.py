@@ -42,10 +42,11 @@ def of(
     known: Seen | None,
     *,
     parcel: Handed | None = None,
+    requeue: bool = True,
     silent: str | None = None,
     clock: float = LATER,
 ) -> Status:
-    return judge_job("j", mark, parcel or handed(), known, silent=silent, clock=clock)
+    return judge_job("j", mark, parcel or handed(), known, requeue=requeue, silent=silent, clock=clock)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +105,12 @@ def of(
         (BACK, seen(State.PENDING, "BeginTime"), State.PENDING, "after attempt 1; BeginTime"),
         (BACK, seen(State.RUNNING), State.RUNNING, "after attempt 1"),
         (BACK, seen(State.CANCELLED, "by 0"), State.CANCELLED, "by 0"),
+        (ended(143), seen(State.PENDING, "BeginTime", restarts=1), State.PENDING, "after attempt 1; BeginTime"),
+        (ended(143), seen(State.RUNNING, restarts=1), State.RUNNING, "after attempt 1"),
+        (RUNS, seen(State.PENDING, "BeginTime", restarts=1), State.PENDING, "after attempt 1; BeginTime"),
+        (RUNS, seen(State.RUNNING, restarts=0), State.RUNNING, ""),
+        (ended(143, 2), seen(State.RUNNING, restarts=1), State.FAILED, "SIGTERM"),
+        (ended(0), seen(State.PENDING, restarts=1), State.COMPLETED, ""),
     ],
 )
 def test_marks_and_words(mark: Mark | None, known: Seen | None, state: State, reason: str) -> None:
@@ -121,6 +128,7 @@ def test_a_scheduler_that_cannot_be_asked_leaves_it_unknown_unless_the_mark_tell
     found = of(RUNS, seen(State.RUNNING), silent="squeue: no answer")
     assert (found.state, found.reason) == (State.UNKNOWN, "squeue: no answer; last seen running")
     assert of(ended(0), None, silent="squeue: no answer").state is State.COMPLETED
+    assert of(None, seen(State.CANCELLED, "by 1000"), silent="squeue: no answer").state is State.CANCELLED
 
 
 def test_marks_of_the_past_do_not_count() -> None:
@@ -141,6 +149,14 @@ def test_cancelled_by_us_only_if_it_ended_after_that() -> None:
     assert of(ended(0), None, parcel=handed(cancelled="2026-11-21T06:39:59Z")).state is State.COMPLETED
 
 
+def test_cancelled_by_us_and_gone_without_a_word() -> None:
+    parcel = handed(cancelled="2026-11-21T06:39:59Z")
+    assert of(RUNS, None, parcel=parcel).state is State.CANCELLED
+    assert of(RUNS, seen(State.RUNNING, absent=LATER), parcel=parcel).state is State.CANCELLED
+    assert of(RUNS, seen(State.RUNNING), parcel=parcel).state is State.RUNNING
+    assert of(RUNS, None, parcel=parcel, silent="squeue: no answer").state is State.UNKNOWN
+
+
 def test_a_parcel_whose_answer_is_missing() -> None:
     found = of(None, None, parcel=handed(id=None))
     assert found.state is State.UNKNOWN and "`hpcbench submit` again settles it" in found.reason
@@ -148,11 +164,20 @@ def test_a_parcel_whose_answer_is_missing() -> None:
 
 
 def test_scripts_run_by_hand_have_their_marks_only() -> None:
-    assert judge_job("j", RUNS, None, None, silent=None, clock=LATER).state is State.RUNNING
-    assert judge_job("j", ended(1), None, None, silent=None, clock=LATER).state is State.FAILED
+    assert judge_job("j", RUNS, None, None, requeue=False, silent=None, clock=LATER).state is State.RUNNING
+    assert judge_job("j", ended(1), None, None, requeue=False, silent=None, clock=LATER).state is State.FAILED
+
+
+def test_a_preempted_job_that_may_not_go_back_is_over() -> None:
+    known = seen(State.PREEMPTED, "PREEMPTED", since=LATER)
+    assert of(RUNS, known, requeue=False).state is State.PREEMPTED
+    assert of(RUNS, known, requeue=True).state is State.PENDING
 
 
 def test_the_attempt_under_way() -> None:
+    assert of(ended(143), seen(State.PENDING, restarts=1)).attempt == 2
+    assert of(RUNS, seen(State.PENDING, restarts=1)).attempt == 2
+    assert of(RUNS, seen(State.RUNNING, restarts=0)).attempt == 1
     assert of(None, seen(State.PENDING)).attempt == 1
     assert of(BACK, seen(State.PENDING)).attempt == 2
     found = of(ended(143), seen(State.PENDING, ended=1))

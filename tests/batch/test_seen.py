@@ -47,6 +47,7 @@ def test_a_node_that_does_not_answer_for_a_while_changes_nothing() -> None:
         (State.TIMED_OUT, Word(State.RUNNING, restarts=1), State.RUNNING),
         (State.PREEMPTED, Word(State.PENDING), State.PENDING),
         (State.NODE_FAILED, Word(State.RUNNING), State.RUNNING),
+        (State.LOST, Word(State.RUNNING), State.RUNNING),  # its node's daemon is back
         (State.CANCELLED, Word(State.FAILED), State.FAILED),  # the later word of two ends
     ],
 )

@@ -131,6 +131,36 @@ def test_errors_come_before_a_launchers_noise(tmp_path: Path) -> None:
     assert last_words(root / "runs" / "r1") == "ValueError: the cause"
 
 
+def test_the_workers_word_comes_before_that_of_a_launcher_which_ends_the_others(tmp_path: Path) -> None:
+    root = submission(tmp_path)
+    (root / "runs" / "r1" / "err.txt").write_text(
+        "hpcbench.train: n1: 2 ranks x 4 threads on 2 cores\nsrun: Job step aborted: Waiting up to 3 seconds\n"
+        "srun: error: n1: tasks 0-1: Killed\n",
+        encoding="utf-8",
+    )
+    assert last_words(root / "runs" / "r1") == "n1: 2 ranks x 4 threads on 2 cores"
+
+
+def test_what_a_program_says_comes_before_a_launchers_count_of_it(tmp_path: Path) -> None:
+    root = submission(tmp_path)
+    lines = ["srun: job 7 queued", "srun: error: Unable to create step for job 7: no such GPU", "srun: got SIGCONT"]
+    (root / "runs" / "r1" / "err.txt").write_text("\n".join(lines), encoding="utf-8")
+    assert last_words(root / "runs" / "r1") == lines[1]
+    told = "slurmstepd-n2: error: execve(): /no/such/python: No such file or directory"
+    lines = ["srun: a warning", told, "srun: error: n2: tasks 2-3: Exited with exit code 2"]
+    (root / "runs" / "r1" / "err.txt").write_text("\n".join(lines), encoding="utf-8")
+    assert last_words(root / "runs" / "r1") == told
+
+
+def test_a_run_that_never_began_has_its_jobs_last_words(tmp_path: Path) -> None:
+    root = submission(tmp_path)
+    job_mark(root, 1)
+    (root / "jobs" / "j1" / "out.log").write_text("job.sh: line 9: module: command not found\n\n", encoding="utf-8")
+    found = track(root).runs["r1"]
+    assert found.state is State.LOST
+    assert found.reason == "its job ended before it started: exit 1: job.sh: line 9: module: command not found"
+
+
 def test_a_dry_run_is_not_lost(tmp_path: Path) -> None:
     root = submission(tmp_path, "local", dry_run=True)
     assert states(root) == (State.PENDING, State.PENDING)

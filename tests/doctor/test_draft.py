@@ -100,6 +100,12 @@ def test_limits_of_partitions(machine: Machine, tmp_path: Path) -> None:
     assert site.scheduler.directives == {}, "nodes come whole, and with all their memory"
 
 
+def test_a_partition_without_a_limit_has_no_more_than_its_nodes(machine: Machine, tmp_path: Path) -> None:
+    """Slurm takes a job of more, and lets it wait for ever."""
+    machine.answers(SLURM)
+    assert site_of(draft(), tmp_path).queues["debug"].max_nodes == 4
+
+
 def test_cores_that_are_the_systems_are_pointed_out(machine: Machine, tmp_path: Path) -> None:
     machine.answers(change(SLURM, "scontrol --oneliner show node n1", "CPUEfctv=8", "CPUEfctv=6 CoreSpecCount=2"))
     text = draft()

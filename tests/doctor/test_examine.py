@@ -152,6 +152,12 @@ def test_which_site_it_is() -> None:
     slurm = local(scheduler={"kind": "slurm"}, launcher={"kind": "srun"}, node={"cores": 4}, python="python3")
     assert not marks(slurm, lassen)["scheduler"]
     assert check_match(lassen, slurm)[0].failed
+    lsf = {"scheduler": {"kind": "lsf"}, "launcher": {"kind": "jsrun"}, "node": {"cores": 4}, "python": "python3"}
+    assert check_match(lassen, local(**lsf))[0].health is Health.UNKNOWN, "little is known that could fit"
+    mine = local(**lsf, queues={"pbatch": {}})
+    assert check_match(other, mine)[0].health is Health.UNKNOWN, "nodes have another number of GPUs"
+    named_by_its_owner = local(**{**lsf, "node": {"cores": 4, "gpus": 4}}, queues={"pbatch": {}})
+    assert check_match(other, named_by_its_owner)[0].health is Health.OK
 
 
 def test_the_ranks_interpreter_and_two_ranks() -> None:
@@ -236,11 +242,11 @@ def test_an_error_above_its_bound_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_variables_of_an_outer_job_are_named_and_kept_from_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SLURM_JOB_ID", "PMI_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_CONF"):
+    for name in ("SLURM_JOB_ID", "PMI_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_CONF", "FLUX_URI"):
         monkeypatch.setenv(name, "1")
-    assert "OMPI_COMM_WORLD_SIZE, PMI_RANK, SLURM_JOB_ID" in shell.check_shell().fact
-    clean = ranks.clean_environment()
-    assert "SLURM_CONF" in clean and not clean.keys() & {"SLURM_JOB_ID", "PMI_RANK", "OMPI_COMM_WORLD_SIZE"}
+    assert "OMPI_COMM_WORLD_SIZE, PMI_RANK, SLURM_JOB_ID are set" in shell.check_shell().fact
+    clean = ranks.job_environment().keys()
+    assert {"SLURM_CONF", "FLUX_URI"} <= clean and not clean & {"SLURM_JOB_ID", "PMI_RANK", "OMPI_COMM_WORLD_SIZE"}
 
 
 def test_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """The clusters that the tests of the batch system submit to."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -8,16 +9,33 @@ from hpcbench.testing.slurm import Cluster, why_not
 
 
 @pytest.fixture(scope="session")
-def cluster(need: Callable[[str | None], None]) -> Iterator[Cluster]:
-    """Three nodes with accounting."""
+def cluster_of_session(need: Callable[[str | None], None]) -> Iterator[Cluster]:
+    """Three nodes with accounting. A job that is to end has ten seconds for it; Slurm's own thirty take long."""
     need(why_not())
-    with Cluster(3, accounting=True) as cluster:
+    with Cluster(3, accounting=True, settings={"KillWait": 10}) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_of_session: Cluster) -> Iterator[Cluster]:
+    """The same for one module: it is the Slurm of this process meanwhile, and idle before and after."""
+    with _chosen(cluster_of_session):
+        yield cluster_of_session
+        cluster_of_session.run(["scancel", "--user=root"], check=True)
+        cluster_of_session.wait_idle()
 
 
 @pytest.fixture(scope="module")
 def forgetful(need: Callable[[str | None], None]) -> Iterator[Cluster]:
     """Two nodes without accounting, where nobody knows of a job any more that ended some seconds ago."""
     need(why_not())
-    with Cluster(2, settings={"MinJobAge": 2}) as cluster:
+    with Cluster(2, settings={"MinJobAge": 2, "KillWait": 10}) as cluster, _chosen(cluster):
         yield cluster
+
+
+@contextlib.contextmanager
+def _chosen(cluster: Cluster) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in cluster.environment.items():
+            patch.setenv(name, value)
+        yield

@@ -1,0 +1,110 @@
+"""Submissions to a real Slurm: by commands where those are meant, with ranks that are pretended where they may be."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from batch_fakes import Fake, wait_for
+
+from hpcbench.batch.judge import Status
+from hpcbench.batch.states import State
+from hpcbench.batch.submit import Submission, submit
+from hpcbench.batch.track import Tracked, track
+from hpcbench.testing.slurm import Cluster
+
+PATIENCE = 100.0
+"""Seconds for anything: Slurm looks at limits every 30 s only, and the machine may be busy."""
+MPIEXEC = Path(sys.executable).with_name("mpiexec")
+
+
+class OnSlurm(Fake):
+    """A study and a site whose scheduler is Slurm; the launcher does what a test asked of each scheme."""
+
+    def __init__(self, directory: Path, cluster: Cluster) -> None:
+        self.cluster = cluster
+        super().__init__(directory)
+
+    def write_site(self, **changes: Any) -> None:
+        scheduler = {"kind": "slurm", **changes.pop("scheduler", {})}
+        super().write_site(scheduler=scheduler, **{"walltime": "10m", "node": {"cores": 4}, **changes})
+
+    def submit(self, **options: Any) -> Path:
+        """Submit the study as it stands; the submission's directory."""
+        return self.submission(**options).root
+
+    def submission(self, **options: Any) -> Submission:
+        """The same, with what was said."""
+        return submit(self.study, **{"site": str(self.site), "out": self.directory / "out", **options})
+
+
+def hpcbench(
+    *arguments: object, cwd: Path, environment: dict[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """A command, as a user gives it."""
+    return subprocess.run(
+        [sys.executable, "-m", "hpcbench", *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def words(text: str) -> str:
+    """What was printed, without the folds of a table."""
+    return " ".join(text.split())
+
+
+def report(root: Path) -> dict[str, Any]:
+    """What the report says of each run, by its id."""
+    done = hpcbench("report", root, "--format", "json", cwd=root)
+    assert done.returncode in (0, 1), done.stderr
+    return {run["run"]: run for run in runs_in(json.loads(done.stdout))}
+
+
+def runs_in(found: Any) -> list[dict[str, Any]]:
+    """All that describe a run, however deep they lie."""
+    if isinstance(found, list):
+        return [run for one in found for run in runs_in(one)]
+    if not isinstance(found, dict):
+        return []
+    return [found] if {"run", "state"} <= set(found) else [run for one in found.values() for run in runs_in(one)]
+
+
+def job(root: Path, number: int = 0) -> Status:
+    """State of one of the jobs."""
+    return list(track(root).jobs.values())[number]
+
+
+def wait_state(root: Path, *states: State, number: int = 0) -> Status:
+    """Wait until a job is in one of these states."""
+    wait_for(lambda: job(root, number).state in states, PATIENCE)
+    return job(root, number)
+
+
+def wait_over(root: Path) -> Tracked:
+    """Wait until nothing of it waits or runs."""
+    wait_for(lambda: track(root).over, PATIENCE)
+    return track(root)
+
+
+def wait_run(root: Path, run: str, state: State = State.RUNNING, attempt: int = 1) -> None:
+    """Wait until a run is in a state, in its first attempt or another one."""
+
+    def there() -> bool:
+        found = track(root).runs[run]
+        return (found.state, found.attempt) == (state, attempt)
+
+    wait_for(there, PATIENCE)
+
+
+def listed(cluster: Cluster, name: str) -> list[str]:
+    """Ids of the jobs whose names begin so, as Slurm has them, whatever became of them."""
+    argv = ["squeue", "--noheader", "--array", "--states=all", "--format=%i|%j"]
+    rows = [line.split("|", 1) for line in cluster.run(argv, check=True).stdout.splitlines()]
+    return sorted(id for id, own in rows if own.startswith(name))

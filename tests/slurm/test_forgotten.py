@@ -1,0 +1,76 @@
+"""Without accounting, where Slurm forgets a job some seconds after its end: marks tell, and none is no success."""
+
+from pathlib import Path
+
+import pytest
+from batch_fakes import wait_for
+from on_slurm import PATIENCE, OnSlurm, hpcbench, job, report, wait_run
+
+from hpcbench.batch.retry import retry
+from hpcbench.batch.states import State
+from hpcbench.batch.track import track
+from hpcbench.testing.slurm import Cluster
+
+RUN = "r1-baseline"
+
+
+class Forgotten:
+    """Submissions of which Slurm knows nothing any more; nobody has asked about them since they were handed in."""
+
+    def __init__(self, folder: Path, cluster: Cluster) -> None:
+        self.places = {}
+        self.roots = {}
+        acts = {"well": "ok", "failed": "fail", "cancelled": "sleep", "late": "sleep", "killed": "sleep"}
+        for name, act in acts.items():
+            place = self.places[name] = OnSlurm(folder / name, cluster)
+            place.write_site(threads=1, node={"cores": 4})
+            place.write_study(study=name, matrix={"scheme": ["baseline"]})
+            place.acts({"baseline": act})
+            self.roots[name] = place.submit()
+        for name in ("cancelled", "late", "killed"):
+            assert self.places[name].children
+        cluster.end_time(self.id("late"), 1)
+        assert "1 job: ended" in hpcbench("cancel", self.roots["cancelled"], cwd=folder).stdout
+        cluster.run(["scancel", "--signal=KILL", "--full", self.id("killed")], check=True)
+        for name in acts:
+            wait_for(lambda name=name: not cluster.job(self.id(name)), PATIENCE)
+
+    def id(self, name: str) -> str:
+        (found,) = track(self.roots[name], ask=False).ids.values()
+        return found
+
+
+@pytest.fixture(scope="module")
+def forgotten(forgetful: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Forgotten:
+    return Forgotten(tmp_path_factory.mktemp("forgotten"), forgetful)
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "reason"),
+    [
+        ("well", State.COMPLETED, ""),
+        ("failed", State.FAILED, "exit 3: boom: the reason"),
+        ("cancelled", State.CANCELLED, ""),
+        ("late", State.FAILED, "killed by SIGTERM"),  # why, nobody remembers
+    ],
+)
+def test_marks_tell_how_a_forgotten_job_ended(forgotten: Forgotten, name: str, state: State, reason: str) -> None:
+    root = forgotten.roots[name]
+    tracked = track(root)
+    assert (tracked.jobs["j0001-r1"].state, tracked.runs[RUN].state, tracked.runs[RUN].reason) == (state, state, reason)
+    assert report(root)[RUN]["state"] == state.value
+
+
+def test_without_a_mark_of_its_end_it_is_lost_after_a_while_and_never_completed(
+    forgotten: Forgotten, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = forgotten.roots["killed"]
+    assert (job(root).state, track(root).runs[RUN].state) == (State.RUNNING, State.RUNNING), "it may just be unlisted"
+    monkeypatch.setattr("hpcbench.batch.judge.GRACE", 0.0)
+    tracked = track(root)
+    assert (tracked.jobs["j0001-r1"].state, tracked.runs[RUN].state) == (State.LOST, State.LOST)
+    assert "left no word of its end" in tracked.jobs["j0001-r1"].reason
+    forgotten.places["killed"].acts({})
+    assert retry(root).runs == [RUN]
+    monkeypatch.undo()
+    wait_run(root, RUN, State.COMPLETED, 2)

@@ -1,0 +1,158 @@
+"""Commands and daemons that die or hang at a bad moment: no job is lost, handed in twice, or called what it is not."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from batch_fakes import wait_for
+from on_slurm import PATIENCE, OnSlurm, hpcbench, listed, report, wait_over, wait_run, words
+
+from hpcbench.batch.ledger import Ledger
+from hpcbench.batch.states import State
+from hpcbench.batch.track import track
+from hpcbench.testing.slurm import Cluster
+
+RUN = "r1-baseline"
+SHIM = """\
+#!/bin/bash
+here=$(dirname "$0")
+echo >> "$here/calls"
+case $(wc -l < "$here/calls") in
+  "$KILL_BEFORE") kill -KILL $PPID ;;
+  "$KILL_AFTER") {sbatch} "$@" > "$here/said" && kill -KILL $PPID ;;
+  "$HANG_AFTER") {sbatch} "$@" > "$here/said"; : > "$here/hangs"; exec sleep 600 ;;
+  *) exec {sbatch} "$@" ;;
+esac
+"""
+"""An sbatch that ends the command that called it, or never comes back; so it does at the call that it is told."""
+
+
+@pytest.fixture
+def place(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> OnSlurm:
+    """Four jobs of one run; nobody else has a study of this name."""
+    place = OnSlurm(tmp_path / "place", cluster)
+    name = request.node.name.removeprefix("test_").replace("[", "-").rstrip("]").replace("_", "-")[:60]
+    place.write_study(study=name, matrix={"scheme": ["baseline"]}, repeats=4)
+    return place
+
+
+@pytest.fixture
+def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory at the head of PATH with an sbatch of our own."""
+    sbatch = shutil.which("sbatch")
+    directory = tmp_path / "shim"
+    directory.mkdir()
+    (directory / "sbatch").write_text(SHIM.format(sbatch=sbatch), encoding="utf-8")
+    (directory / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+    return directory
+
+
+def again(place: OnSlurm) -> str:
+    """What the same command says when it is given once more."""
+    done = hpcbench("submit", "study.yaml", "--site", "site.yaml", "--out", "out", cwd=place.directory)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def check_once(place: OnSlurm, cluster: Cluster) -> None:
+    """Each job was handed in once, is known by the id that Slurm has for it, and completes."""
+    root = place.directory / "out" / "001"
+    assert [path.name for path in (place.directory / "out").iterdir() if path.name.isdigit()] == ["001"]
+    tracked = wait_over(root)
+    assert {status.state for status in (*tracked.jobs.values(), *tracked.runs.values())} == {State.COMPLETED}
+    assert sorted(tracked.ids.values()) == listed(cluster, tracked.submission["name"])
+    assert len(tracked.ids) == 4 and len(set(tracked.ids.values())) == 4
+    runs = [call["run"] for call in place.calls if "run" in call]
+    assert sorted(runs) == [f"r{k}-baseline" for k in (1, 2, 3, 4)], "each ran once"
+
+
+@pytest.mark.parametrize(
+    ("when", "taken"), [("KILL_BEFORE", 2), ("KILL_AFTER", 3), ("HANG_AFTER", 3)], ids=["before", "after", "hangs"]
+)
+def test_a_submit_that_is_killed_is_gone_on_with(
+    place: OnSlurm, cluster: Cluster, shim: Path, monkeypatch: pytest.MonkeyPatch, when: str, taken: int
+) -> None:
+    argv = [sys.executable, "-m", "hpcbench", "submit", "study.yaml", "--site", "site.yaml", "--out", "out"]
+    with subprocess.Popen(argv, cwd=place.directory, env={**os.environ, when: "3"}, start_new_session=True) as process:
+        if when == "HANG_AFTER":
+            wait_for((shim / "hangs").exists, PATIENCE)
+            process.kill()
+        assert process.wait(PATIENCE) == -9
+    root = place.directory / "out" / "001"
+    ledger = Ledger(root)
+    assert [parcel.id is None for parcel in ledger.parcels] == [False, False, True]
+    tracked = track(root)
+    assert len(listed(cluster, tracked.submission["name"])) == taken
+    assert tracked.jobs["j0003-r3"].state in (State.UNKNOWN, State.RUNNING, State.COMPLETED)
+    assert "not handed in" in tracked.jobs["j0004-r4"].reason
+    said = again(place)
+    assert f"went on with a submission that was cut off: {4 - taken} more handed in" in said
+    check_once(place, cluster)
+
+
+def test_an_sbatch_that_is_silent_after_it_was_heard_is_looked_up(
+    place: OnSlurm, cluster: Cluster, shim: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hpcbench.batch.client.PATIENCE", 5.0)
+    monkeypatch.setenv("HANG_AFTER", "2")
+    place.submit()
+    assert (shim / "hangs").exists()
+    check_once(place, cluster)
+
+
+def test_two_submits_at_once_hand_in_once(place: OnSlurm, cluster: Cluster) -> None:
+    cluster.run(["scontrol", "update", "partitionname=batch", "state=down"], check=True)
+    argv = [sys.executable, "-m", "hpcbench", "submit", "study.yaml", "--site", "site.yaml", "--out", "out"]
+    both = [subprocess.Popen(argv, cwd=place.directory, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=PATIENCE)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert sum("already submitted and not over: nothing was handed in" in words for words in said) == 1
+    cluster.run(["scontrol", "update", "partitionname=batch", "state=up"], check=True)
+    check_once(place, cluster)
+
+
+@pytest.fixture
+def controlled(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster; its controller may be stopped."""
+    yield cluster
+    if cluster.run(["scontrol", "ping"]).returncode:
+        cluster.start_controller()
+
+
+def test_while_the_controller_is_away_nothing_is_called_lost_or_done(place: OnSlurm, controlled: Cluster) -> None:
+    place.acts({"baseline": "wait"})
+    place.write_study(study="away", matrix={"scheme": ["baseline"]}, repeats=2)
+    place.write_site(scheduler={"directives": {"--exclusive": None, "--nodelist": "n1"}})
+    argv = [sys.executable, "-m", "hpcbench"]
+    options = {"cwd": place.directory, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    submit = subprocess.Popen(
+        [*argv, "submit", "study.yaml", "--site", "site.yaml", "--out", "out", "--wait"], **options
+    )
+    root = place.directory / "out" / "001"
+    wait_for((root / "handed" / "0002.json").exists, PATIENCE)
+    watch = subprocess.Popen([*argv, "status", "--watch", "out/001"], **options)
+    wait_run(root, "r1-baseline")
+    wait_for(lambda: track(root).jobs["j0002-r2"].reason in ("Resources", "Priority"), PATIENCE)
+    controlled.stop_controller()
+    shown = hpcbench("status", root, cwd=root)
+    assert shown.returncode == 1
+    for last in ("running", "pending"):
+        said = f"Slurm cannot be asked at the moment; last seen {last}"
+        assert words(shown.stdout).count(said) == 2, shown.stdout  # of the job and of its run
+    assert {said["state"] for said in report(root).values()} == {"unknown"}
+    (place.directory / "go").touch()
+    wait_for(lambda: track(root, ask=False).jobs["j0001-r1"].state is State.COMPLETED, PATIENCE)
+    tracked = track(root)
+    assert [status.state for status in tracked.jobs.values()] == [State.COMPLETED, State.UNKNOWN], "its mark tells"
+    assert submit.poll() is None and watch.poll() is None
+    controlled.start_controller()
+    for process in (submit, watch):
+        said, _ = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, said
+        assert "2 completed" in said and "unknown" not in said and "lost" not in said, said
+    assert {status.state for status in track(root).runs.values()} == {State.COMPLETED}
