@@ -133,10 +133,11 @@ def _word(root: Path, directory: Path, path: Path | None, queue: Queue | None) -
         return Word(State.CANCELLED, str(dropped.get("reason", "")))
     if over == "time limit":
         return Word(State.TIMED_OUT, "met the time limit of its job")
-    mark = read_mark(directory)
-    if process is not None and mark is not None and mark.state == "ended":
-        return Word(State.FAILED if mark.exit else State.COMPLETED, exit=mark.exit)
-    if alive(queue["process"]) and (process is None or (mark is not None and mark.state == "requeued")):
+    mark = read_mark(directory) if process is not None else None
+    left = mark if mark is not None and process is not None and mark.id == str(process.get("pid")) else None
+    if left is not None and left.state == "ended":
+        return Word(State.FAILED if left.exit else State.COMPLETED, exit=left.exit)
+    if alive(queue["process"]) and (process is None or (left is not None and left.state == "requeued")):
         return Word(State.PENDING, "waits for its turn on this machine")
     if process is not None:
         return Word(State.LOST, "its script was killed before it could leave its exit mark")

@@ -43,6 +43,9 @@ class PlannedRun(TypedDict):
     id: Name
     job: Name
     path: Inside
+    scheme: NotRequired[str]
+    repeat: NotRequired[int]
+    pairing: NotRequired[str]
 
 
 class Bundled(TypedDict):
