@@ -68,7 +68,7 @@ def submit(
     again: Annotated[bool, typer.Option("--again", help="Submit anew what waits or runs already.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the jobs until they end.")] = False,
 ) -> None:
-    """Expand a study into jobs and hand them to the site's scheduler; go on with what was cut off."""
+    """Hand the jobs of a study to the site's scheduler. Called again, it goes on with what was cut off."""
     from hpcbench.batch.show import handing_in, show_submission
     from hpcbench.batch.submit import submit as submit_study
 
@@ -114,7 +114,7 @@ def status(
 
 @app.command()
 def cancel(directory: Root = None) -> None:
-    """End what runs of a submission and drop what waits, and nothing else."""
+    """End what runs of a submission, drop what waits, and nothing else."""
     from hpcbench.batch.cancel import cancel as end
     from hpcbench.batch.find import find_root
 
@@ -132,7 +132,7 @@ def retry(
         bool, typer.Option("--whole", help="Repeat all runs of those jobs, so that pairs share an allocation again.")
     ] = False,
 ) -> None:
-    """Hand in again what failed for a reason that a second try can mend; go on from checkpoints."""
+    """Hand in again what a second try can mend. Runs go on from their checkpoints."""
     from hpcbench.batch.find import find_root
     from hpcbench.batch.retry import retry as hand_in_again
     from hpcbench.batch.show import show_retried
@@ -144,15 +144,21 @@ def retry(
 @app.command()
 def report(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATHS...", help="Submissions or log files.", show_default=False)
-    ],
+        list[Path] | None,
+        typer.Argument(
+            metavar="[PATHS...]",
+            help="Submissions or log files; by default the newest submission below results/.",
+            show_default=False,
+        ),
+    ] = None,
     format: Annotated[str, typer.Option(metavar="table|md|csv|json", help="How to print.")] = "table",
     output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
 ) -> None:
     """Compare the runs with the uncompressed baseline."""
+    from hpcbench.batch.find import find_root
     from hpcbench.report.main import report as report_paths
 
-    raise typer.Exit(report_paths(paths, format, output))
+    raise typer.Exit(report_paths(paths or [find_root(None)], format, output))
 
 
 @app.command()
@@ -162,7 +168,7 @@ def sites(
         typer.Argument(metavar="[NAME|FILE | check FILE...]", help="A site to show, or site files to check."),
     ] = None,
 ) -> None:
-    """List the sites, show one, or say every fault of site files; exit status 2 if there are faults."""
+    """List the sites, show one, or check site files. The exit status is 2 if there are faults."""
     from hpcbench.batch.show_site import check_sites, show_site, show_sites
 
     if not words:
@@ -203,7 +209,7 @@ def doctor(
     ] = False,
     name: Annotated[str | None, typer.Option(help="Name of the drafted site; by default the cluster's.")] = None,
 ) -> None:
-    """Say what works here; exit status 1 if something that is needed does not."""
+    """Say what works here, or draft a site file. The exit status is 1 if something that is needed does not work."""
     if draft_site:
         from hpcbench.doctor.draft import draft
 

@@ -47,6 +47,27 @@ finally:
 """
 
 
+def test_no_description_of_a_command_is_cut(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run(capsys, monkeypatch, "--help")
+    assert code == 0 and "doctor" in out and "..." not in out.replace("COMMAND [ARGS]...", "")
+
+
+def test_report_takes_the_newest_submission_as_other_commands_do(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(capsys, monkeypatch, "report")
+    assert code == 2 and "no submission here" in err
+    root = tmp_path / "results" / "demo" / "001"
+    assert run(capsys, monkeypatch, "submit", str(DEMO), "--dry-run")[0] == 0
+    (tmp_path / "results" / "demo" / "dry-run" / "001").rename(root)
+    code, out, _ = run(capsys, monkeypatch, "report")
+    assert "demo on local" in out
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -6,8 +6,11 @@ from pathlib import Path
 from hpcbench.batch.deliver import settle
 from hpcbench.batch.ledger import Ledger
 from hpcbench.batch.lock import locked
+from hpcbench.batch.marks import Mark, read_mark
 from hpcbench.batch.opened import open_scheduler
+from hpcbench.batch.states import State
 from hpcbench.batch.track import track
+from hpcbench.errors import UserError
 
 
 def cancel(root: Path) -> str:
@@ -16,21 +19,29 @@ def cancel(root: Path) -> str:
     Raises
     ------
     UserError
-        The scheduler cannot be asked, or another command is at work on the study.
+        The scheduler cannot be asked, somebody handed the jobs in by hand, or another command is at work on the study.
     """
     with locked(root.parent):
         ledger, scheduler = Ledger(root), open_scheduler(root)
         if any(parcel.id is None for parcel in ledger.parcels):
             settle(scheduler, ledger)
         tracked = track(root)
-        ids = [id for job, id in tracked.ids.items() if tracked.jobs[job].state.alive or tracked.silent]
+        open_ = (State.UNKNOWN, State.LOST)  # nobody knows that it has ended: its scheduler may
+        states = {job: status.state for job, status in tracked.jobs.items()}
+        ids = [id for job, id in tracked.ids.items() if states[job].alive or states[job] in open_]
         if not ids:
-            return (
-                "nothing waits or runs any more" if tracked.ids else "nothing was handed in: there is nothing to cancel"
-            )
+            by_hand = [mark.id or job for job in tracked.jobs if job not in tracked.ids and (mark := _runs(root, job))]
+            if by_hand:
+                raise UserError(f"{root}: handed in by hand: end its jobs there, by their marks: {', '.join(by_hand)}")
+            return "nothing waits or runs any more" if tracked.ids else "nothing was handed in"
         for parcel in ledger.parcels:
             if set(parcel.elements) & set(ids):
                 ledger.cancel(parcel)
         said = scheduler.cancel(ids)
     counts = Counter(said.get(id, "no answer") for id in ids)
     return ", ".join(f"{count} job{'' if count == 1 else 's'}: {words}" for words, count in counts.most_common())
+
+
+def _runs(root: Path, job: str) -> Mark | None:
+    mark = read_mark(root / "jobs" / job)
+    return mark if mark is not None and mark.state == "running" else None

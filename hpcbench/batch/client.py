@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,9 +37,10 @@ class Answer:
 
     @property
     def first_line(self) -> str:
-        """The line that most likely says what is wrong."""
+        """The line that most likely says what is wrong: a numbered one, as LSF's filters have it, goes first."""
         lines = [line.strip() for line in (self.err + "\n" + self.out).splitlines() if line.strip()]
-        errors = [line for line in lines if "error" in line.lower()]
+        numbered = [line for line in lines if self.status and re.match(r"\d+: \S", line)]
+        errors = numbered or [line for line in lines if "error" in line.lower()]
         return (errors or lines or [f"no output, exit status {self.status}"])[-1 if errors else 0]
 
 

@@ -1,15 +1,19 @@
 """Parcels into the hands of a scheduler, so that none is lost and none handed in twice, whoever dies in between."""
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcbench.batch.files import seconds
 from hpcbench.batch.ledger import Handed, Ledger
-from hpcbench.batch.marks import attempts_begun
-from hpcbench.batch.scheduler import Scheduler, UnclearError
+from hpcbench.batch.marks import attempts_begun, read_mark
+from hpcbench.batch.scheduler import Receipt, Scheduler, UnclearError
 from hpcbench.errors import UserError
 
+_AGAIN = 2.0
+"""Seconds between two looks for a parcel whose answer nobody has heard."""
 _LOOKS = (0.5, 2.0, 5.0)
 """Seconds before each look for a parcel whose submission was unclear: what is too busy to answer is slow to list."""
 
@@ -56,7 +60,7 @@ def deliver(
     """
     for done, order in enumerate(orders):
         begun = {job: attempts_begun(root, job) for job in order.jobs}
-        again = sum(order.jobs[0] in parcel.begun for parcel in ledger.parcels)
+        again = ledger.times(order.jobs[0])
         full = f"{name}-{order.label}" + (f".{again + 1}" if again else "")
         handed = ledger.open(
             full, order.script, order.jobs, begun, array=order.array, after=list(after), after_any=after_any
@@ -89,8 +93,10 @@ def _one(root: Path, scheduler: Scheduler, ledger: Ledger, handed: Handed, sleep
         raise
 
 
-def settle(scheduler: Scheduler, ledger: Ledger) -> int:
+def settle(scheduler: Scheduler, ledger: Ledger, *, sleep: Callable[[float], None] = time.sleep) -> int:
     """Find out what became of parcels whose answer is missing; returns how many the scheduler has taken.
+
+    What was handed in a moment ago may be listed later: whoever was killed may have left a call on its way.
 
     Raises
     ------
@@ -99,10 +105,34 @@ def settle(scheduler: Scheduler, ledger: Ledger) -> int:
     """
     taken = 0
     for handed in [parcel for parcel in ledger.parcels if parcel.id is None]:
-        found = scheduler.find(handed.name, len(handed.jobs))
+        age = max(0.0, time.time() - (seconds(handed.time) or 0.0))
+        found = _look(scheduler, ledger, handed)
+        while found is None and age < scheduler.slowest:
+            sleep(_AGAIN)
+            age += _AGAIN
+            found = _look(scheduler, ledger, handed)
         if found is None:
             ledger.drop(handed)
         else:
             ledger.close(handed, found)
             taken += 1
     return taken
+
+
+def _look(scheduler: Scheduler, ledger: Ledger, handed: Handed) -> Receipt | None:
+    """What the scheduler knows of the parcel; what it has forgotten since, the marks of its jobs may tell."""
+    return scheduler.find(handed.name, len(handed.jobs)) or _by_marks(ledger.root, handed)
+
+
+def _by_marks(root: Path, handed: Handed) -> Receipt | None:
+    for job in handed.jobs:
+        mark = read_mark(root / "jobs" / job)
+        if mark is None or not mark.id or mark.attempt <= handed.begun[job]:
+            continue
+        if not handed.array:
+            return Receipt(mark.id, [mark.id])
+        element = re.fullmatch(r"(\d+)(\D+)\d+(\D*)", mark.id)  # 123_4, 123[4]
+        if element is not None:
+            number, before, behind = element.groups()
+            return Receipt(number, [f"{number}{before}{k + 1}{behind}" for k in range(len(handed.jobs))])
+    return None

@@ -1,5 +1,6 @@
 """Files that are there whole or not at all, and times as every file here says them."""
 
+import contextlib
 import datetime
 import json
 import os
@@ -12,17 +13,50 @@ def now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def write_json(path: Path, data: Any) -> None:
-    """Write JSON atomically: a reader sees the old file or the new one."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
+def seconds(time: str | None) -> float | None:
+    """Such a time in seconds since 1970; None where it is none."""
+    try:
+        found = datetime.datetime.fromisoformat((time or "").replace("Z", "+00:00"))
+        return found.timestamp() if found.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def write_json(path: Path, data: Any, *, durable: bool = False) -> None:
+    """Write JSON atomically: a reader sees the old file or the new one.
+
+    Parameters
+    ----------
+    durable
+        Return only when the disk, or the file server, has it: what a crash of this machine must not undo.
+    """
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as stream:
+            stream.write(json.dumps(data, indent=1) + "\n")
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if durable:
+        _sync(path.parent)
+
+
+def _sync(directory: Path) -> None:
+    """Its entries too; some file systems cannot, and need not."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    with contextlib.suppress(OSError):
+        os.fsync(descriptor)
+    os.close(descriptor)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """The mapping in the file; None where there is no such file, or it is no JSON mapping."""
     try:
         data = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None

@@ -42,4 +42,4 @@ def _directories(path: Path) -> list[Path]:
 
 
 def _numbered(path: Path) -> list[Path]:
-    return [d for d in _directories(path) if d.name.isdigit() and (d / "submission.json").is_file()]
+    return [d for d in _directories(path) if d.name.isdecimal() and (d / "submission.json").is_file()]

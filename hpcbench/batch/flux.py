@@ -63,7 +63,7 @@ class Flux(Scheduler):
             if done.status and not words and "unknown" not in done.err:
                 raise UserError(f"flux jobs: {done.first_line}")
             found.update(words)
-        return {id: word for id, word in found.items() if id in ids}
+        return {id: found[id] for id in ids if id in found}
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
         known = self.poll(ids)

@@ -26,7 +26,12 @@ _STATES = {
     "CANCELLED": State.CANCELLED,
     "TIMEOUT": State.TIMED_OUT,
 }
-_CAUSES = {"node-failure": State.NODE_FAILED, "preempt": State.PREEMPTED, "cancel": State.CANCELLED}
+_CAUSES = {
+    "node-failure": State.NODE_FAILED,
+    "preempt": State.PREEMPTED,
+    "cancel": State.CANCELLED,
+    "dependency": State.CANCELLED,
+}
 """What a failure with an exception of this type really was."""
 
 

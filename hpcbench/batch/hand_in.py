@@ -5,6 +5,7 @@ the job. So the words decide, and an id that was printed counts whatever the sta
 """
 
 import re
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ class Dialect:
     """It may have been taken."""
     remedies: Sequence[tuple["re.Pattern[str]", str]]
     """What to do about a refusal, by its words; the first that fits."""
+    refused: "re.Pattern[str] | None" = None
+    """Without these words it may have been taken; None where any answer without an id is a refusal."""
 
 
 def hand_in(
@@ -58,13 +61,20 @@ def hand_in(
         found = dialect.id.search(answer.out) or dialect.id.search(answer.err)
         if found:
             return found[1], answer
-        if answer.status == 0 or dialect.unclear.search(answer.said):
+        busy = dialect.busy.search(answer.said)
+        open_ = dialect.refused is not None and not (busy or dialect.refused.search(answer.said))
+        if answer.status == 0 or open_ or _killed(answer) or dialect.unclear.search(answer.said):
             raise UnclearError(f"{_program(argv)}: {answer.first_line}: it may or may not have taken the job")
-        if not (left and dialect.busy.search(answer.said)):
+        if not (left and busy):
             break
         time.sleep(left.pop(0))
     remedy = next((remedy for pattern, remedy in dialect.remedies if pattern.search(answer.said)), None)
     raise UserError(f"{_program(argv)} refused the job: {answer.first_line}" + (f": {remedy}" if remedy else ""))
+
+
+def _killed(answer: Answer) -> bool:
+    """Whether a signal ended it, perhaps after it had been heard; a shell says so by 128 and the signal."""
+    return answer.status < 0 or answer.status in (128 + signal.SIGHUP, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
 
 
 def _program(argv: Sequence[str]) -> str:

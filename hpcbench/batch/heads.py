@@ -99,14 +99,18 @@ def _slurm(job: "Job", site: Site, name: str, array: str | None) -> Options:
 
 
 def _lsf(job: "Job", site: Site, name: str, array: str | None) -> Options:
-    """Whole nodes by -nnodes, the easy mode of Sierra-class machines; elsewhere slots. Each mode excludes the other."""
+    """Whole nodes by -nnodes, the easy mode of Sierra-class machines; elsewhere slots. Each mode excludes the other.
+
+    A slot is a core, and LSF may keep a job to the cores of its slots: one a rank would leave no core to its threads.
+    """
     shape = job.shape
     options: Options = [("-J", name + (array or ""))]
     if site.scheduler.allocation == "nodes":
         options.append(("-nnodes", shape.nodes))
         _refuse(site, ("-n", "-R", "-csm"), "excludes -nnodes")
     else:
-        options += [("-n", shape.ranks), ("-R", f"span[ptile={shape.ranks_per_node}]")]
+        slots = min(shape.ranks_per_node * shape.cores_per_rank, site.node.usable_cores)  # ranks may share cores
+        options += [("-n", shape.nodes * slots), ("-R", f"span[ptile={slots}]")]
         _refuse(site, ("-nnodes", "-alloc_flags", "-core_isolation"), "goes with -nnodes: set scheduler.allocation")
     options += _gpus(job, site)
     if job.walltime is not None:

@@ -8,7 +8,11 @@ from typing import Any
 
 _KILLED = re.compile(r"(?:EXIT STRING: .*|KILLED BY SIGNAL.*|exited on )(signal \d+|: \d+)")
 """How MPICH and Open MPI say that a rank died of a signal."""
-_NOISE = re.compile(r"step |\{|=|YOUR APPLICATION|This typically|Please see|\[mpiexec|\[proxy|Abort\(|-----")
+_WORKER = "hpcbench.train: "
+_NOISE = re.compile(
+    r"step |\{|=|YOUR APPLICATION|This typically|Please see|\[mpiexec|\[proxy|Abort\(|-----"
+    r"|srun: (?!fatal: |error: )|srun: error: \S+: tasks? \S+ (?:Exited with|Terminated)|slurmstepd-\S+: error: \*\*\*"
+)
 """Lines that say nothing about why a run failed."""
 
 
@@ -37,8 +41,11 @@ def end_event(log: Path) -> dict[str, Any] | None:
 
 
 def last_words(directory: Path) -> str:
-    """The line that best says why a run failed: a launcher's word of a signal, else the last error line."""
+    """The line that best says why a run failed: the worker's own, a launcher's of a signal, or the last error line."""
     errors, log = tail(directory / "err.txt"), tail(directory / "log.txt")
+    for line in errors:
+        if line.startswith(_WORKER):  # it ends the other ranks, and launchers tell of those afterwards
+            return line.removeprefix(_WORKER).strip()
     killed = [match[1] for line in (*errors, *log) if (match := _KILLED.search(line))]
     for lines in (errors, log):
         said = [line.strip() for line in lines if line.strip() and not _NOISE.match(line)]

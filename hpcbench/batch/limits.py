@@ -52,10 +52,6 @@ def limits(run: Run, site: Site) -> Limits:
         return Limits(walltime, None, run_limit, stop_ahead)
     if walltime is None:
         raise _wrong(run, "walltime", f"is missing: {site.site} needs one, such as 2h")
-    if study.account is not None and site.scheduler.account_option is None:
-        raise _wrong(
-            run, "account", f"the file of site {site.site} does not say how: add scheduler.account_option to it"
-        )
     queue = _queue(run, site)
     if queue in site.queues:
         _check(run, walltime, str(queue), site)

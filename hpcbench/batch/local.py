@@ -21,11 +21,14 @@ from typing import IO, Any
 import hpcbench
 from hpcbench.batch.files import now, read_json, write_json
 from hpcbench.batch.last_words import tail
+from hpcbench.batch.ledger import Ledger
+from hpcbench.batch.local_queue import Queue, queues, read_queue
 from hpcbench.batch.marks import read_mark
 from hpcbench.batch.processes import alive, end_tree, here, identity
 from hpcbench.batch.scheduler import Parcel, Receipt, Scheduler, register_scheduler
 from hpcbench.batch.site import Site
 from hpcbench.batch.states import State, Word
+from hpcbench.batch.submission_file import read_submission
 from hpcbench.errors import UserError
 from hpcbench.study.yaml12 import shown
 
@@ -40,6 +43,8 @@ class Local(Scheduler):
     """This machine, in the background."""
 
     interval = 0.5
+    keeps_accounts = False
+    slowest = 0.0
 
     def __init__(self, root: Path, site: Site) -> None:
         super().__init__(root, site)
@@ -62,7 +67,8 @@ class Local(Scheduler):
         directory = self.root / "queues"
         directory.mkdir(exist_ok=True)
         number = len(list(directory.glob("*.log"))) + 1
-        jobs = [{"id": p.jobs[0], "after": list(p.after), "after_any": p.after_any} for p in self._parcels]
+        parcels = [*self._forgotten(), *self._parcels]
+        jobs = [{"id": p.jobs[0], "parcel": p.name, "after": list(p.after), "after_any": p.after_any} for p in parcels]
         with (directory / f"{number}.log").open("wb") as log:
             queue = subprocess.Popen(
                 [sys.executable, "-m", "hpcbench.batch.local", str(self.root), str(number)],
@@ -79,17 +85,20 @@ class Local(Scheduler):
         self._parcels = []
         return f"{len(jobs)} job{'s' if len(jobs) > 1 else ''} run here in the background, one after another"
 
+    def _forgotten(self) -> list[Parcel]:
+        """What was handed in by a command that was killed before it could start a queue."""
+        begun = {job["parcel"] for _, queue in queues(self.root) for job in queue["jobs"]}
+        begun |= {parcel.name for parcel in self._parcels}
+        ledger = Ledger(self.root)
+        last = [p for p in ledger.parcels if p.id and not p.cancelled and ledger.of(p.jobs[0]) is p]
+        return [parcel.parcel(self.root) for parcel in last if parcel.name not in begun]
+
     def find(self, name: str, jobs: int) -> Receipt | None:
         return None  # what no queue was started for is nowhere
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, Word]:
-        queues = {
-            str(self.root / "jobs" / job["id"]): (path, queue)
-            for path in sorted((self.root / "queues").glob("*.json"), key=lambda path: int(path.stem))
-            if (queue := read_json(path))
-            for job in queue["jobs"]
-        }
-        return {id: _word(Path(id), *queues.get(id, (None, None))) for id in ids}
+        known = {job["id"]: (path, queue) for path, queue in queues(self.root) for job in queue["jobs"]}
+        return {id: _word(self.root, Path(id), *known.get(Path(id).name, (None, None))) for id in ids}
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
         said = {}
@@ -106,10 +115,14 @@ class Local(Scheduler):
         return said
 
 
-def _word(directory: Path, path: Path | None, queue: Mapping[str, Any] | None) -> Word:
+def _word(root: Path, directory: Path, path: Path | None, queue: Queue | None) -> Word:
     """What is known of the job in the directory, which a queue was to run."""
+    own = root / "jobs" / directory.name
+    if not (directory.exists() and own.exists() and directory.samefile(own)):
+        return Word(State.UNKNOWN, f"was moved or copied from {directory.parent.parent}, where it was handed in")
     if queue is None or path is None:
-        return Word(State.LOST, "no local queue was started for it")
+        lives = alive(read_json(directory / "process.json"))
+        return Word(State.RUNNING) if lives else Word(State.LOST, "no local queue was started for it")
     if not here(queue["process"]):
         return Word(State.UNKNOWN, f"its queue runs on {queue['process'].get('host')}: ask there")
     process, dropped = read_json(directory / "process.json"), read_json(directory / "dropped.json")
@@ -158,10 +171,10 @@ def lock_path() -> Path:
 
 def serve(root: Path, number: str) -> None:
     """Run the jobs of a queue of the submission at `root`, each when the one before it has ended."""
-    queue, submission = read_json(root / "queues" / f"{number}.json"), read_json(root / "submission.json")
-    if queue is None or submission is None:
+    queue = read_queue(root / "queues" / f"{number}.json")
+    if queue is None:
         raise UserError(f"{root}: no such queue: give the directory that `hpcbench submit` made")
-    planned = {job["id"]: job for job in submission["jobs"]}
+    planned = {job["id"]: job for job in read_submission(root)["jobs"]}
     for job in queue["jobs"]:
         directory = root / "jobs" / job["id"]
         reason = _await(job["after"], any_end=job["after_any"])
@@ -210,6 +223,8 @@ def _run(root: Path, directory: Path, limit: int | None, ahead: int, lock: IO[st
         )
     own = _identity(process)
     write_json(directory / "process.json", own)
+    if (directory / "dropped.json").exists():  # just now, by one who could not see the process yet
+        end_tree(own, grace=GRACE)
     if limit is None:
         process.wait()
         return

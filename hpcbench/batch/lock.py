@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import secrets
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,23 +20,13 @@ from hpcbench.errors import UserError
 from hpcbench.study.yaml12 import shown_path
 
 _SILENCE = 600.0
-"""Seconds after which a holder on another machine, who says at every step that it is there, is taken for dead."""
-
-
-class Lock:
-    """Held by this process; see `locked`."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def still_here(self) -> None:
-        """Tell those on other machines that the holder lives; to be called now and then in long work."""
-        with contextlib.suppress(OSError):
-            os.utime(self._path)
+"""Seconds after which a holder on another machine, who says again and again that it is there, is taken for dead."""
+_BEAT = 60.0
+"""Seconds between two such words."""
 
 
 @contextlib.contextmanager
-def locked(directory: Path, *, patience: float = 60.0) -> Iterator[Lock]:
+def locked(directory: Path, *, patience: float = 60.0) -> Iterator[None]:
     """Keep other commands out of the directory, which exists.
 
     Parameters
@@ -49,11 +40,31 @@ def locked(directory: Path, *, patience: float = 60.0) -> Iterator[Lock]:
         Another one holds it for longer than that.
     """
     path = directory / ".lock"
-    deadline = time.monotonic() + patience
-    while not _make(path):
+    token = _acquire(path, time.monotonic() + patience)
+    over = threading.Event()
+    heart = threading.Thread(target=_beat, args=(path, token, over), daemon=True)
+    heart.start()
+    try:
+        yield
+    finally:
+        over.set()
+        heart.join()
+        _release(path, token)
+
+
+def _acquire(path: Path, deadline: float) -> str:
+    """Make the file when there is none, or none of a living holder; returns the token that says it is ours."""
+    while (token := _make(path)) is None:
         holder = read_json(path)
         if holder is not None and _dead(holder, path):
-            _take_away(path, holder)
+            # One at a time removes it, and looks again before: else a second one would remove what the first made.
+            turn = path.with_name(f"{path.name}.over")
+            turn_token = _acquire(turn, deadline)
+            try:
+                if read_json(path) == holder and _dead(holder, path):
+                    path.unlink(missing_ok=True)
+            finally:
+                _release(turn, turn_token)
         elif time.monotonic() > deadline:
             who = f"process {holder.get('pid')} on {holder.get('host')}" if holder else "somebody"
             raise UserError(
@@ -61,23 +72,34 @@ def locked(directory: Path, *, patience: float = 60.0) -> Iterator[Lock]:
             )
         else:
             time.sleep(0.1)
+    return token
+
+
+def _make(path: Path) -> str | None:
+    """Make the file with its content, at once, unless there is one."""
+    own = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
-        yield Lock(path)
+        own.write_text(json.dumps({**(identity(os.getpid()) or {}), "token": own.name}), encoding="utf-8")
+        os.link(own, path)
+    except FileExistsError:
+        return None
     finally:
+        own.unlink(missing_ok=True)
+    return own.name
+
+
+def _release(path: Path, token: str) -> None:
+    """Remove the file, unless somebody took us for dead and made his own."""
+    if (read_json(path) or {}).get("token") == token:
         path.unlink(missing_ok=True)
 
 
-def _make(path: Path) -> bool:
-    """Make the file with its content, at once, unless there is one."""
-    own = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    own.write_text(json.dumps({**(identity(os.getpid()) or {}), "token": own.name}), encoding="utf-8")
-    try:
-        os.link(own, path)
-    except FileExistsError:
-        return False
-    finally:
-        own.unlink()
-    return True
+def _beat(path: Path, token: str, over: threading.Event) -> None:
+    """Tell those on other machines, whatever takes long here, that the holder lives."""
+    while not over.wait(_BEAT):
+        with contextlib.suppress(OSError):
+            if (read_json(path) or {}).get("token") == token:
+                os.utime(path)
 
 
 def _dead(holder: dict[str, Any], path: Path) -> bool:
@@ -88,14 +110,3 @@ def _dead(holder: dict[str, Any], path: Path) -> bool:
         return time.time() - path.stat().st_mtime > _SILENCE
     except FileNotFoundError:
         return False
-
-
-def _take_away(path: Path, holder: dict[str, Any]) -> None:
-    """Remove a dead holder's file; one that somebody else has made since is put back."""
-    aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    with contextlib.suppress(FileNotFoundError):
-        path.rename(aside)
-        if read_json(aside) != holder:
-            with contextlib.suppress(FileExistsError):
-                os.link(aside, path)
-        aside.unlink()

@@ -41,9 +41,8 @@ class Lsf(Scheduler):
         from hpcbench.batch.submitit_lsf import LSFScriptExecutor
         from hpcbench.batch.submitit_script import Script, receipt
 
-        by = self.site.scheduler.hand_in
-        path = plain_name(parcel.script) if by == "file" else parcel.script
-        job = LSFScriptExecutor(self.root, by).submit_script(Script(path, tuple(_options(parcel))))
+        executor = LSFScriptExecutor(self.root, self.site.scheduler.hand_in)
+        job = executor.submit_script(Script(parcel.script, tuple(_options(parcel))))
         elements = [f"{job.job_id}[{k + 1}]" for k in range(len(parcel.jobs))] if parcel.array else [job.job_id]
         return receipt(job, elements)
 
@@ -68,16 +67,6 @@ class Lsf(Scheduler):
 def lsf_name(name: str) -> str:
     """A parcel's name without hyphens: filters of some sites take any ``-n`` on the command line for the option."""
     return name.replace("-", "_")
-
-
-def plain_name(script: Path) -> Path:
-    """The script under a name without hyphens, for the same filters."""
-    if "-" not in script.name:
-        return script
-    plain = script.with_name(lsf_name(script.name))
-    if not plain.is_symlink():
-        plain.symlink_to(script.name)
-    return plain
 
 
 def _options(parcel: Parcel) -> list[str]:

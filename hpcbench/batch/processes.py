@@ -23,7 +23,7 @@ def here(process: dict[str, Any]) -> bool:
 
 def alive(process: dict[str, Any] | None) -> bool:
     """Whether this very process still runs; a zombie does not."""
-    if process is None or process != identity(process["pid"]):
+    if process is None or type(process.get("pid")) is not int or process != identity(process["pid"]):
         return False
     fields = _stat(process["pid"])
     return fields is not None and fields.state not in "ZX"

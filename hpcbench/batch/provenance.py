@@ -14,14 +14,21 @@ from typing import Any
 import hpcbench
 from hpcbench.batch.files import now, write_json
 
-_SECRET = re.compile(r"TOKEN|SECRET|PASSW|KEY|CREDENTIAL|COOKIE|AUTH", re.IGNORECASE)
-"""Names of variables that are nobody's business."""
+_SECRET = re.compile(
+    r"[^=]*(TOKEN|SECRET|PASSW|PASSPHRASE|KEY|CREDENTIAL|COOKIE|AUTH)[^=]*=|.*://[^/]*:.*@", re.IGNORECASE | re.DOTALL
+)
+"""Variables that are nobody's business: by their names, and addresses that hold a password."""
 
 
 def keep(root: Path, study: Path) -> None:
-    """Write ``provenance/`` below the submission: what cannot be found out is left out, and never in the way."""
+    """Write ``provenance/`` below the submission, unless it is there: what cannot be found out is left out.
+
+    The directory is the user's alone: no filter knows all that an environment or a diff may hold.
+    """
     directory = root / "provenance"
-    directory.mkdir()
+    if (directory / "submit.json").exists():
+        return
+    directory.mkdir(mode=0o700, exist_ok=True)
     places = {"hpcbench": Path(hpcbench.__file__).resolve().parent.parent, "study": study.resolve().parent}
     write_json(
         directory / "submit.json",
@@ -35,7 +42,9 @@ def keep(root: Path, study: Path) -> None:
             "python": platform.python_version(),
             "packages": packages(),
             "git": {name: found for name, place in places.items() if (found := _git(place, directory, name))},
-            "environment": {name: value for name, value in sorted(os.environ.items()) if not _SECRET.search(name)},
+            "environment": {
+                name: value for name, value in sorted(os.environ.items()) if not _SECRET.match(f"{name}={value}")
+            },
         },
     )
 
@@ -51,7 +60,7 @@ def _git(place: Path, directory: Path, name: str) -> dict[str, Any] | None:
     revision = _say(place, "rev-parse", "HEAD")
     if revision is None:
         return None
-    diff = _say(place, "diff", "HEAD") or ""
+    diff = _say(place, "diff", "--no-color", "--no-ext-diff", "HEAD") or ""
     if diff:
         (directory / f"{name}.diff").write_text(diff, encoding="utf-8")
     return {"revision": revision.strip(), "dirty": bool(diff)}

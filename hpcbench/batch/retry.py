@@ -10,6 +10,7 @@ from hpcbench.batch.lock import locked
 from hpcbench.batch.marks import read_mark
 from hpcbench.batch.opened import open_scheduler
 from hpcbench.batch.states import State
+from hpcbench.batch.submission_file import check_place
 from hpcbench.batch.track import track
 from hpcbench.errors import UserError
 
@@ -45,6 +46,7 @@ def retry(root: Path, *, all: bool = False, whole: bool = False) -> Retried:
     UserError
         The submission was a dry run, its scheduler cannot be asked or refuses, or another command is at work on it.
     """
+    root = root.absolute()  # schedulers' programs are called elsewhere, and are told where the script is
     with locked(root.parent):
         ledger, scheduler = Ledger(root), open_scheduler(root)
         if any(parcel.id is None for parcel in ledger.parcels):
@@ -52,6 +54,7 @@ def retry(root: Path, *, all: bool = False, whole: bool = False) -> Retried:
         tracked = track(root)
         if tracked.submission.get("dry_run"):
             raise UserError(f"{root}: a dry run: there is nothing to try again: submit the study without --dry-run")
+        check_place(root, tracked.submission)
         if tracked.silent:
             raise UserError(f"{root}: {tracked.silent}: what runs must not be handed in twice: ask again later")
         left: dict[str, str] = {}

@@ -58,6 +58,10 @@ class Scheduler(ABC):
 
     interval: float = 30.0
     """Seconds between two polls of a watcher, at least."""
+    keeps_accounts: bool = True
+    """Whether it can tell of a job that has ended how long it waited and what it took."""
+    slowest: float = 30.0
+    """Seconds after which `find` shows what was taken: a busy controller answers late, and lists later still."""
 
     def __init__(self, root: Path, site: Site) -> None:
         self.root = root

@@ -1,21 +1,23 @@
 """What the commands print."""
 
 import contextlib
-import datetime
 import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcbench.batch.judge import Status
-from hpcbench.batch.retry import Retried
+from hpcbench.batch.files import seconds
 from hpcbench.batch.states import State
-from hpcbench.batch.submit import Submission
-from hpcbench.batch.track import Tracked
+from hpcbench.console import show_table
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+    from hpcbench.batch.judge import Status
+    from hpcbench.batch.retry import Retried
+    from hpcbench.batch.submit import Submission
+    from hpcbench.batch.track import Tracked
 
 _STYLES = {
     State.COMPLETED: "green",
@@ -34,12 +36,12 @@ _STYLES = {
 }
 
 
-def show_submission(submission: Submission, *, dry_run: bool) -> None:
+def show_submission(submission: "Submission", *, dry_run: bool) -> None:
     """What was handed in, or would be."""
     jobs, site = submission.jobs, submission.site
     runs = sum(len(job.runs) for job in jobs)
-    seconds = sum(job.walltime.seconds * job.shape.nodes for job in jobs if job.walltime)
-    most = f", {seconds / 3600:.1f} node-hours at most" if seconds and site.scheduler.kind != "local" else ""
+    node_seconds = sum(job.walltime.seconds * job.shape.nodes for job in jobs if job.walltime)
+    most = f", {node_seconds / 3600:.1f} node-hours at most" if node_seconds and site.scheduler.kind != "local" else ""
     end = ": a dry run" if dry_run else ""
     print(f"{_count(len(jobs), 'job')}, {_count(runs, 'run')} on {site.site} ({site.scheduler.kind}){most}{end}")
     shapes: dict[tuple[object, ...], list[str]] = {}
@@ -83,7 +85,7 @@ def handing_in() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, all: bar.update(task, completed=done, total=all, visible=all > 3)
 
 
-def show_retried(root: Path, retried: Retried) -> None:
+def show_retried(root: Path, retried: "Retried") -> None:
     """What was handed in again, and why the rest was not."""
     if retried.jobs:
         print(f"{root}: {_count(len(retried.jobs), 'job')} again, for {_count(len(retried.runs), 'run')}")
@@ -101,9 +103,8 @@ def _count(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
-def show_status(tracked: Tracked) -> None:
+def show_status(tracked: "Tracked") -> None:
     """A table of jobs and runs."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -115,13 +116,13 @@ def show_status(tracked: Tracked) -> None:
     for job in submission["jobs"]:
         status = tracked.jobs[job["id"]]
         id = tracked.ids.get(job["id"], "") if submission["scheduler"] != "local" else ""
-        table.add_row(job["id"], id, "", *_cells(status))
+        table.add_row(Text(job["id"]), Text(id), "", *_cells(status))
         for run in job["runs"]:
-            table.add_row("", "", run, *_cells(tracked.runs[run]))
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+            table.add_row("", "", Text(run), *_cells(tracked.runs[run]))
+    show_table(table, unbound=200)
 
 
-def _cells(status: Status) -> "tuple[Text, Text, Text]":
+def _cells(status: "Status") -> "tuple[Text, Text, Text]":
     from rich.text import Text
 
     attempt = f"attempt {status.attempt}" if status.attempt > 1 else ""
@@ -130,10 +131,10 @@ def _cells(status: Status) -> "tuple[Text, Text, Text]":
 
 
 def _span(start: str | None, end: str | None) -> str:
+    first, last = seconds(start), seconds(end)
     if start is None or end is None:
         return "" if start is None else f"since {start}"
-    try:
-        seconds = (datetime.datetime.fromisoformat(end[:-1]) - datetime.datetime.fromisoformat(start[:-1])).seconds
-    except ValueError:
+    if first is None or last is None:
         return ""
-    return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    whole = max(0, round(last - first))
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

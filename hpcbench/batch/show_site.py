@@ -1,7 +1,6 @@
 """What `hpcbench sites` prints: the list, one site for people, and the faults of files."""
 
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from hpcbench.batch.launchers import solve
 from hpcbench.batch.limits import most_nodes
 from hpcbench.batch.site import Queue, Site, load_site, names
 from hpcbench.batch.site_check import check_file
+from hpcbench.console import show_table
 from hpcbench.errors import UserError
 from hpcbench.resources import data_dir
 from hpcbench.study.presets import is_scheme
@@ -44,7 +44,6 @@ def check_sites(given: Sequence[str]) -> int:
 
 def show_site(name: str) -> None:
     """A site for people, once its file is known to be right."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -62,8 +61,7 @@ def show_site(name: str) -> None:
     for head, text in (*_facts(site), ("file", document.name)):
         table.add_row("" if head == before else head, Text(text))
         before = head
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    console.print(table)
+    show_table(table)
 
 
 def _facts(site: Site) -> Iterator[tuple[str, str]]:
@@ -114,7 +112,7 @@ def _scheduler(site: Site) -> Iterator[str]:
     if scheduler.max_array:
         yield f"arrays up to index {scheduler.max_array}"
     if scheduler.max_submitted:
-        yield f"at most {scheduler.max_submitted} jobs of a user"
+        yield _jobs(scheduler.max_submitted)
     if scheduler.refuses:
         yield f"refuses {', '.join(scheduler.refuses)}"
     for option, value in scheduler.directives.items():
@@ -132,8 +130,12 @@ def _queue(queue: Queue) -> Iterator[str]:
     if queue.max_walltime:
         yield f"at most {queue.max_walltime}"
     if queue.max_submitted:
-        yield f"at most {queue.max_submitted} jobs of a user"
+        yield _jobs(queue.max_submitted)
     yield queue.source or "no limits known"
+
+
+def _jobs(most: int) -> str:
+    return f"at most {most} job{'' if most == 1 else 's'} of a user"
 
 
 def _node(site: Site) -> Iterator[str]:

@@ -41,6 +41,9 @@ STATES: Mapping[str, State] = {
 _PLAIN = frozenset({"PENDING", "RUNNING", "COMPLETED"})
 """Where Slurm's word says no more than ours."""
 
+_WAITED = frozenset({"Resources", "Priority"})
+"""Why a job was in the queue; Slurm goes on saying so of one that was cancelled there."""
+
 SQUEUE_FIELDS = ("JobArrayID", "State", "exit_code", "RestartCnt", "StartTime", "EndTime", "NodeList", "Reason")
 """The last one is free text: it may hold the separator."""
 
@@ -85,7 +88,7 @@ def read_squeue(text: str) -> dict[str, Word]:
         begun = ours is not State.PENDING and _known(row["NodeList"])
         word = Word(
             ours,
-            reason=_reason(row["State"], row["Reason"]),
+            reason=_reason(row["State"], row["Reason"] if ours.alive or row["Reason"] not in _WAITED else ""),
             exit=None if ours.alive else _ended(ours, _wait_status(row["exit_code"])),
             start=_time(row["StartTime"]) if begun else None,  # else it is an estimate, or the end
             end=None if ours.alive else _time(row["EndTime"]),

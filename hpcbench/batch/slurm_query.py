@@ -55,9 +55,12 @@ class SlurmQuery:
         over = [job for job in wanted if job not in listed or not listed[job].state.alive]
         accounted = self._accounted(over)
         for job in over:
-            if job in accounted:
-                listed[job] = merged(listed[job], accounted[job]) if job in listed else accounted[job]
-        return listed
+            word = accounted.get(job)
+            if word is not None and job in listed:
+                listed[job] = merged(listed[job], word)
+            elif word is not None and not word.state.alive:  # else it lags: the queue alone knows what lives
+                listed[job] = word
+        return {job: listed[job] for job in wanted if job in listed}
 
     def listed(self, ids: Sequence[str]) -> dict[str, Word]:
         """What squeue alone says of these ids; it keeps what is over for some minutes.

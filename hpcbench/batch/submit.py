@@ -9,19 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench import __version__
-from hpcbench.batch.after import After, find_before
-from hpcbench.batch.deliver import Order, deliver, settle
-from hpcbench.batch.ledger import Ledger
-from hpcbench.batch.lock import Lock, locked
-from hpcbench.batch.opened import open_scheduler
+from hpcbench.batch.lock import locked
 from hpcbench.batch.parcels import bundle
 from hpcbench.batch.plan import choose, plan
-from hpcbench.batch.provenance import keep
 from hpcbench.batch.render import Job
 from hpcbench.batch.scheduler import scheduler_class
 from hpcbench.batch.site import Site, load_site
-from hpcbench.batch.track import read_submission, track
-from hpcbench.batch.write import numbered, submissions, write
+from hpcbench.batch.write import numbered, write
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import Loaded, load_study
@@ -94,76 +88,26 @@ def submit(
     base = out if out is not None else Path(machine.work or ".") / "results" / loaded.study.study
     before = None
     if (wanted := after or loaded.study.after) is not None and not dry_run:
+        from hpcbench.batch.after import find_before
+
         where = "--after" if after else loaded.document.where(("after",))
         before = find_before(wanted, site=machine.site, results=base.parent, where=where, any_end=after_any)
         notes.append(f"begins after {before.root}" + ("" if before.ids else ", which is over"))
     base = base / "dry-run" if dry_run and out is None else base
     digest = _digest(loaded, site_document.text, only)
-    with _existing(base) as directory, locked(directory) as lock:
-        found = None if dry_run or again else _to_go_on(directory, digest)
-        if found is not None:
-            return Submission(found, jobs, machine, [*notes, _go_on(found, before, after_any, lock, progress)])
+    with _existing(base) as directory, locked(directory):
+        if not dry_run:
+            from hpcbench.batch.hand_over import find_open, go_on, hand_over
+
+            found = None if again else find_open(directory, digest)
+            if found is not None:
+                return Submission(found, jobs, machine, [*notes, go_on(found, study, before, after_any, progress)])
         with numbered(directory) as root:
             more = {"dry_run": dry_run, "digest": digest}
             write(root, runs, jobs, bundle(jobs, machine), loaded, machine, base=study.parent, more=more)
             if not dry_run:
-                keep(root, study)
-                notes.append(_deliver(root, before, after_any, lock, progress))
+                notes.append(hand_over(root, study, before, after_any, progress))
     return Submission(root, jobs, machine, [note for note in notes if note])
-
-
-def _to_go_on(base: Path, digest: str) -> Path | None:
-    """The newest submission of just this, if something of it waits to be handed in, or to end."""
-    for root in reversed(submissions(base)):
-        if read_submission(root).get("digest") != digest:
-            continue
-        ledger = Ledger(root)
-        if any(parcel.id is None for parcel in ledger.parcels) or _left(root, ledger):
-            return root
-        tracked = track(root)
-        return root if tracked.silent or not tracked.over else None
-    return None
-
-
-def _go_on(root: Path, before: After | None, after_any: bool, lock: Lock, progress: Callable[[int, int], None]) -> str:
-    ledger = Ledger(root)
-    taken = settle(open_scheduler(root), ledger)
-    orders = _left(root, ledger)
-    if orders:
-        said = _deliver(root, before, after_any, lock, progress)
-        return f"went on with a submission that was cut off: {len(orders)} more handed in. {said}".rstrip()
-    found = f"; {taken} whose answer had been lost were found in the queue" if taken else ""
-    return f"already submitted and not over{found}: nothing was handed in (--again submits it anew)"
-
-
-def _left(root: Path, ledger: Ledger) -> list[Order]:
-    orders = [Order(**data) for data in read_submission(root)["bundles"]]
-    return [order for order in orders if ledger.of(order.jobs[0]) is None]
-
-
-def _deliver(
-    root: Path, before: After | None, after_any: bool, lock: Lock, progress: Callable[[int, int], None]
-) -> str:
-    ledger = Ledger(root)
-    orders = _left(root, ledger)
-    done = 0
-
-    def said() -> None:
-        nonlocal done
-        done += 1
-        lock.still_here()
-        progress(done, len(orders))
-
-    return deliver(
-        root,
-        open_scheduler(root),
-        ledger,
-        orders,
-        name=read_submission(root)["name"],
-        after=before.ids if before else [],
-        after_any=after_any,
-        said=said,
-    )
 
 
 def _digest(loaded: Loaded, site: bytes, only: str | None) -> str:

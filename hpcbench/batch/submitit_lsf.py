@@ -30,6 +30,7 @@ DIALECT = Dialect(
     busy=re.compile("[Tt]ry (again )?later|LSF is down|Resource temporarily unavailable"),
     unclear=re.compile("[Tt]imed? ?out|Communication time|in receiving"),
     remedies=(
+        (re.compile("illegal option|no longer supported"), "this LSF does not take it: look at scheduler: in the site file"),
         (re.compile("[Nn]o such queue|not use the queue|closed"), "set queue: in the study to another one"),
         (re.compile("[Pp]roject|[Aa]ccount|[Bb]ank|user group"), "set account: in the study to one that may run there"),
         (re.compile("RUNLIMIT|[Rr]un limit"), "set walltime: in the study to what the queue allows"),
@@ -37,6 +38,7 @@ DIALECT = Dialect(
         (re.compile("permission denied"), "the user may not submit here: ask the site"),
         (re.compile("[Dd]ependency"), "what it was to wait for is forgotten: submit without `after`"),
     ),
+    refused=re.compile("not submitted|illegal option|usage:", re.IGNORECASE),
 )
 
 _STDIN = 'script=$1; shift; exec bsub "$@" < "$script"'
@@ -46,7 +48,7 @@ def bsub_line(path: Path, options: Sequence[str], by: str) -> list[str]:
     """The command that hands in a script: on standard input, since most sites read no directives from a file."""
     if by == "stdin":
         return ["bash", "-c", _STDIN, "bsub", str(path), *options]
-    return ["bsub", *options, f"./{path.name}"]  # from its directory: a shell reads the words again
+    return ["bsub", *options, f"./{path}"]  # where the job begins: a shell reads the words again
 
 
 def lsf_id(job_id: str) -> str:
@@ -201,7 +203,8 @@ class LSFExecutor(core.PicklingExecutor):
         return script_text(command, self.folder, self._shape, elements)
 
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-        return bsub_line(submission_file_path, (), self._shape.hand_in)
+        path, by = submission_file_path, self._shape.hand_in
+        return bsub_line(path if by == "stdin" else Path(path.name), (), by)
 
     @staticmethod
     def _get_job_id_from_submission_command(string: bytes | str) -> str:
@@ -271,6 +274,8 @@ class LSFScriptExecutor(ScriptExecutor):
 
     Parameters
     ----------
+    folder
+        Where the jobs begin, above the scripts: what bsub is given as a command is started from there.
     by
         ``stdin`` or ``file``.
     """
@@ -283,12 +288,14 @@ class LSFScriptExecutor(ScriptExecutor):
         self._by = by
 
     def _hand_in(self, script: Script) -> tuple[str, Answer]:
-        argv = bsub_line(script.path, script.options, self._by)
-        where = self.folder if self._by == "stdin" else script.path.parent
-        return hand_in(argv, clean_environment(), DIALECT, cwd=where)
+        return hand_in(self._line(script), clean_environment(), DIALECT, cwd=self.folder)
+
+    def _line(self, script: Script) -> list[str]:
+        path = script.path if self._by == "stdin" else script.path.relative_to(self.folder)
+        return bsub_line(path, script.options, self._by)
 
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-        return bsub_line(submission_file_path, (), self._by)
+        return self._line(Script(submission_file_path))
 
     @staticmethod
     def _get_job_id_from_submission_command(string: bytes | str) -> str:

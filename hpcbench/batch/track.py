@@ -2,19 +2,19 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from hpcbench.batch.files import read_json
 from hpcbench.batch.judge import Status, judge_job, judge_run
+from hpcbench.batch.last_words import tail
 from hpcbench.batch.ledger import Ledger
 from hpcbench.batch.marks import Mark, read_mark
 from hpcbench.batch.opened import open_scheduler
-from hpcbench.batch.seen import Seen, advance, load, save
+from hpcbench.batch.seen import GRACE, Seen, advance, load, save
 from hpcbench.batch.states import State
+from hpcbench.batch.submission_file import Written, read_submission
 from hpcbench.errors import UserError
-from hpcbench.study.yaml12 import shown_path
+from hpcbench.study.yaml12 import shown
 
 _LAG = 60.0
 """Seconds after which accounting has heard of a job's end, if there is any."""
@@ -25,7 +25,7 @@ class Tracked:
     """A submission with the state of all it holds."""
 
     root: Path
-    submission: dict[str, Any]
+    submission: Written
     jobs: dict[str, Status]
     runs: dict[str, Status]
     ids: dict[str, str]
@@ -40,8 +40,10 @@ class Tracked:
 
     @property
     def over(self) -> bool:
-        """Whether nothing waits or runs any more."""
-        return not any(status.state.alive for status in (*self.jobs.values(), *self.runs.values()))
+        """Whether nothing waits or runs any more; not as long as nobody can say."""
+        return self.silent is None and not any(
+            status.state.alive for status in (*self.jobs.values(), *self.runs.values())
+        )
 
 
 def track(root: Path, *, ask: bool = True) -> Tracked:
@@ -58,33 +60,14 @@ def track(root: Path, *, ask: bool = True) -> Tracked:
         A file of it is missing or damaged.
     """
     submission = read_submission(root)
-    path = root / "submission.json"
-    try:
-        names = [job["id"] for job in submission["jobs"]]
-        ledger = Ledger(root)
-        marks = {job: read_mark(root / "jobs" / job) for job in names}
-        ids = {job: id for job in names if (id := ledger.element(job))}
-        seen, silent = _ask(root, ids, marks, ledger) if ask else (load(root), None)
-        jobs = {job: _job(job, marks[job], ledger, seen.get(job), silent, submission) for job in names}
-        runs = {run["id"]: _run(root, run, jobs[run["job"]]) for run in submission["runs"]}
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise UserError(f"{shown_path(path)}: damaged, lacks {error}: submit the study again") from None
+    names = [job["id"] for job in submission["jobs"]]
+    ledger = Ledger(root)
+    marks = {job: read_mark(root / "jobs" / job) for job in names}
+    ids = {job: id for job in names if (id := ledger.element(job))}
+    seen, silent = _ask(root, ids, marks, ledger) if ask else (load(root), None)
+    jobs = {job: _job(job, marks[job], ledger, seen.get(job), silent, submission) for job in names}
+    runs = {run["id"]: _run(root, run["path"], run["job"], jobs[run["job"]]) for run in submission["runs"]}
     return Tracked(root, submission, jobs, runs, ids, silent)
-
-
-def read_submission(root: Path) -> dict[str, Any]:
-    """What was written when the study was submitted.
-
-    Raises
-    ------
-    UserError
-        It cannot be read.
-    """
-    submission = read_json(root / "submission.json")
-    if submission is None:
-        name = shown_path(root / "submission.json")
-        raise UserError(f"{name}: damaged, lacks a readable submission.json: submit the study again")
-    return submission
 
 
 def _ask(
@@ -92,19 +75,20 @@ def _ask(
 ) -> tuple[dict[str, Seen], str | None]:
     """What is known of the jobs after a question to the scheduler, if one is left to be asked."""
     seen, clock = load(root), time.time()
-    open_ids = {job: id for job, id in ids.items() if not _settled(job, marks[job], seen.get(job), ledger)}
-    asked = {
-        job: id
-        for job, id in ids.items()
-        if job in open_ids or not _accounted(seen.get(job), _parcel(job, ledger), clock)
-    }
-    if not asked:
-        return seen, None
+    left = {job: _left(job, marks[job], seen.get(job), ledger, clock) for job in ids}
     try:
-        words = dict(open_scheduler(root).poll(list(asked.values())))
+        scheduler = open_scheduler(root) if any(left.values()) else None
+        asked = {job: ids[job] for job in ids if left[job] == "its end" or (left[job] and scheduler.keeps_accounts)}  # type: ignore[union-attr]
+        if scheduler is None or not asked:
+            return seen, None
+        words = scheduler.poll(list(asked.values()))
     except UserError as error:
-        return seen, str(error) if open_ids else None
-    found = {job: advance(seen.get(job), _parcel(job, ledger), words.get(id), clock) for job, id in asked.items()}
+        return seen, str(error) if "its end" in left.values() else None
+    clock = time.time()
+    found = {
+        job: advance(seen.get(job), _parcel(job, ledger), words.get(id), clock, _ended(marks[job]))
+        for job, id in asked.items()
+    }
     new = {**seen, **{job: one for job, one in found.items() if one is not None}}
     if new != seen:
         save(root, new)
@@ -116,43 +100,44 @@ def _parcel(job: str, ledger: Ledger) -> str:
     return handed.name if handed else ""
 
 
-def _settled(job: str, mark: Mark | None, seen: Seen | None, ledger: Ledger) -> bool:
-    """Whether the scheduler has nothing to add: the script told its end, and that is good or explained for good."""
+def _left(job: str, mark: Mark | None, seen: Seen | None, ledger: Ledger, clock: float) -> str:
+    """What is left to ask the scheduler of a job: ``its end``, or only what it ``cost``, or nothing."""
     handed = ledger.of(job)
-    if mark is None or handed is None or mark.attempt <= handed.begun[job] or mark.state != "ended":
-        return False
-    return mark.exit == 0 or (seen is not None and seen.parcel == handed.name and seen.final)
+    if handed is None:
+        return ""
+    known = seen if seen is not None and seen.parcel == handed.name else None
+    over = known is not None and not known.word.state.alive
+    age = clock - known.since if known else 0.0
+    if mark is None or mark.attempt <= handed.begun[job] or mark.state != "ended":
+        # Some ends are taken back, but not for ever.
+        return "" if over and age > 2 * GRACE else "its end"
+    heard = over and known is not None and known.ended == mark.attempt
+    if mark.exit != 0 and not (heard and known and (known.word.state is not State.PREEMPTED or age > 2 * GRACE)):
+        return "its end"
+    hopeless = known is not None and (known.absent is not None or (over and age > _LAG))
+    return "" if hopeless or (known and over and known.word.accounting) else "cost"
 
 
-def _accounted(seen: Seen | None, parcel: str, clock: float) -> bool:
-    """Whether there is no hope for more about a job that is over: how long it waited and ran, what it used."""
-    if seen is None or seen.parcel != parcel:
-        return False
-    if seen.word.state.alive:
-        return seen.absent is not None
-    return bool(seen.word.accounting) or clock - seen.since > _LAG
+def _ended(mark: Mark | None) -> int:
+    return mark.attempt if mark is not None and mark.state == "ended" else 0
 
 
 def _job(
-    job: str,
-    mark: Mark | None,
-    ledger: Ledger,
-    seen: Seen | None,
-    silent: str | None,
-    submission: Mapping[str, Any],
+    job: str, mark: Mark | None, ledger: Ledger, seen: Seen | None, silent: str | None, submission: Written
 ) -> Status:
     handed = ledger.of(job)
     if handed is None and mark is None:
-        return Status(
-            State.PENDING,
-            "a dry run: not submitted" if submission.get("dry_run") else "not handed in: `hpcbench submit` again",
-        )
+        why = "a dry run: not submitted" if submission.get("dry_run") else "not handed in: `hpcbench submit` again"
+        return Status(State.PENDING, why)
     if seen is not None and seen.parcel != _parcel(job, ledger):
         seen = None
-    requeue = bool(submission.get("requeue"))
+    requeue = submission.get("requeue", 0) > 0
     return judge_job(job, mark, handed, seen, requeue=requeue, silent=silent, clock=time.time())
 
 
-def _run(root: Path, run: Mapping[str, Any], job: Status) -> Status:
-    directory = root / run["path"]
-    return judge_run(directory, read_mark(directory), job)
+def _run(root: Path, path: str, job: str, of: Status) -> Status:
+    status = judge_run(root / path, read_mark(root / path), of)
+    if status.state is not State.LOST or status.start is not None:
+        return status
+    said = [line for line in tail(root / "jobs" / job / "out.log") if line.strip()]  # a module, a setup line
+    return replace(status, reason=f"{status.reason}: {shown(said[-1].strip(), 160)[1:-1]}") if said else status

@@ -1,7 +1,6 @@
 """A submission on disk, whole or not at all."""
 
 import contextlib
-import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,14 +20,14 @@ from hpcbench.study.run import run_file
 
 def submissions(base: Path) -> list[Path]:
     """The numbered directories in `base` that hold a submission, oldest first."""
-    found = [path for path in base.iterdir() if path.name.isdigit() and (path / "submission.json").is_file()]
+    found = [path for path in base.iterdir() if path.name.isdecimal() and (path / "submission.json").is_file()]
     return sorted(found, key=lambda path: int(path.name))
 
 
 @contextlib.contextmanager
 def numbered(base: Path) -> Iterator[Path]:
     """The next number's directory; it is made by `write`, and gone again if the block fails before a job was taken."""
-    number = max((int(path.name) for path in base.iterdir() if path.name.isdigit()), default=0) + 1
+    number = max((int(path.name) for path in base.iterdir() if path.name.isdecimal()), default=0) + 1
     root = base / f"{number:03d}"
     try:
         yield root
@@ -65,7 +64,7 @@ def write(
     UserError
         A value cannot stand in a job script.
     """
-    growing = root.with_name(f".{root.name}.{os.getpid()}.tmp")
+    growing = root.with_name(f".{root.name}.tmp")  # alone here; what one that was killed has left goes
     shutil.rmtree(growing, ignore_errors=True)
     try:
         growing.mkdir()
@@ -100,14 +99,14 @@ def _write(
         for job in jobs:
             (directory / "jobs" / job.id).mkdir(parents=True)
             script = render(job, site=site, study=study.study, root=str(root), templates=templates)
-            (directory / "jobs" / job.id / "job.sh").write_text(script, encoding="utf-8")
+            _script(directory / "jobs" / job.id / "job.sh", script)
         for one in bundles:
             if one.array:
                 script, names = render_array(
                     one.label, one.jobs, site=site, study=study.study, root=str(root), templates=templates
                 )
                 (directory / "arrays").mkdir(exist_ok=True)
-                (directory / one.script).write_text(script, encoding="utf-8")
+                _script(directory / one.script, script)
                 (directory / one.script).with_suffix(".txt").write_text(names, encoding="utf-8")
     except ValueError as error:
         raise UserError(f"{site.site}: {error}") from None
@@ -139,6 +138,7 @@ def _write(
             "site": site.site,
             "scheduler": site.scheduler.kind,
             "time": now(),
+            "root": str(root),
             **more,
             "baseline": study.baseline.model_dump(),
             "criteria": study.criteria.model_dump(),
@@ -173,3 +173,9 @@ def _write(
             ],
         },
     )
+
+
+def _script(path: Path, text: str) -> None:
+    """Executable: LSF may be asked to run the file itself."""
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)

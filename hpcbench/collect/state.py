@@ -52,7 +52,8 @@ BAD: frozenset[State] = frozenset(get_args(State)) - OPEN - {"completed"}
 """States that make `report` exit with 1: the run is over, and is no measurement."""
 _DONE_TO_IT: frozenset[JobState] = frozenset({"timed out", "out of memory", "node failure", "preempted", "cancelled"})
 """What a scheduler does to a job; its runs then end with whatever status."""
-_ASKED_TO_END = (129, 130, 137, 143)  # what a shell says of SIGHUP, SIGINT, SIGKILL and SIGTERM
+_ASKED_TO_END = (129, 130, 137, 140, 143)
+"""What a shell says of SIGHUP, SIGINT, SIGKILL, SIGUSR2 (LSF's at the run limit) and SIGTERM."""
 _OVERTIME = 124
 
 

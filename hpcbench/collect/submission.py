@@ -86,6 +86,8 @@ class RunResult:
     start: str | None = None
     end: str | None = None
     host: str | None = None
+    allocation: str | None = None
+    """Job, id and attempt that it ran in: the same for runs that had the same nodes; None where no mark tells."""
 
     @property
     def state(self) -> State:
@@ -165,6 +167,7 @@ def result(plan: Plan, run: PlannedRun, root: Path, job: Job, marker: Any, log: 
         start=text(marker, "start"),
         end=text(marker, "end"),
         host=text(marker, "host"),
+        allocation=_allocation(marker),
     )
 
 
@@ -206,6 +209,11 @@ def read_marker(path: Path) -> Any:
     except (OSError, ValueError, RecursionError):
         return {}
     return marker if isinstance(marker, dict) else {}
+
+
+def _allocation(marker: Any) -> str | None:
+    parts = text(marker, "job"), text(marker, "id"), integer(marker, "attempt")
+    return ":".join(str(part) for part in parts) if all(parts) else None
 
 
 def _settings(log: RunLog | None, path: Path | None) -> dict[str, Any]:

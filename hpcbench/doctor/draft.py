@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import socket
 import sys
 import textwrap
@@ -16,7 +15,7 @@ from hpcbench.batch.site import Scheduler, Site
 from hpcbench.doctor import flux, lsf, slurm
 from hpcbench.doctor.cluster import Cluster, Line, Nodes
 from hpcbench.doctor.gpus import gpus_here
-from hpcbench.doctor.mpi import loaded_modules, mpiexec, of_interest
+from hpcbench.doctor.mpi import launcher, loaded_modules, of_interest
 from hpcbench.doctor.scheduler import Sighting, answering, sightings
 from hpcbench.errors import UserError
 from hpcbench.study.schema import NAME
@@ -162,11 +161,11 @@ class _Text:
             self._put("  memory_gb", nodes.memory_gb, where)
 
     def _launcher(self) -> None:
-        kind, args, source = _launcher(self._cluster.kind)
-        launcher: dict[str, Any] = {"kind": kind}
+        kind, args, source = launcher(self._cluster.kind)
+        start: dict[str, Any] = {"kind": kind}
         if args:
-            launcher["args"] = args
-        self._put("launcher", launcher, source, sure=False)
+            start["args"] = args
+        self._put("launcher", start, source, sure=False)
         nodes = self._nodes
         if nodes.gpus:
             self._note(
@@ -281,30 +280,3 @@ def _nodes_here() -> Nodes:
     memory = max((gpu.memory_gb or 0 for gpu in gpus.found), default=0)
     model = " and ".join(dict.fromkeys(gpu.model for gpu in gpus.found)) or None
     return Nodes(1, gpus=len(gpus.found), gpu=model, gpu_memory_gb=memory or None, cores=len(os.sched_getaffinity(0)))
-
-
-def _launcher(kind: str) -> tuple[str, list[str], str]:
-    """Dialect, arguments, and where that comes from."""
-    mpi = mpiexec()
-    if kind == "flux":
-        return "flux", [], "Flux starts ranks itself"
-    if kind == "lsf":
-        for name in ("lrun", "jsrun"):
-            if path := shutil.which(name):
-                return name, [], f"{path} is on PATH"
-    if kind == "slurm":
-        if path := shutil.which("ibrun"):
-            return "ibrun", [], f"{path} is on PATH: TACC's"
-        plugins, default = slurm.mpi_plugins()
-        listed = f"srun --mpi=list has {', '.join(plugins) or 'nothing'}, MpiDefault is {default or 'unknown'}"
-        if default and default != "none":
-            return "srun", [], listed
-        wanted = {"openmpi": ("pmix",), "mpich": ("pmi2",), "mvapich": ("pmi2",)}.get((mpi and mpi.kind) or "", ())
-        plugin = next((name for name in wanted if name in plugins), None)
-        if plugin and mpi:
-            return "srun", [f"--mpi={plugin}"], f"{mpi.fact}; {listed}. The wrong one starts worlds of one rank"
-        if not (mpi and mpi.kind):
-            return "srun", [], f"{listed}; no mpiexec was seen. Say --mpi=... in args as your MPI library wants"
-    if mpi and mpi.kind:
-        return mpi.kind, [], mpi.fact
-    return "mpich" if kind == "local" else "openmpi", [], "no mpiexec on PATH that says whose it is"

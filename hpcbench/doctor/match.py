@@ -7,9 +7,6 @@ from hpcbench.batch.site import Site, load_site, names
 from hpcbench.doctor.check import Check, found, missing, unknown
 from hpcbench.doctor.cluster import Cluster
 
-GENERIC = "generic"
-"""Begins the names of files for machines of no name."""
-
 
 def marks(site: Site, cluster: Cluster) -> dict[str, bool]:
     """What a site file says that this machine can confirm or deny; only what both know."""
@@ -53,6 +50,6 @@ def _line(name: str, said: dict[str, bool], *, needed: bool) -> Check:
     fact = f"{name}: {len(yes)} of {len(said)} marks fit ({words})"
     if not said["scheduler"]:
         return missing("site", fact, "this is another machine, or its scheduler does not answer", needed=needed)
-    if no:
+    if no and not (no == ["name"] and said.get("queues")):  # a file of one's own may have any name
         return unknown("site", fact, "see `hpcbench doctor --draft-site` for what is seen here")
     return found("site", fact, needed=needed)

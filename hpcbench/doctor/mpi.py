@@ -6,6 +6,7 @@ import shutil
 from dataclasses import dataclass
 
 from hpcbench.doctor.ask import ask
+from hpcbench.doctor.slurm import mpi_plugins
 
 _BANNERS = (
     (r"IBM Spectrum MPI\)?\s*([\d.]+)?", "openmpi", "IBM Spectrum MPI"),
@@ -49,6 +50,33 @@ def _is_mvapich(path: str) -> bool:
     beside = os.path.join(os.path.dirname(os.path.realpath(path)), "mpiname")  # noqa: PTH118, PTH120
     said = ask([beside])
     return "MVAPICH" in said.out.upper() or "mvapich" in os.path.realpath(path).lower()
+
+
+def launcher(kind: str) -> tuple[str, list[str], str]:
+    """Dialect, arguments, and where that comes from."""
+    mpi = mpiexec()
+    if kind == "flux":
+        return "flux", [], "Flux starts ranks itself"
+    if kind == "lsf":
+        for name in ("lrun", "jsrun"):
+            if path := shutil.which(name):
+                return name, [], f"{path} is on PATH"
+    if kind == "slurm":
+        if path := shutil.which("ibrun"):
+            return "ibrun", [], f"{path} is on PATH: TACC's"
+        plugins, default = mpi_plugins()
+        listed = f"srun --mpi=list has {', '.join(plugins) or 'nothing'}, MpiDefault is {default or 'unknown'}"
+        if default and default != "none":
+            return "srun", [], listed
+        wanted = {"openmpi": ("pmix",), "mpich": ("pmi2",), "mvapich": ("pmi2",)}.get((mpi and mpi.kind) or "", ())
+        plugin = next((name for name in wanted if name in plugins), None)
+        if plugin and mpi:
+            return "srun", [f"--mpi={plugin}"], f"{mpi.fact}; {listed}. The wrong one starts worlds of one rank"
+        if not (mpi and mpi.kind):
+            return "srun", [], f"{listed}; no mpiexec was seen. Say --mpi=... in args as your MPI library wants"
+    if mpi and mpi.kind:
+        return mpi.kind, [], mpi.fact
+    return "mpich" if kind == "local" else "openmpi", [], "no mpiexec on PATH that says whose it is"
 
 
 def loaded_modules() -> list[str]:

@@ -8,6 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from hpcbench.batch.clean_environment import clean_environment
 from hpcbench.batch.launchers import program_name, solve
 from hpcbench.batch.local import environment
 from hpcbench.batch.site import Site
@@ -15,7 +16,6 @@ from hpcbench.doctor import probe
 from hpcbench.doctor.ask import Answer, ask
 from hpcbench.doctor.check import Check, Health, found, missing, unknown
 from hpcbench.doctor.mpi import mpiexec
-from hpcbench.doctor.shell import leftovers
 
 PATIENCE = 120.0
 """Seconds for imports from a file system that is far away."""
@@ -46,7 +46,7 @@ def check_interpreter(site: Site) -> list[Check]:
     """The packages of the interpreter that ranks run in, with the site's modules and setup, as a job has them."""
     python = sys.executable if site.python == "auto" else site.python
     source = Path(probe.__file__).read_text(encoding="utf-8")
-    said = ask(in_job(site, [python, "-c", source]), seconds=PATIENCE, env=clean_environment())
+    said = ask(in_job(site, [python, "-c", source]), seconds=PATIENCE, env=job_environment())
     lines = {}
     for line in said.out.splitlines():
         try:
@@ -121,7 +121,7 @@ def check_world(site: Site, *, run: bool) -> list[Check]:
         _, launch = solve(site, nodes=1, ranks_per_node=2, program=launcher_of(site))
     except ValueError as error:
         return [unknown("two ranks", f"the site has no room for two: {error}"), _aware(site, "")]
-    said = ask(in_job(site, [*launch, python, "-c", _WORLD]), seconds=PATIENCE, env=clean_environment())
+    said = ask(in_job(site, [*launch, python, "-c", _WORLD]), seconds=PATIENCE, env=job_environment())
     return [_meet(shlex.join([*launch, python]), said), _aware(site, said.out)]
 
 
@@ -170,10 +170,10 @@ def in_job(site: Site, argv: list[str]) -> list[str]:
         return argv
     lines = [f"module load {shlex.quote(module)} >&2 || exit 1" for module in site.modules]
     lines += [*site.setup, *(f"export {name}={shlex.quote(value)}" for name, value in site.environment.items())]
-    return ["bash", "-lc", "\n".join([*lines, 'exec "$@"']), "hpcbench", *argv]
+    shell = ["bash", "-lc" if site.modules else "-c"]  # a login shell knows `module`, and may set PATH anew
+    return [*shell, "\n".join([*lines, 'exec "$@"']), "hpcbench", *argv]
 
 
-def clean_environment() -> dict[str, str]:
+def job_environment() -> dict[str, str]:
     """Ours, as a job has it: without what an outer job or launcher left."""
-    mine = environment()
-    return {name: value for name, value in mine.items() if name not in leftovers(mine)}
+    return clean_environment(environment(), keep=("FLUX_URI",))

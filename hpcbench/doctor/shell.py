@@ -1,29 +1,16 @@
 """What this shell has that would steer a launcher, and whose plugin of submitit is in use."""
 
-import fnmatch
 import os
-from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
+from hpcbench.batch.clean_environment import clean_environment
 from hpcbench.doctor.check import Check, found, missing, unknown
-
-_STEER = (
-    *("SLURM_*", "SRUN_*", "SBATCH_*", "LSB_*", "LS_*", "JSM_*", "FLUX_*", "PBS_*", "PMI_*", "PMIX_*", "OMPI_*"),
-    *("PRTE_*", "HYDRA_*", "HYDI_*", "MPIEXEC_*", "MPI_LOCALNRANKS", "MPI_LOCALRANKID", "CRAY_PMI*", "PALS_*"),
-)
-_CONFIGURE = ("SLURM_CONF", "SLURM_CLUSTERS", "FLUX_URI")
-"""They say where the scheduler is; without them its clients find none."""
-
-
-def leftovers(names: Iterable[str]) -> list[str]:
-    """Variables that an outer job or launcher left."""
-    return sorted(n for n in names if n not in _CONFIGURE and any(fnmatch.fnmatchcase(n, p) for p in _STEER))
 
 
 def check_shell() -> Check:
-    """Whether there are any."""
-    names = leftovers(os.environ)
+    """Whether there are variables that an outer job or launcher left, which are kept from what is submitted."""
+    names = sorted(os.environ.keys() - clean_environment(keep=("FLUX_URI",)).keys())
     if not names:
         return found("shell", "no variables of an outer job or launcher")
     shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

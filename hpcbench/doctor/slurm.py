@@ -129,7 +129,7 @@ def _line(words: dict[str, str], shapes: dict[str, list[Nodes]], qos: dict[str, 
         default=words.get("Default") == "YES",
         open=words.get("State", "UP") == "UP",
         min_nodes=number if (number := _number(words.get("MinNodes"))) and number > 1 else None,
-        max_nodes=_number(words.get("MaxNodes")),
+        max_nodes=_number(words.get("MaxNodes")) or _number(words.get("TotalNodes")),  # more would wait for ever
         max_walltime=str(longest) if longest else None,
         max_submitted=_number(limits.get("MaxSubmitPU", "").rpartition(" ")[2]),
         notes=notes,

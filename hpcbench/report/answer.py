@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from hpcbench.collect.lines import number
 from hpcbench.collect.state import BAD, OPEN
-from hpcbench.report.compare import GOOD, NOT_SHOWN, WORSE, Cell, Row
+from hpcbench.report.compare import GOOD, NOT_SHOWN, WORSE, Cell, Row, paired
 from hpcbench.report.measures import is_uncompressed, own_environment
 from hpcbench.report.statistics import Interval
 from hpcbench.study.schemes import assignments
@@ -135,7 +135,7 @@ def _basis(cell: Cell, base: Row) -> list[str]:
             if counts == [1]
             else "intervals are Student's t, not corrected for the number of schemes"
         )
-        sentences.append(f"Each scheme is compared over {pairs} {noun} of runs of equal seed and allocation; {basis}.")
+        sentences.append(f"Each scheme is compared over {pairs} {noun} of runs of equal seed{_where(cell)}; {basis}.")
     margin = next((row.loss_margin for row in cell.rows if row.loss_margin is not None), None)
     if margin is not None:
         sentences.append(
@@ -160,6 +160,19 @@ def _basis(cell: Cell, base: Row) -> list[str]:
             f" occurs {unigram:.3f}."
         )
     return sentences
+
+
+def _where(cell: Cell) -> str:
+    """Whether the runs of a pair had the same nodes."""
+    base = cell.row(cell.baseline)
+    others = [row for row in cell.rows if row is not base and row.speed]
+    both = [pair for row in others for pair in paired(row.runs, base.runs)] if base else []
+    apart = sum(mine.run.allocation != other.run.allocation for mine, other in both)
+    if not apart:
+        return " and allocation"
+    if apart == len(both):
+        return ", each in an allocation of its own, perhaps on other nodes"
+    return f"; {apart} of all {len(both)} pairs ran in two allocations, perhaps on other nodes"
 
 
 def _every(rows: list[Row]) -> str:

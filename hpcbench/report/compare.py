@@ -196,18 +196,19 @@ def _row(scheme: str, runs: list[Measures], base: list[Measures] | None, baselin
     )
 
 
+def paired(runs: Sequence[Measures], base: Sequence[Measures]) -> list[tuple[Measures, Measures]]:
+    """Completed runs of a scheme, each with the baseline's of the same pairing."""
+    own = {run.run.pairing: run for run in reversed(runs) if run.run.state == "completed"}
+    others = {run.run.pairing: run for run in reversed(base) if run.run.state == "completed"}
+    return [(own[pairing], others[pairing]) for pairing in sorted(own) if pairing in others]
+
+
 def _pairs(
-    runs: list[Measures], base: list[Measures], value: Callable[[Measures], float | None]
+    runs: Sequence[Measures], base: Sequence[Measures], value: Callable[[Measures], float | None]
 ) -> list[tuple[float, float]]:
-    """Values of a scheme's run and the baseline's run, for each pairing that has both."""
-    others = {run.run.pairing: value(run) for run in reversed(base) if run.run.state == "completed"}
-    own = {run.run.pairing: value(run) for run in reversed(runs)}
-    found = []
-    for pairing in sorted(own):
-        mine, other = own[pairing], others.get(pairing)
-        if mine is not None and other is not None and math.isfinite(mine) and math.isfinite(other):
-            found.append((mine, other))
-    return found
+    """Values of each pair that has both."""
+    values = [(value(mine), value(other)) for mine, other in paired(runs, base)]
+    return [(a, b) for a, b in values if a is not None and b is not None and math.isfinite(a) and math.isfinite(b)]
 
 
 def _with_states(words: str, runs: list[Measures], completed: int) -> str:

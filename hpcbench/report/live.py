@@ -97,7 +97,7 @@ def summary(runs: list[Progress], elapsed: float, left: float | None) -> str:
     counts = Counter(run.state for run in runs)
     parts = [f"{count} {state}" for state, count in counts.most_common()]
     rest = f", about {span(left)} left" if left is not None else ""
-    return f"{len(runs)} runs: {', '.join(parts)}; {span(elapsed)} elapsed{rest}"
+    return f"{len(runs)} run{'' if len(runs) == 1 else 's'}: {', '.join(parts)}; {span(elapsed)} elapsed{rest}"
 
 
 def span(seconds: float | None) -> str:

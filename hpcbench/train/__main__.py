@@ -242,6 +242,7 @@ def guarded() -> None:
         MPI.COMM_WORLD.Abort(1)
         os._exit(1)
     if status == 2:
+        time.sleep(0.3)  # a launcher that hears of an abort may drop words that it has not read yet
         MPI.COMM_WORLD.Abort(2)
     gc.freeze()  # or the last collection walks all of PyTorch: seconds where ranks share cores
     sys.exit(status)

@@ -50,7 +50,10 @@ def check(world: list[dict[str, Any]], run: Run) -> None:
         if not run.oversubscribe:
             raise UserError(f"{shape}: use fewer ranks or threads, or set oversubscribe in the site file")
         if run.threads > 1:
-            raise UserError(f"{shape}: threads that wait spin: oversubscribed ranks must have one thread each")
+            raise UserError(
+                f"{shape}: threads that wait spin, oversubscribed ranks must have one thread each: set `threads: 1` in "
+                "the site file"
+            )
 
 
 def _check_environment(world: list[dict[str, Any]], run: Run) -> None:

@@ -74,6 +74,9 @@ def test_a_killed_command_is_gone_on_with(fake: Fake, monkeypatch: pytest.Monkey
     assert again.root == root and "2 more handed in" in again.notes[-1]
     assert [parcel.id is None for parcel in Ledger(root).parcels] == [False, False, False]
     assert numbers(fake) == ["001"]
+    over = wait_until_over(root)  # the first one too, which no queue had been started for
+    assert {status.state for status in over.jobs.values()} == {State.COMPLETED}
+    assert len([call for call in fake.calls if "argv" in call]) == 9
 
 
 def test_two_at_once_submit_once(fake: Fake) -> None:
@@ -134,3 +137,11 @@ def test_what_cannot_be_waited_for(fake: Fake, tmp_path: Path) -> None:
         start(fake, after="nothing")
     with pytest.raises(UserError, match="is on fake: a job of lassen cannot wait for it"):
         find_before(str(dry), site="lassen", results=tmp_path, where="--after", any_end=False)
+
+
+def test_a_dry_run_in_the_same_place_is_not_gone_on_with(fake: Fake) -> None:
+    place = fake.directory / "place"
+    dry = start(fake, out=place, dry_run=True)
+    real = start(fake, out=place)
+    assert (dry.root.name, real.root.name) == ("001", "002")
+    wait_until_over(real.root)

@@ -115,7 +115,7 @@ def test_cancel_from_the_command_line(
     root = Path(capsys.readouterr().out.splitlines()[-1])
     wait_for(lambda: fake.children)
     assert command(monkeypatch, "cancel") == 0
-    assert f"{root}: ended 1 running job" in capsys.readouterr().out.replace("results/", f"{root.parents[1]}/")
+    assert f"{root}: 1 job: ended" in capsys.readouterr().out.replace("results/", f"{root.parents[1]}/")
     assert command(monkeypatch, "status") == 1
 
 
@@ -123,7 +123,11 @@ def test_cancel_of_jobs_that_were_handed_in_by_hand_says_how(
     fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = prepared(fake, tmp_path, "slurm", "srun")
+    assert command(monkeypatch, "cancel", str(root)) == 0
+    assert capsys.readouterr().out == f"{root}: nothing was handed in\n"
+    job = next((root / "jobs").iterdir())
+    (job / "status.json").write_text('{"state": "running", "attempt": 1, "id": "4711"}', encoding="utf-8")
     assert command(monkeypatch, "cancel", str(root)) == 2
-    assert "`scancel JOB_ID`" in capsys.readouterr().err
+    assert "handed in by hand: end its jobs there, by their marks: 4711" in capsys.readouterr().err
     submission = json.loads((root / "submission.json").read_text(encoding="utf-8"))
     assert submission["scheduler"] == "slurm"

@@ -17,6 +17,8 @@ from hpcbench.errors import UserError
 class Queue(Scheduler):
     """A scheduler that does to each parcel what the test says: take, refuse, lose, swallow, or kill us."""
 
+    slowest = 0.0
+
     def __init__(self, acts: Sequence[str] = ()) -> None:
         super().__init__(Path("/"), None)  # type: ignore[arg-type]
         self.acts = list(acts)
@@ -147,3 +149,48 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "handed" / "0002.json").write_text('{"number": 2}')
     with pytest.raises(UserError, match=r"0002\.json: damaged"):
         Ledger(tmp_path)
+
+
+def test_what_was_on_its_way_when_its_sender_died_is_waited_for(tmp_path: Path) -> None:
+    queue = Queue(["die before"])
+    queue.slowest = 30.0
+    with contextlib.suppress(KeyboardInterrupt):
+        hand(tmp_path, queue)
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        if sum(waited) > 5:  # the call arrives
+            handed = Ledger(tmp_path).parcels[0]
+            queue.queue[handed.name] = handed.parcel(tmp_path)
+
+    assert settle(queue, Ledger(tmp_path), sleep=sleep) == 1
+    assert Ledger(tmp_path).element("j1") == "1000"
+
+
+def test_the_wait_for_it_has_an_end(tmp_path: Path) -> None:
+    queue = Queue(["die before"])
+    queue.slowest = 30.0
+    with contextlib.suppress(KeyboardInterrupt):
+        hand(tmp_path, queue)
+    waited: list[float] = []
+    assert settle(queue, Ledger(tmp_path), sleep=waited.append) == 0
+    assert 28 <= sum(waited) <= 32 and Ledger(tmp_path).parcels == []
+
+
+@pytest.mark.parametrize(
+    ("order", "id", "elements"),
+    [(0, "77", ["77"]), (1, "77_2", ["77_1", "77_2"]), (1, "77[2]", ["77[1]", "77[2]"])],
+)
+def test_a_queue_that_has_forgotten_it_is_not_believed_against_the_marks(
+    tmp_path: Path, order: int, id: str, elements: list[str]
+) -> None:
+    queue = Queue(["die before"])
+    with contextlib.suppress(KeyboardInterrupt):
+        hand(tmp_path, queue, [ORDERS[order]])
+    job = tmp_path / "jobs" / ORDERS[order].jobs[-1]
+    job.mkdir(parents=True)
+    (job / "status.json").write_text(f'{{"state": "ended", "exit": 0, "attempt": 1, "id": "{id}"}}')
+    assert settle(queue, Ledger(tmp_path)) == 1
+    ledger = Ledger(tmp_path)
+    assert [ledger.element(name) for name in ORDERS[order].jobs] == elements and ledger.parcels[0].id == "77"

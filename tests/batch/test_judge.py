@@ -31,8 +31,10 @@ RUNS = Mark("running", 1, None, START)
 BACK = Mark("requeued", 1, 75, START, END)
 
 
-def seen(state: State, reason: str = "", since: float = THEN, absent: float | None = None, **more: Any) -> Seen:
-    return Seen("7", Word(state, reason, **more), since, absent)
+def seen(
+    state: State, reason: str = "", since: float = THEN, absent: float | None = None, ended: int = 0, **more: Any
+) -> Seen:
+    return Seen("7", Word(state, reason, **more), since, absent, ended)
 
 
 def of(
@@ -90,6 +92,17 @@ def of(
         (None, None, State.LOST, "knows nothing of it"),
         (RUNS, seen(State.LOST, "ZOMBI"), State.LOST, "ZOMBI"),
         (RUNS, seen(State.UNKNOWN, "ODD_WORD"), State.UNKNOWN, "ODD_WORD"),
+        # Put back by its scheduler, for it was said after the end was on record.
+        (ended(143), seen(State.PENDING, "BeginTime", ended=1), State.PENDING, "after attempt 1; BeginTime"),
+        (ended(143), seen(State.PENDING, ended=0), State.FAILED, "killed by SIGTERM"),
+        (ended(143), seen(State.PENDING, ended=1, absent=LATER), State.FAILED, "killed by SIGTERM"),
+        (ended(143, 2), seen(State.PENDING, ended=1), State.FAILED, "killed by SIGTERM"),
+        (ended(143), seen(State.RUNNING, ended=1, restarts=1), State.RUNNING, "after attempt 1"),
+        (ended(143), seen(State.RUNNING, ended=1, restarts=0), State.FAILED, "killed by SIGTERM"),
+        (ended(143), seen(State.RUNNING, ended=1), State.FAILED, "killed by SIGTERM"),
+        (ended(143), seen(State.PREEMPTED, since=LATER - 9, ended=1), State.PENDING, "may go back"),
+        (ended(0), seen(State.PENDING, ended=1), State.COMPLETED, ""),
+        (Mark("ended", 1, None, START, END), None, State.UNKNOWN, "lacks the exit status"),
         # Put back.
         (BACK, seen(State.PENDING, "BeginTime"), State.PENDING, "after attempt 1; BeginTime"),
         (BACK, seen(State.RUNNING), State.RUNNING, "after attempt 1"),
@@ -117,6 +130,7 @@ def test_a_scheduler_that_cannot_be_asked_leaves_it_unknown_unless_the_mark_tell
     found = of(RUNS, seen(State.RUNNING), silent="squeue: no answer")
     assert (found.state, found.reason) == (State.UNKNOWN, "squeue: no answer; last seen running")
     assert of(ended(0), None, silent="squeue: no answer").state is State.COMPLETED
+    assert of(None, seen(State.CANCELLED, "by 1000"), silent="squeue: no answer").state is State.CANCELLED
 
 
 def test_a_scheduler_that_clears_up_may_tell_the_reason_later() -> None:
@@ -140,7 +154,11 @@ def test_marks_of_the_past_do_not_count() -> None:
 
 def test_cancelled_by_us_only_if_it_ended_after_that() -> None:
     assert of(ended(143), None, parcel=handed(cancelled="2026-11-21T06:39:59Z")).state is State.CANCELLED
-    assert of(ended(143), None, parcel=handed(cancelled="2026-11-21T06:40:01Z")).state is State.FAILED
+    assert of(ended(1), None, parcel=handed(cancelled="2026-11-21T06:40:01Z")).state is State.FAILED
+    assert (
+        of(ended(143), None, parcel=handed(cancelled="2026-11-21T06:40:50Z")).state is State.CANCELLED
+    )  # clocks differ
+    assert of(ended(143), None, parcel=handed(cancelled="2026-11-21T06:41:01Z")).state is State.FAILED
     assert of(ended(0), None, parcel=handed(cancelled="2026-11-21T06:39:59Z")).state is State.COMPLETED
 
 
@@ -175,6 +193,8 @@ def test_the_attempt_under_way() -> None:
     assert of(RUNS, seen(State.RUNNING, restarts=0)).attempt == 1
     assert of(None, seen(State.PENDING)).attempt == 1
     assert of(BACK, seen(State.PENDING)).attempt == 2
+    found = of(ended(143), seen(State.PENDING, ended=1))
+    assert (found.attempt, found.end, found.exit) == (2, None, None)
     assert of(Mark("running", 3, None, START), seen(State.RUNNING)).attempt == 3
     assert of(ended(1), seen(State.PENDING), parcel=handed(begun=1)).attempt == 2
 

@@ -120,12 +120,6 @@ def test_times_within_a_job(tmp_path: Path) -> None:
     assert found(tmp_path, "vista", "").stop_ahead == Duration(120)
 
 
-def test_an_account_is_not_dropped_in_silence(tmp_path: Path) -> None:
-    where = site("vista", scheduler={"kind": "slurm"})
-    said = refused(tmp_path, where, "account: mine\n")
-    assert "s.yaml:6: account: the file of site vista does not say how: add scheduler.account_option to it" in said
-
-
 @pytest.mark.parametrize(
     ("name", "queues", "says"),
     [

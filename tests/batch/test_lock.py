@@ -4,10 +4,12 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
+from batch_fakes import wait_for
 
 from hpcbench.batch.lock import locked
 from hpcbench.batch.processes import identity
@@ -49,20 +51,67 @@ def test_a_dead_holder_is_passed_by(tmp_path: Path) -> None:
         assert json.loads((tmp_path / ".lock").read_text())["pid"] == os.getpid()
 
 
-def test_a_holder_elsewhere_is_believed_until_it_is_silent_for_long(tmp_path: Path) -> None:
+def test_a_holder_elsewhere_is_believed_until_it_is_silent_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / ".lock"
     path.write_text(json.dumps({"pid": 1, "start": 1, "host": "login07", "boot": "x"}))
     with pytest.raises(UserError, match="process 1 on login07"), locked(tmp_path, patience=0.2):
         raise AssertionError("two hold it")
     os.utime(path, (time.time() - 700, time.time() - 700))
-    with locked(tmp_path, patience=0.2) as lock:
+    monkeypatch.setattr("hpcbench.batch.lock._BEAT", 0.05)
+    with locked(tmp_path, patience=0.2):
         os.utime(path, (time.time() - 700, time.time() - 700))
-        lock.still_here()
-        assert time.time() - path.stat().st_mtime < 60
-    assert not path.exists()
+        wait_for(lambda: time.time() - path.stat().st_mtime < 60)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_it_is_given_back_when_the_work_fails(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), locked(tmp_path):
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
+
+
+def test_of_many_who_find_a_dead_holder_one_takes_its_place(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    holder = json.dumps({**(identity(gone.pid) or {}), "token": "gone"})
+    gone.kill()
+    gone.wait()
+    inside, most, lock = [], [], threading.Lock()
+
+    def hold(place: Path, turn: threading.Barrier) -> None:
+        turn.wait()
+        with locked(place):
+            with lock:
+                inside.append(1)
+                most.append(len(inside))
+            time.sleep(0.002)
+            with lock:
+                inside.pop()
+
+    for number in range(6):
+        place = tmp_path / str(number)
+        place.mkdir()
+        (place / ".lock").write_text(holder)
+        (place / ".lock.over").write_text(holder)  # so did one who was about to remove it
+        turn = threading.Barrier(6)
+        threads = [threading.Thread(target=hold, args=(place, turn)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert list(place.iterdir()) == []
+    assert most == [1] * 36
+
+
+def test_who_was_taken_for_dead_leaves_the_lock_of_the_next_alone(tmp_path: Path) -> None:
+    with locked(tmp_path):
+        (tmp_path / ".lock").write_text(json.dumps({"pid": 1, "host": "login07", "token": "next"}))
+    assert json.loads((tmp_path / ".lock").read_text())["token"] == "next"
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "{}", '{"pid": "x"}', '{"token": 7}'])
+def test_a_lock_that_says_nothing_is_named_with_the_remedy(tmp_path: Path, content: str) -> None:
+    (tmp_path / ".lock").write_text(content)
+    with pytest.raises(UserError, match=r"\.lock: held by .*remove the file"), locked(tmp_path, patience=0.1):
+        raise AssertionError("two hold it")

@@ -19,10 +19,11 @@ import jinja2.meta
 import pytest
 
 from hpcbench.batch.duration import Duration
-from hpcbench.batch.heads import directive
+from hpcbench.batch.heads import directive, head
 from hpcbench.batch.plan import plan
 from hpcbench.batch.quoting import quote
 from hpcbench.batch.render import OF_SCRIPT, Job, render, render_array
+from hpcbench.batch.shape import Shape
 from hpcbench.batch.site import Site, load_site, names
 from hpcbench.errors import UserError
 from hpcbench.resources import data_dir
@@ -311,8 +312,24 @@ def test_requests_that_a_scheduler_does_not_know_are_refused(how: str, kind: str
 
 def test_slots_of_lsf_are_asked_for_without_nnodes() -> None:
     found = heads("slots", "#BSUB")
-    assert {"-n 48", "-R 'span[ptile=4]'", "-gpu num=4", "-P my-bank", "-r", "-wt 5", "-wa URG"} <= set(found)
+    assert {"-n 384", "-R 'span[ptile=32]'", "-gpu num=4", "-P my-bank", "-r", "-wt 5", "-wa URG"} <= set(found)
     assert not [line for line in found if line.startswith(("-nnodes", "-G", "-rn"))]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "cores", "share", "slots"), [(4, 8, False, 32), (4, 2, False, 8), (1, 1, False, 1), (64, 1, True, 32)]
+)
+def test_a_job_of_lsf_has_a_slot_for_each_core_that_its_ranks_are_bound_to(
+    ranks: int, cores: int, share: bool, slots: int
+) -> None:
+    own = Site.model_validate({**SLOTS, "oversubscribe": share})
+    shape = Shape(3, ranks, Fraction(0), cores, 1)
+    job = Job("j0001-r1", ["r1-baseline"], shape, [], "python3", Duration.parse("1h"), "normal")
+    lines = head(job, own, name="n", root=ROOT, log="log")
+    assert [line for line in lines if line.startswith(("#BSUB -n ", "#BSUB -R "))] == [
+        f"#BSUB -n {3 * slots}",
+        f"#BSUB -R 'span[ptile={slots}]'",
+    ]
 
 
 def test_flux_gets_one_sentinel_and_no_counts_of_slots() -> None:
@@ -416,6 +433,20 @@ def test_templates_use_what_render_declares_and_nothing_else() -> None:
         assert jinja2.meta.find_undeclared_variables(tree) <= known, path.name
 
 
+@pytest.mark.parametrize(
+    ("kind", "launcher", "line"),
+    [
+        ("slurm", "srun", "#SBATCH --account=mine"),
+        ("lsf", "jsrun", "#BSUB -P mine"),
+        ("flux", "flux", "#flux: --bank=mine"),
+    ],
+)
+def test_an_account_is_not_dropped_where_the_site_does_not_say_how(kind: str, launcher: str, line: str) -> None:
+    plain = {key: value for key, value in FULL.items() if key in ("site", "node", "checked", "walltime")}
+    site = Site.model_validate({**plain, "scheduler": {"kind": kind}, "launcher": {"kind": launcher}})
+    assert line in render(replace(job(), account="mine"), site=site, study="s", root="/r").splitlines()
+
+
 def test_variables_of_the_scripts_are_known_and_the_sites_cannot_set_them() -> None:
     texts = [script(name) for name in SCRIPTS]
     found = {name for text in texts for name in re.findall(r"(?:^|[ ;(])([a-z_]+)=(?!=)", text, re.MULTILINE)}
@@ -423,7 +454,7 @@ def test_variables_of_the_scripts_are_known_and_the_sites_cannot_set_them() -> N
     found |= {
         n for text in texts for line in re.findall(r"^ +local ([a-z ]*)$", text, re.MULTILINE) for n in line.split()
     }
-    assert found - {"_", "disable", "easy", "no", "num", "this"} == OF_SCRIPT
+    assert found - {"_", "disable", "easy", "mpibind", "no", "num", "this"} == OF_SCRIPT
     for name in ("root", "status", "UID", "IFS", "SECONDS", "BASH_ENV"):
         site = Site.model_validate({**FULL, "environment": {name: "1"}})
         with pytest.raises(ValueError, match=f"environment: {name} is a variable of the job script's own"):

@@ -41,8 +41,8 @@ def test_a_node_that_does_not_answer_for_a_while_changes_nothing() -> None:
         (State.SUSPENDED, Word(State.RUNNING), State.RUNNING),
         (State.RUNNING, Word(State.PENDING), State.PENDING),  # it was put back
         (State.RUNNING, Word(State.COMPLETED), State.COMPLETED),
-        (State.COMPLETED, Word(State.RUNNING), State.COMPLETED),  # accounting lags behind the queue
-        (State.FAILED, Word(State.PENDING), State.FAILED),
+        (State.COMPLETED, Word(State.RUNNING), State.RUNNING),  # an operator put it back
+        (State.FAILED, Word(State.PENDING), State.PENDING),
         (State.FAILED, Word(State.PENDING, restarts=1), State.PENDING),
         (State.TIMED_OUT, Word(State.RUNNING, restarts=1), State.RUNNING),
         (State.PREEMPTED, Word(State.PENDING), State.PENDING),
@@ -63,10 +63,17 @@ def test_a_state_is_as_old_as_its_first_word() -> None:
     assert found is not None and found.since == 200.0
 
 
+def test_which_end_was_on_record_when_it_was_asked_for() -> None:
+    asked = advance(RUNNING, "7", Word(State.PENDING), 200.0, ended=1)
+    assert asked is not None and asked.ended == 1
+    assert advance(asked, "7", None, 300.0, ended=2) == replace(asked, absent=300.0, ended=2)
+    assert advance(asked, "7", Word(State.UNKNOWN), 300.0, ended=2) == asked
+
+
 def test_it_is_kept_on_disk_and_a_damaged_file_is_none(tmp_path: Path) -> None:
     seen = {"j1": Seen("7", Word(State.TIMED_OUT, "TIMEOUT", 1, accounting={"Elapsed": "60"}), 1.5, 2.5)}
     save(tmp_path, seen)
     assert load(tmp_path) == seen
-    for damaged in ("", "[]", "{}", '{"j1": 3}', '{"j1": {"parcel": "7", "word": {"state": "gone"}}}'):
+    for damaged in ("", "[]", "{}", '{"j1": 3}', '{"j1": {"parcel": "7", "word": {"state": "gone"}}}', "[" * 9999):
         (tmp_path / "scheduler.json").write_text(damaged)
         assert load(tmp_path) == {}

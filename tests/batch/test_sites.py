@@ -38,6 +38,8 @@ def test_a_site_that_comes_with_hpcbench(name: str, capsys: pytest.CaptureFixtur
     said = capsys.readouterr().out
     for text in (site.description, site.checked, *site.queues, *site.modules):
         assert str(text) in said
+    assert not [line for line in said.splitlines() if line != line.rstrip()], "filled up with blanks"
+    assert " 1 jobs" not in said
 
 
 @pytest.mark.parametrize("name", sorted(set(names()) - {"local"}))

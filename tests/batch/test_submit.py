@@ -50,6 +50,7 @@ def test_a_dry_run_writes_all_and_starts_nothing(fake: Fake) -> None:
         "steps": 30,
         "repeats": 1,
         "requeue": 0,
+        "root": str(root),
         "jobs": [
             {
                 "id": "j0001-r1",

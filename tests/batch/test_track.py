@@ -18,6 +18,7 @@ from hpcbench.batch.track import track
 from hpcbench.errors import UserError
 
 END = {"event": "end", "time": "2026-01-01T00:01:00Z", "state": "completed", "steps": 1, "seconds": 1.0, "reason": ""}
+JOB = {"id": "j1", "runs": ["r1"], "walltime": None, "stop_ahead": 1}
 STAMP = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:01:00Z", "host": "n1", "job": "j1"}
 
 
@@ -25,7 +26,15 @@ def submission(root: Path, scheduler: str = "slurm", **changes: Any) -> Path:
     """A submission of one job with one run."""
     (root / "jobs" / "j1").mkdir(parents=True)
     (root / "runs" / "r1").mkdir(parents=True)
-    data = {"schema": 1, "study": "s", "site": "x", "scheduler": scheduler, "jobs": [{"id": "j1", "runs": ["r1"]}]}
+    data = {
+        "schema": 1,
+        "study": "s",
+        "name": "s-1",
+        "bundles": [],
+        "site": "x",
+        "scheduler": scheduler,
+        "jobs": [JOB],
+    }
     write_json(root / "submission.json", {**data, "runs": [{"id": "r1", "job": "j1", "path": "runs/r1"}], **changes})
     return root
 
@@ -122,6 +131,36 @@ def test_errors_come_before_a_launchers_noise(tmp_path: Path) -> None:
     assert last_words(root / "runs" / "r1") == "ValueError: the cause"
 
 
+def test_the_workers_word_comes_before_that_of_a_launcher_which_ends_the_others(tmp_path: Path) -> None:
+    root = submission(tmp_path)
+    (root / "runs" / "r1" / "err.txt").write_text(
+        "hpcbench.train: n1: 2 ranks x 4 threads on 2 cores\nsrun: Job step aborted: Waiting up to 3 seconds\n"
+        "srun: error: n1: tasks 0-1: Killed\n",
+        encoding="utf-8",
+    )
+    assert last_words(root / "runs" / "r1") == "n1: 2 ranks x 4 threads on 2 cores"
+
+
+def test_what_a_program_says_comes_before_a_launchers_count_of_it(tmp_path: Path) -> None:
+    root = submission(tmp_path)
+    lines = ["srun: job 7 queued", "srun: error: Unable to create step for job 7: no such GPU", "srun: got SIGCONT"]
+    (root / "runs" / "r1" / "err.txt").write_text("\n".join(lines), encoding="utf-8")
+    assert last_words(root / "runs" / "r1") == lines[1]
+    told = "slurmstepd-n2: error: execve(): /no/such/python: No such file or directory"
+    lines = ["srun: a warning", told, "srun: error: n2: tasks 2-3: Exited with exit code 2"]
+    (root / "runs" / "r1" / "err.txt").write_text("\n".join(lines), encoding="utf-8")
+    assert last_words(root / "runs" / "r1") == told
+
+
+def test_a_run_that_never_began_has_its_jobs_last_words(tmp_path: Path) -> None:
+    root = submission(tmp_path)
+    job_mark(root, 1)
+    (root / "jobs" / "j1" / "out.log").write_text("job.sh: line 9: module: command not found\n\n", encoding="utf-8")
+    found = track(root).runs["r1"]
+    assert found.state is State.LOST
+    assert found.reason == "its job ended before it started: exit 1: job.sh: line 9: module: command not found"
+
+
 def test_a_dry_run_is_not_lost(tmp_path: Path) -> None:
     root = submission(tmp_path, "local", dry_run=True)
     assert states(root) == (State.PENDING, State.PENDING)
@@ -142,7 +181,7 @@ def test_without_its_queue_a_local_job_is_lost_and_not_done(tmp_path: Path) -> N
     root = handed_to_local(submission(tmp_path, "local"))
     assert states(root) == (State.LOST, State.LOST)
     dead = {"pid": 2**22 + 1, "start": 1, "host": socket.gethostname(), "boot": ""}
-    queue: dict[str, Any] = {"time": "x", "jobs": [{"id": "j1", "after": [], "after_any": False}]}
+    queue: dict[str, Any] = {"time": "x", "jobs": [{"id": "j1", "parcel": "s-1-j1", "after": [], "after_any": False}]}
     (root / "queues").mkdir()
     write_json(root / "queues" / "1.json", {**queue, "process": dead})
     (root / "queues" / "1.log").write_text("noise\nOSError: No space left on device\n", encoding="utf-8")

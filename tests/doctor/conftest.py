@@ -12,5 +12,6 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     for name in ("LOADEDMODULES", "MPICH_GPU_SUPPORT_ENABLED", "LMOD_SYSTEM_NAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LOGNAME", "root")
+    monkeypatch.setenv("HOME", str(tmp_path))  # a login shell reads nobody's profile
     monkeypatch.setattr("hpcbench.doctor.ask.PATIENCE", 5.0)
     return Machine(tmp_path / "bin", monkeypatch)

@@ -5,7 +5,7 @@ import string
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from machine import Machine, recorded
 
@@ -31,10 +31,14 @@ def change(recording: dict[str, str], command: str, old: str, new: str) -> dict[
 SHAPES = "sinfo --noheader --exact --format=%P|%D|%c|%X|%Y|%Z|%m|%G"
 PARTITIONS = "scontrol --oneliner show partition"
 CONFIG = "scontrol show config"
+ASSOC = "sacctmgr --noheader --parsable2 show assoc where user=root format=Account,Partition,QOS,MaxSubmit"
+QOS = "sacctmgr --noheader --parsable2 show qos format=Name,MaxWall,MaxSubmitPU,MaxJobsPU,MaxTRES,MaxTRESPU"
+NVIDIA = "nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader,nounits"
+SLURM = recorded("slurm-22.05")
 
 
 def test_a_slurm_cluster(machine: Machine, tmp_path: Path) -> None:
-    machine.answers(recorded("slurm-22.05"))
+    machine.answers(SLURM)
     text = draft()
     site = site_of(text, tmp_path)
     assert (site.site, site.scheduler.kind, site.scheduler.account_option) == ("hbtest", "slurm", "--account")
@@ -49,9 +53,7 @@ def test_a_slurm_cluster(machine: Machine, tmp_path: Path) -> None:
 
 
 def test_nodes_of_other_kinds_are_left_out_and_named(machine: Machine, tmp_path: Path) -> None:
-    recording = change(
-        recorded("slurm-22.05"), SHAPES, "long|1|8|1|8|1|16000|gpu:fake:4", "long|90|256|2|64|2|512000|(null)"
-    )
+    recording = change(SLURM, SHAPES, "long|1|8|1|8|1|16000|gpu:fake:4", "long|90|256|2|64|2|512000|(null)")
     machine.answers(recording)
     text = draft()
     assert list(site_of(text, tmp_path).queues) == ["debug"]
@@ -59,9 +61,7 @@ def test_nodes_of_other_kinds_are_left_out_and_named(machine: Machine, tmp_path:
 
 
 def test_the_default_partition_gives_way_to_one_with_gpus(machine: Machine, tmp_path: Path) -> None:
-    recording = change(
-        recorded("slurm-22.05"), SHAPES, "debug*|4|8|1|8|1|16000|gpu:fake:4", "debug*|90|256|2|64|2|512000|(null)"
-    )
+    recording = change(SLURM, SHAPES, "debug*|4|8|1|8|1|16000|gpu:fake:4", "debug*|90|256|2|64|2|512000|(null)")
     machine.answers(recording)
     site = site_of(draft(), tmp_path)
     assert (list(site.queues), site.node.gpus, site.node.cores) == (["long"], 4, 8)
@@ -73,21 +73,21 @@ def test_the_default_partition_gives_way_to_one_with_gpus(machine: Machine, tmp_
     ids=["CPUs are threads", "CPUs are cores", "fewer CPUs than cores"],
 )
 def test_what_slurm_calls_a_cpu(machine: Machine, tmp_path: Path, row: str, cores: int, threads: int) -> None:
-    machine.answers(change(recorded("slurm-22.05"), SHAPES, "4|8|1|8|1|16000|gpu:fake:4", row.replace("g", "gpu:4")))
+    machine.answers(change(SLURM, SHAPES, "4|8|1|8|1|16000|gpu:fake:4", row.replace("g", "gpu:4")))
     node = site_of(draft(), tmp_path).node
     assert (node.cores, node.threads_per_core) == (cores, threads)
 
 
 def test_three_gpus_on_two_sockets(machine: Machine, tmp_path: Path) -> None:
     gres = "gpu:a100:1(S:0),gpu:a100:2(S:1)"
-    machine.answers(change(recorded("slurm-22.05"), SHAPES, "4|8|1|8|1|16000|gpu:fake:4", f"4|128|2|64|1|16000|{gres}"))
+    machine.answers(change(SLURM, SHAPES, "4|8|1|8|1|16000|gpu:fake:4", f"4|128|2|64|1|16000|{gres}"))
     node = site_of(draft(), tmp_path).node
     assert (node.gpus, node.gpu, node.socket_gpus) == (3, "a100", [1, 2])
 
 
 def test_limits_of_partitions(machine: Machine, tmp_path: Path) -> None:
     recording = change(
-        recorded("slurm-22.05"),
+        SLURM,
         PARTITIONS,
         "MaxNodes=UNLIMITED MaxTime=01:00:00 MinNodes=0",
         "MaxNodes=64 MaxTime=UNLIMITED MinNodes=2",
@@ -100,10 +100,14 @@ def test_limits_of_partitions(machine: Machine, tmp_path: Path) -> None:
     assert site.scheduler.directives == {}, "nodes come whole, and with all their memory"
 
 
+def test_a_partition_without_a_limit_has_no_more_than_its_nodes(machine: Machine, tmp_path: Path) -> None:
+    """Slurm takes a job of more, and lets it wait for ever."""
+    machine.answers(SLURM)
+    assert site_of(draft(), tmp_path).queues["debug"].max_nodes == 4
+
+
 def test_cores_that_are_the_systems_are_pointed_out(machine: Machine, tmp_path: Path) -> None:
-    machine.answers(
-        change(recorded("slurm-22.05"), "scontrol --oneliner show node n1", "CPUEfctv=8", "CPUEfctv=6 CoreSpecCount=2")
-    )
+    machine.answers(change(SLURM, "scontrol --oneliner show node n1", "CPUEfctv=8", "CPUEfctv=6 CoreSpecCount=2"))
     text = draft()
     site_of(text, tmp_path)
     assert "CoreSpecCount=2" in text
@@ -122,21 +126,19 @@ def test_cores_that_are_the_systems_are_pointed_out(machine: Machine, tmp_path: 
 def test_srun_is_told_which_mpi(
     machine: Machine, tmp_path: Path, banner: str, default: str, launcher: tuple[str, list[str]]
 ) -> None:
-    machine.answers(
-        change(recorded("slurm-22.05"), CONFIG, "MpiDefault              = none", f"MpiDefault = {default}")
-    )
+    machine.answers(change(SLURM, CONFIG, "MpiDefault              = none", f"MpiDefault = {default}"))
     machine.answers({"mpiexec --version": banner})
     site = site_of(draft(), tmp_path)
     assert (site.launcher.kind, site.launcher.args) == launcher
 
 
 def test_tacc_has_ibrun(machine: Machine, tmp_path: Path) -> None:
-    machine.answers({**recorded("slurm-22.05"), "ibrun --help": ""})
+    machine.answers({**SLURM, "ibrun --help": ""})
     assert site_of(draft(), tmp_path).launcher.kind == "ibrun"
 
 
 def test_slurm_without_accounting(machine: Machine, tmp_path: Path) -> None:
-    recording = {line: text for line, text in recorded("slurm-22.05").items() if not line.startswith("sacctmgr")}
+    recording = {line: text for line, text in SLURM.items() if not line.startswith("sacctmgr")}
     machine.answers({**recording, "sacctmgr nothing": ""})
     text = draft()
     site = site_of(text, tmp_path)
@@ -147,16 +149,16 @@ def test_slurm_without_accounting(machine: Machine, tmp_path: Path) -> None:
 
 
 def test_limits_of_an_association_and_a_quality_of_service(machine: Machine, tmp_path: Path) -> None:
-    recording = recorded("slurm-22.05")
+    recording = SLURM
     recording = change(
         recording,
-        "sacctmgr --noheader --parsable2 show assoc where user=root format=Account,Partition,QOS,MaxSubmit",
+        ASSOC,
         "root||normal|",
         "proj_g||normal|50\nother||normal|20",
     )
     recording = change(
         recording,
-        "sacctmgr --noheader --parsable2 show qos format=Name,MaxWall,MaxSubmitPU,MaxJobsPU,MaxTRES,MaxTRESPU",
+        QOS,
         "normal|||||",
         "normal|||||\nlongq|2-00:00:00|8|2|node=16|",
     )
@@ -215,11 +217,7 @@ def test_a_flux_that_knows_no_limits(machine: Machine, tmp_path: Path) -> None:
 
 
 def test_no_scheduler_at_all(machine: Machine, tmp_path: Path) -> None:
-    machine.answers(
-        {
-            "nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader,nounits": "NVIDIA A2, 15356, 550.1\nNVIDIA A2, 15356, 550.1"
-        }
-    )
+    machine.answers({NVIDIA: "NVIDIA A2, 15356, 550.1\nNVIDIA A2, 15356, 550.1"})
     machine.answers({"mpiexec --version": "mpirun (Open MPI) 4.1.4"})
     text = draft()
     site = site_of(text, tmp_path)
@@ -237,7 +235,7 @@ def test_no_scheduler_at_all(machine: Machine, tmp_path: Path) -> None:
 def test_one_client_that_hangs_costs_only_what_it_knows(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
-    machine.answers(recorded("slurm-22.05"))
+    machine.answers(SLURM)
     machine.script(program, "sleep 1000")
     monkeypatch.setattr("hpcbench.doctor.ask.PATIENCE", 0.5)
     site = site_of(draft("elsewhere"), tmp_path)
@@ -247,7 +245,7 @@ def test_one_client_that_hangs_costs_only_what_it_knows(
 def test_modules_that_are_loaded(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOADEDMODULES", "craype-network-ofi:cray-mpich/8.1.28:xalt/2.1:cudatoolkit/12.2")
     monkeypatch.setenv("MPICH_GPU_SUPPORT_ENABLED", "1")
-    machine.answers(recorded("slurm-22.05"))
+    machine.answers(SLURM)
     text = draft()
     site = site_of(text, tmp_path)
     assert site.modules == ["craype-network-ofi", "cray-mpich/8.1.28", "cudatoolkit/12.2"]
@@ -301,7 +299,12 @@ _schedulers = {
     st.lists(_words, max_size=2),
     _words,
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=50,
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 def test_whatever_was_seen_the_file_is_right(
     machine: Machine, tmp_path: Path, kind: str, name: str | None, lines: list[Line], notes: list[str], fact: str
 ) -> None:

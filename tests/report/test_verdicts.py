@@ -251,6 +251,30 @@ def test_a_run_that_is_missing(tmp_path: Path) -> None:
     assert "(1 of 3 runs lost)" in row.verdict
 
 
+@pytest.mark.parametrize(
+    ("attempts", "says"),
+    [
+        ((1, 1, 1), "3 pairs of runs of equal seed and allocation; intervals"),
+        (
+            (1, 2, 1),
+            "3 pairs of runs of equal seed; 1 of all 3 pairs ran in two allocations, perhaps on other nodes; int",
+        ),
+        (
+            (2, 2, 2),
+            "3 pairs of runs of equal seed, each in an allocation of its own, perhaps on other nodes; intervals",
+        ),
+    ],
+)
+def test_pairs_of_two_allocations_are_told(tmp_path: Path, attempts: tuple[int, ...], says: str) -> None:
+    root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7), "mzhybrid": (0.1, 2.7)}))
+    for scheme in ("baseline", "mzhybrid"):
+        for repeat, attempt in enumerate(attempts, 1):
+            path = root / "runs" / f"r{repeat}-{scheme}" / "status.json"
+            mark = json.loads(path.read_text())
+            path.write_text(json.dumps({**mark, "id": "7", "attempt": attempt if scheme == "mzhybrid" else 1}))
+    assert says in " ".join(answer(cell(root), "lassen"))
+
+
 def test_a_control_is_told_from_compression(tmp_path: Path) -> None:
     root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7), "identity": (0.1, 2.7), "mzhybrid": (0.4, 2.7)}))
     said = answer(cell(root), "lassen")

@@ -91,7 +91,7 @@ def test_a_signal_ahead_of_the_limit_stops_a_run_which_retry_goes_on_with(slow: 
     assert stopped == [State.COMPLETED, State.STOPPED, State.STOPPED]
     assert tracked.jobs["j0001-r1"].state is State.STOPPED and "hpcbench retry" in tracked.jobs["j0001-r1"].reason
     assert report(root)["r1-naive-zfp8"]["state"] == "stopped"
-    done = hpcbench("retry", root, cwd=root)
+    done = hpcbench("retry", root.name, cwd=root.parent)
     assert done.returncode == 0 and "1 job again, for 2 runs" in done.stdout
     tracked = wait_over(root)
     assert {status.state for status in tracked.runs.values()} == {State.COMPLETED}

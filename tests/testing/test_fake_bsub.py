@@ -79,7 +79,7 @@ def test_slots_become_hosts() -> None:
 
 def test_other_refusals() -> None:
     assert "User permission denied" in _refused(FakeLSF(root_refused=os.geteuid() == 0, account_option="-P"), root=True)
-    assert _refused(FakeLSF(account_option="-P")) == f"Option -P is required by this site. {NOT}\n"
+    assert _refused(FakeLSF(account_option="-P")) == f"This site wants an account: option -P. {NOT}\n"
     assert _refused(FakeLSF(), stdin=b" \n") == f"Empty job. {NOT}\n"
     full = FakeLSF(max_submitted=1)
     assert full.run("bsub", stdin=b"true\n").returncode == 0

@@ -10,8 +10,10 @@ from hpcbench.testing.fakes import __main__ as command
 
 SITE = """\
 site: mine
-scheduler: {kind: lsf, account_option: -G}
-queues: {small: {max_nodes: 1, max_walltime: 30m}}
+scheduler: {kind: lsf, account_option: -G, max_array: 3, max_submitted: 4}
+queues:
+  small: {max_nodes: 1, max_walltime: 30m, max_submitted: 2}
+  binned: {bins: [{max_nodes: 2, max_walltime: 10m}, {max_nodes: 3, max_walltime: 20m}]}
 node: {cores: 8, gpus: 2}
 launcher: {kind: jsrun}
 python: python3
@@ -34,26 +36,62 @@ def test_a_site_is_tried_and_its_jobs_are_waited_for(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     out = tmp_path / "out"
-    done = run("lsf", "--site", str(site), "--minute", "1", "--", "sh", "-c", f"bsub -N -o {out} < {script}; exit 3")
+    done = run("lsf", "--site", str(site), "--minute", "1", "--", "sh", "-c", f"bsub -G x -N -o {out} < {script}; exit 3")
     assert done.returncode == 3
     assert done.stdout == "Job <1> is submitted to default queue <small>.\n"
     assert "1 job still to end" in done.stderr
     assert sorted(out.read_text(encoding="utf-8").split()) == ["0", "1"]
 
 
+def test_ranks_of_two_nodes_have_two_names(tmp_path: Path) -> None:
+    """A worker refuses ranks that are not on as many nodes as were asked for."""
+    own = subprocess.run(["unshare", "--user", "--map-root-user", "--uts", "hostname", "-s"], capture_output=True)
+    assert own.returncode == 0, "no namespaces here"
+    script, out = tmp_path / "job.sh", tmp_path / "out"
+    script.write_text("#BSUB -W 5\n#BSUB -nnodes 2\njsrun -n 4 -r 2 -a 1 -c 4 uname -n\n", encoding="utf-8")
+    done = run("lsf", "--", "sh", "-c", f"bsub -N -o {out} < {script}")
+    assert done.returncode == 0, done.stderr
+    assert sorted(out.read_text(encoding="utf-8").split()) == ["node1", "node1", "node2", "node2"]
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ("-nnodes 2", "Too many processors requested. Job not submitted."),
-        ("-W 0:31", "RUNLIMIT: Cannot exceed queue's hard limit(s). Job not submitted."),
+        ("-G x -nnodes 2", "Too many processors requested. Job not submitted."),
+        ("-G x -W 0:31", "RUNLIMIT: Cannot exceed queue's hard limit(s). Job not submitted."),
+        ("-G x -q binned -nnodes 2 -W 0:11", "RUNLIMIT: Cannot exceed queue's hard limit(s). Job not submitted."),
+        ("-G x -q binned -nnodes 4 -W 0:1", "Too many processors requested. Job not submitted."),
+        ("-W 0:3", "This site wants an account: option -G. Job not submitted."),
+        ("-G x -J 'a[1-4]'", "Job array index too large. Job not submitted."),
+        ("-G x -J 'a[1-3]'", "The destination queue has reached its job limit. Job not submitted."),
+        ("-G x -q binned -J 'a[1-3]'", None),
     ],
 )
-def test_limits_of_the_site_count(tmp_path: Path, options: str, text: str) -> None:
+def test_limits_of_the_site_count(tmp_path: Path, options: str, text: str | None) -> None:
     site = tmp_path / "mine.yaml"
     site.write_text(SITE, encoding="utf-8")
     done = run("lsf", "--site", str(site), "--", "sh", "-c", f"echo true | bsub {options}")
-    assert done.returncode == 255
-    assert done.stderr.strip() == text
+    if text is None:
+        assert done.returncode == 0
+        assert "Job <1> is submitted" in done.stdout
+    else:
+        assert done.returncode == 255
+        assert done.stderr.strip() == text
+
+
+def test_a_site_where_bsub_reads_the_file(tmp_path: Path) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/sh\n#BSUB -P x\n#BSUB -q debug\ntrue\n", encoding="utf-8")
+    script.chmod(0o755)
+    done = run("lsf", "--site", "summit", "--", "bsub", str(script))
+    assert done.stdout == "Job <1> is submitted to queue <debug>.\n"
+
+
+def test_a_site_of_flux(tmp_path: Path) -> None:
+    body = "printf '#!/bin/sh\ntrue\n' | flux batch -N1"
+    done = run("flux", "--site", "tuolumne", "--", "sh", "-c", f"{body}; {body} --bank=x -q pdebug")
+    assert done.stderr.startswith("flux-batch: ERROR: [Errno 22] a bank is required by this site")
+    assert done.returncode == 0
 
 
 def test_flux_too(tmp_path: Path) -> None:

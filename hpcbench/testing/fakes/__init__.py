@@ -214,13 +214,17 @@ class Fake:
         directory = f"os.environ.get('HPCBENCH_FAKE_DIR', {self.config.directory!r})"
         begin = f"import os\nfrom hpcbench.testing.fakes.programs import main\nsys.exit(main({directory}))\n"
         entry.write_text(f"{self._path()}\n{begin}", encoding="utf-8")
+        hosts = f"{self._path()}; from hpcbench.testing.fakes.hosts import main; main()"
+        self._executable(self._store.directory / "host", shlex.join([sys.executable, "-E", "-S", "-c", hosts]))
         for name in PROGRAMS[self.system]:
-            path = programs / name
-            line = shlex.join([sys.executable, "-E", "-S", str(entry), name])
-            told = f"# hpcbench's fake of {name}: it is not the program of a real scheduler."
-            path.write_text(f'#!/bin/sh\n{told}\nexec {line} "$@"\n', encoding="utf-8")
-            path.chmod(0o755)
+            self._executable(programs / name, shlex.join([sys.executable, "-E", "-S", str(entry), name]))
         return {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+
+
+    def _executable(self, path: Path, line: str) -> None:
+        told = f"# hpcbench's fake of {path.name}: it is not the program of a real scheduler."
+        path.write_text(f'#!/bin/sh\n{told}\nexec {line} "$@"\n', encoding="utf-8")
+        path.chmod(0o755)
 
 
 class FakeLSF(Fake):

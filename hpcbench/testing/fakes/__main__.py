@@ -10,6 +10,7 @@ from typing import Any
 
 from hpcbench.errors import UserError
 from hpcbench.testing.fakes import Fake, FakeFlux, FakeLSF
+from hpcbench.testing.fakes.sites import pretended
 from hpcbench.testing.fakes.state import ENDED
 
 
@@ -40,32 +41,10 @@ def main(argv: list[str] | None = None) -> int:
 def _fake(arguments: argparse.Namespace) -> Fake:
     options: dict[str, Any] = {"nodes": arguments.nodes, "minute": arguments.minute}
     if arguments.site:
-        options |= _of_site(arguments.site, arguments.system)
+        options |= pretended(arguments.site, arguments.system)
     if arguments.flavour:
         options["flavour"] = arguments.flavour
     return FakeLSF(**options) if arguments.system == "lsf" else FakeFlux(**options)
-
-
-def _of_site(name: str, system: str) -> dict[str, Any]:
-    from hpcbench.batch.duration import Duration
-    from hpcbench.batch.site import load_site
-
-    site, _ = load_site(name)
-    if site.scheduler.kind != system:
-        raise UserError(
-            f"site {site.site}: its scheduler is {site.scheduler.kind}: give {site.scheduler.kind}, not {system}"
-        )
-    queues: dict[str, dict[str, float]] = {}
-    for queue, limits in site.queues.items():
-        queues[queue] = {"max_nodes": limits.max_nodes} if limits.max_nodes else {}
-        if limits.max_walltime:
-            queues[queue]["max_minutes"] = Duration.parse(limits.max_walltime).seconds / 60
-    found: dict[str, Any] = {"cores": site.node.usable_cores, "gpus": site.node.gpus}
-    if queues:
-        found["queues"] = queues
-    if system == "lsf":
-        found["flavour"] = "csm" if site.scheduler.allocation == "nodes" else "lsf"
-    return found
 
 
 def _run(fake: Fake, command: list[str]) -> int:

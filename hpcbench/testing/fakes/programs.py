@@ -20,14 +20,17 @@ MODULES = {
     "brequeue": "lsf.control",
     "bstop": "lsf.control",
     "bresume": "lsf.control",
+    "blaunch": "lsf.blaunch",
     "jsrun": "lsf.jsrun",
     "lrun": "lsf.lrun",
     "flux": "flux.program",
 }
 PROGRAMS = {
-    "lsf": ("bsub", "bjobs", "bhist", "bkill", "brequeue", "bstop", "bresume", "jsrun", "lrun"),
+    "lsf": ("bsub", "bjobs", "bhist", "bkill", "brequeue", "bstop", "bresume", "blaunch", "jsrun", "lrun"),
     "flux": ("flux",),
 }
+LAUNCHERS = ("blaunch", "jsrun", "lrun")
+"""Their output is that of what they start, and is not kept."""
 _REGISTRY: dict[str, Callable[["Call"], int]] = {}
 
 
@@ -80,7 +83,7 @@ def run(directory: str, program: str, argv: Sequence[str]) -> int:
     try:
         if any(fault["kind"] == "fail" for fault in faults):
             status = 255
-        elif program in ("jsrun", "lrun") or argv[:1] in (["run"], ["alloc"]):
+        elif program in LAUNCHERS or argv[:1] in (["run"], ["alloc"]):
             store.record(program, argv, None)
             return _REGISTRY[program](Call(program, list(argv), store, read_stdin))
         else:
@@ -88,7 +91,7 @@ def run(directory: str, program: str, argv: Sequence[str]) -> int:
                 status = _REGISTRY[program](Call(program, list(argv), store, read_stdin))
     except RefusedError as refusal:
         status = refusal.status
-        print(refusal, file=errors if program not in ("jsrun", "lrun") else sys.stderr)
+        print(refusal, file=errors if program not in LAUNCHERS else sys.stderr)
     store.record(program, argv, taken[0] if taken else None)
     return _answer(output.getvalue(), errors.getvalue(), status, faults)
 

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,9 @@ def allocation(store: Store, job_id: str | None, complaint: str) -> Job:
     raise RefusedError(complaint, 1)
 
 
-def launch(ranks: Sequence[Rank], command: Sequence[str], variables: Mapping[str, str], names: "Names") -> int:
+def launch(
+    store: Store, ranks: Sequence[Rank], command: Sequence[str], variables: Mapping[str, str], names: "Names"
+) -> int:
     """Start the ranks, hand on what they print, and wait: their exit status."""
     if not command:
         raise RefusedError("no command was given", 1)
@@ -58,7 +61,7 @@ def launch(ranks: Sequence[Rank], command: Sequence[str], variables: Mapping[str
     mpiexec = Path(sys.executable).with_name("mpiexec")
     found = str(mpiexec) if mpiexec.exists() else shutil.which("mpiexec")
     if found:
-        lines = [[found, "-n", str(len(ranks)), "-bind-to", "none", *each]]
+        lines = [[found, "-n", str(len(ranks)), "-bind-to", "none", *_hosts(ranks, store), *each]]
         extra: list[dict[str, str]] = [{}]
     else:
         lines = [each] * len(ranks)
@@ -100,6 +103,13 @@ def become() -> None:
         os.execvp(sys.argv[1], sys.argv[1:])
     except OSError as failure:
         sys.exit(f"{sys.argv[1]}: {failure.strerror}")
+
+
+def _hosts(ranks: Sequence[Rank], store: Store) -> list[str]:
+    """Options by which MPICH reaches the pretended hosts, as it would by LSF's blaunch."""
+    counts = Counter(rank.host for rank in ranks)
+    hosts = ",".join(f"{host}:{count}" for host, count in counts.items())
+    return ["-hosts", hosts, "-launcher", "lsf", "-launcher-exec", str(store.directory / "host")]
 
 
 def split(config: Config, per_host: int, local_rank: int) -> list[int]:

@@ -6,6 +6,7 @@ Everything here is imported by each call of a faked program, so it needs nothing
 import fcntl
 import getpass
 import json
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -91,6 +92,12 @@ class State:
     jobs: list[Job] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
 
+    def full(self, queue: str, more: int, config: "Config") -> bool:
+        """Whether a user may not have so many more jobs in the queue."""
+        alive = [job.queue for job in self.jobs if job.state not in ENDED]
+        bounds = ((config.max_submitted, len(alive)), (config.queues[queue].get("max_submitted"), alive.count(queue)))
+        return any(most and have + more > most for most, have in bounds)
+
     def find(self, id: int, index: int = 0) -> list[Job]:
         """The job, or all elements of the array, or one."""
         return [job for job in self.jobs if job.id == id and index in (0, job.index)]
@@ -108,12 +115,14 @@ class Config:
     flavour: str = ""
     minute: float = 60.0
     """Seconds that a minute of the scheduler lasts."""
-    queues: dict[str, dict[str, float]] = field(default_factory=dict)
-    """The first is the default; ``max_minutes`` and ``max_nodes`` of each, where it has such limits."""
+    queues: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The first is the default; of each, where it has such limits: ``min_nodes``, ``max_nodes``, ``max_minutes``,
+    ``bins`` (the most nodes, and minutes for jobs of up to so many) and ``max_submitted``."""
     account_option: str = ""
     """That jobs must be given; empty where none is needed."""
     max_array: int = 1000
     max_submitted: int = 0
+    """In all queues; 0 for any number."""
     clean_period: float = 3600.0
     """Seconds of this machine after which a finished job is no longer listed."""
     dispatch_delay: float = 0.0
@@ -122,6 +131,16 @@ class Config:
     root_refused: bool = False
     parse_script: bool = False
     user: str = field(default_factory=getpass.getuser)
+
+    def most_minutes(self, queue: str, nodes: int) -> float:
+        """The longest job of so many nodes."""
+        limits = self.queues[queue]
+        bins = [minutes for most, minutes in limits.get("bins", []) if nodes <= most]
+        return min(limits.get("max_minutes", math.inf), *bins[:1], math.inf)
+
+    def most_nodes(self, queue: str) -> float:
+        """The largest job."""
+        return min(self.nodes, self.queues[queue].get("max_nodes", math.inf))
 
     @property
     def node_names(self) -> list[str]:

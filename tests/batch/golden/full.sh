@@ -95,7 +95,7 @@ run() {
   HPCBENCH_RUN=$root/runs/$run timeout -k 5 "$limit" "$@" '/sw/my python/bin/python3' -u -m hpcbench.train "runs/$run/run.json" \
     > "runs/$run/log.txt" 2> "runs/$run/err.txt" < /dev/null &
   child=$!
-  while signalled=; wait "$child"; status=$?; [ -n "$signalled" ]; do :; done
+  while signalled=; wait "$child"; status=$?; [ -n "$signalled" ] || suspended "$status"; do :; done
   child=
   sweep
   # timeout says 124 by itself, unless TERM was not enough
@@ -104,6 +104,9 @@ run() {
   run=
   [ "$status" -eq 0 ] || failed=1
 }
+
+# suspended STATUS: whether the launcher was stopped and has not ended; bash then waits no longer
+suspended() { [ "$1" -ge 147 ] && [ "$1" -le 150 ] && kill -0 "$child" 2> /dev/null && sleep 0.2; }
 
 # sweep: end what is left of the run on this node, whatever group, session or parent it has by now
 sweep() {
@@ -197,7 +200,7 @@ variables() {
 }
 
 record() {
-  keep environment variables &
+  (umask 077 && keep environment variables) & # no filter knows all that it may hold
   keep modules module list &
   keep limits ulimit -a &
   keep system uname -a &
@@ -267,7 +270,7 @@ export TRICKY='it'"'"'s $(touch pwned) `id` "x" \'
 
 provenance
 
-launch=(srun --nodes=12 --ntasks=48 --ntasks-per-node=4 --cpus-per-task=8 --cpu-bind=cores --gpus-per-node=4 --gpu-bind=none --mpi=pmix)
+launch=(srun --nodes=12 --ntasks=48 --ntasks-per-node=4 --cpus-per-task=8 --cpu-bind=cores --gres=gpu:4 --gpu-bind=none --mpi=pmix)
 run r1-nodes12-baseline "${launch[@]}"
 run r1-nodes12-naive-mpc "${launch[@]}"
 run r1-nodes12-naive-zfp8 "${launch[@]}"

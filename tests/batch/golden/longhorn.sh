@@ -94,7 +94,7 @@ run() {
   HPCBENCH_RUN=$root/runs/$run timeout -k 5 "$limit" "$@" python3 -u -m hpcbench.train "runs/$run/run.json" \
     > "runs/$run/log.txt" 2> "runs/$run/err.txt" < /dev/null &
   child=$!
-  while signalled=; wait "$child"; status=$?; [ -n "$signalled" ]; do :; done
+  while signalled=; wait "$child"; status=$?; [ -n "$signalled" ] || suspended "$status"; do :; done
   child=
   sweep
   # timeout says 124 by itself, unless TERM was not enough
@@ -103,6 +103,9 @@ run() {
   run=
   [ "$status" -eq 0 ] || failed=1
 }
+
+# suspended STATUS: whether the launcher was stopped and has not ended; bash then waits no longer
+suspended() { [ "$1" -ge 147 ] && [ "$1" -le 150 ] && kill -0 "$child" 2> /dev/null && sleep 0.2; }
 
 # sweep: end what is left of the run on this node, whatever group, session or parent it has by now
 sweep() {
@@ -182,7 +185,7 @@ variables() {
 }
 
 record() {
-  keep environment variables &
+  (umask 077 && keep environment variables) & # no filter knows all that it may hold
   keep modules module list &
   keep limits ulimit -a &
   keep system uname -a &

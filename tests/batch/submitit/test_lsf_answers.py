@@ -61,6 +61,7 @@ def test_no_state_is_without_a_row() -> None:
         ("TERM_ORPHAN_SYSTEM", State.CANCELLED),
         ("TERM_MEMLIMIT", State.OUT_OF_MEMORY),
         ("TERM_SWAP", State.OUT_OF_MEMORY),
+        ("TERM_ZOMBIE", State.NODE_FAILED),
         ("TERM_PREEMPT", State.PREEMPTED),
         ("TERM_REQUEUE_OWNER", State.PREEMPTED),
         ("TERM_REQUEUE_ADMIN", State.PREEMPTED),

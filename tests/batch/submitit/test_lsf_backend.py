@@ -28,6 +28,7 @@ def lsf(root: Path, by: str = "stdin") -> Lsf:
 
 def parcel(root: Path, **changes: object) -> Parcel:
     script = root / str(changes.pop("file", "job.sh"))
+    script.parent.mkdir(parents=True, exist_ok=True)
     script.write_text("#!/bin/bash\n#BSUB -q pbatch\n", encoding="utf-8")
     return Parcel(**{"script": script, "name": "s-naive.j1", "jobs": ["j1"], **changes})  # type: ignore[arg-type]
 
@@ -60,12 +61,14 @@ def test_no_word_of_the_line_holds_the_option_that_filters_look_for(
     programs: Programs, tmp_path: Path, by: str
 ) -> None:
     programs.answer("bsub", TAKEN)
-    (tmp_path / "a-nasty-place").mkdir()
-    lsf(tmp_path, by).submit(parcel(tmp_path / "a-nasty-place", file="a-name.sh", name="study-naive", after=["7"]))
+    root = tmp_path / "a-nasty-place"
+    lsf(root, by).submit(parcel(root, file="jobs/j0001-r1/job.sh", name="study-naive", after=["7"]))
     [call] = programs.calls("bsub")
     assert not [word for word in call["argv"] if "-n" in word]
     text = call["stdin"] if by == "stdin" else Path(call["cwd"], call["argv"][-1]).read_text(encoding="utf-8")
     assert text == "#!/bin/bash\n#BSUB -q pbatch\n"
+    if by == "file":  # which the job starts from where it begins, the submission's directory
+        assert (call["cwd"], call["argv"][-1]) == (str(root), "./jobs/j0001-r1/job.sh")
 
 
 @pytest.mark.parametrize("by", ["stdin", "file"])

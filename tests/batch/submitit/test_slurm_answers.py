@@ -110,6 +110,11 @@ def test_squeue() -> None:
     assert words["24"] == words["24+0"]
 
 
+def test_why_a_cancelled_job_had_waited_is_not_why_it_was_cancelled() -> None:
+    words = read_squeue("7|CANCELLED|0|0|N/A|N/A||Resources\n8|CANCELLED|0|0|N/A|N/A||DependencyNeverSatisfied\n")
+    assert (words["7"].reason, words["8"].reason) == ("CANCELLED", "CANCELLED: DependencyNeverSatisfied")
+
+
 def test_an_old_squeue() -> None:
     words = read_squeue_short("4_[2-3]|PENDING||Priority\n22|RUNNING|n1|None\n")
     assert words["4_3"] == Word(State.PENDING, "Priority")

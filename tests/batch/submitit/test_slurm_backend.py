@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from programs import Programs
 
+from hpcbench.batch.hand_in import hand_in
 from hpcbench.batch.scheduler import Parcel, UnclearError, scheduler_class
 from hpcbench.batch.site import load_site
 from hpcbench.batch.slurm import Slurm
 from hpcbench.batch.states import State
+from hpcbench.batch.submitit_slurm import DIALECT
 from hpcbench.errors import UserError
 
 SITE, _ = load_site("longhorn")
@@ -292,3 +294,21 @@ def test_check(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
         programs.answer(name)
     Slurm.check(SITE)
     assert os.environ["PATH"] == str(programs.directory)
+
+
+def test_what_accounting_alone_says_to_live_is_no_news(programs: Programs, tmp_path: Path) -> None:
+    (tmp_path / "site.json").write_text("{}", encoding="utf-8")
+    programs.answer("squeue", "")
+    times = "2026-11-21T15:51:44|2026-11-21T15:52:56|Unknown|20|n2"
+    programs.answer("sacct", f"1|RUNNING|0:0|{times}||1M|None\n2|PENDING|0:0|{times}|||\n3|FAILED|1:0|{times}|||\n")
+    assert list(slurm(tmp_path).poll(["1", "2", "3"])) == ["3"]
+
+
+@pytest.mark.parametrize("signal", [9, 15, 1])
+def test_a_client_that_was_killed_may_have_been_heard(programs: Programs, tmp_path: Path, signal: int) -> None:
+    program = tmp_path / "killed"
+    program.write_text(f"#!/bin/bash\nkill -{signal} $$\n")
+    program.chmod(0o755)
+    for argv in ([str(program)], ["bash", "-c", '"$1"', "x", str(program)]):
+        with pytest.raises(UnclearError, match="may or may not"):
+            hand_in(argv, {"PATH": os.environ["PATH"]}, DIALECT)

@@ -92,14 +92,16 @@ def _job(arguments: argparse.Namespace, config: Config, name: str) -> Job:
     queue = arguments.queue or next(iter(config.queues))
     if queue not in config.queues:
         raise ValueError(f"[Errno 22] Invalid queue '{queue}' specified")
-    if limit / 60 > config.queues[queue].get("max_minutes", limit):
-        raise ValueError(f"[Errno 22] requested duration exceeds policy limit for queue {queue}")
     nodes = arguments.nodes or -(-arguments.count * (arguments.cores_each or 1) // config.cores)
     slots = arguments.count or nodes
     cores = -(-slots // nodes) * (arguments.cores_each or 1)
     gpus = -(-slots // nodes) * (arguments.gpus_each or 0)
     if nodes > config.nodes or cores > config.cores or gpus > config.gpus:
         raise ValueError("[Errno 22] unsatisfiable request")
+    if limit / 60 > config.most_minutes(queue, nodes):
+        raise ValueError(f"[Errno 22] requested duration exceeds policy limit for queue {queue}")
+    if not config.queues[queue].get("min_nodes", 1) <= nodes <= config.most_nodes(queue):
+        raise ValueError(f"[Errno 22] number of nodes is outside policy limits for queue {queue}")
     scale = config.minute / 60
     signal = warning(arguments.signal) if arguments.signal is not None else None
     return Job(
@@ -122,7 +124,9 @@ def _job(arguments: argparse.Namespace, config: Config, name: str) -> Job:
 
 def _check(job: Job, state: State, config: Config) -> None:
     if config.account_option and not job.account:
-        raise ValueError("[Errno 22] a bank is required by this site")
+        raise ValueError("[Errno 22] a bank is required by this site: its account")
+    if state.full(job.queue, 1, config):
+        raise ValueError(f"[Errno 22] user has max-jobs jobs in queue {job.queue}")
     for dependency in job.depends.split():
         scheme, _, id = dependency.partition(":")
         if scheme not in ("after", "afterok", "afterany", "afternotok"):

@@ -35,7 +35,8 @@ def run(call: Call, words: list[str]) -> int:
         ranks = [Rank(rank.host, rank.local_rank, rank.local_size, _all(rank.host, ranks)) for rank in ranks]
     variables |= {"FLUX_JOB_ID": enclosing, "FLUX_JOB_SIZE": str(len(ranks))}
     variables |= {"FLUX_JOB_NNODES": str(len({rank.host for rank in ranks}))}
-    return launch(ranks, arguments.command, variables, Names(_RANK, (), ("FLUX_TASK_LOCAL_ID",), (), narrows))
+    names = Names(_RANK, (), ("FLUX_TASK_LOCAL_ID",), (), narrows)
+    return launch(call.store, ranks, arguments.command, variables, names)
 
 
 def _ranks(arguments: argparse.Namespace, job: Job, config: Config) -> list[Rank]:

@@ -23,9 +23,11 @@ class LSF:
         if not job.depends:
             return True
         try:
-            return answer(job.depends, state)
+            found = answer(job.depends, state)
         except RefusedError:
-            return None  # a job that it names is gone
+            found = None  # a job that it names is gone
+        job.note = "" if found else words.NEVER if found is None else words.NOT_YET
+        return found
 
     def environment(self, job: Job, store: Store) -> dict[str, str]:
         """What LSF sets, with a host file that begins with the launch host where there is one."""
@@ -35,6 +37,7 @@ class LSF:
         hostfile = store.spool(f"{job.key}.hostfile")
         hostfile.write_text("".join(f"{host}\n" for host in each), encoding="ascii")
         return {
+            "LSF_BINDIR": str(store.directory / "bin"),
             "LSB_JOBID": str(job.id),
             "LSB_BATCH_JID": job.key,
             "LSB_JOBINDEX": str(job.index),

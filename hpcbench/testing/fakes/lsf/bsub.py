@@ -4,7 +4,6 @@ Facts: IBM Spectrum LSF 10.1, Command Reference, bsub and bsub -csm; errors as L
 """
 
 import json
-import math
 import os
 import re
 import time
@@ -17,7 +16,7 @@ from hpcbench.testing.fakes.lsf.options import CSM_ONLY, NOT_FAKED, Options, mer
 from hpcbench.testing.fakes.lsf.words import VERSION
 from hpcbench.testing.fakes.programs import Call, RefusedError, register_program
 from hpcbench.testing.fakes.signals import signal_number
-from hpcbench.testing.fakes.state import ENDED, HELD, WAITING, Config, Job, State
+from hpcbench.testing.fakes.state import HELD, WAITING, Config, Job, State
 
 _EASY_MODE = "You cannot specify R/M/-n/LSB_DEFAULT_RESREQ when CSM Easy Mode job submission is enabled."
 _NO_SLOTS = """#######################################################
@@ -91,7 +90,7 @@ def _check(options: Options, config: Config, call: Call) -> None:
     if "-nnodes" in options and ("-R" in options or "-M" in options):
         raise RefusedError(f"{_EASY_MODE} Job not submitted.")
     if config.account_option and config.account_option not in options:
-        raise RefusedError(f"Option {config.account_option} is required by this site. Job not submitted.")
+        raise RefusedError(f"This site wants an account: option {config.account_option}. Job not submitted.")
     if ("-wa" in options) != ("-wt" in options):
         raise RefusedError("Options -wa and -wt must be given together. Job not submitted.")
     if len(options.get("-alloc_flags", [])) > 1:
@@ -113,14 +112,14 @@ def _jobs(options: Options, config: Config, state: State) -> list[Job]:
         raise RefusedError(f"{queue}: No such queue. Job not submitted.")
     name, indices, throttle = array(_last(options, "-J"), config.max_array)
     hosts, per_host = _size(options, config)
-    limits = config.queues[queue]
     minutes = _minutes(_last(options, "-W"), "RUNLIMIT")
-    if minutes > limits.get("max_minutes", math.inf):
+    if minutes > config.most_minutes(queue, hosts):
         raise RefusedError("RUNLIMIT: Cannot exceed queue's hard limit(s). Job not submitted.")
-    if hosts > min(config.nodes, limits.get("max_nodes", math.inf)):
+    if hosts < config.queues[queue].get("min_nodes", 1):
+        raise RefusedError("Too few processors requested. Job not submitted.")
+    if hosts > config.most_nodes(queue):
         raise RefusedError("Too many processors requested. Job not submitted.")
-    waiting = sum(job.state not in ENDED for job in state.jobs)
-    if config.max_submitted and waiting + len(indices) > config.max_submitted:
+    if state.full(queue, len(indices), config):
         raise RefusedError("The destination queue has reached its job limit. Job not submitted.")
     condition = _last(options, "-w")
     if condition:

@@ -130,7 +130,7 @@ def _requeue(job: Job, given: dict[str, str], state: State, config: Config) -> t
             return False, "Job has already finished"
         job.state, job.why, job.submitted = back, "", now
     elif job.state in ALIVE:
-        job.plan = ending(now, config, "requeue")
+        job.plan, job.why = ending(now, config, "requeue"), "requeue"  # it may end before the first signal
     else:
         return False, "Job has not started yet"
     return True, "is being requeued"

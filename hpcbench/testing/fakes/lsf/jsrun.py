@@ -53,7 +53,7 @@ def jsrun(call: Call) -> int:
     variables = {name: value for name, equal, value in pairs if equal}
     if "--chdir" in options:
         os.chdir(options["--chdir"][-1])
-    return launch(ranks, command, variables, NAMES)
+    return launch(call.store, ranks, command, variables, NAMES)
 
 
 def _read(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:

@@ -28,7 +28,8 @@ def lrun(call: Call) -> int:
     outside = "lrun: must be run inside of an LSF allocation"
     job = allocation(call.store, os.environ.get("LSB_JOBID"), outside)
     pairs = [text.partition("=") for name in ("-E", "--env") for text in options.get(name, [])]
-    return launch(_ranks(options, job, call.store.config), command, {name: value for name, _, value in pairs}, NAMES)
+    variables = {name: value for name, _, value in pairs}
+    return launch(call.store, _ranks(options, job, call.store.config), command, variables, NAMES)
 
 
 def _read(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:

@@ -40,6 +40,8 @@ TERM = {
     "signal": "TERM_EXTERNAL_SIGNAL: job killed by a signal external to LSF",
 }
 PENDING = "New job is waiting for scheduling;"
+NOT_YET = "Job dependency condition not satisfied;"
+NEVER = "Dependency condition invalid or never satisfied;"
 
 
 def stat(job: Job, state: State) -> str:

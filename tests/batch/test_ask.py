@@ -1,0 +1,140 @@
+"""When the scheduler is asked, for which jobs, and what is kept of its answers."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcbench.batch.files import write_json
+from hpcbench.batch.ledger import Ledger
+from hpcbench.batch.scheduler import Parcel, Receipt, Scheduler
+from hpcbench.batch.states import State, Word
+from hpcbench.batch.track import Tracked, track
+from hpcbench.errors import UserError
+
+
+class Slow(Scheduler):
+    """Answers what the test says, and counts the questions."""
+
+    def __init__(self) -> None:
+        super().__init__(Path("/"), None)  # type: ignore[arg-type]
+        self.words: dict[str, Word] | str = {}
+        self.questions: list[list[str]] = []
+
+    def submit(self, parcel: Parcel) -> Receipt:
+        raise NotImplementedError
+
+    def find(self, name: str, jobs: int) -> Receipt | None:
+        raise NotImplementedError
+
+    def poll(self, ids: Sequence[str]) -> Mapping[str, Word]:
+        self.questions.append(list(ids))
+        if isinstance(self.words, str):
+            raise UserError(self.words)
+        return {id: word for id, word in self.words.items() if id in ids}
+
+    def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def scheduler(monkeypatch: pytest.MonkeyPatch) -> Slow:
+    found = Slow()
+    monkeypatch.setattr("hpcbench.batch.track.open_scheduler", lambda root: found)
+    return found
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A submission of two jobs of one run each, both handed in as 11 and 12."""
+    jobs, runs = [], []
+    for k in (1, 2):
+        (tmp_path / "jobs" / f"j{k}").mkdir(parents=True)
+        (tmp_path / "runs" / f"r{k}").mkdir(parents=True)
+        jobs.append({"id": f"j{k}", "runs": [f"r{k}"], "walltime": 60, "stop_ahead": 10})
+        runs.append({"id": f"r{k}", "job": f"j{k}", "path": f"runs/r{k}"})
+    write_json(
+        tmp_path / "submission.json",
+        {"study": "s", "name": "s-1", "site": "x", "scheduler": "slurm", "jobs": jobs, "bundles": [], "runs": runs},
+    )
+    ledger = Ledger(tmp_path)
+    for k in (1, 2):
+        ledger.close(ledger.open(f"s-{k}", "job.sh", [f"j{k}"], {f"j{k}": 0}, array=False), Receipt(f"1{k}", [f"1{k}"]))
+    return tmp_path
+
+
+def mark(root: Path, job: str, exit: int) -> None:
+    stamp = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:01:00Z"}
+    write_json(root / "jobs" / job / "status.json", {"state": "ended", "attempt": 1, "exit": exit, **stamp})
+
+
+def states(tracked: Tracked) -> list[State]:
+    return [tracked.jobs[job].state for job in ("j1", "j2")]
+
+
+def test_one_question_for_all_and_none_without_need(root: Path, scheduler: Slow) -> None:
+    scheduler.words = {"11": Word(State.RUNNING), "12": Word(State.PENDING, "Resources")}
+    assert states(track(root)) == [State.RUNNING, State.PENDING]
+    assert scheduler.questions == [["11", "12"]]
+    assert states(track(root, ask=False)) == [State.RUNNING, State.PENDING]
+    assert len(scheduler.questions) == 1
+
+
+def test_who_has_ended_by_its_mark_is_asked_for_its_cost_once(root: Path, scheduler: Slow) -> None:
+    mark(root, "j1", 0)
+    mark(root, "j2", 1)
+    scheduler.words = {
+        "11": Word(State.COMPLETED, accounting={"Elapsed": "60"}),
+        "12": Word(State.FAILED, exit=1, accounting={"Elapsed": "9"}),
+    }
+    assert states(track(root)) == [State.COMPLETED, State.FAILED]
+    assert states(track(root)) == [State.COMPLETED, State.FAILED]
+    assert scheduler.questions == [["11", "12"]]
+    kept = json.loads((root / "scheduler.json").read_text(encoding="utf-8"))
+    assert kept["j1"]["word"]["accounting"] == {"Elapsed": "60"}
+
+
+def test_silence_matters_only_where_an_end_is_missing(root: Path, scheduler: Slow) -> None:
+    scheduler.words = "squeue: no answer within 30 s"
+    mark(root, "j1", 0)
+    tracked = track(root)
+    assert states(tracked) == [State.COMPLETED, State.UNKNOWN]
+    assert tracked.silent == "squeue: no answer within 30 s" and not tracked.over
+    mark(root, "j2", 0)
+    tracked = track(root)
+    assert states(tracked) == [State.COMPLETED, State.COMPLETED] and tracked.silent is None
+
+
+def test_an_end_without_a_mark_holds_when_nobody_can_be_asked_any_more(root: Path, scheduler: Slow) -> None:
+    scheduler.words = {"11": Word(State.CANCELLED, "by 1000"), "12": Word(State.NODE_FAILED, "NODE_FAIL")}
+    assert states(track(root)) == [State.CANCELLED, State.NODE_FAILED]
+    scheduler.words = "squeue: not found"
+    assert states(track(root)) == [State.CANCELLED, State.NODE_FAILED]
+
+
+def test_ends_that_may_be_taken_back_are_asked_for_again_but_not_for_ever(
+    root: Path, scheduler: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler.words = {"11": Word(State.NODE_FAILED), "12": Word(State.CANCELLED)}
+    track(root)
+    scheduler.words = {"11": Word(State.RUNNING), "12": Word(State.CANCELLED)}
+    assert states(track(root)) == [State.RUNNING, State.CANCELLED]
+    later = time.time() + 3600
+    monkeypatch.setattr("hpcbench.batch.track.time.time", lambda: later)
+    scheduler.questions.clear()
+    track(root)
+    assert scheduler.questions == [["11"]]
+
+
+def test_a_submission_that_cannot_be_written_to_is_tracked_all_the_same(
+    root: Path, scheduler: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: Any) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("hpcbench.batch.seen.write_json", full)
+    scheduler.words = {"11": Word(State.RUNNING), "12": Word(State.RUNNING)}
+    assert states(track(root)) == [State.RUNNING, State.RUNNING]

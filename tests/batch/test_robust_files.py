@@ -1,0 +1,233 @@
+"""Whatever lies in the files of a submission, each command gives an answer or one line that names the file."""
+
+import copy
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from batch_fakes import Fake, wait_for, wait_until_over
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hpcbench.batch.cancel import cancel
+from hpcbench.batch.files import read_json, seconds, write_json
+from hpcbench.batch.find import find_root
+from hpcbench.batch.ledger import Ledger
+from hpcbench.batch.local import Local
+from hpcbench.batch.retry import retry
+from hpcbench.batch.show import show_status
+from hpcbench.batch.states import State
+from hpcbench.batch.submit import submit
+from hpcbench.batch.track import track
+from hpcbench.errors import UserError
+from hpcbench.report.main import report
+
+ODD: list[Any] = [None, True, 0, -1, 1e308, 10**400, "", "x", "../..", "\n", "\x1b[2J", "é", [], [[]], {}, {"id": 3}]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A local submission of two jobs that is over: one completed, one failed and tried again."""
+    with pytest.MonkeyPatch.context() as patch:
+        place = tmp_path_factory.mktemp("robust")
+        patch.setattr("tempfile.tempdir", str(place))
+        patch.setenv("TMPDIR", str(place))
+        fake = Fake(place / "fake")
+        patch.chdir(fake.directory)
+        fake.write_study(repeats=2, matrix={"scheme": ["baseline"]})
+        root = submit(fake.study, site=str(fake.site)).root
+        wait_until_over(root)
+        fake.acts({"baseline": "kill"})
+        (root / "jobs" / "j0002-r2" / "status.json").unlink()
+        (root / "runs" / "r2-baseline" / "status.json").unlink()
+        wait_for(lambda: track(root).jobs["j0002-r2"].state is State.LOST)  # its queue has ended, too
+        retry(root)
+        wait_until_over(root)
+        yield root
+
+
+FILES = [
+    "submission.json",
+    "site.json",
+    "scheduler.json",
+    "handed/0001.json",
+    "handed/0003.json",
+    "queues/1.json",
+    "queues/2.json",
+    "jobs/j0002-r2/status.json",
+    "jobs/j0002-r2/process.json",
+    "jobs/j0002-r2/dropped.json",
+    "runs/r2-baseline/status.json",
+    "runs/r2-baseline/run.json",
+]
+
+
+def places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Where each value of the data lies."""
+    inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    return [path, *(place for key, value in inner for place in places(value, (*path, key)))]
+
+
+def changed(data: Any, place: tuple[Any, ...], value: Any, *, gone: bool) -> Any:
+    """The data with another value there, or none."""
+    if not place:
+        return value
+    data = copy.deepcopy(data)
+    inner = data
+    for key in place[:-1]:
+        inner = inner[key]
+    if gone and isinstance(inner, dict):
+        del inner[place[-1]]
+    else:
+        inner[place[-1]] = value
+    return data
+
+
+def ask_all(root: Path) -> None:
+    """Give each command; an answer or one line will do. What is handed in is not begun."""
+    commands: list[Callable[[], object]] = [
+        lambda: show_status(track(root)),
+        lambda: report([root]),
+        lambda: cancel(root),
+        lambda: retry(root),
+        lambda: retry(root, all=True, whole=True),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Local, "begin", lambda self: "")
+        for command in commands:
+            try:
+                command()
+            except UserError as error:
+                assert str(error).isprintable() and str(error), error
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), file=st.sampled_from(FILES), odd=st.sampled_from(ODD), gone=st.booleans())
+def test_any_value_of_any_file_may_be_odd(written: Path, data: st.DataObject, file: str, odd: Any, gone: bool) -> None:
+    root = copied(written)
+    content = read_json(root / file) or {"process": {"pid": 1}, "jobs": [], "over": "time limit"}
+    place = data.draw(st.sampled_from(places(content)))
+    (root / file).write_text(json.dumps(changed(content, place, odd, gone=gone)), encoding="utf-8")
+    ask_all(root)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\x00" * 64, b"\xff\xfe", b"[" * 100_000, b'{"a":' * 50_000, b"9" * 5000]
+)
+@pytest.mark.parametrize("file", FILES)
+def test_no_json_is_an_answer_or_one_line(written: Path, file: str, content: bytes) -> None:
+    root = copied(written)
+    (root / file).write_bytes(content)
+    ask_all(root)
+
+
+def copied(root: Path) -> Path:
+    """A copy that takes itself for the original."""
+    other = root.with_name("900")
+    shutil.rmtree(other, ignore_errors=True)
+    shutil.copytree(root, other)
+    for path in other.rglob("*.json"):
+        path.write_text(path.read_text(encoding="utf-8").replace(str(root), str(other)), encoding="utf-8")
+    return other
+
+
+def test_the_copy_is_like_the_original(written: Path) -> None:
+    before, after = track(written), track(copied(written))
+    assert [(job, status.state) for job, status in before.jobs.items()] == [
+        (job, status.state) for job, status in after.jobs.items()
+    ]
+    assert before.over and before.failed
+
+
+def test_what_was_moved_tells_its_marks_and_starts_nothing(written: Path, fake: Fake) -> None:
+    other = written.parent / "901"
+    shutil.rmtree(other, ignore_errors=True)
+    shutil.copytree(written, other)
+    assert [status.state for status in track(other).runs.values()] == [
+        status.state for status in track(written).runs.values()
+    ]
+    with pytest.raises(UserError, match="was moved or copied from"):
+        retry(other, all=True)
+    shutil.rmtree(other)
+
+
+def test_another_name_of_the_same_place_is_no_move(written: Path, tmp_path: Path) -> None:
+    (tmp_path / "alias").symlink_to(written.parent)
+    root = tmp_path / "alias" / written.name
+    assert track(root).jobs == track(written).jobs
+    assert retry(root).jobs == []
+
+
+def test_an_old_submission_that_is_damaged_keeps_nobody_from_a_new_one(fake: Fake) -> None:
+    first = submit(fake.study, site=str(fake.site)).root
+    wait_until_over(first)
+    (first / "submission.json").write_text("{")
+    (first.parent / "²").mkdir()  # a digit, and no number
+    second = submit(fake.study, site=str(fake.site)).root
+    assert second.name == "002" and find_root(first.parent) == second
+    wait_until_over(second)
+
+
+def test_what_a_killed_command_was_writing_is_gone_with_the_next(fake: Fake) -> None:
+    code = (
+        "import os, sys, hpcbench.batch.write as w\n"
+        "from pathlib import Path\n"
+        "import hpcbench.batch.submit as s\n"
+        "w.run_file = lambda *a, **k: os.kill(os.getpid(), 9)\n"
+        "s.submit(Path(sys.argv[1]), site=sys.argv[2], dry_run=True)"
+    )
+    base = fake.directory / "results" / "fake" / "dry-run"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", code, str(fake.study), str(fake.site)], env=environment)
+    assert done.returncode == -9 and any(path.name.endswith(".tmp") for path in base.iterdir())
+    submit(fake.study, site=str(fake.site), dry_run=True)
+    assert [path.name for path in base.iterdir()] == ["001"]
+
+
+def test_status_of_what_may_not_be_written_is_told(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = copied(written)
+    (root / "scheduler.json").unlink(missing_ok=True)
+
+    def full(path: Path, target: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    assert track(root).over
+    assert not list(root.glob("*.tmp"))
+
+
+def test_parcels_beyond_the_four_digits_of_their_files_stay_in_order(tmp_path: Path) -> None:
+    (tmp_path / "handed").mkdir()
+    for number in (9999, 10000, 10001):
+        data = {"number": number, "name": f"n{number}", "script": "s", "jobs": ["j"], "array": False, "begun": {"j": 0}}
+        write_json(tmp_path / "handed" / f"{number:04d}.json", {**data, "time": "2026-11-21T06:30:00Z"})
+    ledger = Ledger(tmp_path)
+    last = ledger.of("j")
+    assert last is not None and last.number == 10001 and ledger.times("j") == 3
+    ledger.drop(last)
+    assert ledger.open("again", "s", ["j"], {"j": 0}, array=False).number == 10001
+
+
+def test_times() -> None:
+    assert seconds("1970-01-01T00:01:00Z") == 60.0
+    assert [seconds(time) for time in (None, "", "1970", "x", "1970-01-01T00:00:00")] == [None] * 5
+
+
+def test_what_the_environment_holds_is_the_users_alone(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "https://me:hunter2@registry.example/simple")
+    monkeypatch.setenv("SSH_PASSPHRASE", "hunter2")
+    monkeypatch.setenv("PLAIN", "said=as it is")
+    root = submit(fake.study, site=str(fake.site)).root
+    wait_until_over(root)
+    path = root / "provenance" / "submit.json"
+    text = path.read_text()
+    assert "hunter2" not in text and json.loads(text)["environment"]["PLAIN"] == "said=as it is"
+    assert path.parent.stat().st_mode & 0o077 == 0
+    [own] = (root / "jobs").glob("*/provenance/environment.txt")
+    assert own.stat().st_mode & 0o077 == 0 and "hunter2" not in own.read_text()

@@ -1,0 +1,331 @@
+"""What the doctor says of machines that work, of such that do not, and of such that do not answer."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from machine import Machine, recorded
+
+import hpcbench
+from hpcbench import cli
+from hpcbench.batch.site import Site
+from hpcbench.doctor import place, ranks, selftest, shell
+from hpcbench.doctor.ask import ask
+from hpcbench.doctor.check import Check, Health
+from hpcbench.doctor.cluster import Cluster, Line, Nodes
+from hpcbench.doctor.gpus import check_gpus
+from hpcbench.doctor.match import check_match, marks
+from hpcbench.doctor.mpi import mpiexec
+from hpcbench.doctor.scheduler import answering, check_schedulers, sightings
+
+CHECKOUT = Path(hpcbench.__file__).resolve().parent.parent
+
+
+def local(**changes: object) -> Site:
+    """This machine, or nearly."""
+    data = {"site": "here", "scheduler": {"kind": "local"}, "launcher": {"kind": "mpich"}, "python": "auto"}
+    return Site.model_validate({**data, "oversubscribe": True, "checked": "never", **changes})
+
+
+def lsf_site(directory: Path) -> str:
+    """A file of a site whose ranks run in this interpreter."""
+    path = directory / "mine.yaml"
+    path.write_text(
+        "site: mine\nscheduler: {kind: lsf, account_option: -P}\nlauncher: {kind: jsrun}\nnode: {cores: 4}\n"
+        f"python: {sys.executable}\nchecked: never\n"
+    )
+    return str(path)
+
+
+def one(checks: list[Check], name: str) -> Check:
+    (check,) = (check for check in checks if check.name == name)
+    return check
+
+
+def test_slurm_answers(machine: Machine) -> None:
+    machine.answers(recorded("slurm-22.05"))
+    seen = answering(sightings())
+    assert seen is not None and (seen.kind, seen.name, seen.version) == ("slurm", "hbtest", "22.05.8")
+
+
+def test_srun_on_path_is_no_scheduler(machine: Machine) -> None:
+    machine.script("srun", "echo a wrapper")
+    seen = sightings()
+    assert answering(seen) is None
+    slurm = one(check_schedulers(seen, "slurm"), "scheduler slurm")
+    assert slurm.failed and "may be a wrapper" in slurm.fact and slurm.remedy
+
+
+@pytest.mark.parametrize("said", ["Slurmctld(primary) at head is DOWN", ""], ids=["down", "silent"])
+def test_a_controller_that_is_down(machine: Machine, said: str) -> None:
+    machine.script("scontrol", f"echo '{said}'; exit 1")
+    slurm = one(check_schedulers(sightings(), "slurm"), "scheduler slurm")
+    assert slurm.health is Health.MISSING and slurm.failed
+
+
+@pytest.mark.parametrize(("client", "kind"), [("scontrol", "slurm"), ("lsid", "lsf"), ("flux", "flux")])
+def test_a_client_that_hangs_leaves_it_open(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, client: str, kind: str
+) -> None:
+    machine.script(client, "sleep 1000 & sleep 1000")
+    monkeypatch.setattr("hpcbench.doctor.ask.PATIENCE", 0.3)
+    check = one(check_schedulers(sightings(), kind), f"scheduler {kind}")
+    assert check.health is Health.UNKNOWN and check.failed, "unknown is no success"
+    assert f"{client} did not answer within 0.3 s" in check.fact
+
+
+def test_a_program_that_will_not_end_goes_with_its_children(machine: Machine, tmp_path: Path) -> None:
+    machine.script("stubborn", f"trap '' TERM; sleep 1000 & echo $! > '{tmp_path}/child'; wait")
+    said = ask(["stubborn"], seconds=0.5)
+    assert said.present and said.status is None
+    child = Path("/proc", (tmp_path / "child").read_text().strip())
+    assert not child.exists() or (child / "stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+
+
+def test_lsid_without_bsub(machine: Machine) -> None:
+    machine.answers({"lsid": recorded("lsf-jsrun")["lsid"]})
+    assert answering(sightings()) is None
+
+
+def test_a_flux_instance_goes_before_the_slurm_that_started_it(machine: Machine) -> None:
+    machine.answers({**recorded("slurm-22.05"), **recorded("flux")})
+    seen = answering(sightings())
+    assert seen is not None and seen.kind == "flux"
+
+
+@pytest.mark.parametrize(
+    ("banner", "kind"),
+    [
+        ("mpiexec (OpenRTE) 4.1.4", "openmpi"),
+        ("prterun (PRRTE) 3.0.2", "openmpi"),
+        ("mpirun (IBM Spectrum MPI) 10.3.1.02rtm0", "openmpi"),
+        ("Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 20230307", "mpich"),
+        ("HYDRA build details:\n    Version:                                 5.0.2", "mpich"),
+        ("something else", None),
+    ],
+)
+def test_whose_mpiexec_it_is(machine: Machine, banner: str, kind: str | None) -> None:
+    machine.answers({"mpiexec --version": banner})
+    found = mpiexec()
+    assert found is not None and found.kind == kind
+
+
+def test_mvapich_is_told_by_the_program_beside_it(machine: Machine) -> None:
+    machine.answers({"mpiexec --version": "HYDRA build details:\n    Version: 3.1.4", "mpiname -a": "MVAPICH2 2.3.7"})
+    machine.script("mpiname", "echo MVAPICH2 2.3.7")
+    found = mpiexec()
+    assert found is not None and found.kind == "mvapich"
+
+
+def test_gpus(machine: Machine) -> None:
+    query = "nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader,nounits"
+    machine.answers({query: "NVIDIA H200, 143771, 570.1\nNVIDIA H200, 143771, 570.1"})
+    check = check_gpus(needed=True)
+    assert check.health is Health.OK and check.fact == "2 x NVIDIA H200, 140 GB, driver 570.1"
+
+
+def test_gpus_of_amd(machine: Machine) -> None:
+    cards = {
+        "card0": {"Card Series": "AMD Instinct MI300A", "VRAM Total Memory (B)": str(128 << 30)},
+        "system": {"Driver version": "6.8"},
+    }
+    machine.answers({"rocm-smi --showproductname --showmeminfo vram --showdriverversion --json": json.dumps(cards)})
+    assert check_gpus(needed=True).fact == "1 x AMD Instinct MI300A, 128 GB, driver 6.8"
+
+
+def test_gpus_whose_driver_hangs_are_unknown(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.script("nvidia-smi", "sleep 1000")
+    monkeypatch.setattr("hpcbench.doctor.ask.PATIENCE", 0.3)
+    assert check_gpus(needed=True).health is Health.UNKNOWN
+
+
+def test_which_site_it_is() -> None:
+    lassen = Cluster("lsf", "LSF", "lassen", [Line("pbatch", "", [Nodes(9, gpus=4)]), Line("pdebug", "")])
+    (check,) = check_match(lassen, None)
+    assert check.health is Health.OK and check.fact.startswith("lassen: 4 of 4 marks fit")
+    other = Cluster("lsf", "LSF", "elsewhere", lassen.queues)
+    (check,) = check_match(other, None)
+    assert check.health is Health.MISSING and "--draft-site" in check.remedy
+    slurm = local(scheduler={"kind": "slurm"}, launcher={"kind": "srun"}, node={"cores": 4}, python="python3")
+    assert not marks(slurm, lassen)["scheduler"]
+    assert check_match(lassen, slurm)[0].failed
+    lsf = {"scheduler": {"kind": "lsf"}, "launcher": {"kind": "jsrun"}, "node": {"cores": 4}, "python": "python3"}
+    assert check_match(lassen, local(**lsf))[0].health is Health.UNKNOWN, "little is known that could fit"
+    mine = local(**lsf, queues={"pbatch": {}})
+    assert check_match(other, mine)[0].health is Health.UNKNOWN, "nodes have another number of GPUs"
+    named_by_its_owner = local(**{**lsf, "node": {"cores": 4, "gpus": 4}}, queues={"pbatch": {}})
+    assert check_match(other, named_by_its_owner)[0].health is Health.OK
+
+
+def test_the_ranks_interpreter_and_two_ranks() -> None:
+    site = local()
+    checks = [*ranks.check_interpreter(site), *ranks.check_launchers(site), *ranks.check_world(site, run=False)]
+    working = {check.name for check in checks if check.health is Health.OK}
+    assert working >= {"hpcbench", "numpy", "kernels", "codecs", "mpi4py", "torch"}
+    assert one(checks, "two ranks").health is Health.OK
+    assert not [check.name for check in checks if check.failed]
+    assert one(checks, "GPU-aware MPI").fact
+
+
+def test_an_interpreter_without_hpcbench(tmp_path: Path) -> None:
+    bare = tmp_path / "bare python"
+    bare.write_text(f"#!/bin/sh\nunset PYTHONPATH\nexec '{Path(sys.base_prefix)}/bin/python3' -S -I \"$@\"\n")
+    bare.chmod(0o755)
+    checks = ranks.check_interpreter(local(python=str(bare)))
+    assert one(checks, "python").health is Health.OK
+    for name in ("hpcbench", "numpy", "mpi4py", "torch"):
+        assert one(checks, name).failed and one(checks, name).remedy, name
+
+
+def test_an_interpreter_that_is_not_there() -> None:
+    (check,) = ranks.check_interpreter(local(python="/nowhere/python"))
+    assert check.failed and check.health is Health.MISSING
+    (check,) = ranks.check_interpreter(local(python="/nowhere/python", scheduler={"kind": "slurm"}, node={"cores": 2}))
+    assert check.failed and check.health is Health.UNKNOWN, "compute nodes may have it"
+
+
+def test_an_interpreter_that_crashes_loses_only_the_rest(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho Welcome\necho \'["python", "ok", "3.12", ""]\'\nkill -SEGV $$\n')
+    python.chmod(0o755)
+    checks = ranks.check_interpreter(local(python=str(python)))
+    assert one(checks, "python").health is Health.OK
+    torch = one(checks, "torch")
+    assert torch.health is Health.UNKNOWN and torch.failed and "signal 11" in torch.fact
+
+
+def test_setup_and_variables_of_the_site_hold_for_its_interpreter(tmp_path: Path) -> None:
+    site = local(setup=["cd /", "export A='x y'"], environment={"B": "$(touch pwned) \"'"})
+    code = "import os; print(os.getcwd(), os.environ['A'], os.environ['B'])"
+    said = ask(ranks.in_job(site, [sys.executable, "-c", code]))
+    assert said.out == "/ x y $(touch pwned) \"'\n"
+
+
+def test_a_launcher_of_another_library_makes_worlds_of_one(tmp_path: Path) -> None:
+    wrong = tmp_path / "mpiexec"
+    wrong.write_text('#!/bin/bash\nwhile [ "${1#-}" != "$1" ]; do shift 2; done\n"$@" && "$@"\n')
+    wrong.chmod(0o755)
+    check, _ = ranks.check_world(local(launcher={"kind": "mpich", "program": str(wrong)}), run=False)
+    assert check.failed and "a world of its own" in check.fact and check.remedy
+
+
+def test_nothing_is_started_on_a_cluster_unless_asked(tmp_path: Path) -> None:
+    trap = tmp_path / "srun"
+    trap.write_text(f"#!/bin/sh\ntouch '{tmp_path}/started'\n")
+    trap.chmod(0o755)
+    launcher = {"kind": "srun", "program": str(trap)}
+    site = local(scheduler={"kind": "slurm"}, launcher=launcher, node={"cores": 4}, python="python3")
+    assert {check.health for check in ranks.check_world(site, run=False)} == {Health.UNKNOWN}
+    assert not (tmp_path / "started").exists()
+    ranks.check_world(site, run=True)
+    assert (tmp_path / "started").exists()
+
+
+def test_codecs_give_the_committed_bytes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    wrong, tried = selftest.faults()
+    assert wrong == [] and tried == "16 codecs"
+    committed = json.loads(selftest._FILE.read_text())
+    assert len(set(committed.values())) == len(selftest.CODECS), "no two codecs write the same"
+    (tmp_path / "digests.json").write_text(json.dumps({**committed, "zfp:8": "0" * 16}))
+    monkeypatch.setattr(selftest, "_FILE", tmp_path / "digests.json")
+    assert selftest.faults()[0] == ["zfp:8: other bytes than those committed"]
+
+
+def test_an_error_above_its_bound_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hpcbench.codecs.quant import Quant
+
+    monkeypatch.setattr(Quant, "error_bound", lambda self, x: 1e-9)
+    assert [line.split(":")[0] for line in selftest.faults()[0]] == ["int8", "int4"]
+
+
+def test_variables_of_an_outer_job_are_named_and_kept_from_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLURM_JOB_ID", "PMI_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_CONF", "FLUX_URI"):
+        monkeypatch.setenv(name, "1")
+    assert "OMPI_COMM_WORLD_SIZE, PMI_RANK, SLURM_JOB_ID are set" in shell.check_shell().fact
+    clean = ranks.job_environment().keys()
+    assert {"SLURM_CONF", "FLUX_URI"} <= clean and not clean & {"SLURM_JOB_ID", "PMI_RANK", "OMPI_COMM_WORLD_SIZE"}
+
+
+def test_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert one(place.check_place(tmp_path), "links").health is Health.OK
+
+    def refuse(*paths: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert one(place.check_place(tmp_path), "links").failed
+    monkeypatch.setattr(os, "link", lambda *paths: None)
+    assert one(place.check_place(tmp_path), "links").failed, "a second link must be refused"
+
+
+def test_a_disk_that_is_full_and_a_quota_that_is_used_up(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, "LEAST_GB", 1e9)
+    machine.script("quota", "echo 'Disk quotas for user u (uid 1):'; echo '/dev/sda 105M* 100M 100M 6days'; exit 1")
+    checks = place.check_place(tmp_path)
+    assert one(checks, "work directory").failed
+    assert one(checks, "quota").health is Health.MISSING and "/dev/sda" in one(checks, "quota").fact
+
+
+def test_the_clock_of_the_file_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert one(place.check_place(tmp_path), "clock").health is Health.OK
+    monkeypatch.setattr("time.time", lambda: 0.0)
+    assert one(place.check_place(tmp_path), "clock").health is Health.MISSING
+
+
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["hpcbench", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert isinstance(caught.value.code, int)
+    return caught.value.code, out, err
+
+
+def test_the_command_says_a_line_a_check_and_writes_json(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = run(capsys, monkeypatch, "doctor", "--json", "found.json")
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert (code, found["failed"]) == (0, [])
+    lines = out.splitlines()
+    assert len(lines) == len(found["checks"]) + 1 and lines[-1] == "everything that is needed works"
+    assert {line.split()[0] for line in lines[:-1]} <= {"ok", "missing", "unknown"}
+
+
+def test_the_command_fails_where_the_sites_scheduler_does_not_answer(
+    machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = run(capsys, monkeypatch, "doctor", "--site", lsf_site(tmp_path))
+    assert code == 1
+    assert "missing scheduler lsf: lsid is not on PATH" in out
+    assert "scheduler lsf" in out.splitlines()[-1]
+
+
+def test_a_draft_from_the_command_line(
+    machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.answers(recorded("slurm-22.05"))
+    code, out, err = run(capsys, monkeypatch, "doctor", "--draft-site", "--name", "mine")
+    assert (code, err) == (0, "") and "\nsite: mine " in out
+    code, out, err = run(capsys, monkeypatch, "doctor", "--name", "mine")
+    assert code == 2 and err.startswith("hpcbench: --name: names a drafted site")
+
+
+@pytest.mark.parametrize("draft", [True, False], ids=["draft", "examine"])
+def test_a_login_node_needs_none_of_the_heavy_modules(machine: Machine, tmp_path: Path, draft: bool) -> None:
+    arguments = ["doctor", "--draft-site"] if draft else ["doctor", "--site", lsf_site(tmp_path)]
+    code = (
+        "import sys\nfrom hpcbench import cli\n"
+        "for name in ('numpy', 'torch', 'mpi4py', 'cupy', 'submitit', 'ml_dtypes'):\n    sys.modules[name] = None\n"
+        f"sys.argv = ['hpcbench', *{arguments!r}]\ncli.main()\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.stderr == "" and done.returncode == (0 if draft else 1)

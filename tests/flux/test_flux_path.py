@@ -1,0 +1,124 @@
+"""The whole path on the fake of Flux, by the script of a shipped site: from submission to report."""
+
+from collections.abc import Callable
+
+import pytest
+from fake_sites import Place, launch_lines, said, states, wait_for, wait_until_over
+
+from hpcbench.batch.after import find_before
+from hpcbench.batch.cancel import cancel
+from hpcbench.batch.files import read_json
+from hpcbench.batch.flux_answers import decimal
+from hpcbench.batch.retry import retry
+from hpcbench.batch.states import State
+from hpcbench.batch.track import track
+from hpcbench.testing.fakes.hosts import why_not
+
+Make = Callable[..., Place]
+Capture = pytest.CaptureFixture[str]
+
+
+def test_a_study_trains(place: Make, capsys: Capture, need: Callable[[str | None], None]) -> None:
+    need(why_not())
+    here = place(real=True)
+    here.write_study(ranks_per_node=2, layout={"tp": 1, "pp": 2})
+    root = here.submit().root
+    assert launch_lines(root) == ["flux run -N2 -n4 -c21 -o cpu-affinity=per-task -o mpibind=off"]
+    tracked = wait_until_over(here, root)
+    assert states(tracked) == [State.COMPLETED], (root / "runs/r1-baseline/err.txt").read_text(encoding="utf-8")
+    mark = read_json(root / "jobs" / "j0001-r1" / "status.json")
+    assert mark is not None
+    assert mark["hosts"] == ["node1", "node2"]
+    assert mark["id"].startswith("f")
+    assert decimal(mark["id"]) == tracked.ids["j0001-r1"] == str(here.fake.jobs[0].id)
+    status, words = said(capsys, root)
+    assert status == 0
+    assert "4 ranks" in words
+
+
+def test_a_running_job_is_cancelled_and_another_is_not(place: Make, capsys: Capture) -> None:
+    here = place()
+    here.acts({"r1-baseline": "hold"})
+    first = here.submit().root
+    here.write_study(study="other")
+    other = here.submit().root
+    here.began()
+    wait_for(lambda: {states(track(root))[0] for root in (first, other)} == {State.RUNNING})
+    assert cancel(first) == "1 job: ended"
+    wait_for(lambda: track(first).over)
+    assert states(track(first)) == [State.CANCELLED]
+    assert states(track(other)) == [State.RUNNING]
+    status, words = said(capsys, first)
+    assert status == 1
+    assert "cancelled" in words
+    here.go()
+    assert states(wait_until_over(here, other)) == [State.COMPLETED]
+
+
+def test_a_job_that_nears_its_limit_stops_and_retry_goes_on(place: Make, capsys: Capture) -> None:
+    here = place()
+    here.acts({"r1-baseline": "stop"})
+    here.write_study(walltime="60s", stop_ahead="58s", requeue=1)
+    root = here.submit().root
+    tracked = wait_until_over(here, root)
+    assert states(tracked) == [State.STOPPED]
+    assert "hpcbench retry" in tracked.jobs["j0001-r1"].reason
+    assert "Flux puts no job back" in (root / "jobs" / "j0001-r1" / "out.log").read_text(encoding="utf-8")
+    assert "stopped" in said(capsys, root)[1]
+    assert retry(root).runs == ["r1-baseline"]
+    tracked = wait_until_over(here, root)
+    assert states(tracked) == [State.COMPLETED]
+    assert (tracked.jobs["j0001-r1"].attempt, len(here.fake.jobs)) == (2, 2)
+
+
+def test_a_job_that_does_not_listen_is_timed_out(place: Make, capsys: Capture) -> None:
+    here = place(minute=1.0)
+    here.acts({"r1-baseline": "deaf"})
+    here.write_study(walltime="2m", stop_ahead="1m")
+    root = here.submit().root
+    tracked = wait_until_over(here, root)
+    assert tracked.jobs["j0001-r1"].state is State.TIMED_OUT
+    assert states(tracked) == [State.TIMED_OUT]
+    status, words = said(capsys, root)
+    assert status == 1
+    assert "timed out" in words
+    assert "timed out without a checkpoint" in retry(root).left["r1-baseline"]
+
+
+@pytest.mark.parametrize("any_end", [False, True])
+def test_a_study_waits_for_another_that_fails(place: Make, capsys: Capture, any_end: bool) -> None:
+    here = place()
+    here.acts({"r1-baseline": "hold"})
+    first = here.submit().root
+    here.began()
+    here.write_study(study="second")
+    second = here.submit(after="fake", after_any=any_end).root
+    assert track(second).jobs["j0001-r1"].state is State.PENDING
+    before = find_before("fake", site="tuolumne", results=first.parents[1], where="x", any_end=True)
+    assert before.ids == [str(here.fake.jobs[0].id)]
+    cancel(first)
+    here.acts({})
+    tracked = wait_until_over(here, second)
+    if any_end:
+        assert states(tracked) == [State.COMPLETED]
+        return
+    assert states(tracked) == [State.CANCELLED]
+    assert "dependency" in tracked.jobs["j0001-r1"].reason
+    status, words = said(capsys, second)
+    assert status == 1
+    assert "was cancelled (dependency: dependency-afterok failed" in words
+
+
+def test_what_the_node_takes_with_it(place: Make, capsys: Capture) -> None:
+    here = place()
+    here.acts({"r1-baseline": "hold"})
+    root = here.submit().root
+    here.began()
+    here.fake.order("host_failure", job="*")
+    tracked = wait_until_over(here, root)
+    assert states(tracked) == [State.NODE_FAILED]
+    assert "node-failure" in tracked.jobs["j0001-r1"].reason
+    assert "node failure" in said(capsys, root)[1]
+    here.acts({})
+    assert retry(root).runs == ["r1-baseline"]
+    assert states(wait_until_over(here, root)) == [State.COMPLETED]

@@ -1,0 +1,35 @@
+"""Fixtures of the whole path on the fake of LSF."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_sites import Place, on_path
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Place]]:
+    """Makes a site with its fake, in a directory that the test is in."""
+    monkeypatch.chdir(tmp_path)
+    lock = tmp_path / "tmp"
+    lock.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(lock))
+    monkeypatch.setenv("TMPDIR", str(lock))
+    with ExitStack() as stack:
+
+        def make(name: str = "lassen", **options: Any) -> Place:
+            made = Place(tmp_path, name, **options)
+            stack.enter_context(on_path(made.fake, monkeypatch))
+            return made
+
+        yield make
+
+
+@pytest.fixture
+def mpich() -> dict[str, object]:
+    """A site's launcher where the MPI library is the one that there is here, on cores that are fewer than pretended."""
+    program = str(Path(sys.executable).with_name("mpiexec"))
+    return {"launcher": {"kind": "mpich", "program": program}, "oversubscribe": True}

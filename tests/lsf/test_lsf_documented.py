@@ -1,0 +1,54 @@
+"""The command of docs/fakes.md, given as it stands there."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fake_sites import STAND_IN, STUDY
+
+from hpcbench.batch.states import State
+from hpcbench.batch.track import track
+
+DOCS = Path(__file__).parents[2] / "docs" / "fakes.md"
+SITES = Path(__file__).parents[2] / "sites"
+
+
+def documented() -> list[str]:
+    """The command under "Try your site file", by this interpreter."""
+    line = re.search(r"^python -m hpcbench\.testing\.fakes lsf .*$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
+    assert line is not None
+    at, dashes, command = line[0].partition(" -- ")
+    assert dashes
+    own = [sys.executable, "-m", "hpcbench"]
+    return [sys.executable, *shlex.split(at)[1:], "--", *own, *shlex.split(command)[1:]]
+
+
+@pytest.mark.parametrize("account", ["bank", None])
+def test_a_site_file_is_tried_as_documented(tmp_path: Path, account: str | None) -> None:
+    stand_in = tmp_path / "stand-in"
+    stand_in.write_text(STAND_IN.format(python=sys.executable), encoding="utf-8")
+    stand_in.chmod(0o755)
+    (tmp_path / "acts.json").write_text("{}", encoding="ascii")
+    text = (SITES / "lassen.yaml").read_text(encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text(
+        text.replace("python: python3", f"python: {stand_in}").replace("site: lassen", "site: mine"), encoding="utf-8"
+    )
+    study = {**STUDY, "account": account} if account else {k: v for k, v in STUDY.items() if k != "account"}
+    (tmp_path / "study.yaml").write_text(json.dumps(study), encoding="utf-8")
+    done = subprocess.run(
+        documented(), cwd=tmp_path, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL
+    )
+    if account is None:
+        assert done.returncode == 2
+        assert "wants an account: option -G. Job not submitted.: set account: in the study" in done.stderr
+        assert not (tmp_path / "results").exists()
+        return
+    assert done.returncode == 0, done.stderr
+    assert "results/fake/001" in done.stdout
+    tracked = track(tmp_path / "results" / "fake" / "001")  # the fake is gone, the marks tell
+    assert [status.state for status in tracked.runs.values()] == [State.COMPLETED]
+    assert tracked.silent is None

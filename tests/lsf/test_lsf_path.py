@@ -1,0 +1,197 @@
+"""The whole path on the fake of LSF, by scripts of shipped sites: arrays, cancel, chains, relatives of LSF."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from fake_sites import Place, launch_lines, said, states, wait_for, wait_until_over
+
+from hpcbench.batch.cancel import cancel
+from hpcbench.batch.ledger import Ledger
+from hpcbench.batch.states import State
+from hpcbench.batch.track import track
+from hpcbench.errors import UserError
+from hpcbench.testing.fakes.state import EXITED, RUNNING
+
+Make = Callable[..., Place]
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize(
+    ("name", "site", "line"),
+    [
+        ("lassen", {}, "lrun -N2 -T1 -M -gpu"),
+        ("lassen", {"launcher__kind": "jsrun"}, "jsrun -n 2 -r 1 -a 1 -c 20 -g 1 -b packed:20 -d packed --smpiargs=-gpu"),
+        ("summit", {}, "jsrun -n 2 -r 1 -a 1 -c 21 -g 1 -b packed:21 -d packed --smpiargs=-gpu"),
+    ],
+)
+def test_the_scripts_of_shipped_sites(place: Make, name: str, site: dict[str, str], line: str) -> None:
+    here = place(name, site=site)
+    root = here.submit().root
+    assert launch_lines(root) == [line]
+    assert states(wait_until_over(here, root)) == [State.COMPLETED]
+    assert sorted(here.ranks) == [("1", "node1", 0), ("1", "node2", 1)]
+    [job] = here.fake.jobs
+    assert (job.name, job.account, job.hosts) == (Ledger(root).parcels[0].name.replace("-", "_"), "bank", 2)
+    [call] = [call for call in here.fake.calls if call.program == "bsub"]
+    assert (call.stdin is None) is (name == "summit")  # bsub script there, bsub < script here
+
+
+def test_elements_of_arrays_are_tracked_each_by_itself(place: Make, capsys: Capture) -> None:
+    here = place(site={"scheduler__max_array": 3})
+    here.acts({"r2-baseline": "fail", "r4-baseline": "hold"})
+    here.write_study(repeats=5, pairing="none")
+    root = here.submit().root
+    here.began("r4-baseline")
+    wait_for(lambda: states(track(root)).count(State.COMPLETED) == 3)
+    tracked = track(root)
+    done, failed = State.COMPLETED, State.FAILED
+    assert states(tracked) == [done, failed, done, State.RUNNING, done]
+    assert list(tracked.ids.values()) == ["1[1]", "1[2]", "1[3]", "2[1]", "2[2]"]
+    assert sorted(job.name for job in here.fake.jobs) == sorted(
+        handed.name.replace("-", "_") for handed in Ledger(root).parcels for _ in handed.jobs
+    )
+    assert cancel(root) == "1 job: ended"
+    assert states(wait_until_over(here, root)) == [done, failed, done, State.CANCELLED, done]
+    status, words = said(capsys, root)
+    assert status == 1
+    assert "r2-baseline: failed: RuntimeError: boom" in words
+    assert "r4-baseline: cancelled" in words
+
+
+def test_cancel_ends_ours_and_only_ours_by_force_where_need_be(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hpcbench.batch.lsf.TERMINATE_WAIT", 1.0)
+    here = place()
+    here.acts({"r1-baseline": "hold"})
+    root = here.submit().root
+    here.began()
+    here.fake.run("bsub", "-nnodes", "1", "-G", "bank", stdin=b"#!/bin/sh\nsleep 600\n")
+    here.fake.wait_for("2", RUNNING)
+    here.fake.order("zombie", job="1")
+    here.fake.order("state", job="1", word="ZOMBI")
+    assert track(root).jobs["j0001-r1"].state is State.LOST
+    here.fake.withdraw("state")
+    (root / "scheduler.json").unlink()
+    assert cancel(root) == "1 job: ended"
+    assert [call.argv for call in here.fake.calls if call.program == "bkill"] == [["1"], ["-r", "1"]]
+    assert [job.state for job in here.fake.jobs] == [EXITED, RUNNING]
+    assert states(track(root)) == [State.CANCELLED]
+    assert cancel(root) == "nothing waits or runs any more"
+
+
+@pytest.mark.parametrize(("any_end", "end"), [(False, "go"), (False, "cancel"), (True, "cancel")])
+def test_a_study_waits_for_another(place: Make, any_end: bool, end: str) -> None:
+    here = place()
+    here.acts({"r1-baseline": "hold"})
+    first = here.submit().root
+    here.began()
+    here.write_study(study="second")
+    second = here.submit(after="fake", after_any=any_end).root
+    assert here.fake.jobs[1].depends == ("ended(1)" if any_end else "done(1)")
+    wait_for(lambda: track(second).jobs["j0001-r1"].reason == "Job dependency condition not satisfied;")
+    assert track(second).jobs["j0001-r1"].state is State.PENDING
+    here.acts({})
+    if end == "go":
+        here.go()
+    else:
+        cancel(first)
+    if any_end or end == "go":
+        assert states(wait_until_over(here, second)) == [State.COMPLETED]
+        return
+    reason = "Dependency condition invalid or never satisfied;"  # LSF keeps such a job for ever
+    wait_for(lambda: track(second).jobs["j0001-r1"].reason == reason)
+    tracked = track(second)
+    assert (tracked.jobs["j0001-r1"].state, tracked.runs["r1-baseline"].reason) == (State.PENDING, reason)
+    assert cancel(second) == "1 job: ended"
+    assert states(track(second)) == [State.CANCELLED]
+
+
+def test_a_relative_of_lsf_that_knows_tables_only(place: Make, capsys: Capture, mpich: dict[str, object]) -> None:
+    here = place("lsf-cluster", site=mpich, flavour="lsf-like")
+    here.acts({"r2-baseline": "fail", "r3-baseline": "hold"})
+    here.write_study(repeats=3, pairing="none")
+    root = here.submit().root
+    here.began("r3-baseline")
+    wait_for(lambda: states(track(root)) == [State.COMPLETED, State.FAILED, State.RUNNING])
+    cancel(root)
+    assert states(wait_until_over(here, root)) == [State.COMPLETED, State.FAILED, State.CANCELLED]
+    assert "RuntimeError: boom" in said(capsys, root)[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "fake", "says"),
+    [
+        ("lassen", {"flavour": "lsf-like"}, "illegal option -- nnodes: this LSF does not take it: look at scheduler:"),
+        ("lassen", {"root_refused": True}, "User permission denied. Job not submitted.: the user may not submit here"),
+        ("lassen", {"queues": {"batch": {}}}, "pbatch: No such queue. Job not submitted.: set queue: in the study"),
+        ("lassen", {"account_option": "-P"}, "wants an account: option -P. Job not submitted.: set account: in the study"),
+        ("lsf-cluster", {"flavour": "csm"}, "30: The '-n <slots>' flag is no longer supported."),
+    ],
+)
+def test_refusals_leave_nothing(place: Make, name: str, fake: dict[str, object], says: str) -> None:
+    if "root_refused" in fake and os.geteuid():
+        fake = {"root_refused": False, "account_option": "-P"}
+        says = "wants an account"
+    here = place(name, **fake)
+    with pytest.raises(UserError) as caught:
+        here.submit()
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (here.directory / "results").exists()
+    assert here.fake.jobs == []
+
+
+@pytest.mark.parametrize("how", ["mute", "status", "hang", "banner"])
+def test_a_job_whose_answer_was_lost_is_found_and_not_handed_in_twice(
+    place: Make, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr("hpcbench.batch.deliver._LOOKS", (0.1, 0.5, 2.0, 8.0))
+    here = place()
+    orders: dict[str, dict[str, object]] = {
+        "mute": {"text": "mbatchd: Assertion failed in a place that no documentation names"},
+        "status": {"status": 255},
+        "hang": {"seconds": 60},
+        "banner": {"lines": ["Job <7> is the lottery's number of today", "*" * 80]},
+    }
+    if how == "hang":
+        monkeypatch.setattr("hpcbench.batch.client.PATIENCE", 4.0)
+    here.fake.order(how, program="bsub", times=1, **orders[how])
+    root = here.submit().root
+    monkeypatch.setattr("hpcbench.batch.client.PATIENCE", 90.0)
+    assert Ledger(root).parcels[0].id == "1"
+    assert states(wait_until_over(here, root)) == [State.COMPLETED]
+    assert len(here.fake.jobs) == 1
+    assert len([call for call in here.fake.calls if call.program == "bsub"]) == 1
+
+
+def test_a_busy_lsf_is_asked_again(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hpcbench.batch.hand_in.WAITS", (0.1, 0.1, 0.1))
+    here = place()
+    here.fake.order("fail", program="bsub", text="LSF is down. Please wait ...", status=255, times=2)
+    assert states(wait_until_over(here, here.submit().root)) == [State.COMPLETED]
+    here.fake.order("fail", program="bsub", text="LSF is down. Please wait ...", status=255)
+    with pytest.raises(UserError, match="LSF is down"):
+        here.submit(again=True)
+    assert sorted(path.name for path in (here.directory / "results" / "fake").iterdir() if path.name[0] != ".") == ["001"]
+
+
+def test_a_submission_that_was_killed_goes_on(place: Make) -> None:
+    here = place()
+    here.write_study(repeats=2, pairing="none")
+    here.fake.order("hang", program="bsub", seconds=600, times=1)
+    command = [sys.executable, "-m", "hpcbench", "submit", str(here.study), "--site", str(here.site)]
+    killed = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    wait_for(lambda: here.fake.jobs)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    root = here.directory / "results" / "fake" / "001"
+    assert [handed.id for handed in Ledger(root).parcels] == [None]
+    assert "answer is missing" in track(root).jobs["j0001-r1"].reason
+    again = here.submit()
+    assert again.root == root
+    assert "1 more handed in" in again.notes[-1]
+    assert states(wait_until_over(here, root)) == [State.COMPLETED] * 2
+    assert [job.key for job in here.fake.jobs] == ["1", "2"]

@@ -1,0 +1,160 @@
+"""What LSF says of a job while it lives, and when it forgets it: status follows, and never takes silence for success."""
+
+from collections.abc import Callable
+
+import pytest
+from fake_sites import Place, said, states, wait_for, wait_until_over
+
+from hpcbench.batch.cancel import cancel
+from hpcbench.batch.retry import retry
+from hpcbench.batch.show import show_status
+from hpcbench.batch.states import State
+from hpcbench.batch.track import track
+from hpcbench.testing.fakes.state import RUNNING
+
+Make = Callable[..., Place]
+Capture = pytest.CaptureFixture[str]
+JOB, RUN = "j0001-r1", "r1-baseline"
+
+
+@pytest.fixture
+def held(place: Make) -> Place:
+    """A job whose run holds until it may go on."""
+    here = place(dispatch_delay=0.3)
+    here.acts({RUN: "hold"})
+    here.submit()
+    here.began()
+    wait_for(lambda: here.fake.jobs[0].state == RUNNING)
+    return here
+
+
+def asked(here: Place) -> list[str]:
+    """The programs by which we asked; the job itself keeps what bjobs -l says of it."""
+    calls = [call for call in here.fake.calls if call.program in ("bjobs", "bhist")]
+    return [call.program for call in calls if call.program == "bhist" or "-l" not in call.argv]
+
+
+@pytest.mark.parametrize(("how", "word"), [("bstop", "USUSP"), ("suspend", "SSUSP")])
+def test_suspended_is_neither_over_nor_failed(held: Place, capsys: Capture, how: str, word: str) -> None:
+    root = held.root
+    if how == "bstop":
+        held.fake.run("bstop", "1")
+    else:
+        held.fake.order("suspend", job="1")
+    tracked = track(root)
+    assert (tracked.jobs[JOB].state, tracked.runs[RUN].state) == (State.SUSPENDED, State.SUSPENDED)
+    assert (tracked.over, tracked.failed) == (False, False)
+    assert tracked.jobs[JOB].reason.startswith(word)
+    capsys.readouterr()
+    show_status(tracked)
+    assert capsys.readouterr().out.count(" suspended  since ") == 2
+    status, words = said(capsys, root)
+    assert status == 0
+    assert "suspended" in words
+    assert retry(root, all=True).left == {RUN: "its job is suspended"}
+    held.go()
+    if how == "bstop":
+        held.fake.run("bresume", "1")
+    else:
+        held.fake.order("resume", job="1")
+    assert states(wait_until_over(held, root)) == [State.COMPLETED]
+
+
+def test_a_job_that_is_held_before_it_begins(place: Make) -> None:
+    here = place(dispatch_delay=30.0)
+    root = here.submit().root
+    assert track(root).jobs[JOB].state is State.PENDING
+    here.fake.run("bstop", "1")
+    tracked = track(root)
+    assert tracked.jobs[JOB].state is State.PENDING
+    assert tracked.jobs[JOB].reason.startswith("PSUSP: held while it waited")
+    assert cancel(root) == "1 job: ended"
+    assert states(track(root)) == [State.CANCELLED]
+
+
+def test_a_host_that_does_not_answer_for_a_while(held: Place) -> None:
+    root = held.root
+    assert states(track(root)) == [State.RUNNING]
+    held.fake.order("state", job="1", word="UNKWN")
+    assert (track(root).jobs[JOB].state, states(track(root))) == (State.RUNNING, [State.RUNNING])
+    held.fake.withdraw("state")
+    held.go()
+    assert states(wait_until_over(held, root)) == [State.COMPLETED]
+
+
+def test_a_zombie_is_lost_and_says_how_to_be_rid_of_it(held: Place) -> None:
+    root = held.root
+    held.fake.order("state", job="1", word="ZOMBI")
+    tracked = track(root)
+    assert (tracked.jobs[JOB].state, tracked.failed) == (State.LOST, True)
+    assert "bkill -r" in tracked.jobs[JOB].reason
+    held.fake.withdraw("state")
+
+
+def test_pending_after_it_ran(held: Place) -> None:
+    root = held.root
+    assert states(track(root)) == [State.RUNNING]
+    held.fake.order("state", job="1", word="PEND")  # until it is dispatched anew
+    held.fake.order("preempt", job="1")
+    tracked = track(root)
+    assert (tracked.jobs[JOB].state, tracked.jobs[JOB].attempt) == (State.PENDING, 2)
+    assert tracked.jobs[JOB].reason.startswith("put back into its queue after attempt 1")
+    assert (tracked.runs[RUN].state, tracked.runs[RUN].reason) == (State.PENDING, "to go on in attempt 2")
+    held.fake.withdraw("state")
+    held.go()
+    tracked = wait_until_over(held, root)
+    assert states(tracked) == [State.COMPLETED]
+    assert tracked.runs[RUN].attempt == 2
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_what_has_left_bjobs_is_judged_by_its_mark(held: Place, listed: bool) -> None:
+    root = held.root
+    held.go()
+    held.fake.wait()
+    held.fake.order("clean" if listed else "lose", job="*")
+    tracked = track(root)
+    assert (tracked.jobs[JOB].state, states(tracked)) == (State.COMPLETED, [State.COMPLETED])
+    assert asked(held) == []  # nothing is left to be asked
+
+
+def test_what_has_left_bjobs_without_a_mark_is_judged_by_bhist(held: Place, capsys: Capture) -> None:
+    root = held.root
+    held.fake.order("out_of_memory", job="1")
+    held.fake.wait()
+    held.fake.order("clean", job="*")
+    tracked = track(root)
+    assert states(tracked) == [State.OUT_OF_MEMORY]
+    assert asked(held) == ["bjobs", "bhist"]
+    assert "out of memory" in said(capsys, root)[1]
+
+
+def test_what_nobody_knows_is_lost_after_a_while_and_never_completed(
+    held: Place, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    root = held.root
+    assert states(track(root)) == [State.RUNNING]
+    held.fake.order("external_kill", job="1")
+    held.fake.wait()
+    held.fake.order("lose", job="*")
+    assert states(track(root)) == [State.RUNNING]  # answers may lag
+    monkeypatch.setattr("hpcbench.batch.judge.GRACE", 0.0)
+    tracked = track(root)
+    assert (tracked.jobs[JOB].state, states(tracked)) == (State.LOST, [State.LOST])
+    status, words = said(capsys, root)
+    assert status == 1
+    assert "lost" in words
+    held.acts({})
+    assert retry(root).runs == [RUN]
+
+
+def test_an_lsf_that_does_not_answer_leaves_it_unknown(held: Place) -> None:
+    root = held.root
+    assert states(track(root)) == [State.RUNNING]
+    held.fake.order("fail", program="bjobs", text="Cannot connect to LSF. Please wait ...", status=255)
+    tracked = track(root)
+    assert tracked.jobs[JOB].state is State.UNKNOWN
+    assert "Cannot connect to LSF" in tracked.jobs[JOB].reason
+    assert "last seen running" in tracked.jobs[JOB].reason
+    held.fake.withdraw("fail")
+    assert states(track(root)) == [State.RUNNING]
