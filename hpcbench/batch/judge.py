@@ -19,10 +19,10 @@ _ENDED_BY_SIGNAL = (129, 130, 137, 140, 143)
 """What a shell says of SIGHUP, SIGINT, SIGKILL, SIGUSR2 (LSF's at the run limit) and SIGTERM."""
 _SKEW = 60.0
 """Seconds by which the clock of a compute node may be behind a login node's."""
-_SLOW_FILES = 30.0
-"""Seconds that a mark may take from a compute node to here."""
 _SLOW_WORDS = 60.0
 """Seconds after the end of a script in which its scheduler may still be clearing up, and tell the reason later."""
+_SLOW_FILES = 30.0
+"""Seconds that a mark may take from a compute node to here."""
 _EXPLAINS = (State.TIMED_OUT, State.OUT_OF_MEMORY, State.NODE_FAILED, State.PREEMPTED, State.CANCELLED)
 """What a scheduler does to a job, whose script then ends with some status."""
 
@@ -70,18 +70,15 @@ def judge_job(
     """
     begun = handed.begun[job] if handed else 0
     own = mark if mark is not None and mark.attempt > begun else None
-    back = _put_back(own, own.attempt - begun, seen, requeue, clock) if own and own.state == "ended" else None
-    found = back or _judge(own, begun, handed, seen, requeue, silent, clock)
+    found = _judge(own, begun, handed, seen, requeue, silent, clock)
     if own is None:
         return replace(found, attempt=begun + 1)
-    again = back is not None or _waits_again(own, own.attempt - begun, seen)
-    ended = own.state == "ended" and back is None
+    times = own.attempt - begun
+    back = own.state == "ended" and _put_back(own, times, seen, requeue, clock) is not None
+    ended = own.state == "ended" and not back
+    attempt = own.attempt + (back or _waits_again(own, times, seen))
     return replace(
-        found,
-        start=own.start,
-        end=own.end if ended else None,
-        attempt=own.attempt + again,
-        exit=own.exit if ended else None,
+        found, start=own.start, end=own.end if ended else None, attempt=attempt, exit=own.exit if ended else None
     )
 
 
@@ -96,7 +93,8 @@ def _judge(
 ) -> Status:
     word = seen.word if seen else None
     if mark is not None and mark.state == "ended":
-        return _ended(mark, handed, seen, silent, clock)
+        back = _put_back(mark, mark.attempt - begun, seen, requeue, clock)
+        return back or _clears_up(mark, seen, silent, clock) or _ended(mark, handed, seen)
     if handed is None:
         return Status(State.RUNNING, "by its marks; nobody else was asked")
     if word is None and handed.id is None and mark is None:
@@ -144,6 +142,16 @@ def _put_back(mark: Mark, times: int, seen: Seen | None, requeue: bool, clock: f
     return None
 
 
+def _clears_up(mark: Mark, seen: Seen | None, silent: str | None, clock: float) -> Status | None:
+    """How a job stands that just ended, and whose scheduler may still tell the reason; None where it will not."""
+    end = seconds(mark.end)
+    if not mark.exit or end is None or abs(clock - end) > _SLOW_WORDS:
+        return None
+    if seen is None or not seen.word.state.alive or seen.absent is not None or silent is not None:
+        return None
+    return Status(State.RUNNING, f"its script has ended ({exit_words(mark.exit)}); its scheduler may say why")
+
+
 def _waits_again(mark: Mark, times: int, seen: Seen | None) -> bool:
     """Whether the attempt of this mark, its `times`-th, is over and the job goes on, by its own word or its queue's."""
     if mark.state == "running" and seen is not None and seen.word.state.alive:
@@ -152,14 +160,11 @@ def _waits_again(mark: Mark, times: int, seen: Seen | None) -> bool:
     return mark.state == "requeued"
 
 
-def _ended(mark: Mark, handed: Handed | None, seen: Seen | None, silent: str | None, clock: float) -> Status:
+def _ended(mark: Mark, handed: Handed | None, seen: Seen | None) -> Status:
     if mark.exit == 0:
         return Status(State.COMPLETED)
     if mark.exit is None:
         return Status(State.UNKNOWN, "its mark of its end lacks the exit status")
-    clears_up = seen is not None and seen.word.state.alive and seen.absent is None and silent is None
-    if clears_up and abs(clock - (seconds(mark.end) or 0.0)) < _SLOW_WORDS:
-        return Status(State.RUNNING, f"its script has ended ({exit_words(mark.exit)}); its scheduler may say why")
     if handed is not None and handed.cancelled and _after(mark, handed.cancelled):
         return Status(State.CANCELLED)
     if seen is not None and seen.word.state in _EXPLAINS:

@@ -12,8 +12,8 @@ from hpcbench.testing.slurm import Cluster, why_not
 def cluster_of_session(need: Callable[[str | None], None]) -> Iterator[Cluster]:
     """Three nodes with accounting.
 
-    Jobs in ``gentle`` hear their signal before they give way to ``urgent``. A job that is to end has ten seconds for it:
-    Slurm's own thirty take long.
+    Jobs in ``gentle`` hear their signal before they give way to ``urgent``. A job that is to end has ten seconds for
+    it: Slurm's own thirty take long.
     """
     need(why_not())
     partitions: dict[str, dict[str, str | int]] = {
