@@ -100,10 +100,13 @@ def status(
     """Say what became of jobs and runs; exit status 1 if a run failed."""
     from hpcbench.batch.find import find_root
     from hpcbench.batch.show import show_status
+    from hpcbench.batch.submission_file import read_submission
     from hpcbench.batch.track import track
 
     root = find_root(directory)
     if watch:
+        if read_submission(root).get("dry_run"):
+            raise UserError(f"{root}: a dry run: there is nothing to watch: submit the study without --dry-run")
         from hpcbench.report.live import follow
 
         raise typer.Exit(follow(root))

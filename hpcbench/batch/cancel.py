@@ -1,10 +1,11 @@
 """The end of what runs of a submission, and of nothing else."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hpcbench.batch.deliver import settle
-from hpcbench.batch.ledger import Ledger
+from hpcbench.batch.ledger import Handed, Ledger
 from hpcbench.batch.lock import locked
 from hpcbench.batch.marks import Mark, read_mark
 from hpcbench.batch.opened import open_scheduler
@@ -34,12 +35,24 @@ def cancel(root: Path) -> str:
             if by_hand:
                 raise UserError(f"{root}: handed in by hand: end its jobs there, by their marks: {', '.join(by_hand)}")
             return "nothing waits or runs any more" if tracked.ids else "nothing was handed in"
-        for parcel in ledger.parcels:
-            if set(parcel.elements) & set(ids):
-                ledger.cancel(parcel)
-        said = scheduler.cancel(ids)
+        # Written down before: a job may leave its mark, or this command be killed, before the answer comes.
+        wanted = set(ids)
+        parcels = [ledger.cancel(parcel) for parcel in ledger.parcels if wanted.intersection(parcel.elements)]
+        try:
+            said = scheduler.cancel(ids)
+        except UserError:
+            _take_back(ledger, parcels, {})
+            raise
+        _take_back(ledger, parcels, said)
     counts = Counter(said.get(id, "no answer") for id in ids)
     return ", ".join(f"{count} job{'' if count == 1 else 's'}: {words}" for words, count in counts.most_common())
+
+
+def _take_back(ledger: Ledger, parcels: Sequence[Handed], said: Mapping[str, str]) -> None:
+    """What was not cancelled after all may yet fail by itself, and is then to say so."""
+    for parcel in parcels:
+        if not any(said.get(id, "").startswith(("ended", "told to end")) for id in parcel.elements):
+            ledger.lives_on(parcel)
 
 
 def _runs(root: Path, job: str) -> Mark | None:

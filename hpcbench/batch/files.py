@@ -13,10 +13,10 @@ def now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def seconds(time: str | None) -> float | None:
+def seconds(time: object) -> float | None:
     """Such a time in seconds since 1970; None where it is none."""
     try:
-        found = datetime.datetime.fromisoformat((time or "").replace("Z", "+00:00"))
+        found = datetime.datetime.fromisoformat(str(time).replace("Z", "+00:00"))
         return found.timestamp() if found.tzinfo else None
     except (ValueError, OverflowError):
         return None

@@ -105,9 +105,13 @@ class Ledger:
         for job in handed.jobs:
             self._last[job].remove(handed.number)
 
-    def cancel(self, handed: Handed) -> None:
+    def cancel(self, handed: Handed) -> Handed:
         """Write down that it is being cancelled."""
-        self._change(handed, cancelled=now())
+        return self._change(handed, cancelled=now())
+
+    def lives_on(self, handed: Handed) -> None:
+        """Write down that its scheduler did not cancel it."""
+        self._change(handed, cancelled=None)
 
     def times(self, job: str) -> int:
         """How often a job was handed in."""

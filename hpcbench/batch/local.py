@@ -133,7 +133,10 @@ def _word(root: Path, directory: Path, path: Path | None, queue: Queue | None) -
         return Word(State.CANCELLED, str(dropped.get("reason", "")))
     if over == "time limit":
         return Word(State.TIMED_OUT, "met the time limit of its job")
-    if alive(queue["process"]):
+    mark = read_mark(directory)
+    if process is not None and mark is not None and mark.state == "ended":
+        return Word(State.FAILED if mark.exit else State.COMPLETED, exit=mark.exit)
+    if alive(queue["process"]) and (process is None or (mark is not None and mark.state == "requeued")):
         return Word(State.PENDING, "waits for its turn on this machine")
     if process is not None:
         return Word(State.LOST, "its script was killed before it could leave its exit mark")

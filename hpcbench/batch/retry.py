@@ -1,5 +1,7 @@
 """What failed for a reason that a second try can mend, once more."""
 
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from hpcbench.batch.marks import read_mark
 from hpcbench.batch.opened import open_scheduler
 from hpcbench.batch.states import State
 from hpcbench.batch.submission_file import check_place
-from hpcbench.batch.track import track
+from hpcbench.batch.track import Tracked, track
 from hpcbench.errors import UserError
 
 _MENDS = (State.STOPPED, State.NODE_FAILED, State.PREEMPTED, State.TIMED_OUT, State.LOST)
@@ -57,25 +59,27 @@ def retry(root: Path, *, all: bool = False, whole: bool = False) -> Retried:
         check_place(root, tracked.submission)
         if tracked.silent:
             raise UserError(f"{root}: {tracked.silent}: what runs must not be handed in twice: ask again later")
-        left: dict[str, str] = {}
-        again: dict[str, list[str]] = {}
-        for run in tracked.submission["runs"]:
-            status = tracked.runs[run["id"]]
-            reason = _why_not(status, tracked.jobs[run["job"]], root / run["path"], all=all)
-            if reason is None:
-                again.setdefault(run["job"], []).append(run["id"])
-            elif status.state is not State.COMPLETED:
-                left[run["id"]] = reason
-        for job in again:
-            own = [run for run in tracked.submission["runs"] if run["job"] == job]
-            again[job] = [run["id"] for run in own] if whole else again[job]
-            for run in own:
-                mark = read_mark(root / run["path"])
-                if run["id"] in again[job] and mark is not None and (whole or mark.exit == 0):
-                    _put_aside(root / run["path"], mark.attempt, checkpoint=whole)
+        again, left = _choose(root, tracked, all=all, whole=whole)
         orders = [Order(job, f"jobs/{job}/job.sh", [job]) for job in again]
-        note = deliver(root, scheduler, ledger, orders, name=tracked.submission["name"]) if orders else ""
+        with _put_aside(root, tracked, again, ledger, whole=whole):
+            note = deliver(root, scheduler, ledger, orders, name=tracked.submission["name"]) if orders else ""
     return Retried(list(again), [run for runs in again.values() for run in runs], left, note)
+
+
+def _choose(root: Path, tracked: Tracked, *, all: bool, whole: bool) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """The runs to try again, by their jobs; and why the others that did not complete are not."""
+    left: dict[str, str] = {}
+    again: dict[str, list[str]] = {}
+    for run in tracked.submission["runs"]:
+        status = tracked.runs[run["id"]]
+        reason = _why_not(status, tracked.jobs[run["job"]], root / run["path"], all=all)
+        if reason is None:
+            again.setdefault(run["job"], []).append(run["id"])
+        elif status.state is not State.COMPLETED:
+            left[run["id"]] = reason
+    if whole:
+        again = {job["id"]: list(job["runs"]) for job in tracked.submission["jobs"] if job["id"] in again}
+    return again, left
 
 
 def _why_not(status: Status, job: Status, directory: Path, *, all: bool) -> str | None:
@@ -95,9 +99,32 @@ def _why_not(status: Status, job: Status, directory: Path, *, all: bool) -> str 
     return f"{status.state.value}{f' ({status.reason})' if status.reason else ''}: --all tries it again"
 
 
-def _put_aside(directory: Path, number: int, *, checkpoint: bool) -> None:
-    """Number what a run has left, so that its job script, which keeps what completed, launches it again."""
-    names = ["status.json", "log.txt", "err.txt", *(["checkpoint"] if checkpoint else [])]
-    for path in (directory / name for name in names):
-        if path.exists():
-            path.rename(path.with_name(f"{path.stem}.{number}{path.suffix}"))
+@contextlib.contextmanager
+def _put_aside(
+    root: Path, tracked: Tracked, again: Mapping[str, Sequence[str]], ledger: Ledger, *, whole: bool
+) -> Iterator[None]:
+    """Number what runs have left whose job script would keep them, so that it launches them again.
+
+    Of jobs that the block does not hand in, all is put back if it fails.
+    """
+    times = {job: ledger.times(job) for job in again}
+    moved: dict[str, list[tuple[Path, Path]]] = {job: [] for job in again}
+    names = ["status.json", "log.txt", "err.txt", *(["checkpoint"] if whole else [])]
+    wanted = [run for run in tracked.submission["runs"] if run["id"] in again.get(run["job"], ())]
+    try:
+        for run in wanted:
+            mark = read_mark(root / run["path"])
+            if mark is None or not (whole or mark.exit == 0):
+                continue
+            for path in (root / run["path"] / name for name in names):
+                if path.exists():
+                    aside = path.with_name(f"{path.stem}.{mark.attempt}{path.suffix}")
+                    path.rename(aside)
+                    moved[run["job"]].append((aside, path))
+        yield
+    except BaseException:
+        for job, pairs in moved.items():
+            if ledger.times(job) == times[job]:
+                for aside, path in pairs:
+                    aside.rename(path)
+        raise

@@ -27,7 +27,7 @@ class Slurm(Scheduler):
 
     def __init__(self, root: Path, site: Site) -> None:
         super().__init__(root, site)
-        self._query = SlurmQuery(since(root / "site.json"))
+        self._query = SlurmQuery(since(root))
 
     @classmethod
     def check(cls, site: Site) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hpcbench.batch.clean_environment import plain_environment
 from hpcbench.batch.client import Answer, ask, portions
+from hpcbench.batch.files import read_json, seconds
 from hpcbench.batch.slurm_answers import (
     SACCT_FIELDS,
     SQUEUE_FIELDS,
@@ -150,10 +151,12 @@ def _jobs(ids: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(re.split(r"[_+]", job)[0] for job in ids))
 
 
-def since(path: Path) -> datetime.datetime | None:
-    """A day before this file was written, for clocks differ; None where it is not there."""
-    try:
-        written = path.stat().st_mtime
-    except OSError:
+def since(root: Path) -> datetime.datetime | None:
+    """A day before the submission was written, for clocks differ; None where it does not say.
+
+    Times of files tell nothing: they are new in a copy, and where a user keeps a purge away.
+    """
+    written = seconds((read_json(root / "submission.json") or {}).get("time"))
+    if written is None:
         return None
     return datetime.datetime.fromtimestamp(written, datetime.timezone.utc) - datetime.timedelta(days=1)

@@ -30,7 +30,10 @@ DIALECT = Dialect(
     busy=re.compile("[Tt]ry (again )?later|LSF is down|Resource temporarily unavailable"),
     unclear=re.compile("[Tt]imed? ?out|Communication time|in receiving"),
     remedies=(
-        (re.compile("illegal option|no longer supported"), "this LSF does not take it: look at scheduler: in the site file"),
+        (
+            re.compile("illegal option|no longer supported"),
+            "this LSF does not take it: look at scheduler: in the site file",
+        ),
         (re.compile("[Nn]o such queue|not use the queue|closed"), "set queue: in the study to another one"),
         (re.compile("[Pp]roject|[Aa]ccount|[Bb]ank|user group"), "set account: in the study to one that may run there"),
         (re.compile("RUNLIMIT|[Rr]un limit"), "set walltime: in the study to what the queue allows"),

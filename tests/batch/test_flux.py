@@ -80,7 +80,7 @@ def test_ends_of_all_kinds(flux: Flux, fake: Fake, tmp_path: Path) -> None:
     assert words[late].state is State.TIMED_OUT
     assert words[late].reason == "timeout: resource allocation expired"
     assert words[gone].state is State.NODE_FAILED
-    assert (words[never].state, words[never].exit, words[never].start) == (State.FAILED, None, None)
+    assert (words[never].state, words[never].exit, words[never].start) == (State.CANCELLED, None, None)
     assert words[never].reason.startswith("dependency: ")
     assert words[after].state is State.COMPLETED
 

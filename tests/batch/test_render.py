@@ -324,7 +324,7 @@ def test_a_job_of_lsf_has_a_slot_for_each_core_that_its_ranks_are_bound_to(
 ) -> None:
     own = Site.model_validate({**SLOTS, "oversubscribe": share})
     shape = Shape(3, ranks, Fraction(0), cores, 1)
-    job = Job("j0001-r1", ["r1-baseline"], shape, [], "python3", Duration.parse("1h"), "normal")
+    job = Job("j0001-r1", ["r1-baseline"], shape, [], "python3", Duration.parse("1h"), "normal", None)
     lines = head(job, own, name="n", root=ROOT, log="log")
     assert [line for line in lines if line.startswith(("#BSUB -n ", "#BSUB -R "))] == [
         f"#BSUB -n {3 * slots}",

@@ -9,8 +9,10 @@ from batch_fakes import Fake, wait_for, wait_until_over
 
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.files import read_json
+from hpcbench.batch.local import Local
 from hpcbench.batch.processes import alive
 from hpcbench.batch.retry import retry
+from hpcbench.batch.scheduler import Parcel, Receipt
 from hpcbench.batch.states import State
 from hpcbench.batch.submit import Submission, submit
 from hpcbench.batch.track import Tracked, track
@@ -140,3 +142,26 @@ def test_a_dry_run_has_nothing_to_try_again(fake: Fake) -> None:
     with pytest.raises(UserError, match="a dry run"):
         root: Path = start(fake, dry_run=True).root
         retry(root)
+
+
+def test_a_queue_that_refuses_a_second_try_costs_no_run_what_it_has(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.acts({"mzhybrid": "fail"})
+    root = start(fake).root
+    before = wait_until_over(root)
+    assert states(before) == [State.COMPLETED, State.COMPLETED, State.FAILED]
+    wait_for(lambda: not alive((read_json(root / "queues" / "1.json") or {})["process"]))
+
+    def refuse(self: Local, parcel: Parcel) -> Receipt:
+        raise UserError("sbatch refused the job: QOSMaxSubmitJobPerUserLimit")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Local, "submit", refuse)
+        with pytest.raises(UserError, match="refused"):
+            retry(root, all=True, whole=True)
+    assert track(root).runs == before.runs
+    fake.acts({})
+    retry(root, all=True, whole=True)
+    assert states(wait_until_over(root)) == [State.COMPLETED] * 3
+    assert (root / "runs" / "r1-baseline" / "log.1.txt").exists()

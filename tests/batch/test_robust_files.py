@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from batch_fakes import Fake, wait_for, wait_until_over
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.files import read_json, seconds, write_json
@@ -22,9 +23,11 @@ from hpcbench.batch.ledger import Ledger
 from hpcbench.batch.local import Local
 from hpcbench.batch.retry import retry
 from hpcbench.batch.show import show_status
+from hpcbench.batch.slurm_query import since
 from hpcbench.batch.states import State
 from hpcbench.batch.submit import submit
 from hpcbench.batch.track import track
+from hpcbench.cli import app
 from hpcbench.errors import UserError
 from hpcbench.report.main import report
 
@@ -231,3 +234,42 @@ def test_what_the_environment_holds_is_the_users_alone(fake: Fake, monkeypatch: 
     assert path.parent.stat().st_mode & 0o077 == 0
     [own] = (root / "jobs").glob("*/provenance/environment.txt")
     assert own.stat().st_mode & 0o077 == 0 and "hunter2" not in own.read_text()
+
+
+@pytest.mark.parametrize("answer", ["refused", "denied", "ended"])
+def test_only_what_was_cancelled_is_written_down_as_that(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    fake.acts({"baseline": "sleep"})
+    root = submit(fake.study, site=str(fake.site)).root
+    wait_for(lambda: fake.children)
+    real = Local.cancel
+
+    def end(self: Local, ids: Sequence[str]) -> Mapping[str, str]:
+        assert Ledger(root).parcels[0].cancelled  # before it is done
+        if answer == "refused":
+            raise UserError("scancel: Unable to contact slurm controller")
+        return real(self, ids) if answer == "ended" else dict.fromkeys(ids, "Access/permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Local, "cancel", end)
+        try:
+            cancel(root)
+        except UserError:
+            assert answer == "refused"
+    assert (Ledger(root).parcels[0].cancelled is not None) == (answer == "ended")
+    cancel(root)
+
+
+def test_a_dry_run_is_not_watched(fake: Fake) -> None:
+    root = submit(fake.study, site=str(fake.site), dry_run=True).root
+    done = CliRunner().invoke(app, ["status", "--watch", str(root)])
+    assert isinstance(done.exception, UserError) and "nothing to watch" in str(done.exception)
+
+
+def test_accounting_is_asked_from_when_it_was_written_whatever_its_files_say(tmp_path: Path) -> None:
+    assert since(tmp_path) is None
+    for time, found in [("2026-11-21T06:30:00Z", "2026-11-20T06:30:00"), (7, None), ("x", None)]:
+        write_json(tmp_path / "submission.json", {"time": time})
+        asked = since(tmp_path)
+        assert (asked.strftime("%Y-%m-%dT%H:%M:%S") if asked else None) == found

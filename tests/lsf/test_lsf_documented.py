@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from fake_sites import STAND_IN, STUDY
 
+from hpcbench.batch.site import load_site
 from hpcbench.batch.states import State
 from hpcbench.batch.track import track
 
@@ -25,6 +26,17 @@ def documented() -> list[str]:
     assert dashes
     own = [sys.executable, "-m", "hpcbench"]
     return [sys.executable, *shlex.split(at)[1:], "--", *own, *shlex.split(command)[1:]]
+
+
+def test_what_the_page_tells_to_change_are_fields_of_a_site(tmp_path: Path) -> None:
+    block = re.search(r"```yaml\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    text = (SITES / "lassen.yaml").read_text(encoding="utf-8")
+    told = dict(line.split(": ") for line in block[1].splitlines())
+    kept = [line for line in text.splitlines() if line.partition(":")[0] not in told]
+    (tmp_path / "mine.yaml").write_text("\n".join([*kept, *block[1].splitlines()]), encoding="utf-8")
+    site, _ = load_site(str(tmp_path / "mine.yaml"))
+    assert (site.device, site.oversubscribe, site.threads) == ("cpu", True, 1)
 
 
 @pytest.mark.parametrize("account", ["bank", None])

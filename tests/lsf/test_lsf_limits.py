@@ -94,9 +94,7 @@ def test_the_run_limit(place: Make, capsys: Capture, act: str) -> None:
         ("bkill", State.CANCELLED, "TERM_OWNER", False),
     ],
 )
-def test_what_is_done_to_a_job(
-    place: Make, capsys: Capture, fault: str, state: State, term: str, mends: bool
-) -> None:
+def test_what_is_done_to_a_job(place: Make, capsys: Capture, fault: str, state: State, term: str, mends: bool) -> None:
     here = place()
     here.acts({"r1-baseline": "hold"})
     root = here.submit().root

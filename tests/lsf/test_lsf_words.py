@@ -1,4 +1,4 @@
-"""What LSF says of a job while it lives, and when it forgets it: status follows, and never takes silence for success."""
+"""What LSF says of a job while it lives, and when it forgets it: status follows, and silence is never success."""
 
 from collections.abc import Callable
 
@@ -107,15 +107,19 @@ def test_pending_after_it_ran(held: Place) -> None:
     assert tracked.runs[RUN].attempt == 2
 
 
-@pytest.mark.parametrize("listed", [True, False])
-def test_what_has_left_bjobs_is_judged_by_its_mark(held: Place, listed: bool) -> None:
+@pytest.mark.parametrize("fault", ["clean", "lose", "fail"])
+def test_what_has_left_bjobs_is_judged_by_its_mark(held: Place, fault: str) -> None:
     root = held.root
     held.go()
     held.fake.wait()
-    held.fake.order("clean" if listed else "lose", job="*")
+    if fault == "fail":
+        for program in ("bjobs", "bhist"):
+            held.fake.order("fail", program=program, text="LSF is down. Please wait ...", status=255)
+    else:
+        held.fake.order(fault, job="*")
     tracked = track(root)
     assert (tracked.jobs[JOB].state, states(tracked)) == (State.COMPLETED, [State.COMPLETED])
-    assert asked(held) == []  # nothing is left to be asked
+    assert tracked.over
 
 
 def test_what_has_left_bjobs_without_a_mark_is_judged_by_bhist(held: Place, capsys: Capture) -> None:

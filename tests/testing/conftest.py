@@ -10,10 +10,15 @@ import pytest
 from hpcbench.testing.fakes import Fake, FakeFlux, FakeLSF
 
 
-@pytest.fixture
-def fake_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Fake]]:
-    """Makes a fake of ``lsf`` or ``flux`` whose minutes last a second; jobs run in the test's directory."""
+@pytest.fixture(autouse=True)
+def _own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs write where they were submitted, which must not be the checkout."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def fake_of() -> Iterator[Callable[..., Fake]]:
+    """Makes a fake of ``lsf`` or ``flux`` whose minutes last a second; jobs run in the test's directory."""
     with ExitStack() as stack:
 
         def make(system: str, **options: Any) -> Fake:

@@ -36,7 +36,9 @@ def test_a_site_is_tried_and_its_jobs_are_waited_for(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     out = tmp_path / "out"
-    done = run("lsf", "--site", str(site), "--minute", "1", "--", "sh", "-c", f"bsub -G x -N -o {out} < {script}; exit 3")
+    done = run(
+        "lsf", "--site", str(site), "--minute", "1", "--", "sh", "-c", f"bsub -G x -N -o {out} < {script}; exit 3"
+    )
     assert done.returncode == 3
     assert done.stdout == "Job <1> is submitted to default queue <small>.\n"
     assert "1 job still to end" in done.stderr

@@ -12,6 +12,7 @@ from hpcbench.batch.launchers import launch_line
 from hpcbench.batch.shape import shape
 from hpcbench.batch.site import Site
 from hpcbench.testing.fakes import Fake
+from hpcbench.testing.fakes.hosts import why_not
 
 SAY = (
     'echo "$JSM_NAMESPACE_RANK $JSM_NAMESPACE_SIZE $JSM_NAMESPACE_LOCAL_RANK $CUDA_VISIBLE_DEVICES $HPCBENCH_FAKE_HOST"'
@@ -136,3 +137,30 @@ def test_node_of_the_site_is_what_counts(fake_of: Callable[..., Fake]) -> None:
     code, said = launched(lsf, f"jsrun -n 12 -r 6 -a 1 -c 7 -g 1 bash -c '{SAY}'")
     assert code == 0
     assert [one.split()[3] for one in said if one.endswith("node2")] == sorted("012345", key=lambda g: str(6 + int(g)))
+
+
+@pytest.mark.parametrize("launcher", ["jsrun -n 4 -r 2 -a 1 -c 1 -g 0", "lrun -N2 -T2"])
+def test_ranks_find_the_name_of_their_host(lsf: Fake, need: Callable[[str | None], None], launcher: str) -> None:
+    need(why_not())
+    lsf.run("bsub", "-nnodes", "2", "-o", "out", "-N", stdin=f"#!/bin/sh\n{launcher} uname -n\n".encode())
+    [job] = lsf.wait()
+    assert job.exit == 0
+    assert sorted(Path("out").read_text(encoding="utf-8").split()) == ["node1", "node1", "node2", "node2"]
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("blaunch node1 'echo a; uname -n'", "a\nnode1\n"),
+        ("blaunch -n node2 cat", ""),
+        ("blaunch node3 true", "node3: the host is not allocated to the job <1>\n"),
+        ("blaunch node1", "Usage: blaunch [-n] host_name command [argument ...]\n"),
+        ("blaunch -u hosts true", "blaunch: hpcbench's fake does not know -u: only -n\n"),
+    ],
+)
+def test_blaunch(lsf: Fake, need: Callable[[str | None], None], line: str, text: str) -> None:
+    need(why_not())
+    lsf.run("bsub", "-nnodes", "2", "-o", "out", "-N", stdin=f"#!/bin/sh\n{line}\n".encode())
+    lsf.wait()
+    assert Path("out").read_text(encoding="utf-8") == text
+    assert "outside of an LSF job" in lsf.run("blaunch", "node1", "true").stderr

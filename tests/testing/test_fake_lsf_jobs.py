@@ -132,12 +132,12 @@ def test_run_limit_warns_and_then_ends(fake_of: Callable[..., Fake]) -> None:
 
 
 def test_a_job_that_ignores_the_limit_is_killed_ten_minutes_later(fake_of: Callable[..., Fake]) -> None:
-    lsf = fake_of("lsf", minute=0.2)
+    lsf = fake_of("lsf", minute=0.1)
     submit(lsf, TRAPPED, "-W", "10")
     (job,) = lsf.wait()
     assert Path("signals").read_text(encoding="utf-8").split() == ["usr2", "int", "term"]
     assert job.exit == 9
-    assert job.ended - job.started >= 20 * 0.2
+    assert job.ended - job.started >= 20 * 0.1
     assert reason(lsf, "1") == "TERM_RUNLIMIT: job killed after reaching LSF run time limit"
 
 

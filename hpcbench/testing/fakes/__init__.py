@@ -220,7 +220,6 @@ class Fake:
             self._executable(programs / name, shlex.join([sys.executable, "-E", "-S", str(entry), name]))
         return {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
 
-
     def _executable(self, path: Path, line: str) -> None:
         told = f"# hpcbench's fake of {path.name}: it is not the program of a real scheduler."
         path.write_text(f'#!/bin/sh\n{told}\nexec {line} "$@"\n', encoding="utf-8")

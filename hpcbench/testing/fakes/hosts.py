@@ -22,9 +22,14 @@ def enter(host: str) -> None:
     if libc.unshare(_NEW_UTS):
         if libc.unshare(_NEW_USER | _NEW_UTS):
             return
+        os.environ.setdefault("UCX_POSIX_USE_PROC_LINK", "n")  # ranks of other hosts lie in other user namespaces
         with contextlib.suppress(OSError):
-            for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-                Path("/proc/self", name).write_text(text, encoding="ascii")
+            for file, text in (
+                ("setgroups", "deny"),
+                ("uid_map", f"{user} {user} 1"),
+                ("gid_map", f"{group} {group} 1"),
+            ):
+                Path("/proc/self", file).write_text(text, encoding="ascii")
     name = host.encode()
     libc.sethostname(name, len(name))
 

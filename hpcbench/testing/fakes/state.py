@@ -136,11 +136,11 @@ class Config:
         """The longest job of so many nodes."""
         limits = self.queues[queue]
         bins = [minutes for most, minutes in limits.get("bins", []) if nodes <= most]
-        return min(limits.get("max_minutes", math.inf), *bins[:1], math.inf)
+        return float(min([limits.get("max_minutes", math.inf), *bins[:1]]))
 
     def most_nodes(self, queue: str) -> float:
         """The largest job."""
-        return min(self.nodes, self.queues[queue].get("max_nodes", math.inf))
+        return float(min(self.nodes, self.queues[queue].get("max_nodes", math.inf)))
 
     @property
     def node_names(self) -> list[str]:

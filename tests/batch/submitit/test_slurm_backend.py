@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from programs import Programs
 
+from hpcbench.batch.files import now, write_json
 from hpcbench.batch.hand_in import hand_in
 from hpcbench.batch.scheduler import Parcel, UnclearError, scheduler_class
 from hpcbench.batch.site import load_site
@@ -144,7 +145,7 @@ def test_a_slurm_that_stays_busy(programs: Programs, tmp_path: Path) -> None:
 
 
 def test_poll_asks_the_queue_once_and_accounting_for_the_rest(programs: Programs, tmp_path: Path) -> None:
-    (tmp_path / "site.json").write_text("{}", encoding="utf-8")
+    write_json(tmp_path / "submission.json", {"time": now()})
     waiting = "2_3|PENDING|0|0|N/A|N/A||Priority\n"
     programs.answer("squeue", "1|RUNNING" + ROW + waiting + "4|FAILED" + ROW + "99|RUNNING" + ROW)
     times = "2026-11-21T15:51:44|2026-11-21T15:52:56|2026-11-21T15:53:16|20|n2"
@@ -297,7 +298,6 @@ def test_check(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_accounting_alone_says_to_live_is_no_news(programs: Programs, tmp_path: Path) -> None:
-    (tmp_path / "site.json").write_text("{}", encoding="utf-8")
     programs.answer("squeue", "")
     times = "2026-11-21T15:51:44|2026-11-21T15:52:56|Unknown|20|n2"
     programs.answer("sacct", f"1|RUNNING|0:0|{times}||1M|None\n2|PENDING|0:0|{times}|||\n3|FAILED|1:0|{times}|||\n")

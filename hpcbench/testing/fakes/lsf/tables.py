@@ -40,7 +40,10 @@ _FIELDS: dict[str, tuple[int, _Value]] = {
     "error_file": (10, lambda job, stat, config, now: job.error),
     "pids": (20, lambda job, stat, config, now: str(job.pid) if words.alive(job) else ""),
     "dependency": (15, lambda job, stat, config, now: job.depends),
-    "pend_reason": (11, lambda job, stat, config, now: (job.note or words.PENDING) if job.state in (WAITING, HELD) else ""),
+    "pend_reason": (
+        11,
+        lambda job, stat, config, now: (job.note or words.PENDING) if job.state in (WAITING, HELD) else "",
+    ),
     "exit_code": (10, lambda job, stat, config, now: str(job.exit) if job.state == EXITED and job.exit else ""),
     "exit_reason": (50, lambda job, stat, config, now: words.reason(job)),
     "kill_reason": (50, lambda job, stat, config, now: ""),
