@@ -100,8 +100,8 @@ def status(
     """Say what became of jobs and runs; exit status 1 if a run failed."""
     from hpcbench.batch.find import find_root
     from hpcbench.batch.show import show_status
-    from hpcbench.batch.submission_file import read_submission
-    from hpcbench.batch.track import track
+    from hpcbench.batch.tracking.submission_file import read_submission
+    from hpcbench.batch.tracking.track import track
 
     root = find_root(directory)
     if watch:
@@ -172,7 +172,7 @@ def sites(
     ] = None,
 ) -> None:
     """List the sites, show one, or check site files. The exit status is 2 if there are faults."""
-    from hpcbench.batch.show_site import check_sites, show_site, show_sites
+    from hpcbench.batch.sites.show_site import check_sites, show_site, show_sites
 
     if not words:
         show_sites()
@@ -194,7 +194,7 @@ def schema(what: Annotated[str, typer.Argument(metavar="study|site")] = "study")
     if what == "study":
         from hpcbench.study.schema import json_schema
     elif what == "site":
-        from hpcbench.batch.site import json_schema
+        from hpcbench.batch.sites.site import json_schema
     else:
         raise UserError(f"schema {what!r}: is unknown: use study or site")
     typer.echo(json.dumps(json_schema(), indent=2))

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcbench.batch.find import find_root
-from hpcbench.batch.ledger import Ledger
-from hpcbench.batch.states import State
-from hpcbench.batch.track import track
+from hpcbench.batch.tracking.ledger import Ledger
+from hpcbench.batch.schedulers.states import State
+from hpcbench.batch.tracking.track import track
 from hpcbench.errors import UserError
 
 

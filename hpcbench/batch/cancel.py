@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hpcbench.batch.deliver import settle
-from hpcbench.batch.ledger import Handed, Ledger
-from hpcbench.batch.lock import locked
-from hpcbench.batch.marks import Mark, read_mark
-from hpcbench.batch.opened import open_scheduler
-from hpcbench.batch.states import State
-from hpcbench.batch.track import track
+from hpcbench.batch.tracking.ledger import Handed, Ledger
+from hpcbench.batch.tracking.lock import locked
+from hpcbench.batch.tracking.marks import Mark, read_mark
+from hpcbench.batch.schedulers.opened import open_scheduler
+from hpcbench.batch.schedulers.states import State
+from hpcbench.batch.tracking.track import track
 from hpcbench.errors import UserError
 
 

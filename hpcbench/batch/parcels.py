@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hpcbench.batch.render import Job
-from hpcbench.batch.site import Site
+from hpcbench.batch.scripts.render import Job
+from hpcbench.batch.sites.site import Site
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hpcbench.batch.launchers import program_name, solve
-from hpcbench.batch.limits import check_number, limits
-from hpcbench.batch.render import Job
-from hpcbench.batch.site import Site
+from hpcbench.batch.scripts.launchers import program_name, solve
+from hpcbench.batch.sites.limits import check_number, limits
+from hpcbench.batch.scripts.render import Job
+from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run
 from hpcbench.study.load import Loaded

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcbench.batch.files import seconds
-from hpcbench.batch.states import State
+from hpcbench.batch.schedulers.states import State
 from hpcbench.console import show_table
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from hpcbench.batch.judge import Status
+    from hpcbench.batch.tracking.judge import Status
     from hpcbench.batch.retry import Retried
     from hpcbench.batch.submit import Submission
-    from hpcbench.batch.track import Tracked
+    from hpcbench.batch.tracking.track import Tracked
 
 _STYLES = {
     State.COMPLETED: "green",

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench import __version__
-from hpcbench.batch.lock import locked
+from hpcbench.batch.tracking.lock import locked
 from hpcbench.batch.parcels import bundle
 from hpcbench.batch.plan import choose, plan
-from hpcbench.batch.render import Job
-from hpcbench.batch.scheduler import scheduler_class
-from hpcbench.batch.site import Site, load_site
+from hpcbench.batch.scripts.render import Job
+from hpcbench.batch.schedulers.scheduler import scheduler_class
+from hpcbench.batch.sites.site import Site, load_site
 from hpcbench.batch.write import numbered, write
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand

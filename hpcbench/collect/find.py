@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hpcbench.batch.find import find_root
-from hpcbench.batch.opened import open_scheduler
-from hpcbench.batch.states import State
-from hpcbench.batch.track import Tracked, track
+from hpcbench.batch.schedulers.opened import open_scheduler
+from hpcbench.batch.schedulers.states import State
+from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.collect.state import Job, JobState
 from hpcbench.errors import UserError
 

@@ -8,10 +8,10 @@ import sys
 import textwrap
 from typing import Any
 
-from hpcbench.batch.duration import Duration
+from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.files import now
-from hpcbench.batch.launchers import solve
-from hpcbench.batch.site import Scheduler, Site
+from hpcbench.batch.scripts.launchers import solve
+from hpcbench.batch.sites.site import Scheduler, Site
 from hpcbench.doctor import flux, lsf, slurm
 from hpcbench.doctor.cluster import Cluster, Line, Nodes
 from hpcbench.doctor.gpus import gpus_here

@@ -2,7 +2,7 @@
 
 import re
 
-from hpcbench.batch.duration import Duration
+from hpcbench.batch.scripts.duration import Duration
 from hpcbench.doctor.ask import ask
 from hpcbench.doctor.cluster import Cluster, Line, Nodes, Said
 from hpcbench.doctor.scheduler import Sighting

@@ -5,7 +5,7 @@ import shutil
 from collections import Counter, defaultdict
 from itertools import pairwise
 
-from hpcbench.batch.duration import Duration
+from hpcbench.batch.scripts.duration import Duration
 from hpcbench.doctor.ask import ask
 from hpcbench.doctor.cluster import Cluster, Line, Nodes, Said
 from hpcbench.doctor.scheduler import Sighting

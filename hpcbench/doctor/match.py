@@ -3,7 +3,7 @@
 import os
 import socket
 
-from hpcbench.batch.site import Site, load_site, names
+from hpcbench.batch.sites.site import Site, load_site, names
 from hpcbench.doctor.check import Check, found, missing, unknown
 from hpcbench.doctor.cluster import Cluster
 

@@ -8,10 +8,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from hpcbench.batch.clean_environment import clean_environment
-from hpcbench.batch.launchers import program_name, solve
-from hpcbench.batch.local import environment
-from hpcbench.batch.site import Site
+from hpcbench.batch.schedulers.clean_environment import clean_environment
+from hpcbench.batch.scripts.launchers import program_name, solve
+from hpcbench.batch.schedulers.local import environment
+from hpcbench.batch.sites.site import Site
 from hpcbench.doctor import probe
 from hpcbench.doctor.ask import Answer, ask
 from hpcbench.doctor.check import Check, Health, found, missing, unknown

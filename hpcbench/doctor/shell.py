@@ -4,7 +4,7 @@ import os
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
-from hpcbench.batch.clean_environment import clean_environment
+from hpcbench.batch.schedulers.clean_environment import clean_environment
 from hpcbench.doctor.check import Check, found, missing, unknown
 
 
@@ -24,7 +24,7 @@ def check_submitit() -> list[Check]:
     except PackageNotFoundError:
         return [missing("submitit", "is not installed", "pip install hpcbench brings it", needed=True)]
     try:
-        owner = import_module("hpcbench.batch.submitit_lsf").owner()
+        owner = import_module("hpcbench.batch.schedulers.submitit_lsf").owner()
     except (ImportError, AttributeError) as error:
         return [*checks, unknown("submitit lsf", f"who owns it cannot be asked: {error}")]
     ours = str(owner).startswith("hpcbench.")

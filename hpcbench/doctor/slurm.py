@@ -4,7 +4,7 @@ import getpass
 import re
 from collections.abc import Iterator
 
-from hpcbench.batch.duration import Duration
+from hpcbench.batch.scripts.duration import Duration
 from hpcbench.doctor.ask import ask
 from hpcbench.doctor.cluster import Cluster, Line, Nodes, Said
 from hpcbench.doctor.scheduler import Sighting

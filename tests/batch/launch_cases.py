@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from hpcbench.batch.launchers import solve
-from hpcbench.batch.site import Site, load_site
-from hpcbench.batch.site_rules import faults
+from hpcbench.batch.scripts.launchers import solve
+from hpcbench.batch.sites.site import Site, load_site
+from hpcbench.batch.sites.site_rules import faults
 
 SCHEDULER = {"jsrun": "lsf", "lrun": "lsf", "flux": "flux"}
 OTHERS: dict[str, dict[str, Any]] = {

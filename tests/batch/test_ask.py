@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from hpcbench.batch.files import write_json
-from hpcbench.batch.ledger import Ledger
-from hpcbench.batch.scheduler import Parcel, Receipt, Scheduler
-from hpcbench.batch.states import State, Word
-from hpcbench.batch.track import Tracked, track
+from hpcbench.batch.tracking.ledger import Ledger
+from hpcbench.batch.schedulers.scheduler import Parcel, Receipt, Scheduler
+from hpcbench.batch.schedulers.states import State, Word
+from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.errors import UserError
 
 
@@ -43,7 +43,7 @@ class Slow(Scheduler):
 @pytest.fixture
 def scheduler(monkeypatch: pytest.MonkeyPatch) -> Slow:
     found = Slow()
-    monkeypatch.setattr("hpcbench.batch.track.open_scheduler", lambda root: found)
+    monkeypatch.setattr("hpcbench.batch.tracking.track.open_scheduler", lambda root: found)
     return found
 
 
@@ -123,7 +123,7 @@ def test_ends_that_may_be_taken_back_are_asked_for_again_but_not_for_ever(
     scheduler.words = {"11": Word(State.RUNNING), "12": Word(State.CANCELLED)}
     assert states(track(root)) == [State.RUNNING, State.CANCELLED]
     later = time.time() + 3600
-    monkeypatch.setattr("hpcbench.batch.track.time.time", lambda: later)
+    monkeypatch.setattr("hpcbench.batch.tracking.track.time.time", lambda: later)
     scheduler.questions.clear()
     track(root)
     assert scheduler.questions == [["11"]]
@@ -135,6 +135,6 @@ def test_a_submission_that_cannot_be_written_to_is_tracked_all_the_same(
     def full(path: Path, data: Any) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("hpcbench.batch.seen.write_json", full)
+    monkeypatch.setattr("hpcbench.batch.tracking.seen.write_json", full)
     scheduler.words = {"11": Word(State.RUNNING), "12": Word(State.RUNNING)}
     assert states(track(root)) == [State.RUNNING, State.RUNNING]

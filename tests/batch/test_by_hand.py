@@ -12,9 +12,9 @@ from batch_fakes import Fake, wait_for, wait_until_over
 
 from hpcbench import cli
 from hpcbench.batch.files import read_json
-from hpcbench.batch.states import State
+from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.submit import submit
-from hpcbench.batch.track import track
+from hpcbench.batch.tracking.track import track
 
 OUTER = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "JSM_NAMESPACE_RANK", "SLURM_CPU_BIND", "SLURM_STEP_ID"]
 

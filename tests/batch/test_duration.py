@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcbench.batch.duration import Duration
+from hpcbench.batch.scripts.duration import Duration
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from hpcbench.batch import flux_answers
-from hpcbench.batch.flux import Flux
-from hpcbench.batch.scheduler import Parcel, UnclearError, scheduler_class
-from hpcbench.batch.site import Site
-from hpcbench.batch.states import State
+from hpcbench.batch.schedulers import flux_answers
+from hpcbench.batch.schedulers.flux import Flux
+from hpcbench.batch.schedulers.scheduler import Parcel, UnclearError, scheduler_class
+from hpcbench.batch.sites.site import Site
+from hpcbench.batch.schedulers.states import State
 from hpcbench.errors import UserError
 from hpcbench.testing.fakes import Fake, FakeFlux
 from hpcbench.testing.fakes.state import RUNNING
@@ -139,7 +139,7 @@ def test_unclear_answers(flux: Flux, fake: Fake, tmp_path: Path, monkeypatch: py
     assert flux.find("quiet", 1) is not None  # it was taken
     fake.order("hang", program="flux", seconds=30, times=1)
     with monkeypatch.context() as patch:
-        patch.setattr("hpcbench.batch.client.PATIENCE", 1.0)
+        patch.setattr("hpcbench.batch.schedulers.client.PATIENCE", 1.0)
         with pytest.raises(UnclearError, match="did not answer within 1 s"):
             flux.submit(parcel(tmp_path, "slow", "true"))
     assert flux.find("slow", 1) is not None

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from hpcbench.batch import site as site_schema
+from hpcbench.batch.sites import site as site_schema
 from hpcbench.batch.submit import submit
 from hpcbench.errors import UserError
 from hpcbench.study import schema as study_schema

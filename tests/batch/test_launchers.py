@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from launch_cases import SCHEDULER, counts, line, site
 
-from hpcbench.batch.launchers import export_words, launch_line, solve
-from hpcbench.batch.shape import shape
-from hpcbench.batch.site import Site
+from hpcbench.batch.scripts.launchers import export_words, launch_line, solve
+from hpcbench.batch.scripts.shape import shape
+from hpcbench.batch.sites.site import Site
 
 HALF = Fraction(1, 2)
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from launch_cases import site
 
-from hpcbench.batch.duration import Duration
-from hpcbench.batch.limits import Limits, check_number, limits
-from hpcbench.batch.site import Site, load_site
+from hpcbench.batch.scripts.duration import Duration
+from hpcbench.batch.sites.limits import Limits, check_number, limits
+from hpcbench.batch.sites.site import Site, load_site
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import Loaded, load_study

@@ -12,11 +12,11 @@ from batch_fakes import Fake, wait_for, wait_until_over
 
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.files import read_json
-from hpcbench.batch.local import lock_path
-from hpcbench.batch.processes import alive, identity
-from hpcbench.batch.states import State
+from hpcbench.batch.schedulers.local import lock_path
+from hpcbench.batch.schedulers.processes import alive, identity
+from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.submit import Submission, submit
-from hpcbench.batch.track import track
+from hpcbench.batch.tracking.track import track
 from hpcbench.errors import UserError
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from batch_fakes import wait_for
 
-from hpcbench.batch.lock import locked
-from hpcbench.batch.processes import identity
+from hpcbench.batch.tracking.lock import locked
+from hpcbench.batch.schedulers.processes import identity
 from hpcbench.errors import UserError
 
 ADD = """
 import sys, time
 from pathlib import Path
-from hpcbench.batch.lock import locked
+from hpcbench.batch.tracking.lock import locked
 place = Path(sys.argv[1])
 for _ in range(20):
     with locked(place):
@@ -59,7 +59,7 @@ def test_a_holder_elsewhere_is_believed_until_it_is_silent_for_long(
     with pytest.raises(UserError, match="process 1 on login07"), locked(tmp_path, patience=0.2):
         raise AssertionError("two hold it")
     os.utime(path, (time.time() - 700, time.time() - 700))
-    monkeypatch.setattr("hpcbench.batch.lock._BEAT", 0.05)
+    monkeypatch.setattr("hpcbench.batch.tracking.lock._BEAT", 0.05)
     with locked(tmp_path, patience=0.2):
         os.utime(path, (time.time() - 700, time.time() - 700))
         wait_for(lambda: time.time() - path.stat().st_mtime < 60)

@@ -18,13 +18,13 @@ import jinja2
 import jinja2.meta
 import pytest
 
-from hpcbench.batch.duration import Duration
-from hpcbench.batch.heads import directive, head
+from hpcbench.batch.scripts.duration import Duration
+from hpcbench.batch.scripts.heads import directive, head
 from hpcbench.batch.plan import plan
-from hpcbench.batch.quoting import quote
-from hpcbench.batch.render import OF_SCRIPT, Job, render, render_array
-from hpcbench.batch.shape import Shape
-from hpcbench.batch.site import Site, load_site, names
+from hpcbench.batch.scripts.quoting import quote
+from hpcbench.batch.scripts.render import OF_SCRIPT, Job, render, render_array
+from hpcbench.batch.scripts.shape import Shape
+from hpcbench.batch.sites.site import Site, load_site, names
 from hpcbench.errors import UserError
 from hpcbench.resources import data_dir
 from hpcbench.study.expand import expand

@@ -9,13 +9,13 @@ from batch_fakes import Fake, wait_for, wait_until_over
 
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.files import read_json
-from hpcbench.batch.local import Local
-from hpcbench.batch.processes import alive
+from hpcbench.batch.schedulers.local import Local
+from hpcbench.batch.schedulers.processes import alive
 from hpcbench.batch.retry import retry
-from hpcbench.batch.scheduler import Parcel, Receipt
-from hpcbench.batch.states import State
+from hpcbench.batch.schedulers.scheduler import Parcel, Receipt
+from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.submit import Submission, submit
-from hpcbench.batch.track import Tracked, track
+from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.errors import UserError
 
 SCHEMES = ("baseline", "naive-zfp8", "mzhybrid")

@@ -15,10 +15,10 @@ from pydantic import ValidationError
 from test_render import OFFER, jobs_of
 
 from hpcbench.batch.files import read_json
-from hpcbench.batch.launchers import export_words
-from hpcbench.batch.render import render
-from hpcbench.batch.show_site import show_site
-from hpcbench.batch.site import Site, load_site, names, sites_with
+from hpcbench.batch.scripts.launchers import export_words
+from hpcbench.batch.scripts.render import render
+from hpcbench.batch.sites.show_site import show_site
+from hpcbench.batch.sites.site import Site, load_site, names, sites_with
 from hpcbench.batch.submit import submit
 from hpcbench.resources import data_dir
 from hpcbench.study.schema import Scheme
@@ -152,5 +152,5 @@ def test_sites_that_add_a_scheme_are_found(monkeypatch: pytest.MonkeyPatch) -> N
         site, _ = load_site(name)
         return site.model_copy(update={"schemes": added if name == first else {}}), None
 
-    monkeypatch.setattr("hpcbench.batch.site.load_site", load)
+    monkeypatch.setattr("hpcbench.batch.sites.site.load_site", load)
     assert (sites_with("library"), sites_with("other")) == ([first], [])

@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 from launch_cases import site
 
-from hpcbench.batch.shape import Sets, Shape, check, resource_sets, shape
-from hpcbench.batch.site import Site
+from hpcbench.batch.scripts.shape import Sets, Shape, check, resource_sets, shape
+from hpcbench.batch.sites.site import Site
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from launch_cases import counts
 
-from hpcbench.batch.launchers import solve
-from hpcbench.batch.show_site import check_sites, show_site
-from hpcbench.batch.site import load_site, names
-from hpcbench.batch.site_check import check_file
+from hpcbench.batch.scripts.launchers import solve
+from hpcbench.batch.sites.show_site import check_sites, show_site
+from hpcbench.batch.sites.site import load_site, names
+from hpcbench.batch.sites.site_check import check_file
 from hpcbench.batch.submit import submit
 from hpcbench.errors import UserError
 from hpcbench.resources import data_dir

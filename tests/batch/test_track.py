@@ -9,12 +9,12 @@ import pytest
 
 from hpcbench.batch.files import write_json
 from hpcbench.batch.find import find_root
-from hpcbench.batch.last_words import last_words
-from hpcbench.batch.ledger import Ledger
-from hpcbench.batch.scheduler import Receipt
-from hpcbench.batch.site import load_site
-from hpcbench.batch.states import State
-from hpcbench.batch.track import track
+from hpcbench.batch.tracking.last_words import last_words
+from hpcbench.batch.tracking.ledger import Ledger
+from hpcbench.batch.schedulers.scheduler import Receipt
+from hpcbench.batch.sites.site import load_site
+from hpcbench.batch.schedulers.states import State
+from hpcbench.batch.tracking.track import track
 from hpcbench.errors import UserError
 
 END = {"event": "end", "time": "2026-01-01T00:01:00Z", "state": "completed", "steps": 1, "seconds": 1.0, "reason": ""}

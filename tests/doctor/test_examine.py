@@ -11,7 +11,7 @@ from machine import Machine, recorded
 
 import hpcbench
 from hpcbench import cli
-from hpcbench.batch.site import Site
+from hpcbench.batch.sites.site import Site
 from hpcbench.doctor import place, ranks, selftest, shell
 from hpcbench.doctor.ask import ask
 from hpcbench.doctor.check import Check, Health

@@ -7,8 +7,8 @@ from fake_sites import Place, said, states, wait_for, wait_until_over
 
 from hpcbench.batch.files import read_json
 from hpcbench.batch.retry import retry
-from hpcbench.batch.states import State
-from hpcbench.batch.track import track
+from hpcbench.batch.schedulers.states import State
+from hpcbench.batch.tracking.track import track
 
 Make = Callable[..., Place]
 Capture = pytest.CaptureFixture[str]

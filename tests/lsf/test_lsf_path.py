@@ -12,9 +12,9 @@ import pytest
 from fake_sites import Place, launch_lines, said, states, wait_for, wait_until_over
 
 from hpcbench.batch.cancel import cancel
-from hpcbench.batch.ledger import Ledger
-from hpcbench.batch.states import State
-from hpcbench.batch.track import track
+from hpcbench.batch.tracking.ledger import Ledger
+from hpcbench.batch.schedulers.states import State
+from hpcbench.batch.tracking.track import track
 from hpcbench.errors import UserError
 from hpcbench.testing.fakes.state import EXITED, RUNNING
 
@@ -69,7 +69,7 @@ def test_elements_of_arrays_are_tracked_each_by_itself(place: Make, capsys: Capt
 
 
 def test_cancel_ends_ours_and_only_ours_by_force_where_need_be(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hpcbench.batch.lsf.TERMINATE_WAIT", 1.0)
+    monkeypatch.setattr("hpcbench.batch.schedulers.lsf.TERMINATE_WAIT", 1.0)
     here = place()
     here.acts({"r1-baseline": "hold"})
     root = here.submit().root
@@ -167,10 +167,10 @@ def test_a_job_whose_answer_was_lost_is_found_and_not_handed_in_twice(
         "banner": {"lines": ["Job <7> is the lottery's number of today", "*" * 80]},
     }
     if how == "hang":
-        monkeypatch.setattr("hpcbench.batch.client.PATIENCE", 4.0)
+        monkeypatch.setattr("hpcbench.batch.schedulers.client.PATIENCE", 4.0)
     here.fake.order(how, program="bsub", times=1, **orders[how])
     root = here.submit().root
-    monkeypatch.setattr("hpcbench.batch.client.PATIENCE", 90.0)
+    monkeypatch.setattr("hpcbench.batch.schedulers.client.PATIENCE", 90.0)
     assert Ledger(root).parcels[0].id == "1"
     assert states(wait_until_over(here, root)) == [State.COMPLETED]
     assert len(here.fake.jobs) == 1
@@ -178,7 +178,7 @@ def test_a_job_whose_answer_was_lost_is_found_and_not_handed_in_twice(
 
 
 def test_a_busy_lsf_is_asked_again(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hpcbench.batch.hand_in.WAITS", (0.1, 0.1, 0.1))
+    monkeypatch.setattr("hpcbench.batch.schedulers.hand_in.WAITS", (0.1, 0.1, 0.1))
     here = place()
     here.fake.order("fail", program="bsub", text="LSF is down. Please wait ...", status=255, times=2)
     assert states(wait_until_over(here, here.submit().root)) == [State.COMPLETED]

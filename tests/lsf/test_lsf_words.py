@@ -8,8 +8,8 @@ from fake_sites import Place, said, states, wait_for, wait_until_over
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.retry import retry
 from hpcbench.batch.show import show_status
-from hpcbench.batch.states import State
-from hpcbench.batch.track import track
+from hpcbench.batch.schedulers.states import State
+from hpcbench.batch.tracking.track import track
 from hpcbench.testing.fakes.state import RUNNING
 
 Make = Callable[..., Place]
@@ -142,7 +142,7 @@ def test_what_nobody_knows_is_lost_after_a_while_and_never_completed(
     held.fake.wait()
     held.fake.order("lose", job="*")
     assert states(track(root)) == [State.RUNNING]  # answers may lag
-    monkeypatch.setattr("hpcbench.batch.judge.GRACE", 0.0)
+    monkeypatch.setattr("hpcbench.batch.tracking.judge.GRACE", 0.0)
     tracked = track(root)
     assert (tracked.jobs[JOB].state, states(tracked)) == (State.LOST, [State.LOST])
     status, words = said(capsys, root)

@@ -8,8 +8,8 @@ from on_slurm import OnSlurm, hpcbench, listed, report, wait_over, wait_run, wor
 
 from hpcbench.batch.files import read_json
 from hpcbench.batch.retry import retry
-from hpcbench.batch.states import State
-from hpcbench.batch.track import track
+from hpcbench.batch.schedulers.states import State
+from hpcbench.batch.tracking.track import track
 from hpcbench.testing.slurm import Cluster
 
 SOON = {"walltime": "1m", "stop_ahead": "50s", "run_limit": "1m"}

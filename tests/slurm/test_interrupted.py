@@ -11,9 +11,9 @@ import pytest
 from batch_fakes import wait_for
 from on_slurm import PATIENCE, OnSlurm, hpcbench, listed, report, wait_over, wait_run, words
 
-from hpcbench.batch.ledger import Ledger
-from hpcbench.batch.states import State
-from hpcbench.batch.track import track
+from hpcbench.batch.tracking.ledger import Ledger
+from hpcbench.batch.schedulers.states import State
+from hpcbench.batch.tracking.track import track
 from hpcbench.testing.slurm import Cluster
 
 RUN = "r1-baseline"
@@ -98,7 +98,7 @@ def test_a_submit_that_is_killed_is_gone_on_with(
 def test_an_sbatch_that_is_silent_after_it_was_heard_is_looked_up(
     place: OnSlurm, cluster: Cluster, shim: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hpcbench.batch.client.PATIENCE", 5.0)
+    monkeypatch.setattr("hpcbench.batch.schedulers.client.PATIENCE", 5.0)
     monkeypatch.setenv("HANG_AFTER", "2")
     place.submit()
     assert (shim / "hangs").exists()

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hpcbench.batch.launchers import launch_line
-from hpcbench.batch.shape import shape
-from hpcbench.batch.site import Site
+from hpcbench.batch.scripts.launchers import launch_line
+from hpcbench.batch.scripts.shape import shape
+from hpcbench.batch.sites.site import Site
 from hpcbench.testing.fakes import Fake
 from hpcbench.testing.fakes.hosts import why_not
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hpcbench.batch.lsf import Lsf
-from hpcbench.batch.scheduler import Parcel, UnclearError
-from hpcbench.batch.site import Site
-from hpcbench.batch.states import State
+from hpcbench.batch.schedulers.lsf import Lsf
+from hpcbench.batch.schedulers.scheduler import Parcel, UnclearError
+from hpcbench.batch.sites.site import Site
+from hpcbench.batch.schedulers.states import State
 from hpcbench.errors import UserError
 from hpcbench.testing.fakes import Fake
 from hpcbench.testing.fakes.state import RUNNING
@@ -103,7 +103,7 @@ def test_unclear_submission_is_found_by_name(
     start: Callable[[str], tuple[Fake, Lsf]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake, lsf = start("csm")
-    monkeypatch.setattr("hpcbench.batch.client.PATIENCE", 2.0)
+    monkeypatch.setattr("hpcbench.batch.schedulers.client.PATIENCE", 2.0)
     fake.order("hang", program="bsub", seconds=30, times=1)
     with pytest.raises(UnclearError):
         lsf.submit(parcel("slow", "true"))

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from hpcbench.batch.duration import Duration
-from hpcbench.batch.limits import longest, most_nodes
-from hpcbench.batch.site import Queue, Site, load_site
+from hpcbench.batch.scripts.duration import Duration
+from hpcbench.batch.sites.limits import longest, most_nodes
+from hpcbench.batch.sites.site import Queue, Site, load_site
 from hpcbench.errors import UserError
 
 

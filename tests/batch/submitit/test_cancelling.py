@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from hpcbench.batch.cancelling import Force, cancel
-from hpcbench.batch.states import State, Word
+from hpcbench.batch.schedulers.cancelling import Force, cancel
+from hpcbench.batch.schedulers.states import State, Word
 
 
 class Queue:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpcbench.batch.clean_environment import clean_environment, plain_environment
+from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from programs import Programs
 from submitit.core import core, plugins
 
 import hpcbench
-from hpcbench.batch.states import State, Word
-from hpcbench.batch.submitit_lsf import (
+from hpcbench.batch.schedulers.states import State, Word
+from hpcbench.batch.schedulers.submitit_lsf import (
     LSFExecutor,
     LSFInfoWatcher,
     LSFJob,
@@ -24,9 +24,9 @@ from hpcbench.batch.submitit_lsf import (
     LSFScriptJob,
     owner,
 )
-from hpcbench.batch.submitit_script import Script, ScriptJob
-from hpcbench.batch.submitit_slurm import SlurmScriptExecutor, SlurmScriptJob
-from hpcbench.batch.submitit_watcher import WordWatcher
+from hpcbench.batch.schedulers.submitit_script import Script, ScriptJob
+from hpcbench.batch.schedulers.submitit_slurm import SlurmScriptExecutor, SlurmScriptJob
+from hpcbench.batch.schedulers.submitit_watcher import WordWatcher
 from hpcbench.errors import UserError
 
 TAKEN = "Job <{}> is submitted to queue <q>.\n"
@@ -53,7 +53,7 @@ def test_entry_points() -> None:
 def test_lsf_is_ours() -> None:
     assert plugins.get_executors()["lsf"] is LSFExecutor
     assert isinstance(plugins.get_job_environments()["lsf"], LSFJobEnvironment)
-    assert owner() == "hpcbench.batch.submitit_lsf.LSFExecutor"
+    assert owner() == "hpcbench.batch.schedulers.submitit_lsf.LSFExecutor"
     assert "_" not in LSFExecutor.name()  # what precedes the first one is taken for the executor's name
 
 

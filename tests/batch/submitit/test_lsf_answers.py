@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from hpcbench.batch.lsf_answers import (
+from hpcbench.batch.schedulers.lsf_answers import (
     STATES,
     TERMINATIONS,
     Clock,
@@ -14,7 +14,7 @@ from hpcbench.batch.lsf_answers import (
     read_table,
     word,
 )
-from hpcbench.batch.states import State, Word
+from hpcbench.batch.schedulers.states import State, Word
 
 CLOCK = Clock(datetime.datetime(2026, 11, 21, 7, 0, tzinfo=datetime.timezone.utc))
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from programs import Programs
 
-from hpcbench.batch.lsf import Lsf
-from hpcbench.batch.scheduler import Parcel, UnclearError, scheduler_class
-from hpcbench.batch.site import load_site
-from hpcbench.batch.states import State, Word
+from hpcbench.batch.schedulers.lsf import Lsf
+from hpcbench.batch.schedulers.scheduler import Parcel, UnclearError, scheduler_class
+from hpcbench.batch.sites.site import load_site
+from hpcbench.batch.schedulers.states import State, Word
 from hpcbench.errors import UserError
 
 SITE, _ = load_site("lassen")
@@ -221,7 +221,7 @@ def test_find(programs: Programs, tmp_path: Path) -> None:
 
 
 def test_cancel(programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hpcbench.batch.lsf.TERMINATE_WAIT", 0.0)
+    monkeypatch.setattr("hpcbench.batch.schedulers.lsf.TERMINATE_WAIT", 0.0)
     rows = {"1": "1^0^RUN", "2": "2^3^PEND", "3": "3^0^DONE", "5": "5^0^ZOMBI", "6": "6^0^RUN"}
     programs.answer("bjobs", HEADER + "".join(row + ROW for row in rows.values()), times=1)
     programs.answer("bjobs", HEADER + rows["5"] + ROW + "1^0^EXIT" + ROW + "2^3^EXIT" + ROW, times=1)

@@ -12,8 +12,8 @@ import pytest
 import submitit
 from programs import Programs
 
-from hpcbench.batch.lsf_script import Parameters, one_line, script_text
-from hpcbench.batch.submitit_lsf import LSFInfoWatcher, LSFJob, LSFJobEnvironment
+from hpcbench.batch.schedulers.lsf_script import Parameters, one_line, script_text
+from hpcbench.batch.schedulers.submitit_lsf import LSFInfoWatcher, LSFJob, LSFJobEnvironment
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpcbench.batch.slurm_answers import (
+from hpcbench.batch.schedulers.slurm_answers import (
     SACCT_FIELDS,
     STATES,
     elements,
@@ -13,7 +13,7 @@ from hpcbench.batch.slurm_answers import (
     read_squeue_short,
     state,
 )
-from hpcbench.batch.states import State, Word
+from hpcbench.batch.schedulers.states import State, Word
 
 ROWS = [
     ("PENDING", State.PENDING, True),

@@ -9,12 +9,12 @@ import pytest
 from programs import Programs
 
 from hpcbench.batch.files import now, write_json
-from hpcbench.batch.hand_in import hand_in
-from hpcbench.batch.scheduler import Parcel, UnclearError, scheduler_class
-from hpcbench.batch.site import load_site
-from hpcbench.batch.slurm import Slurm
-from hpcbench.batch.states import State
-from hpcbench.batch.submitit_slurm import DIALECT
+from hpcbench.batch.schedulers.hand_in import hand_in
+from hpcbench.batch.schedulers.scheduler import Parcel, UnclearError, scheduler_class
+from hpcbench.batch.sites.site import load_site
+from hpcbench.batch.schedulers.slurm import Slurm
+from hpcbench.batch.schedulers.states import State
+from hpcbench.batch.schedulers.submitit_slurm import DIALECT
 from hpcbench.errors import UserError
 
 SITE, _ = load_site("longhorn")
@@ -97,7 +97,7 @@ def test_answers_that_leave_it_open(programs: Programs, tmp_path: Path, out: str
 
 
 def test_no_answer_leaves_it_open(programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hpcbench.batch.client.PATIENCE", 0.3)
+    monkeypatch.setattr("hpcbench.batch.schedulers.client.PATIENCE", 0.3)
     programs.answer("sbatch", TAKEN, sleep=60)
     with pytest.raises(UnclearError, match="sbatch did not answer within"):
         slurm(tmp_path).submit(parcel(tmp_path))
@@ -261,7 +261,7 @@ def test_an_array_of_one_is_found_as_one(programs: Programs, tmp_path: Path) -> 
 
 
 def test_cancel(programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hpcbench.batch.slurm.KILL_WAIT", 0.0)
+    monkeypatch.setattr("hpcbench.batch.schedulers.slurm.KILL_WAIT", 0.0)
     both = "1|RUNNING" + ROW + "2|PENDING" + ROW + "3|FAILED" + ROW + "5|RUNNING" + ROW
     programs.answer("squeue", both, times=1)
     programs.answer("squeue", "1|RUNNING" + ROW + "2|CANCELLED" + ROW, times=1)

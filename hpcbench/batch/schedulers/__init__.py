@@ -1,0 +1,1 @@
+"""The schedulers: one interface, a back end each, and submitit."""

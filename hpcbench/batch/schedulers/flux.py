@@ -1,0 +1,83 @@
+"""Flux: jobs go in by ``flux batch``, each for itself, and are asked after by ``flux jobs``."""
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+
+from hpcbench.batch.schedulers import flux_answers
+from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment
+from hpcbench.batch.schedulers.client import Answer, SilenceError, ask, portions
+from hpcbench.batch.schedulers.scheduler import Parcel, Receipt, Scheduler, UnclearError, register_scheduler
+from hpcbench.batch.sites.site import Site
+from hpcbench.batch.schedulers.states import Word
+from hpcbench.errors import UserError
+
+_UNCLEAR = re.compile(r"timed out|reset by peer|broken pipe|\[Errno (32|104|110)\]", re.IGNORECASE)
+"""Flux went away in the middle of it."""
+
+
+@register_scheduler("flux")
+class Flux(Scheduler):
+    """One Flux instance: the machine's, or the one that FLUX_URI names."""
+
+    @classmethod
+    def check(cls, site: Site) -> None:
+        if shutil.which("flux") is None:
+            raise UserError(f"site {site.site}: no flux on PATH: submit from a login node of the machine, or load Flux")
+        done = _flux("jobs", "-n", "-c", "1", "-o", "{id.dec}")
+        if done.status:
+            raise UserError(f"flux jobs: {done.first_line}: is there a Flux instance here, and FLUX_URI right?")
+
+    def submit(self, parcel: Parcel) -> Receipt:
+        if len(parcel.jobs) != 1:
+            raise UserError(f"{parcel.name}: Flux has no job arrays: hand in its {len(parcel.jobs)} jobs one by one")
+        scheme = "afterany" if parcel.after_any else "afterok"
+        argv = ["batch", *(f"--dependency={scheme}:{id}" for id in parcel.after), str(parcel.script)]
+        try:
+            done = ask(["flux", *argv], {**clean_environment(keep=("FLUX_URI",)), "FLUX_F58_FORCE_ASCII": "1"})
+        except SilenceError as error:
+            raise UnclearError(f"flux batch {parcel.script}: {error}") from None
+        id = flux_answers.submitted(done.out)
+        if id is not None:  # a warning or a status beside an id takes nothing back
+            return Receipt(id, [id], ["flux", *argv], done.said)
+        refused = done.status and "error" in done.err.lower()
+        if not refused or _UNCLEAR.search(done.err):
+            raise UnclearError(f"flux batch {parcel.script}: exit status {done.status} and no id: {done.first_line}")
+        raise UserError(f"flux batch {parcel.script}: {done.first_line}: Flux did not take it")
+
+    def find(self, name: str, jobs: int) -> Receipt | None:
+        done = _flux("jobs", "-a", "-n", f"--name={name}", "-o", "{id.dec}|{name}")
+        if done.status:
+            raise UserError(f"flux jobs --name={name}: {done.first_line}")
+        lines = [line.strip().partition("|") for line in done.out.splitlines()]
+        ids = [id for text, _, found in lines if found == name and (id := flux_answers.decimal(text))]
+        if len(ids) > 1:
+            raise UserError(f"{name}: Flux has {len(ids)} jobs of this name, {', '.join(ids)}: cancel all but one")
+        return Receipt(ids[0], ids) if ids else None
+
+    def poll(self, ids: Sequence[str]) -> Mapping[str, Word]:
+        found: dict[str, Word] = {}
+        for some in portions(ids):
+            done = _flux("jobs", "-n", "-o", flux_answers.FORMAT, *some)
+            words = flux_answers.words(done.out)
+            if done.status and not words and "unknown" not in done.err:
+                raise UserError(f"flux jobs: {done.first_line}")
+            found.update(words)
+        return {id: found[id] for id in ids if id in found}
+
+    def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
+        known = self.poll(ids)
+        alive = [id for id, word in known.items() if word.state.alive]
+        answers = {id: "already over" if id in known else "unknown to Flux" for id in ids}
+        # One id that has just ended would make a call for all of them fail, and leave open which were meant.
+        for id in alive:
+            done = _flux("cancel", id)
+            over = done.status and "inactive" in done.err
+            answers[id] = "already over" if over else done.first_line if done.status else "ended"
+        return answers
+
+
+def _flux(*argv: str) -> Answer:
+    """Call it, with ids in ASCII; FLUX_URI stays, for it says which Flux is meant."""
+    environment = {**plain_environment(keep=("FLUX_URI",)), "FLUX_F58_FORCE_ASCII": "1"}
+    return ask(["flux", *argv], environment)

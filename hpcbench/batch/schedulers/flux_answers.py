@@ -1,0 +1,86 @@
+"""What Flux prints, read: ids in either form, and how jobs stand."""
+
+import datetime
+import re
+from collections.abc import Mapping
+
+from hpcbench.batch.schedulers.states import State, Word
+
+FIELDS = ("id.dec", "status", "returncode", "t_run", "t_inactive", "nodelist", "exception.type", "exception.note")
+FORMAT = "|".join(f"{{{name}}}" for name in FIELDS)
+"""For ``flux jobs``; the note stands last, for it may hold anything."""
+_DIGITS = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+_ID = re.compile(rf"[ƒf]([{_DIGITS}]{{2,12}})")
+_STATES = {
+    "NEW": State.PENDING,
+    "DEPEND": State.PENDING,
+    "PRIORITY": State.PENDING,
+    "SCHED": State.PENDING,
+    "PENDING": State.PENDING,
+    "RUN": State.RUNNING,
+    "RUNNING": State.RUNNING,
+    "CLEANUP": State.RUNNING,
+    "COMPLETED": State.COMPLETED,
+    "FAILED": State.FAILED,
+    "CANCELED": State.CANCELLED,
+    "CANCELLED": State.CANCELLED,
+    "TIMEOUT": State.TIMED_OUT,
+}
+_CAUSES = {
+    "node-failure": State.NODE_FAILED,
+    "preempt": State.PREEMPTED,
+    "cancel": State.CANCELLED,
+    "dependency": State.CANCELLED,
+}
+"""What a failure with an exception of this type really was."""
+
+
+def decimal(text: str) -> str | None:
+    """An id as digits, from digits or from base 58 behind an ƒ or f (Flux RFC 19); None if it is none."""
+    if text.isascii() and text.isdigit():
+        return text
+    match = _ID.fullmatch(text)
+    if not match:
+        return None
+    number = 0
+    for digit in match[1]:
+        number = 58 * number + _DIGITS.index(digit)
+    return str(number) if number < 2**64 else None
+
+
+def submitted(output: str) -> str | None:
+    """The id that ``flux batch`` printed, as digits: on a line of its own, among whatever else a site prints."""
+    found = [id for line in output.splitlines() if (id := decimal(line.strip()))]
+    return found[-1] if found else None
+
+
+def words(output: str) -> Mapping[str, Word]:
+    """By id, from what ``flux jobs`` printed in our format; lines that do not look like it are passed over."""
+    found: dict[str, Word] = {}
+    for line in output.splitlines():
+        cells = line.split("|", len(FIELDS) - 1)
+        id = decimal(cells[0].strip())
+        if id is not None and len(cells) == len(FIELDS):
+            found[id] = _word(*(cell.strip() for cell in cells[1:]))
+    return found
+
+
+def _word(status: str, code: str, start: str, end: str, hosts: str, kind: str, note: str) -> Word:
+    state = _STATES.get(status.upper(), State.UNKNOWN)
+    if state is State.FAILED:
+        state = _CAUSES.get(kind, state)
+    reason = f"{kind}: {note}" if kind and note else kind or status
+    return Word(state, reason, _exit(code, state), _time(start), _time(end), hosts)
+
+
+def _exit(code: str, state: State) -> int | None:
+    """As a shell has it: Flux tells a signal as a negative number, and -128 for a job that never ran."""
+    if state.alive or not re.fullmatch(r"-?\d+", code) or code == "-128":
+        return None
+    return int(code) if int(code) >= 0 else 128 - int(code)
+
+
+def _time(text: str) -> str | None:
+    if not re.fullmatch(r"\d+(\.\d*)?", text) or float(text) == 0:
+        return None
+    return datetime.datetime.fromtimestamp(int(float(text)), datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

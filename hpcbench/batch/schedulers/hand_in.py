@@ -1,0 +1,82 @@
+"""Handing a script to a scheduler's own program, and what its answer means.
+
+Exit statuses tell little: LSF's program has one for all errors, and Slurm's may fail after the controller has taken
+the job. So the words decide, and an id that was printed counts whatever the status.
+"""
+
+import re
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcbench.batch.schedulers.client import Answer, SilenceError, ask
+from hpcbench.batch.schedulers.scheduler import UnclearError
+from hpcbench.errors import UserError
+
+WAITS = (2.0, 5.0, 15.0)
+"""Seconds before each further try where the scheduler says that it is busy."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a scheduler answers a submission."""
+
+    id: "re.Pattern[str]"
+    """The line that says the job was taken; group 1 is the id."""
+    busy: "re.Pattern[str]"
+    """It was not taken, and may be in a while."""
+    unclear: "re.Pattern[str]"
+    """It may have been taken."""
+    remedies: Sequence[tuple["re.Pattern[str]", str]]
+    """What to do about a refusal, by its words; the first that fits."""
+    refused: "re.Pattern[str] | None" = None
+    """Without these words it may have been taken; None where any answer without an id is a refusal."""
+
+
+def hand_in(
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    dialect: Dialect,
+    *,
+    cwd: Path | None = None,
+    waits: Sequence[float] | None = None,
+) -> tuple[str, Answer]:
+    """The id of what was taken, and the answer.
+
+    Raises
+    ------
+    UnclearError
+        It may or may not have been taken.
+    UserError
+        It was refused.
+    """
+    left = list(WAITS if waits is None else waits)
+    while True:
+        try:
+            answer = ask(argv, environment, cwd=cwd)
+        except SilenceError as error:
+            raise UnclearError(f"{error}: it may or may not have taken the job") from None
+        found = dialect.id.search(answer.out) or dialect.id.search(answer.err)
+        if found:
+            return found[1], answer
+        busy = dialect.busy.search(answer.said)
+        open_ = dialect.refused is not None and not (busy or dialect.refused.search(answer.said))
+        if answer.status == 0 or open_ or _killed(answer) or dialect.unclear.search(answer.said):
+            raise UnclearError(f"{_program(argv)}: {answer.first_line}: it may or may not have taken the job")
+        if not (left and busy):
+            break
+        time.sleep(left.pop(0))
+    remedy = next((remedy for pattern, remedy in dialect.remedies if pattern.search(answer.said)), None)
+    raise UserError(f"{_program(argv)} refused the job: {answer.first_line}" + (f": {remedy}" if remedy else ""))
+
+
+def _killed(answer: Answer) -> bool:
+    """Whether a signal ended it, perhaps after it had been heard; a shell says so by 128 and the signal."""
+    return answer.status < 0 or answer.status in (128 + signal.SIGHUP, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
+
+
+def _program(argv: Sequence[str]) -> str:
+    """Its name: LSF's is called by way of a shell, whose fourth argument names it."""
+    return argv[3] if argv[0] == "bash" else argv[0]

@@ -1,0 +1,272 @@
+"""The local scheduler: a detached process that runs a submission's job scripts one after another.
+
+A lock a user keeps two submissions from running at once, for each would slow the other and both would measure that. The
+lock is handed on to the job, so that it holds even where the queue was killed and its job lives on. A job's id is the
+absolute path of its directory.
+"""
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any
+
+import hpcbench
+from hpcbench.batch.files import now, read_json, write_json
+from hpcbench.batch.tracking.last_words import tail
+from hpcbench.batch.tracking.ledger import Ledger
+from hpcbench.batch.schedulers.local_queue import Queue, queues, read_queue
+from hpcbench.batch.tracking.marks import read_mark
+from hpcbench.batch.schedulers.processes import alive, end_tree, here, identity
+from hpcbench.batch.schedulers.scheduler import Parcel, Receipt, Scheduler, register_scheduler
+from hpcbench.batch.sites.site import Site
+from hpcbench.batch.schedulers.states import State, Word
+from hpcbench.batch.tracking.submission_file import read_submission
+from hpcbench.errors import UserError
+from hpcbench.study.yaml12 import shown
+
+GRACE = 15.0
+"""Seconds that a job has to end itself; its script gives the launcher five of them."""
+_LOOK = 0.2
+"""Seconds between two looks at a job that this one waits for."""
+
+
+@register_scheduler("local")
+class Local(Scheduler):
+    """This machine, in the background."""
+
+    interval = 0.5
+    keeps_accounts = False
+    slowest = 0.0
+
+    def __init__(self, root: Path, site: Site) -> None:
+        super().__init__(root, site)
+        self._parcels: list[Parcel] = []
+
+    @classmethod
+    def check(cls, site: Site) -> None:
+        lock_path()  # what is wrong with it is better said now than by the queue, which nobody watches
+
+    def submit(self, parcel: Parcel) -> Receipt:
+        self._parcels.append(parcel)
+        id = str(self.root / "jobs" / parcel.jobs[0])
+        for name in ("process.json", "dropped.json"):
+            (Path(id) / name).unlink(missing_ok=True)
+        return Receipt(id, [id])
+
+    def begin(self) -> str:
+        if not self._parcels:
+            return ""
+        directory = self.root / "queues"
+        directory.mkdir(exist_ok=True)
+        number = len(list(directory.glob("*.log"))) + 1
+        parcels = [*self._forgotten(), *self._parcels]
+        jobs = [{"id": p.jobs[0], "parcel": p.name, "after": list(p.after), "after_any": p.after_any} for p in parcels]
+        with (directory / f"{number}.log").open("wb") as log:
+            queue = subprocess.Popen(
+                [sys.executable, "-m", "hpcbench.batch.schedulers.local", str(self.root), str(number)],
+                cwd=self.root,
+                env=environment(),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        write_json(directory / f"{number}.json", {"process": _identity(queue), "time": now(), "jobs": jobs})
+        assert queue.stdin is not None
+        queue.stdin.close()  # it waits for this: what it is to do is on disk now
+        self._parcels = []
+        return f"{len(jobs)} job{'s' if len(jobs) > 1 else ''} run here in the background, one after another"
+
+    def _forgotten(self) -> list[Parcel]:
+        """What was handed in by a command that was killed before it could start a queue."""
+        begun = {job["parcel"] for _, queue in queues(self.root) for job in queue["jobs"]}
+        begun |= {parcel.name for parcel in self._parcels}
+        ledger = Ledger(self.root)
+        last = [p for p in ledger.parcels if p.id and not p.cancelled and ledger.of(p.jobs[0]) is p]
+        return [parcel.parcel(self.root) for parcel in last if parcel.name not in begun]
+
+    def find(self, name: str, jobs: int) -> Receipt | None:
+        return None  # what no queue was started for is nowhere
+
+    def poll(self, ids: Sequence[str]) -> Mapping[str, Word]:
+        known = {job["id"]: (path, queue) for path, queue in queues(self.root) for job in queue["jobs"]}
+        return {id: _word(self.root, Path(id), *known.get(Path(id).name, (None, None))) for id in ids}
+
+    def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
+        said = {}
+        words = self.poll(ids)
+        for id, word in words.items():
+            if not word.state.alive:
+                said[id] = "already over" if word.state is not State.UNKNOWN else word.reason
+                continue
+            write_json(Path(id) / "dropped.json", {"time": now(), "reason": ""})
+            process = read_json(Path(id) / "process.json")
+            if process is not None and alive(process):
+                end_tree(process, grace=GRACE)
+            said[id] = "ended"
+        return said
+
+
+def _word(root: Path, directory: Path, path: Path | None, queue: Queue | None) -> Word:
+    """What is known of the job in the directory, which a queue was to run."""
+    own = root / "jobs" / directory.name
+    if not (directory.exists() and own.exists() and directory.samefile(own)):
+        return Word(State.UNKNOWN, f"was moved or copied from {directory.parent.parent}, where it was handed in")
+    if queue is None or path is None:
+        lives = alive(read_json(directory / "process.json"))
+        return Word(State.RUNNING) if lives else Word(State.LOST, "no local queue was started for it")
+    if not here(queue["process"]):
+        return Word(State.UNKNOWN, f"its queue runs on {queue['process'].get('host')}: ask there")
+    process, dropped = read_json(directory / "process.json"), read_json(directory / "dropped.json")
+    over = process is not None and process.pop("over", None)
+    if alive(process):
+        return Word(State.RUNNING)
+    if dropped is not None:
+        return Word(State.CANCELLED, str(dropped.get("reason", "")))
+    if over == "time limit":
+        return Word(State.TIMED_OUT, "met the time limit of its job")
+    mark = read_mark(directory) if process is not None else None
+    left = mark if mark is not None and process is not None and mark.id == str(process.get("pid")) else None
+    if left is not None and left.state == "ended":
+        return Word(State.FAILED if left.exit else State.COMPLETED, exit=left.exit)
+    if alive(queue["process"]) and (process is None or (left is not None and left.state == "requeued")):
+        return Word(State.PENDING, "waits for its turn on this machine")
+    if process is not None:
+        return Word(State.LOST, "its script was killed before it could leave its exit mark")
+    said = [line for line in tail(path.with_suffix(".log")) if line.strip()]
+    why = f" ({shown(said[-1], 120)[1:-1]})" if said else ""
+    return Word(State.LOST, f"the local queue ended before this job{why}")
+
+
+def environment() -> dict[str, str]:
+    """Ours, with search paths that hold from every directory."""
+    found = dict(os.environ)
+    paths = [str(Path(path).resolve()) for path in found.get("PYTHONPATH", "").split(os.pathsep) if path]
+    package = Path(hpcbench.__file__).resolve().parent.parent
+    if (package / "pyproject.toml").is_file() and str(package) not in paths:
+        paths.insert(0, str(package))
+    if paths:
+        found["PYTHONPATH"] = os.pathsep.join(paths)
+    return found
+
+
+def lock_path() -> Path:
+    """The user's lock on this machine.
+
+    Raises
+    ------
+    UserError
+        Somebody else made the directory that it lies in.
+    """
+    directory = Path(tempfile.gettempdir()) / f"hpcbench-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    if directory.is_symlink() or directory.stat().st_uid != os.getuid():
+        raise UserError(f"{directory}: is not yours: remove it, or set TMPDIR to a directory of your own")
+    return directory / "local.lock"
+
+
+def serve(root: Path, number: str) -> None:
+    """Run the jobs of a queue of the submission at `root`, each when the one before it has ended."""
+    queue = read_queue(root / "queues" / f"{number}.json")
+    if queue is None:
+        raise UserError(f"{root}: no such queue: give the directory that `hpcbench submit` made")
+    planned = {job["id"]: job for job in read_submission(root)["jobs"]}
+    for job in queue["jobs"]:
+        directory = root / "jobs" / job["id"]
+        reason = _await(job["after"], any_end=job["after_any"])
+        if reason:
+            write_json(directory / "dropped.json", {"time": now(), "reason": reason})
+            continue
+        with lock_path().open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            again = True
+            while again and not (directory / "dropped.json").exists():
+                limits = planned[job["id"]]
+                _run(root, directory, limits["walltime"], limits["stop_ahead"], lock)
+                mark = read_mark(directory)
+                again = mark is not None and mark.state == "requeued"
+
+
+def _await(ids: Sequence[str], *, any_end: bool) -> str:
+    """Wait until these jobs, perhaps of other submissions, have ended; returns why the next one cannot begin."""
+    for id in ids:
+        root = Path(id).parent.parent
+        local = Local(root, None)  # type: ignore[arg-type]  # a site is not asked for
+        while True:
+            mark = read_mark(Path(id))
+            if mark is not None and mark.state == "ended" and (mark.exit == 0 or any_end):
+                break
+            word = local.poll([id])[id]
+            if not word.state.alive:
+                if any_end:
+                    break
+                return f"{id}, which was to complete before it, did not"
+            time.sleep(_LOOK)
+    return ""
+
+
+def _run(root: Path, directory: Path, limit: int | None, ahead: int, lock: IO[str]) -> None:
+    """Run a job once: ask it to stop ahead of its limit, and end it there."""
+    with (directory / "out.log").open("ab") as log:
+        process = subprocess.Popen(
+            ["bash", str(directory / "job.sh")],
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=[lock.fileno()],
+        )
+    own = _identity(process)
+    write_json(directory / "process.json", own)
+    if (directory / "dropped.json").exists():  # just now, by one who could not see the process yet
+        end_tree(own, grace=GRACE)
+    if limit is None:
+        process.wait()
+        return
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(max(0.0, limit - ahead))
+        return
+    process.send_signal(signal.SIGUSR1)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(min(ahead, limit))
+        return
+    write_json(directory / "process.json", {**own, "over": "time limit"})
+    end_tree(own, grace=GRACE)
+    process.wait()
+
+
+def _identity(child: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """A child's identity; it has one until it is waited for."""
+    found = identity(child.pid)
+    if found is None:
+        raise UserError(f"/proc/{child.pid}/stat: cannot be read: the local scheduler needs Linux's /proc")
+    return found
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def main() -> int:
+    """Entry of ``python -m hpcbench.batch.schedulers.local ROOT NUMBER``."""
+    signal.signal(signal.SIGTERM, _stop)
+    sys.stdin.read()
+    try:
+        serve(Path(sys.argv[1]), sys.argv[2])
+    except UserError as error:
+        print(f"{now()} {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,243 @@
+"""What LSF's bjobs and bhist print, as words of ours."""
+
+import datetime
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from hpcbench.batch.schedulers.states import State, Word
+
+STATES: Mapping[str, State] = {
+    "PEND": State.PENDING,
+    "WAIT": State.PENDING,
+    "PROV": State.PENDING,
+    "PSUSP": State.PENDING,
+    "RUN": State.RUNNING,
+    "USUSP": State.SUSPENDED,
+    "SSUSP": State.SUSPENDED,
+    "UNKWN": State.UNKNOWN,
+    "ZOMBI": State.LOST,
+    "DONE": State.COMPLETED,
+    "EXIT": State.FAILED,
+}
+"""LSF's job states; of EXIT the reason says more."""
+
+_NOTES = {
+    "PSUSP": "held while it waited",
+    "UNKWN": "its host does not answer",
+    "ZOMBI": "its host does not answer, and it was told to end: bkill -r forgets it",
+}
+
+TERMINATIONS: Mapping[str, State] = {
+    "TERM_RUNLIMIT": State.TIMED_OUT,
+    "TERM_DEADLINE": State.TIMED_OUT,
+    "TERM_CPULIMIT": State.TIMED_OUT,
+    "TERM_WINDOW": State.TIMED_OUT,
+    "TERM_OWNER": State.CANCELLED,
+    "TERM_ADMIN": State.CANCELLED,
+    "TERM_FORCE_OWNER": State.CANCELLED,
+    "TERM_FORCE_ADMIN": State.CANCELLED,
+    "TERM_BUCKET_KILL": State.CANCELLED,
+    "TERM_ORPHAN_SYSTEM": State.CANCELLED,
+    "TERM_MEMLIMIT": State.OUT_OF_MEMORY,
+    "TERM_SWAP": State.OUT_OF_MEMORY,
+    "TERM_ZOMBIE": State.NODE_FAILED,
+    "TERM_PREEMPT": State.PREEMPTED,
+    "TERM_REQUEUE_OWNER": State.PREEMPTED,
+    "TERM_REQUEUE_ADMIN": State.PREEMPTED,
+    "TERM_RC_RECLAIM": State.PREEMPTED,
+}
+"""Why LSF ended a job; it goes before the exit status, which may be empty or the program's own."""
+
+AT_RUN_LIMIT = 140
+"""Exit status of what SIGUSR2 ended, which LSF sends at the run limit."""
+BY_BKILL = 130
+"""Exit status of what SIGINT ended, the first signal of bkill."""
+
+FIELDS = (
+    *("jobid", "jobindex", "stat", "exit_code", "submit_time", "start_time", "finish_time", "run_time", "max_mem"),
+    *("exec_host", "job_name", "exit_reason", "pend_reason"),
+)
+"""Of `bjobs -o`; what may be free text comes last."""
+
+_SHOWN = 7
+"""Digits of an id that bjobs prints where no width is given; it cuts the others off in front."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Reads LSF's times, which lack the year; it was asked in UTC."""
+
+    now: datetime.datetime
+
+    def read(self, cell: str) -> str | None:
+        """Of ``Nov 21 06:30`` or ``Fri Nov 21 06:30:05``, the last such time; letters behind it say what it is of."""
+        match = re.match(
+            r"(?:[A-Z][a-z]{2} +)?([A-Z][a-z]{2} +\d{1,2} +\d\d:\d\d)(:\d\d)?(?: +(\d{4}))?\b", cell.strip()
+        )
+        if match is None:
+            return None
+        for year in (match[3],) if match[3] else (self.now.year, self.now.year - 1):
+            text = " ".join(f"{year} {match[1]}{match[2] or ':00'}".split())
+            try:
+                time = datetime.datetime.strptime(f"{text} +0000", "%Y %b %d %H:%M:%S %z")
+            except ValueError:
+                continue  # the 29th of February, of another year
+            if match[3] or time < self.now + datetime.timedelta(days=1):
+                return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return None
+
+
+def word(stat: str, exit: int | None = None, reason: str = "") -> Word:
+    """Ours for one of LSF's, in whatever case."""
+    theirs = stat.strip().upper()
+    state = STATES.get(theirs, State.UNKNOWN)
+    if theirs != "EXIT":
+        head = "" if theirs in ("PEND", "RUN", "DONE") else theirs
+        said = ": ".join(part for part in (head, _NOTES.get(theirs, ""), reason) if part)
+        return Word(state, reason=said, exit=0 if state is State.COMPLETED else None)
+    term = re.search(r"TERM_[A-Z_]+", reason)
+    if term:
+        state = TERMINATIONS.get(term[0], State.FAILED)
+    elif exit == AT_RUN_LIMIT:
+        state = State.TIMED_OUT
+    elif exit == BY_BKILL:
+        state = State.CANCELLED
+    return Word(state, reason=reason or "EXIT", exit=exit or None)
+
+
+def read_delimited(text: str, clock: Clock) -> dict[str, Word]:
+    """The answer to ``bjobs -o "... delimiter='^'"``; what stands before the header is a banner."""
+    words: dict[str, Word] = {}
+    names: list[str] = []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split("^", max(len(names) - 1, -1) if names else -1)]
+        if "JOBID" in cells and "STAT" in cells:
+            names = [cell.lower() for cell in cells]
+        elif names and len(cells) == len(names):
+            row = {name: "" if cell == "-" else cell for name, cell in zip(names, cells, strict=True)}
+            number = re.fullmatch(r"(\d+)(?:\[(\d+)\])?", row["jobid"])
+            if number is not None:
+                index = number[2] or row.get("jobindex", "") or _index(row.get("job_name", ""))
+                words[element(number[1], index)] = _row_word(row, clock)
+    return words
+
+
+def _row_word(row: Mapping[str, str], clock: Clock) -> Word:
+    stat = row["stat"]
+    state = STATES.get(stat.upper(), State.UNKNOWN)
+    begun = state is not State.PENDING
+    over = not state.alive and state not in (State.UNKNOWN, State.LOST)
+    said = row.get("exit_reason", "") if over else row.get("pend_reason", "") if not begun else ""
+    figures = {name: row.get(name, "") for name in ("run_time", "max_mem")}
+    figures["submit_time"] = clock.read(row.get("submit_time", "")) or ""
+    exit_status = int(row["exit_code"]) if row.get("exit_code", "").isdigit() else None
+    return replace(
+        word(stat, exit_status, said),
+        start=clock.read(row.get("start_time", "")) if begun else None,
+        end=clock.read(row.get("finish_time", "")) if over else None,
+        hosts=row.get("exec_host", ""),
+        accounting={name: value for name, value in figures.items() if value},
+    )
+
+
+def read_table(text: str, *, wide: bool = False) -> dict[str, Word]:
+    """The answer to ``bjobs`` or ``bjobs -w``; hosts may go on in lines of their own."""
+    words: dict[str, Word] = {}
+    header, last = "", ""
+    for line in text.splitlines():
+        if re.match(r"\s*JOBID\b.*\bSTAT\b", line):
+            header, last = line, ""
+            continue
+        row = re.match(r"\*?(\d+)(?:\[(\d+)\])?\s+(\S+)\s+([A-Za-z]+)\s", line)
+        if header and row:
+            last = element(row[1], row[2] or _index(line[row.end() :]))
+            words[last] = replace(word(row[4]), hosts=_host(header, line, wide))
+        elif last and line[:1].isspace() and len(line.split()) == 1:
+            words[last] = replace(words[last], hosts=f"{words[last].hosts}:{line.strip()}")
+        elif line.strip():
+            last = ""
+    return words
+
+
+def _host(header: str, line: str, wide: bool) -> str:
+    """The cell below EXEC_HOST; in the wide form cells may be pushed to the right, but none is empty."""
+    cells = line.split()[5:6] if wide else line[header.find("EXEC_HOST") :].split(" ")[:1]
+    return "" if cells == ["-"] else "".join(cells)
+
+
+def element(job: str, index: str) -> str:
+    """``123[4]``, or ``123`` for what is no element of an array."""
+    return f"{job}[{index}]" if index not in ("", "0", "-") else job
+
+
+def _index(text: str) -> str:
+    """Of an element, by the end of its name, which bjobs may cut in front: ``*ame[4]``."""
+    match = re.search(r"\S\[(\d+)\](?=\s|$)", text)
+    return match[1] if match else ""
+
+
+def lookup(words: Mapping[str, Word], job: str) -> Word | None:
+    """The word of this id, also where bjobs has cut its first digits off."""
+    number, bracket, index = job.partition("[")
+    return words.get(job) or (words.get(number[-_SHOWN:] + bracket + index) if len(number) > _SHOWN else None)
+
+
+def read_history(text: str, clock: Clock) -> dict[str, Word]:
+    """The answer to ``bhist -l``: the last event of each job that says how it stands."""
+    words: dict[str, Word] = {}
+    for section in re.split(r"^(?=Job <\d+)", text, flags=re.MULTILINE):
+        head = re.match(r"Job <(\d+)(?:\[(\d+)\])?>", section)
+        if head is not None:
+            found = _history(section, clock)
+            if found is not None:
+                words[element(head[1], head[2] or "")] = found
+    return words
+
+
+def _history(section: str, clock: Clock) -> Word | None:
+    stat, reason, hosts = "", "", ""
+    exit_status: int | None = None
+    start: str | None = None
+    end: str | None = None
+    restarts = 0
+    for time, event in _events(section, clock):
+        if event.startswith("Submittedfrom"):
+            stat = "PEND"
+        elif re.match(r"(\[\d+\])?(Dispatched|[Ss]tartedon)", event):
+            stat, start = "RUN", time
+            named = re.search(r"(?:Host\(s\)|[Ss]tartedon(?:\d+Hosts?/Processors?)?)((?:<[^>]+>)+)", event)
+            hosts = ":".join(re.findall(r"<([^>]+)>", named[1])) if named else hosts
+        elif event.startswith(("Starting", "Running", "Resumed")):
+            stat, start = "RUN", start or time
+        elif "requeued" in event[:40].lower() or event.startswith("Pending"):
+            restarts += "requeued" in event.lower()
+            stat, start, exit_status, reason = "PEND", None, None, ""
+        elif event.startswith("Suspended"):
+            stat = "PSUSP" if start is None else "USUSP" if "byuser" in event.lower() else "SSUSP"
+        elif event.startswith("Unknown"):
+            stat = "UNKWN"
+        elif event.startswith("Donesuccessfully"):
+            stat, end = "DONE", time
+        elif event.startswith(("Exited", "Completed<exit>")):
+            code = re.search(r"exitcode(\d+)", event)
+            signal = re.search(r"Exitedbysignal(\d+)", event)
+            stat, end = "EXIT", time
+            exit_status = int(code[1]) if code else 128 + int(signal[1]) if signal else exit_status
+        term = re.search(r"TERM_[A-Z_]+", event)
+        if term and stat == "EXIT":
+            reason = term[0]
+    if not stat:
+        return None
+    over = stat in ("DONE", "EXIT")
+    said = word(stat, exit_status, reason)
+    return replace(said, start=start, end=end if over else None, hosts=hosts, restarts=restarts)
+
+
+def _events(section: str, clock: Clock) -> Iterator[tuple[str | None, str]]:
+    """Times and texts without blanks: LSF breaks lines anywhere, within words too."""
+    stamp = re.compile(r"^([A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d(?: \d{4})?): ?", re.MULTILINE)
+    body = re.split(r"^Summary of time", section, flags=re.MULTILINE)[0]
+    pieces = stamp.split(body)
+    for time, text in zip(pieces[1::2], pieces[2::2], strict=True):
+        yield clock.read(time), re.sub(r"\s+", "", text)

@@ -1,0 +1,39 @@
+"""The scheduler of a submission that lies on disk."""
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from hpcbench.batch.files import read_json
+from hpcbench.batch.schedulers.scheduler import Scheduler, scheduler_class
+from hpcbench.batch.sites.site import Site
+from hpcbench.errors import UserError
+from hpcbench.study.yaml12 import shown_path
+
+
+def open_site(root: Path) -> Site:
+    """The site as it was when the submission was written.
+
+    Raises
+    ------
+    UserError
+        Its ``site.json`` is missing or damaged.
+    """
+    try:
+        return Site.model_validate(read_json(root / "site.json"))
+    except ValidationError:
+        name = shown_path(root / "site.json")
+        raise UserError(f"{name}: missing or damaged: its scheduler cannot be asked") from None
+
+
+def open_scheduler(root: Path) -> Scheduler:
+    """The scheduler of the submission at `root`.
+
+    Raises
+    ------
+    UserError
+        Its ``site.json`` is missing or damaged.
+    """
+    root = root.absolute()
+    site = open_site(root)
+    return scheduler_class(site.scheduler.kind)(root, site)

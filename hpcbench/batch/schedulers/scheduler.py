@@ -1,0 +1,151 @@
+"""What a scheduler can do, and the register of them."""
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcbench.batch.sites.site import Site
+from hpcbench.batch.schedulers.states import Word
+from hpcbench.errors import UserError
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """What is handed in by one call: a job, or an array of jobs of one shape."""
+
+    script: Path
+    """Absolute."""
+    name: str
+    """Unique among all that is ever handed in by this user, so that it can be looked up after an unclear answer."""
+    jobs: Sequence[str]
+    """Ids of our jobs; more than one: element k + 1 of the array is job k."""
+    array: bool = False
+    after: Sequence[str] = ()
+    """Ids, as `Receipt.id` has them, of what must have ended before this begins."""
+    after_any: bool = False
+    """Begin however those ended; else only when all ended well."""
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What the scheduler answered."""
+
+    id: str
+    """Of the job or of the whole array."""
+    elements: Sequence[str]
+    """The id of each of the parcel's jobs, by which `poll` and `cancel` know it: ``123``, ``123_4``, ``123[4]``."""
+    argv: Sequence[str] = ()
+    said: str = ""
+    """Standard output and error of the submission."""
+
+
+class UnclearError(UserError):
+    """The scheduler's answer does not say whether it took the parcel: look it up by name before another try."""
+
+
+class Scheduler(ABC):
+    """Takes the jobs of a submission that lies on disk, and tells how they stand.
+
+    Parameters
+    ----------
+    root
+        Absolute path of the submission's directory.
+    site
+        The machine.
+    """
+
+    interval: float = 30.0
+    """Seconds between two polls of a watcher, at least."""
+    keeps_accounts: bool = True
+    """Whether it can tell of a job that has ended how long it waited and what it took."""
+    slowest: float = 30.0
+    """Seconds after which `find` shows what was taken: a busy controller answers late, and lists later still."""
+
+    def __init__(self, root: Path, site: Site) -> None:
+        self.root = root
+        self.site = site
+
+    @classmethod
+    def check(cls, site: Site) -> None:
+        """Find out what would keep jobs from being taken, before anything is written.
+
+        Raises
+        ------
+        UserError
+            Something would: the scheduler's programs are missing, say.
+        """
+        return
+
+    @abstractmethod
+    def submit(self, parcel: Parcel) -> Receipt:
+        """Hand in one parcel.
+
+        Raises
+        ------
+        UnclearError
+            It may or may not have been taken: a time-out, no id in the answer.
+        UserError
+            The scheduler refused it; its own words and the remedy.
+        """
+
+    def begin(self) -> str:
+        """Called once when all parcels are handed in; returns one line for the user, or nothing."""
+        return ""
+
+    @abstractmethod
+    def find(self, name: str, jobs: int) -> Receipt | None:
+        """Look up what was handed in under a parcel's name; None if the scheduler knows of nothing.
+
+        Parameters
+        ----------
+        jobs
+            How many elements it has; 1 for a job that is no array.
+
+        Raises
+        ------
+        UserError
+            The scheduler cannot be asked.
+        """
+
+    @abstractmethod
+    def poll(self, ids: Sequence[str]) -> Mapping[str, Word]:
+        """What the scheduler says of these ids, in one call for all (and one more for those that it no longer lists).
+
+        An id that it does not know is left out: no news.
+
+        Raises
+        ------
+        UserError
+            The scheduler cannot be asked: its programs are missing or fail.
+        """
+
+    @abstractmethod
+    def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
+        """End what runs and drop what waits; what was said of each: ``ended``, ``already over``, or why not."""
+
+
+_MODULES = {
+    "local": "hpcbench.batch.schedulers.local",
+    "slurm": "hpcbench.batch.schedulers.slurm",
+    "lsf": "hpcbench.batch.schedulers.lsf",
+    "flux": "hpcbench.batch.schedulers.flux",
+}
+_REGISTRY: dict[str, type[Scheduler]] = {}
+
+
+def register_scheduler(kind: str) -> Callable[[type[Scheduler]], type[Scheduler]]:
+    """Register a scheduler under the `kind` that site files use."""
+
+    def register(scheduler: type[Scheduler]) -> type[Scheduler]:
+        _REGISTRY[kind] = scheduler
+        return scheduler
+
+    return register
+
+
+def scheduler_class(kind: str) -> type[Scheduler]:
+    """The class of schedulers of this kind."""
+    importlib.import_module(_MODULES[kind])
+    return _REGISTRY[kind]

@@ -1,0 +1,89 @@
+"""Slurm: jobs go in through submitit; squeue and sacct tell how they stand."""
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hpcbench.batch.schedulers.cancelling import Force, cancel
+from hpcbench.batch.schedulers.clean_environment import plain_environment
+from hpcbench.batch.schedulers.client import ask, portions
+from hpcbench.batch.schedulers.scheduler import Parcel, Receipt, Scheduler, register_scheduler
+from hpcbench.batch.sites.site import Site
+from hpcbench.batch.schedulers.slurm_query import SlurmQuery, since
+from hpcbench.batch.schedulers.states import Word
+from hpcbench.errors import UserError
+
+KILL_WAIT = 45.0
+"""Seconds between a cancel and the next, harder one: Slurm itself gives jobs 30 between SIGTERM and SIGKILL."""
+
+_REFUSED = re.compile(r"Kill job error on job id (\S+): (.+)")
+_OVER = re.compile("already completing or completed|Invalid job id")
+
+
+@register_scheduler("slurm")
+class Slurm(Scheduler):
+    """Slurm, from a node where its programs are."""
+
+    def __init__(self, root: Path, site: Site) -> None:
+        super().__init__(root, site)
+        self._query = SlurmQuery(since(root))
+
+    @classmethod
+    def check(cls, site: Site) -> None:
+        missing = [program for program in ("sbatch", "squeue", "scancel") if shutil.which(program) is None]
+        if missing:
+            raise UserError(
+                f"{site.site}: {', '.join(missing)}: not on PATH: be on the machine's login node, or use --dry-run"
+            )
+
+    def submit(self, parcel: Parcel) -> Receipt:
+        from hpcbench.batch.schedulers.submitit_script import Script, receipt
+        from hpcbench.batch.schedulers.submitit_slurm import SlurmScriptExecutor
+
+        job = SlurmScriptExecutor(self.root).submit_script(Script(parcel.script, tuple(_options(parcel))))
+        elements = [f"{job.job_id}_{k + 1}" for k in range(len(parcel.jobs))] if parcel.array else [job.job_id]
+        return receipt(job, elements)
+
+    def find(self, name: str, jobs: int) -> Receipt | None:
+        found = self._query.named(name)
+        if not found:
+            return None
+        if len(found) > 1:
+            some = ", ".join(sorted(found))
+            raise UserError(f"several jobs of Slurm have the name {name}: {some}: end all but one with scancel")
+        [(job, ids)] = found.items()
+        array = jobs > 1 or any("_" in some for some in ids)
+        return Receipt(job, [f"{job}_{k + 1}" for k in range(jobs)] if array else [job])
+
+    def poll(self, ids: Sequence[str]) -> Mapping[str, Word]:
+        return self._query.words(ids)
+
+    def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
+        forces = [Force(lambda some: _scancel(some, []), KILL_WAIT)]
+        forces.append(Force(lambda some: _scancel(some, ["--signal=KILL", "--full"]), 10.0))
+        return cancel(ids, self._query.listed, forces)
+
+
+def _options(parcel: Parcel) -> list[str]:
+    """On the command line, where they win over what the script says."""
+    options = [f"--job-name={parcel.name}"]
+    if parcel.array:
+        options.append(f"--array=1-{len(parcel.jobs)}")
+    if parcel.after:
+        kind = "afterany" if parcel.after_any else "afterok"
+        options.append(f"--dependency={kind}:" + ":".join(parcel.after))
+        options.append("--kill-on-invalid-dep=yes")  # else it waits for ever for what has failed
+    return options
+
+
+def _scancel(ids: Sequence[str], options: Sequence[str]) -> dict[str, str]:
+    """What Slurm said of those that it will not end."""
+    refused: dict[str, str] = {}
+    for some in portions(ids):
+        answer = ask(["scancel", *options, *some], plain_environment())
+        said = {match[1]: match[2].strip() for match in _REFUSED.finditer(answer.err)}
+        if answer.status and not said:
+            raise UserError(f"scancel: {answer.first_line}")
+        refused.update((job, why) for job, why in said.items() if not _OVER.search(why))
+    return refused

@@ -1,0 +1,233 @@
+"""What Slurm's squeue and sacct print, as words of ours."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from hpcbench.batch.schedulers.states import State, Word
+
+STATES: Mapping[str, State] = {
+    "PENDING": State.PENDING,
+    "CONFIGURING": State.PENDING,
+    "POWER_UP_NODE": State.PENDING,
+    "REQUEUED": State.PENDING,
+    "REQUEUE_HOLD": State.PENDING,
+    "REQUEUE_FED": State.PENDING,
+    "SPECIAL_EXIT": State.PENDING,
+    "RESV_DEL_HOLD": State.PENDING,
+    "EXPEDITING": State.PENDING,
+    "RUNNING": State.RUNNING,
+    "COMPLETING": State.RUNNING,
+    "RESIZING": State.RUNNING,
+    "SIGNALING": State.RUNNING,
+    "STAGE_OUT": State.RUNNING,
+    "SUSPENDED": State.SUSPENDED,
+    "STOPPED": State.SUSPENDED,
+    "COMPLETED": State.COMPLETED,
+    "FAILED": State.FAILED,
+    "TIMEOUT": State.TIMED_OUT,
+    "DEADLINE": State.TIMED_OUT,
+    "OUT_OF_MEMORY": State.OUT_OF_MEMORY,
+    "NODE_FAIL": State.NODE_FAILED,
+    "BOOT_FAIL": State.NODE_FAILED,
+    "LAUNCH_FAILED": State.NODE_FAILED,
+    "RECONFIG_FAIL": State.NODE_FAILED,
+    "PREEMPTED": State.PREEMPTED,
+    "CANCELLED": State.CANCELLED,
+    "REVOKED": State.UNKNOWN,
+}
+"""Slurm's job states. A revoked job runs on another cluster of a federation, which this one cannot speak for."""
+
+_PLAIN = frozenset({"PENDING", "RUNNING", "COMPLETED"})
+"""Where Slurm's word says no more than ours."""
+
+_WAITED = frozenset({"Resources", "Priority"})
+"""Why a job was in the queue; Slurm goes on saying so of one that was cancelled there."""
+
+SQUEUE_FIELDS = ("JobArrayID", "State", "exit_code", "RestartCnt", "StartTime", "EndTime", "NodeList", "Reason")
+"""The last one is free text: it may hold the separator."""
+
+SACCT_FIELDS = (
+    *("JobID", "State", "ExitCode", "Submit", "Start", "End", "ElapsedRaw", "NodeList", "ConsumedEnergyRaw"),
+    *("MaxRSS", "Reason"),
+)
+
+
+_NO_FIGURES = ("JobID", "State", "Reason")
+
+
+def state(word: str) -> State:
+    """Ours for one of Slurm's, also where it is cut (``OUT_OF_ME+``) or says by whom (``CANCELLED by 1000``)."""
+    first = word.split()[0].upper() if word.split() else ""
+    if not first.endswith("+"):
+        return STATES.get(first, State.UNKNOWN)
+    meant = {ours for theirs, ours in STATES.items() if theirs.startswith(first[:-1])} if len(first) > 2 else set()
+    return meant.pop() if len(meant) == 1 else State.UNKNOWN
+
+
+def elements(job_id: str) -> Iterator[str]:
+    """The ids that one printed id stands for: ``123_[2-4,7%25]`` for four."""
+    match = re.fullmatch(r"(\d+)_\[([\d,\-:]+)(?:%\d+)?\]", job_id)
+    if match is None:
+        yield job_id
+        return
+    for part in filter(None, match[2].split(",")):
+        span = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
+        if span is not None:
+            first = int(span[1])
+            for index in range(first, int(span[2] or first) + 1, int(span[3] or 1)):
+                yield f"{match[1]}_{index}"
+
+
+def read_squeue(text: str) -> dict[str, Word]:
+    """The answer to a query for `SQUEUE_FIELDS`, separated by bars; other lines are passed over."""
+    words: dict[str, Word] = {}
+    for cells in _rows(text, len(SQUEUE_FIELDS)):
+        row = dict(zip(SQUEUE_FIELDS, cells, strict=True))
+        ours = state(row["State"])
+        begun = ours is not State.PENDING and _known(row["NodeList"])
+        word = Word(
+            ours,
+            reason=_reason(row["State"], row["Reason"] if ours.alive or row["Reason"] not in _WAITED else ""),
+            exit=None if ours.alive else _ended(ours, _wait_status(row["exit_code"])),
+            start=_time(row["StartTime"]) if begun else None,  # else it is an estimate, or the end
+            end=None if ours.alive else _time(row["EndTime"]),
+            hosts=_known(row["NodeList"]),
+            restarts=int(row["RestartCnt"]) if row["RestartCnt"].isdigit() else None,
+        )
+        _file(words, row["JobArrayID"], word)
+    return words
+
+
+def read_squeue_short(text: str) -> dict[str, Word]:
+    """The answer of an old squeue to ``%i|%T|%N|%r``."""
+    words: dict[str, Word] = {}
+    for job_id, theirs, hosts, reason in _rows(text, 4):
+        _file(words, job_id, Word(state(theirs), reason=_reason(theirs, reason), hosts=_known(hosts)))
+    return words
+
+
+def read_names(text: str) -> dict[str, set[str]]:
+    """The ids of elements by the id of their job, from one id a line."""
+    found: dict[str, set[str]] = {}
+    for (cell,) in _rows(text, 1):
+        for job_id in elements(cell):
+            found.setdefault(re.split(r"[_+]", job_id)[0], set()).add(job_id)
+    return found
+
+
+@dataclass
+class _Job:
+    row: Mapping[str, str]
+    steps: list[Mapping[str, str]] = field(default_factory=list)
+
+
+def read_sacct(text: str, fields: tuple[str, ...] = SACCT_FIELDS) -> dict[str, Word]:
+    """The answer to a query for `fields`. Steps only say who ran out of memory, and how much was used."""
+    jobs: dict[str, _Job] = {}
+    steps: dict[str, list[Mapping[str, str]]] = {}
+    for cells in _rows(text, len(fields)):
+        row = dict(zip(fields, cells, strict=True))
+        job_id, dot, _ = row["JobID"].partition(".")
+        if dot:
+            steps.setdefault(job_id, []).append(row)
+        else:
+            jobs[job_id] = _Job(row)  # the last one, should an id have been given twice
+    words: dict[str, Word] = {}
+    for job_id, job in jobs.items():
+        job.steps = steps.get(job_id, [])
+        _file(words, job_id, _accounted(job))
+    return words
+
+
+def _accounted(job: _Job) -> Word:
+    row, theirs = job.row, job.row["State"]
+    ours = state(theirs)
+    reason = _reason(theirs, row.get("Reason", "") if ours.alive else "")
+    if ours is State.FAILED and any(state(step["State"]) is State.OUT_OF_MEMORY for step in job.steps):
+        ours, reason = State.OUT_OF_MEMORY, f"{theirs}: OUT_OF_MEMORY of a step"
+    figures = {name: _time(cell) or _known(cell) for name, cell in row.items() if name not in _NO_FIGURES}
+    used = [value for step in (row, *job.steps) if (value := _known(step.get("MaxRSS", "")))]
+    if used:
+        figures["MaxRSS"] = max(used, key=_bytes)
+    energy = [int(value) for step in (row, *job.steps) if (value := step.get("ConsumedEnergyRaw", "")).isdigit()]
+    figures["ConsumedEnergyRaw"] = str(max(energy, default=0) or "")  # 0: there is no meter
+    return Word(
+        ours,
+        reason=reason,
+        exit=None if ours.alive else _ended(ours, _exit_code(row["ExitCode"])),
+        start=_time(row["Start"]) if ours is not State.PENDING else None,
+        end=None if ours.alive else _time(row["End"]),
+        hosts=_known(row["NodeList"]),
+        accounting={name: value for name, value in figures.items() if value},
+    )
+
+
+def _rows(text: str, fields: int) -> Iterator[list[str]]:
+    """Cells of the lines that begin with a job's id."""
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split("|", fields - 1)]
+        if len(cells) == fields and re.match(r"\d+([_+.].*)?$", cells[0]):
+            yield cells
+
+
+def _file(words: dict[str, Word], job_id: str, word: Word) -> None:
+    for element in elements(job_id):
+        words[element] = word
+        base, plus, component = element.partition("+")
+        if plus and component == "0":
+            words[base] = word  # a heterogeneous job stands as its leader does
+
+
+def _reason(theirs: str, reason: str) -> str:
+    """Slurm's word where it says more than ours, and its reason where it gives one."""
+    reason = _known(reason)
+    said = "" if theirs in _PLAIN else theirs
+    return ": ".join(part for part in (said, reason) if part)
+
+
+def _known(cell: str) -> str:
+    return "" if cell in ("None", "N/A", "Unknown", "None assigned", "(null)", "NONE") else cell
+
+
+def _time(cell: str) -> str | None:
+    """Slurm was asked in UTC."""
+    return f"{cell}Z" if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", cell) else None
+
+
+def _exit_code(cell: str) -> int | None:
+    """Of ``status:signal``."""
+    match = re.fullmatch(r"(\d+):(\d+)", cell)
+    return None if match is None else 128 + int(match[2]) if int(match[2]) else int(match[1])
+
+
+def _wait_status(cell: str) -> int | None:
+    """Of what wait(2) gave, as squeue prints it; some versions print it as sacct does."""
+    if not cell.isdigit():
+        return _exit_code(cell)
+    status = int(cell)
+    return 128 + (status & 0x7F) if status & 0x7F else status >> 8
+
+
+def _ended(ours: State, status: int | None) -> int | None:
+    """Slurm also says 0 of jobs whose script never ended, or never began."""
+    return status if status or ours is State.COMPLETED else None
+
+
+def _bytes(cell: str) -> float:
+    match = re.fullmatch(r"([\d.]+)([KMGTP]?)", cell)
+    return float(match[1]) * 1024.0 ** " KMGTP".index(match[2] or " ") if match else 0.0
+
+
+def merged(listed: Word, accounted: Word) -> Word:
+    """What the queue says of a job that is over, with what accounting knows; that may lag behind."""
+    if accounted.state.alive:
+        return listed
+    detail = listed.reason.partition(": ")[2]
+    return replace(
+        accounted,
+        reason=": ".join(part for part in (accounted.reason, detail) if part),
+        exit=accounted.exit if accounted.exit is not None else listed.exit,
+        end=accounted.end or listed.end,
+        restarts=listed.restarts,
+    )

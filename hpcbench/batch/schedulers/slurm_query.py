@@ -1,0 +1,162 @@
+"""Asking Slurm about jobs: squeue first, then accounting about those that are over or no longer listed."""
+
+import datetime
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from hpcbench.batch.schedulers.clean_environment import plain_environment
+from hpcbench.batch.schedulers.client import Answer, ask, portions
+from hpcbench.batch.files import read_json, seconds
+from hpcbench.batch.schedulers.slurm_answers import (
+    SACCT_FIELDS,
+    SQUEUE_FIELDS,
+    merged,
+    read_names,
+    read_sacct,
+    read_squeue,
+    read_squeue_short,
+)
+from hpcbench.batch.schedulers.states import Word
+from hpcbench.errors import UserError
+
+_MONTH = datetime.timedelta(days=30)
+
+_UNKNOWN_ID = re.compile("Invalid job id specified")
+_NO_ACCOUNTING = re.compile("accounting storage is disabled", re.IGNORECASE)
+_BAD_FIELD = re.compile(r'Invalid field requested: "(\w+)"')
+
+
+class SlurmQuery:
+    """Asks, and remembers what this Slurm cannot answer.
+
+    Parameters
+    ----------
+    since
+        Nothing asked for is older: ids are used again after a while.
+    """
+
+    def __init__(self, since: datetime.datetime | None = None) -> None:
+        start = since or datetime.datetime.now(datetime.timezone.utc) - _MONTH
+        self._start = start.strftime("%Y-%m-%dT%H:%M:%S")
+        self._accounting = True
+        self._long = True
+        self._fields: tuple[str, ...] = SACCT_FIELDS
+
+    def words(self, ids: Iterable[str]) -> dict[str, Word]:
+        """Slurm's words of these ids; those that it does not know are left out.
+
+        Raises
+        ------
+        UserError
+            The controller does not answer.
+        """
+        wanted = list(dict.fromkeys(ids))
+        listed = self.listed(wanted)
+        over = [job for job in wanted if job not in listed or not listed[job].state.alive]
+        accounted = self._accounted(over)
+        for job in over:
+            word = accounted.get(job)
+            if word is not None and job in listed:
+                listed[job] = merged(listed[job], word)
+            elif word is not None and not word.state.alive:  # else it lags: the queue alone knows what lives
+                listed[job] = word
+        return {job: listed[job] for job in wanted if job in listed}
+
+    def listed(self, ids: Sequence[str]) -> dict[str, Word]:
+        """What squeue alone says of these ids; it keeps what is over for some minutes.
+
+        Raises
+        ------
+        UserError
+            The controller does not answer.
+        """
+        found: dict[str, Word] = {}
+        for some in portions(_jobs(ids)):
+            found.update(self._squeue(["--jobs", ",".join(some)]))
+        return {job: found[job] for job in ids if job in found}
+
+    def named(self, name: str) -> dict[str, set[str]]:
+        """Ids of elements, by the id of their job, of all that was handed in under this name.
+
+        Raises
+        ------
+        UserError
+            The controller does not answer.
+        """
+        argv = ["squeue", "--noheader", "--array", "--states=all", f"--name={name}", "--format=%i"]
+        answer = ask(argv, _environment())
+        if answer.status:
+            raise UserError(f"squeue: {answer.first_line}")
+        found = read_names(answer.out)
+        accounted = self._sacct([f"--name={name}", "--allocations"], ("JobID",))
+        for job, some in read_names(accounted.out if accounted else "").items():
+            found.setdefault(job, set()).update(some)
+        return found
+
+    def _squeue(self, which: list[str]) -> dict[str, Word]:
+        argv = ["squeue", "--noheader", "--array", "--states=all", *which]
+        if self._long:
+            form = "--Format=" + ",".join(f"{name}:|" for name in SQUEUE_FIELDS[:-1]) + f",{SQUEUE_FIELDS[-1]}:"
+            answer = ask([*argv, form], _environment())
+            if not re.search(r"Invalid job format|[Uu]nrecognized|[Ii]nvalid (option|field)", answer.err):
+                return {} if _checked(answer) is None else read_squeue(answer.out)
+            self._long = False  # an old one
+        answer = ask([*argv, "--format=%i|%T|%N|%r"], _environment())
+        return {} if _checked(answer) is None else read_squeue_short(answer.out)
+
+    def _accounted(self, ids: Sequence[str]) -> dict[str, Word]:
+        found: dict[str, Word] = {}
+        for some in portions(_jobs(ids)):
+            answer = self._sacct(["--jobs", ",".join(some)], self._fields)
+            bad = _BAD_FIELD.search(answer.err) if answer else None
+            if bad and bad[1] in self._fields[2:]:
+                self._fields = tuple(field for field in self._fields if field != bad[1])
+                answer = self._sacct(["--jobs", ",".join(some)], self._fields)
+            if answer:
+                found.update(read_sacct(answer.out, self._fields))
+        return found
+
+    def _sacct(self, which: list[str], fields: Sequence[str]) -> Answer | None:
+        """Accounting may be switched off, or its database be away: the queue answers without it."""
+        if not self._accounting:
+            return None
+        argv = ["sacct", "--noheader", "--parsable2", f"--starttime={self._start}", *which]
+        try:
+            answer = ask([*argv, "--format=" + ",".join(fields)], _environment())
+        except UserError:
+            return None
+        if _NO_ACCOUNTING.search(answer.said):
+            self._accounting = False
+            return None
+        return answer
+
+
+def _checked(answer: Answer) -> Answer | None:
+    """None where the only id was unknown."""
+    if answer.status == 0:
+        return answer
+    if _UNKNOWN_ID.search(answer.said):
+        return None
+    raise UserError(f"squeue: {answer.first_line}: Slurm cannot be asked at the moment")
+
+
+def _environment() -> dict[str, str]:
+    """Times in one form, and lists of an array's elements uncut."""
+    return {**plain_environment(), "SLURM_TIME_FORMAT": "standard", "SLURM_BITSTR_LEN": "0"}
+
+
+def _jobs(ids: Sequence[str]) -> list[str]:
+    """The jobs to which these elements belong, each once."""
+    return list(dict.fromkeys(re.split(r"[_+]", job)[0] for job in ids))
+
+
+def since(root: Path) -> datetime.datetime | None:
+    """A day before the submission was written, for clocks differ; None where it does not say.
+
+    Times of files tell nothing: they are new in a copy, and where a user keeps a purge away.
+    """
+    written = seconds((read_json(root / "submission.json") or {}).get("time"))
+    if written is None:
+        return None
+    return datetime.datetime.fromtimestamp(written, datetime.timezone.utc) - datetime.timedelta(days=1)

@@ -1,0 +1,311 @@
+"""LSF for submitit: Python functions through ``AutoExecutor(cluster="lsf")``, and job scripts that are ready.
+
+Registered as submitit's plugins; `docs/lsf-plugin.md` is for its users.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from submitit.core import core, job_environment, logger, plugins, utils
+
+from hpcbench.batch.schedulers.clean_environment import clean_environment
+from hpcbench.batch.schedulers.client import Answer
+from hpcbench.batch.schedulers.hand_in import Dialect, hand_in
+from hpcbench.batch.schedulers.lsf_query import LsfQuery
+from hpcbench.batch.schedulers.lsf_script import Parameters, one_line, script_text
+from hpcbench.batch.schedulers.states import Word
+from hpcbench.batch.schedulers.submitit_script import Script, ScriptExecutor, ScriptJob
+from hpcbench.batch.schedulers.submitit_watcher import WordWatcher
+
+DIALECT = Dialect(
+    id=re.compile(r"^Job <(\d+)> is submitted to\b", re.MULTILINE),
+    busy=re.compile("[Tt]ry (again )?later|LSF is down|Resource temporarily unavailable"),
+    unclear=re.compile("[Tt]imed? ?out|Communication time|in receiving"),
+    remedies=(
+        (
+            re.compile("illegal option|no longer supported"),
+            "this LSF does not take it: look at scheduler: in the site file",
+        ),
+        (re.compile("[Nn]o such queue|not use the queue|closed"), "set queue: in the study to another one"),
+        (re.compile("[Pp]roject|[Aa]ccount|[Bb]ank|user group"), "set account: in the study to one that may run there"),
+        (re.compile("RUNLIMIT|[Rr]un limit"), "set walltime: in the study to what the queue allows"),
+        (re.compile("PROCLIMIT|TASKLIMIT|[Nn]ode"), "fewer nodes, or another queue: in the study"),
+        (re.compile("permission denied"), "the user may not submit here: ask the site"),
+        (re.compile("[Dd]ependency"), "what it was to wait for is forgotten: submit without `after`"),
+    ),
+    refused=re.compile("not submitted|illegal option|usage:", re.IGNORECASE),
+)
+
+_STDIN = 'script=$1; shift; exec bsub "$@" < "$script"'
+
+
+def bsub_line(path: Path, options: Sequence[str], by: str) -> list[str]:
+    """The command that hands in a script: on standard input, since most sites read no directives from a file."""
+    if by == "stdin":
+        return ["bash", "-c", _STDIN, "bsub", str(path), *options]
+    return ["bsub", *options, f"./{path}"]  # where the job begins: a shell reads the words again
+
+
+def lsf_id(job_id: str) -> str:
+    """LSF's ``123[4]`` for submitit's ``123_4``."""
+    job, underscore, index = job_id.partition("_")
+    return f"{job}[{index}]" if underscore else job
+
+
+_QUERY = LsfQuery()
+
+
+def _words(ids: Sequence[str]) -> Mapping[str, Word]:
+    words = _QUERY.words([lsf_id(job) for job in ids])
+    return {job: words[lsf_id(job)] for job in ids if lsf_id(job) in words}
+
+
+class LSFInfoWatcher(WordWatcher):
+    """Asks bjobs for all jobs at once, and bhist for those that have left it."""
+
+    def __init__(self, words: Callable[[Sequence[str]], Mapping[str, Word]] = _words, delay_s: int = 60) -> None:
+        super().__init__(words, delay_s=delay_s)
+
+
+class LSFJob(core.Job[core.R]):
+    """A Python function in LSF's hands."""
+
+    _cancel_command = "bkill"
+    watcher = LSFInfoWatcher()
+
+    def cancel(self, check: bool = True) -> None:
+        """End it; with `check`, fail where LSF refuses."""
+        _bkill([self._cancel_command, lsf_id(self.job_id)], check)
+
+    def _interrupt(self, timeout: bool = False) -> None:
+        """Send what LSF sends ahead of the run limit, or of preemption."""
+        _bkill([self._cancel_command, "-s", LSFJobEnvironment.USR_SIG, lsf_id(self.job_id)], check=True)
+
+
+def _bkill(argv: list[str], check: bool) -> None:
+    subprocess.run(argv, check=check, stdin=subprocess.DEVNULL, timeout=60)
+
+
+class LSFExecutor(core.PicklingExecutor):
+    """Pickles functions and has LSF run them; arrays by one bsub.
+
+    Parameters
+    ----------
+    folder
+        For scripts, pickles and logs; all nodes must see it.
+    max_num_timeout
+        How often a function with a checkpoint goes back to the queue at its time limit.
+    python
+        Command that starts Python in the job, by default this interpreter.
+    """
+
+    job_class = LSFJob
+
+    def __init__(
+        self,
+        folder: Path | str,
+        max_num_timeout: int = 3,
+        max_pickle_size_gb: float = 1.0,
+        python: str | None = None,
+    ) -> None:
+        super().__init__(folder, max_num_timeout=max_num_timeout, max_pickle_size_gb=max_pickle_size_gb)
+        self.python = shlex.quote(sys.executable) if python is None else python
+        if self.affinity() <= 0:
+            raise RuntimeError("bsub is not on PATH: is this a login node of an LSF cluster?")
+
+    @classmethod
+    def name(cls) -> str:
+        """By which submitit knows it."""
+        return "lsf"
+
+    @classmethod
+    def affinity(cls) -> int:
+        """2 where there is a bsub: a cluster."""
+        return -1 if shutil.which("bsub") is None else 2
+
+    @classmethod
+    def _equivalence_dict(cls) -> core.EquivalenceDict:
+        return {
+            "name": "job_name",
+            "timeout_min": "time",
+            "mem_gb": "mem_gb",
+            "nodes": "nodes",
+            "cpus_per_task": "cpus_per_task",
+            "gpus_per_node": "gpus_per_node",
+            "tasks_per_node": "tasks_per_node",
+        }
+
+    @classmethod
+    def _valid_parameters(cls) -> set[str]:
+        return set(Parameters.__dataclass_fields__)
+
+    def _internal_update_parameters(self, **kwargs: Any) -> None:
+        unknown = sorted(set(kwargs) - self._valid_parameters())
+        if unknown:
+            raise ValueError(f"LSF has no parameter {', '.join(unknown)}: known are {sorted(self._valid_parameters())}")
+        Parameters(**{**self.parameters, **kwargs})
+        super()._internal_update_parameters(**kwargs)
+
+    @property
+    def _shape(self) -> Parameters:
+        return Parameters(**self.parameters)
+
+    def _internal_process_submissions(
+        self, delayed_submissions: Sequence[utils.DelayedSubmission]
+    ) -> list[core.Job[Any]]:
+        if len(delayed_submissions) == 1:
+            return list(super()._internal_process_submissions(list(delayed_submissions)))
+        folder = self._make_folder()
+        pickles = []
+        for delayed in delayed_submissions:
+            pickles.append(folder / f"{uuid.uuid4().hex}.pkl")
+            delayed.set_timeout(self._shape.time, self.max_num_timeout)
+            delayed.dump(pickles[-1])
+        self._throttle()
+        array = self._submit_command(self._submitit_command_str, elements=len(pickles))
+        tasks = list(range(self._num_tasks()))
+        ids = [f"{array.job_id}_{k + 1}" for k in range(len(pickles))]
+        jobs: list[core.Job[Any]] = [self.job_class(folder=self.folder, job_id=job, tasks=tasks) for job in ids]
+        for job, path in zip(jobs, pickles, strict=True):
+            job.paths.move_temporary_file(path, "submitted_pickle")
+        return jobs
+
+    def _make_folder(self) -> Path:
+        folder = Path(utils.JobPaths.get_first_id_independent_folder(self.folder))
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    @property
+    def _submitit_command_str(self) -> str:
+        return f"{self.python} -u -m submitit.core._submit {one_line(str(self.folder))}"
+
+    def _submit_command(self, command: str, elements: int = 0) -> core.Job[Any]:
+        """As submitit's own, but bounded in time, in a clean environment, and with an id that has a line to itself."""
+        path = self._make_folder() / f".submission_file_{uuid.uuid4().hex}.sh"
+        path.write_text(self._make_submission_file_text(command, "", elements), encoding="utf-8")
+        job_id, _ = hand_in(self._make_submission_command(path), clean_environment(), DIALECT, cwd=path.parent)
+        job = self.job_class(folder=self.folder, job_id=job_id, tasks=list(range(self._num_tasks())))
+        if elements:
+            path.rename(path.with_name(f"{job_id}_submission.sh"))
+        else:
+            job.paths.move_temporary_file(path, "submission_file", keep_as_symlink=True)
+        return job
+
+    def _num_tasks(self) -> int:
+        return self._shape.tasks
+
+    def _make_submission_file_text(self, command: str, uid: str, elements: int = 0) -> str:
+        return script_text(command, self.folder, self._shape, elements)
+
+    def _make_submission_command(self, submission_file_path: Path) -> list[str]:
+        path, by = submission_file_path, self._shape.hand_in
+        return bsub_line(path if by == "stdin" else Path(path.name), (), by)
+
+    @staticmethod
+    def _get_job_id_from_submission_command(string: bytes | str) -> str:
+        text = string if isinstance(string, str) else string.decode()
+        found = DIALECT.id.search(text)
+        if found is None:
+            raise utils.FailedSubmissionError(f"bsub's answer has no job id: {text!r}")
+        return found[1]
+
+
+class LSFJobEnvironment(job_environment.JobEnvironment):
+    """What a function finds out about its job."""
+
+    _env = {  # noqa: RUF012  submitit's own declares it
+        "job_id": "LSB_JOBID",
+        "num_tasks": "SUBMITIT_LSF_NTASKS",
+        "num_nodes": "SUBMITIT_LSF_NNODES",
+        "node": "SUBMITIT_LSF_NODEID",
+        "global_rank": "SUBMITIT_LSF_RANK",
+        "local_rank": "SUBMITIT_LSF_LOCAL_RANK",
+    }
+
+    @property
+    def array_job_id(self) -> str | None:
+        """The array's id; LSF counts elements from 1, and 0 is no element."""
+        return None if self.array_task_id is None else self.raw_job_id
+
+    @property
+    def array_task_id(self) -> str | None:
+        """The element's number."""
+        index = os.environ.get("LSB_JOBINDEX", "")
+        return None if index in ("", "0") else index
+
+    @property
+    def hostnames(self) -> list[str]:
+        """Hosts of the ranks, each once; a launch host, which has one slot where the others have several, is none."""
+        listed = _hosts()
+        slots = {host: listed.count(host) for host in listed}
+        if len(slots) > 1 and slots[listed[0]] == 1 and max(slots.values()) > 1:
+            del slots[listed[0]]
+        return list(slots) or [self.hostname]
+
+    def _requeue(self, countdown: int) -> None:
+        job = lsf_id(self.job_id)
+        logger.get_logger().info(f"Requeueing job {job} ({countdown} remaining timeouts)")
+        subprocess.run(["brequeue", job], check=True, stdin=subprocess.DEVNULL, timeout=60)
+
+
+def _hosts() -> list[str]:
+    """One a slot. LSB_HOSTS is absent from large jobs."""
+    try:
+        return Path(os.environ["LSB_DJOB_HOSTFILE"]).read_text(encoding="utf-8").split()
+    except (KeyError, OSError):
+        pairs = os.environ.get("LSB_MCPU_HOSTS", "").split()
+        return [host for host, slots in zip(pairs[::2], pairs[1::2], strict=False) for _ in range(int(slots))]
+
+
+class LSFScriptJob(ScriptJob):
+    """A job script in LSF's hands."""
+
+    _cancel_command = "bkill"
+    watcher = LSFInfoWatcher()
+
+
+class LSFScriptExecutor(ScriptExecutor):
+    """Hands scripts to bsub in an environment that holds nothing of another job.
+
+    Parameters
+    ----------
+    folder
+        Where the jobs begin, above the scripts: what bsub is given as a command is started from there.
+    by
+        ``stdin`` or ``file``.
+    """
+
+    job_class = LSFScriptJob
+    program = "bsub"
+
+    def __init__(self, folder: Path, by: str = "stdin") -> None:
+        super().__init__(folder)
+        self._by = by
+
+    def _hand_in(self, script: Script) -> tuple[str, Answer]:
+        return hand_in(self._line(script), clean_environment(), DIALECT, cwd=self.folder)
+
+    def _line(self, script: Script) -> list[str]:
+        path = script.path if self._by == "stdin" else script.path.relative_to(self.folder)
+        return bsub_line(path, script.options, self._by)
+
+    def _make_submission_command(self, submission_file_path: Path) -> list[str]:
+        return self._line(Script(submission_file_path))
+
+    @staticmethod
+    def _get_job_id_from_submission_command(string: bytes | str) -> str:
+        return LSFExecutor._get_job_id_from_submission_command(string)
+
+
+def owner() -> str:
+    """The class that submitit takes for ``lsf``: a later submitit, or another package, may have one as well."""
+    found = plugins.get_executors().get("lsf")
+    return "none" if found is None else f"{found.__module__}.{found.__qualname__}"

@@ -1,0 +1,90 @@
+"""Ready-made scripts through submitit: its executors hand them in, its jobs and watchers tell how they stand.
+
+Nothing is pickled, and submitit's own checkpoints are not used: what a script does it says itself.
+"""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from submitit.core import core, utils
+
+from hpcbench.batch.schedulers.client import Answer
+from hpcbench.batch.schedulers.scheduler import Receipt
+from hpcbench.batch.schedulers.states import State
+
+
+@dataclass(frozen=True)
+class Script:
+    """What `submit` of an executor of scripts takes in place of a function."""
+
+    path: Path
+    """Absolute."""
+    options: tuple[str, ...] = ()
+    """Of the submission, before the script."""
+
+    def __call__(self) -> NoReturn:
+        raise RuntimeError("a job script is handed to a scheduler, not called")
+
+
+class ScriptJob(core.Job[None]):
+    """A script that was handed in. It is over when its scheduler says so: there is no pickled result to wait for."""
+
+    answer: Answer | None = None
+
+    def done(self, force_check: bool = False) -> bool:
+        """Whether it is over, well or not; what is suspended is not."""
+        return bool(self.watcher.is_done(self.job_id, mode="force" if force_check else "standard"))
+
+    def _get_outcome_and_result(self) -> tuple[str, Any]:
+        state = self.watcher.get_state(self.job_id, mode="force")
+        return ("success", None) if state == State.COMPLETED.name else ("error", state)
+
+
+class ScriptExecutor(core.PicklingExecutor):
+    """Hands in scripts; what a scheduler adds is how."""
+
+    program: str
+
+    def submit_script(self, script: Script) -> ScriptJob:
+        """Hand in one script."""
+        job = self.submit(script)
+        assert isinstance(job, ScriptJob)
+        return job
+
+    def _internal_process_submissions(
+        self, delayed_submissions: Sequence[utils.DelayedSubmission]
+    ) -> list[core.Job[Any]]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        jobs: list[core.Job[Any]] = []
+        for delayed in delayed_submissions:
+            script = delayed.function
+            if not isinstance(script, Script):
+                raise TypeError(f"{type(self).__name__} takes a Script, not {type(script).__name__}")
+            job_id, answer = self._hand_in(script)
+            job = self.job_class(folder=self.folder, job_id=job_id)
+            assert isinstance(job, ScriptJob)
+            job.answer = answer
+            jobs.append(job)
+        return jobs
+
+    def _hand_in(self, script: Script) -> tuple[str, Answer]:
+        raise NotImplementedError
+
+    def _num_tasks(self) -> int:
+        return 1
+
+    def _make_submission_file_text(self, command: str, uid: str) -> str:
+        raise NotImplementedError("the script is there already")
+
+    @classmethod
+    def affinity(cls) -> int:
+        return -1 if shutil.which(cls.program) is None else 0  # only when asked for
+
+
+def receipt(job: ScriptJob, elements: Sequence[str]) -> Receipt:
+    """What was handed in, and what was said to that."""
+    assert job.answer is not None
+    return Receipt(job.job_id, elements, job.answer.argv, job.answer.said)

@@ -1,0 +1,170 @@
+"""The head of a job script: what a scheduler reads of it, one function a scheduler."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from hpcbench.batch.scripts.quoting import quote
+from hpcbench.batch.sites.site import Site
+
+if TYPE_CHECKING:
+    from hpcbench.batch.scripts.render import Job
+
+Options = list[tuple[str, object]]
+
+_DIRECTIVE = re.compile(r"^\s*(?:#BSUB|#SBATCH|[^A-Za-z0-9\n]+(?:flux|FLUX):)", re.MULTILINE)
+"""What one of the schedulers would take for a directive. Flux takes any comment sign before its word."""
+_PLAIN_PATH = re.compile(r"/[A-Za-z0-9/._+=@:,~-]*")
+"""Schedulers expand and cut what they find in a path of a directive; quoting differs among their versions."""
+_CWD = {"#SBATCH": "--chdir", "#BSUB": "-cwd", "#flux:": "--cwd"}
+_LOG = {"#SBATCH": "--output", "#BSUB": "-o", "#flux:": "--output"}
+
+
+def head(job: "Job", site: Site, *, name: str, root: str, log: str, array: str | None = None) -> list[str]:
+    """The directives, one line each.
+
+    Parameters
+    ----------
+    name
+        What the queue shows.
+    root
+        Absolute path of the submission's directory.
+    log
+        Path of the script's output, relative to it.
+    array
+        Indices, as the scheduler writes them; None for a job that is no array.
+
+    Raises
+    ------
+    ValueError
+        The site's own directives clash with ours, or a value is none that the scheduler takes.
+    """
+    if site.scheduler.kind == "local":
+        return []
+    if not _PLAIN_PATH.fullmatch(root):
+        raise ValueError(
+            f"{root!r}: schedulers need a path of letters, digits and / . _ + = @ : , ~ - alone: use --out"
+        )
+    sentinel, write = _HEADS[site.scheduler.kind]
+    options = write(job, site, name, array)
+    options += [(_CWD[sentinel], root), (_LOG[sentinel], f"{root}/{log}")]
+    ours = {option for option, _ in options}
+    for option in site.scheduler.directives:
+        if option in ours:
+            raise ValueError(f"{option} is set by hpcbench: remove it from scheduler.directives")
+    return [directive(sentinel, *option) for option in (*options, *site.scheduler.directives.items())]
+
+
+def directive(sentinel: str, option: str, value: object = None) -> str:
+    """One line of the script's head; the only place that writes one.
+
+    Parameters
+    ----------
+    sentinel
+        ``#BSUB``, ``#SBATCH`` or ``#flux:``.
+    value
+        None for an option without one.
+    """
+    if value is None:
+        return f"{sentinel} {option}"
+    return f"{sentinel} {option}{'=' if option.startswith('--') else ' '}{quote(value)}"
+
+
+def smuggles(script: str, directives: Sequence[str]) -> bool:
+    """Whether a scheduler would find other directives in a script than these."""
+    words = sum(script.count(word) for word in ("#BSUB", "#SBATCH", "flux:", "FLUX:"))  # the pattern takes its time
+    return words != len(directives) and len(_DIRECTIVE.findall(script)) != len(directives)
+
+
+def _slurm(job: "Job", site: Site, name: str, array: str | None) -> Options:
+    """Every count is said: what Slurm derives from what differs by version."""
+    shape = job.shape
+    options: Options = [
+        ("--job-name", name),
+        ("--nodes", shape.nodes),
+        ("--ntasks", shape.ranks),
+        ("--ntasks-per-node", shape.ranks_per_node),
+    ]
+    if site.launcher.kind != "ibrun":
+        options.append(("--cpus-per-task", shape.cores_per_rank * site.node.threads_per_core))
+    if array is not None:
+        options.append(("--array", array))
+    options += _gpus(job, site)
+    if job.walltime is not None:
+        options += [("--time", job.walltime.slurm()), ("--signal", f"B:USR1@{job.stop_ahead.seconds}")]
+        if job.stop_ahead.seconds > 65535:
+            raise ValueError(f"stop_ahead: {job.stop_ahead} is longer than Slurm's --signal can say, 18h12m15s")
+    options += _charged(job, site, "--partition", "--account")
+    return [*options, ("--open-mode", "append"), ("--requeue" if job.requeue else "--no-requeue", None)]
+
+
+def _lsf(job: "Job", site: Site, name: str, array: str | None) -> Options:
+    """Whole nodes by -nnodes, the easy mode of Sierra-class machines; elsewhere slots. Each mode excludes the other.
+
+    A slot is a core, and LSF may keep a job to the cores of its slots: one a rank would leave no core to its threads.
+    """
+    shape = job.shape
+    options: Options = [("-J", name + (array or ""))]
+    if site.scheduler.allocation == "nodes":
+        options.append(("-nnodes", shape.nodes))
+        _refuse(site, ("-n", "-R", "-csm"), "excludes -nnodes")
+    else:
+        slots = min(shape.ranks_per_node * shape.cores_per_rank, site.node.usable_cores)  # ranks may share cores
+        options += [("-n", shape.nodes * slots), ("-R", f"span[ptile={slots}]")]
+        _refuse(site, ("-nnodes", "-alloc_flags", "-core_isolation"), "goes with -nnodes: set scheduler.allocation")
+    options += _gpus(job, site)
+    if job.walltime is not None:
+        ahead = -(-job.stop_ahead.seconds // 60)
+        options += [("-W", job.walltime.lsf()), ("-wt", ahead), ("-wa", "URG")]
+    options += _charged(job, site, "-q", "-P")
+    return [*options, ("-r" if job.requeue else "-rn", None)]
+
+
+def _flux(job: "Job", site: Site, name: str, array: str | None) -> Options:
+    """Whole nodes. `flux batch` counts slots and `flux run` tasks: ranks are counted on the launch line alone."""
+    if array is not None:
+        raise ValueError("flux has no job arrays")
+    _refuse(site, ("-n", "-N", "-c", "-g", "--nslots", "--cores-per-slot", "--gpus-per-slot"), "counts slots")
+    options: Options = [("--job-name", name), ("--nodes", job.shape.nodes), ("--exclusive", None), *_gpus(job, site)]
+    if job.walltime is not None:
+        options.append(("--time-limit", f"{job.walltime.seconds}s"))
+    return options + _charged(job, site, "--queue", "--bank")
+
+
+_HEADS: dict[str, tuple[str, Callable[["Job", Site, str, str | None], Options]]] = {
+    "slurm": ("#SBATCH", _slurm),
+    "lsf": ("#BSUB", _lsf),
+    "flux": ("#flux:", _flux),
+}
+
+
+def _gpus(job: "Job", site: Site) -> Options:
+    """How the site's scheduler is asked for GPUs; nothing at all where there are none to ask for."""
+    how, kind, shape = site.scheduler.gpu_request, site.scheduler.kind, job.shape
+    if how == "none" or not shape.gpus_per_rank:
+        return []
+    known = {"slurm": ("gres", "gpus-per-node", "gpus-per-task"), "lsf": ("gpu",)}.get(kind, ())
+    if how not in known:
+        raise ValueError(f"scheduler.gpu_request: {kind} has no {how}: use {' or '.join((*known, 'none'))}")
+    if how == "gpus-per-task":
+        if shape.gpus_per_rank.denominator != 1:
+            raise ValueError(f"scheduler.gpu_request: gpus-per-task gives whole GPUs, not {shape.gpus_per_rank} a rank")
+        return [("--gpus-per-task", shape.gpus_per_rank)]
+    shared = site.visibility != "one"
+    number = site.node.gpus if shared else -(-shape.ranks_per_node * shape.gpus_per_rank // 1)
+    return [{"gres": ("--gres", f"gpu:{number}"), "gpu": ("-gpu", f"num={number}")}.get(how, (f"--{how}", number))]
+
+
+def _charged(job: "Job", site: Site, queue_option: str, account_option: str) -> Options:
+    found: Options = []
+    if job.queue is not None:
+        found.append((site.scheduler.queue_option or queue_option, job.queue))
+    if job.account is not None:
+        found.append((site.scheduler.account_option or account_option, job.account))
+    return found
+
+
+def _refuse(site: Site, options: Sequence[str], why: str) -> None:
+    for option in options:
+        if option in site.scheduler.directives:
+            raise ValueError(f"{option} {why}: remove it from scheduler.directives")

@@ -1,0 +1,206 @@
+"""What starts the ranks inside a job: from a shape to an argument list, one function a dialect."""
+
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+
+from hpcbench.batch.scripts.shape import Shape, check, resource_sets, shape
+from hpcbench.batch.sites.site import Site
+
+Launch = Callable[[Shape, Site], list[str]]
+"""Arguments after the program's name."""
+
+_REGISTRY: dict[str, tuple[str, Launch]] = {}
+_MOST_TRIED = 4096
+"""Ranks a node up to which a shape is looked for that fits."""
+
+
+def register_launcher(kind: str, program: str) -> Callable[[Launch], Launch]:
+    """Register a dialect under the `kind` that site files use, and the program that it is started by."""
+
+    def register(launch: Launch) -> Launch:
+        _REGISTRY[kind] = (program, launch)
+        return launch
+
+    return register
+
+
+def solve(
+    site: Site,
+    *,
+    nodes: int,
+    ranks_per_node: int,
+    gpus_per_rank: Fraction | None = None,
+    cores_per_rank: int | None = None,
+    program: str | None = None,
+) -> tuple[Shape, list[str]]:
+    """The shape of a run's ranks on the site, and the argument list that starts them.
+
+    Parameters
+    ----------
+    gpus_per_rank, cores_per_rank
+        By default an equal part of the node: see `shape`.
+    program
+        Path of the launcher, in place of the site's and of the dialect's own.
+
+    Raises
+    ------
+    ValueError
+        They do not fit the node, or the dialect cannot say it: one line with the reason and the nearest that would do.
+    """
+
+    def attempt(ranks: int, gpus: Fraction | None, cores: int | None) -> tuple[Shape, list[str]]:
+        found = shape(site, nodes=nodes, ranks_per_node=ranks, gpus_per_rank=gpus, cores_per_rank=cores)
+        return found, launch_line(found, site, program)
+
+    try:
+        return attempt(ranks_per_node, gpus_per_rank, cores_per_rank)
+    except ValueError as error:
+        reason = error
+    most = min(max(site.node.usable_cores, site.node.gpus), _MOST_TRIED)
+    numbers = sorted(range(1, most + 1), key=lambda number: (abs(number - ranks_per_node), number))
+    as_asked = [(ranks, gpus_per_rank, cores) for ranks in numbers for cores in (cores_per_rank, None)]
+    for ranks, gpus, cores in dict.fromkeys([*as_asked, *((ranks, None, None) for ranks in numbers)]):
+        try:
+            nearest, _ = attempt(ranks, gpus, cores)
+        except ValueError:
+            continue
+        raise ValueError(f"{reason}; the nearest that fits: {nearest}") from None
+    raise reason
+
+
+def launch_line(shape: Shape, site: Site, program: str | None = None) -> list[str]:
+    """The argument list that starts the ranks; the command to run is appended to it.
+
+    Parameters
+    ----------
+    program
+        Path of the launcher, in place of the site's and of the dialect's own.
+
+    Raises
+    ------
+    ValueError
+        The shape does not fit the node, or the dialect cannot say it.
+    """
+    check(shape, site)
+    usual, launch = _REGISTRY[site.launcher.kind]
+    return [program or site.launcher.program or usual, *launch(shape, site), *site.launcher.args]
+
+
+def program_name(kind: str) -> str:
+    """The program that a dialect is started by."""
+    return _REGISTRY[kind][0]
+
+
+def export_words(names: Iterable[str], site: Site) -> list[str]:
+    """Options that carry variables of the launcher's environment to all ranks.
+
+    Open MPI's mpirun passes its environment on to the ranks of its own node; the others pass it on to all.
+    """
+    return [word for name in names for word in ("-x", name)] if site.launcher.kind == "openmpi" else []
+
+
+@register_launcher("mpich", "mpiexec")
+def mpich(shape: Shape, site: Site) -> list[str]:
+    """MPICH's Hydra. Ranks that share cores are not bound: a waiting one burns its core, and others must get away.
+
+    Hydra hands out cores in their order. Where that would put a rank on two sockets, it goes round the sockets.
+    """
+    per_node = ["-ppn", str(shape.ranks_per_node)] if shape.nodes > 1 else []
+    argv = ["-n", str(shape.ranks), *per_node, "-bind-to"]
+    if site.oversubscribe:
+        return [*argv, "none"]
+    cores, of_socket = shape.cores_per_rank, site.node.socket_cores
+    straddles = of_socket % cores and shape.ranks_per_node > of_socket // cores and site.visibility != "all"
+    return [*argv, f"core:{cores}", *(["-map-by", "socket"] if straddles else [])]
+
+
+@register_launcher("mvapich", "mpiexec")
+def mvapich(shape: Shape, site: Site) -> list[str]:
+    """MVAPICH's mpiexec, which is Hydra too.
+
+    The library binds ranks by itself, one core each unless told otherwise, so that threads of a rank would share it.
+    Hydra binds them here. MV2_ is the prefix of its variables up to version 2, MVP_ from 3 on.
+    """
+    off = [word for prefix in ("MV2", "MVP") for word in ("-genv", f"{prefix}_ENABLE_AFFINITY", "0")]
+    return [*mpich(shape, site), *off]
+
+
+@register_launcher("openmpi", "mpirun")
+def openmpi(shape: Shape, site: Site) -> list[str]:
+    """Open MPI."""
+    place = f"ppr:{shape.ranks_per_node}:node"
+    if site.oversubscribe:
+        return ["-np", str(shape.ranks), "--map-by", f"{place}:oversubscribe", "--bind-to", "none"]
+    return ["-np", str(shape.ranks), "--map-by", f"{place}:PE={shape.cores_per_rank}", "--bind-to", "core"]
+
+
+@register_launcher("srun", "srun")
+def srun(shape: Shape, site: Site) -> list[str]:
+    """Slurm. Every number is said: since 22.05 srun no longer takes --cpus-per-task from the job."""
+    argv = [
+        f"--nodes={shape.nodes}",
+        f"--ntasks={shape.ranks}",
+        f"--ntasks-per-node={shape.ranks_per_node}",
+        f"--cpus-per-task={shape.cores_per_rank * site.node.threads_per_core}",
+    ]
+    if not shape.gpus_per_rank:
+        return [*argv, "--cpu-bind=cores"]
+    _one_or_all(shape, site)
+    if site.visibility == "one":
+        return [*argv, f"--gpus-per-task={shape.gpus_per_rank}", "--gpu-bind=closest"]
+    # A step has all GPUs of its job; it is told again in the words of the site, where there are any.
+    asked = {"none": [], "gres": [f"--gres=gpu:{site.node.gpus}"]}
+    again = asked.get(site.scheduler.gpu_request, [f"--gpus-per-node={site.node.gpus}"])
+    return [*argv, "--cpu-bind=cores", *again, "--gpu-bind=none"]
+
+
+@register_launcher("flux", "flux")
+def flux(shape: Shape, site: Site) -> list[str]:
+    """Flux. Options that count for each task and such that count for each node exclude one another."""
+    if shape.gpus_per_rank and site.visibility != "one":
+        _one_or_all(shape, site)
+        argv = ["--exclusive", f"--nodes={shape.nodes}", f"--tasks-per-node={shape.ranks_per_node}"]
+        return ["run", *argv, "-o", "cpu-affinity=per-task", "-o", "gpu-affinity=off"]
+    argv = ["run", f"-N{shape.nodes}", f"-n{shape.ranks}", f"-c{shape.cores_per_rank}"]
+    if not shape.gpus_per_rank:
+        return [*argv, "-o", "cpu-affinity=per-task"]
+    _one_or_all(shape, site)
+    return [*argv, f"-g{shape.gpus_per_rank}", "-o", "cpu-affinity=per-task", "-o", "gpu-affinity=per-task"]
+
+
+def _one_or_all(shape: Shape, site: Site) -> None:
+    """Refuse what launchers that deal out whole GPUs, or none, cannot say."""
+    kind = site.launcher.kind
+    if site.visibility == "socket":
+        raise ValueError(f"{kind} shows a rank its own GPUs or all: set launcher.visibility to one or all")
+    if site.visibility == "one" and shape.gpus_per_rank.denominator > 1:
+        raise ValueError(f"{kind} gives a rank whole GPUs: set launcher.visibility to all, or use fewer ranks")
+
+
+@register_launcher("ibrun", "ibrun")
+def ibrun(shape: Shape, site: Site) -> list[str]:
+    """TACC's launcher: it takes all counts from the head of the job script."""
+    return []
+
+
+@register_launcher("jsrun", "jsrun")
+def jsrun(shape: Shape, site: Site) -> list[str]:
+    """IBM's launcher. -n counts resource sets and -a ranks in each: n x a == ranks, n == nodes x r."""
+    sets = resource_sets(shape, site)
+    numbers = {"-n": shape.nodes * sets.per_node, "-r": sets.per_node, "-a": sets.ranks, "-c": sets.cores}
+    line = [word for option, number in {**numbers, "-g": sets.gpus}.items() for word in (option, str(number))]
+    binding = ["-b", f"packed:{shape.cores_per_rank}", "-d", "packed"]
+    return [*line, *binding, *(["--smpiargs=-gpu"] if site.gpu_aware_mpi else [])]
+
+
+@register_launcher("lrun", "lrun")
+def lrun(shape: Shape, site: Site) -> list[str]:
+    """LLNL's front of jsrun. Its page allows no blank inside an option."""
+    if shape.gpus_per_rank > 1:
+        raise ValueError("lrun gives a rank one GPU: use jsrun, or one rank a GPU")
+    if shape.gpus_per_rank and site.visibility == "socket":
+        raise ValueError("lrun shows a rank one GPU or all: set launcher.visibility to one or all")
+    argv = [f"-N{shape.nodes}", f"-T{shape.ranks_per_node}"]
+    if shape.gpus_per_rank and site.visibility == "all":
+        argv.append("--gpubind=off")
+    return [*argv, *(["-M", "-gpu"] if site.gpu_aware_mpi else [])]

@@ -1,0 +1,214 @@
+"""Job scripts from templates; what comes from a user goes through the one filter that quotes."""
+
+import re
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpcbench import __version__
+from hpcbench.batch.scripts.duration import Duration
+from hpcbench.batch.scripts.heads import head, smuggles
+from hpcbench.batch.scripts.launchers import export_words
+from hpcbench.batch.scripts.quoting import words
+from hpcbench.batch.scripts.shape import Shape
+from hpcbench.batch.sites.site import Site
+from hpcbench.errors import UserError
+from hpcbench.resources import data_dir
+from hpcbench.study.yaml12 import shown, shown_path
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_OF_BASH = re.compile(
+    r"_|IFS|E?UID|PPID|GROUPS|SECONDS|RANDOM|SRANDOM|LINENO|OPTIND|OPTARG|FUNCNAME|PIPESTATUS|DIRSTACK|HISTCMD|COMP_.*"
+    r"|SHELLOPTS|BASH.*|EPOCH.*|POSIXLY_CORRECT"
+)
+"""Variables that bash sets, or that change how it reads a script."""
+OF_SCRIPT = frozenset(
+    re.findall(
+        r"\w+",
+        "again attempt began child failed file found host hosts id id_json job launch launched left limit name old "
+        "parent path recorder root run runs signalled start status stopping timer waiting",
+    )
+)
+"""Variables of the scripts themselves."""
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+
+
+_AHEAD = Duration(120)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a scheduler is handed: runs that share an allocation."""
+
+    id: str
+    runs: list[str]
+    """Ids of the runs, in the order in which they run."""
+    shape: Shape
+    launch: list[str]
+    """Argument list of the launcher."""
+    python: str
+    """The interpreter of the ranks."""
+    walltime: Duration | None
+    queue: str | None
+    account: str | None
+    environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Variables that single runs have beyond the site's, by the run's id."""
+    clear: Sequence[str] = ()
+    """Variables of any scheme of the study: what the submitter's shell says of them must reach no run."""
+    run_limit: Duration | None = None
+    """Of each run; by default an equal part of what the job has left."""
+    requeue: int = 0
+    """How often the job goes back to its queue when it is told to stop."""
+    stop_ahead: Duration = _AHEAD
+    """How long before the walltime it is told so."""
+    name: str = ""
+    """What the queue shows; by default study and id."""
+
+
+def render(job: Job, *, site: Site, study: str, root: str, templates: Path | None = None) -> str:
+    """The job's script.
+
+    Parameters
+    ----------
+    root
+        Absolute path of the submission's directory.
+    templates
+        Directory of templates that come before ours; theirs may extend ours as ``hpcbench/NAME``.
+
+    Raises
+    ------
+    ValueError
+        A value cannot stand in a script, or stands where a scheduler would take it for a directive.
+    UserError
+        A template in `templates` is wrong; its file and line.
+    """
+    for name in (job.id, *job.runs):
+        if not _ID.fullmatch(name):
+            raise ValueError(f"{shown(name)} cannot be the name of a directory: use letters, digits and . _ - alone")
+    if job.walltime is not None and job.stop_ahead >= job.walltime:
+        raise ValueError(f"stop_ahead: {job.stop_ahead} leaves no time within the walltime, {job.walltime}: shorten it")
+    for variable in site.environment:
+        if _OF_BASH.fullmatch(variable) or variable in OF_SCRIPT:
+            raise ValueError(
+                f"environment: {variable} is a variable of the job script's own: set it in a wrapper of python"
+            )
+    directives = head(job, site, name=job.name or f"{study}-{job.id}", root=root, log=f"jobs/{job.id}/out.log")
+    return _script(
+        f"{site.scheduler.kind}.sh.j2",
+        templates,
+        directives,
+        job=job,
+        site=site,
+        study=study,
+        root=root,
+        requeues=job.requeue > 0 and site.scheduler.kind != "flux",
+        calls=[(run, *_own_environment(job, run, site)) for run in job.runs],
+    )
+
+
+def render_array(
+    name: str,
+    jobs: Sequence[Job],
+    *,
+    site: Site,
+    study: str,
+    root: str,
+    throttle: int | None = None,
+    templates: Path | None = None,
+) -> tuple[str, str]:
+    """The script of an array, ``arrays/NAME.sh``, and the list that it reads, ``arrays/NAME.txt``.
+
+    Parameters
+    ----------
+    name
+        What the queue shows.
+    jobs
+        Element k + 1 runs job k; what the scheduler is asked for must be the same for all.
+    throttle
+        How many may run at a time.
+
+    Raises
+    ------
+    ValueError
+        The jobs differ in what is asked for, the scheduler has no arrays, or as `render` says.
+    """
+    if site.scheduler.kind not in ("slurm", "lsf"):
+        raise ValueError(f"{site.scheduler.kind} has no job arrays")
+    if not _ID.fullmatch(name):
+        raise ValueError(f"{shown(name)} cannot name an array: use letters, digits and . _ - alone")
+    if len({_asked(job) for job in jobs}) != 1:
+        raise ValueError(f"array {name}: its jobs differ in shape, limits, queue or account")
+    limit = f"%{throttle}" if throttle else ""
+    if site.scheduler.kind == "slurm":
+        index, elements = "%a", f"1-{len(jobs)}{limit}"
+    else:
+        index, elements = "%I", f"[1-{len(jobs)}]{limit}"
+    log = f"arrays/{name}.{index}.log"
+
+    directives = head(replace(jobs[0], name=name), site, name=name, root=root, log=log, array=elements)
+    text = _script("array.sh.j2", templates, directives, site=site, study=study, root=root, list=f"arrays/{name}.txt")
+    return text, "".join(f"{job.id}\n" for job in jobs)
+
+
+def _asked(job: Job) -> tuple[object, ...]:
+    return job.shape, job.walltime, job.queue, job.account, job.requeue > 0, job.stop_ahead
+
+
+def _own_environment(job: Job, run: str, site: Site) -> tuple[list[str], list[str]]:
+    """What stands before and after the launch line of a run that has variables of its own.
+
+    `env` sets them: an assignment of the shell's would meet the variables of the script, and reach all its commands.
+    """
+    own = job.environments.get(run, {})
+    before = ["env", *(f"{name}={value}" for name, value in own.items())] if own else []
+    return before, export_words(own, site)
+
+
+def _script(template: str, templates: Path | None, directives: list[str], **values: Any) -> str:
+    try:
+        text = (
+            _environment(templates).get_template(template).render(version=__version__, directives=directives, **values)
+        )
+    except ValueError:
+        raise
+    except Exception as error:
+        if templates is None:
+            raise
+        raise UserError(f"{_where(error, templates)}: {type(error).__name__}: {error}: correct the template") from None
+    if smuggles(text, directives):
+        raise ValueError(f"{template}: a value reads as a directive of the scheduler: change it")
+    return text
+
+
+def _where(error: Exception, templates: Path) -> str:
+    """File and line of the user's template in which it went wrong, as far as that can be told."""
+    places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    places.append((getattr(error, "filename", None) or "", getattr(error, "lineno", None)))
+    found = [f"{shown_path(Path(name))}:{line}" for name, line in places if Path(name).is_relative_to(templates)]
+    return found[-1] if found else shown_path(templates)
+
+
+@cache
+def _environment(templates: Path | None = None) -> "Environment":
+    import jinja2
+
+    ours = jinja2.FileSystemLoader(data_dir("templates"))
+    loaders: list[jinja2.BaseLoader] = [ours, jinja2.PrefixLoader({"hpcbench": ours})]
+    if templates is not None:
+        loaders.insert(0, jinja2.FileSystemLoader(templates))
+    environment = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(loaders),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+        auto_reload=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["q"] = words
+    return environment

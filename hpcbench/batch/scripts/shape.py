@@ -1,0 +1,209 @@
+"""How the ranks of a run lie on a node, and whether they fit: worked out once, for every launcher."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from hpcbench.batch.sites.site import Node, Site
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a launcher is asked for."""
+
+    nodes: int
+    ranks_per_node: int
+    gpus_per_rank: Fraction
+    """0 without GPUs; 1/2 where two ranks share one."""
+    cores_per_rank: int
+    threads: int
+    """Threads a rank."""
+
+    @property
+    def ranks(self) -> int:
+        return self.nodes * self.ranks_per_node
+
+    def __str__(self) -> str:
+        gpus = f"{_gpus(self.gpus_per_rank)} and " if self.gpus_per_rank else ""
+        return f"{_count(self.ranks_per_node, 'rank')} a node with {gpus}{_count(self.cores_per_rank, 'core')} each"
+
+
+@dataclass(frozen=True)
+class Sets:
+    """The equal parts that a node is cut into: the ranks of one share its cores and see its GPUs, and no others."""
+
+    per_node: int
+    ranks: int
+    """Ranks of each."""
+    gpus: int
+    """GPUs of each."""
+    cores: int
+    """Cores of each."""
+
+
+def shape(
+    site: Site,
+    *,
+    nodes: int,
+    ranks_per_node: int,
+    gpus_per_rank: Fraction | None = None,
+    cores_per_rank: int | None = None,
+) -> Shape:
+    """The shape that a node of the site gives: its GPUs and cores in equal parts, no part across sockets.
+
+    Parameters
+    ----------
+    gpus_per_rank
+        By default one, or the part of one that is left when ranks outnumber GPUs.
+    cores_per_rank
+        By default as many as there are.
+
+    Raises
+    ------
+    ValueError
+        The ranks do not fit the node; one line that says why.
+    """
+    node = site.node
+    if site.device == "cpu":
+        gpus = Fraction(0)
+    elif gpus_per_rank is not None:
+        gpus = gpus_per_rank
+    else:
+        gpus = Fraction(1, max(1, -(-ranks_per_node // node.gpus)))
+    _check_totals(ranks_per_node, gpus, cores_per_rank or 1, site)
+    cores = cores_per_rank
+    if cores is None:
+        sets = _cut(ranks_per_node, gpus, site)
+        cores = sets.cores // sets.ranks
+        if gpus and node.cores_per_gpu:
+            cores = min(cores, sets.per_node * sets.gpus * node.cores_per_gpu // ranks_per_node)
+        if site.oversubscribe:
+            cores = max(cores, 1)
+    found = Shape(nodes, ranks_per_node, gpus, cores, site.threads or max(1, cores))
+    check(found, site)
+    return found
+
+
+def resource_sets(shape: Shape, site: Site) -> Sets:
+    """How the shape cuts a node.
+
+    Raises
+    ------
+    ValueError
+        The ranks do not divide into equal parts.
+    """
+    return _cut(shape.ranks_per_node, shape.gpus_per_rank, site)
+
+
+def check(shape: Shape, site: Site) -> None:
+    """Refuse a shape that does not fit a node.
+
+    Raises
+    ------
+    ValueError
+        One line that says what is too much.
+    """
+    node, per_node, each = site.node, shape.ranks_per_node, shape.cores_per_rank
+    _check_totals(per_node, shape.gpus_per_rank, each, site)
+    sets = resource_sets(shape, site)
+    if site.oversubscribe:
+        return
+    what = _ranks(per_node, each)
+    fit = _room(node, sets.gpus, max(1, each) * sets.ranks)
+    if _keeps_to_sockets(per_node, site) and fit < sets.per_node:
+        raise ValueError(
+            f"{what}: {fit * sets.ranks} fit a node of {site.site} if none is to lie on two of its {node.sockets} "
+            f"sockets with {node.socket_cores} cores each"
+        )
+    if each < 1:
+        raise ValueError(f"{each} cores a rank: give at least one")
+    if shape.threads > each * node.threads_per_core:
+        raise ValueError(f"{shape.threads} threads a rank: each has {_count(each, 'core')} on {site.site}")
+    asked = sets.per_node * sets.gpus
+    if shape.gpus_per_rank and node.cores_per_gpu and per_node * each != asked * node.cores_per_gpu:
+        raise ValueError(
+            f"{what} with {_count(asked, 'GPU')}: {site.site} takes {node.cores_per_gpu} cores with each GPU, "
+            f"{asked * node.cores_per_gpu} in all"
+        )
+
+
+def _check_totals(per_node: int, each: Fraction, cores: int, site: Site) -> None:
+    """What has not to do with how a node is cut."""
+    node, total = site.node, per_node * each
+    if each < 0 or (each < 1 and each.numerator not in (0, 1)) or (each > 1 and each.denominator != 1):
+        raise ValueError(f"{each} GPUs a rank: give a whole number, or one part of a GPU")
+    if total > node.gpus:
+        raise ValueError(f"{_count(per_node, 'rank')} x {_gpus(each)} = {total}: a node of {site.site} has {node.gpus}")
+    if not site.oversubscribe and per_node * max(1, cores) > node.usable_cores:
+        raise ValueError(f"{_ranks(per_node, cores)}: a node of {site.site} has {node.usable_cores} usable cores")
+    if 0 < each < 1 and node.gpu_exclusive and not _shared_by_request(site):
+        raise ValueError(
+            f"{_count(per_node, 'rank')} share GPUs, which on {site.site} take one process each: use at most "
+            f"{node.gpus}, or add gpumps to -alloc_flags in the site's scheduler.directives"
+        )
+    whole = int(each) or 1
+    fit = _room(node, whole, 0)
+    if each and _keeps_to_sockets(per_node, site) and per_node * max(each, Fraction(1)) <= node.gpus and fit < per_node:
+        raise ValueError(
+            f"{_count(per_node, 'rank')} x {_gpus(each)}: {fit} fit a node of {site.site}, whose sockets have "
+            f"{' and '.join(map(str, node.gpus_by_socket))} GPUs, if none is to lie on two: or set "
+            "launcher.visibility to all"
+        )
+
+
+def _shared_by_request(site: Site) -> bool:
+    """Whether the head of each script takes GPUs out of the mode in which they serve one process."""
+    flags = str(site.scheduler.directives.get("-alloc_flags") or "").lower().split()
+    return "gpumps" in flags or "gpudefault" in flags
+
+
+def _keeps_to_sockets(per_node: int, site: Site) -> bool:
+    """Whether a part of the node may not lie on two sockets: a lone rank of CPUs may, and whoever sees all GPUs."""
+    return site.visibility != "all" and not (site.device == "cpu" and per_node == 1)
+
+
+def _cut(per_node: int, gpus: Fraction, site: Site) -> Sets:
+    node = site.node
+    if not _keeps_to_sockets(per_node, site):
+        return Sets(1, per_node, node.gpus if gpus else 0, node.usable_cores)
+    if site.visibility == "socket":
+        if len(set(node.gpus_by_socket)) > 1:
+            raise ValueError(
+                f"the sockets of {site.site} have {' and '.join(map(str, node.gpus_by_socket))} GPUs: parts that are "
+                "alike cannot show each rank those of its socket: set launcher.visibility to one or all"
+            )
+        sets, ranks = node.sockets, per_node // node.sockets
+        if per_node % sets:
+            raise ValueError(f"{_count(per_node, 'rank')} a node do not divide into {sets} sockets")
+        if ranks * gpus > node.gpus_by_socket[0]:
+            raise ValueError(
+                f"{ranks} ranks x {_gpus(gpus)} on a socket: each of {site.site} has {node.gpus_by_socket[0]}"
+            )
+        return Sets(sets, ranks, node.gpus_by_socket[0] if gpus else 0, node.socket_cores)
+    ranks = gpus.denominator if gpus else 1
+    sets, rest = divmod(per_node, ranks)
+    if rest:
+        raise ValueError(f"{_count(per_node, 'rank')} a node do not share GPUs {ranks} at a time")
+    whole = max(1, int(gpus)) if gpus else 0
+    least = -(-sets // node.sockets)  # parts of the socket that holds most
+    shares = (node.socket_cores // parts for parts in range(least, min(sets, node.socket_cores) + 1))
+    cores = next((share for share in shares if share and _room(node, whole, share) >= sets), 0)
+    return Sets(sets, ranks, whole, cores)
+
+
+def _room(node: Node, gpus: int, cores: int) -> int:
+    """How many parts with so many GPUs and cores fit a node when none lies on two sockets."""
+    by_gpus = (have // gpus if gpus else node.usable_cores for have in node.gpus_by_socket)
+    by_cores = node.socket_cores // cores if cores else node.usable_cores + node.gpus
+    return sum(min(parts, by_cores) for parts in by_gpus)
+
+
+def _ranks(per_node: int, cores: int) -> str:
+    return f"{_count(per_node, 'rank')}{f' x {cores} cores' if cores > 1 else ''}"
+
+
+def _gpus(number: Fraction) -> str:
+    return _count(number, "GPU") if number >= 1 else f"{number} of a GPU"
+
+
+def _count(number: Fraction | int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""The machines: their files, what is wrong with one, and what one allows."""

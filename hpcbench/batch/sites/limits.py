@@ -1,0 +1,162 @@
+"""What a site allows, weighed before its queue rejects a job: nodes, walltime by node count, number of jobs."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpcbench.batch.scripts.duration import Duration
+from hpcbench.batch.sites.site import Queue, Site
+from hpcbench.errors import UserError
+from hpcbench.study.expand import Run
+from hpcbench.study.load import Loaded
+from hpcbench.study.presets import suggestion
+from hpcbench.study.yaml12 import shown
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a job is handed in with."""
+
+    walltime: Duration | None
+    """None where jobs may run for ever: on this machine alone."""
+    queue: str | None
+    run_limit: Duration | None
+    """Of a run, where the study has one."""
+    stop_ahead: Duration
+    """How long before its limit a job tells a run to stop."""
+
+
+def limits(run: Run, site: Site) -> Limits:
+    """The limits of a run's job, within what the site allows.
+
+    Raises
+    ------
+    UserError
+        The study asks for what the site does not allow: the field, the queue, its limit and where that is said, and the
+        cheapest changes that would do.
+    """
+    study = run.study
+    walltime = _read(run, "walltime", study.walltime) or (Duration.parse(site.walltime) if site.walltime else None)
+    run_limit = _read(run, "run_limit", study.run_limit)
+    stop_ahead = _read(run, "stop_ahead", study.stop_ahead) or Duration(1)
+    if walltime is not None:
+        if run_limit is not None and run_limit > walltime:
+            raise _wrong(run, "run_limit", f"{run_limit} is longer than the job's walltime, {walltime}: shorten it")
+        if stop_ahead >= walltime:
+            if "stop_ahead" in study.model_fields_set or walltime.seconds < 2:
+                raise _wrong(
+                    run, "stop_ahead", f"{stop_ahead} is not shorter than the job's walltime, {walltime}: shorten it"
+                )
+            stop_ahead = Duration(walltime.seconds // 2)  # what is usual is meant for jobs of hours
+    if site.scheduler.kind == "local":
+        return Limits(walltime, None, run_limit, stop_ahead)
+    if walltime is None:
+        raise _wrong(run, "walltime", f"is missing: {site.site} needs one, such as 2h")
+    queue = _queue(run, site)
+    if queue in site.queues:
+        _check(run, walltime, str(queue), site)
+    return Limits(walltime, queue, run_limit, stop_ahead)
+
+
+def check_number(queues: Sequence[str | None], loaded: Loaded, site: Site) -> None:
+    """Refuse more jobs than a user may have waiting and running.
+
+    Parameters
+    ----------
+    queues
+        The queue of each job that is to be handed in.
+
+    Raises
+    ------
+    UserError
+        They are too many.
+    """
+    if site.scheduler.kind == "local":
+        return
+    bounds = [(f"queue {name} of {site.site}", queue.max_submitted, queue.source, Counter(queues)[name])
+              for name, queue in site.queues.items()]  # fmt: skip
+    bounds.append((site.site, site.scheduler.max_submitted, None, len(queues)))
+    for what, most, source, number in bounds:
+        if most is not None and number > most:
+            shared = "" if loaded.study.pairing == "allocation" else ", use `pairing: allocation`"
+            raise UserError(
+                f"{loaded.document.where(('repeats',))}: {number} jobs: {what} takes {most} of a user{_said(source)}: "
+                f"hand them in by parts with --only, lower repeats{shared}"
+            )
+
+
+def longest(queue: Queue, nodes: int) -> Duration | None:
+    """The longest job of so many nodes that a queue takes; None where it says nothing of that."""
+    texts = [queue.max_walltime, next((b.max_walltime for b in queue.bins if nodes <= b.max_nodes), None)]
+    return min((Duration.parse(text) for text in texts if text), default=None)
+
+
+def most_nodes(queue: Queue) -> int | None:
+    """The most nodes of a job in a queue; None where it says nothing of that."""
+    bounds = [queue.max_nodes, queue.bins[-1].max_nodes if queue.bins else None]
+    return min((bound for bound in bounds if bound), default=None)
+
+
+def _queue(run: Run, site: Site) -> str | None:
+    known = list(site.queues)
+    queue = run.study.queue or (known[0] if known else None)
+    if queue is not None and known and queue not in known:
+        near = suggestion(queue, known)
+        raise _wrong(run, "queue", f"{site.site} has no {shown(queue)}{near}: known are {', '.join(known)}")
+    return queue
+
+
+def _check(run: Run, walltime: Duration, name: str, site: Site) -> None:
+    queue, nodes = site.queues[name], run.size.nodes
+    least, most, limit = queue.min_nodes or 1, most_nodes(queue), longest(queue, nodes)
+    who = f"queue {name} of {site.site}"
+    others = _others(walltime, nodes, name, site)
+    if nodes < least or (most is not None and nodes > most):
+        bound = f"at least {least}" if nodes < least else f"at most {most}"
+        remedy = _either(f"use {bound}", *others)
+        raise _wrong(run, "nodes", f"{nodes}: {who} takes {bound}{_said(queue.source)}: {remedy}")
+    if limit is None or walltime <= limit:
+        return
+    up_to = next((f" to jobs of up to {b.max_nodes} nodes" for b in queue.bins if nodes <= b.max_nodes), "")
+    enough = (b for b in _wider(queue, nodes) if walltime <= b[1])
+    more = [f"use {least} nodes or more for up to {allowed}" for least, allowed in enough][:1]
+    remedy = _either(f"shorten it to {limit}", *more, *others)
+    at = f" at {nodes} node{'' if nodes == 1 else 's'}"
+    raise _wrong(run, "walltime", f"{walltime}{at}: {who} allows {limit}{up_to}{_said(queue.source)}: {remedy}")
+
+
+def _wider(queue: Queue, nodes: int) -> list[tuple[int, Duration]]:
+    """The node counts above these at which a queue allows another walltime, and that walltime."""
+    counts = [b.max_nodes + 1 for b in queue.bins[:-1] if b.max_nodes >= nodes]
+    found = [(count, longest(queue, count)) for count in counts]
+    return [(count, allowed) for count, allowed in found if allowed is not None]
+
+
+def _others(walltime: Duration, nodes: int, name: str, site: Site) -> list[str]:
+    """Queues that take the job as it is, in words; only such as say what they allow."""
+    found = []
+    for other, queue in site.queues.items():
+        limit, most = longest(queue, nodes), most_nodes(queue)
+        fits = (queue.min_nodes or 1) <= nodes and (most is None or nodes <= most)
+        if other != name and fits and limit is not None and walltime <= limit:
+            found.append(f"use queue {other}")
+    return found[:2]
+
+
+def _either(*ways: str) -> str:
+    return ", or ".join(ways)
+
+
+def _said(source: str | None) -> str:
+    return f" ({source})" if source else ""
+
+
+def _read(run: Run, name: str, text: str | None) -> Duration | None:
+    try:
+        return None if text is None else Duration.parse(text)
+    except ValueError as error:
+        raise _wrong(run, name, str(error)) from None
+
+
+def _wrong(run: Run, name: str, words: str) -> UserError:
+    return UserError(f"{run.where((name,))}: {name}: {words}")

@@ -1,0 +1,161 @@
+"""What `hpcbench sites` prints: the list, one site for people, and the faults of files."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from hpcbench.batch.scripts.launchers import solve
+from hpcbench.batch.sites.limits import most_nodes
+from hpcbench.batch.sites.site import Queue, Site, load_site, names
+from hpcbench.batch.sites.site_check import check_file
+from hpcbench.console import show_table
+from hpcbench.errors import UserError
+from hpcbench.resources import data_dir
+from hpcbench.study.presets import is_scheme
+from hpcbench.study.schemes import assignments
+from hpcbench.study.yaml12 import shown_path
+
+_SEES = {"one": "its own GPU", "socket": "the GPUs of its socket", "all": "all GPUs of its node"}
+_AWARE = {True: "yes", False: "no", None: "unknown"}
+
+
+def show_sites() -> None:
+    """The sites that come with hpcbench."""
+    for name in names():
+        site, _ = load_site(name)
+        retired = "; retired" if site.retired else ""
+        schemes = f"; schemes: {', '.join(site.schemes)}" if site.schemes else ""
+        facts = f"checked: {site.checked}{retired}{schemes}"
+        print(f"{name:16s} {site.scheduler.kind:6s} {site.description or ''} ({facts})")
+
+
+def check_sites(given: Sequence[str]) -> int:
+    """Say every fault of site files, or of sites by name; the exit status: 2 if there is one."""
+    if not given:
+        raise UserError("sites check: no file: name the site files to check")
+    status = 0
+    for name in given:
+        path = data_dir("sites") / f"{name}.yaml" if name in names() else Path(name)
+        found = check_file(path)
+        print("\n".join(found) if found else f"{shown_path(path)}: right")
+        status = 2 if found else status
+    return status
+
+
+def show_site(name: str) -> None:
+    """A site for people, once its file is known to be right."""
+    from rich.table import Table
+    from rich.text import Text
+
+    site, document = load_site(name, "sites")
+    table = Table(
+        title=Text(f"{site.site}: {site.description or site.scheduler.kind}"),
+        title_justify="left",
+        show_header=False,
+        box=None,
+        pad_edge=False,
+    )
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    before = None
+    for head, text in (*_facts(site), ("file", document.name)):
+        table.add_row("" if head == before else head, Text(text))
+        before = head
+    show_table(table)
+
+
+def _facts(site: Site) -> Iterator[tuple[str, str]]:
+    if site.retired:
+        yield "retired", site.retired
+    yield "scheduler", "; ".join(_scheduler(site))
+    for name, queue in site.queues.items():
+        yield "queues", f"{name}: {'; '.join(_queue(queue))}"
+    if site.walltime:
+        yield "walltime", f"{site.walltime} where a study has none"
+    yield "node", ", ".join(_node(site))
+    if site.network:
+        speed = [f"{site.network.bandwidth_gbit:g} Gbit/s a node"] if site.network.bandwidth_gbit else []
+        delay = [f"{site.network.latency_us:g} us"] if site.network.latency_us else []
+        yield "network", ", ".join([site.network.description, *speed, *delay])
+    sees = f"; a rank sees {_SEES[site.visibility]}" if site.device == "cuda" else ""
+    yield "launcher", f"{site.launcher.kind}{sees}"
+    yield "GPU-aware MPI", _AWARE[site.gpu_aware_mpi]
+    yield "runs on", {"cuda": "GPUs", "cpu": "CPUs"}[site.device]
+    yield ("launched" if site.scheduler.kind == "local" else "two nodes"), _example(site)
+    for name, scheme in site.schemes.items():
+        variables = f", with {assignments(scheme.environment)}" if scheme.environment else ""
+        preset = ", in place of the preset" if is_scheme(name) else ""
+        yield "schemes", f"{name}: {scheme.algorithm}{variables}{preset}"
+    if site.modules:
+        yield "modules", ", ".join(site.modules)
+    for name, value in site.environment.items():
+        yield "environment", f"{name}={shlex.quote(value)}"
+    yield from (("setup", line) for line in site.setup)
+    yield from (("teardown", line) for line in site.teardown)
+    yield "python", site.python
+    yield from (("sources", source) for source in site.sources)
+    yield "checked", site.checked
+
+
+def _scheduler(site: Site) -> Iterator[str]:
+    scheduler = site.scheduler
+    yield scheduler.kind
+    if scheduler.account_option:
+        yield f"account by {scheduler.account_option}"
+    if scheduler.queue_option:
+        yield f"queue by {scheduler.queue_option}"
+    if scheduler.kind == "lsf":
+        yield {"nodes": "whole nodes by -nnodes", "slots": "slots by -n"}[scheduler.allocation]
+        yield {"stdin": "bsub < script", "file": "bsub script"}[scheduler.hand_in]
+    if scheduler.gpu_request != "none":
+        yield f"GPUs by {scheduler.gpu_request}"
+    if scheduler.max_array:
+        yield f"arrays up to index {scheduler.max_array}"
+    if scheduler.max_submitted:
+        yield _jobs(scheduler.max_submitted)
+    if scheduler.refuses:
+        yield f"refuses {', '.join(scheduler.refuses)}"
+    for option, value in scheduler.directives.items():
+        yield option if value is None else f"{option} {shlex.quote(str(value))}"
+
+
+def _queue(queue: Queue) -> Iterator[str]:
+    least, most = queue.min_nodes or 1, most_nodes(queue)
+    if most is not None:
+        yield f"{least} to {most} nodes"
+    elif least > 1:
+        yield f"{least} nodes or more"
+    if queue.bins:
+        yield ", ".join(f"up to {b.max_nodes} nodes {b.max_walltime}" for b in queue.bins)
+    if queue.max_walltime:
+        yield f"at most {queue.max_walltime}"
+    if queue.max_submitted:
+        yield _jobs(queue.max_submitted)
+    yield queue.source or "no limits known"
+
+
+def _jobs(most: int) -> str:
+    return f"at most {most} job{'' if most == 1 else 's'} of a user"
+
+
+def _node(site: Site) -> Iterator[str]:
+    node = site.node
+    if node.gpus:
+        memory = f" with {node.gpu_memory_gb:g} GB" if node.gpu_memory_gb else ""
+        lie = f" (by socket: {', '.join(map(str, node.socket_gpus))})" if node.socket_gpus else ""
+        yield f"{node.gpus} x {node.gpu or 'GPU'}{memory}{lie}{', each for one process' if node.gpu_exclusive else ''}"
+    here = " (counted here)" if node.cores == "auto" else ""
+    sockets = f" on {node.sockets} sockets" if node.sockets > 1 else ""
+    threads = f", {node.threads_per_core} threads a core" if node.threads_per_core > 1 else ""
+    yield f"{node.usable_cores} usable cores{sockets}{threads}{here}"
+    if node.cores_per_gpu:
+        yield f"{node.cores_per_gpu} cores to be asked for with each GPU"
+    if node.memory_gb:
+        yield f"{node.memory_gb:g} GB of memory"
+
+
+def _example(site: Site) -> str:
+    """The launch line of two nodes with the usual ranks: what a dry run would say."""
+    nodes = 1 if site.scheduler.kind == "local" else 2
+    shape, argv = solve(site, nodes=nodes, ranks_per_node=site.room.ranks_per_node or site.room.slots)
+    return f"{shape}: {shlex.join(argv)} {shlex.quote(site.python)} ..."

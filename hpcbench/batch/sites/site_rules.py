@@ -1,0 +1,280 @@
+"""What is wrong with a site although each of its values is right by itself: the rules, one function each."""
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hpcbench.batch.scripts.duration import Duration
+from hpcbench.study.problems import fault_line
+from hpcbench.study.yaml12 import Document, Path_, shown
+
+if TYPE_CHECKING:
+    from hpcbench.batch.sites.site import Site
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault of a site."""
+
+    path: Path_
+    """Of the value that is to be changed."""
+    words: str
+    """What is wrong, and the remedy."""
+
+    def line(self, document: Document) -> str:
+        """The fault as one line with its place in the file."""
+        return fault_line(document.where(self.path), self.path, self.words)
+
+
+Rule = Callable[["Site"], Iterator[Fault]]
+_RULES: list[tuple[tuple[Path_, ...], Rule]] = []
+
+
+def rule(*needs: str) -> Callable[[Rule], Rule]:
+    """Register a rule.
+
+    Parameters
+    ----------
+    needs
+        Dotted paths of the values without which it would find what is not so: where one is wrong by itself, the rule
+        is not asked.
+    """
+
+    def register(found: Rule) -> Rule:
+        _RULES.append((tuple(tuple(path.split(".")) for path in needs), found))
+        return found
+
+    return register
+
+
+def faults(site: "Site", broken: Collection[Path_] = ()) -> list[Fault]:
+    """Every fault that the rules find, those that explain others first.
+
+    Parameters
+    ----------
+    broken
+        Paths of values that are wrong by themselves, and have been left out of the site or stand in it as something
+        else.
+    """
+    found: list[Fault] = []
+    for needs, ask in _RULES:
+        if not any(_overlap(path, need) for path in broken for need in needs):
+            found += [fault for fault in ask(site) if not any(_in_one_list(fault.path, path) for path in broken)]
+    if not any(path[0] in _ABOUT_NODES for path in (*broken, *(fault.path for fault in found))):
+        found += _usual_ranks_fit(site)
+    return found
+
+
+_ABOUT_NODES = ("node", "launcher", "device", "python", "threads", "ranks_per_node", "scheduler", "oversubscribe")
+
+
+def _overlap(path: Path_, need: Path_) -> bool:
+    length = min(len(path), len(need))
+    return path[:length] == need[:length]
+
+
+def _in_one_list(path: Path_, broken: Path_) -> bool:
+    """Whether both are items of one list: leaving one out has changed the number of the other."""
+    common = next(
+        (i for i, (a, b) in enumerate(zip(path, broken, strict=False)) if a != b), min(len(path), len(broken))
+    )
+    return any(isinstance(part, int) for part in (*path[common : common + 1], *path[:common]))
+
+
+_SCHEDULER_OF = {"srun": "slurm", "ibrun": "slurm", "jsrun": "lsf", "lrun": "lsf", "flux": "flux"}
+
+
+@rule("scheduler.kind", "launcher.kind")
+def _launcher_goes_with_scheduler(site: "Site") -> Iterator[Fault]:
+    kind = site.launcher.kind
+    wanted = _SCHEDULER_OF.get(kind)
+    if wanted and wanted != site.scheduler.kind:
+        free = "mpich, openmpi or mvapich"
+        usual = [name for name, of in _SCHEDULER_OF.items() if of == site.scheduler.kind]
+        yield Fault(
+            ("launcher", "kind"),
+            f"{kind} starts ranks in jobs of {wanted}, not of {site.scheduler.kind}: use {', '.join([*usual, free])}",
+        )
+
+
+@rule("scheduler.kind", "launcher.kind", "launcher.visibility", "device")
+def _launcher_can_show_so_many_gpus(site: "Site") -> Iterator[Fault]:
+    from hpcbench.batch.sites.site import SHOWS_ALL
+
+    kind, visibility = site.launcher.kind, site.launcher.visibility
+    if site.device == "cpu" or visibility is None:
+        return
+    if kind in SHOWS_ALL and visibility != "all":
+        yield Fault(("launcher", "visibility"), f"{kind} shows each rank all GPUs of its node: write all")
+    elif kind in ("srun", "lrun", "flux") and visibility == "socket":
+        yield Fault(("launcher", "visibility"), f"{kind} shows a rank its own GPUs or all: write one or all")
+
+
+@rule("device", "node.gpus")
+def _device_is_there(site: "Site") -> Iterator[Fault]:
+    if site.device == "cuda" and not site.node.gpus:
+        yield Fault(("device",), "cuda needs node.gpus, the GPUs of a node: add them, or write cpu")
+
+
+@rule("scheduler.kind", "python", "node.cores")
+def _auto_means_here(site: "Site") -> Iterator[Fault]:
+    if site.scheduler.kind == "local":
+        return
+    if site.python == "auto":
+        yield Fault(("python",), "auto means this machine: give the interpreter of the compute nodes")
+    if site.node.cores == "auto":
+        yield Fault(("node", "cores"), "auto means this machine: give the cores of a compute node that jobs may use")
+
+
+@rule("node.gpus", "node.sockets", "node.socket_gpus")
+def _gpus_lie_on_sockets(site: "Site") -> Iterator[Fault]:
+    node = site.node
+    if node.socket_gpus is None:
+        each, rest = divmod(node.gpus, node.sockets)
+        if rest:
+            example = [each] * (node.sockets - 1) + [each + rest]
+            yield Fault(
+                ("node", "gpus"),
+                f"{node.gpus} do not divide into {node.sockets} sockets: say how they lie: socket_gpus: {example}, say",
+            )
+    elif len(node.socket_gpus) != node.sockets or sum(node.socket_gpus) != node.gpus:
+        yield Fault(
+            ("node", "socket_gpus"),
+            f"{node.socket_gpus} is not one number for each of {node.sockets} sockets with {node.gpus} GPUs in all",
+        )
+
+
+@rule("node.cores", "node.sockets")
+def _sockets_have_cores(site: "Site") -> Iterator[Fault]:
+    node = site.node
+    if node.cores != "auto" and node.cores < node.sockets:
+        yield Fault(("node", "cores"), f"{node.cores} are fewer than node.sockets, {node.sockets}: correct one of them")
+
+
+def _usual_ranks_fit(site: "Site") -> Iterator[Fault]:
+    from hpcbench.batch.scripts.launchers import solve
+
+    usual = site.room.ranks_per_node
+    if usual is None:
+        return
+    try:
+        solve(site, nodes=1, ranks_per_node=usual)
+    except ValueError as error:
+        names = [name for name in ("ranks_per_node", "threads") if getattr(site, name) is not None]
+        yield Fault((names[0] if names else "node",), f"the usual ranks of a node do not fit it: {error}")
+
+
+@rule()
+def _limits_agree(site: "Site") -> Iterator[Fault]:
+    for name, queue in site.queues.items():
+        path: Path_ = ("queues", name)
+        if queue.min_nodes and queue.max_nodes and queue.min_nodes > queue.max_nodes:
+            yield Fault((*path, "min_nodes"), f"{queue.min_nodes} is above max_nodes, {queue.max_nodes}: correct one")
+        before = 0
+        for number, bin_ in enumerate(queue.bins):
+            if bin_.max_nodes <= before:
+                yield Fault(
+                    (*path, "bins", number, "max_nodes"),
+                    f"{bin_.max_nodes} is not above {before}, the bin before: write the smallest first",
+                )
+            before = max(before, bin_.max_nodes)
+        if queue.bins and queue.max_nodes and queue.max_nodes > before:
+            yield Fault((*path, "max_nodes"), f"{queue.max_nodes} is above the last bin, {before}: correct one")
+        if queue.max_walltime:
+            longest = Duration.parse(queue.max_walltime)
+            for number, bin_ in enumerate(queue.bins):
+                if Duration.parse(bin_.max_walltime) > longest:
+                    yield Fault(
+                        (*path, "bins", number, "max_walltime"),
+                        f"{bin_.max_walltime} is above the queue's max_walltime, {longest}: correct one",
+                    )
+
+
+@rule()
+def _usual_walltime_is_allowed(site: "Site") -> Iterator[Fault]:
+    name, queue = next(iter(site.queues.items()), (None, None))
+    if site.walltime is None or queue is None:
+        return
+    limits = [text for text in (queue.max_walltime, *(b.max_walltime for b in queue.bins)) if text]
+    if limits and Duration.parse(site.walltime) > max(map(Duration.parse, limits)):
+        longest = max(map(Duration.parse, limits))
+        yield Fault(("walltime",), f"{site.walltime} is longer than the first queue, {name}, allows: at most {longest}")
+
+
+@rule("scheduler.kind", "scheduler.gpu_request")
+def _options_are_for_the_scheduler(site: "Site") -> Iterator[Fault]:
+    scheduler, said = site.scheduler, site.scheduler.model_fields_set
+    if scheduler.kind != "lsf":
+        for name in sorted(said & {"allocation", "hand_in"}):
+            yield Fault(("scheduler", name), "is for LSF alone: remove it")
+    if scheduler.kind == "local":
+        given = said & {"account_option", "queue_option", "directives", "max_array", "max_submitted", "refuses"}
+        for name in sorted(given):
+            yield Fault(("scheduler", name), "means nothing where no scheduler takes the jobs: remove it")
+    ways = {"slurm": ("none", "gres", "gpus-per-node", "gpus-per-task"), "lsf": ("none", "gpu")}
+    allowed = ways.get(scheduler.kind, ("none",))
+    if scheduler.gpu_request not in allowed:
+        yield Fault(
+            ("scheduler", "gpu_request"),
+            f"{scheduler.gpu_request} is not for {scheduler.kind}: use {' or '.join(allowed)}",
+        )
+
+
+_OURS = {
+    "slurm": "-J --job-name -N --nodes -n --ntasks --ntasks-per-node -c --cpus-per-task -t --time -D --chdir "
+    "-o --output -e --error --open-mode --requeue --no-requeue --signal -a --array -d --dependency --export",
+    "lsf": "-J -nnodes -W -cwd -o -oo -e -eo -w -r -rn -wa -wt -K -I",
+    "flux": "-N --nodes -n --nslots -t --time-limit --job-name --output --exclusive -x --dependency --cwd --urgency",
+    "local": "",
+}
+_QUEUE = {"slurm": "-p --partition", "lsf": "-q", "flux": "-q --queue", "local": ""}
+_GPUS = ("--gres", "--gpus", "-G", "--gpus-per-node", "--gpus-per-task", "-gpu")
+
+
+@rule("scheduler.kind", "scheduler.account_option", "scheduler.queue_option")
+def _directives_are_not_ours(site: "Site") -> Iterator[Fault]:
+    scheduler = site.scheduler
+    queue = [scheduler.queue_option] if scheduler.queue_option else _QUEUE[scheduler.kind].split()
+    ours = {*_OURS[scheduler.kind].split(), *queue, scheduler.account_option}
+    if scheduler.gpu_request != "none":
+        ours |= {option for option in _GPUS if (scheduler.kind, option) != ("lsf", "-G")}
+    for option, value in scheduler.directives.items():
+        path: Path_ = ("scheduler", "directives", option)
+        if option in ours:
+            yield Fault(path, "is set by hpcbench: remove it")
+        elif option in scheduler.refuses:
+            yield Fault(path, "is among scheduler.refuses: remove it there or here")
+        elif scheduler.kind == "lsf" and option == "-n":
+            yield Fault(path, "excludes -nnodes: remove it, or write allocation: slots, which sets it")
+        elif scheduler.kind == "lsf" and option == "-R" and (scheduler.allocation == "nodes" or "span[" in str(value)):
+            sets = "excludes -nnodes" if scheduler.allocation == "nodes" else "span[] is set by hpcbench"
+            yield Fault(path, f"{sets}: remove it")
+
+
+@rule()
+def _nothing_refused_is_used(site: "Site") -> Iterator[Fault]:
+    refused = site.scheduler.refuses
+    if f"--{site.scheduler.gpu_request}" in refused:
+        yield Fault(
+            ("scheduler", "gpu_request"), f"--{site.scheduler.gpu_request} is among scheduler.refuses: use none"
+        )
+    for number, word in enumerate(site.launcher.args):
+        if word.partition("=")[0] in refused:
+            yield Fault(("launcher", "args", number), f"{shown(word)} is among scheduler.refuses: remove it")
+
+
+@rule()
+def _lines_are_no_directives(site: "Site") -> Iterator[Fault]:
+    for name in ("setup", "teardown"):
+        for number, line in enumerate(getattr(site, name)):
+            if re.match(r"\s*#(BSUB|SBATCH|flux:)", line):
+                yield Fault((name, number), "a scheduler's directive belongs in scheduler.directives")
+
+
+@rule()
+def _variables_are_not_ours(site: "Site") -> Iterator[Fault]:
+    whose = {"OMP_NUM_THREADS": "follows from threads", "CUDA_VISIBLE_DEVICES": "follows from launcher.visibility"}
+    for name in site.environment:
+        if name in whose or name.startswith("HPCBENCH_"):
+            yield Fault(("environment", name), f"{whose.get(name, 'is set by hpcbench')}: remove it")

@@ -1,0 +1,230 @@
+"""What became of a job, and of a run: their own marks say how they ended, the scheduler explains why there is none."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hpcbench.batch.files import seconds
+from hpcbench.batch.tracking.last_words import end_event, exit_words, last_words
+from hpcbench.batch.tracking.ledger import Handed
+from hpcbench.batch.tracking.marks import Mark
+from hpcbench.batch.tracking.seen import GRACE, Seen
+from hpcbench.batch.schedulers.states import State
+from hpcbench.study.yaml12 import shown
+
+STOPPED = 75
+"""Exit status of a worker that stopped on request and left a checkpoint."""
+OVERTIME = 124
+"""Exit status of a run that met its own time limit."""
+_ENDED_BY_SIGNAL = (129, 130, 137, 140, 143)
+"""What a shell says of SIGHUP, SIGINT, SIGKILL, SIGUSR2 (LSF's at the run limit) and SIGTERM."""
+_SKEW = 60.0
+"""Seconds by which the clock of a compute node may be behind a login node's."""
+_SLOW_WORDS = 60.0
+"""Seconds after the end of a script in which its scheduler may still be clearing up, and tell the reason later."""
+_SLOW_FILES = 30.0
+"""Seconds that a mark may take from a compute node to here."""
+_EXPLAINS = (State.TIMED_OUT, State.OUT_OF_MEMORY, State.NODE_FAILED, State.PREEMPTED, State.CANCELLED)
+"""What a scheduler does to a job, whose script then ends with some status."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """State of a job or a run, and why."""
+
+    state: State
+    reason: str = ""
+    start: str | None = None
+    end: str | None = None
+    attempt: int = 1
+    """The attempt that is under way, or was the last."""
+    exit: int | None = None
+    """Exit status that its own mark tells."""
+
+
+def judge_job(
+    job: str,
+    mark: Mark | None,
+    handed: Handed | None,
+    seen: Seen | None,
+    *,
+    requeue: bool,
+    silent: str | None,
+    clock: float,
+) -> Status:
+    """State of a job that was handed in.
+
+    Parameters
+    ----------
+    mark
+        Its own mark; of an attempt before the last handing-in it does not count.
+    handed
+        Its last handing-in; None where somebody ran the script by hand.
+    seen
+        The last that the scheduler said of it.
+    requeue
+        Whether it may go back into its queue.
+    silent
+        Why the scheduler cannot be asked; None where it answered.
+    clock
+        Seconds since 1970.
+    """
+    begun = handed.begun[job] if handed else 0
+    own = mark if mark is not None and mark.attempt > begun else None
+    found = _judge(own, begun, handed, seen, requeue, silent, clock)
+    if own is None:
+        return replace(found, attempt=begun + 1)
+    times = own.attempt - begun
+    back = own.state == "ended" and _put_back(own, times, seen, requeue, clock) is not None
+    ended = own.state == "ended" and not back
+    attempt = own.attempt + (back or _waits_again(own, times, seen))
+    return replace(
+        found, start=own.start, end=own.end if ended else None, attempt=attempt, exit=own.exit if ended else None
+    )
+
+
+def _judge(
+    mark: Mark | None,
+    begun: int,
+    handed: Handed | None,
+    seen: Seen | None,
+    requeue: bool,
+    silent: str | None,
+    clock: float,
+) -> Status:
+    word = seen.word if seen else None
+    if mark is not None and mark.state == "ended":
+        back = _put_back(mark, mark.attempt - begun, seen, requeue, clock)
+        return back or _clears_up(mark, seen, silent, clock) or _ended(mark, handed, seen)
+    if handed is None:
+        return Status(State.RUNNING, "by its marks; nobody else was asked")
+    if word is None and handed.id is None and mark is None:
+        return Status(State.UNKNOWN, "handed in, but the answer is missing: `hpcbench submit` again settles it")
+    if silent is not None and (word is None or word.state.alive):
+        last = f"; last seen {word.state.value}" if word else ""
+        return Status(State.UNKNOWN, f"{silent}{last}")
+    if handed.cancelled and (word is None or seen is None or (word.state.alive and seen.absent is not None)):
+        return Status(State.CANCELLED, "no longer in its queue; it left no word of its end")
+    again = mark is not None and _waits_again(mark, mark.attempt - begun, seen)
+    put_back = f"put back into its queue after attempt {mark.attempt}" if mark and again else ""
+    if word is None or seen is None:
+        if clock - (seconds(handed.time) or 0.0) < GRACE:
+            waits = Status(State.PENDING, put_back or "handed in, not listed yet")
+            return Status(State.RUNNING) if mark is not None and not put_back else waits
+        return Status(State.LOST, "its scheduler knows nothing of it, and it left no word of its end")
+    if word.state.alive:
+        if seen.absent is None:
+            return Status(word.state, "; ".join(part for part in (put_back, word.reason) if part))
+        if clock - seen.absent > GRACE:
+            return Status(
+                State.LOST, f"gone from its queue, where it was {word.state.value}, without a word of its end"
+            )
+        return Status(word.state, f"when it was last listed; lost, unless it is listed again within {GRACE:.0f} s")
+    lately = clock - seen.since
+    if word.state is State.COMPLETED:
+        if lately < _SLOW_FILES:
+            return Status(State.RUNNING, "its scheduler says completed; its own mark is awaited")
+        return Status(State.UNKNOWN, "its scheduler says completed, but it left no mark of its end")
+    if word.state is State.PREEMPTED and requeue and lately < GRACE:
+        return Status(State.PENDING, f"preempted; {put_back or 'may go back into its queue'}")
+    return Status(word.state, word.reason or exit_words(word.exit))
+
+
+def _put_back(mark: Mark, times: int, seen: Seen | None, requeue: bool, clock: float) -> Status | None:
+    """How a job stands that ended, its `times`-th time, but which its scheduler runs again; None where it does not."""
+    if mark.exit == 0 or seen is None or seen.absent is not None:
+        return None
+    word, later = seen.word, seen.ended == mark.attempt
+    if word.state.alive and ((word.restarts or 0) >= times or (later and word.state is State.PENDING)):
+        said = f"put back into its queue after attempt {mark.attempt}"
+        return Status(word.state, "; ".join(part for part in (said, word.reason) if part))
+    if later and word.state is State.PREEMPTED and requeue and clock - seen.since < GRACE:
+        return Status(State.PENDING, "preempted; may go back into its queue")
+    return None
+
+
+def _clears_up(mark: Mark, seen: Seen | None, silent: str | None, clock: float) -> Status | None:
+    """How a job stands that just ended, and whose scheduler may still tell the reason; None where it will not."""
+    end = seconds(mark.end)
+    if not mark.exit or end is None or abs(clock - end) > _SLOW_WORDS:
+        return None
+    if seen is None or not seen.word.state.alive or seen.absent is not None or silent is not None:
+        return None
+    return Status(State.RUNNING, f"its script has ended ({exit_words(mark.exit)}); its scheduler may say why")
+
+
+def _waits_again(mark: Mark, times: int, seen: Seen | None) -> bool:
+    """Whether the attempt of this mark, its `times`-th, is over and the job goes on, by its own word or its queue's."""
+    if mark.state == "running" and seen is not None and seen.word.state.alive:
+        later = seen.word.state is State.PENDING and bool(mark.start) and seen.since > (seconds(mark.start) or 0.0)
+        return later or (seen.word.restarts or 0) >= times
+    return mark.state == "requeued"
+
+
+def _ended(mark: Mark, handed: Handed | None, seen: Seen | None) -> Status:
+    if mark.exit == 0:
+        return Status(State.COMPLETED)
+    if mark.exit is None:
+        return Status(State.UNKNOWN, "its mark of its end lacks the exit status")
+    if handed is not None and handed.cancelled and _after(mark, handed.cancelled):
+        return Status(State.CANCELLED)
+    if seen is not None and seen.word.state in _EXPLAINS:
+        return Status(seen.word.state, seen.word.reason)
+    if mark.exit == STOPPED:
+        return Status(State.STOPPED, "told to ahead of its limit: `hpcbench retry` goes on")
+    return Status(State.FAILED, exit_words(mark.exit))
+
+
+def _after(mark: Mark, cancelled: str) -> bool:
+    """Whether the job ended after it was cancelled, as far as clocks of two machines tell."""
+    end, told = seconds(mark.end), seconds(cancelled)
+    slack = _SKEW if mark.exit in _ENDED_BY_SIGNAL else 0.0
+    return end is not None and told is not None and end + slack >= told
+
+
+def judge_run(directory: Path, mark: Mark | None, job: Status) -> Status:
+    """State of a run.
+
+    Parameters
+    ----------
+    mark
+        Its own mark.
+    job
+        Its job.
+    """
+    if mark is None:
+        if job.state.alive:
+            return Status(State.PENDING, job.reason if job.state is not State.RUNNING else "")
+        if job.state in (State.COMPLETED, State.FAILED):
+            return Status(State.LOST, f"its job ended before it started: {job.reason}".rstrip(": "))
+        return Status(job.state, job.reason)
+    active = State.SUSPENDED if job.state is State.SUSPENDED else State.RUNNING
+    begun = Status(active, "", mark.start, mark.end, mark.attempt)
+    again = job.state.alive and mark.attempt < job.attempt
+    if mark.state != "ended":
+        if job.state.alive:
+            return Status(State.PENDING, f"to go on in attempt {job.attempt}") if again else begun
+        if job.state in (State.COMPLETED, State.FAILED, State.LOST):
+            return replace(begun, state=State.LOST, reason="its job ended without a word about it", end=job.end)
+        return replace(begun, state=job.state, reason=job.reason)
+    if mark.exit is None:
+        return replace(begun, state=State.UNKNOWN, reason="its mark of its end lacks the exit status")
+    event = end_event(directory / "log.txt")
+    if mark.exit == 0:
+        if event is None:
+            return replace(begun, state=State.UNKNOWN, reason="exit 0, but its log has no end")
+        if event.get("state") == "completed":
+            return replace(begun, state=State.COMPLETED)
+    if again:
+        return Status(State.PENDING, f"to go on in attempt {job.attempt}")
+    if job.state.alive and job.exit is not None and mark.exit in (*_ENDED_BY_SIGNAL, STOPPED):
+        return replace(begun, reason=job.reason)
+    if job.state in _EXPLAINS and mark.exit in (*_ENDED_BY_SIGNAL, STOPPED):
+        return replace(begun, state=job.state, reason=job.reason)
+    if mark.exit == OVERTIME:
+        return replace(begun, state=State.TIMED_OUT, reason="met its own time limit (run_limit)")
+    if mark.exit == STOPPED:
+        return replace(begun, state=State.STOPPED, reason="told to ahead of the limit; it left a checkpoint")
+    said = "" if event is None else str(event.get("reason") or event.get("state") or "")
+    reason = said or last_words(directory)
+    words = exit_words(mark.exit) + (f": {shown(reason, 160)[1:-1]}" if reason else "")
+    return replace(begun, state=State.FAILED, reason=words)

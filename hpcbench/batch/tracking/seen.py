@@ -1,0 +1,72 @@
+"""What was last seen of each job in its queue: schedulers forget, answer late, and contradict themselves."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from hpcbench.batch.files import write_json
+from hpcbench.batch.schedulers.states import State, Word
+
+GRACE = 300.0
+"""Seconds for which a job may be missing from every answer: accounting lags, and requeued jobs are nowhere at first."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The last that was said of a job."""
+
+    parcel: str
+    """Name of the handing-in that it was of."""
+    word: Word
+    since: float
+    """When this state was first seen, in seconds since 1970."""
+    absent: float | None = None
+    """Since when no answer has named the job."""
+    ended: int = 0
+    """The attempt whose own mark of its end was there when this was asked for; 0 for none."""
+
+
+_SEEN = TypeAdapter(dict[str, Seen])
+
+
+def advance(seen: Seen | None, parcel: str, word: Word | None, clock: float, ended: int = 0) -> Seen | None:
+    """What is known after an answer.
+
+    Parameters
+    ----------
+    seen
+        What was known before.
+    parcel
+        Name of the job's last handing-in; what was known of another is of the past.
+    word
+        What the answer says of the job; None where it does not name it.
+    clock
+        Seconds since 1970.
+    ended
+        The attempt whose mark says that it had ended before the scheduler was asked.
+    """
+    if seen is None or seen.parcel != parcel:
+        return None if word is None else Seen(parcel, word, clock, ended=ended)
+    if word is None:
+        return replace(seen, absent=seen.absent if seen.absent is not None else clock, ended=ended)
+    if word.state is State.UNKNOWN and seen.word.state is not State.UNKNOWN:
+        return replace(seen, absent=None)  # a node that does not answer for a while: the job is where it was
+    return Seen(parcel, word, seen.since if word.state is seen.word.state else clock, ended=ended)
+
+
+def load(root: Path) -> dict[str, Seen]:
+    """What was seen of the jobs of a submission; empty where nothing was, or the file is damaged."""
+    try:
+        return _SEEN.validate_json((root / "scheduler.json").read_bytes())
+    except (OSError, ValidationError):
+        return {}
+
+
+def save(root: Path, seen: Mapping[str, Seen]) -> None:
+    """Keep it for the next one who asks, who need not be allowed to write here."""
+    try:
+        write_json(root / "scheduler.json", {job: asdict(one) for job, one in seen.items()})
+    except OSError:
+        return
