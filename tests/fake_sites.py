@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hpcbench.batch.sites.site import load_site
 from hpcbench.batch.schedulers.states import State
+from hpcbench.batch.sites.site import load_site
 from hpcbench.batch.submit import Submission, submit
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.report.main import report

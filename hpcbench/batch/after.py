@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcbench.batch.files import exists
 from hpcbench.batch.find import find_root
-from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.schedulers.states import State
+from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.errors import UserError
 
@@ -39,7 +40,7 @@ def find_before(after: str, *, site: str, results: Path, where: str, any_end: bo
         There is none, it is another machine's, it was not submitted, or it has failed already.
     """
     path = Path(after)
-    root = find_root(path if path.exists() else results / after).absolute()
+    root = find_root(path if exists(path) else results / after).absolute()
     tracked = track(root)
     if tracked.submission["site"] != site:
         raise UserError(f"{where}: {root} is on {tracked.submission['site']}: a job of {site} cannot wait for it")

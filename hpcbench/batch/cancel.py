@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hpcbench.batch.deliver import settle
+from hpcbench.batch.schedulers.opened import open_scheduler
+from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.tracking.ledger import Handed, Ledger
 from hpcbench.batch.tracking.lock import locked
 from hpcbench.batch.tracking.marks import Mark, read_mark
-from hpcbench.batch.schedulers.opened import open_scheduler
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.tracking.track import track
 from hpcbench.errors import UserError
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcbench.batch.files import seconds
+from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, UnclearError
 from hpcbench.batch.tracking.ledger import Handed, Ledger
 from hpcbench.batch.tracking.marks import attempts_begun, read_mark
-from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, UnclearError
 from hpcbench.errors import UserError
 
 _AGAIN = 2.0

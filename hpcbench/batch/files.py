@@ -60,3 +60,11 @@ def read_json(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None
+
+
+def exists(path: Path) -> bool:
+    """Whether something lies there; a name that no file system takes is one that nothing has."""
+    try:
+        return path.exists()
+    except OSError:
+        return False

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from hpcbench.batch.files import exists
 from hpcbench.errors import UserError
 from hpcbench.study.yaml12 import shown_path
 
@@ -25,7 +26,7 @@ def find_root(path: Path | None) -> Path:
             raise UserError("results: no submission here: give its directory, or start with `hpcbench submit`")
         return max(found, key=lambda root: (root / "submission.json").stat().st_mtime_ns)
     name = shown_path(path)
-    if not path.exists():
+    if not exists(path):
         raise UserError(f"{name}: no such directory: check the path")
     if not path.is_dir():
         raise UserError(f"{name}: is no directory: give the one that `hpcbench submit` made")

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcbench.batch.deliver import Order, deliver, settle
+from hpcbench.batch.schedulers.opened import open_scheduler
+from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.tracking.judge import Status
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.lock import locked
 from hpcbench.batch.tracking.marks import read_mark
-from hpcbench.batch.schedulers.opened import open_scheduler
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.tracking.submission_file import check_place
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.errors import UserError

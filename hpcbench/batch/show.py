@@ -14,9 +14,9 @@ from hpcbench.console import show_table
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from hpcbench.batch.tracking.judge import Status
     from hpcbench.batch.retry import Retried
     from hpcbench.batch.submit import Submission
+    from hpcbench.batch.tracking.judge import Status
     from hpcbench.batch.tracking.track import Tracked
 
 _STYLES = {

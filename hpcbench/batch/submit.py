@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench import __version__
-from hpcbench.batch.tracking.lock import locked
+from hpcbench.batch.files import exists
 from hpcbench.batch.parcels import bundle
 from hpcbench.batch.plan import choose, plan
-from hpcbench.batch.scripts.render import Job
 from hpcbench.batch.schedulers.scheduler import scheduler_class
+from hpcbench.batch.scripts.render import Job
 from hpcbench.batch.sites.site import Site, load_site
+from hpcbench.batch.tracking.lock import locked
 from hpcbench.batch.write import numbered, write
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
@@ -119,7 +120,7 @@ def _digest(loaded: Loaded, site: bytes, only: str | None) -> str:
 def _check_data(runs: list[Run], base: Path) -> None:
     for run in runs:
         path = run.study.data.path
-        if path is not None and not (base / path).is_file():
+        if path is not None and not (exists(base / path) and (base / path).is_file()):
             raise UserError(
                 f"{run.where(('data', 'path'))}: data.path: {shown_path(base / path)} is no file: check the path"
             )

@@ -8,8 +8,8 @@ import sys
 import textwrap
 from typing import Any
 
-from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.files import now
+from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.scripts.launchers import solve
 from hpcbench.batch.sites.site import Scheduler, Site
 from hpcbench.doctor import flux, lsf, slurm

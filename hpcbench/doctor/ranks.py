@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from hpcbench.batch.schedulers.clean_environment import clean_environment
-from hpcbench.batch.scripts.launchers import program_name, solve
 from hpcbench.batch.schedulers.local import environment
+from hpcbench.batch.scripts.launchers import program_name, solve
 from hpcbench.batch.sites.site import Site
 from hpcbench.doctor import probe
 from hpcbench.doctor.ask import Answer, ask

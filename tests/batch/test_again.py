@@ -10,11 +10,11 @@ from batch_fakes import Fake, wait_for, wait_until_over
 
 from hpcbench.batch.after import find_before
 from hpcbench.batch.cancel import cancel
-from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.schedulers.local import Local
 from hpcbench.batch.schedulers.scheduler import Parcel, Receipt
 from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.submit import Submission, submit
+from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.errors import UserError
 

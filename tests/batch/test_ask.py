@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from hpcbench.batch.files import write_json
-from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.schedulers.scheduler import Parcel, Receipt, Scheduler
 from hpcbench.batch.schedulers.states import State, Word
+from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.errors import UserError
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from hpcbench.batch.schedulers.states import State, Word
 from hpcbench.batch.tracking.judge import GRACE, Status, judge_job, judge_run
 from hpcbench.batch.tracking.ledger import Handed
 from hpcbench.batch.tracking.marks import Mark, read_mark
 from hpcbench.batch.tracking.seen import Seen
-from hpcbench.batch.schedulers.states import State, Word
 
 HANDED = "2026-11-21T06:30:00Z"
 THEN = datetime.datetime(2026, 11, 21, 6, 30, tzinfo=datetime.timezone.utc).timestamp()

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from batch_fakes import wait_for
 
-from hpcbench.batch.tracking.lock import locked
 from hpcbench.batch.schedulers.processes import identity
+from hpcbench.batch.tracking.lock import locked
 from hpcbench.errors import UserError
 
 ADD = """

@@ -18,9 +18,9 @@ import jinja2
 import jinja2.meta
 import pytest
 
+from hpcbench.batch.plan import plan
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.scripts.heads import directive, head
-from hpcbench.batch.plan import plan
 from hpcbench.batch.scripts.quoting import quote
 from hpcbench.batch.scripts.render import OF_SCRIPT, Job, render, render_array
 from hpcbench.batch.scripts.shape import Shape

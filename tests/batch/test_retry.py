@@ -9,9 +9,9 @@ from batch_fakes import Fake, wait_for, wait_until_over
 
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.files import read_json
+from hpcbench.batch.retry import retry
 from hpcbench.batch.schedulers.local import Local
 from hpcbench.batch.schedulers.processes import alive
-from hpcbench.batch.retry import retry
 from hpcbench.batch.schedulers.scheduler import Parcel, Receipt
 from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.submit import Submission, submit

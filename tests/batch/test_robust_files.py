@@ -19,13 +19,13 @@ from typer.testing import CliRunner
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.files import read_json, seconds, write_json
 from hpcbench.batch.find import find_root
-from hpcbench.batch.tracking.ledger import Ledger
-from hpcbench.batch.schedulers.local import Local
 from hpcbench.batch.retry import retry
-from hpcbench.batch.show import show_status
+from hpcbench.batch.schedulers.local import Local
 from hpcbench.batch.schedulers.slurm_query import since
 from hpcbench.batch.schedulers.states import State
+from hpcbench.batch.show import show_status
 from hpcbench.batch.submit import submit
+from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.cli import app
 from hpcbench.errors import UserError

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcbench.batch.tracking.seen import Seen, advance, load, save
 from hpcbench.batch.schedulers.states import State, Word
+from hpcbench.batch.tracking.seen import Seen, advance, load, save
 
 RUNNING = Seen("7", Word(State.RUNNING), 100.0)
 

@@ -9,11 +9,11 @@ import pytest
 
 from hpcbench.batch.files import write_json
 from hpcbench.batch.find import find_root
+from hpcbench.batch.schedulers.scheduler import Receipt
+from hpcbench.batch.schedulers.states import State
+from hpcbench.batch.sites.site import load_site
 from hpcbench.batch.tracking.last_words import last_words
 from hpcbench.batch.tracking.ledger import Ledger
-from hpcbench.batch.schedulers.scheduler import Receipt
-from hpcbench.batch.sites.site import load_site
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.tracking.track import track
 from hpcbench.errors import UserError
 

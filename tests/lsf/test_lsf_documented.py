@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from fake_sites import STAND_IN, STUDY
 
-from hpcbench.batch.sites.site import load_site
 from hpcbench.batch.schedulers.states import State
+from hpcbench.batch.sites.site import load_site
 from hpcbench.batch.tracking.track import track
 
 DOCS = Path(__file__).parents[2] / "docs" / "fakes.md"

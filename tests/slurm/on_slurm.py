@@ -9,9 +9,9 @@ from typing import Any
 
 from batch_fakes import Fake, wait_for
 
-from hpcbench.batch.tracking.judge import Status
 from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.submit import Submission, submit
+from hpcbench.batch.tracking.judge import Status
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.testing.slurm import Cluster
 

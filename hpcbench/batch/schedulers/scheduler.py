@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcbench.batch.sites.site import Site
 from hpcbench.batch.schedulers.states import Word
+from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 
 

@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from hpcbench.batch.files import read_json, seconds
 from hpcbench.batch.schedulers.clean_environment import plain_environment
 from hpcbench.batch.schedulers.client import Answer, ask, portions
-from hpcbench.batch.files import read_json, seconds
 from hpcbench.batch.schedulers.slurm_answers import (
     SACCT_FIELDS,
     SQUEUE_FIELDS,

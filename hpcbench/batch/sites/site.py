@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
+from hpcbench.batch.files import exists
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.sites.site_rules import faults
 from hpcbench.errors import UserError
@@ -259,7 +260,7 @@ def template_directory(templates: str, path: Path) -> Path:
         It is none.
     """
     directory = (path.parent / templates).resolve()
-    if not directory.is_dir():
+    if not (exists(directory) and directory.is_dir()):
         raise ValueError(f"{shown_path(directory)} is no directory: it starts at the site file's")
     return directory
 

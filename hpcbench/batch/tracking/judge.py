@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcbench.batch.files import seconds
+from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.tracking.last_words import end_event, exit_words, last_words
 from hpcbench.batch.tracking.ledger import Handed
 from hpcbench.batch.tracking.marks import Mark
 from hpcbench.batch.tracking.seen import GRACE, Seen
-from hpcbench.batch.schedulers.states import State
 from hpcbench.study.yaml12 import shown
 
 STOPPED = 75

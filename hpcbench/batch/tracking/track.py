@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hpcbench.batch.schedulers.opened import open_scheduler
+from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.tracking.judge import Status, judge_job, judge_run
 from hpcbench.batch.tracking.last_words import tail
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.marks import Mark, read_mark
-from hpcbench.batch.schedulers.opened import open_scheduler
 from hpcbench.batch.tracking.seen import GRACE, Seen, advance, load, save
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.tracking.submission_file import Written, read_submission
 from hpcbench.errors import UserError
 from hpcbench.study.yaml12 import shown
