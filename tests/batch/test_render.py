@@ -447,6 +447,14 @@ def test_an_account_is_not_dropped_where_the_site_does_not_say_how(kind: str, la
     assert line in render(replace(job(), account="mine"), site=site, study="s", root="/r").splitlines()
 
 
+def test_a_launcher_that_env_would_take_for_a_variable_is_refused() -> None:
+    own = replace(job(), launch=["/opt/mpi=5/bin/mpiexec"], environments={job().runs[0]: {"A": "1"}})
+    site = Site.model_validate(FULL)
+    with pytest.raises(ValueError, match="`env` would take it for a variable"):
+        render(own, site=site, study="s", root="/r")
+    render(replace(own, environments={}), site=site, study="s", root="/r")
+
+
 def test_variables_of_the_scripts_are_known_and_the_sites_cannot_set_them() -> None:
     texts = [script(name) for name in SCRIPTS]
     found = {name for text in texts for name in re.findall(r"(?:^|[ ;(])([a-z_]+)=(?!=)", text, re.MULTILINE)}

@@ -165,6 +165,8 @@ def _own_environment(job: Job, run: str, site: Site) -> tuple[list[str], list[st
     `env` sets them: an assignment of the shell's would meet the variables of the script, and reach all its commands.
     """
     own = job.environments.get(run, {})
+    if own and "=" in job.launch[0]:
+        raise ValueError(f"{job.launch[0]}: `env` would take it for a variable: link it under a name without =")
     before = ["env", *(f"{name}={value}" for name, value in own.items())] if own else []
     return before, export_words(own, site)
 
