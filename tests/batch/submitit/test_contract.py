@@ -195,7 +195,7 @@ def test_jobs_derive_from_submitit_s_alone() -> None:
 
 def test_a_dry_run_does_not_load_submitit() -> None:
     modules = ["slurm", "lsf", "slurm_query", "lsf_query", "scheduler"]
-    code = "import sys, json\n" + "".join(f"import hpcbench.batch.{name}\n" for name in modules)
+    code = "import sys, json\n" + "".join(f"import hpcbench.batch.schedulers.{name}\n" for name in modules)
     code += "print(json.dumps([name for name in ('submitit', 'numpy', 'cloudpickle') if name in sys.modules]))"
     root = str(Path(hpcbench.__file__).parent.parent)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
