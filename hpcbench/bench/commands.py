@@ -1,0 +1,143 @@
+"""The commands of ``hpcbench bench``: a few lines each that call what measures, which they import only then."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+bench = typer.Typer(help="Measure this machine: no jobs, no model.", rich_markup_mode=None)
+
+
+@bench.callback()
+def bench_root() -> None:
+    """Measure this machine: no jobs, no model."""
+
+
+@bench.command("codecs")
+def bench_codecs(
+    codecs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CODEC...]", help="As in a study; by default some of each family.", show_default=False),
+    ] = None,
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="gauss, heavy-tail, smooth, sparse, gradient, activation, weight, moment; or a file with values: "
+            ".npy, .npz:KEY, .bin, .safetensors:KEY, .pt:KEY.",
+        ),
+    ] = "gradient",
+    type: Annotated[str, typer.Option(metavar="float32|float16|bfloat16", help="Type of the values.")] = "float32",
+    mib: Annotated[float, typer.Option(help="MiB of values; of a file so much from its beginning.")] = 64.0,
+    repeats: Annotated[int, typer.Option(help="Turns that count.")] = 5,
+    isa: Annotated[
+        str | None, typer.Option(help="Build of the kernels: avx512, avx2, sse2, generic; by default the fastest.")
+    ] = None,
+    device: Annotated[str, typer.Option(metavar="cpu|gpu", help="Where the codecs run.")] = "cpu",
+    json: Annotated[Path | None, typer.Option(help="File for everything, with the machine and the settings.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="File for the rows.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="File (.png, .svg) for error over bits a value.")] = None,
+) -> None:
+    """Size, speed and error of codecs here; exit status 1 if one's error is above its bound."""
+    from hpcbench.bench.main import bench_codecs as measure
+
+    code = measure(
+        codecs or [],
+        data=data,
+        type=type,
+        mib=mib,
+        repeats=repeats,
+        isa=isa,
+        device=device,
+        json=json,
+        csv=csv,
+        plot=plot,
+    )
+    raise typer.Exit(code)
+
+
+Ranks = Annotated[
+    int | None,
+    typer.Option(help="Ranks to start on this machine; not under mpirun or srun.", show_default=False),
+]
+
+
+@bench.command("network")
+def bench_network(
+    codecs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CODEC...]", help="As in a study; by default some of each family.", show_default=False),
+    ] = None,
+    ranks: Ranks = None,
+    max_mb: Annotated[float, typer.Option(help="MiB of the largest of the MPI library's collectives.")] = 64.0,
+    repeats: Annotated[int, typer.Option(help="Turns that count.")] = 5,
+    json: Annotated[Path | None, typer.Option(help="File that plans can be chosen by.")] = None,
+) -> None:
+    """Links, codecs and the MPI library here, all ranks at work: mpirun -n 8 hpcbench bench network."""
+    from hpcbench.bench.network_main import bench_network as measure
+
+    raise typer.Exit(measure(codecs or [], ranks=ranks, max_mb=max_mb, repeats=repeats, json=json))
+
+
+@bench.command("collectives")
+def bench_collectives(
+    op: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="all-reduce, reduce-scatter, all-gather, broadcast, all-to-all; several allowed.",
+            show_default="all-reduce",
+        ),
+    ] = None,
+    codec: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="As in a study; several allowed.", show_default="int8:256, zfp:8, xpk"),
+    ] = None,
+    algorithm: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="encoded, auto, two-shot, hierarchical, hierarchical-encoded, ring, doubling, homomorphic; several "
+            "allowed.",
+            show_default="encoded",
+        ),
+    ] = None,
+    slices: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="N", help="Slices of a vector that follow each other; several allowed.", show_default="the plan's"
+        ),
+    ] = None,
+    min: Annotated[str, typer.Option(metavar="SIZE", help="First size: 4096, 64K, 1M.")] = "1K",
+    max: Annotated[str, typer.Option(metavar="SIZE", help="Last size, by factors of four.")] = "256M",
+    ranks: Ranks = None,
+    repeats: Annotated[int, typer.Option(help="Turns that count; ten times as many up to 64K.")] = 5,
+    data: Annotated[str, typer.Option(metavar="NAME|FILE", help="Values, as of bench codecs.")] = "gradient",
+    links: Annotated[Path | None, typer.Option(help="What plans are chosen by: a file of bench network.")] = None,
+    tune: Annotated[Path | None, typer.Option(help="Such a file, to add the measured times to.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Print the plans, measure nothing.")] = False,
+    json: Annotated[Path | None, typer.Option(help="File for everything, with the machine and the settings.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="File for the rows.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="File (.png, .svg) for time and gain over size.")] = None,
+) -> None:
+    """Collectives with codecs beside the MPI library's own: mpirun -n 8 hpcbench bench collectives."""
+    from hpcbench.bench.collectives_main import bench_collectives as measure
+
+    code = measure(
+        operations=op or [],
+        codecs=codec or [],
+        algorithms=algorithm or [],
+        slices=slices or [],
+        least=min,
+        most=max,
+        ranks=ranks,
+        repeats=repeats,
+        data=data,
+        links=links,
+        tune=tune,
+        plan=plan,
+        json=json,
+        csv=csv,
+        plot=plot,
+    )
+    raise typer.Exit(code)
