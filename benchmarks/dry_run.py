@@ -1,6 +1,6 @@
 """What a dry run costs: start-up, and job scripts for 1,000 and 10,000 runs, beside ReFrame and JUBE on this machine.
 
-    python benchmarks/dry_run.py [--reframe PATH] [--jube PATH] [--sizes 1000 10000] [--peers-up-to 1000]
+    python benchmarks/dry_run.py [--reframe PATH] [--jube PATH] [--sizes 100 1000 10000] [--peers-up-to 1000]
 
 Each tool writes one Slurm script a run, of two nodes with four ranks each, without submitting it: hpcbench by `submit
 --dry-run` (which writes the run's settings as well and checks each against site and queue), ReFrame by `--dry-run` of a
@@ -196,9 +196,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--reframe", default=shutil.which("reframe"), help="ReFrame's program")
     parser.add_argument("--jube", default=shutil.which("jube"), help="JUBE's program")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10000], help="runs to render")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1000, 10000], help="runs to render")
     parser.add_argument("--peers-up-to", type=int, default=1000, help="most runs for ReFrame and JUBE")
-    parser.add_argument("--repeats", type=int, default=3, help="turns; one for the larger sizes")
+    parser.add_argument("--repeats", type=int, default=3, help="turns up to 100 runs; one beyond")
     options = parser.parse_args()
     tools = [Tool("hpcbench", hpcbench)]
     tools += [Tool("ReFrame", reframe(options.reframe))] if options.reframe else []
@@ -211,7 +211,7 @@ def main() -> None:
     for runs in [1, *options.sizes]:
         taking = [tool for tool in tools if tool.name == "hpcbench" or runs <= options.peers_up_to]
         best: dict[str, tuple[float, float]] = {}
-        for _ in range(options.repeats if runs <= 1 else 1 + (options.repeats > 1 and runs <= 1000)):
+        for _ in range(options.repeats if runs <= 100 else 1):
             for tool in taking:
                 found = measure(tool, runs)
                 best[tool.name] = min(best.get(tool.name, found), found)
