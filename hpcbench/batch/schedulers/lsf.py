@@ -1,7 +1,6 @@
 """LSF: jobs go in through submitit; bjobs and bhist tell how they stand."""
 
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -25,17 +24,11 @@ _OVER = re.compile("already finished|No matching job|is being terminated|is not 
 class Lsf(Scheduler):
     """LSF, from a node where its programs are."""
 
+    programs = ("bsub", "bjobs", "bkill")
+
     def __init__(self, root: Path, site: Site) -> None:
         super().__init__(root, site)
         self._query = LsfQuery()
-
-    @classmethod
-    def check(cls, site: Site) -> None:
-        missing = [program for program in ("bsub", "bjobs", "bkill") if shutil.which(program) is None]
-        if missing:
-            raise UserError(
-                f"{site.site}: {', '.join(missing)}: not on PATH: be on the machine's login node, or use --dry-run"
-            )
 
     def submit(self, parcel: Parcel) -> Receipt:
         from hpcbench.batch.schedulers.submitit_lsf import LSFScriptExecutor

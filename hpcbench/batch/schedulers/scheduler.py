@@ -1,6 +1,7 @@
 """What a scheduler can do, and the register of them."""
 
 import importlib
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,6 +59,8 @@ class Scheduler(ABC):
 
     interval: float = 30.0
     """Seconds between two polls of a watcher, at least."""
+    programs: tuple[str, ...] = ()
+    """What it is asked by, of which each must be on PATH."""
     keeps_accounts: bool = True
     """Whether it can tell of a job that has ended how long it waited and what it took."""
     slowest: float = 30.0
@@ -76,7 +79,11 @@ class Scheduler(ABC):
         UserError
             Something would: the scheduler's programs are missing, say.
         """
-        return
+        missing = [program for program in cls.programs if shutil.which(program) is None]
+        if missing:
+            raise UserError(
+                f"{site.site}: {', '.join(missing)}: not on PATH: be on the machine's login node, or use --dry-run"
+            )
 
     @abstractmethod
     def submit(self, parcel: Parcel) -> Receipt:

@@ -1,7 +1,6 @@
 """Slurm: jobs go in through submitit; squeue and sacct tell how they stand."""
 
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -25,17 +24,11 @@ _OVER = re.compile("already completing or completed|Invalid job id")
 class Slurm(Scheduler):
     """Slurm, from a node where its programs are."""
 
+    programs = ("sbatch", "squeue", "scancel")
+
     def __init__(self, root: Path, site: Site) -> None:
         super().__init__(root, site)
         self._query = SlurmQuery(since(root))
-
-    @classmethod
-    def check(cls, site: Site) -> None:
-        missing = [program for program in ("sbatch", "squeue", "scancel") if shutil.which(program) is None]
-        if missing:
-            raise UserError(
-                f"{site.site}: {', '.join(missing)}: not on PATH: be on the machine's login node, or use --dry-run"
-            )
 
     def submit(self, parcel: Parcel) -> Receipt:
         from hpcbench.batch.schedulers.submitit_script import Script, receipt

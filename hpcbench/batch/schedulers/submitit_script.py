@@ -4,6 +4,7 @@ Nothing is pickled, and submitit's own checkpoints are not used: what a script d
 """
 
 import shutil
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,8 +71,9 @@ class ScriptExecutor(core.PicklingExecutor):
             jobs.append(job)
         return jobs
 
+    @abstractmethod
     def _hand_in(self, script: Script) -> tuple[str, Answer]:
-        raise NotImplementedError
+        """Give the script to the scheduler's program; its id, and the answer."""
 
     def _num_tasks(self) -> int:
         return 1

@@ -70,13 +70,13 @@ def judge_job(
     """
     begun = handed.begun[job] if handed else 0
     own = mark if mark is not None and mark.attempt > begun else None
-    found = _judge(own, begun, handed, seen, requeue, silent, clock)
     if own is None:
-        return replace(found, attempt=begun + 1)
-    times = own.attempt - begun
-    back = own.state == "ended" and _put_back(own, times, seen, requeue, clock) is not None
-    ended = own.state == "ended" and not back
-    attempt = own.attempt + (back or _waits_again(own, times, seen))
+        return replace(_judge(None, begun, handed, seen, requeue, silent, clock), attempt=begun + 1)
+    times, ended = own.attempt - begun, own.state == "ended"
+    back = _put_back(own, times, seen, requeue, clock) if ended else None
+    found = back or _judge(own, begun, handed, seen, requeue, silent, clock)
+    ended = ended and back is None
+    attempt = own.attempt + (back is not None or _waits_again(own, times, seen))
     return replace(
         found, start=own.start, end=own.end if ended else None, attempt=attempt, exit=own.exit if ended else None
     )
@@ -93,8 +93,7 @@ def _judge(
 ) -> Status:
     word = seen.word if seen else None
     if mark is not None and mark.state == "ended":
-        back = _put_back(mark, mark.attempt - begun, seen, requeue, clock)
-        return back or _clears_up(mark, seen, silent, clock) or _ended(mark, handed, seen)
+        return _clears_up(mark, seen, silent, clock) or _ended(mark, handed, seen)
     if handed is None:
         return Status(State.RUNNING, "by its marks; nobody else was asked")
     if word is None and handed.id is None and mark is None:

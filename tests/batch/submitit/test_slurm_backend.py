@@ -9,10 +9,10 @@ import pytest
 from programs import Programs
 
 from hpcbench.batch.files import now, write_json
-from hpcbench.batch.schedulers.hand_in import hand_in
 from hpcbench.batch.schedulers.scheduler import Parcel, UnclearError, scheduler_class
 from hpcbench.batch.schedulers.slurm import Slurm
 from hpcbench.batch.schedulers.states import State
+from hpcbench.batch.schedulers.submit_call import hand_in
 from hpcbench.batch.schedulers.submitit_slurm import DIALECT
 from hpcbench.batch.sites.site import load_site
 from hpcbench.errors import UserError
