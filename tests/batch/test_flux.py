@@ -172,7 +172,7 @@ def test_check(flux: Flux, fake: Fake, tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(UserError, match="Unable to connect to Flux: is there a Flux instance here"):
         Flux.check(SITE)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match="no flux on PATH"):
+    with pytest.raises(UserError, match="flux: not on PATH"):
         Flux.check(SITE)
 
 

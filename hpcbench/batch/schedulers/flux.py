@@ -1,7 +1,6 @@
 """Flux: jobs go in by ``flux batch``, each for itself, and are asked after by ``flux jobs``."""
 
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 
 from hpcbench.batch.schedulers import flux_answers
@@ -20,10 +19,11 @@ _UNCLEAR = re.compile(r"timed out|reset by peer|broken pipe|\[Errno (32|104|110)
 class Flux(Scheduler):
     """One Flux instance: the machine's, or the one that FLUX_URI names."""
 
+    programs = ("flux",)
+
     @classmethod
     def check(cls, site: Site) -> None:
-        if shutil.which("flux") is None:
-            raise UserError(f"site {site.site}: no flux on PATH: submit from a login node of the machine, or load Flux")
+        super().check(site)
         done = _flux("jobs", "-n", "-c", "1", "-o", "{id.dec}")
         if done.status:
             raise UserError(f"flux jobs: {done.first_line}: is there a Flux instance here, and FLUX_URI right?")
