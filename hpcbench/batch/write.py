@@ -64,113 +64,114 @@ def write(
     UserError
         A value cannot stand in a job script.
     """
+    study = loaded.study
+    with _growing(root) as directory:
+        (directory / "study.yaml").write_bytes(loaded.document.text)
+        if loaded.sets:
+            write_json(directory / "study.set.json", loaded.sets)
+        write_json(directory / "site.json", site.model_dump(mode="json"))
+        _write_scripts(directory, jobs, bundles, site, study=study.study, root=str(root))
+        job_of = {run: job for job in jobs for run in job.runs}
+        for run in runs:
+            (directory / "runs" / run.id).mkdir(parents=True)
+            write_json(directory / "runs" / run.id / "run.json", _run_file(run, job_of[run.id], site, base))
+        write_json(
+            directory / "submission.json",
+            {
+                "schema": 1,
+                "version": __version__,
+                "study": study.study,
+                "name": f"{study.study[:36]}-{secrets.token_hex(3)}",
+                "site": site.site,
+                "scheduler": site.scheduler.kind,
+                "time": now(),
+                "root": str(root),
+                **more,
+                "baseline": study.baseline.model_dump(),
+                "criteria": study.criteria.model_dump(),
+                "steps": study.train.steps,
+                "repeats": study.repeats,
+                "requeue": study.requeue,
+                "jobs": [
+                    {
+                        "id": job.id,
+                        "script": f"jobs/{job.id}/job.sh",
+                        "runs": job.runs,
+                        "walltime": job.walltime.seconds if job.walltime else None,
+                        "stop_ahead": job.stop_ahead.seconds,
+                    }
+                    for job in jobs
+                ],
+                "bundles": [
+                    {"label": one.label, "script": one.script, "jobs": [job.id for job in one.jobs], "array": one.array}
+                    for one in bundles
+                ],
+                "runs": [
+                    {
+                        "id": run.id,
+                        "job": job_of[run.id].id,
+                        "repeat": run.repeat,
+                        "pairing": run.pairing,
+                        "cell": run.cell,
+                        "scheme": run.scheme_name,
+                        "path": f"runs/{run.id}",
+                    }
+                    for run in runs
+                ],
+            },
+        )
+
+
+@contextlib.contextmanager
+def _growing(root: Path) -> Iterator[Path]:
+    """A directory that takes the place of `root` when the block ends well, and is gone when it fails."""
     growing = root.with_name(f".{root.name}.tmp")  # alone here; what one that was killed has left goes
     shutil.rmtree(growing, ignore_errors=True)
     try:
         growing.mkdir()
-        _write(growing, root, runs, jobs, bundles, loaded, site, base=base, more=more)
+        yield growing
         growing.rename(root)
     except BaseException:
         shutil.rmtree(growing, ignore_errors=True)
         raise
 
 
-def _write(
-    directory: Path,
-    root: Path,
-    runs: Sequence[Run],
-    jobs: Sequence[Job],
-    bundles: Sequence[Bundle],
-    loaded: Loaded,
-    site: Site,
-    *,
-    base: Path,
-    more: Mapping[str, Any],
+def _write_scripts(
+    directory: Path, jobs: Sequence[Job], bundles: Sequence[Bundle], site: Site, *, study: str, root: str
 ) -> None:
-    study = loaded.study
-    (directory / "study.yaml").write_bytes(loaded.document.text)
-    if loaded.sets:
-        write_json(directory / "study.set.json", loaded.sets)
-    write_json(directory / "site.json", site.model_dump(mode="json"))
-    by_id = {run.id: run for run in runs}
-    job_of = {run: job for job in jobs for run in job.runs}
     templates = Path(site.templates) if site.templates else None
     try:
         for job in jobs:
             (directory / "jobs" / job.id).mkdir(parents=True)
-            script = render(job, site=site, study=study.study, root=str(root), templates=templates)
+            script = render(job, site=site, study=study, root=root, templates=templates)
             _script(directory / "jobs" / job.id / "job.sh", script)
         for one in bundles:
             if one.array:
                 script, names = render_array(
-                    one.label, one.jobs, site=site, study=study.study, root=str(root), templates=templates
+                    one.label, one.jobs, site=site, study=study, root=root, templates=templates
                 )
                 (directory / "arrays").mkdir(exist_ok=True)
                 _script(directory / one.script, script)
                 (directory / one.script).with_suffix(".txt").write_text(names, encoding="utf-8")
     except ValueError as error:
         raise UserError(f"{site.site}: {error}") from None
-    for name, job in job_of.items():
-        (directory / "runs" / name).mkdir(parents=True)
-        data = run_file(
-            by_id[name],
-            site=site.site,
-            threads=job.shape.threads,
-            oversubscribe=site.oversubscribe,
-            device=site.device,
-            base=base,
-            shape={
-                "nodes": job.shape.nodes,
-                "ranks_per_node": job.shape.ranks_per_node,
-                "cores_per_rank": job.shape.cores_per_rank,
-                "gpus_per_rank": str(job.shape.gpus_per_rank),
-                "visibility": site.visibility,
-            },
-        )
-        write_json(directory / "runs" / name / "run.json", data)
-    write_json(
-        directory / "submission.json",
-        {
-            "schema": 1,
-            "version": __version__,
-            "study": study.study,
-            "name": f"{study.study[:36]}-{secrets.token_hex(3)}",
-            "site": site.site,
-            "scheduler": site.scheduler.kind,
-            "time": now(),
-            "root": str(root),
-            **more,
-            "baseline": study.baseline.model_dump(),
-            "criteria": study.criteria.model_dump(),
-            "steps": study.train.steps,
-            "repeats": study.repeats,
-            "requeue": study.requeue,
-            "jobs": [
-                {
-                    "id": job.id,
-                    "script": f"jobs/{job.id}/job.sh",
-                    "runs": job.runs,
-                    "walltime": job.walltime.seconds if job.walltime else None,
-                    "stop_ahead": job.stop_ahead.seconds,
-                }
-                for job in jobs
-            ],
-            "bundles": [
-                {"label": one.label, "script": one.script, "jobs": [job.id for job in one.jobs], "array": one.array}
-                for one in bundles
-            ],
-            "runs": [
-                {
-                    "id": run.id,
-                    "job": job_of[run.id].id,
-                    "repeat": run.repeat,
-                    "pairing": run.pairing,
-                    "cell": run.cell,
-                    "scheme": run.scheme_name,
-                    "path": f"runs/{run.id}",
-                }
-                for run in runs
-            ],
+
+
+def _run_file(run: Run, job: Job, site: Site, base: Path) -> dict[str, Any]:
+    """As the worker reads it."""
+    return run_file(
+        run,
+        site=site.site,
+        threads=job.shape.threads,
+        oversubscribe=site.oversubscribe,
+        device=site.device,
+        base=base,
+        shape={
+            "nodes": job.shape.nodes,
+            "ranks_per_node": job.shape.ranks_per_node,
+            "cores_per_rank": job.shape.cores_per_rank,
+            "gpus_per_rank": str(job.shape.gpus_per_rank),
+            "visibility": site.visibility,
         },
     )
 
