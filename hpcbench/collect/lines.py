@@ -9,57 +9,15 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from hpcbench.collect.record import Cut, Event, StepRecord
 
 _STEP = re.compile(r"\s*step\s+([0-9]{1,18})/([0-9]{1,18})(.*)", re.DOTALL)
 _CUT_HEAD = re.compile(r"\s*step(\s+([0-9]+(/[0-9]*)?)?)?$")
 _EVENT = '{"event": '
 _NUMBER = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(?:nan|inf|NAN|INF)")
 _PREFIX = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-
-
-@dataclass(frozen=True)
-class StepRecord:
-    """One step of one run, with the line it stands on. A field that the line lacks is None."""
-
-    line: int
-    step: int
-    steps: int
-    loss: float | None = None
-    """Mean training loss of the step; NaN and infinity are values, not gaps."""
-    seconds: float | None = None
-    """Wall time of the step, all micro-batches and the optimizer."""
-    samples_per_s: float | None = None
-    model_flops_per_rank: float | None = None
-    """FLOP/s that the model needs, recomputation not counted."""
-    hardware_flops_per_rank: float | None = None
-    """FLOP/s that were executed."""
-    lr: float | None = None
-    gradient_norm: float | None = None
-    message_bytes: int | None = None
-    """Bytes before the codec, summed over all ranks."""
-    wire_bytes: int | None = None
-    """Bytes after the codec, summed over all ranks."""
-    skipped: int | None = None
-    """Steps skipped so far for overflow."""
-
-
-@dataclass(frozen=True)
-class Event:
-    """One JSON object of the log. `data` is as it was written: nothing in it has been checked."""
-
-    line: int
-    name: str
-    data: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Cut:
-    """A line of ours that is not whole; nothing of it is used."""
-
-    line: int
-    why: str
 
 
 def _real(value: str, unit: str) -> float:

@@ -114,7 +114,7 @@ class Follower:
         left = None
         if log is not None and last is not None and found.state == "running":
             recent = [r.seconds for r in list(log.steps.values())[-_RECENT:] if r.seconds is not None]
-            left = median(recent) * (last.steps - last.step) if recent else None
+            left = median(recent) * (last.steps - last.step) if recent and last.steps else None
         return Progress(
             id=run.id,
             job=run.job,

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench.collect import lines
-from hpcbench.collect.lines import Cut, Event, StepRecord
+from hpcbench.collect.record import Cut, Event, StepRecord
+from hpcbench.collect.steps import Steps
 from hpcbench.errors import UserError
 
 LONGEST_LINE = 16 << 20
@@ -22,8 +23,9 @@ class RunLog:
     """What a log holds."""
 
     path: Path
-    steps: dict[int, StepRecord] = field(default_factory=dict)
-    """Step number -> record, in the order of the file."""
+    dialect: str = "hpcbench"
+    """Whose lines it holds: the name of a dialect."""
+    steps: Steps = field(default_factory=Steps)
     events: list[Event] = field(default_factory=list)
     notes: list[Cut] = field(default_factory=list)
     """Lines that were cut, damaged or doubled, the first twenty."""
@@ -44,7 +46,7 @@ class RunLog:
     @property
     def last_step(self) -> StepRecord | None:
         """The record of the highest step."""
-        return self.steps[max(self.steps)] if self.steps else None
+        return self.steps.last
 
     @property
     def planned_steps(self) -> int | None:
@@ -153,7 +155,7 @@ class Reader:
         log.events.append(event)
 
     def _step(self, record: StepRecord) -> None:
-        first = self.log.steps.setdefault(record.step, record)
+        first = self.log.steps.add(record)
         if first is not record:
             self._note(Cut(record.line, f"step {record.step} stands in line {first.line} already, which is used"))
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from hpcbench.collect.lines import StepRecord, integer, member, number, printable, text
+from hpcbench.collect.lines import integer, member, number, printable, text
+from hpcbench.collect.record import StepRecord
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.state import diverged_at
 from hpcbench.collect.submission import RunResult

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcbench.collect.lines import Cut, Event, StepRecord, integer, number, parse, printable
+from hpcbench.collect.lines import integer, number, parse, printable
+from hpcbench.collect.record import Cut, Event, StepRecord
 from hpcbench.train.log import Step
 
 LINE = (
@@ -14,7 +15,21 @@ LINE = (
     " | hardware 4.000 GFLOPS/rank | lr 1.000E-04 | grad-norm 1.2340E+00 | message 1234567 B | wire 123456 B"
     " | skipped 2 |"
 )
-RECORD = StepRecord(7, 3, 120, 5.551234, 0.312, 25.64, 3.205e9, 4e9, 1e-4, 1.234, 1234567, 123456, 2)
+RECORD = StepRecord(
+    line=7,
+    step=3,
+    steps=120,
+    loss=5.551234,
+    seconds=0.312,
+    samples_per_s=25.64,
+    model_flops_per_rank=3.205e9,
+    hardware_flops_per_rank=4e9,
+    lr=1e-4,
+    gradient_norm=1.234,
+    message_bytes=1234567,
+    wire_bytes=123456,
+    skipped=2,
+)
 
 
 def test_a_line_gives_its_numbers() -> None:
