@@ -78,13 +78,11 @@ def _paint(figure: "Figure", rows: Sequence[Row]) -> None:
     grid(axes)
     bar = figure.colorbar(points, label="encode GB/s (in brackets)", format="%g", ticks=LogLocator(10, (1, 2, 5)))
     bar.minorticks_off()
-    place_labels(
-        axes,
-        [
-            (f"{row.codec} ({significant(speed)})", row.bits_per_value, height)
-            for row, speed, height in zip(shown, speeds, heights, strict=False)
-        ],
-    )
+    names = [
+        (f"{row.codec} ({significant(speed)})", row.bits_per_value, height)
+        for row, speed, height in zip(shown, speeds, heights, strict=False)
+    ]
+    place_labels(figure, [(axes, names)])
 
 
 def _floor(rows: list[Row]) -> float:

@@ -1,0 +1,116 @@
+"""Where the time of a step goes: computation, waiting for messages, encoding, decoding; and what was hidden."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from statistics import fmean
+from typing import Any
+
+from hpcbench.collect.submission import Submission
+from hpcbench.plot_style import COLOURS, INK
+from hpcbench.report.compare import Cell, Row
+from hpcbench.report.document import Figure
+from hpcbench.report.measures import Measures
+from hpcbench.report.plots.lists import at_the_right, lists
+from hpcbench.report.table import significant
+
+PARTS = ("computation", "waiting", "encoding", "decoding")
+_LOOKS = ((COLOURS[5], ""), (COLOURS[1], "////"), (COLOURS[4], "...."), (COLOURS[3], "xxxx"))
+_CLOCK = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+
+
+@dataclass(frozen=True)
+class Split:
+    """Seconds a step and rank. The first four add up to the step."""
+
+    computation: float
+    waiting: float
+    """Of the exposed communication what is neither encoding nor decoding."""
+    encoding: float
+    decoding: float
+    hidden: float
+
+    @property
+    def step(self) -> float:
+        """The whole step."""
+        return self.computation + self.waiting + self.encoding + self.decoding
+
+
+def split(row: Row) -> Split | None:
+    """Means over the completed runs of a scheme, or over those there are; None where no log says."""
+    runs = [run for run in row.runs if run.run.state == "completed"] or list(row.runs)
+    known = [own for own in map(_split, runs) if own is not None]
+    return Split(*(fmean(values) for values in zip(*map(astuple, known), strict=True))) if known else None
+
+
+def time_split(submission: Submission, cells: list[Cell]) -> Figure | None:
+    """A bar a scheme; None where no log tells its traffic."""
+    found = [(cell, [(row, own) for row in cell.rows if (own := split(row)) is not None]) for cell in cells]
+    shown = [(cell, rows) for cell, rows in found if rows]
+    if not shown:
+        return None
+    longest = max(own.step for _, rows in shown for _, own in rows)
+    scale, unit = next((clock for clock in _CLOCK if longest >= clock[0]), _CLOCK[-1])
+
+    def draw(fig: Any) -> None:
+        axes = lists(fig, [(cell, [row for row, _ in rows]) for cell, rows in shown], room=0.95, line=0.3)
+        for axis, (_, rows) in zip(axes, shown, strict=True):
+            _bars(axis, [own for _, own in rows], scale)
+            at_the_right(axis, [significant(own.step / scale) for _, own in rows], "step")
+        axes[-1].set_xlabel(f"mean time of a step and rank / {unit}")
+        axes[0].set_xlim(0, 1.02 * max(max(own.step, own.hidden) for _, rows in shown for _, own in rows) / scale)
+        handles, labels = axes[0].get_legend_handles_labels()
+        fig.legend(handles, labels, loc="outside upper center", ncols=3)
+
+    caption = (
+        "Means over ranks, counted steps and runs. The bars add up to the step; the thin bar below each is"
+        " communication that went on during computation, and adds nothing. Of a call that was partly hidden, encoding,"
+        " decoding and transfer are taken to be hidden in equal parts."
+    )
+    if any(row.completed == 0 for _, rows in shown for row, _ in rows):
+        partial = ", ".join(row.scheme for _, rows in shown for row, _ in rows if row.completed == 0)
+        caption += f" Of runs that did not complete: {partial}."
+    return Figure("time-split", "Where the time of a step goes", caption, draw)
+
+
+def _split(run: Measures) -> Split | None:
+    time = run.time
+    if time is None:
+        return None
+    encoding = decoding = 0.0
+    for channel in run.channels:
+        busy = channel.encode_s + channel.decode_s + channel.transfer_s
+        if busy > 0:
+            encoding += channel.exposed_s * channel.encode_s / busy
+            decoding += channel.exposed_s * channel.decode_s / busy
+    own = Split(time.compute, time.exposed - encoding - decoding, encoding, decoding, time.hidden)
+    # What a damaged or foreign log says may be no division of a step at all.
+    return own if all(math.isfinite(part) and part >= 0 for part in astuple(own)) else None
+
+
+def _bars(axes: Any, splits: Sequence[Split], scale: float) -> None:
+    ends = [0.0] * len(splits)
+    for part, (colour, hatch) in zip(PARTS, _LOOKS, strict=True):
+        lengths = [getattr(own, part) / scale for own in splits]
+        axes.barh(
+            [y - 0.1 for y in range(len(splits))],
+            lengths,
+            height=0.5,
+            left=ends,
+            color=colour,
+            hatch=hatch,
+            edgecolor=INK,
+            linewidth=0.6,
+            label=part,
+        )
+        ends = [end + length for end, length in zip(ends, lengths, strict=True)]
+    axes.barh(
+        [y + 0.27 for y in range(len(splits))],
+        [own.hidden / scale for own in splits],
+        height=0.2,
+        color="none",
+        hatch="\\\\\\\\\\\\",
+        edgecolor=INK,
+        linewidth=0.6,
+        label="hidden communication",
+    )
