@@ -79,7 +79,7 @@ def _chapter(what: str, base: str, blocks: Sequence[Block | None]) -> Chapter:
 
 
 def _silent(block: Block) -> bool:
-    return isinstance(block, Sentences) and not block.lines or isinstance(block, Table) and not block.rows
+    return not (block.lines if isinstance(block, Sentences) else block.rows if isinstance(block, Table) else True)
 
 
 def _notes(cells: list[Cell]) -> list[Sentences]:

@@ -27,6 +27,7 @@ _SPECIAL = str.maketrans(
         **{special: f"\\{special}" for special in "{}$&#%_"},
     }
 )
+_ACCENTED = re.compile("[\u00c0-\u00cf\u00d1-\u00d6\u00d8-\u00dd\u00df-\u00ef\u00f1-\u00f6\u00f8-\u00fd\u00ff]")
 _MINUS = re.compile(r"(?<![\w-])-(?=\d)")
 
 
@@ -100,5 +101,5 @@ def escape(words: str) -> str:
 def _letter(letter: str) -> str:
     if letter.isascii():
         return letter if letter.isprintable() else " "
-    # Without further packages, LaTeX stops at most others.
-    return letter if "À" <= letter <= "ÿ" and letter not in "ÐÞðþ×÷" else f"(U+{ord(letter):04X})"
+    # At most others LaTeX stops, unless it has further packages.
+    return letter if _ACCENTED.fullmatch(letter) else f"(U+{ord(letter):04X})"

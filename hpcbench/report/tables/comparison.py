@@ -52,7 +52,7 @@ def comparison(submission: Submission, cell: Cell) -> Table | None:
         ),
         (
             Column(
-                "loss_valid", "loss (valid)", group=1, help="Validation loss after the last step, mean of the runs."
+                "loss_valid", "loss (valid)", group=1, help="Validation loss after the last step, mean of runs."
             ),
             lambda row: quantity(row.loss_valid, loss),
         ),
