@@ -1,7 +1,8 @@
 """What pairs of runs show of each scheme: intervals, p-values, and what these allow to be said.
 
 A family is what one call is given: all schemes of a cell that are asked the same question. Intervals are each for
-itself; what is shown rests on p-values that are corrected for the whole family.
+itself; what is shown rests on p-values that are corrected for the whole family. Each question has two hypotheses that
+exclude each other, such as "as fast" and "faster by the margin": to reject either is to show something.
 """
 
 import math
@@ -35,7 +36,7 @@ class PValue:
 
     raw: float
     adjusted: float
-    """By Holm's method, for all schemes of the family."""
+    """By Holm's method, for all schemes and hypotheses of the family."""
 
     @property
     def rejects(self) -> bool:
@@ -108,12 +109,12 @@ def speeds(family: Family, margin: float) -> dict[str, SpeedFinding]:
     """
     logs = _tested({scheme: [math.log(mine) - math.log(other) for mine, other in family[scheme]] for scheme in family})
     limit = math.log1p(margin)
-    equal = _adjusted({scheme: p_two_sided(values) for scheme, values in logs.items()})
-    at_margin = _adjusted({scheme: p_two_sided(values, limit) for scheme, values in logs.items()})
+    p = _adjusted({scheme: (p_two_sided(values), p_two_sided(values, limit)) for scheme, values in logs.items()})
     found = {}
     for scheme, pairs in family.items():
         ratio = paired_ratio([mine for mine, _ in pairs], [other for _, other in pairs])
-        finding = SpeedFinding(*_parts(ratio), margin, equal.get(scheme), at_margin.get(scheme), None)
+        equal, at_margin = p.get(scheme, (None, None))
+        finding = SpeedFinding(*_parts(ratio), margin, equal, at_margin, None)
         if finding.shown == "not shown" and scheme in logs:
             mean, side = fmean(logs[scheme]), LEVEL / 2 / len(logs)
             finding = replace(finding, enough=_enough(logs[scheme], (mean, side), (limit - mean, side)))
@@ -138,12 +139,13 @@ def losses(family: Family, part: float) -> dict[str, LossFinding]:
     """
     margins = {scheme: part * abs(fmean(other for _, other in pairs)) for scheme, pairs in family.items()}
     changes = _tested({scheme: [mine - other for mine, other in pairs] for scheme, pairs in family.items()})
-    equal = _adjusted({scheme: p_two_sided(values) for scheme, values in changes.items()})
-    apart = _adjusted({scheme: p_equivalent(values, margins[scheme]) for scheme, values in changes.items()})
+    tests = {scheme: (p_two_sided(own), p_equivalent(own, margins[scheme])) for scheme, own in changes.items()}
+    p = _adjusted(tests)
     found = {}
     for scheme, pairs in family.items():
         mean = paired_difference([mine for mine, _ in pairs], [other for _, other in pairs])
-        finding = LossFinding(*_parts(mean), margins[scheme], equal.get(scheme), apart.get(scheme), None)
+        equal, apart = p.get(scheme, (None, None))
+        finding = LossFinding(*_parts(mean), margins[scheme], equal, apart, None)
         if finding.shown == "not shown" and scheme in changes:
             size, level = abs(mean.estimate), LEVEL / len(changes)
             aims = (size, level / 2), (margins[scheme] - size, level)
@@ -161,9 +163,12 @@ def _tested(values: dict[str, list[float]]) -> dict[str, list[float]]:
     return {scheme: own for scheme, own in values.items() if len(own) > 1}
 
 
-def _adjusted(p: dict[str, float]) -> dict[str, PValue]:
+def _adjusted(p: dict[str, tuple[float, float]]) -> dict[str, tuple[PValue, PValue]]:
     adjusted = holm(list(p.values()))
-    return {scheme: PValue(raw, corrected) for (scheme, raw), corrected in zip(p.items(), adjusted, strict=True)}
+    return {
+        scheme: (PValue(raw[0], own[0]), PValue(raw[1], own[1]))
+        for (scheme, raw), own in zip(p.items(), adjusted, strict=True)
+    }
 
 
 def _enough(values: Sequence[float], *aims: tuple[float, float]) -> int | None:
