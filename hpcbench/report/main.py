@@ -8,9 +8,9 @@ from hpcbench.collect.lines import printable, text
 from hpcbench.collect.state import BAD
 from hpcbench.collect.submission import Plan, RunResult, Submission, from_log, load
 from hpcbench.errors import UserError
-from hpcbench.report.build import build, table_names
+from hpcbench.report.build import table_names
 from hpcbench.report.compare import Cell, compare
-from hpcbench.report.formats import FORMATS, TERMINAL, format_name
+from hpcbench.report.formats import FORMATS, TERMINAL, Request, format_name
 from hpcbench.report.measures import is_uncompressed, measure
 
 
@@ -38,7 +38,8 @@ def report(paths: list[Path], format: str | None = None, output: Path | None = N
     UserError
         A path, the format or a table is wrong, or a file is not what it should be.
     """
-    form, names = format_name(format, output), table_names(tables)
+    form = format_name(format, output)
+    names = table_names(tables or FORMATS[form].tables)
     if not paths:
         raise UserError("nothing to report: give a directory of results or a log file")
     submissions: list[Submission] = []
@@ -51,12 +52,13 @@ def report(paths: list[Path], format: str | None = None, output: Path | None = N
             logs.append(path)
     submissions.extend(gather([(path, from_log(path)) for path in dict.fromkeys(logs)]))
     sections = [(submission, _cells(submission)) for submission in submissions]
+    request = Request(sections, names, output)
     if form == TERMINAL and output is None:
         from hpcbench.report.formats import rich_text
 
-        rich_text.show(build(sections, names))
+        rich_text.show(request.document())
     else:
-        _save(FORMATS[form].write(sections, names), output)
+        _save(FORMATS[form].write(request), output)
     return int(any(run.state in BAD for submission in submissions for run in submission.runs))
 
 
