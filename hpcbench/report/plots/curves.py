@@ -3,14 +3,13 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Literal
 
 from hpcbench.collect.lines import integer, number, text
 from hpcbench.report.compare import Row
 from hpcbench.report.measures import Measures
-from hpcbench.report.statistics import student_t_quantile
+from hpcbench.report.statistics import mean_interval
 
 Along = Literal["steps", "seconds"]
 MOST_POINTS = 40
@@ -99,13 +98,9 @@ def spread(values: Sequence[float]) -> tuple[float, float, float]:
     mean = _mean(values)
     if len(values) < 3 or not math.isfinite(mean):
         return mean, min(values), max(values)
-    half = _quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values))
-    return mean, mean - half, mean + half
-
-
-@cache
-def _quantile(df: int) -> float:
-    return student_t_quantile(0.975, df)
+    interval = mean_interval(values)
+    low, high = (mean if end is None else end for end in (interval.low, interval.high))
+    return mean, low, high
 
 
 def _point(values: Sequence[tuple[float, float]]) -> Point:

@@ -26,10 +26,10 @@ class Sent:
     """Relative 2-norm of the sampled values' error."""
 
 
-def sent(cells: Sequence[Cell]) -> list[Sent]:
+def sent(cell: Cell) -> list[Sent]:
     """What is known of size and error: one of 0 has no place on a logarithmic axis."""
     found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
-    for row in (row for cell in cells for row in cell.rows):
+    for row in cell.rows:
         runs = [run for run in row.runs if run.run.state == "completed"] or list(row.runs)
         for channel in (channel for run in runs for channel in run.channels):
             wire, error = channel.wire_over_message, channel.sampled_error
@@ -42,9 +42,9 @@ def sent(cells: Sequence[Cell]) -> list[Sent]:
     ]
 
 
-def error_over_wire(submission: Submission, cells: list[Cell]) -> Figure | None:
+def error_over_wire(submission: Submission, cell: Cell) -> Figure | None:
     """A panel a channel, a mark a scheme with its codec's name; None where no error was sampled."""
-    everything = sent(cells)
+    everything = sent(cell)
     if not everything:
         return None
     channels = list(dict.fromkeys(point.channel for point in everything))

@@ -1,63 +1,59 @@
 """Loss curves: each scheme over the baseline, along steps or along time."""
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpcbench.plot_style import COLOURS, INK, grid
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell
 from hpcbench.report.document import Figure
 from hpcbench.report.plots.curves import Along, Curve, band_words, bin_width, curve
-from hpcbench.report.plots.panels import Panel, grid_of, name, panels_of
+from hpcbench.report.plots.panels import compared, grid_of, heading
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SCHEME = COLOURS[1]
+_NAMES: dict[Along, str] = {"steps": "steps", "seconds": "time"}
 _CLOCK = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
-def loss_figure(cells: Sequence[Cell], along: Along, title: str) -> Figure | None:
+def loss_figure(cell: Cell, along: Along, title: str) -> Figure | None:
     """The figure of both kinds; None where no run has a loss.
 
     Parameters
     ----------
-    cells
-        A panel for each scheme of each.
+    cell
+        With the schemes, a panel each.
     along
         What the x axis is.
     title
         Of the figure.
     """
-    rows = [row for cell in cells for row in cell.rows]
-    width = bin_width(rows)
-    curves = {id(row): curve(row, along, width) for row in rows}
-    panels = [panel for panel in panels_of(cells) if curves[id(panel.row)].points]
+    width = bin_width(cell.rows)
+    curves = {row.scheme: curve(row, along, width) for row in cell.rows}
+    base = curves.get(cell.baseline or "")
+    panels = [row for row in compared(cell) if curves[row.scheme].points]
     if not panels:
         return None
-    scale, unit = (1.0, "") if along == "steps" else _clock(list(curves.values()))
-    caption = _caption(panels, curves, width, along)
+    shown = [curves[row.scheme] for row in panels] + [curve for curve in (base,) if curve and curve.points]
+    scale, unit = (1.0, "") if along == "steps" else _clock(shown)
 
     def draw(fig: Any) -> None:
-        axes = grid_of(fig, [panel.title for panel in panels], height=1.15)
-        for axis, panel in zip(axes, panels, strict=True):
-            if panel.base is not None and panel.base is not panel.row:
-                _draw(axis, curves[id(panel.base)], scale, INK, "D", linewidth=2.4, label=name(panel.base.scheme))
-            _draw(axis, curves[id(panel.row)], scale, _SCHEME, "o", linewidth=1.1, label="scheme of the panel")
+        axes = grid_of(fig, [heading(row) for row in panels], height=1.15)
+        for axis, row in zip(axes, panels, strict=True):
+            if base is not None and row.scheme != cell.baseline:
+                _draw(axis, base, scale, INK, "D", linewidth=2.4, label="baseline")
+            _draw(axis, curves[row.scheme], scale, _SCHEME, "o", linewidth=1.1, label="scheme of the panel")
             grid(axis)
-        axes[0].set_ylim(*_limits([curves[id(row)] for panel in panels for row in _rows(panel)]))
+        axes[0].set_ylim(*_limits(shown))
         axes[0].set_xlim(left=0)
         fig.supxlabel("step" if along == "steps" else f"time since the first step / {unit}", fontsize="medium")
         fig.supylabel("loss", fontsize="medium")
+        words = "; ".join(band_words(count) for count in sorted({curve.runs for curve in shown}))
         handles, labels = axes[0].get_legend_handles_labels()
-        runs = max(curves[id(panel.row)].runs for panel in panels)
-        fig.legend(handles, labels, loc="outside upper center", ncols=2, title=band_words(runs), title_fontsize=7)
+        fig.legend(handles, labels, loc="outside upper center", ncols=2, title=words, title_fontsize=7)
 
-    return Figure(f"loss-over-{along}", title, caption, draw)
-
-
-def _rows(panel: Panel) -> list[Row]:
-    return [panel.row] if panel.base is None else [panel.row, panel.base]
+    return Figure(f"loss-over-{_NAMES[along]}", title, _caption(shown, width, along), draw)
 
 
 def _draw(axes: "Axes", curve: Curve, scale: float, colour: str, mark: str, *, linewidth: float, label: str) -> None:
@@ -97,20 +93,17 @@ def _clock(curves: Sequence[Curve]) -> tuple[float, str]:
     return next((unit for unit in _CLOCK if longest >= 3 * unit[0]), _CLOCK[-1])
 
 
-def _caption(panels: Sequence[Panel], curves: dict[int, Curve], width: int, along: Along) -> str:
-    counts = sorted({curves[id(row)].runs for panel in panels for row in _rows(panel)})
-    bands = "; ".join(band_words(count) for count in counts if count)
-    words = ["Training loss of each scheme (thin line) over that of the baseline (thick line).", f"Lines: {bands}."]
+def _caption(curves: Sequence[Curve], width: int, along: Along) -> str:
+    words = ["Training loss of each scheme (thin line) and of the baseline (thick line), with bands over the repeats."]
     if width > 1:
         words.append(f"Each point is the mean of {width} steps; nothing else is smoothed.")
     else:
         words.append("Every step is shown; nothing is smoothed.")
     if along == "seconds":
         words.append("A step stands at its mean time; evaluations and checkpoints take none.")
-    if any(curve.evaluations for curve in curves.values()):
+    if any(curve.evaluations for curve in curves):
         words.append("Marks: loss on validation data (circle: the scheme, diamond: the baseline).")
-    if any(curve.broken for curve in curves.values()):
+    if any(curve.broken for curve in curves):
         words.append("A cross ends a curve whose loss stopped being a number.")
-    if any(math.isfinite(p.mean) for curve in curves.values() for p in curve.points[:1]):
-        words.append("The first steps may lie above the frame.")
+    words.append("The first steps may lie above the frame.")
     return " ".join(words)

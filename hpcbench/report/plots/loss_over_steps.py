@@ -6,6 +6,6 @@ from hpcbench.report.document import Figure
 from hpcbench.report.plots.loss import loss_figure
 
 
-def loss_over_steps(submission: Submission, cells: list[Cell]) -> Figure | None:
+def loss_over_steps(submission: Submission, cell: Cell) -> Figure | None:
     """A panel a scheme; None where no run has a loss."""
-    return loss_figure(cells, "steps", "Loss against steps")
+    return loss_figure(cell, "steps", "Loss against steps")

@@ -6,6 +6,6 @@ from hpcbench.report.document import Figure
 from hpcbench.report.plots.loss import loss_figure
 
 
-def loss_over_time(submission: Submission, cells: list[Cell]) -> Figure | None:
+def loss_over_time(submission: Submission, cell: Cell) -> Figure | None:
     """A panel a scheme; None where no run has losses with times."""
-    return loss_figure(cells, "seconds", "Loss against time")
+    return loss_figure(cell, "seconds", "Loss against time")

@@ -8,7 +8,7 @@ from hpcbench.plot_labels import place_labels
 from hpcbench.plot_style import COLOURS, INK, WIDTH, grid
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Figure
-from hpcbench.report.plots.panels import cell_words, name
+from hpcbench.report.plots.panels import name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,23 +18,20 @@ _WIDE = 8.0
 """Margins beyond which a difference is so large that the axis is logarithmic, or the margin could not be seen."""
 
 
-def loss_over_wire(submission: Submission, cells: list[Cell]) -> Figure | None:
+def loss_over_wire(submission: Submission, cell: Cell) -> Figure | None:
     """A mark a scheme; None where no scheme has both."""
-    shown = [(cell, rows) for cell in cells if (rows := [row for row in cell.rows if _place(row)])]
-    if not shown:
+    rows = [row for row in cell.rows if _place(row)]
+    if not rows:
         return None
 
     def draw(fig: Any) -> None:
-        fig.set_size_inches(WIDTH, 2.1 * len(shown) + 0.3)
-        axes = list(fig.subplots(len(shown), 1, sharex=True, squeeze=False).flat)
-        for axis, (cell, rows) in zip(axes, shown, strict=True):
-            _draw(axis, rows)
-            if len(shown) > 1:
-                axis.set_title(cell_words(cell))
-        axes[-1].set_xlabel("wire bytes / message bytes")
-        fig.supylabel("validation loss - loss of the baseline", fontsize="medium")
-        names = [[(name(row.scheme), *place) for row in rows if (place := _place(row))] for _, rows in shown]
-        place_labels(fig, list(zip(axes, names, strict=True)), lines=[0.0])
+        fig.set_size_inches(WIDTH, 2.4)
+        axes = fig.subplots()
+        _draw(axes, rows)
+        axes.set_xlabel("wire bytes / message bytes")
+        axes.set_ylabel("validation loss - loss of the baseline")
+        names = [(name(row.scheme), *place) for row in rows if (place := _place(row))]
+        place_labels(fig, [(axes, names)], lines=[0.0])
 
     caption = (
         "Difference of the last validation loss from the baseline's, mean of the pairs with its 95 % interval, against"
@@ -42,11 +39,9 @@ def loss_over_wire(submission: Submission, cells: list[Cell]) -> Figure | None:
         " good, or worse; an open mark: neither is shown, or there is one pair only, which has no interval. Where"
         f" differences beyond {_WIDE:g} margins occur, the axis is logarithmic outside of the margin."
     )
-    left_out = [
-        name(row.scheme) for cell in cells for row in cell.rows if row.scheme != cell.baseline and not _place(row)
-    ]
+    left_out = [name(row.scheme) for row in cell.rows if row.scheme != cell.baseline and not _place(row)]
     if left_out:
-        caption += f" Not shown, because they diverged or either is not known: {', '.join(dict.fromkeys(left_out))}."
+        caption += f" Not shown, because they diverged or either is not known: {', '.join(left_out)}."
     return Figure("loss-over-wire", "Loss against wire bytes", caption, draw)
 
 

@@ -1,7 +1,6 @@
-"""Small multiples: a panel for each scheme of each cell, every one with the baseline in it."""
+"""Small multiples: a panel a scheme, with the baseline in each."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hpcbench.collect.lines import printable
@@ -13,17 +12,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LONGEST_NAME = 24
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A scheme, with the row that it is compared with."""
-
-    cell: Cell
-    row: Row
-    base: Row | None
-    title: str
-    """A line each: the scheme, its cell where there are several, and what it lacks."""
 
 
 def name(scheme: str) -> str:
@@ -45,16 +33,14 @@ def remark(row: Row) -> str:
     return worst if len(states) == total else f"{len(states)} of {total} {worst}"
 
 
-def panels_of(cells: Sequence[Cell]) -> list[Panel]:
-    """A panel a scheme; the baseline has one of its own only where its cell has nothing else."""
-    found = []
-    for cell in cells:
-        base = cell.row(cell.baseline)
-        rows = [row for row in cell.rows if row is not base] or list(cell.rows)
-        for row in rows:
-            lines = [name(row.scheme), cell_words(cell) if len(cells) > 1 else "", remark(row)]
-            found.append(Panel(cell, row, base, "\n".join(filter(None, lines))))
-    return found
+def compared(cell: Cell) -> list[Row]:
+    """The rows that have a panel: the baseline only where there is nothing else."""
+    return [row for row in cell.rows if row.scheme != cell.baseline] or list(cell.rows)
+
+
+def heading(row: Row) -> str:
+    """Of a scheme's panel: its name, and below it what it lacks."""
+    return "\n".join(filter(None, (name(row.scheme), remark(row))))
 
 
 def grid_of(fig: Any, titles: Sequence[str], *, height: float) -> "list[Axes]":

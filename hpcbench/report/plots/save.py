@@ -3,7 +3,7 @@
 import io
 import re
 import warnings
-from collections.abc import Sequence
+from collections import Counter
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from hpcbench.collect.lines import printable
 from hpcbench.errors import UserError
 from hpcbench.plot_style import INK, WIDTH, need_matplotlib, styled
-from hpcbench.report.document import Figure
+from hpcbench.report.document import Document, Figure
 
 _DPI = 200
 
@@ -38,21 +38,24 @@ def png(figure: Figure) -> bytes:
     return _written(figure, "png", dpi=_DPI, metadata=about)
 
 
-def write(figures: Sequence[Figure], directory: Path) -> list[Path]:
-    """Write each figure as ``NAME.svg`` and ``NAME.png``.
+def write(document: Document, directory: Path) -> list[Path]:
+    """Write each figure of a report as ``NAME.svg`` and ``NAME.png``; of one name, later ones are numbered.
 
     Raises
     ------
     UserError
         matplotlib is not installed, or a file cannot be written.
     """
-    need_matplotlib("--plots")
+    figures = [block for chapter in document.chapters for block in chapter.blocks if isinstance(block, Figure)]
+    seen: Counter[str] = Counter()
     paths = []
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for figure in figures:
+            seen[figure.name] += 1
+            name = figure.name if seen[figure.name] == 1 else f"{figure.name}-{seen[figure.name]}"
             for suffix, content in (("svg", svg(figure).encode()), ("png", png(figure))):
-                paths.append(directory / f"{figure.name}.{suffix}")
+                paths.append(directory / f"{name}.{suffix}")
                 paths[-1].write_bytes(content)
     except OSError as error:
         raise UserError(f"--plots {printable(str(directory))}: cannot be written: {error.strerror}") from None
@@ -69,7 +72,7 @@ def drawn(figure: Figure) -> Any:
 
 
 def _written(figure: Figure, kind: str, **options: Any) -> bytes:
-    need_matplotlib("plots")
+    need_matplotlib("figures of a report")
     content = io.BytesIO()
     with styled(salt=figure.name), warnings.catch_warnings():
         # A name may hold letters that the font lacks; a browser has others.

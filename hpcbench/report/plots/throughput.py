@@ -7,8 +7,8 @@ from hpcbench.collect.submission import Submission
 from hpcbench.plot_style import COLOURS, INK, SMALL
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Figure
+from hpcbench.report.notation import significant
 from hpcbench.report.plots.lists import at_the_right, lists
-from hpcbench.report.table import significant
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,8 +42,9 @@ def throughput(submission: Submission, cells: list[Cell]) -> Figure | None:
         axes[-1].set_xlabel("speed / speed of the baseline")
 
     caption = (
-        "Samples/s of each scheme over the baseline's, mean of the pairs with its 95 % interval. A filled mark: the"
-        " interval does not hold 1. An open mark: it does, or there is one pair only, which has no interval."
+        "Samples/s of each scheme over the baseline's, mean of the pairs with its 95 % interval. A filled mark:"
+        " is shown to be faster, or not to be. An open mark: neither is shown, or there is one pair only, which has no"
+        " interval."
     )
     if any(row.partial for cell in compared for row in cell.rows):
         caption += " * of runs that did not complete; they are compared with nothing."
@@ -71,14 +72,13 @@ def _draw(axes: "Axes", y: int, row: Row, *, is_baseline: bool) -> None:
         _say(axes, "1 pair", speed.estimate, y)
     else:
         axes.plot([speed.low, speed.high], [y, y], color=COLOURS[0], linewidth=1.6, solid_capstyle="butt")
-    shown = speed.low is not None and speed.high is not None and not speed.low <= 1 <= speed.high
     axes.plot(
         speed.estimate,
         y,
         marker="o",
         markersize=5.5,
         color=COLOURS[0],
-        markerfacecolor=COLOURS[0] if shown else "none",
+        markerfacecolor="none" if speed.shown == "not shown" else COLOURS[0],
         markeredgewidth=1.2,
         linestyle="none",
         zorder=3,

@@ -11,12 +11,12 @@ from hpcbench.plot_style import COLOURS, INK
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Figure
 from hpcbench.report.measures import Measures
+from hpcbench.report.notation import seconds_unit
 from hpcbench.report.plots.lists import at_the_right, lists
-from hpcbench.report.table import significant
+from hpcbench.report.plots.panels import name
 
 PARTS = ("computation", "waiting", "encoding", "decoding")
 _LOOKS = ((COLOURS[5], ""), (COLOURS[1], "////"), (COLOURS[4], "...."), (COLOURS[3], "xxxx"))
-_CLOCK = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 
 
 @dataclass(frozen=True)
@@ -43,23 +43,21 @@ def split(row: Row) -> Split | None:
     return Split(*(fmean(values) for values in zip(*map(astuple, known), strict=True))) if known else None
 
 
-def time_split(submission: Submission, cells: list[Cell]) -> Figure | None:
+def time_split(submission: Submission, cell: Cell) -> Figure | None:
     """A bar a scheme; None where no log tells its traffic."""
-    found = [(cell, [(row, own) for row in cell.rows if (own := split(row)) is not None]) for cell in cells]
-    shown = [(cell, rows) for cell, rows in found if rows]
-    if not shown:
+    found = [(row, own) for row in cell.rows if (own := split(row)) is not None]
+    if not found:
         return None
-    longest = max(own.step for _, rows in shown for _, own in rows)
-    scale, unit = next((clock for clock in _CLOCK if longest >= clock[0]), _CLOCK[-1])
+    splits = [own for _, own in found]
+    unit = seconds_unit(own.step for own in splits)
 
     def draw(fig: Any) -> None:
-        axes = lists(fig, [(cell, [row for row, _ in rows]) for cell, rows in shown], room=0.95, line=0.3)
-        for axis, (_, rows) in zip(axes, shown, strict=True):
-            _bars(axis, [own for _, own in rows], scale)
-            at_the_right(axis, [significant(own.step / scale) for _, own in rows], "step")
-        axes[-1].set_xlabel(f"mean time of a step and rank / {unit}")
-        axes[0].set_xlim(0, 1.02 * max(max(own.step, own.hidden) for _, rows in shown for _, own in rows) / scale)
-        handles, labels = axes[0].get_legend_handles_labels()
+        (axes,) = lists(fig, [(cell, [row for row, _ in found])], room=0.95, line=0.3)
+        _bars(axes, splits, unit.scale)
+        at_the_right(axes, [unit.show(own.step) for own in splits], "step")
+        axes.set_xlabel(f"mean time of a step and rank / {unit.name}")
+        axes.set_xlim(0, 1.02 * max(max(own.step, own.hidden) for own in splits) / unit.scale)
+        handles, labels = axes.get_legend_handles_labels()
         fig.legend(handles, labels, loc="outside upper center", ncols=3)
 
     caption = (
@@ -67,8 +65,8 @@ def time_split(submission: Submission, cells: list[Cell]) -> Figure | None:
         " communication that went on during computation, and adds nothing. Of a call that was partly hidden, encoding,"
         " decoding and transfer are taken to be hidden in equal parts."
     )
-    if any(row.completed == 0 for _, rows in shown for row, _ in rows):
-        partial = ", ".join(row.scheme for _, rows in shown for row, _ in rows if row.completed == 0)
+    partial = ", ".join(name(row.scheme) for row, _ in found if not row.completed)
+    if partial:
         caption += f" Of runs that did not complete: {partial}."
     return Figure("time-split", "Where the time of a step goes", caption, draw)
 
