@@ -22,7 +22,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito's, told apart by colour-blind eyes; marks, dashes and hatches tell them apart in grey print."""
 MARKS = ("o", "s", "D", "^", "v", "P")
 DASHES = ("-", "--", "-.", ":")
-HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++")
+HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\\\\\")
 SMALL = 6.5
 """Points: the smallest type."""
 SETTINGS: dict[str, Any] = {

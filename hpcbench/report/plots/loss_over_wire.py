@@ -4,7 +4,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from hpcbench.collect.submission import Submission
-from hpcbench.plot_labels import place_labels
+from hpcbench.plot_labels import fitted, place_labels
 from hpcbench.plot_style import COLOURS, INK, WIDTH, grid
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Figure
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _WIDE = 8.0
 """Margins beyond which a difference is so large that the axis is logarithmic, or the margin could not be seen."""
+_NAMES = 72.0
+"""Points that a name may be wide."""
 
 
 def loss_over_wire(submission: Submission, cell: Cell) -> Figure | None:
@@ -30,7 +32,7 @@ def loss_over_wire(submission: Submission, cell: Cell) -> Figure | None:
         _draw(axes, rows)
         axes.set_xlabel("wire bytes / message bytes")
         axes.set_ylabel("validation loss - loss of the baseline")
-        names = [(name(row.scheme), *place) for row in rows if (place := _place(row))]
+        names = [(fitted(name(row.scheme), _NAMES), *place) for row in rows if (place := _place(row))]
         place_labels(fig, [(axes, names)], lines=[0.0])
 
     caption = (

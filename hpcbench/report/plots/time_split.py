@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from hpcbench.collect.submission import Submission
-from hpcbench.plot_style import COLOURS, INK
+from hpcbench.plot_style import COLOURS, HATCHES, INK
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Figure
 from hpcbench.report.measures import Measures
@@ -16,7 +16,7 @@ from hpcbench.report.plots.lists import at_the_right, lists
 from hpcbench.report.plots.panels import name
 
 PARTS = ("computation", "waiting", "encoding", "decoding")
-_LOOKS = ((COLOURS[5], ""), (COLOURS[1], "////"), (COLOURS[4], "...."), (COLOURS[3], "xxxx"))
+LOOKS = tuple(zip((COLOURS[5], COLOURS[1], COLOURS[4], COLOURS[3]), HATCHES, strict=False))
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _split(run: Measures) -> Split | None:
 
 def _bars(axes: Any, splits: Sequence[Split], scale: float) -> None:
     ends = [0.0] * len(splits)
-    for part, (colour, hatch) in zip(PARTS, _LOOKS, strict=True):
+    for part, (colour, hatch) in zip(PARTS, LOOKS, strict=True):
         lengths = [getattr(own, part) / scale for own in splits]
         axes.barh(
             [y - 0.1 for y in range(len(splits))],
@@ -107,7 +107,7 @@ def _bars(axes: Any, splits: Sequence[Split], scale: float) -> None:
         [own.hidden / scale for own in splits],
         height=0.2,
         color="none",
-        hatch="\\\\\\\\\\\\",
+        hatch=HATCHES[4],
         edgecolor=INK,
         linewidth=0.6,
         label="hidden communication",
