@@ -113,7 +113,7 @@ class Follower:
         elapsed = _seconds(found.start, found.end) if found.end else _seconds(found.start, self._now())
         left = None
         if log is not None and last is not None and found.state == "running":
-            recent = [r.seconds for r in list(log.steps.values())[-_RECENT:] if r.seconds is not None]
+            recent = log.steps.column("seconds")[-_RECENT:]
             left = median(recent) * (last.steps - last.step) if recent and last.steps else None
         return Progress(
             id=run.id,
