@@ -94,7 +94,7 @@ def shape_of(raw: bytes) -> Shape | None:
     fields = []
     for part in parts:
         words = part.split()
-        if part != " ".join(words):
+        if len(words) < 2 or part != " ".join(words):
             return None
         name, _, *unit = words
         attribute, worth = "", 1.0
