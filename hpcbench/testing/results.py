@@ -1,6 +1,7 @@
 """Results as a submission leaves them on disk, written with chosen numbers: what a report must read back."""
 
 import json
+import random
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ class Planted:
     cell: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     """Variables of the scheme, which then is the MPI library's own."""
+    noise: float = 0.0
+    """Spread of the steps' times and losses, as a part of them."""
 
     @property
     def id(self) -> str:
@@ -85,11 +88,12 @@ def log_lines(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "
         _event("environment", mpi="MPICH 5.0.2", python="3.11.7", world=world),
         _event("configuration", run=asked, **facts, **scale),
     ]
+    draw = random.Random(run.id)
     for k in range(1, steps + 1):
-        seconds = run.seconds * (10 if k <= warmup else 1)
+        seconds = run.seconds * (10 if k <= warmup else 1) * draw.lognormvariate(0, run.noise)
         rate = 8 / seconds
         flops = FLOPS_PER_SAMPLE * rate / 8
-        loss = 5.5 - (5.5 - run.loss) * k / steps
+        loss = (5.5 - (5.5 - run.loss) * k / steps) * draw.lognormvariate(0, run.noise)
         wire = round(1_000_000 * run.wire)
         lines.append(Step(k, steps, loss, seconds, rate, flops, flops, 1e-3, 1.25, 1_000_000, wire, 0).line())
     counted = {

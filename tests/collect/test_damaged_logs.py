@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcbench.collect import lines, run_log
+from hpcbench.collect.bulk import Shape, shape_of
 from hpcbench.collect.lines import FIELDS
 from hpcbench.collect.record import StepRecord
 from hpcbench.collect.run_log import Reader, RunLog
@@ -169,15 +170,19 @@ def test_step_lines_of_one_shape_are_not_read_one_by_one(monkeypatch: pytest.Mon
 
 
 def test_a_shape_that_lines_no_longer_have_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    shapes: list[bytes] = []
-    shape_of = run_log.shape_of
-    monkeypatch.setattr(run_log, "shape_of", lambda raw: (shapes.append(raw), shape_of(raw))[1])
+    taken: list[bytes] = []
+
+    def noted(raw: bytes) -> Shape | None:
+        taken.append(raw)
+        return shape_of(raw)
+
+    monkeypatch.setattr(run_log, "shape_of", noted)
     old = [b"step %d/90 | loss 1.5 |\n" % step for step in range(1, 41)]
     new = [b"step %d/90 | loss 1.5 | skipped 0 |\n" % step for step in range(41, 91)]
     reader = Reader(Path("log.txt"))
     for chunk in (old, new[:10], new[10:]):
         reader.feed(b"".join(chunk))
-    assert shapes == [old[0][:-1], new[10][:-1]]
+    assert taken == [old[0][:-1], new[10][:-1]]
     assert list(reader.close().steps) == list(range(1, 91))
 
 
