@@ -93,6 +93,11 @@ class Steps(Mapping[int, StepRecord]):
             One of `COLUMNS`, or ``step``.
         first
             Step number to begin with.
+
+        Raises
+        ------
+        KeyError
+            There is no such quantity.
         """
         return self._values((name,), first)[0]
 
@@ -135,7 +140,9 @@ class Steps(Mapping[int, StepRecord]):
         if not above and self._rows is None:
             self._rows = {step: row for row, step in enumerate(self._numbers)}
         for name, values in columns.items():
-            self._columns.setdefault(name, _Column(name)).extend(begin, values)
+            if name not in self._columns:
+                self._columns[name] = _Column(name)
+            self._columns[name].extend(begin, values)
         if self._rows is not None:
             self._rows.update(zip(numbers, range(begin, len(self)), strict=True))
         if above:
@@ -153,11 +160,12 @@ class _Column:
     def extend(self, row: int, values: "array[Any]") -> None:
         """Put values from `row` on; rows before it that were not given lack the quantity."""
         missing = row - len(self.values)
-        if missing and self.present is None:
-            self.present = bytearray(b"\1") * len(self.values)
+        if missing:
+            self.present = bytearray(b"\1") * len(self.values) if self.present is None else self.present
+            self.present += bytes(missing)
+            self.values.frombytes(bytes(missing * values.itemsize))
         if self.present is not None:
-            self.present += bytes(missing) + b"\1" * len(values)
-        self.values.frombytes(bytes(missing * values.itemsize))
+            self.present += b"\1" * len(values)
         self.values.extend(values)
 
     def at(self, row: int) -> Any:
