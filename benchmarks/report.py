@@ -43,7 +43,7 @@ class Cost:
 
 
 def runs(logs: int) -> list[Planted]:
-    """As many runs, whose step times and losses scatter as those of real ones do."""
+    """As many runs, whose step times scatter as those of real ones do."""
     draw = random.Random(logs)
     repeats = range(1, logs // (CELLS * len(SCHEMES)) + 1)
     return [

@@ -28,6 +28,8 @@ class Planted:
     repeat: int
     seconds: float
     """Of each step after the warm-up; the steps of the warm-up take ten times as long."""
+    noise: float = field(default=0.0, kw_only=True)
+    """Spread of the steps' times, as a part of them."""
     loss: float
     """Validation loss at the end."""
     wire: float = 1.0
@@ -35,8 +37,6 @@ class Planted:
     cell: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     """Variables of the scheme, which then is the MPI library's own."""
-    noise: float = 0.0
-    """Spread of the steps' times and losses, as a part of them."""
 
     @property
     def id(self) -> str:
@@ -93,7 +93,7 @@ def log_lines(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "
         seconds = run.seconds * (10 if k <= warmup else 1) * draw.lognormvariate(0, run.noise)
         rate = 8 / seconds
         flops = FLOPS_PER_SAMPLE * rate / 8
-        loss = (5.5 - (5.5 - run.loss) * k / steps) * draw.lognormvariate(0, run.noise)
+        loss = 5.5 - (5.5 - run.loss) * k / steps
         wire = round(1_000_000 * run.wire)
         lines.append(Step(k, steps, loss, seconds, rate, flops, flops, 1e-3, 1.25, 1_000_000, wire, 0).line())
     counted = {
