@@ -90,7 +90,7 @@ class Steps(Mapping[int, StepRecord]):
         Parameters
         ----------
         name
-            One of `COLUMNS`, or ``step``.
+            One of `COLUMNS`, ``step`` or ``line``.
         first
             Step number to begin with.
 
@@ -99,13 +99,14 @@ class Steps(Mapping[int, StepRecord]):
         KeyError
             There is no such quantity.
         """
-        return self._values((name,), first)[0]
+        return self.aligned(name, first=first)[0]
 
     def columns(self, *names: str, first: int = 0) -> list[tuple[float, ...]]:
         """Several quantities side by side, of the steps from number `first` on that have all of them."""
-        return list(zip(*self._values(names, first), strict=True))
+        return list(zip(*self.aligned(*names, first=first), strict=True))
 
-    def _values(self, names: tuple[str, ...], first: int) -> list[list[float]]:
+    def aligned(self, *names: str, first: int = 0) -> list[list[float]]:
+        """As `columns`, a list a quantity instead of a tuple a step."""
         columns = [self._columns.get(name) or _Column(name) for name in names]
         begin = bisect_left(self._numbers, first) if self._rows is None else 0
         end = min(len(column.values) for column in columns)

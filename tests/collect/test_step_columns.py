@@ -37,11 +37,12 @@ def test_columns_say_what_records_say(records: list[StepRecord], ascending: bool
     assert steps.last == (truth[max(truth)] if truth else None)
     assert all((step in steps) == (step in truth) for step in range(14))
     later = [record for record in truth.values() if record.step >= first]
-    for name in (*COLUMNS, "step"):
+    for name in (*COLUMNS, "step", "line"):
         values = [getattr(record, name) for record in later]
         assert steps.column(name, first=first) == [value for value in values if value is not None]
     rows = [(r.step, r.loss, r.message_bytes) for r in later if r.loss is not None and r.message_bytes is not None]
     assert steps.columns("step", "loss", "message_bytes", first=first) == rows
+    assert steps.aligned("step", "loss", "message_bytes", first=first) == [[row[i] for row in rows] for i in range(3)]
 
 
 @given(st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=6), max_size=5))
