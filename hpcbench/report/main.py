@@ -8,7 +8,7 @@ from hpcbench.collect.lines import printable, text
 from hpcbench.collect.state import BAD
 from hpcbench.collect.submission import Plan, RunResult, Submission, from_log, load
 from hpcbench.errors import UserError
-from hpcbench.report.build import table_names
+from hpcbench.report.build import Section, table_names
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.formats import FORMATS, TERMINAL, Request, format_name
 from hpcbench.report.measures import is_uncompressed, measure
@@ -40,6 +40,25 @@ def report(paths: list[Path], format: str | None = None, output: Path | None = N
     """
     form = format_name(format, output)
     names = table_names(tables or FORMATS[form].tables)
+    sections = sections_of(paths)
+    request = Request(sections, names, output)
+    if form == TERMINAL and output is None:
+        from hpcbench.report.formats import rich_text
+
+        rich_text.show(request.document())
+    else:
+        _save(FORMATS[form].write(request), output)
+    return int(any(run.state in BAD for submission, _ in sections for run in submission.runs))
+
+
+def sections_of(paths: list[Path]) -> list[Section]:
+    """Read submissions and logs, and compare their runs.
+
+    Raises
+    ------
+    UserError
+        There are no paths, or one is not what it should be.
+    """
     if not paths:
         raise UserError("nothing to report: give a directory of results or a log file")
     submissions: list[Submission] = []
@@ -51,15 +70,7 @@ def report(paths: list[Path], format: str | None = None, output: Path | None = N
         else:
             logs.append(path)
     submissions.extend(gather([(path, from_log(path)) for path in dict.fromkeys(logs)]))
-    sections = [(submission, _cells(submission)) for submission in submissions]
-    request = Request(sections, names, output)
-    if form == TERMINAL and output is None:
-        from hpcbench.report.formats import rich_text
-
-        rich_text.show(request.document())
-    else:
-        _save(FORMATS[form].write(request), output)
-    return int(any(run.state in BAD for submission in submissions for run in submission.runs))
+    return [(submission, _cells(submission)) for submission in submissions]
 
 
 def gather(runs: list[tuple[Path, RunResult]]) -> list[Submission]:
