@@ -2,7 +2,9 @@
 
 import json
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,12 +36,20 @@ class Fate:
     """The marker as it is, where it is no usual one."""
 
 
+def end(state: str, reason: str) -> str:
+    """The last line of a run that says itself how it ended."""
+    return json.dumps({"event": "end", "state": state, "reason": reason}) + "\n"
+
+
+NAN = "step 5/6 | loss nan | time 0.2500 s |\n"
+CUT = "the log has no end event: after step 4 of 6, its last line cut"
+KILLED = "a rank was killed by signal 9 (KILL), exit status 137, after step 4 of 6"
 BEGAN = '{"state": "running", "start": "2026-11-21T06:30:00Z"}'
 FATES = {
     "completed": Fate("completed", "", exit=0),
-    "diverged": Fate("nan", "loss is nan at step 5", keep=7, tail="step 5/6 | loss nan | time 0.2500 s |\n", exit=1),
-    "failed": Fate("failed", "a rank was killed by signal 9 (KILL), exit status 137, after step 4 of 6", keep=7, exit=137),
-    "said-why": Fate("failed", "replicas differ", keep=9, tail='{"event": "end", "state": "failed", "reason": "replicas differ"}\n', exit=1),
+    "diverged": Fate("nan", "loss is nan at step 5", keep=7, tail=NAN, exit=1),
+    "failed": Fate("failed", KILLED, keep=7, exit=137),
+    "said-why": Fate("failed", "replicas differ", keep=9, tail=end("failed", "replicas differ"), exit=1),
     "missing": Fate("lost", "ended (exit status 0) before this run began", keep=0),
     "running": Fate("running", "", "running", keep=7, marker=BEGAN),
     "suspended": Fate("suspended", "", "suspended", keep=7, marker=BEGAN),
@@ -50,11 +60,11 @@ FATES = {
     "overtime": Fate("timed out", "met its own time limit after step 4 of 6", keep=7, exit=124),
     "node-failure": Fate("node failure", "node failure", "node failure", keep=7, marker=BEGAN),
     "preempted": Fate("preempted", "preempted", "preempted", keep=7, marker=BEGAN),
-    "stopped": Fate("stopped", "told to stop", keep=6, tail='{"event": "end", "state": "stopped", "steps": 3, "reason": "told to stop"}\n', exit=75),
-    "truncated": Fate("incomplete", "the log has no end event: after step 4 of 6, its last line cut", "unknown", keep=7, tail="step 5/6 | lo", marker=BEGAN),
+    "stopped": Fate("stopped", "told to stop", keep=6, tail=end("stopped", "told to stop"), exit=75),
+    "truncated": Fate("incomplete", CUT, "unknown", keep=7, tail="step 5/6 | lo", marker=BEGAN),
     "unknown": Fate("unknown", "nothing says what became of job", "unknown", keep=0),
     "odd-marker": Fate("unknown", "its exit marker cannot be read", keep=7, marker='{"state": "done"}'),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -121,11 +131,14 @@ def test_what_is_bad_is_said_beside_the_answer(document: Document) -> None:
     assert "1 of 18 runs still running, 2 waiting." in said
 
 
-@pytest.mark.parametrize("name", FATES)
-def test_every_text_format_has_them(document: Document, name: str) -> None:
-    for text in (rich_text.write(document, 400), markdown.write(document).replace("\\", ""), latex.write(document)):
-        line = next(line for line in text.splitlines() if name in line and FATES[name].state in line)
-        assert FATES[name].reason in line or FATES[name].reason in text
+@pytest.mark.parametrize(
+    "write_format", [partial(rich_text.write, width=400), markdown.write, latex.write], ids=["text", "md", "latex"]
+)
+def test_every_text_format_has_them(document: Document, write_format: Callable[[Document], str]) -> None:
+    text = write_format(document).replace("\\", "")
+    for name, fate in FATES.items():
+        assert any(name in line and fate.state in line for line in text.splitlines()), name
+        assert fate.reason in text
 
 
 def test_where_runs_were_and_how_long(document: Document) -> None:
