@@ -42,7 +42,7 @@ def test_robust_deviations_by_hand() -> None:
 
 def test_a_node_that_is_always_slow_is_named() -> None:
     runs = [run(f"r{k}", hosts=nodes(1.12)) for k in range(3)]
-    assert slow_hosts(runs) == [SlowHost("n7", pytest.approx(0.12, rel=0.01), 3, 3)]
+    assert slow_hosts(runs) == [SlowHost("n7", pytest.approx(0.12, rel=0.05), 3, 3)]
 
 
 def test_a_node_that_was_slow_once_of_many_times_is_not() -> None:
