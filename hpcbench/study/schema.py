@@ -235,7 +235,9 @@ class Criteria(Section):
         0.01, ge=0, lt=1, description="A scheme is not faster when it is shown to gain less than this part."
     )
     loss_margin: float = Field(
-        0.01, ge=0, description="A loss is as good when it is shown to differ from the baseline's by less than this part."
+        0.01,
+        ge=0,
+        description="A loss is as good when it is shown to differ from the baseline's by less than this part.",
     )
 
 
