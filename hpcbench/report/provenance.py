@@ -77,9 +77,9 @@ def _submitted(submission: Submission) -> Iterator[Fact]:
     said = [("study", plan.study, "study.yaml"), ("site", plan.site, "site.json")]
     said += [("scheduler", plan.scheduler, "submission.json"), ("hpcbench", plan.version, "submission.json")]
     said += [("submitted", plan.time, "submission.json")]
-    for name, value, file in said:
-        if value:
-            yield Fact(name, printable(value), str(root / file) if root else None)
+    for name, words, file in said:
+        if words:
+            yield Fact(name, printable(words), str(root / file) if root else None)
     if root is None:
         return
     if checked := text(read_marker(root / "site.json"), "checked"):

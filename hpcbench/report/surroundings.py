@@ -11,9 +11,9 @@ from hpcbench.collect.lines import printable, text
 from hpcbench.collect.submission import RunResult
 
 _LONGEST = 1 << 16
-_OF_A_RANK = frozenset(
-    "rank local_rank host pid cores core_ranges numa threads visible nics environment "
-    "gpu.number gpu.uuid gpu.pci gpu.visible gpu.peers".split()
+_OF_A_RANK = (
+    *("rank", "local_rank", "host", "pid", "cores", "core_ranges", "numa", "threads", "visible", "nics", "environment"),
+    *("gpu.number", "gpu.uuid", "gpu.pci", "gpu.visible", "gpu.peers"),
 )
 """Of what ranks say of themselves, all that is no property of their node."""
 
@@ -47,7 +47,7 @@ def software(runs: Iterable[RunResult]) -> Iterator[Finding]:
 def nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:
     """What the ranks say of their nodes: cores, GPUs and what belongs to these; each thing once a node."""
     told: set[tuple[str, str, str]] = set()
-    for run, where, rank in _ranks(runs):
+    for _, where, rank in _ranks(runs):
         host = printable(text(rank, "host") or "unknown", 80)
         for name, value in _flat({key: value for key, value in rank.items() if key not in _OF_A_RANK}):
             if name in _OF_A_RANK:
@@ -91,7 +91,6 @@ def jobs(root: Path, names: Iterable[str]) -> Iterator[Finding]:
 _KEPT = (
     ("kernel", "system.txt", re.compile(r"\S+ \S+ (\S+) .*")),
     ("processor", "cpu.txt", re.compile(r"Model name:\s*(\S.*)")),
-    ("launcher", "launcher.txt", re.compile(r"\s*((?:\S.*)?[Vv]ersion.*|\S+ [0-9]\S*)")),
     ("driver", "nvidia-smi.txt", re.compile(r"Driver Version\s*: (\S.*)")),
     ("GPU", "nvidia-smi.txt", re.compile(r"\s*Product Name\s*: (\S.*)")),
     ("modules", "environment.txt", re.compile(r"LOADEDMODULES=(\S.*)")),
