@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 from hpcbench.collect.submission import Submission
 from hpcbench.report.document import Document, Table
 from hpcbench.report.page.visible import visible
+from hpcbench.report.provenance import Provenance
 
 MOST_LINES = 4000
 """Lines that a page holds at most: four for each of a thousand runs."""
@@ -49,25 +50,32 @@ class Citations:
     Parameters
     ----------
     document, submissions
-        What is cited: the reasons of runs that are no measurement and damaged lines first, then what figures were read
-        from, then how each run ended.
+        What cites: the reasons of runs that are no measurement and damaged lines come first, then what provenance and
+        figures were read from, then how each run ended.
+    provenance
+        Of the submissions.
     directory
         Where the page will lie; None where that is not known.
     """
 
-    def __init__(self, document: Document, submissions: Sequence[Submission], directory: Path | None) -> None:
+    def __init__(
+        self,
+        document: Document,
+        submissions: Sequence[Submission],
+        provenance: Sequence[Provenance],
+        directory: Path | None,
+    ) -> None:
         self._roots = [submission.root for submission in submissions if submission.root is not None]
         self._directory = directory
         self._anchors: dict[str, str] = {}
         self.files: list[RawFile] = []
         wanted: dict[str, set[int]] = {}
-        sources = list(dict.fromkeys([*_reasons(submissions), *_figures(document), *_ends(submissions)]))
-        self.left_out = max(0, len(sources) - MOST_LINES)
+        cited = [*_reasons(submissions), *_facts(provenance), *_figures(document), *_ends(submissions)]
+        places = [place for source in dict.fromkeys(cited) if (place := _place(source))]
+        self.left_out = max(0, len(places) - MOST_LINES)
         """Places that are cited but not shown, because there are too many."""
-        for source in sources[:MOST_LINES]:
-            path, _, line = source.rpartition(":")
-            if path and line.isdecimal():
-                wanted.setdefault(path, set()).add(int(line))
+        for path, line in places[:MOST_LINES]:
+            wanted.setdefault(path, set()).add(line)
         for path, numbers in wanted.items():
             self._read(path, numbers)
 
@@ -89,17 +97,20 @@ class Citations:
             return ""
         return "./" + quote(inside.as_posix()) if path.is_file() else ""
 
-    def anchor(self, source: str | None) -> str:
-        """The id of the line within the page; empty where the page does not hold it."""
-        return self._anchors.get(source or "", "")
+    def target(self, source: str) -> str:
+        """Link to a place: to its line within the page, else to its file beside it; empty where there is neither."""
+        if anchor := self._anchors.get(source):
+            return f"#{anchor}"
+        place = _place(source)
+        return self.href(Path(place[0] if place else source))
 
     def linked(self, sentence: str) -> Markup:
-        """A sentence in which each place that the page holds is a link to it."""
+        """A sentence in which each line that the page holds is a link to it."""
         parts = []
         end = 0
         for found in _CITED.finditer(sentence):
             source = found["source"]
-            if anchor := self.anchor(source):
+            if anchor := self._anchors.get(source):
                 link = Markup('<a href="#{}">{}</a>').format(anchor, visible(self.name(source)))
                 parts += [escape(visible(sentence[end : found.start()])), link]
                 end = found.end()
@@ -114,6 +125,12 @@ class Citations:
             lines.append(RawLine(anchor, number, text[:LONGEST], omitted + len(text[LONGEST:].encode())))
         if lines:
             self.files.append(RawFile(self.name(path), self.href(Path(path)), tuple(lines)))
+
+
+def _place(source: str) -> tuple[str, int] | None:
+    """File and line; None for a file alone."""
+    path, _, line = source.rpartition(":")
+    return (path, int(line)) if path and re.fullmatch("[0-9]{1,12}", line) else None
 
 
 def _reasons(submissions: Sequence[Submission]) -> Iterator[str]:
@@ -138,6 +155,11 @@ def _ends(submissions: Sequence[Submission]) -> Iterator[str]:
         if log.last_step is not None:
             yield log.where(log.last_step.line)
         yield from (log.where(event.line) for name in ("evaluation", "end") if (event := log.event(name)))
+
+
+def _facts(provenance: Sequence[Provenance]) -> Iterator[str]:
+    facts = (fact for one in provenance for group in one.groups for fact in group.facts)
+    yield from (fact.source for fact in facts if fact.source)
 
 
 def _lines(path: Path, numbers: Iterable[int]) -> Iterator[tuple[int, bytes, int]]:

@@ -16,9 +16,11 @@ from hpcbench.collect.submission import Submission
 from hpcbench.report.document import Document, Entry, Figure, Table
 from hpcbench.report.page.citations import Citations
 from hpcbench.report.page.figure import Stylesheet, inline
+from hpcbench.report.page.kept import kept
 from hpcbench.report.page.layout import Placed, arrange
-from hpcbench.report.page.provenance import parts
 from hpcbench.report.page.visible import finalize, visible
+from hpcbench.report.provenance import provenance
+from hpcbench.report.surroundings import some
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -42,7 +44,8 @@ def write(document: Document, submissions: Sequence[Submission], directory: Path
     """
     chapters = arrange(document)
     plots = _Plots([placed for chapter in chapters for placed in chapter.blocks])
-    citations = Citations(document, submissions, directory)
+    origins = [provenance(submission) for submission in submissions]
+    citations = Citations(document, submissions, origins, directory)
     style, script = Markup(f"{_file('page.css')}{plots.css}\n"), Markup(_file("page.js"))
     return (
         _environment()
@@ -55,9 +58,10 @@ def write(document: Document, submissions: Sequence[Submission], directory: Path
             drawings=plots.drawings,
             key=sort_key,
             now=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-            provenance=[(submission, parts(submission)) for submission in submissions],
+            origins=[(one, origin, kept(one)) for one, origin in zip(submissions, origins, strict=True)],
             policy=_policy(style, script),
             script=script,
+            some=some,
             style=style,
             version=hpcbench.__version__,
         )

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import html
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from hpcbench.collect.submission import Submission
 from hpcbench.report.document import Chapter, Column, Document, Entry, Sentences, Table
 from hpcbench.report.page.citations import LONGEST, MOST_LINES, Citations
 from hpcbench.report.page.figure import Stylesheet, inline
-from hpcbench.report.page.provenance import parts
+from hpcbench.report.page.kept import kept
 from hpcbench.report.page.write import sort_key, write
 
 
@@ -47,13 +46,13 @@ def test_a_cited_line_is_read_whole_or_says_what_is_missing(tmp_path: Path) -> N
     log = tmp_path / "log.txt"
     long = "x" * (1 << 18)
     log.write_bytes(b"first\r\n" + long.encode() + b"\nthird\xff\nlast, cut")
-    found = Citations(cite(*(f"{log}:{n}" for n in (1, 2, 3, 4, 5, 0))), [], None)
+    found = Citations(cite(*(f"{log}:{n}" for n in (1, 2, 3, 4, 5, 0))), [], [], None)
     lines = {line.number: line for line in found.files[0].lines}
     assert sorted(lines) == [1, 2, 3, 4], "a line that is not there is not made up"
     assert (lines[1].text, lines[1].omitted) == ("first", 0)
     assert (lines[2].text, lines[2].omitted) == (long[:LONGEST], len(long) - LONGEST)
     assert (lines[3].text, lines[4].text) == ("third\ufffd", "last, cut")
-    assert found.anchor(f"{log}:4") == lines[4].anchor and found.anchor(f"{log}:5") == ""
+    assert found.target(f"{log}:4") == f"#{lines[4].anchor}" and found.target(f"{log}:5") == ""
 
 
 def test_a_file_that_is_gone_is_cited_without_its_line(tmp_path: Path) -> None:
@@ -64,7 +63,7 @@ def test_a_file_that_is_gone_is_cited_without_its_line(tmp_path: Path) -> None:
 def test_lines_beyond_the_bound_are_counted(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     log.write_text("line\n" * (MOST_LINES + 5))
-    found = Citations(cite(*(f"{log}:{n + 1}" for n in range(MOST_LINES + 5))), [], None)
+    found = Citations(cite(*(f"{log}:{n + 1}" for n in range(MOST_LINES + 5))), [], [], None)
     assert len(found.files[0].lines) == MOST_LINES and found.left_out == 5
 
 
@@ -73,45 +72,35 @@ def test_reasons_come_before_figures_where_there_are_too_many_lines(
 ) -> None:
     monkeypatch.setattr("hpcbench.report.page.citations.MOST_LINES", 1)
     assert planted.runs[0].log is not None
-    found = Citations(cite(planted.runs[0].log.where(1)), [planted], None)
+    found = Citations(cite(planted.runs[0].log.where(1)), [planted], [], None)
     reason = next(run.verdict.where for run in planted.runs if run.state == "failed")
-    assert found.anchor(reason) and not found.anchor(planted.runs[0].log.where(1))
+    assert reason and found.target(reason) and not found.target(planted.runs[0].log.where(1))
 
 
 def test_only_what_is_known_to_be_a_place_becomes_a_link(planted: Submission) -> None:
-    found = Citations(Document("", ()), [planted], None)
+    found = Citations(Document("", ()), [planted], [], None)
     where = next(run.verdict.where for run in planted.runs if run.state == "failed")
+    assert where
     assert found.linked(f"<b> ({where}) /etc/passwd:1") == (
-        f'&lt;b&gt; (<a href="#{found.anchor(where)}">runs/r2-mzhybrid/err.txt:2</a>) /etc/passwd:1'
+        f'&lt;b&gt; (<a href="{found.target(where)}">runs/r2-mzhybrid/err.txt:2</a>) /etc/passwd:1'
     )
 
 
 def test_files_outside_the_pages_directory_are_not_linked(planted: Submission, tmp_path: Path) -> None:
     assert planted.root is not None
     inside = planted.root / "study.yaml"
-    assert Citations(Document("", ()), [planted], planted.root).href(inside) == "./study.yaml"
-    assert Citations(Document("", ()), [planted], tmp_path).href(inside) == ""
-    assert Citations(Document("", ()), [planted], None).href(inside) == ""
+    assert Citations(Document("", ()), [planted], [], planted.root).href(inside) == "./study.yaml"
+    assert Citations(Document("", ()), [planted], [], tmp_path).href(inside) == ""
+    assert Citations(Document("", ()), [planted], [], None).href(inside) == ""
 
 
-def test_provenance_tells_each_thing_once_and_no_variables(planted: Submission, page: Path) -> None:
-    found = {part.title: part for part in parts(planted)}
-    assert found["Nodes"].rows == (("n1", "4 runs"),)
-    assert ("mpi", "MPICH 5.0.2") in found["Software of the runs"].rows
-    assert found["Binding of the ranks (4 runs)"].rows[7] == ("7", "n1", "-", "1", "[0, 1]")
-    assert found["Modules (1 job)"].text == "gcc/12.2\nmpich/5.0\n"
-    assert "scheme: [baseline, mzhybrid]" in found["Study file"].text
-    assert "hunter2" not in page.read_text(), "variables may hold what is nobody's business"
-
-
-def test_what_differs_between_runs_is_told_with_its_share(planted: Submission) -> None:
-    log = planted.runs[0].log
-    assert log is not None
-    events = [replace(e, data={**e.data, "mpi": "Open MPI 5"}) if e.name == "environment" else e for e in log.events]
-    other = replace(planted.runs[0], log=replace(log, events=events))
-    found = parts(Submission(planted.root, planted.plan, [other, *planted.runs[1:]]))
-    rows = dict(row[:2] for part in found if part.title == "Software of the runs" for row in part.rows)
-    assert rows["mpi"] == "MPICH 5.0.2 (3 runs); Open MPI 5 (1 run)"
+def test_provenance_leads_to_its_lines_and_holds_no_variables(planted: Submission, page: Path) -> None:
+    words = page.read_text()
+    assert "scheme: [baseline, mzhybrid]" in words and "Ranks, as the launcher placed them" in words
+    event = next(line for line in words.splitlines() if "MPICH 5.0.2" in line and "<th" in line)
+    assert 'href="#line-' in event and 'data-source="runs/r1-baseline/log.txt:2"' in event
+    assert "hunter2" not in words, "variables may hold what is nobody's business"
+    assert [one.title for one in kept(planted)] == ["Study file"]
 
 
 def test_a_drawing_has_no_style_of_its_own_and_ids_of_its_own() -> None:

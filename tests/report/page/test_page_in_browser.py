@@ -112,7 +112,7 @@ def test_without_scripts_every_row_is_there_and_no_control_that_does_nothing(bro
 
 def test_figures_and_reasons_lead_to_the_line_that_they_were_read_from(browser: Any, page: Path) -> None:
     browser.open(page)
-    links = browser.run("return [...document.querySelectorAll('main a[href^=\"#line-\"]')]")
+    links = browser.run("return [...document.querySelectorAll('main .block a[href^=\"#line-\"]')]")
     assert len(links) == 5, "four losses and a reason"
     for link in links:
         place, target = browser.run(
