@@ -9,7 +9,7 @@ from hpcbench.collect.state import BAD
 from hpcbench.collect.submission import Plan, RunResult, Submission, from_log, load
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
-from hpcbench.report.build import build, table_names
+from hpcbench.report.build import Section, build, table_names
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.formats import FORMATS, TERMINAL, Request, format_name
 from hpcbench.report.measures import is_uncompressed, measure
@@ -51,18 +51,7 @@ def report(
     names = table_names(tables or FORMATS[form].tables)
     if plots is not None:
         need_matplotlib("--plots")
-    if not paths:
-        raise UserError("nothing to report: give a directory of results or a log file")
-    submissions: list[Submission] = []
-    logs: list[Path] = []
-    for path in paths:
-        if _is_directory(path):
-            root = resolve(path)
-            submissions.append(load(root, jobs_of(root)))
-        else:
-            logs.append(path)
-    submissions.extend(gather([(path, from_log(path)) for path in dict.fromkeys(logs)]))
-    sections = [(submission, _cells(submission)) for submission in submissions]
+    sections = sections_of(paths)
     request = Request(sections, names, output)
     if form == TERMINAL and output is None:
         from hpcbench.report.formats import rich_text
@@ -74,7 +63,29 @@ def report(
         from hpcbench.report.plots.save import write
 
         write(build(sections, (), figures=True), plots)
-    return int(any(run.state in BAD for submission in submissions for run in submission.runs))
+    return int(any(run.state in BAD for submission, _ in sections for run in submission.runs))
+
+
+def sections_of(paths: list[Path]) -> list[Section]:
+    """Read submissions and logs, and compare their runs.
+
+    Raises
+    ------
+    UserError
+        There are no paths, or one is not what it should be.
+    """
+    if not paths:
+        raise UserError("nothing to report: give a directory of results or a log file")
+    submissions: list[Submission] = []
+    logs: list[Path] = []
+    for path in paths:
+        if _is_directory(path):
+            root = resolve(path)
+            submissions.append(load(root, jobs_of(root)))
+        else:
+            logs.append(path)
+    submissions.extend(gather([(path, from_log(path)) for path in dict.fromkeys(logs)]))
+    return [(submission, _cells(submission)) for submission in submissions]
 
 
 def gather(runs: list[tuple[Path, RunResult]]) -> list[Submission]:
