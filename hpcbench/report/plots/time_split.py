@@ -68,6 +68,9 @@ def time_split(submission: Submission, cell: Cell) -> Figure | None:
     partial = ", ".join(name(row.scheme) for row, _ in found if not row.completed)
     if partial:
         caption += f" Of runs that did not complete: {partial}."
+    unknown = ", ".join(name(row.scheme) for row in cell.rows if not any(row is shown for shown, _ in found))
+    if unknown:
+        caption += f" Not shown, because no log divides a step of theirs: {unknown}."
     return Figure("time-split", "Where the time of a step goes", caption, draw)
 
 
