@@ -1,6 +1,7 @@
 """Results as a submission leaves them on disk, written with chosen numbers: what a report must read back."""
 
 import json
+import random
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -29,6 +30,8 @@ class Planted:
     repeat: int
     seconds: float
     """Of each step after the warm-up; the steps of the warm-up take ten times as long."""
+    noise: float = field(default=0.0, kw_only=True)
+    """Spread of the steps' times, as a part of them."""
     loss: float
     """Validation loss at the end."""
     wire: float = 1.0
@@ -101,8 +104,9 @@ def log_lines(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "
         _event("environment", mpi="MPICH 5.0.2", python="3.11.7", world=world),
         _event("configuration", run=asked, **facts, **scale),
     ]
+    draw = random.Random(run.id)
     for k in range(1, steps + 1):
-        seconds = run.seconds * (10 if k <= warmup else 1)
+        seconds = run.seconds * (10 if k <= warmup else 1) * draw.lognormvariate(0, run.noise)
         rate = 8 / seconds
         flops = FLOPS_PER_SAMPLE * rate / 8
         loss = 5.5 - (5.5 - run.loss) * k / steps

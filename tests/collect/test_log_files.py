@@ -124,7 +124,7 @@ def test_flipped_bytes_never_crash(flips: list[tuple[int, int]]) -> None:
     for position, byte in flips:
         data[position] = byte
     log = of(bytes(data))
-    assert all(1 <= record.step <= record.steps for record in log.steps.values())
+    assert all(record.steps is not None and 1 <= record.step <= record.steps for record in log.steps.values())
     judge_log(log)
     log.final_loss()
     log.missing_steps()
