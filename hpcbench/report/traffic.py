@@ -99,7 +99,7 @@ class HostTime:
     ranks: int
     compute_s: float
     """Seconds a step and rank, without the time in which they waited for messages."""
-    over_peers: float | None
+    over_peers: float | None = None
     """That over the median of all ranks at the same stage of the pipeline, since stages differ in their work; None
     where no other host has ranks at its stages."""
 
