@@ -140,7 +140,7 @@ class _Run:
             return ""
         for name, flops in flops_of(basis.shape).items():
             if abs(per_sample * found.ratio / flops - 1) <= TOLERANCE:
-                return f", which is what {name} formula gives"
+                return f", which is what {name} gives"
         return ""
 
     def conventions(self) -> Iterator[str]:
