@@ -96,7 +96,8 @@ def _peak(world: list[Any], precision: str | None, site: Any) -> float | None:
 
 
 def _positive(value: int | None) -> int | None:
-    return value if value is not None and value > 0 else None
+    """None for what no run can have: products of what is left fit into a float."""
+    return value if value is not None and 0 < value < 1 << 53 else None
 
 
 def _finite(value: float | None) -> float | None:

@@ -128,7 +128,7 @@ def measure(run: RunResult) -> Measures:
         loss_train=last.loss if last else None,
         loss_valid=log.final_loss(),
         diverged_at=diverged_at(run.log),
-        notes=tuple(checks.notes(run, log, rests_on, channels, time)),
+        notes=tuple(checks.notes(checks.Subject(run, log, rests_on, channels, time))),
         first=first,
     )
 

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Literal
 
 from hpcbench.collect.lines import integer, number, printable, text
 from hpcbench.collect.run_log import RunLog
 
+_LARGEST = 1 << 62
+"""Numbers beyond it are none that a run can have counted."""
 Unknown = Literal["unknown"]
 """Of what the MPI library sent, where a scheme's variables may make it compress: it does not say."""
 
@@ -125,7 +128,9 @@ def window(log: RunLog) -> range:
     """Numbers of the steps that the ``traffic`` event counts; empty where there is none."""
     event = log.data("traffic")
     first, last = integer(event, "from_step"), integer(event, "to_step")
-    return range(first, last + 1) if first is not None and last is not None else range(0)
+    if first is None or last is None or not 0 < first <= last < _LARGEST:
+        return range(0)
+    return range(first, last + 1)
 
 
 def counted(log: RunLog, name: str) -> list[float]:
@@ -198,10 +203,12 @@ def hosts(log: RunLog) -> tuple[HostTime, ...]:
 
 def _channel(row: Any, shares: int, *, known: bool) -> Traffic:
     def count(name: str) -> int:
-        return max(integer(row, name) or 0, 0)
+        said = integer(row, name) or 0
+        return said if 0 <= said < _LARGEST else 0
 
     def seconds(name: str) -> float:
-        return (number(row, name) or 0.0) / shares
+        said = number(row, name) or 0.0
+        return said / shares if isfinite(said) else 0.0
 
     def word(name: str) -> str | None:
         said = text(row, name)
