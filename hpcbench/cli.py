@@ -157,7 +157,9 @@ def report(
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option(metavar="table|md|latex|csv|json", help="How to print; by default what --output's suffix says."),
+        typer.Option(
+            metavar="table|md|latex|csv|json|html", help="How to print; by default what --output's suffix says."
+        ),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
     tables: Annotated[
