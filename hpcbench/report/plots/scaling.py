@@ -38,7 +38,7 @@ def scaling(submission: Submission, cells: list[Cell]) -> Figure | None:
     gpu = any(is_gpu(run.run) for cell in cells for run in cell.runs)
     unit = flops_unit([highest], gpu)
     scale, words = (unit.scale, unit.name) if flops else (1.0, f"samples/s / {'GPU' if gpu else 'rank'}")
-    runs = max(len(row.runs) for cell in cells for row in cell.rows)
+    runs = max(row.completed for cell in cells for row in cell.rows)
 
     def draw(fig: Any) -> None:
         axes = grid_of(fig, [title for title, _, _ in panels], height=1.15)

@@ -66,7 +66,7 @@ def _draw(axes: "Axes", y: int, row: Row, *, is_baseline: bool) -> None:
         return
     speed = row.speed
     if speed is None:
-        _say(axes, "no pair with the baseline" if row.completed else "not compared", 1.0, y)
+        _say(axes, "not compared" if row.diverged or not row.completed else "no pair with the baseline", 1.0, y)
         return
     if speed.low is None or speed.high is None:
         _say(axes, "1 pair", speed.estimate, y)

@@ -40,6 +40,8 @@ class Run:
     """Steps in the log; all by default."""
     channels: list[dict[str, Any]] = field(default_factory=list)
     resumed_from: int = 0
+    every: int = 1
+    """Steps between two lines of the log."""
 
 
 def channel(dimension: str = "DP", *, phase: str = "BACKWARD", codec: str = "zfp:8", **values: Any) -> dict[str, Any]:
@@ -61,7 +63,7 @@ def result(run: Run, *, steps: int, warmup: int = 2) -> RunResult:
     start = {"event": "start", "scheme": run.scheme, "resumed_from": run.resumed_from or None}
     lines = [json.dumps(start), _event("configuration", run=settings, model_flops_per_sample=FLOPS_PER_SAMPLE)]
     taken = steps if run.taken is None else run.taken
-    for k in range(run.resumed_from + 1, taken + 1):
+    for k in range(run.resumed_from + run.every, taken + 1, run.every):
         rate = run.batch / run.seconds
         flops = FLOPS_PER_SAMPLE * rate / run.ranks
         wire = round(1_000_000 * run.wire)

@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from planted_study import Run, channel, planted
 from hpcbench.plot_style import styled
 from hpcbench.report.document import Figure
 from hpcbench.report.plots import OF_CELL, OF_SUBMISSION
-from hpcbench.report.plots.save import drawn
+from hpcbench.report.plots.save import drawn, png
 
 NAMES = [
     *("baseline", "identity", "naive-mpc", "naive-zfp8", "naive-zfp16", "mzhybrid", "zhybrid-16-8", "int8-feedback"),
@@ -113,3 +114,28 @@ def test_all_text_is_whole_and_free(study: str, monkeypatch: pytest.MonkeyPatch)
 def _overlap(a: Bbox, b: Bbox) -> float:
     """Pixels by which two boxes reach into each other, in the direction in which they do so the least."""
     return min(min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0))
+
+
+@pytest.mark.parametrize("planted_value", ["loss", "validation", "seconds", "error", "exposed"])
+def test_values_beyond_all_measure_are_no_error(planted_value: str) -> None:
+    """What a damaged log may claim: the largest float, of which no sum is finite."""
+    most = 1.7e308
+    wild = sent("DP", "BACKWARD", 1)
+    wild["sampled_error"] = most if planted_value == "error" else 0.1
+    wild["exposed_s"] = most if planted_value == "exposed" else 8.0
+    odd = Run(
+        "odd",
+        1,
+        1e300 if planted_value == "seconds" else 0.5,
+        (lambda step: most if step > 3 else 2.0) if planted_value == "loss" else (lambda step: 2.0),
+        {20: most if planted_value == "validation" else 2.0},
+        channels=[wild],
+    )
+    submission, cells = planted([Run("baseline", 1), Run("baseline", 2), odd, replace(odd, repeat=2)])
+    for name in {
+        "seconds": ("time-split", "loss-over-time"),
+        "error": ("error-over-wire",),
+        "exposed": ("time-split",),
+    }.get(planted_value, ("loss-over-steps", "loss-over-wire")):
+        figure = OF_CELL[name](submission, cells[0])
+        assert figure is None or png(figure).startswith(b"\x89PNG"), "either it can be drawn, or it says nothing"

@@ -83,6 +83,13 @@ def test_a_step_stands_at_the_time_that_the_steps_before_took(draw: Callable[...
     assert list(curves["scheme of the panel"].get_xdata()) == pytest.approx([0.5 * k for k in range(1, 9)])
 
 
+def test_a_line_for_several_steps_takes_the_time_of_all(draw: Callable[..., Any]) -> None:
+    submission, (cell,) = planted([Run("baseline", seconds=0.5), Run("sparse", seconds=0.5, every=5)], steps=20)
+    curves = lines(draw(loss_over_time(submission, cell)).axes[0])
+    assert list(curves["scheme of the panel"].get_xdata()) == pytest.approx([2.5, 5, 7.5, 10])
+    assert list(curves["scheme of the panel"].get_ydata()) == pytest.approx([2 + 3 / k for k in (5, 10, 15, 20)])
+
+
 def test_a_run_that_was_resumed_has_no_time_since_its_beginning() -> None:
     submission, (cell,) = planted([Run("baseline", resumed_from=4)], steps=8)
     assert loss_over_time(submission, cell) is None
