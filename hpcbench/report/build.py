@@ -9,6 +9,8 @@ from hpcbench.report.answer import answer, trouble
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Block, Chapter, Document, Sentences, Table
 from hpcbench.report.measures import all_notes
+from hpcbench.report.plots import OF_CELL as FIGURES_OF_CELL
+from hpcbench.report.plots import OF_SUBMISSION as FIGURES_OF_SUBMISSION
 from hpcbench.report.tables import OF_CELL, OF_SUBMISSION
 from hpcbench.report.tables.logs import logs
 from hpcbench.report.titles import title
@@ -44,7 +46,7 @@ def table_names(wanted: str) -> tuple[str, ...]:
     return tuple(one for one in known if one in (*DEFAULT, *asked))
 
 
-def build(sections: Sequence[Section], tables: Collection[str] = DEFAULT) -> Document:
+def build(sections: Sequence[Section], tables: Collection[str] = DEFAULT, *, figures: bool = False) -> Document:
     """Say what the runs of some submissions show.
 
     Parameters
@@ -53,23 +55,29 @@ def build(sections: Sequence[Section], tables: Collection[str] = DEFAULT) -> Doc
         Submissions, each with its cells.
     tables
         Names of the tables to make, as `table_names` gives them. One that has nothing to say is left out.
+    figures
+        Whether to add all figures that have something to show. They are not drawn yet.
     """
-    chapters = [chapter for section in sections for chapter in _chapters(*section, tables)]
+    chapters = [chapter for section in sections for chapter in _chapters(*section, tables, figures)]
     names = dict.fromkeys(printable(f"{submission.plan.study} on {submission.plan.site}") for submission, _ in sections)
     return Document(", ".join(names), tuple(chapters))
 
 
-def _chapters(submission: Submission, cells: list[Cell], tables: Collection[str]) -> Iterator[Chapter]:
+def _chapters(submission: Submission, cells: list[Cell], tables: Collection[str], figures: bool) -> Iterator[Chapter]:
     if submission.root is None and all(cell.baseline is None for cell in cells):
         # Logs with nothing to compare them with.
         lost = [line for cell in cells for line in trouble(cell)]
-        yield _chapter(_place(submission), "", [logs(submission, cells), Sentences(tuple(lost), "bad"), *_notes(cells)])
+        drawn = [make(submission, cell) for cell in cells for make in FIGURES_OF_CELL.values() if figures]
+        said = [Sentences(tuple(lost), "bad"), *_notes(cells)]
+        yield _chapter(_place(submission), "", [logs(submission, cells), *said, *drawn])
     else:
         for cell in cells:
             found = [make(submission, cell) for name, make in OF_CELL.items() if name in tables]
             said = [Sentences(tuple(answer(cell, submission.plan.site))), Sentences(tuple(trouble(cell)), "bad")]
-            yield _chapter(*title(cell), [*found[:1], *said, *_notes([cell]), *found[1:]])
-    whole = [make(submission, cells) for name, make in OF_SUBMISSION.items() if name in tables]
+            drawn = [make(submission, cell) for make in FIGURES_OF_CELL.values() if figures]
+            yield _chapter(*title(cell), [*found[:1], *said, *_notes([cell]), *found[1:], *drawn])
+    whole: list[Block | None] = [make(submission, cells) for name, make in OF_SUBMISSION.items() if name in tables]
+    whole += [make(submission, cells) for make in FIGURES_OF_SUBMISSION.values() if figures]
     if any(whole):
         yield _chapter(_place(submission), "all cells" if len(cells) > 1 else "", whole)
 

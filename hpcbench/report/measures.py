@@ -101,6 +101,7 @@ def measure(run: RunResult) -> Measures:
     per_rank = tokens / rests_on.ranks if tokens and rests_on.ranks else None
     counted = log.steps.columns("message_bytes", "wire_bytes", first=first)
     channels = traffic.channels(log, rests_on.ranks, known=known)
+    time = traffic.time_split(channels, traffic.counted_seconds(log))
     last = log.last_step
     return Measures(
         run=run,
@@ -118,7 +119,7 @@ def measure(run: RunResult) -> Measures:
         hfu=_utilization(log, "hfu", hardware, rests_on),
         message_bytes=int(sum(message for message, _ in counted)),
         wire_bytes=int(sum(wire for _, wire in counted)) if known else "unknown",
-        time=traffic.time_split(channels, traffic.counted_seconds(log)),
+        time=time,
         channels=channels,
         dimensions=traffic.by_dimension(channels),
         hosts=traffic.hosts(log),
@@ -128,7 +129,7 @@ def measure(run: RunResult) -> Measures:
         loss_train=last.loss if last else None,
         loss_valid=log.final_loss(),
         diverged_at=diverged_at(run.log),
-        notes=tuple(checks.notes(run, log, rests_on)),
+        notes=tuple(checks.notes(run, log, rests_on, channels, time)),
         first=first,
     )
 

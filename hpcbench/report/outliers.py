@@ -7,7 +7,7 @@ from statistics import median
 
 from hpcbench.collect.lines import printable
 from hpcbench.report.measures import Measures
-from hpcbench.report.statistics import deviations, usable
+from hpcbench.report.statistics import robust_deviations, usable
 from hpcbench.report.statistics.deviations import FEWEST
 
 FAR = 3.5
@@ -41,7 +41,7 @@ def slow_hosts(runs: Sequence[Measures]) -> list[SlowHost]:
         if len(hosts) < FEWEST:
             continue
         middle = median(hosts.values())
-        for name, far in zip(hosts, deviations(list(hosts.values())), strict=True):
+        for name, far in zip(hosts, robust_deviations(list(hosts.values())), strict=True):
             excess = hosts[name] / middle - 1
             seen.setdefault(name, []).append(excess if far > FAR and excess >= MATTERS else 0.0)
     found = []
@@ -62,7 +62,7 @@ def odd_baselines(base: Sequence[Measures]) -> list[tuple[str, float]]:
         for run in base
         if run.run.state == "completed" and run.samples_per_s and run.samples_per_s > 0 and usable(run.samples_per_s)
     }
-    far = deviations([math.log(speed) for speed in speeds.values()])
+    far = robust_deviations([math.log(speed) for speed in speeds.values()])
     middle = median(speeds.values()) if speeds else 0.0
     ratios = {pairing: speed / middle for pairing, speed in speeds.items()}
     return [

@@ -99,6 +99,9 @@ class HostTime:
     ranks: int
     compute_s: float
     """Seconds a step and rank, without the time in which they waited for messages."""
+    over_peers: float | None
+    """That over the median of all ranks at the same stage of the pipeline, since stages differ in their work; None
+    where no other host has ranks at its stages."""
 
 
 def channels(log: RunLog, ranks: int | None, *, known: bool) -> tuple[Traffic, ...]:
@@ -190,7 +193,7 @@ def hosts(log: RunLog) -> tuple[HostTime, ...]:
     for row in rows if isinstance(rows, list) else []:
         host, seconds = text(row, "host"), number(row, "compute_s")
         if host is not None and seconds is not None:
-            found.append(HostTime(printable(host, 80), integer(row, "ranks") or 0, seconds))
+            found.append(HostTime(printable(host, 80), integer(row, "ranks") or 0, seconds, number(row, "over_peers")))
     return tuple(found)
 
 
