@@ -10,6 +10,7 @@ import pytest
 
 from hpcbench.collect.submission import Submission
 from hpcbench.report.document import Chapter, Column, Document, Entry, Sentences, Table
+from hpcbench.report.main import report
 from hpcbench.report.page.citations import LONGEST, MOST_LINES, Citations
 from hpcbench.report.page.figure import Stylesheet, inline
 from hpcbench.report.page.kept import kept
@@ -119,6 +120,16 @@ def test_a_drawing_has_no_style_of_its_own_and_ids_of_its_own() -> None:
     assert styles.css == ".plot-1 { fill: var(--paper); clip-path: url(#p1-c) }"
     with pytest.raises(ValueError, match="style"):
         styles.name("fill: red } </style><script>")
+
+
+def test_the_report_writes_the_page_by_the_suffix_of_its_file(planted: Submission, tmp_path: Path) -> None:
+    assert planted.root is not None
+    path = tmp_path / "report.html"
+    assert report([planted.root], output=path) == 1, "a run failed"
+    words = path.read_text()
+    assert words.startswith("<!doctype html>\n") and "r2-mzhybrid: failed" in words
+    assert words.count("<svg ") >= 2 and words.count("<table data-name=") >= 3, "all figures and tables"
+    assert ">runs/r2-mzhybrid/err.txt:2</a>" in words
 
 
 def test_a_thousand_runs_make_a_page_of_some_megabytes(tmp_path: Path) -> None:
