@@ -90,6 +90,7 @@ def test_no_traffic_no_table(tmp_path: Path) -> None:
     root = plant(tmp_path / "001")
     for log in root.glob("runs/*/log.txt"):
         replace(log, "traffic", None)
+        replace(log, "memory", None)
     assert table(root, "traffic") == {}
     assert table(root, "memory") == {}
 

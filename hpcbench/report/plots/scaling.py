@@ -11,17 +11,12 @@ from hpcbench.report.measures import Measures, is_gpu
 from hpcbench.report.notation import flops_unit
 from hpcbench.report.plots.curves import Point, band_words, spread
 from hpcbench.report.plots.panels import grid_of, name
-from hpcbench.report.tables.scaling import Point as SizePoint
-from hpcbench.report.tables.scaling import scaling as sizes_of
+from hpcbench.report.scaling import STRONG, WEAK
+from hpcbench.report.scaling import Point as SizePoint
+from hpcbench.report.scaling import scaling as sizes_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-_KINDS = (
-    ("strong", lambda size: size.batch, "global batch {:.0f}"),
-    ("weak", lambda size: size.batch / size.ranks, "batch {:.4g} a rank"),
-)
 
 
 def scaling(submission: Submission, cells: list[Cell]) -> Figure | None:
@@ -29,14 +24,14 @@ def scaling(submission: Submission, cells: list[Cell]) -> Figure | None:
     flops = all(run.model_flops_per_rank is not None for cell in cells for run in cell.runs if run.samples_per_s)
     base = next((cell.baseline for cell in cells if cell.baseline is not None), None)
     panels: list[tuple[str, str, dict[str, list[Point]]]] = []
-    for kind, same, words in _KINDS:
+    for kind in (STRONG, WEAK):
         series: dict[str, dict[str, list[Point]]] = {}
-        for point in sizes_of(cells, same, words.format):
+        for point in sizes_of(cells, kind):
             if found := _point(point, flops=flops):
                 series.setdefault(point.series, {}).setdefault(point.row.scheme, []).append(found)
         for said, curves in series.items():
             schemes = [scheme for scheme in curves if scheme != base] or list(curves)
-            panels += [(f"{name(scheme)}\n{kind}, {said}", scheme, curves) for scheme in schemes]
+            panels += [(f"{name(scheme)}\n{kind.name}, {said}", scheme, curves) for scheme in schemes]
     if not panels:
         return None
     highest = max(point.mean for _, _, curves in panels for points in curves.values() for point in points)
