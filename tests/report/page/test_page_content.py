@@ -87,6 +87,17 @@ def test_only_what_is_known_to_be_a_place_becomes_a_link(planted: Submission) ->
     )
 
 
+def test_sentences_lead_to_the_lines_of_logs_that_they_name(planted: Submission, tmp_path: Path) -> None:
+    assert planted.runs[0].log is not None and planted.root is not None
+    other = tmp_path / "secret.txt"
+    other.write_text("nobody's business\n")
+    log = planted.runs[0].log.where(3)
+    said = Sentences((f"r1: {log}: the samples/s printed differ, and {other}:1 is quoted",), "warning")
+    words = write(Document("", (Chapter("", "", (said,)),)), [planted], planted.root)
+    assert re.search(r'<a href="#line-\d+">runs/r1-baseline/log.txt:3</a>: the samples/s', words)
+    assert "nobody" not in words
+
+
 def test_files_outside_the_pages_directory_are_not_linked(planted: Submission, tmp_path: Path) -> None:
     assert planted.root is not None
     inside = planted.root / "study.yaml"
