@@ -23,7 +23,7 @@ class Criteria(BaseModel):
     speed_margin: float = Field(0.01, ge=0)
     """A scheme is not faster when its speed ratio is shown to lie below ``1 + speed_margin``."""
     loss_margin: float = Field(0.01, ge=0)
-    """A loss is as good when it is shown to exceed the baseline's by less than this part of it."""
+    """A loss is as good when it is shown to differ from the baseline's by less than this part of it."""
 
 
 class PlannedJob(BaseModel):

@@ -13,7 +13,7 @@ from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult
 from hpcbench.report.basis import Basis, flops_of
 from hpcbench.report.relations import TOLERANCE, Mismatch, Relation, mismatch
-from hpcbench.report.traffic import TimeSplit, Traffic, Unknown, total
+from hpcbench.report.traffic import TimeSplit, Traffic, Unknown, counted, total, window
 
 _CLOCK = 1.0
 """Seconds by which the clocks of a machine may disagree while it runs."""
@@ -140,7 +140,7 @@ class _Run:
             return ""
         for name, flops in flops_of(basis.shape).items():
             if abs(per_sample * found.ratio / flops - 1) <= TOLERANCE:
-                return f", which is what {name} formula gives"
+                return f", which is what {name} gives"
         return ""
 
     def conventions(self) -> Iterator[str]:
@@ -217,17 +217,15 @@ class _Run:
         event = self._log.event("traffic")
         if not event or not self._channels:
             return
-        first, last = integer(event.data, "from_step") or 0, integer(event.data, "to_step") or 0
-        counted: dict[str, list[int | Unknown]] = {
+        steps = window(self._log)
+        sums: dict[str, list[int | Unknown]] = {
             "message": [channel.message_bytes for channel in self._channels],
             "wire": [channel.wire_bytes for channel in self._channels],
         }
-        for name, values in counted.items():
-            sent = total(values)
-            rows = self._log.steps.columns("step", f"{name}_bytes", first=first)
-            printed = [value for step, value in rows if step <= last]
-            if sent != "unknown" and len(printed) == last - first + 1 and sent != sum(printed):
-                said = f"the lines of steps {first} to {last} say {sum(printed):.0f}"
+        for name, values in sums.items():
+            sent, printed = total(values), counted(self._log, f"{name}_bytes")
+            if sent != "unknown" and len(printed) == len(steps) and sent != sum(printed):
+                said = f"the lines of steps {steps.start} to {steps.stop - 1} say {sum(printed):.0f}"
                 yield self._at(event.line, f"the channels' {name} bytes are {sent}, {said}")
 
     def wire(self) -> Iterator[str]:
@@ -299,8 +297,9 @@ def _source(found: Mismatch) -> str:
 
 
 def _moment(event: dict[str, Any]) -> datetime | None:
+    said = text(event, "time") or ""
     try:
-        return datetime.strptime((text(event, "time") or "").replace("Z", "+0000"), "%Y-%m-%dT%H:%M:%S.%f%z")
+        return datetime.fromisoformat(said.removesuffix("Z") + "+00:00") if said.endswith("Z") else None
     except ValueError:
         return None
 
