@@ -9,7 +9,7 @@ from typing import Literal
 from hpcbench.collect.lines import integer, number, text
 from hpcbench.report.compare import Row
 from hpcbench.report.measures import Measures
-from hpcbench.report.statistics import mean_interval
+from hpcbench.report.statistics import mean_interval, usable
 
 Along = Literal["steps", "seconds"]
 MOST_POINTS = 40
@@ -108,9 +108,9 @@ def _point(values: Sequence[tuple[float, float]]) -> Point:
 
 
 def _mean(values: Iterable[float]) -> float:
-    """Mean that is no number where one of the values is none, and does not overflow to an error."""
+    """Mean that is no number where one of the values is none, or is beyond all measure."""
     own = list(values)
-    return fmean(own) if all(map(math.isfinite, own)) else math.nan
+    return fmean(own) if all(map(usable, own)) else math.nan
 
 
 def _path(run: Measures, along: Along) -> dict[int, tuple[float, float]]:
@@ -123,7 +123,7 @@ def _path(run: Measures, along: Along) -> dict[int, tuple[float, float]]:
     found: dict[int, tuple[float, float]] = {}
     passed, before = 0.0, 0.0
     for step, loss, seconds in sorted(log.steps.columns("step", "loss", "seconds"), key=lambda row: row[0]):
-        if not (math.isfinite(seconds) and seconds >= 0):
+        if not (usable(seconds) and seconds >= 0):
             continue
         # A log with a line every ten steps gives the mean time of the ten.
         passed += seconds * (step - before)

@@ -12,6 +12,7 @@ from hpcbench.plot_style import COLOURS, grid, power
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Figure
 from hpcbench.report.plots.panels import grid_of
+from hpcbench.report.statistics import usable
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ def sent(cell: Cell) -> list[Sent]:
         runs = [run for run in row.runs if run.run.state == "completed"] or list(row.runs)
         for channel in (channel for run in runs for channel in run.channels):
             wire, error = channel.wire_over_message, channel.sampled_error
-            if isinstance(wire, float) and error is not None and wire > 0 and error > 0 and math.isfinite(error):
+            if isinstance(wire, float) and error is not None and wire > 0 and error > 0 and usable(error):
                 words = f"{channel.dimension} {(channel.phase or '').lower()}".strip()
                 found.setdefault((words, channel.codec or "", row.scheme), []).append((wire, error))
     return [

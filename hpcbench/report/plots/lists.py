@@ -15,6 +15,8 @@ _LINE = 0.2
 """Inches a scheme."""
 _NAMES = 84.0
 """Points that a name may be wide."""
+_FIGURES = 40.0
+"""Points that a figure at the right may be wide."""
 
 
 def lists(fig: Any, cells: Sequence[tuple[Cell, Sequence[Row]]], *, room: float, line: float = _LINE) -> "list[Axes]":
@@ -59,7 +61,7 @@ def _label(row: Row) -> str:
 def at_the_right(axes: "Axes", words: Sequence[str], head: str) -> None:
     """A figure a scheme, beyond the frame."""
     other = axes.secondary_yaxis("right")
-    other.set_yticks(range(len(words)), words)
+    other.set_yticks(range(len(words)), [fitted(word, _FIGURES, 7) for word in words])
     other.tick_params(length=0)
     other.spines["right"].set_visible(False)
     axes.annotate(

@@ -76,9 +76,8 @@ def _draw(axes: "Axes", rows: list[Row]) -> None:
             linestyle="none",
             zorder=3,
         )
-    farthest = max(
-        abs(end) for row in rows if row.loss for end in (row.loss.estimate, row.loss.low, row.loss.high) if end
-    )
+    ends = [(row.loss.estimate, row.loss.low, row.loss.high) for row in rows if row.loss]
+    farthest = max((abs(end) for own in ends for end in own if end is not None), default=0.0)
     if margin and farthest > _WIDE * margin:
         _bend(axes, margin, farthest)
     axes.set_xlim(0, 1.1 * max(1.0, *(place[0] for row in rows if (place := _place(row)))))
@@ -91,5 +90,6 @@ def _bend(axes: "Axes", margin: float, farthest: float) -> None:
     axes.set_yscale("symlog", linthresh=margin, linscale=1)
     decades = [10.0**k for k in range(math.floor(math.log10(margin)), math.ceil(math.log10(farthest)) + 1)]
     beyond = [tick for tick in decades if tick >= 1.5 * margin]
+    beyond = beyond[:: 1 + len(beyond) // 4]
     axes.set_yticks([-tick for tick in beyond] + [-margin, 0, margin] + beyond)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:+.2g}" if value else "0")

@@ -1,6 +1,5 @@
 """Where the time of a step goes: computation, waiting for messages, encoding, decoding; and what was hidden."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from statistics import fmean
@@ -14,6 +13,7 @@ from hpcbench.report.measures import Measures
 from hpcbench.report.notation import seconds_unit
 from hpcbench.report.plots.lists import at_the_right, lists
 from hpcbench.report.plots.panels import name
+from hpcbench.report.statistics import usable
 
 PARTS = ("computation", "waiting", "encoding", "decoding")
 LOOKS = tuple(zip((COLOURS[5], COLOURS[1], COLOURS[4], COLOURS[3]), HATCHES, strict=False))
@@ -83,7 +83,7 @@ def _split(run: Measures) -> Split | None:
             decoding += channel.exposed_s * channel.decode_s / busy
     own = Split(time.compute, time.exposed - encoding - decoding, encoding, decoding, time.hidden)
     # What a damaged or foreign log says may be no division of a step at all.
-    return own if all(math.isfinite(part) and part >= 0 for part in astuple(own)) else None
+    return own if all(usable(part) and part >= 0 for part in astuple(own)) else None
 
 
 def _bars(axes: Any, splits: Sequence[Split], scale: float) -> None:
