@@ -22,9 +22,9 @@ class Request:
     output: Path | None
     """The file that it is to stand in; None for standard output."""
 
-    def document(self) -> Document:
-        """What it says."""
-        return build(self.sections, self.tables)
+    def document(self, *, figures: bool = False) -> Document:
+        """What it says, with its figures where the format shows some."""
+        return build(self.sections, self.tables, figures=figures)
 
 
 @dataclass(frozen=True)
