@@ -157,12 +157,21 @@ def report(
     ] = None,
     format: Annotated[str, typer.Option(metavar="table|md|csv|json", help="How to print.")] = "table",
     output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
+    exports: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--export",
+            metavar="FILE",
+            help="Also write the measured rows: records, runs or channels.{csv,jsonl,parquet}, or all in one .sqlite.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Compare the runs with the uncompressed baseline."""
     from hpcbench.batch.find import find_root
     from hpcbench.report.main import report as report_paths
 
-    raise typer.Exit(report_paths(paths or [find_root(None)], format, output))
+    raise typer.Exit(report_paths(paths or [find_root(None)], format, output, exports or ()))
 
 
 @app.command()

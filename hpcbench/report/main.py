@@ -2,7 +2,9 @@
 
 import io
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -17,10 +19,13 @@ from hpcbench.report.compare import Cell, compare
 from hpcbench.report.formats import Section
 from hpcbench.report.measures import is_uncompressed, measure
 
+if TYPE_CHECKING:
+    from hpcbench.report.export.target import Target
+
 FORMATS = ("table", "md", "csv", "json")
 
 
-def report(paths: list[Path], format: str = "table", output: Path | None = None) -> int:
+def report(paths: list[Path], format: str = "table", output: Path | None = None, exports: Sequence[Path] = ()) -> int:
     """Print what the runs say.
 
     Parameters
@@ -31,6 +36,8 @@ def report(paths: list[Path], format: str = "table", output: Path | None = None)
         ``table``, ``md``, ``csv`` or ``json``.
     output
         File to write to instead of standard output.
+    exports
+        Files for the measured rows, see `hpcbench.report.export`.
 
     Returns
     -------
@@ -46,6 +53,7 @@ def report(paths: list[Path], format: str = "table", output: Path | None = None)
         raise UserError(f"--format {printable(format, 40)}: not known: use one of {', '.join(FORMATS)}")
     if not paths:
         raise UserError("nothing to report: give a directory of results or a log file")
+    targets = _targets(exports)
     submissions: list[Submission] = []
     logs: list[Path] = []
     for path in paths:
@@ -57,7 +65,17 @@ def report(paths: list[Path], format: str = "table", output: Path | None = None)
     submissions.extend(gather([(path, from_log(path)) for path in dict.fromkeys(logs)]))
     sections = [(submission, _cells(submission)) for submission in submissions]
     _write(sections, format, output)
+    for target in targets:
+        target.write(submissions)
     return int(any(run.state in BAD for submission in submissions for run in submission.runs))
+
+
+def _targets(exports: Sequence[Path]) -> "list[Target]":
+    if not exports:
+        return []
+    from hpcbench.report.export.target import Target  # with what only it needs, such as SQLite
+
+    return [Target.of(path) for path in exports]
 
 
 def gather(runs: list[tuple[Path, RunResult]]) -> list[Submission]:

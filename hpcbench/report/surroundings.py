@@ -52,8 +52,7 @@ def nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:
         for name, value in _flat({key: value for key, value in rank.items() if key not in _OF_A_RANK}):
             if name in _OF_A_RANK:
                 continue
-            # the number of the device is the rank's own, its name is the node's
-            value = re.sub(r"^(\w+):[0-9]+", r"\1", value) if name == "device" else value
+            value = device_name(value) if name == "device" else value
             if (host, name, value) not in told:
                 told.add((host, name, value))
                 yield Finding(name, value, host, where)
@@ -119,6 +118,11 @@ def differing(kind: str, findings: Iterable[Finding]) -> list[str]:
             shown = [f"{' and '.join(list(values[group[0]])[:3])} ({some(group)})" for group in groups.values()]
             sentences.append(f"The {kind} differ in {name}: {', '.join(shown[:4])}{', ...' if len(shown) > 4 else ''}.")
     return sentences
+
+
+def device_name(words: str) -> str:
+    """``cuda NAME`` of a rank's ``cuda:1 NAME``: the number is the rank's own."""
+    return re.sub(r"^(\w+):[0-9]+", r"\1", words)
 
 
 def some(names: list[str]) -> str:
