@@ -10,7 +10,7 @@ from pyarrow.parquet import ParquetWriter
 from hpcbench import __version__
 from hpcbench.report.export.schema import VERSION, Row, Table
 
-_ROWS = 1 << 16
+_ROWS = 1 << 14
 """Of a row group: what is held in memory."""
 
 

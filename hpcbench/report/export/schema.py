@@ -45,7 +45,7 @@ IDENTITY = (
     Column("study", "text", "", "Name of the study"),
     Column("site", "text", "", "Name of the site"),
     Column("dialect", "text", "", "Whose lines the log holds: hpcbench, or another framework"),
-    Column("run", "text", "", "Id of the run; with submission, what the tables are joined by"),
+    Column("run", "text", "", "Id of the run; unique within its submission"),
     Column("job", "text", "", "Job that the run belongs to"),
     Column("scheme", "text", "", "Name of the scheme"),
     Column("repeat", "integer", "", "Number of the repeat, from 1; the seed grows with it"),
@@ -81,7 +81,7 @@ QUANTITIES = (
 """All that a step's record may hold, by the names that it has there."""
 
 _SOURCE = (
-    Column("file", "text", "", "The log that the row was read from"),
+    Column("file", "text", "", "The log that the row was read from; the tables are joined by it"),
     Column("line", "integer", "1", "Line in it, from 1"),
 )
 
@@ -146,7 +146,7 @@ RUNS = Table(
         Column("settings", "json", "", "All that the run was told: its run.json, as an object"),
         Column("steps_logged", "integer", "1", "Steps that the log holds"),
         Column("steps_planned", "integer", "1", "Steps that the run was to take, as the log says"),
-        Column("file", "text", "", "Its log; absent where there is none"),
+        Column("file", "text", "", "Its log, by which the tables are joined; absent where there is none"),
     ),
 )
 

@@ -36,7 +36,7 @@ def write(path: Path, contents: Mapping[Table, Iterable[Row]]) -> None:
                 base.executemany(
                     f'INSERT INTO "{table.name}" VALUES ({marks})', (tuple(map(_kept, row)) for row in rows)
                 )
-                base.execute(f'CREATE INDEX "{table.name}_by_run" ON "{table.name}" (submission, run)')
+                base.execute(f'CREATE INDEX "{table.name}_by_file" ON "{table.name}" (file)')
                 base.execute(f'CREATE INDEX "{table.name}_by_scheme" ON "{table.name}" (study, site, scheme)')
             base.execute("COMMIT")
     except sqlite3.Error as error:

@@ -75,7 +75,7 @@ class Target:
         UserError
             The file cannot be written.
         """
-        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
         runs = [(submission, run) for submission in submissions for run in submission.runs]
         written = dict.fromkeys(self.tables, 0)
 
@@ -96,8 +96,8 @@ class Target:
             raise UserError(f"--export {printable(str(self.path))}: cannot be written: {printable(reason)}") from None
         finally:
             temporary.unlink(missing_ok=True)
-        said = ", ".join(f"{count} {table.name}" for table, count in written.items())
-        print(f"hpcbench: {printable(str(self.path))}: {said}", file=sys.stderr)
+        said = ", ".join(f"{table.name} {count}" for table, count in written.items())
+        print(f"hpcbench: {printable(str(self.path))}: rows written: {said}", file=sys.stderr)
 
     def _write(self, path: Path, contents: Mapping[Table, Iterable[Row]]) -> None:
         suffix = self.path.suffix.lower()
