@@ -48,6 +48,7 @@ def test_the_page_says_what_the_schema_says() -> None:
     if os.environ.get("HPCBENCH_REGOLD"):
         PAGE.write_text(page)
     assert PAGE.read_text() == page, "HPCBENCH_REGOLD=1 writes it"
+    assert f"\nVersion {VERSION}. " in before
 
 
 def test_the_export_needs_nothing_heavy() -> None:

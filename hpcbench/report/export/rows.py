@@ -23,7 +23,7 @@ from hpcbench.report.export.schema import (
 )
 from hpcbench.report.export.values import as_json, bounded, plain, whole
 from hpcbench.report.measures import own_environment
-from hpcbench.report.surroundings import device_name
+from hpcbench.report.surroundings import device_name, objects
 
 _LONGEST_CELL = 4096
 """Characters: it stands in every row."""
@@ -58,8 +58,8 @@ _QUANTITIES = tuple(one.name for one in QUANTITIES)
 def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
     log, settings = run.log or RunLog(Path()), run.settings
     facts, environment = log.data("configuration"), log.data("environment")
-    world = environment.get("world")
-    ranks = world if isinstance(world, list) else []
+    ranks, hosts = objects(environment.get("world")), objects(environment.get("hosts"))
+    gpus = [gpu for host in hosts for gpu in objects(host.get("gpus"))]
     found: dict[str, Value] = {
         "reason": plain(run.verdict.reason),
         "reason_source": plain(run.verdict.where),
@@ -68,9 +68,13 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
         "ended": plain(run.end),
         "allocation": plain(run.allocation),
         "host": plain(run.host),
-        "hosts": as_json(sorted({host for rank in ranks if (host := text(rank, "host"))}) or None),
-        "devices": as_json(sorted({device_name(name) for rank in ranks if (name := text(rank, "device"))}) or None),
+        "hosts": _each(ranks, "host"),
+        "devices": _each(ranks, "device", device_name),
+        "processors": _each(hosts, "cpu"),
+        "gpus": _each(gpus, "name"),
+        "drivers": _each(gpus, "driver"),
         "hpcbench": plain(text(log.data("start"), "version")),
+        "modules": as_json(environment.get("modules")),
         "model": plain(text(settings, "model", "name")),
         "parameters": whole(facts, "parameters"),
         "model_flops_per_sample": number(facts, "model_flops_per_sample"),
@@ -84,12 +88,15 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
         "steps_planned": bounded(log.planned_steps),
         "file": plain(str(log.path)) if run.log else None,
     }
-    found |= {name: plain(text(environment, name)) for name in ("mpi", "python", "torch", "numpy", "kernels")}
+    found |= {name: plain(text(environment, name)) for name in _VERSIONS}
+    found |= {name: whole(log.data("memory"), name) for name in _MEMORY}
     for place, names in _NUMBERS.items():
         found |= {name: whole(settings, *place, name) for name in names}
     yield (*identity, *(found[name] for name in RUNS.names[len(IDENTITY) :]))
 
 
+_VERSIONS = ("revision", "mpi", "python", "torch", "numpy", "kernels")
+_MEMORY = ("host_bytes", "host_rank_bytes", "device_bytes", "device_reserved_bytes")
 _NUMBERS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     (): ("ranks", "threads"),
     ("model",): ("layers", "hidden", "heads", "vocab"),
@@ -141,6 +148,11 @@ def _identity(submission: Submission, run: RunResult) -> Row:
         as_json(run.cell, _LONGEST_CELL),
         run.state,
     )
+
+
+def _each(found: Iterable[dict[str, Any]], key: str, name: Callable[[str], str] = str) -> str | None:
+    """The texts at `key`, each once; None where there is none."""
+    return as_json(sorted({name(words) for one in found if (words := text(one, key))}) or None)
 
 
 def _hidden(run: RunResult) -> tuple[str, ...]:
