@@ -11,6 +11,7 @@ from hpcbench.collect.record import StepRecord
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.state import diverged_at
 from hpcbench.collect.submission import RunResult
+from hpcbench.report.provenance import differences
 from hpcbench.train.measured import first_measured
 
 Unknown = Literal["unknown"]
@@ -84,8 +85,10 @@ def measure(run: RunResult) -> Measures:
 
 
 def all_notes(runs: Iterable[Measures]) -> list[str]:
-    """What there is to say of the runs, each thing once."""
-    return list(dict.fromkeys(note for run in runs for note in run.notes))
+    """What there is to say of the runs, each thing once, and of what they differ in beside what is compared."""
+    own = list(runs)
+    notes = [note for run in own for note in run.notes]
+    return list(dict.fromkeys([*notes, *differences([run.run for run in own])]))
 
 
 def throughput_steps(run: RunResult, log: RunLog) -> list[StepRecord]:

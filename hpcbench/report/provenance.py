@@ -108,9 +108,9 @@ def _jobs(root: Path, names: Iterable[str]) -> Iterator[Fact]:
         parts += [f"{mark.get('start', 'unknown')} to {mark.get('end', 'unknown')}"]
         parts += [f"{key} {mark[key]}" for key in ("attempt", "exit") if key in mark]
         yield Fact(job, printable(", ".join(parts)), str(path))
-        yield Fact(f"script of {job}", path.with_name("job.sh").name, str(path.with_name("job.sh")))
-        for kept in sorted(path.with_name("provenance").glob("*.txt")):
-            yield Fact(f"{printable(kept.stem, 40)} of {job}", kept.name, str(kept))
+        for kept in (path.with_name("job.sh"), *sorted(path.with_name("provenance").glob("*.txt"))):
+            if kept.is_file():
+                yield Fact(printable(f"{job}: {kept.stem}", 80), printable(kept.name, 80), str(kept))
 
 
 def _changed(root: Path | None, runs: Sequence[RunResult]) -> Iterator[str]:
@@ -124,7 +124,7 @@ def _changed(root: Path | None, runs: Sequence[RunResult]) -> Iterator[str]:
         if one.name == "revision" and one.value.endswith("-dirty"):
             said.setdefault(one.value, []).append(one.who)
     for value, who in said.items():
-        yield f"hpcbench had changes beside its revision {value[:12]} when it ran {surroundings.some(who)}."
+        yield f"hpcbench had changes beside its revision {value.removesuffix('-dirty')[:12]} when it ran {surroundings.some(who)}."
 
 
 def _revisions(kept: Any) -> Iterator[tuple[str, str, bool]]:
