@@ -122,9 +122,9 @@ def _changed(root: Path | None, runs: Sequence[RunResult]) -> Iterator[str]:
     said: dict[str, list[str]] = {}
     for one in surroundings.software(runs):
         if one.name == "revision" and one.value.endswith("-dirty"):
-            said.setdefault(one.value, []).append(one.who)
-    for value, who in said.items():
-        yield f"hpcbench had changes beside its revision {value.removesuffix('-dirty')[:12]} when it ran {surroundings.some(who)}."
+            said.setdefault(one.value.removesuffix("-dirty")[:12], []).append(one.who)
+    for revision, who in said.items():
+        yield f"hpcbench had changes beside its revision {revision} when it ran {surroundings.some(who)}."
 
 
 def _revisions(kept: Any) -> Iterator[tuple[str, str, bool]]:
