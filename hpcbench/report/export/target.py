@@ -75,7 +75,7 @@ class Target:
         UserError
             The file cannot be written.
         """
-        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+        temporary = self.path.with_name(f"hpcbench.{os.getpid()}.{os.urandom(4).hex()}.tmp")
         runs = [(submission, run) for submission in submissions for run in submission.runs]
         written = dict.fromkeys(self.tables, 0)
 
