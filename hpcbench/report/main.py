@@ -1,31 +1,31 @@
 """``hpcbench report``: from directories and logs to an answer."""
 
-import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from hpcbench.collect.find import jobs_of, resolve
 from hpcbench.collect.lines import printable, text
 from hpcbench.collect.state import BAD
 from hpcbench.collect.submission import Plan, RunResult, Submission, from_log, load
-from hpcbench.console import UNBOUND, columns
 from hpcbench.errors import UserError
-from hpcbench.report import formats, table
+from hpcbench.report.build import Section, table_names
 from hpcbench.report.compare import Cell, compare
-from hpcbench.report.formats import Section
+from hpcbench.report.formats import FORMATS, TERMINAL, Request, format_name
 from hpcbench.report.measures import is_uncompressed, measure
 
 if TYPE_CHECKING:
     from hpcbench.report.export.target import Target
 
-FORMATS = ("table", "md", "csv", "json")
 
-
-def report(paths: list[Path], format: str = "table", output: Path | None = None, exports: Sequence[Path] = ()) -> int:
+def report(
+    paths: list[Path],
+    format: str | None = None,
+    output: Path | None = None,
+    tables: str = "",
+    exports: Sequence[Path] = (),
+) -> int:
     """Print what the runs say.
 
     Parameters
@@ -33,9 +33,11 @@ def report(paths: list[Path], format: str = "table", output: Path | None = None,
     paths
         Directories that `hpcbench submit` made, directories of such (the newest is taken), or log files.
     format
-        ``table``, ``md``, ``csv`` or ``json``.
+        One of `FORMATS`; None takes it from the suffix of `output`.
     output
         File to write to instead of standard output.
+    tables
+        Names of further tables, joined by commas, or ``all``.
     exports
         Files for the measured rows, see `hpcbench.report.export`.
 
@@ -47,13 +49,34 @@ def report(paths: list[Path], format: str = "table", output: Path | None = None,
     Raises
     ------
     UserError
-        A path or the format is wrong, or a file is not what it should be.
+        A path, the format or a table is wrong, or a file is not what it should be.
     """
-    if format not in FORMATS:
-        raise UserError(f"--format {printable(format, 40)}: not known: use one of {', '.join(FORMATS)}")
+    form = format_name(format, output)
+    names = table_names(tables or FORMATS[form].tables)
+    targets = _targets(exports)
+    sections = sections_of(paths)
+    request = Request(sections, names, output)
+    if form == TERMINAL and output is None:
+        from hpcbench.report.formats import rich_text
+
+        rich_text.show(request.document())
+    else:
+        _save(FORMATS[form].write(request), output)
+    for target in targets:
+        target.write([submission for submission, _ in sections])
+    return int(any(run.state in BAD for submission, _ in sections for run in submission.runs))
+
+
+def sections_of(paths: list[Path]) -> list[Section]:
+    """Read submissions and logs, and compare their runs.
+
+    Raises
+    ------
+    UserError
+        There are no paths, or one is not what it should be.
+    """
     if not paths:
         raise UserError("nothing to report: give a directory of results or a log file")
-    targets = _targets(exports)
     submissions: list[Submission] = []
     logs: list[Path] = []
     for path in paths:
@@ -63,11 +86,7 @@ def report(paths: list[Path], format: str = "table", output: Path | None = None,
         else:
             logs.append(path)
     submissions.extend(gather([(path, from_log(path)) for path in dict.fromkeys(logs)]))
-    sections = [(submission, _cells(submission)) for submission in submissions]
-    _write(sections, format, output)
-    for target in targets:
-        target.write(submissions)
-    return int(any(run.state in BAD for submission in submissions for run in submission.runs))
+    return [(submission, _cells(submission)) for submission in submissions]
 
 
 def _targets(exports: Sequence[Path]) -> "list[Target]":
@@ -118,35 +137,11 @@ def _cells(submission: Submission) -> list[Cell]:
     return compare([measure(run) for run in submission.runs], baseline, submission.plan.criteria)
 
 
-def _write(sections: list[Section], format: str, output: Path | None) -> None:
-    if format != "table":
-        write = {"md": formats.markdown, "csv": formats.as_csv, "json": formats.as_json}[format]
-        words = write(sections)
-        if output is None:
-            sys.stdout.write(words)
-            return
-        _save(output, words)
+def _save(words: str, path: Path | None) -> None:
+    if path is None:
+        sys.stdout.write(words)
         return
-    if output is None:
-        _render(sections, Console(width=columns(), highlight=False))
-        return
-    page = io.StringIO()
-    _render(sections, Console(file=page, width=UNBOUND, highlight=False, no_color=True))
-    _save(output, "".join(line.rstrip() + "\n" for line in page.getvalue().splitlines()))
-
-
-def _save(path: Path, words: str) -> None:
     try:
         path.write_text(words, encoding="utf-8")
     except OSError as error:
         raise UserError(f"--output {printable(str(path))}: cannot be written: {error.strerror}") from None
-
-
-def _render(sections: list[Section], console: Console) -> None:
-    for i, (submission, cells) in enumerate(sections):
-        if i:
-            console.print()
-        if submission.root is None and all(cell.baseline is None for cell in cells):
-            table.render_runs([run for cell in cells for run in cell.runs], console)
-        else:
-            table.render(cells, console)

@@ -19,6 +19,8 @@ File = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]*$"
 """Path of a file or directory."""
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
+Precision = Literal["fp64", "fp32", "bf16", "fp16"]
+"""Of weights and activations."""
 Scalar = str | int | float | bool | None
 
 
@@ -105,7 +107,7 @@ class Train(Section):
     global_batch: Count = Field(description="Samples a step over all ranks; a multiple of micro_batch x dp.")
     micro_batch: Count = Field(1, description="Samples that a rank works on at a time.")
     seq_len: Count = Field(2048, description="Tokens a sample.")
-    precision: Literal["fp64", "fp32", "bf16", "fp16"] = Field("fp32", description="Of weights and activations.")
+    precision: Precision = Field("fp32", description="Of weights and activations.")
     zero: Literal[0, 1] = Field(1, description="ZeRO stage: 1 spreads the optimizer's states over dp.")
     seed: int = Field(1234, ge=0, lt=2**31, description="Of repeat 1; repeat k takes seed + k - 1 in every scheme.")
     lr: float = Field(1e-3, gt=0, description="Highest learning rate.")
