@@ -43,10 +43,14 @@ def software(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 def packages(runs: Iterable[RunResult]) -> Iterator[Finding]:
     """Packages that the runs' Python had, and their versions."""
+    before: dict[str, Any] = {}
+    names: list[tuple[str, str]] = []
     for run, where, data in _environments(runs):
         found = data.get("packages")
         if isinstance(found, dict):
-            yield from (Finding(name, value, run.id, where) for name, value in _flat(found))
+            if found != before:  # they seldom differ, and are many
+                before, names = found, list(_flat(found))
+            yield from (Finding(name, value, run.id, where) for name, value in names)
 
 
 def nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:

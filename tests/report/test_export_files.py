@@ -107,3 +107,10 @@ def test_rows_pass_through_and_do_not_pile_up(tmp_path: Path, form: str, monkeyp
     peak(1000)  # imports
     # 5,000 tuples of 33 places are 1.5 MB
     assert peak(6000) < peak(1000) + 500_000
+
+
+def test_paths_hold_wherever_the_rows_are_read(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    report([Path("001")], exports=[Path("records.jsonl")])
+    for row in READ[".jsonl"](tmp_path / "records.jsonl", "records"):
+        assert row["submission"] == str(root) and row["file"] == f"{root}/runs/{row['run']}/log.txt"

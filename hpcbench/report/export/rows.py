@@ -21,7 +21,7 @@ from hpcbench.report.export.schema import (
     Type,
     Value,
 )
-from hpcbench.report.export.values import as_json, bounded, plain, whole
+from hpcbench.report.export.values import as_json, bounded, place, plain, whole
 from hpcbench.report.measures import own_environment
 from hpcbench.report.surroundings import device_name, objects
 
@@ -40,7 +40,7 @@ def rows(table: Table, submission: Submission, run: RunResult) -> Iterator[Row]:
 def _records(identity: Row, run: RunResult) -> Iterator[Row]:
     if run.log is None:
         return
-    log, hidden, file = run.log, _hidden(run), plain(str(run.log.path))
+    log, hidden, file = run.log, _hidden(run), place(run.log.path)
     names = ["steps", *(None if name in hidden else name for name in _QUANTITIES), "line"]
     for step, *values, line in zip(log.steps, *(_aligned(log.steps, name) for name in names), strict=True):
         yield (*identity, "step", None, step, *values, file, line)
@@ -62,7 +62,7 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
     gpus = [gpu for host in hosts for gpu in objects(host.get("gpus"))]
     found: dict[str, Value] = {
         "reason": plain(run.verdict.reason),
-        "reason_source": plain(run.verdict.where),
+        "reason_source": place(run.verdict.where),
         "exit_status": bounded(run.exit),
         "started": plain(run.start),
         "ended": plain(run.end),
@@ -86,12 +86,12 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
         "settings": as_json(settings or None),
         "steps_logged": len(log.steps) if run.log else None,
         "steps_planned": bounded(log.planned_steps),
-        "file": plain(str(log.path)) if run.log else None,
+        "file": place(log.path) if run.log else None,
     }
     found |= {name: plain(text(environment, name)) for name in _VERSIONS}
     found |= {name: whole(log.data("memory"), name) for name in _MEMORY}
-    for place, names in _NUMBERS.items():
-        found |= {name: whole(settings, *place, name) for name in names}
+    for keys, names in _NUMBERS.items():
+        found |= {name: whole(settings, *keys, name) for name in names}
     yield (*identity, *(found[name] for name in RUNS.names[len(IDENTITY) :]))
 
 
@@ -111,7 +111,7 @@ def _channels(identity: Row, run: RunResult) -> Iterator[Row]:
     channels = event.data.get("channels") if event else None
     if run.log is None or event is None or not isinstance(channels, list):
         return
-    hidden, file = _hidden(run), plain(str(run.log.path))
+    hidden, file = _hidden(run), place(run.log.path)
     span = (whole(event.data, "from_step"), whole(event.data, "to_step"))
     columns = CHANNELS.columns[len(IDENTITY) + len(span) : -2]
     for channel in channels:
@@ -136,7 +136,7 @@ _ROWS: Mapping[str, Callable[[Row, RunResult], Iterator[Row]]] = {
 def _identity(submission: Submission, run: RunResult) -> Row:
     return (
         VERSION,
-        plain(str(submission.root)) if submission.root else None,
+        place(submission.root),
         plain(run.study),
         plain(run.site),
         plain(run.log.dialect) if run.log else None,

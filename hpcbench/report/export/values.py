@@ -1,6 +1,7 @@
 """Values as every form of the export can hold them, taken from logs that may hold anything."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from hpcbench.collect.lines import member
@@ -19,6 +20,11 @@ def plain(words: str | None) -> str | None:
         return None
     words = words[:_LONGEST]
     return words if words.isprintable() else "".join(one if one.isprintable() else "\ufffd" for one in words)
+
+
+def place(path: Path | str | None) -> str | None:
+    """A path, or ``file:line``, that holds wherever it is read; None where there is none."""
+    return plain(str(Path(path).absolute())) if path else None
 
 
 def whole(data: Any, *keys: str) -> int | None:
