@@ -1,13 +1,14 @@
 """What is exported is what the logs hold, to the last bit, in every kind of file."""
 
 import json
+import math
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from exported import READ, exact
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hpcbench.collect.find import jobs_of
@@ -58,6 +59,13 @@ def export(path: Path, log: Path) -> None:
 
 
 @settings(max_examples=40, deadline=None)
+@example(
+    steps=[{"loss": math.nan, "lr": math.inf, "wire": 2**63 - 1}, {"loss": -math.inf, "message": 2**53 + 1}],
+    names={"study": "=1+1", "run": "\0\r\n", "site": '"', "scheme": "\ud800", "pairing": "'-x"},
+    cell={"a": "\ud800\0"},
+    losses=[math.nan, math.inf],
+    channel={"dimension": "@x", "sampled_error": math.nan, "encode_s": -math.inf, "message_bytes": 2**53 + 1},
+)
 @given(
     steps=st.lists(STEP, min_size=1, max_size=4),
     names=st.fixed_dictionaries(dict.fromkeys(("study", "run", "site", "scheme", "pairing"), WORDS)),
