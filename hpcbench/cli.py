@@ -163,6 +163,9 @@ def report(
     tables: Annotated[
         str, typer.Option(metavar="NAME,...|all", help="Further tables: speed, loss, traffic, memory, runs.")
     ] = "",
+    plots: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Directory to write all figures to, as SVG and PNG.")
+    ] = None,
     exports: Annotated[
         list[Path] | None,
         typer.Option(
@@ -177,7 +180,7 @@ def report(
     from hpcbench.batch.find import find_root
     from hpcbench.report.main import report as report_paths
 
-    raise typer.Exit(report_paths(paths or [find_root(None)], format, output, tables, exports or ()))
+    raise typer.Exit(report_paths(paths or [find_root(None)], format, output, tables, plots, exports or ()))
 
 
 @app.command()

@@ -61,9 +61,10 @@ class RunLog:
         return max(lines.integer(self.data("start"), "resumed_from") or 0, 0)
 
     def missing_steps(self) -> list[int]:
-        """Steps below the last one that the log does not hold, of those that it should."""
+        """Steps below the last one that the log does not hold, of those that it should: other frameworks print each
+        nth step, and do not say so."""
         last = self.last_step
-        if last is None or last.step == len(self.steps) + self.resumed_from:
+        if last is None or self.dialect != "hpcbench" or last.step == len(self.steps) + self.resumed_from:
             return []
         # The log may claim any step number: only the first gaps are of interest.
         found: list[int] = []

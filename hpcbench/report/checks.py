@@ -13,10 +13,12 @@ from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult
 from hpcbench.report.basis import Basis, flops_of
 from hpcbench.report.relations import TOLERANCE, Mismatch, Relation, mismatch
-from hpcbench.report.traffic import Traffic, Unknown, total
+from hpcbench.report.traffic import TimeSplit, Traffic, Unknown, counted, total, window
 
 _CLOCK = 1.0
 """Seconds by which the clocks of a machine may disagree while it runs."""
+_COUNTS = {"consumed_samples": 1.0}
+"""Of what no framework rounds."""
 _UNITS = {
     "seconds": 1e-6,
     "samples_per_s": 1e-2,
@@ -31,36 +33,44 @@ _FLOPS = {
 }
 
 
-def notes(run: RunResult, log: RunLog, basis: Basis, channels: tuple[Traffic, ...]) -> Iterator[str]:
+def notes(
+    run: RunResult, log: RunLog, basis: Basis, channels: tuple[Traffic, ...], time: TimeSplit | None
+) -> Iterator[str]:
     """What a reader of the run's numbers must know, a sentence each.
 
     Parameters
     ----------
     channels
         What each channel carried.
+    time
+        Where the time of a step went.
     """
-    own = _Run(run, log, basis, channels)
+    own = _Run(run, log, basis, channels, time)
     yield from own.resumed()
     yield from own.binding()
     yield from own.rates()
+    yield from own.ratios()
     yield from own.conventions()
     yield from own.peaks()
     yield from own.consumed()
     yield from own.losses()
     yield from own.bytes()
     yield from own.wire()
+    yield from own.waiting()
     yield from own.times()
     yield from own.damage()
     yield from own.end()
 
 
 class _Run:
-    def __init__(self, run: RunResult, log: RunLog, basis: Basis, channels: tuple[Traffic, ...]) -> None:
-        self._run, self._log, self._basis, self._channels = run, log, basis, channels
+    def __init__(
+        self, run: RunResult, log: RunLog, basis: Basis, channels: tuple[Traffic, ...], time: TimeSplit | None
+    ) -> None:
+        self._run, self._log, self._basis, self._channels, self._time = run, log, basis, channels, time
         self._id = printable(run.id, 80)
 
     def _mismatch(self, relation: Relation) -> Mismatch | None:
-        return mismatch(self._log.steps, relation, _UNITS if self._log.dialect == "hpcbench" else {})
+        return mismatch(self._log.steps, relation, _UNITS if self._log.dialect == "hpcbench" else _COUNTS)
 
     def _at(self, line: int | None, words: str) -> str:
         place = printable(str(self._log.path) if line is None else self._log.where(line))
@@ -97,34 +107,30 @@ class _Run:
             "FLOP/s": ("unlabelled_flops_per_rank", None),
         }
         for words, (column, expected) in work.items():
-            relation = Relation(column, times="seconds", over=over, expected=expected)
-            found = self._mismatch(relation)
+            found = self._mismatch(Relation(column, times="seconds", over=over, expected=expected))
             if found:
-                yield self._off(words, found, "the step times give")
-        for words, relation in {
-            "tokens/s, over those of a rank,": Relation("tokens_per_s", over="tokens_per_s_per_rank", expected=ranks),
-            "consumed tokens, over consumed samples,": Relation(
-                "consumed_tokens", over="consumed_samples", expected=basis.seq_len
-            ),
-            "hardware FLOP/s, over the model's,": Relation("hardware_flops_per_rank", over="model_flops_per_rank"),
-        }.items():
-            found = self._mismatch(relation)
+                yield self._off(words, found, "what the step times give")
+
+    def ratios(self) -> Iterator[str]:
+        """Figures that are the same multiple of each other at every step."""
+        for words, column, over, expected in (
+            ("tokens/s over tokens/s of a rank", "tokens_per_s", "tokens_per_s_per_rank", self._basis.ranks),
+            ("consumed tokens over consumed samples", "consumed_tokens", "consumed_samples", self._basis.seq_len),
+            ("hardware over model FLOP/s", "hardware_flops_per_rank", "model_flops_per_rank", None),
+        ):
+            found = self._mismatch(Relation(column, over=over, expected=expected))
             if found:
-                yield self._off(words, found, "the other figure gives")
+                figures = f"{found.value:.4g}, and {found.expected:.4g} {_source(found)}"
+                yield self._at(found.line, f"{words} is {figures}")
 
     def _flops(self, per_sample: float | None, batch: int | None) -> float | None:
         """Of a rank in a step."""
         return per_sample * batch / self._basis.ranks if per_sample and batch and self._basis.ranks else None
 
     def _off(self, words: str, found: Mismatch, what: str) -> str:
-        source = "recomputed" if found.reference is None else f"by line {found.reference}"
+        figures = f"{found.printed:.4g} printed, {found.recomputed:.4g} {_source(found)}"
         convention = self._convention(words, found)
-        return self._at(
-            found.line,
-            f"the {words} printed are {found.ratio:.3g} times what {what}: "
-            f"{found.printed:.4g} printed, {found.recomputed:.4g} {source}"
-            f" ({found.count} of {found.of} steps){convention}",
-        )
+        return self._at(found.line, f"the {words} printed are {found.ratio:.3g} times {what}: {figures}{convention}")
 
     def _convention(self, words: str, found: Mismatch) -> str:
         """The formula that gives what was printed, if one does."""
@@ -134,7 +140,7 @@ class _Run:
             return ""
         for name, flops in flops_of(basis.shape).items():
             if abs(per_sample * found.ratio / flops - 1) <= TOLERANCE:
-                return f", which is what {name} formula gives"
+                return f", which is what {name} gives"
         return ""
 
     def conventions(self) -> Iterator[str]:
@@ -160,7 +166,7 @@ class _Run:
         ]
         if all(found):
             nearest = min((one for one in found if one), key=lambda one: abs(one.ratio - 1))
-            yield self._off("FLOP/s", nearest, "the nearest formula for the run's shape gives")
+            yield self._off("FLOP/s", nearest, "what the nearest formula for the run's shape gives")
 
     def peaks(self) -> Iterator[str]:
         """FLOP/s against what the chip can do, and against the part of it that is claimed."""
@@ -181,7 +187,8 @@ class _Run:
                 )
             found = self._mismatch(Relation(claim, over=column, expected=1 / peak if peak else None))
             if found:
-                yield self._off(f"{claim.upper()} claimed", found, "FLOP/s and the chip's peak give")
+                figures = f"{found.printed:.4g} is claimed, and {found.recomputed:.4g} {_source(found)}"
+                yield self._at(found.line, f"{claim.upper()}: {figures}, from FLOP/s and the chip's peak")
 
     def _line(self, column: str, value: float) -> int:
         return int(next(line for line, found in self._log.steps.columns("line", column) if found == value))
@@ -210,17 +217,15 @@ class _Run:
         event = self._log.event("traffic")
         if not event or not self._channels:
             return
-        first, last = integer(event.data, "from_step") or 0, integer(event.data, "to_step") or 0
-        counted: dict[str, list[int | Unknown]] = {
+        steps = window(self._log)
+        sums: dict[str, list[int | Unknown]] = {
             "message": [channel.message_bytes for channel in self._channels],
             "wire": [channel.wire_bytes for channel in self._channels],
         }
-        for name, values in counted.items():
-            sent = total(values)
-            rows = self._log.steps.columns("step", f"{name}_bytes", first=first)
-            printed = [value for step, value in rows if step <= last]
-            if sent != "unknown" and len(printed) == last - first + 1 and sent != sum(printed):
-                said = f"the lines of steps {first} to {last} say {sum(printed):.0f}"
+        for name, values in sums.items():
+            sent, printed = total(values), counted(self._log, f"{name}_bytes")
+            if sent != "unknown" and len(printed) == len(steps) and sent != sum(printed):
+                said = f"the lines of steps {steps.start} to {steps.stop - 1} say {sum(printed):.0f}"
                 yield self._at(event.line, f"the channels' {name} bytes are {sent}, {said}")
 
     def wire(self) -> Iterator[str]:
@@ -239,6 +244,13 @@ class _Run:
                     f"{name}: {channel.codec} makes messages larger: {wire} wire bytes for {message} message bytes",
                 )
 
+    def waiting(self) -> Iterator[str]:
+        """No rank waits for longer than a step takes."""
+        event, time = self._log.event("traffic"), self._time
+        if event and time and time.exposed > time.step * (1 + TOLERANCE):
+            words = f"ranks waited {time.exposed:.4g} s a step for messages, and a step took {time.step:.4g} s"
+            yield self._at(event.line, words)
+
     def times(self) -> Iterator[str]:
         """Steps against the run, and the run against the clock."""
         event = self._log.event("end")
@@ -247,7 +259,7 @@ class _Run:
         steps, whole = sum(filter(isfinite, self._log.steps.column("seconds"))), number(event.data, "seconds")
         if whole is not None and steps > whole * (1 + TOLERANCE):
             yield self._at(event.line, f"the run took {whole:.3f} s, its steps {steps:.3f} s")
-        begun, ended = _time(self._log.data("start")), _time(event.data)
+        begun, ended = _moment(self._log.data("start")), _moment(event.data)
         if whole is None or begun is None or ended is None:
             return
         clock = (ended - begun).total_seconds()
@@ -279,9 +291,15 @@ class _Run:
             yield self._at(None, "no evaluation after the last step")
 
 
-def _time(event: dict[str, Any]) -> datetime | None:
+def _source(found: Mismatch) -> str:
+    source = "recomputed" if found.reference is None else f"by line {found.reference}"
+    return f"{source} ({found.count} of {found.of} steps)"
+
+
+def _moment(event: dict[str, Any]) -> datetime | None:
+    said = text(event, "time") or ""
     try:
-        return datetime.strptime((text(event, "time") or "").replace("Z", "+0000"), "%Y-%m-%dT%H:%M:%S.%f%z")
+        return datetime.fromisoformat(said.removesuffix("Z") + "+00:00") if said.endswith("Z") else None
     except ValueError:
         return None
 

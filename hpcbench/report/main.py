@@ -10,7 +10,8 @@ from hpcbench.collect.lines import printable, text
 from hpcbench.collect.state import BAD
 from hpcbench.collect.submission import Plan, RunResult, Submission, from_log, load
 from hpcbench.errors import UserError
-from hpcbench.report.build import Section, table_names
+from hpcbench.plot_style import need_matplotlib
+from hpcbench.report.build import Section, build, table_names
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.formats import FORMATS, TERMINAL, Request, format_name
 from hpcbench.report.measures import is_uncompressed, measure
@@ -24,6 +25,7 @@ def report(
     format: str | None = None,
     output: Path | None = None,
     tables: str = "",
+    plots: Path | None = None,
     exports: Sequence[Path] = (),
 ) -> int:
     """Print what the runs say.
@@ -38,6 +40,8 @@ def report(
         File to write to instead of standard output.
     tables
         Names of further tables, joined by commas, or ``all``.
+    plots
+        Directory to write the figures to, as SVG and PNG.
     exports
         Files for the measured rows, see `hpcbench.report.export`.
 
@@ -54,6 +58,8 @@ def report(
     form = format_name(format, output)
     names = table_names(tables or FORMATS[form].tables)
     targets = _targets(exports)
+    if plots is not None:
+        need_matplotlib("--plots")
     sections = sections_of(paths)
     request = Request(sections, names, output)
     if form == TERMINAL and output is None:
@@ -62,6 +68,10 @@ def report(
         rich_text.show(request.document())
     else:
         _save(FORMATS[form].write(request), output)
+    if plots is not None:
+        from hpcbench.report.plots.save import write
+
+        write(build(sections, (), figures=True), plots)
     for target in targets:
         target.write([submission for submission, _ in sections])
     return int(any(run.state in BAD for submission, _ in sections for run in submission.runs))

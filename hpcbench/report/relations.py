@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from math import isfinite
+from math import inf, isfinite
 
 from hpcbench.collect.steps import Steps
 
@@ -34,13 +34,19 @@ class Mismatch:
     printed: float
     recomputed: float
     """What would have been printed."""
-    ratio: float
-    """Of `printed` to `recomputed`."""
+    value: float
+    """Of the relation at that step."""
+    expected: float
     reference: int | None
-    """Line that `recomputed` was taken from; None where it is what is known of the run."""
+    """Line that `expected` was taken from; None where it is what is known of the run."""
     count: int
     """Steps that do not fit."""
     of: int
+
+    @property
+    def ratio(self) -> float:
+        """Of `printed` to `recomputed`."""
+        return self.value / self.expected
 
 
 def mismatch(steps: Steps, relation: Relation, units: Mapping[str, float]) -> Mismatch | None:
@@ -60,34 +66,43 @@ def mismatch(steps: Steps, relation: Relation, units: Mapping[str, float]) -> Mi
         None where it holds, up to `TOLERANCE` and the rounding of what was printed, and where the log lacks a column.
     """
     names = [name for name in (relation.printed, relation.times, relation.over) if name is not None]
-    columns = list(zip(*steps.columns("line", *names), strict=True))
-    if not columns:
-        return None
-    lines, figures = columns[0], columns[1:]
+    figures = steps.aligned(*names)
     values = _values(relation, figures)
-    reference = None
-    expected = relation.expected
+    if not values:
+        return None
+    place, expected = None, relation.expected
+    if _is_close(values, expected or min(values)):
+        return None
     if expected is None:
         place = sorted(range(len(values)), key=values.__getitem__)[len(values) // 2]
-        expected, reference = values[place], int(lines[place])
+        expected = values[place]
     if not expected or not isfinite(expected):
         return None
-    low, high = expected * (1 - TOLERANCE), expected * (1 + TOLERANCE)
-    if all(low <= value <= high for value in values):
-        return None
-    rounded = [units.get(name) or unit(column) for name, column in zip(names, figures, strict=True)]
-    wrong = [
-        place
-        for place, value in enumerate(values)
-        if not abs(value / expected - 1) <= TOLERANCE + _rounding(rounded, [column[place] for column in figures])
-    ]
+    lines = [int(line) for line in steps.aligned("line", *names)[0]]
+    reference = lines[place] if place is not None else None
+    halves = [(units.get(name) or unit(column)) / 2 for name, column in zip(names, figures, strict=True)]
+
+    def bounds(row: int) -> tuple[float, float]:
+        return _bounds(relation, [column[row] for column in figures], halves)
+
+    least, most = (expected, expected) if place is None else bounds(place)
+    wrong = []
+    for row in range(len(values)):
+        low, high = bounds(row)
+        if not (low * (1 - TOLERANCE) <= most and least <= high * (1 + TOLERANCE)):
+            wrong.append(row)
     if not wrong:
         return None
     first = wrong[0]
-    printed = figures[0][first]
-    ratio = values[first] / expected
-    recomputed = printed / ratio if ratio else 0.0
-    return Mismatch(int(lines[first]), printed, recomputed, ratio, reference, len(wrong), len(values))
+    printed, value = figures[0][first], values[first]
+    recomputed = printed * (expected / value) if value else 0.0
+    return Mismatch(lines[first], printed, recomputed, value, expected, reference, len(wrong), len(values))
+
+
+def _is_close(values: Sequence[float], expected: float) -> bool:
+    """Whether all are, whatever was rounded: most logs hold to that, and need no closer look."""
+    low, high = expected * (1 - TOLERANCE), expected * (1 + TOLERANCE)
+    return isfinite(sum(values)) and low <= min(values) and max(values) <= high
 
 
 def _values(relation: Relation, figures: Sequence[Sequence[float]]) -> list[float]:
@@ -101,9 +116,14 @@ def _values(relation: Relation, figures: Sequence[Sequence[float]]) -> list[floa
     return list(printed)
 
 
-def _rounding(units: Sequence[float], figures: Sequence[float]) -> float:
-    """Part by which a product of rounded figures may be off."""
-    return sum(unit / 2 / abs(figure) for unit, figure in zip(units, figures, strict=True) if figure)
+def _bounds(relation: Relation, figures: Sequence[float], halves: Sequence[float]) -> tuple[float, float]:
+    """Least and most that a relation's value may have been before its figures were rounded."""
+    below = [(max(figure - half, 0.0),) for figure, half in zip(figures, halves, strict=True)]
+    above = [(figure + half,) for figure, half in zip(figures, halves, strict=True)]
+    if relation.over:  # a divisor that may have been 0 leaves the value without an upper bound
+        below[-1], above[-1] = above[-1], below[-1]
+    unbounded = relation.over and not above[-1][0]
+    return _values(relation, below)[0], inf if unbounded else _values(relation, above)[0]
 
 
 def unit(values: Sequence[float]) -> float:

@@ -25,6 +25,21 @@ class Size:
 
 
 @dataclass(frozen=True)
+class Kind:
+    """A way for the work to grow, or not, with the machine."""
+
+    name: str
+    same: Callable[[Size], float]
+    """What of the batch is the same at all sizes."""
+    words: str
+    """How that is said."""
+
+
+STRONG = Kind("strong", lambda size: size.batch, "global batch {:.0f}")
+WEAK = Kind("weak", lambda size: size.batch / size.ranks, "batch {:.4g} a rank")
+
+
+@dataclass(frozen=True)
 class Point:
     """One scheme at one size, beside the smallest size at which that scheme has a speed."""
 
@@ -44,27 +59,29 @@ class Point:
         return self.speedup * self.smallest.ranks / self.size.ranks
 
 
-def scaling(cells: list[Cell], same: Callable[[Size], float], words: Callable[[float], str]) -> list[Point]:
+def scaling(cells: list[Cell], kind: Kind) -> list[Point]:
     """The points of each series, scheme by scheme.
 
-    Parameters
-    ----------
-    cells
-        Of a submission.
-    same
-        What the sizes of a series have in common, besides all settings but the global batch and the layout.
-    words
-        How that is said.
+    A series is of cells that have all settings in common but the global batch and the layout, and of the batch what
+    the kind says.
     """
     series: dict[tuple[str, float], list[Size]] = {}
     for size in _sizes(cells):
-        series.setdefault((_fixed(example(size.cell)), same(size)), []).append(size)
+        series.setdefault((_fixed(example(size.cell)), kind.same(size)), []).append(size)
     points: list[Point] = []
     for (_, value), found in series.items():
         for sizes in _apart(found):
             if len({size.ranks for size in sizes}) > 1:
-                points += _points(words(value), sorted(sizes, key=lambda size: size.ranks))
+                words = ", ".join([*_own(sizes, cells), kind.words.format(value)])
+                points += _points(words, sorted(sizes, key=lambda size: size.ranks))
     return points
+
+
+def _own(sizes: list[Size], cells: list[Cell]) -> list[str]:
+    """The values of the matrix that tell a series from others."""
+    first, *rest = [size.cell.values for size in sizes]
+    own = {key: value for key, value in first.items() if all(values.get(key) == value for values in rest)}
+    return [f"{key} {value}" for key, value in own.items() if any(cell.values.get(key) != value for cell in cells)]
 
 
 def _apart(sizes: list[Size]) -> list[list[Size]]:

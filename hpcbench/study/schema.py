@@ -231,8 +231,14 @@ class Baseline(Section):
 class Criteria(Section):
     """Margins of a verdict."""
 
-    speed_margin: float = Field(0.01, ge=0, lt=1, description="Relative speed-up that counts as faster.")
-    loss_margin: float = Field(0.01, ge=0, description="Relative loss increase that still counts as as good.")
+    speed_margin: float = Field(
+        0.01, ge=0, lt=1, description="A scheme is not faster when it is shown to gain less than this part."
+    )
+    loss_margin: float = Field(
+        0.01,
+        ge=0,
+        description="A loss is as good when it is shown to differ from the baseline's by less than this part.",
+    )
 
 
 class Study(Section):

@@ -12,19 +12,23 @@ from hpcbench.report.outliers import SlowHost, odd_baselines, slow_hosts
 from hpcbench.report.statistics import robust_deviations
 from hpcbench.report.traffic import HostTime
 
-NEARBY = (0.200, 0.201, 0.199, 0.202, 0.200)
+NEARBY = (1.0, 1.005, 0.995, 1.01, 1.0)
 
 
 def run(
-    pairing: str = "r1", *, rate: float | None = None, hosts: dict[str, float] | None = None, state: State = "completed"
+    pairing: str = "r1",
+    *,
+    rate: float | None = None,
+    hosts: dict[str, float | None] | None = None,
+    state: State = "completed",
 ) -> Measures:
     result = RunResult(pairing, "study", "site", "baseline", 1, pairing, {}, Verdict(state), None)
-    times = tuple(HostTime(name, 4, seconds) for name, seconds in (hosts or {}).items())
+    times = tuple(HostTime(name, 4, 0.2, ratio) for name, ratio in (hosts or {}).items())
     return replace(measure(result), samples_per_s=rate, hosts=times)
 
 
-def nodes(slow: float | None = None, others: tuple[float, ...] = NEARBY) -> dict[str, float]:
-    found = {f"n{k}": seconds for k, seconds in enumerate(others)}
+def nodes(slow: float | None = None, others: tuple[float, ...] = NEARBY) -> dict[str, float | None]:
+    found: dict[str, float | None] = {f"n{k}": ratio for k, ratio in enumerate(others)}
     return found if slow is None else {**found, "n7": slow}
 
 
@@ -37,29 +41,29 @@ def test_robust_deviations_by_hand() -> None:
 
 
 def test_a_node_that_is_always_slow_is_named() -> None:
-    runs = [run(f"r{k}", hosts=nodes(0.2 * 1.12)) for k in range(3)]
+    runs = [run(f"r{k}", hosts=nodes(1.12)) for k in range(3)]
     assert slow_hosts(runs) == [SlowHost("n7", pytest.approx(0.12, rel=0.05), 3, 3)]
 
 
 def test_a_node_that_was_slow_once_of_many_times_is_not() -> None:
-    once = [run(hosts=nodes(0.24)), run(hosts=nodes(0.2)), run(hosts=nodes(0.2))]
+    once = [run(hosts=nodes(1.2)), run(hosts=nodes(1.0)), run(hosts=nodes(1.0))]
     assert slow_hosts(once) == []
-    (twice,) = slow_hosts([*once, run(hosts=nodes(0.24))])
+    (twice,) = slow_hosts([*once, run(hosts=nodes(1.2))])
     assert (twice.name, twice.slow, twice.runs) == ("n7", 2, 4)
     # It was in one run only: that is all there is to judge it by.
-    assert [host.name for host in slow_hosts([run(hosts=nodes(0.24)), run(hosts=nodes())])] == ["n7"]
+    assert [host.name for host in slow_hosts([run(hosts=nodes(1.2)), run(hosts=nodes())])] == ["n7"]
 
 
 def test_little_is_no_matter_and_fast_is_no_fault() -> None:
-    assert slow_hosts([run(hosts=nodes(0.2 * 1.02, (0.2,) * 5))] * 2) == []
-    assert slow_hosts([run(hosts=nodes(0.1))] * 2) == []
+    assert slow_hosts([run(hosts=nodes(1.02, (1.0,) * 5))] * 2) == []
+    assert slow_hosts([run(hosts=nodes(0.5))] * 2) == []
 
 
 def test_three_nodes_do_not_tell() -> None:
-    few = run(hosts={"a": 0.2, "b": 0.2001, "c": 0.9})
+    few = run(hosts={"a": 1.0, "b": 1.0001, "c": 4.5})
     assert slow_hosts([few, few]) == []
     # Nor do they count among the runs that a node was in.
-    (found,) = slow_hosts([few, run(hosts={**nodes(), "c": 0.9})])
+    (found,) = slow_hosts([few, run(hosts={**nodes(), "c": 4.5})])
     assert (found.name, found.slow, found.runs) == ("c", 1, 1)
 
 
@@ -74,7 +78,14 @@ def test_healthy_machines_name_few_nodes() -> None:
 
 
 def test_hostile_times_are_left_out() -> None:
-    hosts = {**nodes(0.3), "zero": 0.0, "nan": float("nan"), "inf": float("inf"), "minus": -1.0}
+    hosts: dict[str, float | None] = {
+        **nodes(1.5),
+        "none": None,
+        "zero": 0.0,
+        "nan": float("nan"),
+        "inf": float("inf"),
+        "minus": -1.0,
+    }
     assert [host.name for host in slow_hosts([run(hosts=hosts)] * 2)] == ["n7"]
 
 

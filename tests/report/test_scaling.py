@@ -1,5 +1,6 @@
 """Strong and weak scaling against laws with closed forms."""
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +46,7 @@ def plant(
         for path in (root / "runs" / run.id / "log.txt", root / "runs" / run.id / "run.json"):
             text = path.read_text()
             for old, new in (
-                ('"ranks": 8', f'"ranks": {ranks}, "shape": {{"nodes": {ranks // 2}}}'),
+                ('"ranks": 8, "threads"', f'"ranks": {ranks}, "shape": {{"nodes": {ranks // 2}}}, "threads"'),
                 ('"global_batch": 8', f'"global_batch": {batch(ranks)}'),
                 ('"dp": 2, "tp": 2, "pp": 2', f'"dp": {ranks // tp}, "tp": {tp}, "pp": 1'),
             ):
@@ -119,6 +120,24 @@ def test_a_layout_may_change_with_the_size(tmp_path: Path) -> None:
 def test_sizes_without_a_common_batch_are_no_series(tmp_path: Path, batch: Callable[[int], int]) -> None:
     root = plant(tmp_path / "001", amdahl, batch, ((2, 1), (4, 1)))
     assert not [chapter for chapter in document(root).chapters if chapter.subtitle == "all cells"]
+
+
+def test_series_of_two_models_are_told_apart(tmp_path: Path) -> None:
+    root = plant(tmp_path / "001", amdahl, lambda ranks: 64, ((2, 1), (4, 1), (2, 1), (4, 1)))
+    plan = json.loads((root / "submission.json").read_text())
+    for run in plan["runs"]:
+        number = run["cell"]["number"]
+        run["cell"] = {"nodes": 1 + number % 2, "model": ("small", "large")[number // 2]}
+        if number >= 2:
+            log = root / run["path"] / "log.txt"
+            log.write_text(log.read_text().replace('"layers": 4', '"layers": 8'))
+    (root / "submission.json").write_text(json.dumps(plan))
+    table = tables(root)["strong-scaling"]
+    assert column(table, "ranks", "baseline") == [2, 4, 2, 4]
+    assert column(table, "series", "baseline") == [
+        *2 * ["model small, global batch 64"],
+        *2 * ["model large, global batch 64"],
+    ]
 
 
 def test_one_size_has_no_scaling(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def replace(log: Path, event: str, data: dict[str, Any] | None) -> None:
 
 def table(root: Path, name: str) -> dict[str, dict[str, Entry]]:
     """The entries of a table by scheme and column."""
-    document = build(sections_of([root]), ["comparison", name])
+    document = build(sections_of([root]), [name])
     found = [block for block in document.chapters[0].blocks if isinstance(block, Table) and block.name == name]
     names = [[column.name for column in one.columns] for one in found]
     return {str(row[0].value): dict(zip(names[0], row, strict=True)) for one in found for row in one.rows}
@@ -90,6 +90,7 @@ def test_no_traffic_no_table(tmp_path: Path) -> None:
     root = plant(tmp_path / "001")
     for log in root.glob("runs/*/log.txt"):
         replace(log, "traffic", None)
+        replace(log, "memory", None)
     assert table(root, "traffic") == {}
     assert table(root, "memory") == {}
 

@@ -118,7 +118,8 @@ def test_processors_by_the_kernels_words(tmp_path, words, cpu, mhz):
 def test_what_nvidia_smi_does_not_know_is_left_out():
     said = (
         "NVIDIA H200, GPU-1, 580.65.06, 345, 1980, 3201, 700.00, Default\n"
-        "\nTesla V100-SXM2-16GB, GPU-2, 580.65.06, [N/A], 1530, [Not Supported], 300.00, Exclusive_Process\nNo devices\n"
+        "\nTesla V100-SXM2-16GB, GPU-2, 580.65.06, [N/A], 1530, [Not Supported], 300.00, Exclusive_Process\n"
+        "No devices were found\n"
     )
     first, second = surroundings.devices(said)
     assert first == {

@@ -68,12 +68,19 @@ def _json(request: Request) -> str:
     return json_document.write(request.sections)
 
 
+def _html(request: Request) -> str:
+    from hpcbench.report.formats import html
+
+    return html.write(request)
+
+
 FORMATS = {
     TERMINAL: Format(_text, (".txt",)),
     "md": Format(_markdown, (".md", ".markdown")),
     "latex": Format(_latex, (".tex",)),
     "csv": Format(_csv, (".csv",)),
     "json": Format(_json, (".json",)),
+    "html": Format(_html, (".html", ".htm"), tables="all"),
 }
 """By the name that ``--format`` takes."""
 

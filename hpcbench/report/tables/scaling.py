@@ -6,7 +6,7 @@ from hpcbench.report.compare import Cell
 from hpcbench.report.document import Column, Table
 from hpcbench.report.measures import is_gpu
 from hpcbench.report.notation import name, percent, quantity, seconds_unit, significant
-from hpcbench.report.scaling import Point, scaling
+from hpcbench.report.scaling import STRONG, WEAK, Kind, Point, scaling
 from hpcbench.report.tables.comparison import SCHEME, rate
 from hpcbench.report.tables.over_runs import geometric
 from hpcbench.report.tables.tabulate import Field, tabulate
@@ -15,17 +15,15 @@ from hpcbench.report.titles import example
 
 def strong_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
     """The same global batch on more and more ranks."""
-    points = scaling(cells, lambda size: size.batch, "global batch {}".format)
-    return _table("strong-scaling", "Strong scaling: the same global batch on more ranks", points)
+    return _table(STRONG, "Strong scaling: the same global batch on more ranks", scaling(cells, STRONG))
 
 
 def weak_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
     """A global batch that grows with the ranks."""
-    points = scaling(cells, lambda size: size.batch / size.ranks, lambda batch: f"{batch:.4g} a rank")
-    return _table("weak-scaling", "Weak scaling: a global batch that grows with the ranks", points)
+    return _table(WEAK, "Weak scaling: a global batch that grows with the ranks", scaling(cells, WEAK))
 
 
-def _table(key: str, title: str, points: list[Point]) -> Table | None:
+def _table(kind: Kind, title: str, points: list[Point]) -> Table | None:
     if not points:
         return None
     each = "GPUs" if is_gpu(example(points[0].size.cell)) else "ranks"
@@ -34,7 +32,7 @@ def _table(key: str, title: str, points: list[Point]) -> Table | None:
     fields: list[Field[Point]] = [
         (SCHEME, lambda point: name(point.row.scheme)),
         (
-            Column("series", "batch", words=True, help="What is the same at all sizes that are compared."),
+            Column("series", "series", words=True, help="What is the same at all sizes that are compared."),
             lambda point: name("" if one else point.series),
         ),
         (
@@ -58,7 +56,7 @@ def _table(key: str, title: str, points: list[Point]) -> Table | None:
     ]
     what = f"{title} ({points[0].series})" if one else title
     note = "Efficiency is of each scheme against its own smallest size."
-    return tabulate(key, printable(what), points, fields, notes=[note])
+    return tabulate(f"{kind.name}-scaling", printable(what), points, fields, notes=[note])
 
 
 def _step(point: Point) -> float | None:
