@@ -168,12 +168,21 @@ def report(
     plots: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Directory to write all figures to, as SVG and PNG.")
     ] = None,
+    exports: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--export",
+            metavar="FILE",
+            help="Also write the measured rows: records, runs or channels.{csv,jsonl,parquet}, or all in one .sqlite.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Compare the runs with the uncompressed baseline."""
     from hpcbench.batch.find import find_root
     from hpcbench.report.main import report as report_paths
 
-    raise typer.Exit(report_paths(paths or [find_root(None)], format, output, tables, plots))
+    raise typer.Exit(report_paths(paths or [find_root(None)], format, output, tables, plots, exports or ()))
 
 
 @app.command()

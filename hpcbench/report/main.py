@@ -1,7 +1,9 @@
 """``hpcbench report``: from directories and logs to an answer."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpcbench.collect.find import jobs_of, resolve
 from hpcbench.collect.lines import printable, text
@@ -14,6 +16,9 @@ from hpcbench.report.compare import Cell, compare
 from hpcbench.report.formats import FORMATS, TERMINAL, Request, format_name
 from hpcbench.report.measures import is_uncompressed, measure
 
+if TYPE_CHECKING:
+    from hpcbench.report.export.target import Target
+
 
 def report(
     paths: list[Path],
@@ -21,6 +26,7 @@ def report(
     output: Path | None = None,
     tables: str = "",
     plots: Path | None = None,
+    exports: Sequence[Path] = (),
 ) -> int:
     """Print what the runs say.
 
@@ -36,6 +42,8 @@ def report(
         Names of further tables, joined by commas, or ``all``.
     plots
         Directory to write the figures to, as SVG and PNG.
+    exports
+        Files for the measured rows, see `hpcbench.report.export`.
 
     Returns
     -------
@@ -49,6 +57,7 @@ def report(
     """
     form = format_name(format, output)
     names = table_names(tables or FORMATS[form].tables)
+    targets = _targets(exports)
     if plots is not None:
         need_matplotlib("--plots")
     sections = sections_of(paths)
@@ -63,6 +72,8 @@ def report(
         from hpcbench.report.plots.save import write
 
         write(build(sections, (), figures=True), plots)
+    for target in targets:
+        target.write([submission for submission, _ in sections])
     return int(any(run.state in BAD for submission, _ in sections for run in submission.runs))
 
 
@@ -86,6 +97,14 @@ def sections_of(paths: list[Path]) -> list[Section]:
             logs.append(path)
     submissions.extend(gather([(path, from_log(path)) for path in dict.fromkeys(logs)]))
     return [(submission, _cells(submission)) for submission in submissions]
+
+
+def _targets(exports: Sequence[Path]) -> "list[Target]":
+    if not exports:
+        return []
+    from hpcbench.report.export.target import Target  # with what only it needs, such as SQLite
+
+    return [Target.of(path) for path in exports]
 
 
 def gather(runs: list[tuple[Path, RunResult]]) -> list[Submission]:

@@ -13,6 +13,7 @@ from hpcbench.collect.state import diverged_at
 from hpcbench.collect.submission import RunResult
 from hpcbench.report import checks, traffic
 from hpcbench.report.basis import Basis, basis
+from hpcbench.report.provenance import differences
 from hpcbench.report.traffic import HostTime, Memory, TimeSplit, Traffic, Unknown
 
 __all__ = ["HostTime", "Measures", "Memory", "TimeSplit", "Traffic", "Unknown", "all_notes", "measure"]
@@ -134,8 +135,10 @@ def measure(run: RunResult) -> Measures:
 
 
 def all_notes(runs: Iterable[Measures]) -> list[str]:
-    """What there is to say of the runs, each thing once."""
-    return list(dict.fromkeys(note for run in runs for note in run.notes))
+    """What there is to say of the runs, each thing once, and of what they differ in beside what is compared."""
+    own = list(runs)
+    notes = [note for run in own for note in run.notes]
+    return list(dict.fromkeys([*notes, *differences([run.run for run in own])]))
 
 
 def is_gpu(run: RunResult) -> bool:
