@@ -13,6 +13,7 @@ from hpcbench.collect.lines import integer, member, printable, text
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.state import Job, State, Verdict, judge, judge_log
 from hpcbench.errors import UserError
+from hpcbench.study.thresholds import Threshold
 
 
 class Criteria(BaseModel):
@@ -60,6 +61,7 @@ class Plan(BaseModel):
     time: str = ""
     baseline: dict[str, Any] = {"scheme": "baseline"}
     criteria: Criteria = Criteria()
+    thresholds: list[Threshold] = []
     steps: int | None = None
     repeats: int | None = None
     jobs: list[PlannedJob]

@@ -135,6 +135,6 @@ def _check_thresholds(groups: dict[str, list[Run]], loaded: Loaded) -> None:
     for i, threshold in enumerate(loaded.study.thresholds):
         if not any(threshold.concerns(run.scheme_name, run.cell) for run in runs):
             raise UserError(
-                f"{loaded.document.where(('thresholds', i))}: thresholds[{i}]: no run of the study has its scheme and "
+                f"{loaded.document.where(('thresholds', i))}: thresholds.{i}: no run of the study has its scheme and "
                 "cell: name a scheme and values of the matrix"
             )
