@@ -5,17 +5,11 @@ Their losses are compared pair by pair where the repeats had equal seeds, for th
 order, and as independent samples where not.
 """
 
-import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hpcbench.collect.lines import integer
-from hpcbench.collect.submission import Criteria
-from hpcbench.report.compare import Cell, Row
-from hpcbench.report.measures import Measures
-from hpcbench.report.statistics.holm import holm
-from hpcbench.report.statistics.intervals import Test, paired_test, welch_test
+from hpcbench.report.compare import Row
+from hpcbench.report.statistics.intervals import Test
 
 Word = Literal["up", "down", "same", "not shown"]
 Fate = Literal["compared", "broken", "mended", "missing", "new", "never completed"]
