@@ -1,23 +1,9 @@
-"""Student's t and the intervals that stand in the table, in pure Python."""
+"""Student's t in pure Python: its distribution, and tests of a mean."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from statistics import fmean, stdev
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An estimate from pairs, with its 95 % confidence interval.
-
-    `low` and `high` are None where one pair only was measured: it has no interval, however close it looks.
-    """
-
-    estimate: float
-    low: float | None
-    high: float | None
-    pairs: int
-
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
     """Regularised incomplete beta function I_x(a, b) by its continued fraction (Lentz's method).
@@ -56,10 +42,12 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
 
 def student_t_cdf(t: float, df: float) -> float:
     """Probability that Student's t with `df` degrees of freedom is at most `t`."""
-    tail = 0.5 * incomplete_beta(df / 2, 0.5, df / (df + t * t))
+    square = t * t
+    tail = 0.5 * incomplete_beta(df / 2, 0.5, df / (df + square)) if square < math.inf else 0.0
     return tail if t < 0 else 1 - tail
 
 
+@lru_cache(maxsize=4096)
 def student_t_quantile(p: float, df: float) -> float:
     """The t that `student_t_cdf` maps to `p`, to a relative 1e-12.
 
@@ -83,49 +71,33 @@ def student_t_quantile(p: float, df: float) -> float:
     return (low + high) / 2
 
 
-def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
-    """Mean with Student's interval: ``mean +- t * s / sqrt(n)``, s with n-1 in the denominator.
+def t_statistic(values: Sequence[float], null: float = 0.0) -> float:
+    """How many standard errors the mean lies above `null`; infinite, or 0, where the values do not scatter.
 
     Raises
     ------
     ValueError
-        No values, or one that is not finite.
+        Fewer than two values: they have no scatter.
     """
-    if not values or not all(map(math.isfinite, values)):
-        raise ValueError("an interval needs finite values")
-    n = len(values)
-    mean = fmean(values)
-    if n < 2:
-        return Interval(mean, None, None, n)
-    half = student_t_quantile((1 + confidence) / 2, n - 1) * stdev(values) / math.sqrt(n)
-    return Interval(mean, mean - half, mean + half, n)
+    if len(values) < 2:
+        raise ValueError("a test needs two values or more")
+    distance = fmean(values) - null
+    error = stdev(values) / math.sqrt(len(values))
+    if error == 0:
+        return math.copysign(math.inf, distance) if distance else 0.0
+    return distance / error
 
 
-def paired_ratio(values: Sequence[float], base: Sequence[float], confidence: float = 0.95) -> Interval:
-    """Geometric mean of ``values[i] / base[i]`` with its interval, from Student's t on the logarithms.
-
-    Speeds of one allocation scale together, so that ratios, not differences, are alike from pair to pair.
-
-    Raises
-    ------
-    ValueError
-        No pairs, or a value that is not positive and finite.
-    """
-    if any(not (math.isfinite(x) and x > 0) for x in (*values, *base)):
-        raise ValueError("a ratio needs positive, finite values")
-    logs = mean_interval([math.log(x / y) for x, y in zip(values, base, strict=True)], confidence)
-    low = None if logs.low is None else math.exp(logs.low)
-    high = None if logs.high is None else _exp(logs.high)
-    return Interval(math.exp(logs.estimate), low, high, logs.pairs)
+def p_two_sided(values: Sequence[float], null: float = 0.0) -> float:
+    """p-value of the hypothesis that the mean is `null`: Student's t test of one sample, or of differences of pairs."""
+    return 2 * student_t_cdf(-abs(t_statistic(values, null)), len(values) - 1)
 
 
-def paired_difference(values: Sequence[float], base: Sequence[float], confidence: float = 0.95) -> Interval:
-    """Mean of ``values[i] - base[i]`` with its interval."""
-    return mean_interval([x - y for x, y in zip(values, base, strict=True)], confidence)
+def p_greater(values: Sequence[float], null: float = 0.0) -> float:
+    """p-value of the hypothesis that the mean is at most `null`: small where it is shown to lie above."""
+    return student_t_cdf(-t_statistic(values, null), len(values) - 1)
 
 
-def _exp(x: float) -> float:
-    try:
-        return math.exp(x)
-    except OverflowError:
-        return math.inf
+def p_less(values: Sequence[float], null: float = 0.0) -> float:
+    """p-value of the hypothesis that the mean is at least `null`: small where it is shown to lie below."""
+    return student_t_cdf(t_statistic(values, null), len(values) - 1)
