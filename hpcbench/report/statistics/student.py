@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from statistics import fmean, stdev
 
+
 def incomplete_beta(a: float, b: float, x: float) -> float:
     """Regularised incomplete beta function I_x(a, b) by its continued fraction (Lentz's method).
 

@@ -1,8 +1,10 @@
 """What papers report, beside what was measured here."""
 
 from collections.abc import Sequence
+from statistics import fmean
 
-from hpcbench.collect.lines import printable, text
+from hpcbench.collect.lines import printable
+from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Entry, Table
 from hpcbench.report.published import Paper, Published, papers
@@ -18,18 +20,18 @@ _COLUMNS = (
 )
 
 
-def table(cells: Sequence[Cell], sources: Sequence[Paper] | None = None) -> Table | None:
+def published(submission: Submission, cells: Sequence[Cell], sources: Sequence[Paper] | None = None) -> Table | None:
     """Figures of papers that have a counterpart in the study: the same kind of scheme, or the same GPU.
 
     Parameters
     ----------
-    cells
-        Of one submission, compared.
+    submission, cells
+        What was measured.
     sources
         The papers; those that come with the package by default.
     """
     rows = []
-    notes = {}
+    notes: dict[str, None] = {}
     for paper in papers() if sources is None else sources:
         for figure in paper.figures:
             for cell in cells:
@@ -66,10 +68,15 @@ def _counterpart(figure: Published, row: Row) -> Entry | None:
         known = figure.concerns(row.scheme) and isinstance(value, float)
         return Entry(_shown(figure.quantity, value), value) if known and isinstance(value, float) else None
     if figure.quantity in ("tflops", "mfu") and figure.gpu and figure.gpu in _gpu(row):
-        value = row.mfu if figure.quantity == "mfu" else row.model_flops_per_rank
+        value = _mfu(row) if figure.quantity == "mfu" else row.model_flops_per_rank
         scaled = value / 1e12 if value is not None and figure.quantity == "tflops" else value
         return Entry("-" if scaled is None else _shown(figure.quantity, scaled), scaled)
     return None
+
+
+def _mfu(row: Row) -> float | None:
+    known = [run.mfu for run in row.runs if run.mfu is not None and run.run.state == "completed"]
+    return fmean(known) if known else None
 
 
 def _interval(interval: Interval) -> Entry:
@@ -84,8 +91,4 @@ def _shown(quantity: str, value: float) -> str:
 
 
 def _gpu(row: Row) -> str:
-    for measures in row.runs:
-        world = measures.run.log.data("environment").get("world") if measures.run.log else None
-        if isinstance(world, list) and world and (name := text(world[0], "device")):
-            return name
-    return ""
+    return next((run.chip for run in row.runs if run.chip), "")
