@@ -1,26 +1,20 @@
 """``hpcbench report``: from directories and logs to an answer."""
 
-import io
 import sys
 from pathlib import Path
-
-from rich.console import Console
 
 from hpcbench.collect.find import jobs_of, resolve
 from hpcbench.collect.lines import printable, text
 from hpcbench.collect.state import BAD
 from hpcbench.collect.submission import Plan, RunResult, Submission, from_log, load
-from hpcbench.console import UNBOUND, columns
 from hpcbench.errors import UserError
-from hpcbench.report import formats, table
+from hpcbench.report.build import build, table_names
 from hpcbench.report.compare import Cell, compare
-from hpcbench.report.formats import Section
+from hpcbench.report.formats import FORMATS, TERMINAL, format_name
 from hpcbench.report.measures import is_uncompressed, measure
 
-FORMATS = ("table", "md", "csv", "json")
 
-
-def report(paths: list[Path], format: str = "table", output: Path | None = None) -> int:
+def report(paths: list[Path], format: str | None = None, output: Path | None = None, tables: str = "") -> int:
     """Print what the runs say.
 
     Parameters
@@ -28,9 +22,11 @@ def report(paths: list[Path], format: str = "table", output: Path | None = None)
     paths
         Directories that `hpcbench submit` made, directories of such (the newest is taken), or log files.
     format
-        ``table``, ``md``, ``csv`` or ``json``.
+        One of `FORMATS`; None takes it from the suffix of `output`.
     output
         File to write to instead of standard output.
+    tables
+        Names of further tables, joined by commas, or ``all``.
 
     Returns
     -------
@@ -40,10 +36,9 @@ def report(paths: list[Path], format: str = "table", output: Path | None = None)
     Raises
     ------
     UserError
-        A path or the format is wrong, or a file is not what it should be.
+        A path, the format or a table is wrong, or a file is not what it should be.
     """
-    if format not in FORMATS:
-        raise UserError(f"--format {printable(format, 40)}: not known: use one of {', '.join(FORMATS)}")
+    form, names = format_name(format, output), table_names(tables)
     if not paths:
         raise UserError("nothing to report: give a directory of results or a log file")
     submissions: list[Submission] = []
@@ -56,7 +51,12 @@ def report(paths: list[Path], format: str = "table", output: Path | None = None)
             logs.append(path)
     submissions.extend(gather([(path, from_log(path)) for path in dict.fromkeys(logs)]))
     sections = [(submission, _cells(submission)) for submission in submissions]
-    _write(sections, format, output)
+    if form == TERMINAL and output is None:
+        from hpcbench.report.formats import rich_text
+
+        rich_text.show(build(sections, names))
+    else:
+        _save(FORMATS[form].write(sections, names), output)
     return int(any(run.state in BAD for submission in submissions for run in submission.runs))
 
 
@@ -100,35 +100,11 @@ def _cells(submission: Submission) -> list[Cell]:
     return compare([measure(run) for run in submission.runs], baseline, submission.plan.criteria)
 
 
-def _write(sections: list[Section], format: str, output: Path | None) -> None:
-    if format != "table":
-        write = {"md": formats.markdown, "csv": formats.as_csv, "json": formats.as_json}[format]
-        words = write(sections)
-        if output is None:
-            sys.stdout.write(words)
-            return
-        _save(output, words)
+def _save(words: str, path: Path | None) -> None:
+    if path is None:
+        sys.stdout.write(words)
         return
-    if output is None:
-        _render(sections, Console(width=columns(), highlight=False))
-        return
-    page = io.StringIO()
-    _render(sections, Console(file=page, width=UNBOUND, highlight=False, no_color=True))
-    _save(output, "".join(line.rstrip() + "\n" for line in page.getvalue().splitlines()))
-
-
-def _save(path: Path, words: str) -> None:
     try:
         path.write_text(words, encoding="utf-8")
     except OSError as error:
         raise UserError(f"--output {printable(str(path))}: cannot be written: {error.strerror}") from None
-
-
-def _render(sections: list[Section], console: Console) -> None:
-    for i, (submission, cells) in enumerate(sections):
-        if i:
-            console.print()
-        if submission.root is None and all(cell.baseline is None for cell in cells):
-            table.render_runs([run for cell in cells for run in cell.runs], console)
-        else:
-            table.render(cells, console)

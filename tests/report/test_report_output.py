@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcbench.report.main import report
-from hpcbench.report.table import flops_unit, parameters, significant
+from hpcbench.report.notation import flops_unit, parameters, significant
 from hpcbench.testing.results import Planted, write
 
 RUNS = [

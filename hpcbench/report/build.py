@@ -1,0 +1,90 @@
+"""What a report says: a chapter a cell, with its tables, the answer, the trouble and the notes."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from hpcbench.collect.lines import printable
+from hpcbench.collect.submission import Submission
+from hpcbench.errors import UserError
+from hpcbench.report.answer import answer, trouble
+from hpcbench.report.compare import Cell
+from hpcbench.report.document import Block, Chapter, Document, Sentences, Table
+from hpcbench.report.measures import all_notes
+from hpcbench.report.tables import OF_CELL, OF_SUBMISSION
+from hpcbench.report.tables.logs import logs
+from hpcbench.report.titles import title
+
+Section = tuple[Submission, list[Cell]]
+"""A submission with its cells compared."""
+
+ALL = "all"
+DEFAULT = ("comparison", "scaling")
+"""The tables that a report has unasked."""
+
+
+def table_names(wanted: str) -> tuple[str, ...]:
+    """Names of the tables of a report that is asked for more than the usual ones.
+
+    Parameters
+    ----------
+    wanted
+        Names joined by commas, or ``all``; empty for the usual ones.
+
+    Raises
+    ------
+    UserError
+        There is no table of that name.
+    """
+    known = (*OF_CELL, *OF_SUBMISSION)
+    asked = [part.strip() for part in wanted.split(",") if part.strip()]
+    if ALL in asked:
+        return known
+    for one in asked:
+        if one not in known:
+            raise UserError(f"--tables {printable(one, 40)}: not known: use {ALL}, or some of {', '.join(known)}")
+    return tuple(one for one in known if one in (*DEFAULT, *asked))
+
+
+def build(sections: Sequence[Section], tables: Collection[str] = DEFAULT) -> Document:
+    """Say what the runs of some submissions show.
+
+    Parameters
+    ----------
+    sections
+        Submissions, each with its cells.
+    tables
+        Names of the tables to make, as `table_names` gives them. One that has nothing to say is left out.
+    """
+    chapters = [chapter for section in sections for chapter in _chapters(*section, tables)]
+    names = dict.fromkeys(printable(f"{submission.plan.study} on {submission.plan.site}") for submission, _ in sections)
+    return Document(", ".join(names), tuple(chapters))
+
+
+def _chapters(submission: Submission, cells: list[Cell], tables: Collection[str]) -> Iterator[Chapter]:
+    if submission.root is None and all(cell.baseline is None for cell in cells):
+        # Logs with nothing to compare them with.
+        lost = [line for cell in cells for line in trouble(cell)]
+        yield _chapter(_place(submission), "", [logs(submission, cells), Sentences(tuple(lost), "bad"), *_notes(cells)])
+    else:
+        for cell in cells:
+            found = [make(submission, cell) for name, make in OF_CELL.items() if name in tables]
+            said = [Sentences(tuple(answer(cell, submission.plan.site))), Sentences(tuple(trouble(cell)), "bad")]
+            yield _chapter(*title(cell), [*found[:1], *said, *_notes([cell]), *found[1:]])
+    whole = [make(submission, cells) for name, make in OF_SUBMISSION.items() if name in tables]
+    if any(whole):
+        yield _chapter(_place(submission), "all cells" if len(cells) > 1 else "", whole)
+
+
+def _chapter(what: str, base: str, blocks: Sequence[Block | None]) -> Chapter:
+    return Chapter(what, base, tuple(block for block in blocks if block is not None and not _silent(block)))
+
+
+def _silent(block: Block) -> bool:
+    return not (block.lines if isinstance(block, Sentences) else block.rows if isinstance(block, Table) else True)
+
+
+def _notes(cells: list[Cell]) -> list[Sentences]:
+    return [Sentences(tuple(all_notes(run for cell in cells for run in cell.runs)), "warning")]
+
+
+def _place(submission: Submission) -> str:
+    return printable(f"{submission.plan.study} on {submission.plan.site}")
