@@ -51,9 +51,7 @@ def comparison(submission: Submission, cell: Cell) -> Table | None:
             lambda row: Entry(ratio(row.wire_over_message), row.wire_over_message),
         ),
         (
-            Column(
-                "loss_valid", "loss (valid)", group=1, help="Validation loss after the last step, mean of runs."
-            ),
+            Column("loss_valid", "loss (valid)", group=1, help="Validation loss after the last step, mean of runs."),
             lambda row: quantity(row.loss_valid, loss),
         ),
         (

@@ -61,6 +61,9 @@ def _pair(
 
     over = Column(f"{key}_ratio", "vs baseline", group=group, help="That peak over the baseline's.")
     return [
-        (Column(key, f"{head} ({unit.name})", group=group, help=what), lambda row: quantity(highest(row, value), unit.show)),
+        (
+            Column(key, f"{head} ({unit.name})", group=group, help=what),
+            lambda row: quantity(highest(row, value), unit.show),
+        ),
         (over, change),
     ]

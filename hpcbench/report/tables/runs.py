@@ -20,7 +20,10 @@ def runs(submission: Submission, cells: list[Cell]) -> Table | None:
         (Column("run", "run", words=True, help="The run's name in its submission."), lambda run: name(run.id)),
         (Column("state", "state", words=True, help="What became of it."), _state),
         (Column("step", "step", words=True, help="Its last step, of how many."), _step),
-        (Column("job", "job", words=True, group=1, help="The job that it belongs to."), lambda run: name(run.job or "-")),
+        (
+            Column("job", "job", words=True, group=1, help="The job that it belongs to."),
+            lambda run: name(run.job or "-"),
+        ),
         (Column("hosts", "nodes", words=True, group=1, help="Where its ranks were."), _hosts),
         (Column("seconds", "seconds", group=1, help="From its start to its end."), lambda run: quantity(_seconds(run))),
         (
