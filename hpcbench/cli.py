@@ -155,14 +155,20 @@ def report(
             show_default=False,
         ),
     ] = None,
-    format: Annotated[str, typer.Option(metavar="table|md|csv|json", help="How to print.")] = "table",
+    format: Annotated[
+        str | None,
+        typer.Option(metavar="table|md|latex|csv|json", help="How to print; by default what --output's suffix says."),
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
+    tables: Annotated[
+        str, typer.Option(metavar="NAME,...|all", help="Further tables: speed, loss, traffic, memory, runs.")
+    ] = "",
 ) -> None:
     """Compare the runs with the uncompressed baseline."""
     from hpcbench.batch.find import find_root
     from hpcbench.report.main import report as report_paths
 
-    raise typer.Exit(report_paths(paths or [find_root(None)], format, output))
+    raise typer.Exit(report_paths(paths or [find_root(None)], format, output, tables))
 
 
 @app.command()

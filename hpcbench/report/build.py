@@ -17,7 +17,7 @@ Section = tuple[Submission, list[Cell]]
 """A submission with its cells compared."""
 
 ALL = "all"
-DEFAULT = ("comparison", "scaling")
+DEFAULT = ("comparison", "strong-scaling", "weak-scaling")
 """The tables that a report has unasked."""
 
 

@@ -86,12 +86,12 @@ def loss_interval(interval: Interval | None) -> str:
     return between(interval, "{:+.4f}".format)
 
 
-def between(interval: Interval | None, show: Callable[[float], str]) -> str:
-    """An estimate with the bounds of its interval, or with the words that one pair has none."""
+def between(interval: Interval | None, show: Callable[[float], str], lone: str = " (1 pair)") -> str:
+    """An estimate with the bounds of its interval; where one value has none, with the words `lone`."""
     if interval is None:
         return "-"
     if interval.low is None or interval.high is None:
-        return f"{show(interval.estimate)} ({interval.pairs} pair{'s' if interval.pairs != 1 else ''})"
+        return f"{show(interval.estimate)}{lone}"
     return f"{show(interval.estimate)} ({show(interval.low)} to {show(interval.high)})"
 
 
@@ -105,7 +105,7 @@ def parameters(count: float) -> str:
 
 def name(words: str, tone: Tone = "") -> Entry:
     """A name from a file."""
-    return Entry(printable(words, NAMES), printable(words), tone)
+    return Entry(printable(words, NAMES), printable(words) or None, tone)
 
 
 def phrase(words: str, tone: Tone = "", source: str | None = None) -> Entry:

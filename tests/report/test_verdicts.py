@@ -9,7 +9,7 @@ from hpcbench.collect import submission
 from hpcbench.collect.find import jobs_of
 from hpcbench.report import compare as c
 from hpcbench.report.answer import answer, trouble
-from hpcbench.report.compare import Cell, compare, loss_verdict, speed_verdict, verdict
+from hpcbench.report.compare import Cell, compare, verdict
 from hpcbench.report.measures import measure
 from hpcbench.report.statistics import Interval
 from hpcbench.testing.results import FLOPS_PER_SAMPLE, Planted, write, write_marker

@@ -13,6 +13,7 @@ from hpcbench.collect.lines import printable
 from hpcbench.collect.submission import Submission
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell, Row
+from hpcbench.report.formats.row_figures import FIGURES, Figure
 from hpcbench.report.statistics import Interval
 
 Value = Callable[[Submission, Cell, Row], Any]
@@ -26,6 +27,10 @@ def _interval(name: str, count: str, of: Callable[[Row], Interval | None]) -> di
         f"{name}_high": lambda _submission, _cell, row: found.high if (found := of(row)) else None,
         count: lambda _submission, _cell, row: found.pairs if (found := of(row)) else 0,
     }
+
+
+def _figure(of: Figure) -> Value:
+    return lambda _submission, _cell, row: of(row)
 
 
 COLUMNS: dict[str, Value] = {
@@ -44,6 +49,12 @@ COLUMNS: dict[str, Value] = {
     **_interval("loss_difference", "loss_pairs", lambda row: row.loss),
     "loss_margin": lambda _submission, _cell, row: row.loss_margin,
     "verdict": lambda _submission, _cell, row: row.verdict,
+    **_interval("step_seconds", "step_seconds_runs", lambda row: row.step_seconds),
+    **_interval("loss_in_time_difference", "loss_in_time_pairs", lambda row: row.loss_in_time),
+    "speed": lambda _submission, _cell, row: row.speed_shown,
+    "loss": lambda _submission, _cell, row: row.loss_shown,
+    "loss_in_time": lambda _submission, _cell, row: row.loss_in_time.shown if row.loss_in_time else None,
+    **{name: _figure(figure) for name, figure in FIGURES.items()},
 }
 """Name of a column, and where its value is found. A new one goes to the end: programs may count columns."""
 

@@ -3,12 +3,14 @@
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from hpcbench import __version__
 from hpcbench.report.answer import answer
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Row
+from hpcbench.report.formats.row_figures import FIGURES
 from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import Interval
 from hpcbench.report.titles import title
@@ -19,7 +21,7 @@ _DEEPEST = 64
 def write(sections: Sequence[Section]) -> str:
     """Everything, unrounded; null where there is no figure, or one that JSON cannot write (NaN: see the state)."""
     document = {
-        "schema": 1,
+        "schema": 2,
         "version": __version__,
         "submissions": [
             {
@@ -66,6 +68,10 @@ def _row(row: Row) -> dict[str, Any]:
         "loss": row.loss_shown,
         "loss_margin": row.loss_margin,
         "verdict": row.verdict,
+        "step_seconds": _interval(row.step_seconds),
+        "loss_in_time_difference": _interval(row.loss_in_time),
+        "loss_in_time": row.loss_in_time.shown if row.loss_in_time else None,
+        **{name: figure(row) for name, figure in FIGURES.items()},
     }
 
 
@@ -86,6 +92,7 @@ def _run(measures: Measures) -> dict[str, Any]:
         "end": run.end,
         "host": run.host,
         "log": str(log.path) if log else None,
+        "dialect": log.dialect if log else None,
         "steps": log.last_step.step if log and log.last_step else 0,
         "planned_steps": log.planned_steps if log else None,
         "throughput_steps": measures.steps,
@@ -93,6 +100,19 @@ def _run(measures: Measures) -> dict[str, Any]:
         "samples_per_s": measures.samples_per_s,
         "tokens_per_s": measures.tokens_per_s,
         "model_flops_per_rank": measures.model_flops_per_rank,
+        "tokens_per_s_per_rank": measures.tokens_per_s_per_rank,
+        "hardware_flops_per_rank": measures.hardware_flops_per_rank,
+        "unlabelled_flops_per_rank": measures.unlabelled_flops_per_rank,
+        "chip": measures.chip,
+        "peak_flops_per_rank": measures.peak,
+        "mfu": measures.mfu,
+        "hfu": measures.hfu,
+        "time": asdict(measures.time) if measures.time else None,
+        "dimensions": [asdict(one) for one in measures.dimensions],
+        "hosts": [asdict(one) for one in measures.hosts],
+        "memory": asdict(measures.memory),
+        "skipped": measures.skipped,
+        "nan_steps": measures.nan_steps,
         "message_bytes": measures.message_bytes,
         "wire_bytes": measures.wire_bytes,
         "loss_train": measures.loss_train,

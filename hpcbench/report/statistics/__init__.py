@@ -1,10 +1,17 @@
 """What may be said of numbers that scatter: intervals, tests, corrections. Pure Python, one method a file."""
 
+from hpcbench.report.statistics.deviations import deviations
 from hpcbench.report.statistics.equivalence import p_equivalent
 from hpcbench.report.statistics.holm import holm
-from hpcbench.report.statistics.intervals import Interval, mean_interval, paired_difference, paired_ratio
+from hpcbench.report.statistics.intervals import (
+    Interval,
+    geometric_interval,
+    mean_interval,
+    paired_difference,
+    paired_ratio,
+    usable,
+)
 from hpcbench.report.statistics.median import median_interval
-from hpcbench.report.statistics.outliers import deviations
 from hpcbench.report.statistics.power import pairs_needed
 from hpcbench.report.statistics.student import (
     incomplete_beta,
@@ -19,6 +26,7 @@ from hpcbench.report.statistics.student import (
 __all__ = [
     "Interval",
     "deviations",
+    "geometric_interval",
     "holm",
     "incomplete_beta",
     "mean_interval",
@@ -33,4 +41,5 @@ __all__ = [
     "student_t_cdf",
     "student_t_quantile",
     "t_statistic",
+    "usable",
 ]

@@ -22,6 +22,11 @@ class Interval:
     """How many values, mostly of pairs of runs, it rests on."""
 
 
+def usable(value: float) -> bool:
+    """Whether a value that a log claims is a number of which sums and squares are finite, too."""
+    return abs(value) < 1e100
+
+
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
     """Mean with Student's interval: ``mean +- t * s / sqrt(n)``, s with n-1 in the denominator.
 
@@ -40,8 +45,19 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval
     return Interval(mean, mean - half, mean + half, n)
 
 
+def geometric_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
+    """Geometric mean with its interval, from Student's t on the logarithms.
+
+    Raises
+    ------
+    ValueError
+        No values, or one that is not positive and finite.
+    """
+    return _from_logs([math.log(x) for x in _positive(values)], confidence)
+
+
 def paired_ratio(values: Sequence[float], base: Sequence[float], confidence: float = 0.95) -> Interval:
-    """Geometric mean of ``values[i] / base[i]`` with its interval, from Student's t on the logarithms.
+    """Geometric mean of ``values[i] / base[i]`` with its interval.
 
     Speeds of one allocation scale together, so that ratios, not differences, are alike from pair to pair.
 
@@ -50,17 +66,26 @@ def paired_ratio(values: Sequence[float], base: Sequence[float], confidence: flo
     ValueError
         No pairs, or a value that is not positive and finite.
     """
-    if any(not (math.isfinite(x) and x > 0) for x in (*values, *base)):
-        raise ValueError("a ratio needs positive, finite values")
-    logs = mean_interval([math.log(x / y) for x, y in zip(values, base, strict=True)], confidence)
-    low = None if logs.low is None else math.exp(logs.low)
-    high = None if logs.high is None else _exp(logs.high)
-    return Interval(math.exp(logs.estimate), low, high, logs.pairs)
+    pairs = zip(_positive(values), _positive(base), strict=True)
+    return _from_logs([math.log(x) - math.log(y) for x, y in pairs], confidence)
 
 
 def paired_difference(values: Sequence[float], base: Sequence[float], confidence: float = 0.95) -> Interval:
     """Mean of ``values[i] - base[i]`` with its interval."""
     return mean_interval([x - y for x, y in zip(values, base, strict=True)], confidence)
+
+
+def _positive(values: Sequence[float]) -> Sequence[float]:
+    if any(not (math.isfinite(x) and x > 0) for x in values):
+        raise ValueError("a ratio needs positive, finite values")
+    return values
+
+
+def _from_logs(logs: list[float], confidence: float) -> Interval:
+    found = mean_interval(logs, confidence)
+    low = None if found.low is None else math.exp(found.low)
+    high = None if found.high is None else _exp(found.high)
+    return Interval(_exp(found.estimate), low, high, found.pairs)
 
 
 def _exp(x: float) -> float:

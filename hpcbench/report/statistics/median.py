@@ -13,7 +13,7 @@ FEWEST = 6
 
 
 def median_interval(values: Sequence[float]) -> Interval:
-    """Median with the 95 % percentile interval of its bootstrap distribution, widened for values that follow each other.
+    """Median with the 95 % percentile interval of its bootstrap distribution, widened where values follow each other.
 
     Resampling would only approach what is known: the median of a resample is one of the values, each with a binomial
     weight (Efron, Annals of Statistics 7, 1979, section 3), so that the interval ends at two order statistics. Values

@@ -11,8 +11,8 @@ MOST = 100
 def pairs_needed(distance: float, scatter: float, level: float, power: float = 0.8) -> int | None:
     """Pairs with which a one-sided t test would probably show a mean that lies `distance` away.
 
-    The least n with ``(t(1 - level) + t(power)) * scatter / sqrt(n) <= distance``, t with n - 1 degrees of freedom: close
-    to the noncentral t, and closer than the scatter of a few pairs is known.
+    The least n with ``(t(1 - level) + t(power)) * scatter / sqrt(n) <= distance``, t with n - 1 degrees of freedom:
+    close to the noncentral t, and closer than the scatter of a few pairs is known.
 
     Parameters
     ----------

@@ -6,11 +6,25 @@ from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Table
 from hpcbench.report.tables.comparison import comparison
+from hpcbench.report.tables.loss import loss
+from hpcbench.report.tables.memory import memory
+from hpcbench.report.tables.runs import runs
+from hpcbench.report.tables.scaling import strong_scaling, weak_scaling
+from hpcbench.report.tables.speed import speed
+from hpcbench.report.tables.traffic import traffic
 
 OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "comparison": comparison,
+    "speed": speed,
+    "loss": loss,
+    "traffic": traffic,
+    "memory": memory,
 }
 """Tables of the schemes of one cell."""
 
-OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {}
+OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {
+    "strong-scaling": strong_scaling,
+    "weak-scaling": weak_scaling,
+    "runs": runs,
+}
 """Tables over all cells."""

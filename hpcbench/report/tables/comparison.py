@@ -28,7 +28,7 @@ _TONES: tuple[tuple[str, Tone], ...] = ((GOOD, "good"), (WORSE, "warning"), (NOT
 def comparison(submission: Submission, cell: Cell) -> Table | None:
     """Speed, wire bytes, loss and verdict of each scheme."""
     unit = flops_unit([row.model_flops_per_rank for row in cell.rows], is_gpu(example(cell)))
-    columns = [
+    fields = [
         (SCHEME, lambda row: name(row.scheme)),
         (
             Column(
@@ -63,7 +63,7 @@ def comparison(submission: Submission, cell: Cell) -> Table | None:
             lambda row: phrase(row.verdict, tone(row)),
         ),
     ]
-    return tabulate("comparison", "", cell.rows, columns, always=len(columns))
+    return tabulate("comparison", "", cell.rows, fields, always=len(fields))
 
 
 def rate(row: Row) -> Entry:

@@ -9,7 +9,7 @@ from hpcbench.report.measures import Measures
 from hpcbench.report.notation import bytes_unit, name, quantity, ratio
 from hpcbench.report.tables.comparison import SCHEME
 from hpcbench.report.tables.over_runs import highest
-from hpcbench.report.tables.tabulate import tabulate
+from hpcbench.report.tables.tabulate import Field, tabulate
 
 _KINDS: tuple[tuple[str, str, str, Callable[[Measures], int | None]], ...] = (
     (
@@ -41,15 +41,15 @@ _KINDS: tuple[tuple[str, str, str, Callable[[Measures], int | None]], ...] = (
 
 def memory(submission: Submission, cell: Cell) -> Table | None:
     """Peaks of the run that needed the most, each over the baseline's."""
-    columns: list[tuple[Column, Callable[[Row], Entry]]] = [(SCHEME, lambda row: name(row.scheme))]
+    fields: list[Field[Row]] = [(SCHEME, lambda row: name(row.scheme))]
     for group, kind in enumerate(_KINDS):
-        columns += _pair(cell, group, *kind)
-    return tabulate("memory", "Peak memory", cell.rows, columns)
+        fields += _pair(cell, group, *kind)
+    return tabulate("memory", "Peak memory", cell.rows, fields)
 
 
 def _pair(
     cell: Cell, group: int, key: str, head: str, what: str, value: Callable[[Measures], int | None]
-) -> list[tuple[Column, Callable[[Row], Entry]]]:
+) -> list[Field[Row]]:
     """A column of peaks and one of their ratios to the baseline's."""
     unit = bytes_unit(highest(row, value) for row in cell.rows)
     base = cell.row(cell.baseline)
@@ -59,11 +59,10 @@ def _pair(
         peak = highest(row, value)
         return quantity(peak / least if peak is not None and least and row is not base else None, ratio)
 
-    over = Column(f"{key}_ratio", "vs baseline", group=group, help="That peak over the baseline's.")
     return [
         (
             Column(key, f"{head} ({unit.name})", group=group, help=what),
             lambda row: quantity(highest(row, value), unit.show),
         ),
-        (over, change),
+        (Column(f"{key}_ratio", "vs baseline", group=group, help="That peak over the baseline's."), change),
     ]

@@ -27,8 +27,8 @@ def geometric(row: Row, value: Value) -> float | None:
 
 
 def highest(row: Row, value: Value) -> float | None:
-    """The largest of the runs that have the figure."""
-    return max(_known(row, value), default=None)
+    """The largest of all runs that have the figure, completed or not."""
+    return max((found for run in row.runs if (found := value(run)) is not None), default=None)
 
 
 def wire_over_message(row: Row, dimension: str) -> float | Unknown | None:

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from hpcbench.collect.lines import integer, member, number, text
+from hpcbench.collect.lines import integer, number, text
 from hpcbench.collect.state import BAD, OPEN
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.report.compare import Cell
@@ -16,26 +16,26 @@ _NAMED = 2
 
 def runs(submission: Submission, cells: list[Cell]) -> Table | None:
     """One row a planned run, also of those that left nothing."""
-    columns = [
+    fields = [
         (Column("run", "run", words=True, help="The run's name in its submission."), lambda run: name(run.id)),
         (Column("state", "state", words=True, help="What became of it."), _state),
         (Column("step", "step", words=True, help="Its last step, of how many."), _step),
         (
             Column("job", "job", words=True, group=1, help="The job that it belongs to."),
-            lambda run: name(run.job or "-"),
+            lambda run: name(run.job or ""),
         ),
         (Column("hosts", "nodes", words=True, group=1, help="Where its ranks were."), _hosts),
         (Column("seconds", "seconds", group=1, help="From its start to its end."), lambda run: quantity(_seconds(run))),
         (
             Column("reason", "reason", words=True, group=2, help="Why it is in that state."),
-            lambda run: phrase(run.verdict.reason or "-", source=run.verdict.where),
+            lambda run: phrase(run.verdict.reason, source=run.verdict.where),
         ),
         (
             Column("where", "where", words=True, group=2, help="File and line that the reason was read from."),
-            lambda run: phrase(run.verdict.where or "-"),
+            lambda run: phrase(run.verdict.where or ""),
         ),
     ]
-    return tabulate("runs", "Runs", submission.runs, columns, always=3)
+    return tabulate("runs", "Runs", submission.runs, fields, always=3)
 
 
 def _state(run: RunResult) -> Entry:

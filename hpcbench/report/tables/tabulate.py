@@ -6,13 +6,15 @@ from typing import TypeVar
 from hpcbench.report.document import Column, Entry, Table
 
 Item = TypeVar("Item")
+Field = tuple[Column, Callable[[Item], Entry]]
+"""A column, and what stands in it for an item."""
 
 
 def tabulate(
     name: str,
     title: str,
     items: Sequence[Item],
-    columns: Sequence[tuple[Column, Callable[[Item], Entry]]],
+    fields: Sequence[Field[Item]],
     *,
     notes: Sequence[str] = (),
     always: int = 1,
@@ -25,12 +27,12 @@ def tabulate(
         Of the table.
     items
         What its rows are of.
-    columns
-        Each column, and the entry of an item in it.
+    fields
+        Its columns.
     always
         Number of the first columns that are kept although empty. With no more than those there is no table.
     """
-    made = [(column, [entry(item) for item in items]) for column, entry in columns]
+    made = [(column, [entry(item) for item in items]) for column, entry in fields]
     known = [any(entry.value is not None for entry in entries) for _, entries in made[always:]]
     if not items or (known and not any(known)):
         return None

@@ -1,6 +1,7 @@
 """What the traffic of each scheme cost: time exposed and hidden, time in the codec, bytes by parallel dimension."""
 
 from collections.abc import Callable
+from math import isfinite
 
 from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell, Row, paired
@@ -10,24 +11,24 @@ from hpcbench.report.notation import Unit, between, estimate, name, percent, qua
 from hpcbench.report.statistics import Interval, paired_difference
 from hpcbench.report.tables.comparison import CHANGE, SCHEME
 from hpcbench.report.tables.over_runs import mean, wire_over_message
-from hpcbench.report.tables.tabulate import tabulate
+from hpcbench.report.tables.tabulate import Field, tabulate
 
-_DIMENSIONS = ("TP", "SP", "CP", "EP", "PP", "DP", "ZERO", "EXACT")
+DIMENSIONS = ("TP", "SP", "CP", "EP", "PP", "DP", "ZERO", "EXACT")
 """In the order of their columns. EXACT is what no codec may touch."""
 
 
 def traffic(submission: Submission, cell: Cell) -> Table | None:
     """Means a step and rank of the completed runs."""
-    unit = seconds_unit(_seconds(row, part) for row in cell.rows for part in ("exposed", "hidden", "encode", "decode"))
+    unit = seconds_unit(_mean(row, part) for row in cell.rows for part in ("exposed", "hidden", "encode", "decode"))
     base = cell.row(cell.baseline)
 
-    def time(part: str, what: str) -> tuple[Column, Callable[[Row], Entry]]:
+    def time(part: str, what: str) -> Field[Row]:
         column = Column(f"{part}_s", f"{part} ({unit.name})", help=what)
-        return column, lambda row: quantity(_seconds(row, part), unit.show)
+        return column, lambda row: quantity(_mean(row, part), unit.show)
 
-    def wire(dimension: str) -> tuple[Column, Callable[[Row], Entry]]:
+    def wire(dimension: str) -> Field[Row]:
         what = "Bytes after the codec per byte before it, of the traffic of this dimension."
-        column = Column(f"wire_over_message_{dimension.lower()}", f"{dimension} wire/message", group=1, help=what)
+        column = Column(f"wire_over_message_{dimension.lower()}", f"wire/message {dimension}", group=1, help=what)
 
         def entry(row: Row) -> Entry:
             found = wire_over_message(row, dimension)
@@ -35,12 +36,12 @@ def traffic(submission: Submission, cell: Cell) -> Table | None:
 
         return column, entry
 
-    columns = [
+    fields = [
         (SCHEME, lambda row: name(row.scheme)),
         time("exposed", "Time a step in which a rank waited for messages."),
         (
             Column("exposed_part", "of step", help="That time as a part of the step."),
-            lambda row: quantity(mean(row, lambda run: run.time and run.time.exposed_part), percent),
+            lambda row: quantity(_mean(row, "exposed_part"), percent),
         ),
         (
             Column("exposed_difference", CHANGE, help="Exposed time minus the baseline's in the same pairing."),
@@ -49,16 +50,17 @@ def traffic(submission: Submission, cell: Cell) -> Table | None:
         time("hidden", "Time a step in which messages moved while the rank computed."),
         time("encode", "Time a step in the codec, before sending."),
         time("decode", "Time a step in the codec, after receiving."),
-        *(wire(dimension) for dimension in _DIMENSIONS),
+        *(wire(dimension) for dimension in DIMENSIONS),
     ]
-    return tabulate("traffic", "Traffic: time a step and rank, and bytes by parallel dimension", cell.rows, columns)
+    return tabulate("traffic", "Traffic: time a step and rank, and bytes by parallel dimension", cell.rows, fields)
 
 
-def _seconds(row: Row, part: str) -> float | None:
-    return mean(row, lambda run: _part(run.time, part))
+def _mean(row: Row, part: str) -> float | None:
+    return mean(row, lambda run: time_part(run.time, part))
 
 
-def _part(time: TimeSplit | None, part: str) -> float | None:
+def time_part(time: TimeSplit | None, part: str) -> float | None:
+    """A part of the time of a step, by its name in `TimeSplit`."""
     found: float | None = getattr(time, part, None)
     return found
 
@@ -69,6 +71,7 @@ def _change(row: Row, base: Row | None) -> Interval | None:
         return None
     pairs = [(mine.time, other.time) for mine, other in paired(row.runs, base.runs)]
     known = [(mine.exposed, other.exposed) for mine, other in pairs if mine and other]
+    known = [pair for pair in known if all(map(isfinite, pair))]
     return paired_difference([mine for mine, _ in known], [other for _, other in known]) if known else None
 
 

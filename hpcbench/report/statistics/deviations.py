@@ -1,12 +1,10 @@
-"""Values that lie away from the others."""
+"""How far values lie from the others, however far."""
 
 from collections.abc import Sequence
 from statistics import median
 
 FEWEST = 4
 """Values: of three, one often lies apart by chance."""
-FAR = 3.5
-"""Robust deviations beyond which a value is an outlier (Iglewicz and Hoaglin, How to detect outliers, 1993)."""
 _SIGMA = 1.4826
 """Standard deviations of a normal distribution in its median absolute deviation."""
 
