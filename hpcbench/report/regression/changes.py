@@ -68,9 +68,9 @@ class Change:
 def changes(new: Sequence[Cell], old: Sequence[Cell], criteria: Criteria) -> list[Change]:
     """Compare two submissions.
 
-    A change is shown where the hypothesis of none is rejected at 5 % after Holm's correction over all schemes, speeds
-    and losses, and unless it is shown to lie within the margins (two one-sided tests at 5 %): then nothing changed
-    that counts.
+    A change is shown where the hypothesis of none is rejected, unless it is shown to lie within the margins (two
+    one-sided tests): then nothing changed that counts. Both at 5 % after Holm's correction over all schemes, speeds
+    and losses.
 
     Parameters
     ----------
@@ -87,14 +87,13 @@ def changes(new: Sequence[Cell], old: Sequence[Cell], criteria: Criteria) -> lis
     before, after = _rows(old), _rows(new)
     found = [_change(cell, scheme, before.get((cell, scheme)), row) for (cell, scheme), row in after.items()]
     found += [_change(cell, scheme, row, None) for (cell, scheme), row in before.items() if (cell, scheme) not in after]
-    tests = [(i, name) for i, one in enumerate(found) for name in ("speed", "loss") if getattr(one, name) is not None]
-    adjusted = dict(zip(tests, holm([getattr(found[i], name).p_unlike(0.0) for i, name in tests]), strict=True))
+    margins = [(_speed_margins(criteria), _loss_margins(one, criteria)) for one in found]
+    means = {(i, k): mean for i, one in enumerate(found) for k, mean in enumerate((one.speed, one.loss)) if mean}
+    # That there is no change, and that it exceeds the margin, cannot both be true.
+    p = holm([(mean.p_unlike(0.0), mean.p_within(*margins[i][k])) for (i, k), mean in means.items()])
+    words = {key: _word(mean, *both) for (key, mean), both in zip(means.items(), p, strict=True)}
     return [
-        replace(
-            one,
-            speed_word=_word(one.speed, adjusted.get((i, "speed")), _speed_margins(criteria)),
-            loss_word=_word(one.loss, adjusted.get((i, "loss")), _loss_margins(one, criteria)),
-        )
+        replace(one, speed_word=words.get((i, 0), "not shown"), loss_word=words.get((i, 1), "not shown"))
         for i, one in enumerate(found)
     ]
 
@@ -163,12 +162,10 @@ def _loss_margins(change: Change, criteria: Criteria) -> tuple[float, float]:
     return -margin, margin
 
 
-def _word(mean: Mean | None, p: float | None, margins: tuple[float, float]) -> Word:
-    if mean is None or p is None:
-        return "not shown"
-    if mean.p_within(*margins) < LEVEL:
+def _word(mean: Mean, unlike: float, within: float) -> Word:
+    if within < LEVEL:
         return "same"
-    if p < LEVEL:
+    if unlike < LEVEL:
         return "up" if mean.estimate > 0 else "down"
     return "not shown"
 

@@ -99,9 +99,9 @@ def _basis(found: Sequence[Change], criteria: Criteria) -> list[str]:
         frozenset(paired), "seed by seed where the seeds are the same"
     )
     return [
-        f"Speeds are compared as independent samples (Welch), losses {how}; a change counts at {100 * LEVEL:.0f} %"
-        f" after Holm's correction, unless it is shown to lie within {100 * criteria.speed_margin:.3g} % of the speed or"
-        f" {100 * criteria.loss_margin:.3g} % of the loss.",
+        f"Speeds are compared as independent samples (Welch), losses {how}. A change counts where it is shown at"
+        f" {100 * LEVEL:.0f} % after Holm's correction, unless it is shown to lie within"
+        f" {100 * criteria.speed_margin:.3g} % of the speed or {100 * criteria.loss_margin:.3g} % of the loss.",
         "The two may have run on different nodes: a machine that changed looks like a program that did.",
     ]
 
