@@ -123,12 +123,15 @@ def _change(cell: str, scheme: str, old: Row | None, new: Row | None) -> Change:
 def _fate(old: Row | None, new: Row | None) -> Fate:
     if old is None or new is None:
         return "new" if old is None else "missing"
-    works = {row: bool(row.completed) and not row.diverged for row in (old, new)}
-    if works[old] and works[new]:
+    if _works(old) and _works(new):
         return "compared"
-    if works[old]:
+    if _works(old):
         return "broken"
-    return "mended" if works[new] else "never completed"
+    return "mended" if _works(new) else "never completed"
+
+
+def _works(row: Row) -> bool:
+    return bool(row.completed) and not row.diverged
 
 
 def _completed(row: Row) -> list[Measures]:
