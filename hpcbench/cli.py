@@ -163,12 +163,15 @@ def report(
     tables: Annotated[
         str, typer.Option(metavar="NAME,...|all", help="Further tables: speed, loss, traffic, memory, runs.")
     ] = "",
+    plots: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Directory to write all figures to, as SVG and PNG.")
+    ] = None,
 ) -> None:
     """Compare the runs with the uncompressed baseline."""
     from hpcbench.batch.find import find_root
     from hpcbench.report.main import report as report_paths
 
-    raise typer.Exit(report_paths(paths or [find_root(None)], format, output, tables))
+    raise typer.Exit(report_paths(paths or [find_root(None)], format, output, tables, plots))
 
 
 @app.command()

@@ -174,6 +174,7 @@ def _run_file(run: Run, job: Job, site: Site, base: Path) -> dict[str, Any]:
             "gpus_per_rank": str(job.shape.gpus_per_rank),
             "visibility": site.visibility,
         },
+        peak_tflops=site.node.gpu_peak_tflops,
     )
 
 

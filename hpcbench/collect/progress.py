@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import fmean, median
+from typing import Any
 
 from hpcbench.collect.run_log import Reader, RunLog
 from hpcbench.collect.state import OPEN, Job, State, Verdict
@@ -70,6 +71,7 @@ class Follower:
         self._clock = clock
         self._asked: tuple[float, Mapping[str, Job]] | None = None
         self._tails = {run.id: _Tail(root / run.path / "log.txt") for run in self.plan.runs}
+        self._judged: dict[str, tuple[_Seen, RunResult]] = {}
         self._settled: dict[str, Progress] = {}
 
     def poll(self) -> list[Progress]:
@@ -101,11 +103,15 @@ class Follower:
         # The marker first: what it says of the end is then already in the log.
         marker = read_marker(self.root / run.path / "status.json")
         log = self._tails[run.id].read()
-        found = result(self.plan, run, self.root, job, marker, log)
+        seen = _Seen(marker, job, log, log.lines if log else 0)
+        known = self._judged.get(run.id)
+        # To judge a run that failed, its log and errors are looked through for the reason.
+        found = known[1] if known and known[0] == seen else result(self.plan, run, self.root, job, marker, log)
+        self._judged[run.id] = (seen, found)
         progress = self._progress(run, found, log)
         if found.state not in OPEN and job.state not in (*OPEN, "unknown"):
             self._settled[run.id] = progress
-            del self._tails[run.id]
+            del self._tails[run.id], self._judged[run.id]
         return progress
 
     def _progress(self, run: PlannedRun, found: RunResult, log: RunLog | None) -> Progress:
@@ -113,7 +119,7 @@ class Follower:
         elapsed = _seconds(found.start, found.end) if found.end else _seconds(found.start, self._now())
         left = None
         if log is not None and last is not None and found.state == "running":
-            recent = [r.seconds for r in list(log.steps.values())[-_RECENT:] if r.seconds is not None]
+            recent = log.steps.column("seconds")[-_RECENT:]
             left = median(recent) * (last.steps - last.step) if recent and last.steps else None
         return Progress(
             id=run.id,
@@ -127,6 +133,16 @@ class Follower:
             elapsed=elapsed,
             left=left,
         )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a run was judged by."""
+
+    marker: Any
+    job: Job
+    log: RunLog | None
+    lines: int
 
 
 class _Tail:

@@ -131,16 +131,16 @@ def judge_log(log: RunLog) -> Verdict:
     if diverged := _diverged(log):
         return diverged
     if log.event("start") is None and not log.steps:
-        return Verdict("unknown", "no line of an hpcbench run in it", str(log.path))
-    return Verdict("incomplete", f"the log has no end event: {_progress(log)}", _last(log))
+        return Verdict("unknown", "no line of a run in it", str(log.path))
+    missing = "has no end event" if log.dialect == "hpcbench" else "does not say how the run ended"
+    return Verdict("incomplete", f"the log {missing}: {_progress(log)}", _last(log))
 
 
 def diverged_at(log: RunLog | None) -> int | None:
     """The first step whose loss is no finite number."""
-    for record in log.steps.values() if log else ():
-        if record.loss is not None and not math.isfinite(record.loss):
-            return record.step
-    return None
+    if log is None or all(map(math.isfinite, log.steps.column("loss"))):
+        return None
+    return next(int(step) for step, loss in log.steps.columns("step", "loss") if not math.isfinite(loss))
 
 
 def _ended(status: int | None, job: Job, log: RunLog | None, directory: Path) -> Verdict:
@@ -210,7 +210,8 @@ def _progress(log: RunLog | None) -> str:
     last = log.last_step if log else None
     if last is None:
         return "before its first step"
-    return f"after step {last.step} of {last.steps}" + (", its last line cut" if log is not None and log.cut else "")
+    planned = "" if last.steps is None else f" of {last.steps}"
+    return f"after step {last.step}{planned}" + (", its last line cut" if log is not None and log.cut else "")
 
 
 def _last(log: RunLog | None) -> str | None:

@@ -9,6 +9,8 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from hpcbench.collect import run_log
+from hpcbench.collect.dialects import read as dialects
+from hpcbench.collect.dialects.table import DIALECTS
 from hpcbench.collect.lines import integer, member, printable, text
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.state import Job, State, Verdict, judge, judge_log
@@ -22,7 +24,7 @@ class Criteria(BaseModel):
     speed_margin: float = Field(0.01, ge=0)
     """A scheme is not faster when its speed ratio is shown to lie below ``1 + speed_margin``."""
     loss_margin: float = Field(0.01, ge=0)
-    """A loss is as good when it is shown to exceed the baseline's by less than this part of it."""
+    """A loss is as good when it is shown to differ from the baseline's by less than this part of it."""
 
 
 class PlannedJob(BaseModel):
@@ -174,17 +176,24 @@ def result(plan: Plan, run: PlannedRun, root: Path, job: Job, marker: Any, log: 
 
 
 def from_log(path: Path) -> RunResult:
-    """A run of which there is but a log file.
+    """A run of which there is but a log file, of hpcbench or of another framework.
+
+    Of another framework's run nothing is known but its log: it makes a cell of its own, so that nothing is compared.
 
     Raises
     ------
     UserError
-        The file cannot be read, or holds nothing of an hpcbench run.
+        The file cannot be read, or holds no step line that is known.
     """
-    log = run_log.read(path)
+    log = dialects.read(path)
     if not log.steps and log.event("start") is None:
-        name = printable(str(path))
-        raise UserError(f"{name}: not a log of an hpcbench run: no start event and no step line in {log.lines} lines")
+        known = ", ".join(dialect.name for dialect in DIALECTS)
+        raise UserError(
+            f"{printable(str(path))}: not a log of an hpcbench run: no start event and no step line in"
+            f" {log.lines} lines, nor one of {known}"
+        )
+    if log.dialect != "hpcbench":
+        return _foreign(path, log)
     start = log.data("start")
     cell = start.get("cell")
     return RunResult(
@@ -198,6 +207,20 @@ def from_log(path: Path) -> RunResult:
         verdict=judge_log(log),
         log=log,
         settings=_settings(log, None),
+    )
+
+
+def _foreign(path: Path, log: RunLog) -> RunResult:
+    return RunResult(
+        id=path.stem,
+        study=path.absolute().parent.name or path.stem,
+        site="unknown site",
+        scheme="unknown",
+        repeat=None,
+        pairing=path.stem,
+        cell={"log": path.name},
+        verdict=judge_log(log),
+        log=log,
     )
 
 

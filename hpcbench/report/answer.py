@@ -251,7 +251,8 @@ def _gain(row: Row) -> str:
 
 
 def _change(finding: LossFinding | None) -> str:
-    return f" ({finding.estimate:+.4f})" if finding else ""
+    # Adding 0 takes the sign from a zero.
+    return f" ({round(finding.estimate, 4) + 0.0:+.4f})" if finding else ""
 
 
 def _within(row: Row) -> str:

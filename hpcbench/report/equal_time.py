@@ -40,9 +40,11 @@ def curve(log: RunLog | None) -> Curve | None:
     if each < 1 or numbers[-1] != each * len(numbers) or numbers != list(range(each, numbers[-1] + 1, each)):
         return None
     seconds, losses = log.steps.column("seconds"), log.steps.column("loss")
-    if not len(seconds) == len(losses) == len(numbers) or not all(time > 0 and usable(time) for time in seconds):
+    if not len(seconds) == len(losses) == len(numbers) or not min(seconds) > 0:
         return None
-    return Curve(list(accumulate(each * time for time in seconds)), losses)
+    times = [each * time for time in accumulate(seconds)]
+    # A sum with anything in it that is no number is none.
+    return Curve(times, losses) if usable(times[-1]) else None
 
 
 def losses_at_equal_time(mine: Curve | None, other: Curve | None) -> tuple[float | None, float | None]:

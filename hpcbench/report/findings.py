@@ -8,7 +8,7 @@ exclude each other, such as "as fast" and "faster by the margin": to reject eith
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Literal
 
 from hpcbench.report.statistics import (
@@ -19,6 +19,7 @@ from hpcbench.report.statistics import (
     paired_difference,
     paired_ratio,
     pairs_needed,
+    standard_deviation,
 )
 
 LEVEL = 0.05
@@ -173,6 +174,6 @@ def _adjusted(p: dict[str, tuple[float, float]]) -> dict[str, tuple[PValue, PVal
 
 def _enough(values: Sequence[float], *aims: tuple[float, float]) -> int | None:
     """Pairs, more than there are, for the aim that needs the fewest: each a distance to cover, and a level."""
-    needed = [pairs_needed(distance, stdev(values), level) for distance, level in aims]
+    needed = [pairs_needed(distance, standard_deviation(values), level) for distance, level in aims]
     known = [count for count in needed if count is not None]
     return max(min(known), len(values) + 1) if known else None

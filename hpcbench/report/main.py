@@ -8,13 +8,20 @@ from hpcbench.collect.lines import printable, text
 from hpcbench.collect.state import BAD
 from hpcbench.collect.submission import Plan, RunResult, Submission, from_log, load
 from hpcbench.errors import UserError
-from hpcbench.report.build import build, table_names
+from hpcbench.plot_style import need_matplotlib
+from hpcbench.report.build import Section, build, table_names
 from hpcbench.report.compare import Cell, compare
-from hpcbench.report.formats import FORMATS, TERMINAL, format_name
+from hpcbench.report.formats import FORMATS, TERMINAL, Request, format_name
 from hpcbench.report.measures import is_uncompressed, measure
 
 
-def report(paths: list[Path], format: str | None = None, output: Path | None = None, tables: str = "") -> int:
+def report(
+    paths: list[Path],
+    format: str | None = None,
+    output: Path | None = None,
+    tables: str = "",
+    plots: Path | None = None,
+) -> int:
     """Print what the runs say.
 
     Parameters
@@ -27,6 +34,8 @@ def report(paths: list[Path], format: str | None = None, output: Path | None = N
         File to write to instead of standard output.
     tables
         Names of further tables, joined by commas, or ``all``.
+    plots
+        Directory to write the figures to, as SVG and PNG.
 
     Returns
     -------
@@ -38,7 +47,33 @@ def report(paths: list[Path], format: str | None = None, output: Path | None = N
     UserError
         A path, the format or a table is wrong, or a file is not what it should be.
     """
-    form, names = format_name(format, output), table_names(tables)
+    form = format_name(format, output)
+    names = table_names(tables or FORMATS[form].tables)
+    if plots is not None:
+        need_matplotlib("--plots")
+    sections = sections_of(paths)
+    request = Request(sections, names, output)
+    if form == TERMINAL and output is None:
+        from hpcbench.report.formats import rich_text
+
+        rich_text.show(request.document())
+    else:
+        _save(FORMATS[form].write(request), output)
+    if plots is not None:
+        from hpcbench.report.plots.save import write
+
+        write(build(sections, (), figures=True), plots)
+    return int(any(run.state in BAD for submission, _ in sections for run in submission.runs))
+
+
+def sections_of(paths: list[Path]) -> list[Section]:
+    """Read submissions and logs, and compare their runs.
+
+    Raises
+    ------
+    UserError
+        There are no paths, or one is not what it should be.
+    """
     if not paths:
         raise UserError("nothing to report: give a directory of results or a log file")
     submissions: list[Submission] = []
@@ -50,14 +85,7 @@ def report(paths: list[Path], format: str | None = None, output: Path | None = N
         else:
             logs.append(path)
     submissions.extend(gather([(path, from_log(path)) for path in dict.fromkeys(logs)]))
-    sections = [(submission, _cells(submission)) for submission in submissions]
-    if form == TERMINAL and output is None:
-        from hpcbench.report.formats import rich_text
-
-        rich_text.show(build(sections, names))
-    else:
-        _save(FORMATS[form].write(sections, names), output)
-    return int(any(run.state in BAD for submission in submissions for run in submission.runs))
+    return [(submission, _cells(submission)) for submission in submissions]
 
 
 def gather(runs: list[tuple[Path, RunResult]]) -> list[Submission]:

@@ -99,8 +99,8 @@ def measure(run: RunResult) -> Measures:
     hardware = _flops(log, "hardware_flops_per_rank", rests_on.hardware_flops, rate, rests_on)
     tokens = rate * rests_on.seq_len if rate and rests_on.seq_len else _printed(log, "tokens_per_s", first)
     per_rank = tokens / rests_on.ranks if tokens and rests_on.ranks else None
-    counted = log.steps.columns("message_bytes", "wire_bytes", first=first)
     channels = traffic.channels(log, rests_on.ranks, known=known)
+    time = traffic.time_split(channels, traffic.counted(log, "seconds"))
     last = log.last_step
     return Measures(
         run=run,
@@ -116,9 +116,9 @@ def measure(run: RunResult) -> Measures:
         peak=rests_on.peak,
         mfu=_utilization(log, "mfu", model, rests_on),
         hfu=_utilization(log, "hfu", hardware, rests_on),
-        message_bytes=int(sum(message for message, _ in counted)),
-        wire_bytes=int(sum(wire for _, wire in counted)) if known else "unknown",
-        time=traffic.time_split(channels, traffic.counted_seconds(log)),
+        message_bytes=int(sum(log.steps.column("message_bytes", first=first))),
+        wire_bytes=int(sum(log.steps.column("wire_bytes", first=first))) if known else "unknown",
+        time=time,
         channels=channels,
         dimensions=traffic.by_dimension(channels),
         hosts=traffic.hosts(log),
@@ -128,7 +128,7 @@ def measure(run: RunResult) -> Measures:
         loss_train=last.loss if last else None,
         loss_valid=log.final_loss(),
         diverged_at=diverged_at(run.log),
-        notes=tuple(checks.notes(run, log, rests_on)),
+        notes=tuple(checks.notes(run, log, rests_on, channels, time)),
         first=first,
     )
 
@@ -189,7 +189,7 @@ def _nan_steps(log: RunLog) -> int | None:
     if counted is not None:
         return counted
     losses = log.steps.column("loss")
-    return sum(not isfinite(loss) for loss in losses) if losses else None
+    return len(losses) - sum(map(isfinite, losses)) if losses else None
 
 
 def _median(values: list[float]) -> float | None:

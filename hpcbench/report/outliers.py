@@ -4,10 +4,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TypeGuard
 
 from hpcbench.collect.lines import printable
 from hpcbench.report.measures import Measures
-from hpcbench.report.statistics import deviations, usable
+from hpcbench.report.statistics import robust_deviations, usable
 from hpcbench.report.statistics.deviations import FEWEST
 
 FAR = 3.5
@@ -19,11 +20,11 @@ _TWICE = 2
 
 @dataclass(frozen=True)
 class SlowHost:
-    """A node that computed more slowly than the other nodes of its runs."""
+    """A node that took longer than the other nodes of its runs for the same work."""
 
     name: str
     excess: float
-    """Time over the median of the run's nodes, as a part of it: the median of the runs in which it was slow."""
+    """By which part it took longer than the median of a run's nodes: the median of the runs in which it was slow."""
     slow: int
     """Runs in which it was slow."""
     runs: int
@@ -33,15 +34,16 @@ class SlowHost:
 def slow_hosts(runs: Sequence[Measures]) -> list[SlowHost]:
     """Nodes that were slow twice, or whenever they were used; the slowest first.
 
-    Time in which ranks waited for messages does not count, or one slow node would make all others look slow.
+    What counts is the time of computing over that of ranks with the same work: not of waiting for messages, or one slow
+    node would make all others look slow.
     """
     seen: dict[str, list[float]] = {}
     for run in runs:
-        hosts = {host.host: host.compute_s for host in run.hosts if host.compute_s > 0 and usable(host.compute_s)}
+        hosts = {host.host: host.over_peers for host in run.hosts if _positive(host.over_peers)}
         if len(hosts) < FEWEST:
             continue
         middle = median(hosts.values())
-        for name, far in zip(hosts, deviations(list(hosts.values())), strict=True):
+        for name, far in zip(hosts, robust_deviations(list(hosts.values())), strict=True):
             excess = hosts[name] / middle - 1
             seen.setdefault(name, []).append(excess if far > FAR and excess >= MATTERS else 0.0)
     found = []
@@ -60,9 +62,9 @@ def odd_baselines(base: Sequence[Measures]) -> list[tuple[str, float]]:
     speeds = {
         printable(run.run.pairing, 40): run.samples_per_s
         for run in base
-        if run.run.state == "completed" and run.samples_per_s and run.samples_per_s > 0 and usable(run.samples_per_s)
+        if run.run.state == "completed" and _positive(run.samples_per_s)
     }
-    far = deviations([math.log(speed) for speed in speeds.values()])
+    far = robust_deviations([math.log(speed) for speed in speeds.values()])
     middle = median(speeds.values()) if speeds else 0.0
     ratios = {pairing: speed / middle for pairing, speed in speeds.items()}
     return [
@@ -70,3 +72,7 @@ def odd_baselines(base: Sequence[Measures]) -> list[tuple[str, float]]:
         for (pairing, ratio), distance in zip(ratios.items(), far, strict=True)
         if abs(distance) > FAR and abs(ratio - 1) >= MATTERS
     ]
+
+
+def _positive(value: float | None) -> TypeGuard[float]:
+    return value is not None and value > 0 and usable(value)

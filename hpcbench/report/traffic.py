@@ -99,6 +99,9 @@ class HostTime:
     ranks: int
     compute_s: float
     """Seconds a step and rank, without the time in which they waited for messages."""
+    over_peers: float | None = None
+    """That over the median of all ranks at the same stage of the pipeline, since stages differ in their work; None
+    where no other host has ranks at its stages."""
 
 
 def channels(log: RunLog, ranks: int | None, *, known: bool) -> tuple[Traffic, ...]:
@@ -112,26 +115,25 @@ def channels(log: RunLog, ranks: int | None, *, known: bool) -> tuple[Traffic, .
         Whether wire bytes are those of the network: not where the MPI library may have compressed by itself.
     """
     rows = log.data("traffic").get("channels")
-    steps = counted_steps(log)
+    steps = len(window(log))
     if not isinstance(rows, list) or not steps or not ranks:
         return ()
     return tuple(_channel(row, steps * ranks, known=known) for row in rows if text(row, "dimension") is not None)
 
 
-def counted_steps(log: RunLog) -> int:
-    """Steps that the ``traffic`` event counts; 0 where there is none."""
+def window(log: RunLog) -> range:
+    """Numbers of the steps that the ``traffic`` event counts; empty where there is none."""
     event = log.data("traffic")
     first, last = integer(event, "from_step"), integer(event, "to_step")
-    return max(last - first + 1, 0) if first is not None and last is not None else 0
+    return range(first, last + 1) if first is not None and last is not None else range(0)
 
 
-def counted_seconds(log: RunLog) -> list[float]:
-    """Times of the steps that the ``traffic`` event counts."""
-    event = log.data("traffic")
-    first, last = integer(event, "from_step"), integer(event, "to_step")
-    if first is None or last is None:
-        return []
-    return [seconds for step, seconds in log.steps.columns("step", "seconds", first=first) if step <= last]
+def counted(log: RunLog, name: str) -> list[float]:
+    """One quantity of the steps that the ``traffic`` event counts."""
+    steps = window(log)
+    if log.last_step is not None and log.last_step.step < steps.stop:
+        return log.steps.column(name, first=steps.start)
+    return [value for step, value in log.steps.columns("step", name, first=steps.start) if step < steps.stop]
 
 
 def by_dimension(rows: Sequence[Traffic]) -> tuple[Traffic, ...]:
@@ -190,7 +192,7 @@ def hosts(log: RunLog) -> tuple[HostTime, ...]:
     for row in rows if isinstance(rows, list) else []:
         host, seconds = text(row, "host"), number(row, "compute_s")
         if host is not None and seconds is not None:
-            found.append(HostTime(printable(host, 80), integer(row, "ranks") or 0, seconds))
+            found.append(HostTime(printable(host, 80), integer(row, "ranks") or 0, seconds, number(row, "over_peers")))
     return tuple(found)
 
 

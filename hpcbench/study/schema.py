@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from hpcbench.codecs import spec
-from hpcbench.study.section import Count, File, Label, Line, Name, Scalar, Section, Variable
+from hpcbench.study.section import Count, File, Label, Line, Name, Precision, Scalar, Section, Variable
 from hpcbench.study.thresholds import Threshold
 
 
@@ -87,7 +87,7 @@ class Train(Section):
     global_batch: Count = Field(description="Samples a step over all ranks; a multiple of micro_batch x dp.")
     micro_batch: Count = Field(1, description="Samples that a rank works on at a time.")
     seq_len: Count = Field(2048, description="Tokens a sample.")
-    precision: Literal["fp64", "fp32", "bf16", "fp16"] = Field("fp32", description="Of weights and activations.")
+    precision: Precision = Field("fp32", description="Of weights and activations.")
     zero: Literal[0, 1] = Field(1, description="ZeRO stage: 1 spreads the optimizer's states over dp.")
     seed: int = Field(1234, ge=0, lt=2**31, description="Of repeat 1; repeat k takes seed + k - 1 in every scheme.")
     lr: float = Field(1e-3, gt=0, description="Highest learning rate.")
@@ -211,8 +211,14 @@ class Baseline(Section):
 class Criteria(Section):
     """Margins of a verdict."""
 
-    speed_margin: float = Field(0.01, ge=0, lt=1, description="Relative speed-up that counts as faster.")
-    loss_margin: float = Field(0.01, ge=0, description="Relative loss increase that still counts as as good.")
+    speed_margin: float = Field(
+        0.01, ge=0, lt=1, description="A scheme is not faster when it is shown to gain less than this part."
+    )
+    loss_margin: float = Field(
+        0.01,
+        ge=0,
+        description="A loss is as good when it is shown to differ from the baseline's by less than this part.",
+    )
 
 
 class Study(Section):

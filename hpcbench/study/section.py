@@ -1,6 +1,6 @@
 """What all parts of a study and a site have in common: strictness, and the strings that they hold."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,6 +16,8 @@ File = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]*$"
 """Path of a file or directory."""
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
+Precision = Literal["fp64", "fp32", "bf16", "fp16"]
+"""Of weights and activations."""
 Scalar = str | int | float | bool | None
 
 

@@ -7,48 +7,71 @@ from pathlib import Path
 from hpcbench.collect.lines import printable
 from hpcbench.errors import UserError
 from hpcbench.report.build import Section, build
+from hpcbench.report.document import Document
 
 TERMINAL = "table"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A report that somebody asked for."""
+
+    sections: Sequence[Section]
+    tables: Sequence[str]
+    """Names of the tables that are wanted."""
+    output: Path | None
+    """The file that it is to stand in; None for standard output."""
+
+    def document(self) -> Document:
+        """What it says."""
+        return build(self.sections, self.tables)
 
 
 @dataclass(frozen=True)
 class Format:
     """A way to write a report."""
 
-    write: Callable[[Sequence[Section], Sequence[str]], str]
-    """From sections and the names of the tables that are wanted to what stands in the file."""
-    suffixes: tuple[str, ...] = ()
+    write: Callable[[Request], str]
+    suffixes: tuple[str, ...]
     """Of files that hold it."""
+    tables: str = ""
+    """What it shows unasked, as `table_names` takes it."""
 
 
-def _text(sections: Sequence[Section], tables: Sequence[str]) -> str:
+def _text(request: Request) -> str:
     from hpcbench.report.formats import rich_text
 
-    return rich_text.write(build(sections, tables))
+    return rich_text.write(request.document())
 
 
-def _markdown(sections: Sequence[Section], tables: Sequence[str]) -> str:
+def _markdown(request: Request) -> str:
     from hpcbench.report.formats import markdown
 
-    return markdown.write(build(sections, tables))
+    return markdown.write(request.document())
 
 
-def _latex(sections: Sequence[Section], tables: Sequence[str]) -> str:
+def _latex(request: Request) -> str:
     from hpcbench.report.formats import latex
 
-    return latex.write(build(sections, tables))
+    return latex.write(request.document())
 
 
-def _csv(sections: Sequence[Section], tables: Sequence[str]) -> str:
+def _csv(request: Request) -> str:
     from hpcbench.report.formats import csv_rows
 
-    return csv_rows.write(sections)
+    return csv_rows.write(request.sections)
 
 
-def _json(sections: Sequence[Section], tables: Sequence[str]) -> str:
+def _json(request: Request) -> str:
     from hpcbench.report.formats import json_document
 
-    return json_document.write(sections)
+    return json_document.write(request.sections)
+
+
+def _html(request: Request) -> str:
+    from hpcbench.report.formats import html
+
+    return html.write(request)
 
 
 FORMATS = {
@@ -57,6 +80,7 @@ FORMATS = {
     "latex": Format(_latex, (".tex",)),
     "csv": Format(_csv, (".csv",)),
     "json": Format(_json, (".json",)),
+    "html": Format(_html, (".html", ".htm"), tables="all"),
 }
 """By the name that ``--format`` takes."""
 

@@ -69,10 +69,11 @@ def _grid(table: Table, part: Part, gap: int) -> Grid:
     grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for i in part:
         column = table.columns[i]
+        head = Text(printable(column.head))
         if i == 0 or column.words:
-            grid.add_column(Text(column.head), overflow="fold", max_width=LONGEST_NAME if i == 0 else None)
+            grid.add_column(head, overflow="fold", max_width=LONGEST_NAME if i == 0 else None)
         else:
-            grid.add_column(Text(column.head), justify="right", no_wrap=True)
+            grid.add_column(head, justify="right", no_wrap=True)
     for row in table.rows:
         grid.add_row(*(Text(printable(row[i].shown), style=_STYLES[row[i].tone]) for i in part))
     return grid

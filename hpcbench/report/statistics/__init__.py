@@ -1,6 +1,6 @@
 """What may be said of numbers that scatter: intervals, tests, corrections. Pure Python, one method a file."""
 
-from hpcbench.report.statistics.deviations import deviations
+from hpcbench.report.statistics.deviations import robust_deviations
 from hpcbench.report.statistics.equivalence import p_equivalent
 from hpcbench.report.statistics.holm import holm
 from hpcbench.report.statistics.intervals import (
@@ -18,6 +18,7 @@ from hpcbench.report.statistics.student import (
     p_greater,
     p_less,
     p_two_sided,
+    standard_deviation,
     student_t_cdf,
     student_t_quantile,
     t_statistic,
@@ -25,7 +26,6 @@ from hpcbench.report.statistics.student import (
 
 __all__ = [
     "Interval",
-    "deviations",
     "geometric_interval",
     "holm",
     "incomplete_beta",
@@ -38,6 +38,8 @@ __all__ = [
     "paired_difference",
     "paired_ratio",
     "pairs_needed",
+    "robust_deviations",
+    "standard_deviation",
     "student_t_cdf",
     "student_t_quantile",
     "t_statistic",

@@ -9,7 +9,7 @@ _SIGMA = 1.4826
 """Standard deviations of a normal distribution in its median absolute deviation."""
 
 
-def deviations(values: Sequence[float]) -> list[float]:
+def robust_deviations(values: Sequence[float]) -> list[float]:
     """Distance of each value from the median, in units that are standard deviations where the bulk is normal.
 
     The median absolute deviation is the scale, which one outlier does not stretch. Fewer than `FEWEST` values have no

@@ -8,8 +8,8 @@ def holm(p: Sequence[Sequence[float]]) -> list[list[float]]:
 
     Holm's step-down (Scandinavian Journal of Statistics 6, 1979), valid however the tests depend on each other, as
     those do that share a baseline. Of hypotheses that exclude each other at most one is true: a group of such counts as
-    one, until all of it is rejected (Shaffer, Journal of the American Statistical Association 81, 1986). Whoever rejects
-    a true one first has rejected only false ones until then, so that each group with a true one still counts.
+    one, until all of it is rejected (Shaffer, Journal of the American Statistical Association 81, 1986). Whoever first
+    rejects a true one has rejected only false ones before, so that each group with a true one still counts.
 
     Parameters
     ----------

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 
-from hpcbench.report.statistics.student import student_t_quantile
+from hpcbench.report.statistics.student import standard_deviation, student_t_quantile
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval
     mean = fmean(values)
     if n < 2:
         return Interval(mean, None, None, n)
-    half = student_t_quantile((1 + confidence) / 2, n - 1) * stdev(values) / math.sqrt(n)
+    half = student_t_quantile((1 + confidence) / 2, n - 1) * standard_deviation(values) / math.sqrt(n)
     return Interval(mean, mean - half, mean + half, n)
 
 

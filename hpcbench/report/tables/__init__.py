@@ -5,7 +5,6 @@ from collections.abc import Callable
 from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Table
-from hpcbench.report.tables.comparison import comparison
 from hpcbench.report.tables.loss import loss
 from hpcbench.report.tables.memory import memory
 from hpcbench.report.tables.runs import runs
@@ -14,13 +13,12 @@ from hpcbench.report.tables.speed import speed
 from hpcbench.report.tables.traffic import traffic
 
 OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
-    "comparison": comparison,
     "speed": speed,
     "loss": loss,
     "traffic": traffic,
     "memory": memory,
 }
-"""Tables of the schemes of one cell."""
+"""Further tables of the schemes of one cell, which has the comparison anyway."""
 
 OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {
     "strong-scaling": strong_scaling,

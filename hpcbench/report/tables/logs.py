@@ -6,7 +6,7 @@ from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Column, Entry, Table
 from hpcbench.report.measures import Measures, is_gpu
-from hpcbench.report.notation import flops_unit, loss, name, percent, quantity, ratio, seconds_unit
+from hpcbench.report.notation import bytes_unit, flops_unit, loss, name, percent, quantity, ratio, seconds_unit
 from hpcbench.report.tables.flops import KINDS
 from hpcbench.report.tables.tabulate import Field, tabulate
 
@@ -18,6 +18,7 @@ def logs(submission: Submission, cells: list[Cell]) -> Table | None:
     runs = [run for cell in cells for run in cell.runs]
     gpu = any(is_gpu(run.run) for run in runs)
     unit = seconds_unit(run.step_seconds for run in runs)
+    memory = bytes_unit(run.memory.device for run in runs)
     foreign = any(_dialect(run) != _OWN for run in runs)
 
     def flops(key: str, mark: str, what: str, value: Callable[[Measures], float | None]) -> Field[Measures]:
@@ -37,8 +38,16 @@ def logs(submission: Submission, cells: list[Cell]) -> Table | None:
         (Column("samples_per_s", "samples/s", group=2), lambda run: quantity(run.samples_per_s)),
         (Column("tokens_per_s", "tokens/s", group=2), lambda run: quantity(run.tokens_per_s)),
         (
+            Column("tokens_per_s_per_rank", "tokens/s/GPU" if gpu else "tokens/s/rank", group=2),
+            lambda run: quantity(run.tokens_per_s_per_rank),
+        ),
+        (
             Column("wire_over_message", "wire/message", group=2),
             lambda run: Entry(ratio(run.wire_over_message), run.wire_over_message),
+        ),
+        (
+            Column("device_bytes", f"memory ({memory.name})", group=3),
+            lambda run: quantity(run.memory.device, memory.show),
         ),
         (Column("loss_train", "loss", group=3), lambda run: quantity(run.loss_train, loss)),
         (Column("loss_valid", "loss (valid)", group=3), lambda run: quantity(run.loss_valid, loss)),

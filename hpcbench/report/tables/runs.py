@@ -47,7 +47,8 @@ def _step(run: RunResult) -> Entry:
     last = run.log.last_step if run.log else None
     taken = last.step if last else 0
     planned = last.steps if last and last.steps else integer(run.settings, "train", "steps")
-    return Entry(f"{taken}/{planned}" if planned else str(taken), taken)
+    source = run.log.where(last.line) if run.log and last else None
+    return Entry(f"{taken}/{planned}" if planned else str(taken), taken, source=source)
 
 
 def _hosts(run: RunResult) -> Entry:

@@ -1,0 +1,34 @@
+"""MaxText: fields between commas; steps count from 0, and no line says how many there will be."""
+
+from hpcbench.collect.dialects.dialect import Dialect, Field, Line
+from hpcbench.collect.dialects.units import PLAIN, SECONDS, TFLOPS
+
+_LOSS = r"(?:[0-9]{1,9}\.[0-9]{3}(?![0-9])|nan|inf)"
+
+MAXTEXT = Dialect(
+    "MaxText",
+    words=("completed ", "eval ", "Aborting training"),
+    lines=(
+        Line(
+            r"\bcompleted (?:profiler activation/deactivation )?step: (?P<step>[0-9]{1,18})(?=,)",
+            tail=rf", loss: {_LOSS}",
+            joined=rf"(?:, [^,:]{{1,60}}: [^,\s]{{1,40}})*?, loss: {_LOSS}",
+            form=r", {name}: {value}(?=,|\s|$)",
+            fields=(
+                Field("seconds", "seconds", SECONDS),
+                # What the model needs, from its shape: recomputation is not in it.
+                Field("TFLOP/s/device", "model_flops_per_rank", TFLOPS),
+                Field("Tokens/s/device", "tokens_per_s_per_rank", PLAIN),
+                Field("loss", "loss", PLAIN),
+            ),
+        ),
+        Line(
+            r"\b(?:eval metrics after step:|Completed eval after train step) (?P<step>[0-9]{1,18})(?=, loss=)",
+            tail=rf", loss={_LOSS}",
+            form=r", {name}={value}(?=,|\s|$)",
+            fields=(Field("loss", "valid", PLAIN),),
+            kind="evaluation",
+        ),
+        Line(r"\bAborting training due to (?:NaN|Inf) loss", kind="end", state="nan"),
+    ),
+)

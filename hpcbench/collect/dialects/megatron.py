@@ -1,0 +1,93 @@
+"""Megatron-LM, with the line of its fork for DeepSpeed, and GPT-NeoX, which grew out of both.
+
+Their line closes each field with a bar and, since 2021, ends with the number of NaN iterations. Megatron prints from
+the last rank, so that what its prefix says is not rank 0.
+"""
+
+from hpcbench.collect.dialects.dialect import Dialect, Field, Line
+from hpcbench.collect.dialects.forms import BAR, BARS
+from hpcbench.collect.dialects.units import FEW, GLUED_FLOPS, MILLISECONDS, PERCENT, PLAIN, TFLOPS, WHOLE
+
+_ITERATION = r"iteration +(?P<step>[0-9]{1,18})/ *(?P<steps>[0-9]{1,18}) *\|"
+_LAST = r"\s*number of nan iterations:\s*[0-9]{1,9}\s*\|"
+_COMMON = (
+    Field("elapsed time per iteration (ms)", "seconds", MILLISECONDS),
+    Field("learning rate", "lr", PLAIN),
+    Field("lm loss", "loss", PLAIN),
+    Field("lm_loss", "loss", PLAIN),
+    Field("* loss", "loss", PLAIN),
+    Field("loss", "loss", PLAIN),
+    Field("loss scale", "loss_scale", PLAIN),
+    Field("number of skipped iterations", "skipped", FEW, since_last=True),
+    Field("number of nan iterations", "nan_steps", FEW, since_last=True),
+)
+_VALUE = r"\|\s*{name} value:\s*{value}\s*(?=\|)"
+_LOSSES = ("lm loss", "lm_loss", "*")
+
+
+def _evaluation(head: str, split: str) -> Line:
+    fields = tuple(Field(name, split, PLAIN) for name in _LOSSES)
+    tail = r"(?:\|[^|:]{1,80}:[^|]{1,40})+\|"
+    return Line(head, tail, joined=rf"\|{BARS}+", form=_VALUE, fields=fields, kind="evaluation")
+
+
+_SET = r"(?:-(?P<set>[\w.-]{1,60}))?"
+_WHERE = r"(?:iteration (?P<step>[0-9]{1,18})[^|]{0,40}|the end of training[^|]{0,40}) (?=\|)"
+_ENDS = (
+    Line(r"\[after training is done\]", kind="end", state="completed"),
+    Line(r"\[exiting program (?:at iteration|after) [^\]]{1,60}\]", kind="end", state="stopped"),
+)
+
+MEGATRON = Dialect(
+    "Megatron-LM",
+    words=("iteration", " loss at ", "[after ", "[exiting "),
+    lines=(
+        Line(
+            rf"\b{_ITERATION}",
+            tail=rf"\|{_LAST}{BARS}*",
+            joined=rf"{BARS}*?{_LAST}{BARS}*",
+            end=r"\|\s*elapsed time per iteration \(ms\):.{0,4000}\|",  # until 2020 nothing marked the end of a line
+            form=BAR,
+            fields=(
+                *_COMMON,
+                Field("consumed samples", "consumed_samples", WHOLE),
+                Field("consumed tokens", "consumed_tokens", WHOLE),
+                Field("global batch size", "samples", WHOLE),
+                # Its formula counts three passes forward, whether activations are recomputed or not.
+                Field("throughput per GPU (TFLOP/s/GPU)", "model_flops_per_rank", TFLOPS),
+                Field("grad norm", "gradient_norm", PLAIN),
+                # The fork for DeepSpeed adds these, and its formula a pass where activations are recomputed.
+                Field("samples per second", "samples_per_s", PLAIN),
+                Field("tokens per gpu per second (tgs)", "tokens_per_s_per_rank", PLAIN),
+                Field("TFLOPs", "hardware_flops_per_rank", TFLOPS),
+            ),
+        ),
+        _evaluation(rf"\bvalidation{_SET} loss at (?![^|]{{0,80}}\btest\b){_WHERE}", "valid"),
+        _evaluation(rf"\bvalidation{_SET} loss at (?=[^|]{{0,80}}\btest\b){_WHERE}", "test"),
+        *_ENDS,
+    ),
+)
+
+NEOX = Dialect(
+    "GPT-NeoX",
+    words=("samples/sec", " results at ", "[after ", "[exiting "),
+    lines=(
+        Line(
+            rf"\bsamples/sec: *[0-9.]{{1,30}} *\| *{_ITERATION}",
+            tail=rf"\|{_LAST}",
+            joined=rf"{BARS}*?{_LAST}",
+            form=BAR,
+            fields=(
+                *_COMMON,
+                Field("samples/sec", "samples_per_s", PLAIN),
+                # Four passes forward where activations are recomputed: what the hardware did.
+                Field("approx flops per GPU", "hardware_flops_per_rank", GLUED_FLOPS),
+                Field("MFU", "mfu", PERCENT),
+                Field("HFU", "hfu", PERCENT),
+            ),
+        ),
+        _evaluation(rf"\bvalidation results at {_WHERE}", "valid"),
+        _evaluation(rf"\btest results at {_WHERE}", "test"),
+        *_ENDS,
+    ),
+)

@@ -1,0 +1,47 @@
+"""All dialects, and the table of what is read from each."""
+
+from hpcbench.collect.dialects.deepspeed import DEEPSPEED
+from hpcbench.collect.dialects.dialect import Dialect, Line
+from hpcbench.collect.dialects.huggingface import NANOTRON, PICOTRON
+from hpcbench.collect.dialects.karpathy import LLM_C, NANOGPT
+from hpcbench.collect.dialects.maxtext import MAXTEXT
+from hpcbench.collect.dialects.megatron import MEGATRON, NEOX
+from hpcbench.collect.dialects.torchtitan import TORCHTITAN
+
+DIALECTS: tuple[Dialect, ...] = (
+    # GPT-NeoX's line holds one that looks like Megatron's.
+    NEOX,
+    MEGATRON,
+    DEEPSPEED,
+    TORCHTITAN,
+    NANOTRON,
+    PICOTRON,
+    NANOGPT,
+    LLM_C,
+    MAXTEXT,
+)
+"""In the order in which they are asked whether a line is theirs."""
+
+
+def markdown() -> str:
+    """The table of docs/logs.md: each quantity that is read, by the name that the framework prints."""
+    rows = ["| framework | printed | unit | becomes |", "| --- | --- | --- | --- |"]
+    for dialect in DIALECTS:
+        seen: set[str] = set()
+        for line in dialect.lines:
+            for row in _rows(line):
+                if row not in seen:
+                    rows.append(f"| {'' if seen else dialect.name} {row}")
+                    seen.add(row)
+    return "\n".join(rows) + "\n"
+
+
+def _rows(line: Line) -> list[str]:
+    rows = []
+    for field in line.fields:
+        becomes = f"evaluation, {field.attribute}" if line.kind == "evaluation" else f"`{field.attribute}`"
+        summed = ", summed up" if field.since_last else ""
+        rows.append(f"| `{field.name}` | {field.unit.name} | {becomes}{summed} |")
+    if line.kind == "overflow":
+        rows.append("| a line for each overflow | | `skipped`, counted |")
+    return rows
