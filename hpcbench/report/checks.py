@@ -4,13 +4,13 @@ Nothing is corrected and nothing averaged away: who reads the numbers is told wh
 """
 
 from collections.abc import Iterator
-from datetime import datetime
 from math import isfinite
 from typing import Any
 
 from hpcbench.collect.lines import integer, number, printable, text
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult
+from hpcbench.collect.times import elapsed
 from hpcbench.report.basis import Basis, flops_of
 from hpcbench.report.relations import TOLERANCE, Mismatch, Relation, mismatch
 from hpcbench.report.traffic import TimeSplit, Traffic, Unknown, counted, total, window
@@ -259,11 +259,8 @@ class _Run:
         steps, whole = sum(filter(isfinite, self._log.steps.column("seconds"))), number(event.data, "seconds")
         if whole is not None and steps > whole * (1 + TOLERANCE):
             yield self._at(event.line, f"the run took {whole:.3f} s, its steps {steps:.3f} s")
-        begun, ended = _moment(self._log.data("start")), _moment(event.data)
-        if whole is None or begun is None or ended is None:
-            return
-        clock = (ended - begun).total_seconds()
-        if whole > clock * (1 + TOLERANCE) + _CLOCK:
+        clock = elapsed(text(self._log.data("start"), "time"), text(event.data, "time"))
+        if whole is not None and clock is not None and whole > clock * (1 + TOLERANCE) + _CLOCK:
             yield self._at(
                 event.line, f"the run took {whole:.3f} s, and {clock:.3f} s by the times of its start and end"
             )
@@ -294,14 +291,6 @@ class _Run:
 def _source(found: Mismatch) -> str:
     source = "recomputed" if found.reference is None else f"by line {found.reference}"
     return f"{source} ({found.count} of {found.of} steps)"
-
-
-def _moment(event: dict[str, Any]) -> datetime | None:
-    said = text(event, "time") or ""
-    try:
-        return datetime.fromisoformat(said.removesuffix("Z") + "+00:00") if said.endswith("Z") else None
-    except ValueError:
-        return None
 
 
 def _list(value: Any) -> list[Any]:
