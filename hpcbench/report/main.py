@@ -15,6 +15,8 @@ from hpcbench.report.build import Section, build, table_names
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.formats import FORMATS, TERMINAL, Request, format_name
 from hpcbench.report.measures import is_uncompressed, measure
+from hpcbench.report.regression.request import compared
+from hpcbench.report.thresholds import broken
 
 if TYPE_CHECKING:
     from hpcbench.report.export.target import Target
@@ -27,6 +29,7 @@ def report(
     tables: str = "",
     plots: Path | None = None,
     exports: Sequence[Path] = (),
+    against: Path | None = None,
 ) -> int:
     """Print what the runs say.
 
@@ -44,11 +47,14 @@ def report(
         Directory to write the figures to, as SVG and PNG.
     exports
         Files for the measured rows, see `hpcbench.report.export`.
+    against
+        An earlier submission: say what changed since, and nothing else.
 
     Returns
     -------
     int
-        0, or 1 when a run diverged, failed, was cancelled, or it is not known what became of it.
+        0, or 1 when a run diverged, failed, was cancelled, it is not known what became of it, or a threshold of the
+        study is not kept. With `against`: 1 when something got slower or worse, broke or is missing.
 
     Raises
     ------
@@ -62,6 +68,12 @@ def report(
         need_matplotlib("--plots")
     sections = sections_of(paths)
     request = Request(sections, names, output)
+    bad = any(run.state in BAD for submission, _ in sections for run in submission.runs)
+    bad |= any(broken(cells, submission.plan.thresholds) for submission, cells in sections)
+    if against is not None:
+        if FORMATS[form].runs:
+            raise UserError(f"--format {form}: not with --against: use table, md, latex, html or json")
+        request, bad = compared(request, sections_of([against]))
     if form == TERMINAL and output is None:
         from hpcbench.report.formats import rich_text
 
@@ -74,7 +86,7 @@ def report(
         write(build(sections, (), figures=True), plots)
     for target in targets:
         target.write([submission for submission, _ in sections])
-    return int(any(run.state in BAD for submission, _ in sections for run in submission.runs))
+    return int(bad)
 
 
 def sections_of(paths: list[Path]) -> list[Section]:

@@ -1,11 +1,10 @@
 """Bytes and seconds of the steps, against what the run says of all of them together."""
 
 from collections.abc import Iterator
-from datetime import datetime
 from math import isfinite
-from typing import Any
 
 from hpcbench.collect.lines import number, text
+from hpcbench.collect.times import elapsed
 from hpcbench.report.checks.subject import Subject
 from hpcbench.report.relations import TOLERANCE
 from hpcbench.report.traffic import Unknown, counted, total, window
@@ -64,17 +63,6 @@ def times(subject: Subject) -> Iterator[str]:
     steps, whole = sum(filter(isfinite, subject.log.steps.column("seconds"))), number(event.data, "seconds")
     if whole is not None and steps > whole * (1 + TOLERANCE):
         yield subject.at(event.line, f"the run took {whole:.3f} s, its steps {steps:.3f} s")
-    begun, ended = _moment(subject.log.data("start")), _moment(event.data)
-    if whole is None or begun is None or ended is None:
-        return
-    clock = (ended - begun).total_seconds()
-    if whole > clock * (1 + TOLERANCE) + _CLOCK:
+    clock = elapsed(text(subject.log.data("start"), "time"), text(event.data, "time"))
+    if whole is not None and clock is not None and whole > clock * (1 + TOLERANCE) + _CLOCK:
         yield subject.at(event.line, f"the run took {whole:.3f} s, and {clock:.3f} s by the times of its start and end")
-
-
-def _moment(event: dict[str, Any]) -> datetime | None:
-    said = text(event, "time") or ""
-    try:
-        return datetime.fromisoformat(said.removesuffix("Z") + "+00:00") if said.endswith("Z") else None
-    except ValueError:
-        return None
