@@ -20,8 +20,8 @@ class ChangeRequest(Request):
     earlier: Section
     found: Sequence[Change]
 
-    def document(self) -> Document:
-        """What changed."""
+    def document(self, *, figures: bool = False) -> Document:
+        """What changed, without figures."""
         (new, cells), (old, before) = self.sections[0], self.earlier
         return document(new, old, self.found, differing_settings(cells, before), new.plan.criteria)
 
