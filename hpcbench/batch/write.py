@@ -89,6 +89,7 @@ def write(
                 **more,
                 "baseline": study.baseline.model_dump(),
                 "criteria": study.criteria.model_dump(),
+                "thresholds": [threshold.model_dump() for threshold in study.thresholds],
                 "steps": study.train.steps,
                 "repeats": study.repeats,
                 "requeue": study.requeue,

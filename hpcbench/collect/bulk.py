@@ -41,26 +41,27 @@ class Shape:
         self._steps = steps
         self._fields = fields
 
-    def runs(self, lines: list[bytes], number: int) -> Iterator[tuple[int, Columns | None]]:
-        """Divide lines into runs.
+    def runs(self, block: bytes, line: int) -> Iterator[tuple[int, Columns | None]]:
+        """Divide a block of lines into runs.
 
         Parameters
         ----------
-        lines
-            Without their line ends.
-        number
-            Of the first of them in the file.
+        block
+            Whole lines.
+        line
+            Number of the first of them in the file.
 
         Yields
         ------
         end, columns
-            Index behind the run, and what its lines hold; None where they must be read one by one.
+            How many lines of the block end with the run, and what the run holds; None where its lines must be read one
+            by one.
         """
-        rows = self._pattern.findall(b"\n".join([*lines, b""]))
+        rows = self._pattern.findall(block)
         begin = 0
         for end in [*(i for i, row in enumerate(rows) if not row[0]), len(rows)]:
             if end > begin:
-                yield end, self._columns(rows[begin:end], number + begin)
+                yield end, self._columns(rows[begin:end], line + begin)
             if end < len(rows):
                 yield end + 1, None
             begin = end + 1

@@ -11,6 +11,7 @@ from typing import Any
 from hpcbench.collect.run_log import Reader, RunLog
 from hpcbench.collect.state import OPEN, Job, State, Verdict
 from hpcbench.collect.submission import Plan, PlannedRun, RunResult, load_plan, read_marker, result
+from hpcbench.collect.times import elapsed
 
 _ASK = 2.0
 """Seconds between two looks at the jobs."""
@@ -116,7 +117,7 @@ class Follower:
 
     def _progress(self, run: PlannedRun, found: RunResult, log: RunLog | None) -> Progress:
         last = log.last_step if log else None
-        elapsed = _seconds(found.start, found.end) if found.end else _seconds(found.start, self._now())
+        seconds = elapsed(found.start, found.end or self._now())
         left = None
         if log is not None and last is not None and found.state == "running":
             recent = log.steps.column("seconds")[-_RECENT:]
@@ -130,7 +131,7 @@ class Follower:
             loss=last.loss if last else None,
             samples_per_s=last.samples_per_s if last else None,
             loss_valid=log.final_loss() if log else None,
-            elapsed=elapsed,
+            elapsed=seconds,
             left=left,
         )
 
@@ -166,16 +167,3 @@ class _Tail:
         except OSError:
             return None
         return self._reader.log
-
-
-def _seconds(start: str | None, end: str | datetime | None) -> float | None:
-    first, last = _time(start), end if isinstance(end, datetime) else _time(end)
-    return max((last - first).total_seconds(), 0.0) if first and last else None
-
-
-def _time(words: str | None) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat((words or "").replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)

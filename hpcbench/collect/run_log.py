@@ -133,28 +133,29 @@ class Reader:
 
     def _block(self, block: bytes) -> None:
         """Take whole lines: one by one until a step line has shown its shape, then those of its shape in runs."""
-        raw = block.split(b"\n")[:-1]
         begin = 0
-        while self._shape is None and begin < len(raw):
-            found = self._line(raw[begin])
-            self._shape = shape_of(raw[begin]) if isinstance(found, StepRecord) else None
-            begin += 1
-        if self._shape is not None and begin < len(raw):
-            self._bulk(raw[begin:], self._shape)
+        while self._shape is None and begin < len(block):
+            end = block.index(b"\n", begin)
+            raw = block[begin:end]
+            self._shape = shape_of(raw) if isinstance(self._line(raw), StepRecord) else None
+            begin = end + 1
+        if self._shape is not None and begin < len(block):
+            self._bulk(block[begin:], self._shape)
 
-    def _bulk(self, raw: list[bytes], shape: Shape) -> None:
-        log = self.log
+    def _bulk(self, block: bytes, shape: Shape) -> None:
+        log, raw = self.log, None
         begin = alone = 0
-        for end, columns in shape.runs(raw, log.lines + 1):
+        for end, columns in shape.runs(block, log.lines + 1):
             if columns is not None and log.steps.extend(columns):
                 log.lines += end - begin
                 log.cut = False
             else:
+                raw = raw or block.split(b"\n")
                 for line in raw[begin:end]:
                     self._line(line)
                 alone += end - begin
             begin = end
-        if 2 * alone > len(raw):
+        if 2 * alone > begin:
             self._shape = None  # most lines look otherwise by now
 
     def _line(self, raw: bytes) -> StepRecord | Event | Cut | None:

@@ -96,7 +96,8 @@ def _peak(world: list[Any], precision: str | None, site: Any) -> float | None:
 
 
 def _positive(value: int | None) -> int | None:
-    return value if value is not None and value > 0 else None
+    """None for what no run can have: products of what is left fit into a float."""
+    return value if value is not None and 0 < value < 1 << 53 else None
 
 
 def _finite(value: float | None) -> float | None:
@@ -106,7 +107,7 @@ def _finite(value: float | None) -> float | None:
 def flops_of(shape: Mapping[str, int]) -> dict[str, float]:
     """Operations of one sequence of this shape by each convention in use, the one that hpcbench prints first."""
     return {
-        "the model's": flops.model_flops_per_sample(**shape),
-        "the model's with recomputation": flops.hardware_flops_per_sample(**shape, recompute=True),
-        "GPT-NeoX's without recomputation": flops.neox_flops_per_sample(**shape, recompute=False),
+        "Megatron-LM's formula": flops.model_flops_per_sample(**shape),
+        "Megatron-LM's formula with recomputation": flops.hardware_flops_per_sample(**shape, recompute=True),
+        "GPT-NeoX's formula without recomputation": flops.neox_flops_per_sample(**shape, recompute=False),
     }

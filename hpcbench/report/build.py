@@ -14,6 +14,7 @@ from hpcbench.report.plots import OF_SUBMISSION as FIGURES_OF_SUBMISSION
 from hpcbench.report.tables import OF_CELL, OF_SUBMISSION
 from hpcbench.report.tables.comparison import comparison
 from hpcbench.report.tables.logs import logs
+from hpcbench.report.thresholds import broken
 from hpcbench.report.titles import title
 
 Section = tuple[Submission, list[Cell]]
@@ -76,7 +77,8 @@ def _chapters(submission: Submission, cells: list[Cell], tables: Collection[str]
                 yield _chapter(*title(cell), further)
         return
     for cell in cells:
-        said = [Sentences(tuple(answer(cell, submission.plan.site))), Sentences(tuple(trouble(cell)), "bad")]
+        wrong = (*trouble(cell), *broken([cell], submission.plan.thresholds))
+        said = [Sentences(tuple(answer(cell, submission.plan.site))), Sentences(wrong, "bad")]
         further = _further(submission, cell, tables, figures)
         yield _chapter(*title(cell), [comparison(submission, cell), *said, _notes([cell]), *further])
     if any(whole):

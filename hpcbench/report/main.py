@@ -1,7 +1,9 @@
 """``hpcbench report``: from directories and logs to an answer."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpcbench.collect.find import jobs_of, resolve
 from hpcbench.collect.lines import printable, text
@@ -13,6 +15,11 @@ from hpcbench.report.build import Section, build, table_names
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.formats import FORMATS, TERMINAL, Request, format_name
 from hpcbench.report.measures import is_uncompressed, measure
+from hpcbench.report.regression.request import compared
+from hpcbench.report.thresholds import broken
+
+if TYPE_CHECKING:
+    from hpcbench.report.export.target import Target
 
 
 def report(
@@ -21,6 +28,8 @@ def report(
     output: Path | None = None,
     tables: str = "",
     plots: Path | None = None,
+    exports: Sequence[Path] = (),
+    against: Path | None = None,
 ) -> int:
     """Print what the runs say.
 
@@ -36,11 +45,16 @@ def report(
         Names of further tables, joined by commas, or ``all``.
     plots
         Directory to write the figures to, as SVG and PNG.
+    exports
+        Files for the measured rows, see `hpcbench.report.export`.
+    against
+        An earlier submission: say what changed since, and nothing else.
 
     Returns
     -------
     int
-        0, or 1 when a run diverged, failed, was cancelled, or it is not known what became of it.
+        0, or 1 when a run diverged, failed, was cancelled, it is not known what became of it, or a threshold of the
+        study is not kept. With `against`: 1 when something got slower or worse, broke or is missing.
 
     Raises
     ------
@@ -49,10 +63,17 @@ def report(
     """
     form = format_name(format, output)
     names = table_names(tables or FORMATS[form].tables)
+    targets = _targets(exports)
     if plots is not None:
         need_matplotlib("--plots")
     sections = sections_of(paths)
     request = Request(sections, names, output)
+    bad = any(run.state in BAD for submission, _ in sections for run in submission.runs)
+    bad |= any(broken(cells, submission.plan.thresholds) for submission, cells in sections)
+    if against is not None:
+        if FORMATS[form].runs:
+            raise UserError(f"--format {form}: not with --against: use table, md, latex, html or json")
+        request, bad = compared(request, sections_of([against]))
     if form == TERMINAL and output is None:
         from hpcbench.report.formats import rich_text
 
@@ -63,7 +84,9 @@ def report(
         from hpcbench.report.plots.save import write
 
         write(build(sections, (), figures=True), plots)
-    return int(any(run.state in BAD for submission, _ in sections for run in submission.runs))
+    for target in targets:
+        target.write([submission for submission, _ in sections])
+    return int(bad)
 
 
 def sections_of(paths: list[Path]) -> list[Section]:
@@ -86,6 +109,14 @@ def sections_of(paths: list[Path]) -> list[Section]:
             logs.append(path)
     submissions.extend(gather([(path, from_log(path)) for path in dict.fromkeys(logs)]))
     return [(submission, _cells(submission)) for submission in submissions]
+
+
+def _targets(exports: Sequence[Path]) -> "list[Target]":
+    if not exports:
+        return []
+    from hpcbench.report.export.target import Target  # with what only it needs, such as SQLite
+
+    return [Target.of(path) for path in exports]
 
 
 def gather(runs: list[tuple[Path, RunResult]]) -> list[Submission]:

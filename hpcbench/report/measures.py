@@ -13,6 +13,7 @@ from hpcbench.collect.state import diverged_at
 from hpcbench.collect.submission import RunResult
 from hpcbench.report import checks, traffic
 from hpcbench.report.basis import Basis, basis
+from hpcbench.report.provenance import differences
 from hpcbench.report.traffic import HostTime, Memory, TimeSplit, Traffic, Unknown
 
 __all__ = ["HostTime", "Measures", "Memory", "TimeSplit", "Traffic", "Unknown", "all_notes", "measure"]
@@ -99,9 +100,8 @@ def measure(run: RunResult) -> Measures:
     hardware = _flops(log, "hardware_flops_per_rank", rests_on.hardware_flops, rate, rests_on)
     tokens = rate * rests_on.seq_len if rate and rests_on.seq_len else _printed(log, "tokens_per_s", first)
     per_rank = tokens / rests_on.ranks if tokens and rests_on.ranks else None
-    counted = log.steps.columns("message_bytes", "wire_bytes", first=first)
     channels = traffic.channels(log, rests_on.ranks, known=known)
-    time = traffic.time_split(channels, traffic.counted_seconds(log))
+    time = traffic.time_split(channels, traffic.counted(log, "seconds"))
     last = log.last_step
     return Measures(
         run=run,
@@ -117,8 +117,8 @@ def measure(run: RunResult) -> Measures:
         peak=rests_on.peak,
         mfu=_utilization(log, "mfu", model, rests_on),
         hfu=_utilization(log, "hfu", hardware, rests_on),
-        message_bytes=int(sum(message for message, _ in counted)),
-        wire_bytes=int(sum(wire for _, wire in counted)) if known else "unknown",
+        message_bytes=int(sum(log.steps.column("message_bytes", first=first))),
+        wire_bytes=int(sum(log.steps.column("wire_bytes", first=first))) if known else "unknown",
         time=time,
         channels=channels,
         dimensions=traffic.by_dimension(channels),
@@ -129,14 +129,16 @@ def measure(run: RunResult) -> Measures:
         loss_train=last.loss if last else None,
         loss_valid=log.final_loss(),
         diverged_at=diverged_at(run.log),
-        notes=tuple(checks.notes(run, log, rests_on, channels, time)),
+        notes=tuple(checks.notes(checks.Subject(run, log, rests_on, channels, time))),
         first=first,
     )
 
 
 def all_notes(runs: Iterable[Measures]) -> list[str]:
-    """What there is to say of the runs, each thing once."""
-    return list(dict.fromkeys(note for run in runs for note in run.notes))
+    """What there is to say of the runs, each thing once, and of what they differ in beside what is compared."""
+    own = list(runs)
+    notes = [note for run in own for note in run.notes]
+    return list(dict.fromkeys([*notes, *differences([run.run for run in own])]))
 
 
 def is_gpu(run: RunResult) -> bool:
@@ -190,7 +192,7 @@ def _nan_steps(log: RunLog) -> int | None:
     if counted is not None:
         return counted
     losses = log.steps.column("loss")
-    return sum(not isfinite(loss) for loss in losses) if losses else None
+    return len(losses) - sum(map(isfinite, losses)) if losses else None
 
 
 def _median(values: list[float]) -> float | None:

@@ -48,14 +48,12 @@ def provenance(submission: Submission) -> Provenance:
     groups = [
         Group("Submission", tuple(_submitted(submission))),
         Group("Software of the runs", _merged(surroundings.software(runs))),
-        Group("Nodes, as the ranks found them", _merged(surroundings.nodes(runs))),
+        Group("Nodes", (*_merged(surroundings.nodes(runs)), *_merged(surroundings.clocks(runs)))),
         Group("Ranks, as the launcher placed them", _merged(surroundings.binding(runs))),
-        Group("Machine, as the jobs found it", _merged(surroundings.jobs(root, names) if root else ())),
         Group("Jobs", tuple(_jobs(root, names) if root else ())),
+        Group("Packages of the runs", _merged(surroundings.packages(runs))),
     ]
-    notes = [*differences(runs), *(_dirty(root) if root else ())]
-    if root:
-        notes += differing("jobs", surroundings.jobs(root, names))
+    notes = [*differences(runs), *_changed(root, runs)]
     return Provenance(tuple(group for group in groups if group.facts), tuple(notes))
 
 
@@ -67,9 +65,12 @@ def differences(runs: Sequence[RunResult]) -> list[str]:
     runs
         Those that stand in one comparison, such as the runs of a cell.
     """
-    found = differing("runs", surroundings.software(runs)) + differing("nodes", surroundings.nodes(runs))
-    places = differing("runs", surroundings.binding(runs))
-    return found + places[:1] + ([f"So do {len(places) - 1} more local ranks."] if len(places) > 1 else [])
+    return [
+        *differing("runs", surroundings.software(runs)),
+        *differing("runs", surroundings.packages(runs)),
+        *differing("nodes", surroundings.nodes(runs)),
+        *differing("runs", surroundings.binding(runs)),
+    ]
 
 
 def _submitted(submission: Submission) -> Iterator[Fact]:
@@ -107,14 +108,23 @@ def _jobs(root: Path, names: Iterable[str]) -> Iterator[Fact]:
         parts += [f"{mark.get('start', 'unknown')} to {mark.get('end', 'unknown')}"]
         parts += [f"{key} {mark[key]}" for key in ("attempt", "exit") if key in mark]
         yield Fact(job, printable(", ".join(parts)), str(path))
-        yield Fact(f"script of {job}", f"jobs/{job}/job.sh", str(path.with_name("job.sh")))
+        for kept in (path.with_name("job.sh"), *sorted(path.with_name("provenance").glob("*.txt"))):
+            if kept.is_file():
+                yield Fact(printable(f"{job}: {kept.stem}", 80), printable(kept.name, 80), str(kept))
 
 
-def _dirty(root: Path) -> Iterator[str]:
-    for name, revision, dirty in _revisions(read_marker(root / "provenance" / "submit.json")):
+def _changed(root: Path | None, runs: Sequence[RunResult]) -> Iterator[str]:
+    """Code that no revision gives back."""
+    for name, revision, dirty in _revisions(read_marker(root / "provenance" / "submit.json")) if root else ():
         if dirty:
-            place = printable(str(root / "provenance" / f"{name}.diff"))
-            yield f"The checkout of {name} had changes beside its revision {revision[:12]}: {place}."
+            place = printable(str(root / "provenance" / f"{name}.diff")) if root else ""
+            yield f"At submission the checkout of {name} had changes beside its revision {revision[:12]}: {place}."
+    said: dict[str, list[str]] = {}
+    for one in surroundings.software(runs):
+        if one.name == "revision" and one.value.endswith("-dirty"):
+            said.setdefault(one.value.removesuffix("-dirty")[:12], []).append(one.who)
+    for revision, who in said.items():
+        yield f"hpcbench had changes beside its revision {revision} when it ran {surroundings.some(who)}."
 
 
 def _revisions(kept: Any) -> Iterator[tuple[str, str, bool]]:

@@ -1,16 +1,18 @@
-"""What runs, nodes and jobs say of the surroundings that they ran in, and in which of it they differ."""
+"""What runs and their nodes say of the surroundings that they ran in, and in which of it they differ."""
 
 import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hpcbench.collect.lines import printable, text
 from hpcbench.collect.submission import RunResult
 
-_LONGEST = 1 << 16
+_MOMENTARY = ("cpu_mhz", "gpu.clock_mhz", "gpu.memory_clock_mhz")
+"""What a node says of itself that changes from moment to moment."""
+_SENTENCES = 4
+_NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 _OF_A_RANK = (
     *("rank", "local_rank", "host", "pid", "cores", "core_ranges", "numa", "threads", "visible", "nics", "environment"),
     *("gpu.number", "gpu.uuid", "gpu.pci", "gpu.visible", "gpu.peers"),
@@ -25,38 +27,50 @@ class Finding:
     name: str
     value: str
     who: str
-    """Run, node or job that it is said of."""
+    """Run or node that it is said of."""
     source: str
     """File, or ``file:line``."""
 
 
 def software(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Versions and settings that the runs' worker found: all of the environment event but the ranks."""
-    for run in runs:
-        if run.log is None:
-            continue
-        if (start := run.log.event("start")) and (version := text(start.data, "version")):
+    """Versions and settings that the runs' worker found, packages left out."""
+    for run, where, data in _environments(runs):
+        if run.log and (start := run.log.event("start")) and (version := text(start.data, "version")):
             yield Finding("hpcbench", printable(version, 80), run.id, run.log.where(start.line))
-        if event := run.log.event("environment"):
-            where = run.log.where(event.line)
-            for name, value in _flat(event.data):
-                if name != "event" and name.partition(".")[0] != "world":
-                    yield Finding(name, value, run.id, where)
+        kept = {key: value for key, value in data.items() if key not in ("event", "world", "hosts", "packages")}
+        yield from (Finding(name, value, run.id, where) for name, value in _flat(kept))
+
+
+def packages(runs: Iterable[RunResult]) -> Iterator[Finding]:
+    """Packages that the runs' Python had, and their versions."""
+    before: dict[str, Any] = {}
+    names: list[tuple[str, str]] = []
+    for run, where, data in _environments(runs):
+        found = data.get("packages")
+        if isinstance(found, dict):
+            if found != before:  # they seldom differ, and are many
+                before, names = found, list(_flat(found))
+            yield from (Finding(name, value, run.id, where) for name, value in names)
 
 
 def nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """What the ranks say of their nodes: cores, GPUs and what belongs to these; each thing once a node."""
+    """What nodes are made of, as their ranks say; each thing once a node. Clocks of a moment are in `clocks`."""
     told: set[tuple[str, str, str]] = set()
-    for _, where, rank in _ranks(runs):
-        host = printable(text(rank, "host") or "unknown", 80)
-        for name, value in _flat({key: value for key, value in rank.items() if key not in _OF_A_RANK}):
-            if name in _OF_A_RANK:
-                continue
-            # the number of the device is the rank's own, its name is the node's
-            value = re.sub(r"^(\w+):[0-9]+", r"\1", value) if name == "device" else value
-            if (host, name, value) not in told:
-                told.add((host, name, value))
-                yield Finding(name, value, host, where)
+    for host, where, name, value in _of_nodes(runs):
+        if name not in _MOMENTARY and (host, name, value) not in told:
+            told.add((host, name, value))
+            yield Finding(name, value, host, where)
+
+
+def clocks(runs: Iterable[RunResult]) -> Iterator[Finding]:
+    """The lowest and the highest of each clock that was read when a run began: no two readings are alike."""
+    seen: dict[str, list[tuple[float, str]]] = {}
+    for _, where, name, value in _of_nodes(runs):
+        if name in _MOMENTARY and _NUMBER.fullmatch(value):
+            seen.setdefault(name, []).append((float(value), where))
+    for name, readings in seen.items():
+        (low, where), (high, _) = min(readings), max(readings)
+        yield Finding(name, f"{low:g} to {high:g}", "", where)
 
 
 def binding(runs: Iterable[RunResult]) -> Iterator[Finding]:
@@ -77,28 +91,8 @@ def binding(runs: Iterable[RunResult]) -> Iterator[Finding]:
             yield Finding(name, value, run.id, where)
 
 
-def jobs(root: Path, names: Iterable[str]) -> Iterator[Finding]:
-    """What the job scripts kept of the machine that they began on."""
-    for job in names:
-        directory = root / "jobs" / job / "provenance"
-        for name, file, pattern in _KEPT:
-            path = directory / file
-            for number, line in enumerate(_head(path), 1):
-                if matched := pattern.fullmatch(line):
-                    yield Finding(name, printable(matched[1]), job, f"{path}:{number}")
-
-
-_KEPT = (
-    ("kernel", "system.txt", re.compile(r"\S+ \S+ (\S+) .*")),
-    ("processor", "cpu.txt", re.compile(r"Model name:\s*(\S.*)")),
-    ("driver", "nvidia-smi.txt", re.compile(r"Driver Version\s*: (\S.*)")),
-    ("GPU", "nvidia-smi.txt", re.compile(r"\s*Product Name\s*: (\S.*)")),
-    ("modules", "environment.txt", re.compile(r"LOADEDMODULES=(\S.*)")),
-)
-
-
 def differing(kind: str, findings: Iterable[Finding]) -> list[str]:
-    """A sentence for each name of which not all say the same.
+    """A sentence for each name of which not all say the same, the first few.
 
     Parameters
     ----------
@@ -118,7 +112,13 @@ def differing(kind: str, findings: Iterable[Finding]) -> list[str]:
         if len(groups) > 1:
             shown = [f"{' and '.join(list(values[group[0]])[:3])} ({some(group)})" for group in groups.values()]
             sentences.append(f"The {kind} differ in {name}: {', '.join(shown[:4])}{', ...' if len(shown) > 4 else ''}.")
-    return sentences
+    more = len(sentences) - _SENTENCES
+    return sentences[:_SENTENCES] + ([f"The {kind} differ in {more} more of that sort."] if more > 0 else [])
+
+
+def device_name(words: str) -> str:
+    """``cuda NAME`` of a rank's ``cuda:1 NAME``: the number is the rank's own."""
+    return re.sub(r"^(\w+):[0-9]+", r"\1", words)
 
 
 def some(names: list[str]) -> str:
@@ -127,30 +127,49 @@ def some(names: list[str]) -> str:
     return ", ".join(printable(name, 60) for name in names[:3]) + more
 
 
-def _ranks(runs: Iterable[RunResult]) -> Iterator[tuple[RunResult, str, dict[str, Any]]]:
+def _environments(runs: Iterable[RunResult]) -> Iterator[tuple[RunResult, str, dict[str, Any]]]:
     for run in runs:
-        event = run.log.event("environment") if run.log else None
-        world = event.data.get("world") if event else None
-        if run.log and event and isinstance(world, list):
-            where = run.log.where(event.line)
-            yield from ((run, where, rank) for rank in world if isinstance(rank, dict))
+        if run.log and (event := run.log.event("environment")):
+            yield run, run.log.where(event.line), event.data
+
+
+def _ranks(runs: Iterable[RunResult]) -> Iterator[tuple[RunResult, str, dict[str, Any]]]:
+    for run, where, data in _environments(runs):
+        yield from ((run, where, rank) for rank in objects(data.get("world")))
+
+
+def _of_nodes(runs: Iterable[RunResult]) -> Iterator[tuple[str, str, str, str]]:
+    """Node, where it is said, name, value."""
+    for _, where, data in _environments(runs):
+        for one in objects(data.get("hosts")):
+            gpus = objects(one.get("gpus"))
+            own = [{key: value for key, value in one.items() if key not in ("host", "gpus")}]
+            own += [{"gpus": len(gpus)}, *({"gpu": gpu} for gpu in gpus)] if gpus else []
+            yield from ((_host(one), where, name, value) for part in own for name, value in _flat(part))
+        for rank in objects(data.get("world")):
+            kept = {key: value for key, value in rank.items() if key not in _OF_A_RANK}
+            yield from ((_host(rank), where, name, device_name(value)) for name, value in _flat(kept))
+
+
+def _host(data: dict[str, Any]) -> str:
+    return printable(text(data, "host") or "unknown", 80)
+
+
+def objects(found: Any) -> list[dict[str, Any]]:
+    """The JSON objects of a JSON array; none where it is no array."""
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """What nested objects hold, by their keys joined with points; what is null says nothing."""
+    """What nested objects hold, by their keys joined with points, without what is null or of a rank alone."""
     for key, value in data.items():
         name = prefix + printable(key, 60)
+        if name in _OF_A_RANK or value is None:
+            continue
         if isinstance(value, dict):
             if len(prefix) < 200:
                 yield from _flat(value, f"{name}.")
-        elif value is not None:
+        elif isinstance(value, list) and all(isinstance(item, str) for item in value):
+            yield name, printable(", ".join(value))
+        else:
             yield name, printable(value if isinstance(value, str) else json.dumps(value))
-
-
-def _head(path: Path) -> list[str]:
-    """The first lines of a file; none where it is not there, or not ours to read."""
-    try:
-        with path.open("rb") as stream:
-            return stream.read(_LONGEST).decode("utf-8", "replace").splitlines()
-    except OSError:
-        return []

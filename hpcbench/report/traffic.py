@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Literal
 
 from hpcbench.collect.lines import integer, number, printable, text
 from hpcbench.collect.run_log import RunLog
 
+_LARGEST = 1 << 62
+"""Numbers beyond it are none that a run can have counted."""
 Unknown = Literal["unknown"]
 """Of what the MPI library sent, where a scheme's variables may make it compress: it does not say."""
 
@@ -99,7 +102,7 @@ class HostTime:
     ranks: int
     compute_s: float
     """Seconds a step and rank, without the time in which they waited for messages."""
-    over_peers: float | None
+    over_peers: float | None = None
     """That over the median of all ranks at the same stage of the pipeline, since stages differ in their work; None
     where no other host has ranks at its stages."""
 
@@ -115,26 +118,27 @@ def channels(log: RunLog, ranks: int | None, *, known: bool) -> tuple[Traffic, .
         Whether wire bytes are those of the network: not where the MPI library may have compressed by itself.
     """
     rows = log.data("traffic").get("channels")
-    steps = counted_steps(log)
+    steps = len(window(log))
     if not isinstance(rows, list) or not steps or not ranks:
         return ()
     return tuple(_channel(row, steps * ranks, known=known) for row in rows if text(row, "dimension") is not None)
 
 
-def counted_steps(log: RunLog) -> int:
-    """Steps that the ``traffic`` event counts; 0 where there is none."""
+def window(log: RunLog) -> range:
+    """Numbers of the steps that the ``traffic`` event counts; empty where there is none."""
     event = log.data("traffic")
     first, last = integer(event, "from_step"), integer(event, "to_step")
-    return max(last - first + 1, 0) if first is not None and last is not None else 0
+    if first is None or last is None or not 0 < first <= last < _LARGEST:
+        return range(0)
+    return range(first, last + 1)
 
 
-def counted_seconds(log: RunLog) -> list[float]:
-    """Times of the steps that the ``traffic`` event counts."""
-    event = log.data("traffic")
-    first, last = integer(event, "from_step"), integer(event, "to_step")
-    if first is None or last is None:
-        return []
-    return [seconds for step, seconds in log.steps.columns("step", "seconds", first=first) if step <= last]
+def counted(log: RunLog, name: str) -> list[float]:
+    """One quantity of the steps that the ``traffic`` event counts."""
+    steps = window(log)
+    if log.last_step is not None and log.last_step.step < steps.stop:
+        return log.steps.column(name, first=steps.start)
+    return [value for step, value in log.steps.columns("step", name, first=steps.start) if step < steps.stop]
 
 
 def by_dimension(rows: Sequence[Traffic]) -> tuple[Traffic, ...]:
@@ -199,10 +203,12 @@ def hosts(log: RunLog) -> tuple[HostTime, ...]:
 
 def _channel(row: Any, shares: int, *, known: bool) -> Traffic:
     def count(name: str) -> int:
-        return max(integer(row, name) or 0, 0)
+        said = integer(row, name) or 0
+        return said if 0 <= said < _LARGEST else 0
 
     def seconds(name: str) -> float:
-        return (number(row, name) or 0.0) / shares
+        said = number(row, name) or 0.0
+        return said / shares if isfinite(said) else 0.0
 
     def word(name: str) -> str | None:
         said = text(row, name)

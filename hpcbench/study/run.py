@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench.study.expand import Run
-from hpcbench.study.schema import Precision
+from hpcbench.study.section import Precision
 
 
 def run_file(

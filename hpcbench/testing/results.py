@@ -42,8 +42,9 @@ class Planted:
     exposed: float = 0.2
     """Part of each step in which ranks wait for messages; half as much is hidden, and a codec takes a tenth of it to
     encode and as much to decode."""
-    hosts: dict[str, float] = field(default_factory=lambda: {"n1": 1.0})
-    """Host -> how much longer its ranks compute than is usual; the ranks lie on them in equal parts."""
+    hosts: dict[str, float] = field(default_factory=dict)
+    """Host -> how much longer its ranks compute than is usual; the ranks lie on them in equal parts. Without any they
+    lie on n1, of whose time nothing is said."""
 
     @property
     def wire_bytes(self) -> int:
@@ -73,7 +74,7 @@ def settings(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "c
         "cell": run.cell,
         "model": {"name": "gpt-tiny", "layers": 4, "hidden": 120, "heads": 4, "vocab": 160},
         "data": {"source": "stdlib", "path": None, "valid_fraction": 0.1},
-        "train": {"steps": steps, "warmup_steps": warmup, "global_batch": 8, "seq_len": 128},
+        "train": {"steps": steps, "warmup_steps": warmup, "global_batch": 8, "seq_len": 128, "seed": 1000 + run.repeat},
         "layout": {"dp": 2, "tp": 2, "pp": 2},
         "scheme": {
             "name": run.scheme,
@@ -93,7 +94,7 @@ def log_lines(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "
     """The lines of a run that completed."""
     asked = settings(run, steps=steps, warmup=warmup, device=device)
     identity = {key: asked[key] for key in ("study", "run", "site", "repeat", "pairing", "cell")}
-    hosts = [host for host in run.hosts for _ in range(8 // len(run.hosts))]
+    hosts = [host for host in run.hosts for _ in range(8 // len(run.hosts))] or ["n1"] * 8
     world = [
         {"rank": rank, "host": hosts[rank], "pid": 4000 + rank, "cores": [0, 1], "threads": 1} for rank in range(8)
     ]
@@ -118,7 +119,8 @@ def log_lines(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "
         {"host": host, "ranks": hosts.count(host), "compute_s": compute * slow, "over_peers": slow}
         for host, slow in run.hosts.items()
     ]
-    lines.append(_event("hosts", **measured, hosts=times))
+    if times:
+        lines.append(_event("hosts", **measured, hosts=times))
     lines.append(_event("memory", host_rank_bytes=300_000_000, host_bytes=2_300_000_000))
     lines.append(_event("evaluation", step=steps, split="valid", loss=run.loss, tokens=4096))
     whole = max(37.4, run.seconds * (10 * warmup + steps - warmup) + 1)

@@ -30,7 +30,7 @@ TRUTH = of(WHOLE)
 def test_a_whole_log() -> None:
     assert list(TRUTH.steps) == [1, 2, 3, 4, 5, 6]
     assert [event.name for event in TRUTH.events] == [
-        "start", "environment", "configuration", "traffic", "hosts", "memory", "evaluation", "end",
+        "start", "environment", "configuration", "traffic", "memory", "evaluation", "end",
     ]  # fmt: skip
     assert TRUTH.final_loss() == 2.75
     assert TRUTH.steps[4].line == 7

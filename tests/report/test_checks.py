@@ -123,7 +123,7 @@ def test_the_formula_that_was_taken_is_named(tmp_path: Path) -> None:
     (note,) = [
         note for note in notes(tmp_path, STEP, "model 2.560", f"model {executed:.3f}") if "model FLOP/s printed" in note
     ]
-    assert note.endswith("which is what the model's with recomputation formula gives")
+    assert note.endswith("which is what Megatron-LM's formula with recomputation gives")
 
 
 def test_neox_formula_by_hand() -> None:

@@ -86,11 +86,11 @@ def test_markdown_keeps_its_structure(root: Path) -> None:
 
 
 COMMANDS = re.compile(
-    r"\\(?:text(?:backslash|asciitilde|asciicircum|less|greater|bar)|`)\{\}|\\[{}$&#%_]|-\{\}|\{[*\[\]]\}|\$-\$"
+    r"\\(?:text(?:backslash|asciitilde|asciicircum|less|greater|bar)|`)\{\}|\\[{}$&#%_]|-\{\}|/\\allowbreak\{\}|\{[*\[\]]\}|\$-\$"
 )
 OURS = re.compile(
     r"\\(?:begin|end)\{(?:table|tabular|itemize)\}(?:\[htbp\])?|\\(?:item|centering|footnotesize|toprule|midrule|bottomrule"
-    r"|par|medskip)\b|\\(?:caption|label)\{|\{@\{\}(?:[lr]|p\{0\.3\\linewidth\})+@\{\}\}| \\\\$"
+    r"|par|medskip|raggedright)\b|\\(?:caption|label)\{|\{@\{\}(?:[lr]|p\{0\.3\\linewidth\})+@\{\}\}| \\\\$"
 )
 
 

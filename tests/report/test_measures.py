@@ -205,10 +205,15 @@ def test_without_ranks_or_steps_nothing_is_divided_by_them(tmp_path: Path) -> No
     for old, new in (
         ('"ranks": 8', '"ranks": 0'),
         ('"to_step": 12', '"to_step": 1'),
-        ('"hosts": [{', '"hosts": [7, {'),
+        ('"channels": [{', '"channels": [7, {'),
     ):
         path.write_text("".join(line.replace(old, new) + "\n" for line in lines))
         measures = measure(from_log(path))
         assert measures.samples_per_s == 20
-        assert measures.time is None or new.startswith('"hosts"')
+        assert measures.time is None or "channels" in new
+    for name in ("ranks", "global_batch", "seq_len", "message_bytes", "to_step", "exposed_s"):
+        for value in ("1e308", "-1e308", "1e999", "-3", "true", "null", '"x"'):
+            path.write_text("".join(re.sub(f'"{name}": [0-9.]+', f'"{name}": {value}', line) + "\n" for line in lines))
+            assert all(note.isprintable() for note in measure(from_log(path)).notes)
+    path.write_text("".join(line + "\n" for line in lines))
     assert read(path).steps.column("seconds") == [4.0, 4.0, *[0.4] * 10]

@@ -150,7 +150,7 @@ def test_latex(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert out.startswith(LATEX)
     items = [f"\\item {line}".replace("%", "\\%") for line in sentences()]
-    assert out.removeprefix(LATEX).splitlines() == ["\\begin{itemize}", *items, "\\end{itemize}"]
+    assert out.removeprefix(LATEX).splitlines() == ["\\begin{itemize}\\raggedright", *items, "\\end{itemize}"]
 
 
 def sentences() -> list[str]:

@@ -106,6 +106,18 @@ def test_speed_over_runs(tmp_path: Path) -> None:
     assert "mfu" not in codec and "unlabelled_flops_per_rank" not in codec
 
 
+def test_a_run_that_was_cut_counts_only_where_none_completed(tmp_path: Path) -> None:
+    root = plant(tmp_path / "001")
+    for log in (root / "runs/r2-baseline/log.txt", *root.glob("runs/*mzhybrid/log.txt")):
+        text = log.read_text().replace("time 0.400000 s", "time 4.000000 s").replace("time 0.320000 s", "time 3.2 s")
+        log.write_text(text.split("step  9/12")[0])
+    found = table(root, "speed")
+    assert found["baseline"]["tokens_per_s_per_rank"].value == pytest.approx(128 / 0.4)
+    assert found["mzhybrid"]["tokens_per_s_per_rank"].value == pytest.approx(128 / 3.2)
+    assert (found["baseline"]["samples_per_s"].shown, found["mzhybrid"]["samples_per_s"].shown) == ("20.00", "2.500*")
+    assert "speed_ratio" not in found["mzhybrid"]
+
+
 def test_the_step_time_of_a_single_run_has_the_interval_of_its_steps(tmp_path: Path) -> None:
     root = plant(tmp_path / "001", repeats=1)
     log = root / "runs/r1-baseline/log.txt"

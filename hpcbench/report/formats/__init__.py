@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hpcbench.collect.lines import printable
 from hpcbench.errors import UserError
@@ -22,9 +23,15 @@ class Request:
     output: Path | None
     """The file that it is to stand in; None for standard output."""
 
-    def document(self) -> Document:
-        """What it says."""
-        return build(self.sections, self.tables)
+    def document(self, *, figures: bool = False) -> Document:
+        """What it says, with its figures where the format shows some."""
+        return build(self.sections, self.tables, figures=figures)
+
+    def content(self) -> dict[str, Any]:
+        """What it says to programs."""
+        from hpcbench.report.formats import json_document
+
+        return json_document.content(self.sections)
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,8 @@ class Format:
     """Of files that hold it."""
     tables: str = ""
     """What it shows unasked, as `table_names` takes it."""
+    runs: bool = False
+    """It speaks of runs and schemes, each for itself, and of nothing else."""
 
 
 def _text(request: Request) -> str:
@@ -65,7 +74,13 @@ def _csv(request: Request) -> str:
 def _json(request: Request) -> str:
     from hpcbench.report.formats import json_document
 
-    return json_document.write(request.sections)
+    return json_document.encode(request.content())
+
+
+def _junit(request: Request) -> str:
+    from hpcbench.report.formats import junit
+
+    return junit.write(request.sections)
 
 
 def _html(request: Request) -> str:
@@ -78,9 +93,10 @@ FORMATS = {
     TERMINAL: Format(_text, (".txt",)),
     "md": Format(_markdown, (".md", ".markdown")),
     "latex": Format(_latex, (".tex",)),
-    "csv": Format(_csv, (".csv",)),
+    "csv": Format(_csv, (".csv",), runs=True),
     "json": Format(_json, (".json",)),
     "html": Format(_html, (".html", ".htm"), tables="all"),
+    "junit": Format(_junit, (".xml",), runs=True),
 }
 """By the name that ``--format`` takes."""
 

@@ -11,4 +11,4 @@ if TYPE_CHECKING:
 def write(request: "Request") -> str:
     """One file that needs no other: tables, plots, provenance and the lines that they were read from."""
     directory = request.output.parent if request.output else None
-    return write_page(request.document(), [submission for submission, _ in request.sections], directory)
+    return write_page(request.document(figures=True), [submission for submission, _ in request.sections], directory)

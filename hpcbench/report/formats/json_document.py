@@ -13,16 +13,21 @@ from hpcbench.report.compare import Row
 from hpcbench.report.formats.row_figures import FIGURES
 from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import Interval
+from hpcbench.report.thresholds import judge
 from hpcbench.report.titles import title
 
 _DEEPEST = 64
 
 
-def write(sections: Sequence[Section]) -> str:
-    """Everything, unrounded; null where there is no figure, or one that JSON cannot write (NaN: see the state)."""
-    document = {
+def encode(document: dict[str, Any]) -> str:
+    """JSON of a document; null stands for figures that it cannot write (NaN: see the state)."""
+    return json.dumps(_plain({"version": __version__, **document}), indent=1, allow_nan=False) + "\n"
+
+
+def content(sections: Sequence[Section]) -> dict[str, Any]:
+    """Everything, unrounded; None where there is no figure."""
+    return {
         "schema": 2,
-        "version": __version__,
         "submissions": [
             {
                 "root": str(submission.root) if submission.root else None,
@@ -32,6 +37,15 @@ def write(sections: Sequence[Section]) -> str:
                 "submitted": submission.plan.time,
                 "submitted_by_version": submission.plan.version,
                 "criteria": submission.plan.criteria.model_dump(),
+                "thresholds": [
+                    {
+                        **one.threshold.model_dump(),
+                        "run": one.run.run.id,
+                        "value": one.value,
+                        "kept": one.kept,
+                    }
+                    for one in judge(cells, submission.plan.thresholds)
+                ],
                 "cells": [
                     {
                         "cell": cell.values,
@@ -47,7 +61,6 @@ def write(sections: Sequence[Section]) -> str:
             for submission, cells in sections
         ],
     }
-    return json.dumps(_plain(document), indent=1, allow_nan=False) + "\n"
 
 
 def _row(row: Row) -> dict[str, Any]:
@@ -60,16 +73,16 @@ def _row(row: Row) -> dict[str, Any]:
         "model_flops_per_rank": row.model_flops_per_rank,
         "samples_per_s": row.samples_per_s,
         "tokens_per_s": row.tokens_per_s,
-        "speed_ratio": _interval(row.speed),
+        "speed_ratio": as_object(row.speed),
         "speed": row.speed_shown,
         "wire_over_message": row.wire_over_message,
         "loss_valid": row.loss_valid,
-        "loss_difference": _interval(row.loss),
+        "loss_difference": as_object(row.loss),
         "loss": row.loss_shown,
         "loss_margin": row.loss_margin,
         "verdict": row.verdict,
-        "step_seconds": _interval(row.step_seconds),
-        "loss_in_time_difference": _interval(row.loss_in_time),
+        "step_seconds": as_object(row.step_seconds),
+        "loss_in_time_difference": as_object(row.loss_in_time),
         "loss_in_time": row.loss_in_time.shown if row.loss_in_time else None,
         **{name: figure(row) for name, figure in FIGURES.items()},
     }
@@ -134,7 +147,7 @@ def _traffic(measures: Measures) -> Any:
     return [{**one, "wire_bytes": "unknown"} if isinstance(one, dict) else one for one in channels]
 
 
-def _interval(interval: Interval | None) -> dict[str, Any] | None:
+def as_object(interval: Interval | None) -> dict[str, Any] | None:
     if interval is None:
         return None
     return {"estimate": interval.estimate, "low": interval.low, "high": interval.high, "pairs": interval.pairs}

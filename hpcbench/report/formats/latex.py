@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from hpcbench.report.document import Chapter, Document, Sentences, Table
 from hpcbench.report.formats.fit import Part, parts
 
-_WIDTH, _GAP = 84, 2
+_WIDTH, _GAP = 78, 2
 r"""Letters in a line of ``\footnotesize`` of an article, and those that two columns lie apart."""
 _WRAPS = 30
 """Letters of words from which on a column is a paragraph."""
@@ -28,6 +28,8 @@ _SPECIAL = str.maketrans(
     }
 )
 _ACCENTED = re.compile("[\u00c0-\u00cf\u00d1-\u00d6\u00d8-\u00dd\u00df-\u00ef\u00f1-\u00f6\u00f8-\u00fd\u00ff]")
+_UNBROKEN = re.compile(r"\S{25,}")
+"""Paths, mostly, which LaTeX would not part."""
 _MINUS = re.compile(r"(?<![\w-])-(?=\d)")
 
 
@@ -86,7 +88,7 @@ def _row(cells: Iterable[str]) -> str:
 def _list(lines: Iterable[str]) -> Iterator[str]:
     items = [rf"\item {escape(line)}" for line in lines]
     if items:
-        yield from (r"\begin{itemize}", *items, r"\end{itemize}")
+        yield from (r"\begin{itemize}\raggedright", *items, r"\end{itemize}")
 
 
 def _figure(words: str) -> str:
@@ -95,7 +97,8 @@ def _figure(words: str) -> str:
 
 def escape(words: str) -> str:
     """Words that mean themselves, in letters that every LaTeX has."""
-    return "".join(map(_letter, words)).translate(_SPECIAL).replace("--", "-{}-")
+    plain = "".join(map(_letter, words)).translate(_SPECIAL).replace("--", "-{}-")
+    return _UNBROKEN.sub(lambda found: found[0].replace("/", r"/\allowbreak{}"), plain)
 
 
 def _letter(letter: str) -> str:

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
-from hpcbench.collect.submission import Submission
-from hpcbench.report.document import Document, Table
+from hpcbench.collect.submission import RunResult, Submission
+from hpcbench.report.document import Document, Sentences, Table
 from hpcbench.report.page.visible import visible
 from hpcbench.report.provenance import Provenance
 
@@ -50,8 +50,8 @@ class Citations:
     Parameters
     ----------
     document, submissions
-        What cites: the reasons of runs that are no measurement and damaged lines come first, then what provenance and
-        figures were read from, then how each run ended.
+        What cites: the reasons of runs that are no measurement and what sentences name come first, then what provenance
+        and figures were read from, then how each run ended.
     provenance
         Of the submissions.
     directory
@@ -70,7 +70,13 @@ class Citations:
         self._anchors: dict[str, str] = {}
         self.files: list[RawFile] = []
         wanted: dict[str, set[int]] = {}
-        cited = [*_reasons(submissions), *_facts(provenance), *_figures(document), *_ends(submissions)]
+        cited = [
+            *(run.verdict.where for run in _runs(submissions) if run.verdict.where),
+            *_sentences(document, submissions),
+            *_facts(provenance),
+            *_figures(document),
+            *_ends(submissions),
+        ]
         places = [place for source in dict.fromkeys(cited) if (place := _place(source))]
         self.left_out = max(0, len(places) - MOST_LINES)
         """Places that are cited but not shown, because there are too many."""
@@ -133,12 +139,19 @@ def _place(source: str) -> tuple[str, int] | None:
     return (path, int(line)) if path and re.fullmatch("[0-9]{1,12}", line) else None
 
 
-def _reasons(submissions: Sequence[Submission]) -> Iterator[str]:
-    for run in (run for submission in submissions for run in submission.runs):
-        if run.verdict.where:
-            yield run.verdict.where
-        if run.log:
-            yield from (run.log.where(note.line) for note in run.log.notes[:1])
+def _runs(submissions: Sequence[Submission]) -> Iterator[RunResult]:
+    return (run for submission in submissions for run in submission.runs)
+
+
+def _sentences(document: Document, submissions: Sequence[Submission]) -> Iterator[str]:
+    """What sentences name, of the runs' own logs only: a sentence may quote anything."""
+    logs = {str(run.log.path) for run in _runs(submissions) if run.log}
+    blocks = (block for chapter in document.chapters for block in chapter.blocks)
+    for sentence in (line for block in blocks if isinstance(block, Sentences) for line in block.lines):
+        for found in _CITED.finditer(sentence):
+            place = _place(found["source"])
+            if place and place[0] in logs:
+                yield found["source"]
 
 
 def _figures(document: Document) -> Iterator[str]:
@@ -148,10 +161,7 @@ def _figures(document: Document) -> Iterator[str]:
 
 
 def _ends(submissions: Sequence[Submission]) -> Iterator[str]:
-    for run in (run for submission in submissions for run in submission.runs):
-        log = run.log
-        if log is None:
-            continue
+    for log in (run.log for run in _runs(submissions) if run.log):
         if log.last_step is not None:
             yield log.where(log.last_step.line)
         yield from (log.where(event.line) for name in ("evaluation", "end") if (event := log.event(name)))

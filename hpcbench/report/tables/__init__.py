@@ -7,6 +7,7 @@ from hpcbench.report.compare import Cell
 from hpcbench.report.document import Table
 from hpcbench.report.tables.loss import loss
 from hpcbench.report.tables.memory import memory
+from hpcbench.report.tables.published import published
 from hpcbench.report.tables.runs import runs
 from hpcbench.report.tables.scaling import strong_scaling, weak_scaling
 from hpcbench.report.tables.speed import speed
@@ -24,5 +25,6 @@ OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {
     "strong-scaling": strong_scaling,
     "weak-scaling": weak_scaling,
     "runs": runs,
+    "published": published,
 }
 """Tables over all cells."""

@@ -1,8 +1,6 @@
 """Every run, with what became of it and why."""
 
-from datetime import datetime
-
-from hpcbench.collect.lines import integer, number, text
+from hpcbench.collect.lines import integer, text
 from hpcbench.collect.state import BAD, OPEN
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.report.compare import Cell
@@ -25,7 +23,7 @@ def runs(submission: Submission, cells: list[Cell]) -> Table | None:
             lambda run: name(run.job or ""),
         ),
         (Column("hosts", "nodes", words=True, group=1, help="Where its ranks were."), _hosts),
-        (Column("seconds", "seconds", group=1, help="From its start to its end."), lambda run: quantity(_seconds(run))),
+        (Column("seconds", "seconds", group=1, help="From its start to its end."), lambda run: quantity(run.seconds)),
         (
             Column("reason", "reason", words=True, group=2, help="Why it is in that state."),
             lambda run: phrase(run.verdict.reason, source=run.verdict.where),
@@ -57,14 +55,3 @@ def _hosts(run: RunResult) -> Entry:
     named = [host for host in found if host] or [host for host in [run.host] if host]
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     return name(", ".join(named[:_NAMED]) + more) if named else Entry()
-
-
-def _seconds(run: RunResult) -> float | None:
-    """By the marks of its job script, which also say how long a run took that failed; else by its log."""
-    if run.start and run.end:
-        try:
-            begin, end = (datetime.fromisoformat(mark.replace("Z", "+00:00")) for mark in (run.start, run.end))
-            return (end - begin).total_seconds()
-        except (ValueError, TypeError):
-            pass
-    return number(run.log.data("end"), "seconds") if run.log else None

@@ -188,7 +188,6 @@ record() {
   keep modules module list &
   keep limits ulimit -a &
   keep system uname -a &
-  LC_ALL=C keep cpu lscpu &
   keep nvidia-smi nvidia-smi -q &
   keep rocm-smi rocm-smi -a &
   keep job bjobs -l "$id" &

@@ -10,6 +10,7 @@ import pytest
 
 from hpcbench.collect.submission import Submission
 from hpcbench.report.document import Chapter, Column, Document, Entry, Sentences, Table
+from hpcbench.report.main import report
 from hpcbench.report.page.citations import LONGEST, MOST_LINES, Citations
 from hpcbench.report.page.figure import Stylesheet, inline
 from hpcbench.report.page.kept import kept
@@ -86,6 +87,17 @@ def test_only_what_is_known_to_be_a_place_becomes_a_link(planted: Submission) ->
     )
 
 
+def test_sentences_lead_to_the_lines_of_logs_that_they_name(planted: Submission, tmp_path: Path) -> None:
+    assert planted.runs[0].log is not None and planted.root is not None
+    other = tmp_path / "secret.txt"
+    other.write_text("nobody's business\n")
+    log = planted.runs[0].log.where(3)
+    said = Sentences((f"r1: {log}: the samples/s printed differ, and {other}:1 is quoted",), "warning")
+    words = write(Document("", (Chapter("", "", (said,)),)), [planted], planted.root)
+    assert re.search(r'<a href="#line-\d+">runs/r1-baseline/log.txt:3</a>: the samples/s', words)
+    assert "nobody" not in words
+
+
 def test_files_outside_the_pages_directory_are_not_linked(planted: Submission, tmp_path: Path) -> None:
     assert planted.root is not None
     inside = planted.root / "study.yaml"
@@ -119,6 +131,16 @@ def test_a_drawing_has_no_style_of_its_own_and_ids_of_its_own() -> None:
     assert styles.css == ".plot-1 { fill: var(--paper); clip-path: url(#p1-c) }"
     with pytest.raises(ValueError, match="style"):
         styles.name("fill: red } </style><script>")
+
+
+def test_the_report_writes_the_page_by_the_suffix_of_its_file(planted: Submission, tmp_path: Path) -> None:
+    assert planted.root is not None
+    path = tmp_path / "report.html"
+    assert report([planted.root], output=path) == 1, "a run failed"
+    words = path.read_text()
+    assert words.startswith("<!doctype html>\n") and "r2-mzhybrid: failed" in words
+    assert words.count("<svg ") >= 2 and words.count("<table data-name=") >= 3, "all figures and tables"
+    assert ">runs/r2-mzhybrid/err.txt:2</a>" in words
 
 
 def test_a_thousand_runs_make_a_page_of_some_megabytes(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-REPORTED = ["baseline", "naive-zfp8", "mzhybrid", "naive-mpc", "identity"]
+REPORTED = ["baseline", "naive-mpc", "naive-zfp8", "identity", "mzhybrid"]
 ASCENDING = ["baseline", "mzhybrid", "naive-zfp8", "naive-mpc", "identity"]
 DESCENDING = ["naive-zfp8", "mzhybrid", "baseline", "naive-mpc", "identity"]
 """By samples/s, with what is not known last in both directions."""
