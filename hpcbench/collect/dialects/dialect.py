@@ -7,6 +7,8 @@ from typing import Literal
 
 from hpcbench.collect.dialects.units import Unit, compiled
 
+_APART = r"(?<![A-Za-z_])"
+"""Before a head: not within a word. A digit may stand there, where two lines were glued."""
 Kind = Literal["step", "evaluation", "overflow", "end"]
 """``overflow``: a step that was skipped. ``end``: how the run ended, in words."""
 
@@ -51,7 +53,7 @@ class Line:
     @cached_property
     def begins(self) -> re.Pattern[str]:
         """Finds its head."""
-        return re.compile(self.head)
+        return re.compile(_APART + self.head)
 
     @cached_property
     def ends(self) -> re.Pattern[str]:

@@ -43,7 +43,7 @@ MEGATRON = Dialect(
     words=("iteration", " loss at ", "[after ", "[exiting "),
     lines=(
         Line(
-            rf"\b{_ITERATION}",
+            rf"{_ITERATION}",
             tail=rf"\|{_LAST}{BARS}*",
             joined=rf"{BARS}*?{_LAST}{BARS}*",
             end=r"\|\s*elapsed time per iteration \(ms\):.{0,4000}\|",  # until 2020 nothing marked the end of a line
@@ -62,8 +62,8 @@ MEGATRON = Dialect(
                 Field("TFLOPs", "hardware_flops_per_rank", TFLOPS),
             ),
         ),
-        _evaluation(rf"\bvalidation{_SET} loss at (?![^|]{{0,80}}\btest\b){_WHERE}", "valid"),
-        _evaluation(rf"\bvalidation{_SET} loss at (?=[^|]{{0,80}}\btest\b){_WHERE}", "test"),
+        _evaluation(rf"validation{_SET} loss at (?![^|]{{0,80}}\btest\b){_WHERE}", "valid"),
+        _evaluation(rf"validation{_SET} loss at (?=[^|]{{0,80}}\btest\b){_WHERE}", "test"),
         *_ENDS,
     ),
 )
@@ -73,7 +73,7 @@ NEOX = Dialect(
     words=("samples/sec", " results at ", "[after ", "[exiting "),
     lines=(
         Line(
-            rf"\bsamples/sec: *[0-9.]{{1,30}} *\| *{_ITERATION}",
+            rf"samples/sec: *[0-9.]{{1,30}} *\| *{_ITERATION}",
             tail=rf"\|{_LAST}",
             joined=rf"{BARS}*?{_LAST}",
             form=BAR,
@@ -86,8 +86,8 @@ NEOX = Dialect(
                 Field("HFU", "hfu", PERCENT),
             ),
         ),
-        _evaluation(rf"\bvalidation results at {_WHERE}", "valid"),
-        _evaluation(rf"\btest results at {_WHERE}", "test"),
+        _evaluation(rf"validation results at {_WHERE}", "valid"),
+        _evaluation(rf"test results at {_WHERE}", "test"),
         *_ENDS,
     ),
 )

@@ -1,6 +1,5 @@
 """Several lines of one step, of several ranks or of several kinds, become one record."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,10 +22,11 @@ class _Kept:
 class Merge:
     """The steps so far: of each quantity rank 0's value, else the first that was printed."""
 
+    since_last: set[str]
+    """Quantities that are counted from one line to the next, and become sums here."""
     overflows: int = 0
     """Steps that have been reported as skipped, each in a line of its own."""
     _steps: dict[int, _Kept] = field(default_factory=dict)
-    _since_last: set[str] = field(default_factory=set)
     _ranks: int = 0
     _again: int = 0
 
@@ -37,10 +37,8 @@ class Merge:
         rank: int | None,
         line: int,
         values: dict[str, Value],
-        since_last: Iterable[str],
     ) -> None:
         """Add what one line says of a step."""
-        self._since_last.update(since_last)
         kept = self._steps.get(step)
         if kept is None:
             self._steps[step] = _Kept(line, rank, steps, values, self.overflows)
@@ -56,7 +54,7 @@ class Merge:
 
     def into(self, log: RunLog) -> None:
         """Give the steps to a log, in the order of its lines."""
-        total = dict.fromkeys(self._since_last, 0)
+        total = dict.fromkeys(self.since_last, 0)
         for step, kept in sorted(self._steps.items(), key=lambda item: item[1].line):
             for name in total:
                 if name in kept.values:
@@ -71,7 +69,7 @@ class Merge:
         """What was left out."""
         found = []
         if self._ranks:
-            found.append(f"{self._ranks} lines of other ranks are left out: rank 0's is used, else the first of a step")
+            found.append(f"lines of other ranks left out: {self._ranks}; rank 0's is used, else the first of a step")
         if self._again:
-            found.append(f"{self._again} lines of steps that stand above already are left out")
+            found.append(f"lines of steps that stand above already left out: {self._again}")
         return found

@@ -78,7 +78,7 @@ class Reader:
         self.log = RunLog(path, dialect.name)
         self._dialect = dialect
         self._open: dict[int | None, _Open] = {}
-        self._merge = Merge()
+        self._merge = Merge({field.attribute for line in dialect.lines for field in line.fields if field.since_last})
         self._step: int | None = None
         self._end: Event | None = None
         self._overflowed: int | None = None
@@ -159,7 +159,7 @@ class Reader:
             self._give_up(self._open[rank])
         found = line.ends.search(record.pieces[0]) if line.tail else None
         if found:
-            self._take(record, record.pieces[0][: found.end()])
+            self._keep(record, _values(line, record.pieces[0][: found.end()]))
             return begin + found.end()
         if len(self._open) >= _RANKS:
             self._give_up(next(iter(self._open.values())))
@@ -168,39 +168,34 @@ class Reader:
 
     def _continue(self, rank: int | None, rest: str, text: Text) -> None:
         record = self._open.get(rank)
+        if record is None and rank is None and self._open:
+            # A terminal repeats no prefix.
+            record = next(reversed(self._open.values()))
         if record is None:
             return
         record.pieces.append(rest)
         length = sum(map(len, record.pieces))
         if record.line.whole and length <= _LONGEST_RECORD:
-            # A terminal cuts anywhere, a logger at a space, which it drops.
-            for joined in ("".join(record.pieces), " ".join(piece.strip() for piece in record.pieces)):
-                if found := record.line.whole.match(joined):
-                    del self._open[rank]
-                    self._take(record, found[0])
-                    return
+            # A terminal cuts anywhere, a logger at a space, which it drops. The wrong one breaks names or numbers.
+            ways = "".join(record.pieces), " ".join(piece.strip() for piece in record.pieces)
+            found = [_values(record.line, match[0]) for way in ways if (match := record.line.whole.match(way))]
+            if found:
+                del self._open[record.rank]
+                self._keep(record, max(found, key=len))
+                return
         if len(record.pieces) > _PIECES or length > _LONGEST_RECORD:
             self._give_up(record)
 
     def _give_up(self, record: _Open) -> None:
         del self._open[record.rank]
         if record.ended and record.line.ends_with_line and record.line.ends_with_line.search(record.pieces[0]):
-            self._take(record, record.pieces[0])
+            self._keep(record, _values(record.line, record.pieces[0]))
             return
         what = "an evaluation" if record.line.kind == "evaluation" else f"step {record.step}"
         self.note(Cut(record.number, f"the line of {what} was cut"))
 
-    def _take(self, record: _Open, text: str) -> None:
+    def _keep(self, record: _Open, values: dict[str, Value]) -> None:
         line = record.line
-        values: dict[str, Value] = {}
-        since_last = set()
-        for field, pattern in line.patterns:
-            if field.attribute not in values and (found := pattern.search(text)):
-                value = field.unit.convert(found[1])
-                if value is not None:
-                    values[field.attribute] = value
-                    if field.since_last:
-                        since_last.add(field.attribute)
         if line.kind == "evaluation":
             at = {} if record.step is None else {"step": record.step}
             for split, loss in values.items():
@@ -208,7 +203,7 @@ class Reader:
                 data = {"event": "evaluation", **at, "split": name, "loss": loss}
                 self.log.events.append(Event(record.number, "evaluation", data))
         elif record.step is not None:
-            self._merge.add(record.step, record.steps, record.rank, record.number, values, since_last)
+            self._merge.add(record.step, record.steps, record.rank, record.number, values)
             if line.note:
                 self._said[line.note] = None
 
@@ -217,3 +212,14 @@ class Reader:
             self._overflowed = rank
         if rank == self._overflowed:
             self._merge.overflows += 1
+
+
+def _values(line: Line, text: str) -> dict[str, Value]:
+    """The fields of a line that is whole."""
+    values: dict[str, Value] = {}
+    for field, pattern in line.patterns:
+        if field.attribute not in values and (found := pattern.search(text)):
+            value = field.unit.convert(found[1])
+            if value is not None:
+                values[field.attribute] = value
+    return values
