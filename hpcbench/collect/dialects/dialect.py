@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from hpcbench.collect.dialects.units import Unit, compiled
+from hpcbench.collect.dialects.units import Unit, Value, compiled
 
 _APART = r"(?<![A-Za-z_])"
 """Before a head: not within a word. A digit may stand there, where two lines were glued."""
+_NEVER = r"(?!)"
 Kind = Literal["step", "evaluation", "overflow", "end"]
 """``overflow``: a step that was skipped. ``end``: how the run ended, in words."""
 
@@ -36,7 +37,8 @@ class Line:
     """Regular expression that it is known by. Its groups ``step`` and ``steps`` count; without ``step``, the last step
     before the line is meant. ``set`` names one of several sets of an evaluation, ``rank`` who printed it."""
     tail: str = ""
-    """Regular expression by which a line is known to be whole; a number that was cut is a number, too."""
+    """Regular expression by which a line is known to be whole; a number that was cut is a number, too. Without it, its
+    `end` marks a line as whole, or its head says all."""
     joined: str = ""
     """What lies between head and end when the line was wrapped; stricter, so that nothing of others gets in."""
     end: str = ""
@@ -58,7 +60,7 @@ class Line:
     @cached_property
     def ends(self) -> re.Pattern[str]:
         """Finds its tail."""
-        return re.compile(self.tail)
+        return re.compile(self.tail or (_NEVER if self.end else ""))
 
     @cached_property
     def whole(self) -> re.Pattern[str] | None:
@@ -70,9 +72,18 @@ class Line:
         """Finds its tail at the end of a line of the file."""
         return re.compile(rf"(?:{self.end})\s*$") if self.end else None
 
+    def values(self, text: str) -> dict[str, Value]:
+        """The fields of a line that is whole."""
+        values: dict[str, Value] = {}
+        for field, pattern in self._patterns:
+            if field.attribute not in values and (found := pattern.search(text)):
+                value = field.unit.convert(found[1])
+                if value is not None:
+                    values[field.attribute] = value
+        return values
+
     @cached_property
-    def patterns(self) -> tuple[tuple[Field, re.Pattern[str]], ...]:
-        """Each field with the expression that finds it."""
+    def _patterns(self) -> tuple[tuple[Field, re.Pattern[str]], ...]:
         return tuple((field, compiled(field.form or self.form, field.name, field.unit)) for field in self.fields)
 
 

@@ -79,7 +79,7 @@ NEOX = Dialect(
             form=BAR,
             fields=(
                 *_COMMON,
-                Field("samples/sec", "samples_per_s", PLAIN),
+                Field("samples/sec", "samples_per_s", PLAIN, form=r"^{name}: *{value}"),
                 # Four passes forward where activations are recomputed: what the hardware did.
                 Field("approx flops per GPU", "hardware_flops_per_rank", GLUED_FLOPS),
                 Field("MFU", "mfu", PERCENT),

@@ -5,8 +5,9 @@ import math
 from pathlib import Path
 
 from hpcbench.collect.dialects.dialect import Dialect
-from hpcbench.collect.dialects.reader import Reader, texts
+from hpcbench.collect.dialects.reader import Reader
 from hpcbench.collect.dialects.table import DIALECTS
+from hpcbench.collect.dialects.texts import texts
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import from_log
 

@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mangling import BY_LINE_END, DIALECT, LOGS, TRUTH, lines_of, quantities, read_as, within
 
-from hpcbench.collect.dialects import reader
 from hpcbench.collect.dialects.dialect import Dialect
 from hpcbench.collect.dialects.prefix import plain
-from hpcbench.collect.dialects.reader import texts
 from hpcbench.collect.dialects.table import DIALECTS
+from hpcbench.collect.dialects.texts import LONGEST_LINE, texts
 from hpcbench.collect.record import Event, StepRecord
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.state import judge_log
@@ -170,7 +169,7 @@ def test_hostile_lines_end(name: str, dialect: Dialect) -> None:
 
 def test_a_line_of_many_megabytes_is_passed_over_and_said() -> None:
     before, *after = LOGS["maxtext"].splitlines(keepends=True)
-    log = read_as(DIALECT["maxtext"], before + b"y" * (3 * reader.LONGEST_LINE) + b"\n" + b"".join(after))
+    log = read_as(DIALECT["maxtext"], before + b"y" * (3 * LONGEST_LINE) + b"\n" + b"".join(after))
     assert quantities(log) == TRUTH["maxtext"]
     assert [(note.line, note.why) for note in log.notes] == [(2, "a line of more than 4 MiB was passed over")]
     assert log.steps[0].line == 5

@@ -5,6 +5,7 @@ import textwrap
 import pytest
 from mangling import BY_LINE_END, DIALECT, EVALUATIONS, LOGS, TRUTH, lines_of, quantities, read_as, within
 
+from hpcbench.collect.dialects.deepspeed import DEEPSPEED
 from hpcbench.collect.dialects.megatron import MEGATRON
 from hpcbench.collect.dialects.prefix import plain, split
 from hpcbench.collect.dialects.torchtitan import TORCHTITAN
@@ -104,9 +105,7 @@ def test_wrapped_lines_of_ranks_that_interleave() -> None:
     log = read_as(MEGATRON, "\n".join([*rows, ""]).encode())
     assert [record.loss for record in log.steps.values()] == [10.0]
     assert log.steps[5].line == 2
-    assert [note.why for note in log.notes] == [
-        "lines of other ranks left out: 2; rank 0's is used, else the first of a step"
-    ]
+    assert [note.why for note in log.notes] == ["lines of other ranks left out: 2; rank 0's is used, else the first"]
 
 
 def test_without_rank_0_the_first_is_used_and_what_it_skipped_counts_once() -> None:
@@ -130,3 +129,18 @@ def test_a_loss_of_another_stage_is_filled_in() -> None:
     for order in (rows, rows[::-1]):
         record = read_as(TORCHTITAN, "\n".join([*order, ""]).encode()).steps[7]
         assert (record.loss, record.gradient_norm, record.tokens_per_s_per_rank) == (4.5, 1.0, 5.0)
+
+
+def test_an_evaluation_that_all_ranks_print_is_one() -> None:
+    row = "[rank{rank}]:[titan] validate step: 20  loss: {loss}  memory:  1.00GiB(1.00%)  tps: 5"
+    rows = [row.format(rank=rank, loss=loss) for rank, loss in ((1, "4.5"), (0, "4.25"), (2, "4.5"), (3, "-1.0"))]
+    log = read_as(TORCHTITAN, "\n".join([*rows, ""]).encode())
+    assert [(event.line, event.data["loss"]) for event in log.events] == [(2, 4.25)]
+
+
+def test_overflows_that_all_ranks_print_count_once() -> None:
+    row = "[deepspeed] OVERFLOW! Rank {rank} Skipping step. Attempted loss scale: 4.0, reducing to 2.0"
+    step = "steps: {step} loss: 1.0000 iter time (s): 1.000 samples/sec: 1.000"
+    rows = [step.format(step=1), *(row.format(rank=rank) for rank in (1, 0, 2, 1, 0, 2)), step.format(step=2)]
+    log = read_as(DEEPSPEED, "\n".join([*rows, ""]).encode())
+    assert [record.skipped for record in log.steps.values()] == [None, 2]
