@@ -43,7 +43,7 @@ MEGATRON = Dialect(
     words=("iteration", " loss at ", "[after ", "[exiting "),
     lines=(
         Line(
-            rf"{_ITERATION}",
+            _ITERATION,
             tail=rf"\|{_LAST}{BARS}*",
             joined=rf"{BARS}*?{_LAST}{BARS}*",
             end=r"\|\s*elapsed time per iteration \(ms\):.{0,4000}\|",  # until 2020 nothing marked the end of a line
@@ -53,10 +53,10 @@ MEGATRON = Dialect(
                 Field("consumed samples", "consumed_samples", WHOLE),
                 Field("consumed tokens", "consumed_tokens", WHOLE),
                 Field("global batch size", "samples", WHOLE),
-                # Its formula counts three passes forward, whether activations are recomputed or not.
+                # Its formula counts three passes, whether activations are recomputed or not.
                 Field("throughput per GPU (TFLOP/s/GPU)", "model_flops_per_rank", TFLOPS),
                 Field("grad norm", "gradient_norm", PLAIN),
-                # The fork for DeepSpeed adds these, and its formula a pass where activations are recomputed.
+                # The fork for DeepSpeed adds these; its formula counts what is recomputed.
                 Field("samples per second", "samples_per_s", PLAIN),
                 Field("tokens per gpu per second (tgs)", "tokens_per_s_per_rank", PLAIN),
                 Field("TFLOPs", "hardware_flops_per_rank", TFLOPS),
@@ -80,7 +80,7 @@ NEOX = Dialect(
             fields=(
                 *_COMMON,
                 Field("samples/sec", "samples_per_s", PLAIN, form=r"^{name}: *{value}"),
-                # Four passes forward where activations are recomputed: what the hardware did.
+                # Its formula counts what is recomputed.
                 Field("approx flops per GPU", "hardware_flops_per_rank", GLUED_FLOPS),
                 Field("MFU", "mfu", PERCENT),
                 Field("HFU", "hfu", PERCENT),
