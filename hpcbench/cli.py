@@ -155,14 +155,38 @@ def report(
             show_default=False,
         ),
     ] = None,
-    format: Annotated[str, typer.Option(metavar="table|md|csv|json", help="How to print.")] = "table",
+    format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="table|md|latex|csv|json|html|junit", help="How to print; by default what --output's suffix says."
+        ),
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
+    tables: Annotated[
+        str, typer.Option(metavar="NAME,...|all", help="Further tables: speed, loss, traffic, memory, runs, published.")
+    ] = "",
+    plots: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Directory to write all figures to, as SVG and PNG.")
+    ] = None,
+    exports: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--export",
+            metavar="FILE",
+            help="Also write the measured rows: records, runs or channels.{csv,jsonl,parquet}, or all in one .sqlite.",
+            show_default=False,
+        ),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(metavar="OLD", help="An earlier submission: say what changed since; status 1 if for the worse."),
+    ] = None,
 ) -> None:
-    """Compare the runs with the uncompressed baseline."""
+    """Compare the runs with the uncompressed baseline, or with an earlier submission."""
     from hpcbench.batch.find import find_root
     from hpcbench.report.main import report as report_paths
 
-    raise typer.Exit(report_paths(paths or [find_root(None)], format, output))
+    raise typer.Exit(report_paths(paths or [find_root(None)], format, output, tables, plots, exports or (), against))
 
 
 @app.command()

@@ -11,7 +11,7 @@ def data_dir(name: str) -> Path:
     Parameters
     ----------
     name
-        ``templates``, ``sites``, ``studies`` or ``kernels``.
+        ``templates``, ``sites``, ``studies``, ``kernels`` or ``results/published``.
 
     Raises
     ------

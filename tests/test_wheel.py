@@ -55,6 +55,12 @@ def test_scripts_of_virtual_hosts_and_clusters_lie_in_the_wheel(unpacked):
     assert ours == theirs
 
 
+def test_files_of_the_page_lie_in_the_wheel(unpacked):
+    names = [Path("hpcbench/report/page") / n for n in ("page.html.j2", "blocks.html.j2", "page.css", "page.js")]
+    ours, theirs = ({name: (top / name).read_text() for name in names} for top in (CHECKOUT, unpacked))
+    assert ours == theirs
+
+
 def test_dry_run_from_the_wheel(unpacked, tmp_path):
     code = (
         "sys.argv += ['submit', 'neox-hybrid', '--dry-run', '--out', 'out']\n"

@@ -1,18 +1,17 @@
 """Who submitted what, with which code and in which surroundings: kept beside each submission."""
 
 import getpass
-import importlib.metadata
 import os
 import platform
 import re
 import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import hpcbench
 from hpcbench.batch.files import now, write_json
+from hpcbench.versions import git, packages, revision
 
 _SECRET = re.compile(
     r"[^=]*(TOKEN|SECRET|PASSW|PASSPHRASE|KEY|CREDENTIAL|COOKIE|AUTH)[^=]*=|.*://[^/]*:.*@", re.IGNORECASE | re.DOTALL
@@ -49,31 +48,15 @@ def keep(root: Path, study: Path) -> None:
     )
 
 
-def packages() -> dict[str, str]:
-    """Versions of all that is installed beside hpcbench."""
-    found = {dist.metadata["Name"]: dist.version for dist in importlib.metadata.distributions()}
-    return dict(sorted((name, version) for name, version in found.items() if name))
-
-
 def _git(place: Path, directory: Path, name: str) -> dict[str, Any] | None:
     """Revision of the checkout that the place lies in; what differs from it goes into ``NAME.diff``."""
-    revision = _say(place, "rev-parse", "HEAD")
-    if revision is None:
+    head = revision(place)
+    if head is None:
         return None
-    diff = _say(place, "diff", "--no-color", "--no-ext-diff", "HEAD") or ""
+    diff = git(place, "diff", "--no-color", "--no-ext-diff", "HEAD") or ""
     if diff:
         (directory / f"{name}.diff").write_text(diff, encoding="utf-8")
-    return {"revision": revision.strip(), "dirty": bool(diff)}
-
-
-def _say(place: Path, *command: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(place), *command], capture_output=True, timeout=20, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.decode("utf-8", errors="replace") if done.returncode == 0 else None
+    return {"revision": head, "dirty": bool(diff)}
 
 
 def _user() -> str:

@@ -89,6 +89,7 @@ def write(
                 **more,
                 "baseline": study.baseline.model_dump(),
                 "criteria": study.criteria.model_dump(),
+                "thresholds": [threshold.model_dump() for threshold in study.thresholds],
                 "steps": study.train.steps,
                 "repeats": study.repeats,
                 "requeue": study.requeue,
@@ -173,6 +174,7 @@ def _run_file(run: Run, job: Job, site: Site, base: Path) -> dict[str, Any]:
             "gpus_per_rank": str(job.shape.gpus_per_rank),
             "visibility": site.visibility,
         },
+        peak_tflops=site.node.gpu_peak_tflops,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hpcbench.bench import options, world
 from hpcbench.bench.first import console, say, shown
 from hpcbench.errors import UserError
+from hpcbench.plot_style import need_matplotlib
 
 if TYPE_CHECKING:
     from hpcbench.bench.schemes import Row, Wanted
@@ -86,7 +87,7 @@ def bench_collectives(
             options.check_output(option, path)
         wanted = _wanted(operations, codecs, algorithms, slices, least, most, repeats)
         if plot is not None:
-            from hpcbench.bench import collectives_plot  # noqa: F401  # says now what it lacks
+            need_matplotlib("--plot")
         if plan and ranks is not None and not world.launched():
             from hpcbench.bench.collectives_plans import print_plans
 

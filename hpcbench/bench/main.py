@@ -7,6 +7,7 @@ from rich.console import Console
 from hpcbench.bench import options
 from hpcbench.console import columns
 from hpcbench.errors import UserError
+from hpcbench.plot_style import need_matplotlib
 
 DEFAULT_MIB = 64.0
 """More than a core's share of most caches."""
@@ -72,7 +73,7 @@ def bench_codecs(
         raise UserError(f"bench codecs: needs {error.name}: pip install 'hpcbench[bench]'") from None
     options.choice("--type", type, tuple(data_sets.TYPES))
     if plot is not None:
-        from hpcbench.bench.plot import draw
+        need_matplotlib("--plot")
 
     dtype = data_sets.TYPES[type]
     where = open_device(device, isa)
@@ -101,5 +102,7 @@ def bench_codecs(
     if csv is not None:
         options.save("--csv", csv, table.as_csv(result))
     if plot is not None:
+        from hpcbench.bench.plot import draw
+
         draw(result, title, plot)
     return int(any(row.broken for row in result.rows))

@@ -1,4 +1,4 @@
-"""Shows how far a measurement has come, on standard error: a bar on a terminal, a line now and then in a log."""
+"""Shows how far a long work has come, on standard error: a bar on a terminal, a line now and then in a log."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,11 +14,13 @@ _SAY = 10.0
 """Seconds between two lines."""
 
 Show = Callable[[int, int, str], object]
-"""Called with the turns done, all turns, and the name of what is measured next."""
+"""Called with the turns done, all turns, and the name of what is next."""
 
 
 @contextmanager
-def progress(console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> Iterator[Show]:
+def progress(
+    console: Console | None = None, clock: Callable[[], float] = time.monotonic, unit: str = "turns"
+) -> Iterator[Show]:
     """A function to call with each turn, for as long as the context lasts.
 
     Parameters
@@ -27,13 +29,15 @@ def progress(console: Console | None = None, clock: Callable[[], float] = time.m
         Where to; standard error by default.
     clock
         Seconds of a clock that never goes back.
+    unit
+        What is counted.
     """
     console = console or Console(stderr=True, highlight=False)
     if console.is_terminal:
         with _bar(console) as show:
             yield show
     else:
-        yield _lines(console, clock)
+        yield _lines(console, clock, unit)
 
 
 @contextmanager
@@ -49,13 +53,13 @@ def _bar(console: Console) -> Iterator[Show]:
         yield lambda done, total, name: bar.update(task, completed=done, total=total, description=name)
 
 
-def _lines(console: Console, clock: Callable[[], float]) -> Show:
+def _lines(console: Console, clock: Callable[[], float], unit: str) -> Show:
     begin = said = clock()
 
     def show(done: int, total: int, name: str) -> None:
         nonlocal said
         if clock() - said >= _SAY and done < total:
             said = clock()
-            console.print(Text(f"[{span(said - begin):>5}] {done} of {total} turns, next {name}"), soft_wrap=True)
+            console.print(Text(f"[{span(said - begin):>5}] {done} of {total} {unit}, next {name}"), soft_wrap=True)
 
     return show

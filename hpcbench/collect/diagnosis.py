@@ -2,6 +2,7 @@
 
 import re
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,8 +89,7 @@ def diagnose(status: int | None, files: list[Path], world: Any = None) -> Diagno
     return Diagnosis(f"exit status {status}, and nothing says why")
 
 
-def _lines(path: Path) -> list[tuple[int, str]]:
-    found = []
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         with path.open("rb") as stream:
             number = 0
@@ -98,11 +98,10 @@ def _lines(path: Path) -> list[tuple[int, str]]:
                 number += fresh
                 # Step lines and events are the bulk of a log, and tell nothing of a failure.
                 if fresh and not raw.startswith((b"step ", b"{")) and (text := raw.decode("utf-8", "replace").strip()):
-                    found.append((number, text))
+                    yield number, text
                 fresh = raw.endswith(b"\n")
     except OSError:
-        return found
-    return found
+        return
 
 
 def _signal(words: str, culprit: str) -> str:

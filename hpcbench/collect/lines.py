@@ -8,61 +8,38 @@ belongs to somebody else: the launcher, the MPI library, the interpreter.
 import json
 import math
 import re
-from collections.abc import Callable
 from typing import Any
 
 from hpcbench.collect.record import Cut, Event, StepRecord
+from hpcbench.collect.steps import TYPECODES
 
 _STEP = re.compile(r"\s*step\s+([0-9]{1,18})/([0-9]{1,18})(.*)", re.DOTALL)
 _CUT_HEAD = re.compile(r"\s*step(\s+([0-9]+(/[0-9]*)?)?)?$")
 _EVENT = '{"event": '
-_NUMBER = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(?:nan|inf|NAN|INF)")
+_NUMBERS = {
+    "d": re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(?:nan|inf|NAN|INF)"),
+    "q": re.compile(r"[0-9]{1,30}"),
+}
 _PREFIX = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 
+_PLAIN = {"": 1.0}
+_SECONDS = {"s": 1.0, "ms": 1e-3}
+_BYTES = {"B": 1.0}
+_FLOPS = {f"{prefix}FLOPS/{one}": scale for prefix, scale in _PREFIX.items() for one in ("rank", "GPU")}
 
-def _real(value: str, unit: str) -> float:
-    if unit or not _NUMBER.fullmatch(value):
-        raise ValueError
-    return float(value)
-
-
-def _seconds(value: str, unit: str) -> float:
-    scale = {"s": 1.0, "ms": 1e-3}[unit]
-    return _real(value, "") * scale
-
-
-def _flops(value: str, unit: str) -> float:
-    matched = re.fullmatch(r"([KMGTPE]?)FLOPS/(rank|GPU)", unit)
-    if not matched:
-        raise ValueError
-    return _real(value, "") * _PREFIX[matched[1]]
-
-
-def _count(value: str, unit: str) -> int:
-    if unit or not re.fullmatch(r"[0-9]{1,30}", value):
-        raise ValueError
-    return int(value)
-
-
-def _bytes(value: str, unit: str) -> int:
-    if unit != "B":
-        raise ValueError
-    return _count(value, "")
-
-
-FIELDS: dict[str, tuple[str, Callable[[str, str], float | int]]] = {
-    "loss": ("loss", _real),
-    "time": ("seconds", _seconds),
-    "samples/s": ("samples_per_s", _real),
-    "model": ("model_flops_per_rank", _flops),
-    "hardware": ("hardware_flops_per_rank", _flops),
-    "lr": ("lr", _real),
-    "grad-norm": ("gradient_norm", _real),
-    "message": ("message_bytes", _bytes),
-    "wire": ("wire_bytes", _bytes),
-    "skipped": ("skipped", _count),
+FIELDS: dict[str, tuple[str, dict[str, float]]] = {
+    "loss": ("loss", _PLAIN),
+    "time": ("seconds", _SECONDS),
+    "samples/s": ("samples_per_s", _PLAIN),
+    "model": ("model_flops_per_rank", _FLOPS),
+    "hardware": ("hardware_flops_per_rank", _FLOPS),
+    "lr": ("lr", _PLAIN),
+    "grad-norm": ("gradient_norm", _PLAIN),
+    "message": ("message_bytes", _BYTES),
+    "wire": ("wire_bytes", _BYTES),
+    "skipped": ("skipped", _PLAIN),
 }
-"""Name in the line -> (attribute of `StepRecord`, converter of value and unit)."""
+"""Name in the line -> (attribute of `StepRecord`, what each unit that it may have is worth)."""
 
 
 def parse(text: str, line: int) -> StepRecord | Event | Cut | None:
@@ -108,14 +85,13 @@ def _step(step: int, steps: int, rest: str, line: int) -> StepRecord | Cut | Non
             return Cut(line, f"the line of step {step} is damaged at '{_short(part)}'")
         if words[0] not in FIELDS:
             continue
-        name, convert = FIELDS[words[0]]
-        try:
-            value = convert(words[1], words[2] if len(words) == 3 else "")
-        except (ValueError, KeyError):
+        name, units = FIELDS[words[0]]
+        unit = words[2] if len(words) == 3 else ""
+        if unit not in units or not _NUMBERS[TYPECODES[name]].fullmatch(words[1]):
             return Cut(line, f"the line of step {step} is damaged at '{_short(part)}'")
         if name in values:
             return Cut(line, f"the line of step {step} gives {words[0]} twice")
-        values[name] = value
+        values[name] = int(words[1]) if TYPECODES[name] == "q" else float(words[1]) * units[unit]
     return StepRecord(line, step, steps, **values)
 
 

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import fmean, median
+from typing import Any
 
 from hpcbench.collect.run_log import Reader, RunLog
 from hpcbench.collect.state import OPEN, Job, State, Verdict
 from hpcbench.collect.submission import Plan, PlannedRun, RunResult, load_plan, read_marker, result
+from hpcbench.collect.times import elapsed
 
 _ASK = 2.0
 """Seconds between two looks at the jobs."""
@@ -70,6 +72,7 @@ class Follower:
         self._clock = clock
         self._asked: tuple[float, Mapping[str, Job]] | None = None
         self._tails = {run.id: _Tail(root / run.path / "log.txt") for run in self.plan.runs}
+        self._judged: dict[str, tuple[_Seen, RunResult]] = {}
         self._settled: dict[str, Progress] = {}
 
     def poll(self) -> list[Progress]:
@@ -101,19 +104,23 @@ class Follower:
         # The marker first: what it says of the end is then already in the log.
         marker = read_marker(self.root / run.path / "status.json")
         log = self._tails[run.id].read()
-        found = result(self.plan, run, self.root, job, marker, log)
+        seen = _Seen(marker, job, log, log.lines if log else 0)
+        known = self._judged.get(run.id)
+        # To judge a run that failed, its log and errors are looked through for the reason.
+        found = known[1] if known and known[0] == seen else result(self.plan, run, self.root, job, marker, log)
+        self._judged[run.id] = (seen, found)
         progress = self._progress(run, found, log)
         if found.state not in OPEN and job.state not in (*OPEN, "unknown"):
             self._settled[run.id] = progress
-            del self._tails[run.id]
+            del self._tails[run.id], self._judged[run.id]
         return progress
 
     def _progress(self, run: PlannedRun, found: RunResult, log: RunLog | None) -> Progress:
         last = log.last_step if log else None
-        elapsed = _seconds(found.start, found.end) if found.end else _seconds(found.start, self._now())
+        seconds = elapsed(found.start, found.end or self._now())
         left = None
         if log is not None and last is not None and found.state == "running":
-            recent = [r.seconds for r in list(log.steps.values())[-_RECENT:] if r.seconds is not None]
+            recent = log.steps.column("seconds")[-_RECENT:]
             left = median(recent) * (last.steps - last.step) if recent and last.steps else None
         return Progress(
             id=run.id,
@@ -124,9 +131,19 @@ class Follower:
             loss=last.loss if last else None,
             samples_per_s=last.samples_per_s if last else None,
             loss_valid=log.final_loss() if log else None,
-            elapsed=elapsed,
+            elapsed=seconds,
             left=left,
         )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a run was judged by."""
+
+    marker: Any
+    job: Job
+    log: RunLog | None
+    lines: int
 
 
 class _Tail:
@@ -150,16 +167,3 @@ class _Tail:
         except OSError:
             return None
         return self._reader.log
-
-
-def _seconds(start: str | None, end: str | datetime | None) -> float | None:
-    first, last = _time(start), end if isinstance(end, datetime) else _time(end)
-    return max((last - first).total_seconds(), 0.0) if first and last else None
-
-
-def _time(words: str | None) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat((words or "").replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench.collect import lines
+from hpcbench.collect.bulk import Shape, shape_of
 from hpcbench.collect.record import Cut, Event, StepRecord
 from hpcbench.collect.steps import Steps
 from hpcbench.errors import UserError
 
 LONGEST_LINE = 16 << 20
 """Bytes. The longest line of ours is the environment of some 100,000 ranks."""
-_CHUNK = 1 << 20
+_CHUNK = 1 << 16
 _NOTES = 20
 
 
@@ -100,20 +101,21 @@ class Reader:
         self.log = RunLog(path)
         self._rest = bytearray()
         self._overlong = False
+        self._shape: Shape | None = None
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes of the file."""
         begin = 0
-        while (end := chunk.find(b"\n", begin)) >= 0:
-            if not self._overlong:
-                self._rest += chunk[begin:end]
-                self._line(bytes(self._rest))
-            else:
-                self.log.lines += 1
+        if self._overlong:
+            begin = chunk.find(b"\n") + 1
+            self.log.lines += bool(begin)
+            self._overlong = not begin
+        end = max(chunk.rfind(b"\n") + 1, begin)
+        if end > begin:
+            self._rest += chunk[begin:end]
+            self._block(bytes(self._rest))
             self._rest.clear()
-            self._overlong = False
-            begin = end + 1
-        self._rest += chunk[begin:]
+        self._rest += b"" if self._overlong else chunk[end:]
         if len(self._rest) > LONGEST_LINE:
             self._rest.clear()
             self._overlong = True
@@ -129,21 +131,48 @@ class Reader:
             self._rest.clear()
         return self.log
 
-    def _line(self, raw: bytes) -> None:
+    def _block(self, block: bytes) -> None:
+        """Take whole lines: one by one until a step line has shown its shape, then those of its shape in runs."""
+        begin = 0
+        while self._shape is None and begin < len(block):
+            end = block.index(b"\n", begin)
+            raw = block[begin:end]
+            self._shape = shape_of(raw) if isinstance(self._line(raw), StepRecord) else None
+            begin = end + 1
+        if self._shape is not None and begin < len(block):
+            self._bulk(block[begin:], self._shape)
+
+    def _bulk(self, block: bytes, shape: Shape) -> None:
+        log, raw = self.log, None
+        begin = alone = 0
+        for end, columns in shape.runs(block, log.lines + 1):
+            if columns is not None and log.steps.extend(columns):
+                log.lines += end - begin
+                log.cut = False
+            else:
+                raw = raw or block.split(b"\n")
+                for line in raw[begin:end]:
+                    self._line(line)
+                alone += end - begin
+            begin = end
+        if 2 * alone > begin:
+            self._shape = None  # most lines look otherwise by now
+
+    def _line(self, raw: bytes) -> StepRecord | Event | Cut | None:
         log = self.log
         log.lines += 1
         if len(raw) > LONGEST_LINE:
-            return
+            return None
         found = lines.parse(raw.decode("utf-8", "replace"), log.lines)
-        if found is None:
-            return
-        log.cut = isinstance(found, Cut)
+        if isinstance(found, StepRecord):
+            found = self._step(found)
         if isinstance(found, Cut):
             self._note(found)
         elif isinstance(found, Event):
             self._event(found)
-        else:
-            self._step(found)
+        if found is not None:
+            log.cut = isinstance(found, Cut)
+        return found
 
     def _event(self, event: Event) -> None:
         log = self.log
@@ -155,10 +184,14 @@ class Reader:
                 log.events.clear()
         log.events.append(event)
 
-    def _step(self, record: StepRecord) -> None:
-        first = self.log.steps.add(record)
+    def _step(self, record: StepRecord) -> StepRecord | Cut:
+        try:
+            first = self.log.steps.add(record)
+        except OverflowError:
+            return Cut(record.line, f"the line of step {record.step} holds a number beyond 64 bits")
         if first is not record:
             self._note(Cut(record.line, f"step {record.step} stands in line {first.line} already, which is used"))
+        return record
 
     def _note(self, note: Cut) -> None:
         if len(self.log.notes) < _NOTES:

@@ -138,10 +138,9 @@ def judge_log(log: RunLog) -> Verdict:
 
 def diverged_at(log: RunLog | None) -> int | None:
     """The first step whose loss is no finite number."""
-    for record in log.steps.values() if log else ():
-        if record.loss is not None and not math.isfinite(record.loss):
-            return record.step
-    return None
+    if log is None or all(map(math.isfinite, log.steps.column("loss"))):
+        return None
+    return next(int(step) for step, loss in log.steps.columns("step", "loss") if not math.isfinite(loss))
 
 
 def _ended(status: int | None, job: Job, log: RunLog | None, directory: Path) -> Verdict:

@@ -1,41 +1,88 @@
 """The steps of a log, kept as columns: a thousand logs of a thousand steps are a million records."""
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from itertools import compress
+from operator import lt
+from typing import Any, get_args
 
 from hpcbench.collect.record import StepRecord
 
 COLUMNS = tuple(field.name for field in fields(StepRecord) if field.name not in ("line", "step", "steps"))
 """The quantities that a step may have."""
+TYPECODES = {field.name: "d" if float in get_args(field.type) else "q" for field in fields(StepRecord)}
+"""Attribute of `StepRecord` -> type code of the array that holds it: 64-bit numbers, with or without a fraction."""
 
 
 class Steps(Mapping[int, StepRecord]):
-    """Step number -> record, in the order of the file."""
+    """Step number -> record, in the order of the file. Records are made when they are asked for."""
 
     def __init__(self) -> None:
-        self._records: dict[int, StepRecord] = {}
-
-    def add(self, record: StepRecord) -> StepRecord:
-        """Keep a record, unless its step is there; returns the one that is kept."""
-        return self._records.setdefault(record.step, record)
+        self.clear()
 
     def clear(self) -> None:
         """Forget all."""
-        self._records.clear()
+        self._columns = {"step": _Column("step"), "line": _Column("line")}
+        self._highest = -1
+        # Row of each step. None as long as each step is above the one before it: bisection finds it then.
+        self._rows: dict[int, int] | None = None
+
+    def add(self, record: StepRecord) -> StepRecord:
+        """Keep a record, unless its step is there; returns the one that is kept.
+
+        Raises
+        ------
+        OverflowError
+            A number of it is beyond 64 bits; nothing of it is kept.
+        """
+        row = self._row(record.step)
+        if row is not None:
+            return self._record(row)
+        given = {name: value for name, value in vars(record).items() if value is not None}
+        self._append({name: array(TYPECODES[name], (value,)) for name, value in given.items()})
+        return record
+
+    def extend(self, columns: Mapping[str, "array[Any]"]) -> bool:
+        """Keep many records at once, if each step is above all before it; otherwise keep none.
+
+        Parameters
+        ----------
+        columns
+            Attribute of `StepRecord` -> its values, in an array of the type that `TYPECODES` names. All are of one
+            length, which is not 0, and ``step`` and ``line`` are among them.
+
+        Returns
+        -------
+        bool
+            Whether they were kept.
+        """
+        numbers = columns["step"]
+        if not self._is_above(numbers[0]) or not all(map(lt, numbers, numbers[1:])):
+            return False
+        self._append(columns)
+        return True
 
     def __getitem__(self, step: int) -> StepRecord:
-        return self._records[step]
+        row = self._row(step)
+        if row is None:
+            raise KeyError(step)
+        return self._record(row)
+
+    def __contains__(self, step: object) -> bool:
+        return isinstance(step, int) and self._row(step) is not None
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._records)
+        return iter(self._numbers)
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._numbers)
 
     @property
     def last(self) -> StepRecord | None:
         """The record of the highest step."""
-        return self._records[max(self._records)] if self._records else None
+        return self._record(self._highest) if self else None
 
     def column(self, name: str, *, first: int = 0) -> list[float]:
         """One quantity of the steps from number `first` on, in the order of the file; steps that lack it are left out.
@@ -43,19 +90,86 @@ class Steps(Mapping[int, StepRecord]):
         Parameters
         ----------
         name
-            One of `COLUMNS`, or ``step``.
+            One of `COLUMNS`, ``step`` or ``line``.
         first
             Step number to begin with.
+
+        Raises
+        ------
+        KeyError
+            There is no such quantity.
         """
-        values = (getattr(record, name) for step, record in self._records.items() if step >= first)
-        return [value for value in values if value is not None]
+        return self.aligned(name, first=first)[0]
 
     def columns(self, *names: str, first: int = 0) -> list[tuple[float, ...]]:
         """Several quantities side by side, of the steps from number `first` on that have all of them."""
-        rows = []
-        for step, record in self._records.items():
-            if step >= first:
-                row = tuple(getattr(record, name) for name in names)
-                if None not in row:
-                    rows.append(row)
-        return rows
+        return list(zip(*self.aligned(*names, first=first), strict=True))
+
+    def aligned(self, *names: str, first: int = 0) -> list[list[float]]:
+        """As `columns`, a list a quantity instead of a tuple a step."""
+        columns = [self._columns.get(name) or _Column(name) for name in names]
+        begin = bisect_left(self._numbers, first) if self._rows is None else 0
+        end = min(len(column.values) for column in columns)
+        masks = [column.present[begin:end] for column in columns if column.present is not None]
+        if self._rows is not None:
+            masks.append(bytearray(step >= first for step in self._numbers[begin:end]))
+        values = [column.values[begin:end].tolist() for column in columns]
+        if masks:
+            kept = [all(row) for row in zip(*masks, strict=True)]
+            values = [list(compress(column, kept)) for column in values]
+        return values
+
+    @property
+    def _numbers(self) -> "array[int]":
+        return self._columns["step"].values
+
+    def _is_above(self, step: int) -> bool:
+        return not self or self._numbers[self._highest] < step
+
+    def _row(self, step: int) -> int | None:
+        if self._rows is not None:
+            return self._rows.get(step)
+        row = bisect_left(self._numbers, step)
+        return row if row < len(self) and self._numbers[row] == step else None
+
+    def _record(self, row: int) -> StepRecord:
+        return StepRecord(**{name: column.at(row) for name, column in self._columns.items()})
+
+    def _append(self, columns: Mapping[str, "array[Any]"]) -> None:
+        begin, numbers = len(self), columns["step"]
+        above = self._is_above(numbers[0])
+        if not above and self._rows is None:
+            self._rows = {step: row for row, step in enumerate(self._numbers)}
+        for name, values in columns.items():
+            if name not in self._columns:
+                self._columns[name] = _Column(name)
+            self._columns[name].extend(begin, values)
+        if self._rows is not None:
+            self._rows.update(zip(numbers, range(begin, len(self)), strict=True))
+        if above:
+            self._highest = len(self) - 1
+
+
+class _Column:
+    """One quantity, a value a row; rows behind the last that has it are not there."""
+
+    def __init__(self, name: str) -> None:
+        self.values: array[Any] = array(TYPECODES[name])
+        self.present: bytearray | None = None
+        """Whether each row has a value; None where all have."""
+
+    def extend(self, row: int, values: "array[Any]") -> None:
+        """Put values from `row` on; rows before it that were not given lack the quantity."""
+        missing = row - len(self.values)
+        if missing:
+            self.present = bytearray(b"\1") * len(self.values) if self.present is None else self.present
+            self.present += bytes(missing)
+            self.values.frombytes(bytes(missing * values.itemsize))
+        if self.present is not None:
+            self.present += b"\1" * len(values)
+        self.values.extend(values)
+
+    def at(self, row: int) -> Any:
+        """The value of a row; None where it has none."""
+        there = row < len(self.values) and (self.present is None or self.present[row])
+        return self.values[row] if there else None

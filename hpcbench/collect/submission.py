@@ -11,10 +11,12 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 from hpcbench.collect import run_log
 from hpcbench.collect.dialects import read as dialects
 from hpcbench.collect.dialects.table import DIALECTS
-from hpcbench.collect.lines import integer, member, printable, text
+from hpcbench.collect.lines import integer, member, number, printable, text
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.state import Job, State, Verdict, judge, judge_log
+from hpcbench.collect.times import elapsed
 from hpcbench.errors import UserError
+from hpcbench.study.thresholds import Threshold
 
 
 class Criteria(BaseModel):
@@ -23,7 +25,7 @@ class Criteria(BaseModel):
     speed_margin: float = Field(0.01, ge=0)
     """A scheme is not faster when its speed ratio is shown to lie below ``1 + speed_margin``."""
     loss_margin: float = Field(0.01, ge=0)
-    """A loss is as good when it is shown to exceed the baseline's by less than this part of it."""
+    """A loss is as good when it is shown to differ from the baseline's by less than this part of it."""
 
 
 class PlannedJob(BaseModel):
@@ -62,6 +64,7 @@ class Plan(BaseModel):
     time: str = ""
     baseline: dict[str, Any] = {"scheme": "baseline"}
     criteria: Criteria = Criteria()
+    thresholds: list[Threshold] = []
     steps: int | None = None
     repeats: int | None = None
     jobs: list[PlannedJob]
@@ -95,6 +98,12 @@ class RunResult:
     def state(self) -> State:
         """What became of it."""
         return self.verdict.state
+
+    @property
+    def seconds(self) -> float | None:
+        """Of its job script's marks, which also know how long a run took that failed; else of its log."""
+        marked = elapsed(self.start, self.end)
+        return number(self.log.data("end"), "seconds") if marked is None and self.log else marked
 
 
 @dataclass

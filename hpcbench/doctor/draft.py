@@ -18,7 +18,7 @@ from hpcbench.doctor.gpus import gpus_here
 from hpcbench.doctor.mpi import launcher, loaded_modules, of_interest
 from hpcbench.doctor.scheduler import Sighting, answering, sightings
 from hpcbench.errors import UserError
-from hpcbench.study.schema import NAME
+from hpcbench.study.section import NAME
 from hpcbench.study.yaml12 import parse_value
 
 _SURVEYS = {"slurm": slurm.survey, "lsf": lsf.survey, "flux": flux.survey}

@@ -30,3 +30,14 @@ def hardware_flops_per_sample(*, layers: int, hidden: int, vocab: int, seq_len: 
     if not recompute:
         return model_flops_per_sample(layers=layers, hidden=hidden, vocab=vocab, seq_len=seq_len)
     return 96 * seq_len * layers * hidden**2 * (1 + seq_len / (6 * hidden) + vocab / (16 * layers * hidden))
+
+
+def neox_flops_per_sample(*, layers: int, hidden: int, vocab: int, seq_len: int, recompute: bool) -> float:
+    """Operations of one sequence as GPT-NeoX prints them, which are to be those that were executed.
+
+    ``24 f s l h^2 (1 + s/(6h) + V/(16 l h))`` with f = 4 forwards' worth of work where activations are recomputed and 3
+    where they are not (``megatron/logging.py``). The last term holds for f = 4 alone: without recomputation it counts
+    three quarters of the logits.
+    """
+    work = 24 * seq_len * layers * hidden**2 * (1 + seq_len / (6 * hidden) + vocab / (16 * layers * hidden))
+    return (4 if recompute else 3) * work

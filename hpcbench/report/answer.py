@@ -1,12 +1,16 @@
 """What the numbers say, in plain sentences."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hpcbench.collect.lines import number
 from hpcbench.collect.state import BAD, OPEN
-from hpcbench.report.compare import GOOD, NOT_SHOWN, WORSE, Cell, Row, paired
+from hpcbench.report.compare import GOOD, NOT_FASTER, NOT_SHOWN, WORSE, Cell, Row, paired
+from hpcbench.report.equal_time import WINDOW
+from hpcbench.report.findings import LEVEL, LossFinding, SpeedFinding
 from hpcbench.report.measures import is_uncompressed, own_environment
+from hpcbench.report.outliers import odd_baselines, slow_hosts
 from hpcbench.report.statistics import Interval
+from hpcbench.report.statistics.power import MOST
 from hpcbench.study.schemes import assignments
 
 
@@ -26,7 +30,13 @@ def answer(cell: Cell, site: str) -> list[str]:
     sentences += [*_speed(schemes, site), *(_control(row) for row in control)]
     if diverged:
         sentences.append(f"Diverged, and out of the comparison whatever the speed: {_list(diverged)}.")
-    return [*filter(None, sentences), *_loss(compared), *_basis(cell, base)]
+    return [
+        *filter(None, sentences),
+        *_loss(compared),
+        *_loss_in_time(compared),
+        *_basis(cell, base),
+        *_odd(cell, base),
+    ]
 
 
 def trouble(cell: Cell) -> list[str]:
@@ -50,11 +60,6 @@ def is_control(row: Row) -> bool:
     return all(is_uncompressed(measures.run) for measures in row.runs)
 
 
-def slower(row: Row) -> bool:
-    """Whether a scheme is shown to be slower than the baseline."""
-    return row.speed is not None and row.speed.high is not None and row.speed.high < 1
-
-
 def _speed(schemes: list[Row], site: str) -> list[str]:
     if not schemes:
         return []
@@ -68,7 +73,7 @@ def _speed(schemes: list[Row], site: str) -> list[str]:
         sentences.append(f"{where} compression pays: {_list(good, _gain)}, at a loss as good as the baseline's.")
         if len(good) > 1:
             sentences.append(f"The fastest of them is {best.scheme}.")
-    elif all(slower(row) for row in schemes):
+    elif all(row.speed and row.speed.slower for row in schemes):
         sentences.append(f"{where} compression does not pay: {_every(schemes)} slower than the baseline.")
     elif not bad and not open_:
         sentences.append(f"{where} compression does not pay: {_none(schemes)} faster than the baseline.")
@@ -83,9 +88,8 @@ def _speed(schemes: list[Row], site: str) -> list[str]:
         if losing:
             sentences.append(f"Not faster: {_list(losing, _gain)}.")
     if open_:
-        sentences.append(
-            f"Not decided for {_list(open_)}: too few repeats; more (repeats: in the study) narrow the intervals."
-        )
+        undecided = [row.loss if row.speed_shown == "faster" else row.speed for row in open_]
+        sentences.append(f"Not decided for {_list(open_)}: too few repeats{_enough(undecided)}.")
     return sentences
 
 
@@ -109,38 +113,58 @@ def _control(row: Row) -> str:
     )
 
 
+def _enough(findings: Sequence[SpeedFinding | LossFinding | None]) -> str:
+    """How many repeats would probably show more."""
+    known = [finding for finding in findings if finding is not None]
+    if not all(finding.pairs > 1 for finding in known) or not known:
+        return "; a single pair tells no scatter (repeats: in the study)"
+    counts = [finding.enough for finding in known]
+    largest = max((count for count in counts if count is not None), default=None)
+    if largest is None or None in counts:
+        return f"; as the pairs scatter, even {MOST} would probably not decide all"
+    return f"; as the pairs scatter, about {largest} would probably be enough (repeats: in the study)"
+
+
 def _loss(rows: list[Row]) -> list[str]:
     known = [row for row in rows if row.loss is not None]
-    sentences = []
-    worse = [row for row in known if row.loss_shown == "worse"]
-    good = [row for row in known if row.loss_shown == "as good"]
+    shown = {words: [row for row in known if row.loss_shown == words] for words in ("worse", "better", "as good")}
     rest = [row for row in known if row.loss_shown == "not shown"]
-    if worse:
-        sentences.append(f"Worse loss than the baseline at equal steps: {_list(worse, _change)}.")
-    if good:
-        sentences.append(f"Loss as good as the baseline's, within the margin: {_list(good)}.")
+    sentences = []
+    for words in ("worse", "better"):
+        if shown[words]:
+            change = _list(shown[words], lambda row: _change(row.loss))
+            sentences.append(f"{words.capitalize()} loss than the baseline at equal steps: {change}.")
+    if shown["as good"]:
+        sentences.append(f"Loss as good as the baseline's, within the margin: {_list(shown['as good'], _within)}.")
     if rest:
-        sentences.append(f"No verdict on the loss of {_list(rest)}: too few repeats for the margin.")
+        enough = _enough([row.loss for row in rest])
+        sentences.append(f"No verdict on the loss of {_list(rest)}: too few repeats for the margin{enough}.")
     return sentences
 
 
+def _loss_in_time(rows: list[Row]) -> list[str]:
+    parts = []
+    for words in ("better", "as good", "worse", "not shown"):
+        found = [row for row in rows if row.loss_in_time and row.loss_in_time.shown == words]
+        if found:
+            parts.append(f"{words} for {_list(found, lambda row: _change(row.loss_in_time))}")
+    return [f"Training loss at equal time: {'; '.join(parts)}."] if parts else []
+
+
 def _basis(cell: Cell, base: Row) -> list[str]:
-    counts = sorted({row.speed.pairs for row in cell.rows if row.speed})
-    sentences = []
-    if counts:
-        pairs = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        noun = "pair" if counts == [1] else "pairs"
-        basis = (
-            "no interval can be given"
-            if counts == [1]
-            else "intervals are Student's t, not corrected for the number of schemes"
-        )
-        sentences.append(f"Each scheme is compared over {pairs} {noun} of runs of equal seed{_where(cell)}; {basis}.")
+    sentences = _method(cell)
+    if any(row.verdict.startswith(NOT_FASTER) and row.speed and not row.speed.slower for row in cell.rows):
+        sentences.append(f"Not faster is what is shown to gain less than {100 * cell.criteria.speed_margin:.3g} %.")
     margin = next((row.loss_margin for row in cell.rows if row.loss_margin is not None), None)
     if margin is not None:
         sentences.append(
-            f"A loss is as good when it is shown to be less than {margin:.4f} above the baseline's"
+            f"A loss is as good when two one-sided tests show it within {margin:.4f} of the baseline's"
             f" ({100 * cell.criteria.loss_margin:.3g} % of it)."
+        )
+    if any(row.loss_in_time for row in cell.rows):
+        sentences.append(
+            "Equal time is when the faster run of a pair ended; the other's learning rate had not yet fallen as far."
+            f" Losses there are means of the last {100 * WINDOW:.3g} % of the steps."
         )
     for row in cell.rows:
         environment = own_environment(row.runs[0].run)
@@ -158,6 +182,40 @@ def _basis(cell: Cell, base: Row) -> list[str]:
         sentences.append(
             f"For scale: a model that guesses has a loss of {uniform:.3f}, one that knows only how often each byte"
             f" occurs {unigram:.3f}."
+        )
+    return sentences
+
+
+def _method(cell: Cell) -> list[str]:
+    """What the intervals and the verdicts rest on."""
+    found = [row.speed for row in cell.rows if row.speed]
+    if not found:
+        return []
+    counts = sorted({finding.pairs for finding in found})
+    pairs = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    tested = sum(finding.equal is not None for finding in found)
+    level = f"{100 * LEVEL:.0f} %"
+    if not tested:
+        basis = "no interval can be given"
+    elif tested == 1:
+        basis = f"the interval is Student's t, the verdict a test at {level}"
+    else:
+        basis = f"intervals (Student's t) are not corrected for {tested} schemes, verdicts ({level}, Holm) are"
+    noun = "pair" if counts == [1] else "pairs"
+    return [f"Each scheme is compared over {pairs} {noun} of runs of equal seed{_where(cell)}; {basis}."]
+
+
+def _odd(cell: Cell, base: Row) -> list[str]:
+    """Nodes and allocations that were unlike the others."""
+    sentences = [
+        f"Node {host.name} is {100 * host.excess:.0f} % slower than the median of its runs' nodes"
+        f" ({host.slow} of {host.runs} runs)."
+        for host in slow_hosts(cell.runs)
+    ]
+    for pairing, ratio in odd_baselines(base.runs):
+        sentences.append(
+            f"The baseline of {pairing} ran at {ratio:.2f} times the median speed of the baselines: its nodes, or what"
+            " else went on there, were unlike the others'."
         )
     return sentences
 
@@ -192,8 +250,14 @@ def _gain(row: Row) -> str:
     return f" ({_ratio(row.speed)} times the baseline's speed)" if row.speed else ""
 
 
-def _change(row: Row) -> str:
-    return f" ({row.loss.estimate:+.4f})" if row.loss else ""
+def _change(finding: LossFinding | None) -> str:
+    # Adding 0 takes the sign from a zero.
+    return f" ({round(finding.estimate, 4) + 0.0:+.4f})" if finding else ""
+
+
+def _within(row: Row) -> str:
+    side = row.loss.side if row.loss else None
+    return f" ({side} by less than the margin)" if side else ""
 
 
 def _ratio(interval: Interval) -> str:

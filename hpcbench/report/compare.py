@@ -1,23 +1,23 @@
-"""Schemes against the baseline: pairs, intervals, verdicts.
+"""Schemes against the baseline: pairs, what they show, verdicts.
 
-Only runs of one pairing are compared with each other: they shared seed and allocation. Only completed runs are.
+Only runs of one pairing are compared with each other: they shared seed and allocation. Only completed runs are, and
+only of schemes of which no run diverged.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean
-from typing import Any, Literal
+from typing import Any
 
 from hpcbench.collect.lines import integer, printable
 from hpcbench.collect.state import OPEN, State
 from hpcbench.collect.submission import Criteria
+from hpcbench.report.equal_time import curve, losses_at_equal_time
+from hpcbench.report.findings import Family, Loss, LossFinding, Speed, SpeedFinding, losses, speeds
 from hpcbench.report.measures import Measures, Unknown
-from hpcbench.report.statistics import Interval, paired_difference, paired_ratio
-
-Speed = Literal["faster", "not faster", "not shown"]
-Loss = Literal["as good", "worse", "not shown"]
+from hpcbench.report.statistics import Interval, geometric_interval, median_interval, usable
 
 GOOD = "faster and as good"
 WORSE = "faster but worse loss"
@@ -62,15 +62,30 @@ class Row:
     wire_over_message: float | Unknown | None
     loss_valid: float | None
     """Mean over the runs; NaN when one diverged."""
-    speed: Interval | None
-    """Samples/s over the baseline's."""
-    loss: Interval | None
+    step_seconds: Interval | None
+    """Geometric mean of the runs' median step times, with Student's interval over the runs."""
+    speed: SpeedFinding | None
+    """Samples/s over the baseline's. This and the losses are None of a scheme that diverged, or has no pair."""
+    loss: LossFinding | None
     """Validation loss minus the baseline's, at the last step."""
-    loss_margin: float | None
-    """Difference of loss that is as good as none."""
-    speed_shown: Speed | None
-    loss_shown: Loss | None
+    loss_in_time: LossFinding | None
+    """Training loss minus the baseline's, when the faster run of a pair ended."""
     verdict: str
+
+    @property
+    def speed_shown(self) -> Speed | None:
+        """What is shown of the speed; None where there is no pair."""
+        return self.speed.shown if self.speed else None
+
+    @property
+    def loss_shown(self) -> Loss | None:
+        """What is shown of the loss at equal steps; None where there is no pair."""
+        return self.loss.shown if self.loss else None
+
+    @property
+    def loss_margin(self) -> float | None:
+        """Difference of loss that is as good as none; None where there is no pair."""
+        return self.loss.margin if self.loss else None
 
 
 @dataclass(frozen=True)
@@ -93,31 +108,13 @@ class Cell:
         return next((row for row in self.rows if row.scheme == scheme), None)
 
 
-def speed_verdict(ratio: Interval, margin: float) -> Speed:
-    """Whether a ratio of samples/s is shown to be above 1, or to be at most ``1 + margin``."""
-    if ratio.low is None or ratio.high is None:
-        return "not shown"
-    if ratio.low > 1:
-        return "faster"
-    return "not faster" if ratio.high <= 1 + margin else "not shown"
-
-
-def loss_verdict(difference: Interval, margin: float) -> Loss:
-    """Whether a difference of losses is shown to be below `margin`, or else above 0."""
-    if difference.low is None or difference.high is None:
-        return "not shown"
-    if difference.high < margin:
-        return "as good"
-    return "worse" if difference.low > 0 else "not shown"
-
-
 def verdict(speed: Speed, loss: Loss) -> str:
     """The answer for a scheme."""
     if speed == "not faster":
         return NOT_FASTER
     if speed == "not shown" or loss == "not shown":
         return NOT_SHOWN
-    return GOOD if loss == "as good" else WORSE
+    return WORSE if loss == "worse" else GOOD
 
 
 def compare(runs: Sequence[Measures], baseline: str, criteria: Criteria) -> list[Cell]:
@@ -147,68 +144,109 @@ def _cell(runs: list[Measures], baseline: str, criteria: Criteria) -> Cell:
     schemes: dict[str, list[Measures]] = {}
     for run in sorted(runs, key=lambda r: r.run.scheme != baseline):
         schemes.setdefault(run.run.scheme, []).append(run)
-    base = schemes.get(baseline)
-    rows = tuple(_row(scheme, own, base, baseline, criteria) for scheme, own in schemes.items())
+    base = schemes.get(baseline, [])
+    compared = {name: own for name, own in schemes.items() if name != baseline and not _diverged(own)}
+    findings = _findings(compared, base, criteria)
+    rows = tuple(_row(scheme, own, findings, base if scheme != baseline else None) for scheme, own in schemes.items())
     return Cell(runs[0].run.cell, baseline if base else None, rows, criteria)
 
 
-def _row(scheme: str, runs: list[Measures], base: list[Measures] | None, baseline: str, criteria: Criteria) -> Row:
+@dataclass(frozen=True)
+class _Findings:
+    """Of each scheme that has pairs."""
+
+    speed: dict[str, SpeedFinding]
+    loss: dict[str, LossFinding]
+    loss_in_time: dict[str, LossFinding]
+
+
+def _findings(schemes: Mapping[str, list[Measures]], base: list[Measures], criteria: Criteria) -> _Findings:
+    pairs = {scheme: paired(own, base) for scheme, own in schemes.items()}
+    used = {other.run.pairing: other for own in pairs.values() for _, other in own}
+    curves = {pairing: curve(other.run.log) for pairing, other in used.items()}
+
+    def rates(mine: Measures, other: Measures) -> tuple[float | None, float | None]:
+        return _positive(mine.samples_per_s), _positive(other.samples_per_s)
+
+    def valid(mine: Measures, other: Measures) -> tuple[float | None, float | None]:
+        return mine.loss_valid, other.loss_valid
+
+    def in_time(mine: Measures, other: Measures) -> tuple[float | None, float | None]:
+        return losses_at_equal_time(curve(mine.run.log), curves[other.run.pairing])
+
+    return _Findings(
+        speeds(_family(pairs, rates), criteria.speed_margin),
+        losses(_family(pairs, valid), criteria.loss_margin),
+        losses(_family(pairs, in_time), criteria.loss_margin),
+    )
+
+
+def _family(
+    pairs: Mapping[str, list[tuple[Measures, Measures]]],
+    values: Callable[[Measures, Measures], tuple[float | None, float | None]],
+) -> Family:
+    """The two values of each pair that has both, of each scheme that has such a pair."""
+    found = {}
+    for scheme, own in pairs.items():
+        both = [values(mine, other) for mine, other in own]
+        known = [(a, b) for a, b in both if a is not None and b is not None and usable(a) and usable(b)]
+        if known:
+            found[scheme] = known
+    return found
+
+
+def _row(scheme: str, runs: list[Measures], findings: _Findings, base: list[Measures] | None) -> Row:
+    """`base` is None of the baseline itself."""
     completed = [run for run in runs if run.run.state == "completed"]
     counted = completed or [run for run in runs if run.samples_per_s]
-    diverged = any(run.run.state == "nan" for run in runs)
-    losses = [run.loss_valid for run in completed if run.loss_valid is not None]
-    speed = loss = margin = speed_shown = loss_shown = None
-    if base is not None and scheme != baseline:
-        rates = _pairs(completed, base, lambda run: run.samples_per_s)
-        if rates:
-            speed = paired_ratio([mine for mine, _ in rates], [other for _, other in rates])
-            speed_shown = speed_verdict(speed, criteria.speed_margin)
-        pairs = _pairs(completed, base, lambda run: run.loss_valid)
-        if pairs:
-            loss = paired_difference([mine for mine, _ in pairs], [other for _, other in pairs])
-            margin = criteria.loss_margin * abs(fmean(other for _, other in pairs))
-            loss_shown = loss_verdict(loss, margin)
-    if scheme == baseline:
+    speed, loss = findings.speed.get(scheme), findings.loss.get(scheme)
+    if base is None:
         words = "" if completed else NO_BASELINE
-    elif base is None or not any(run.run.state == "completed" for run in base):
+    elif not _completed(base):
         words = NO_BASELINE
-    elif speed_shown is None:
+    elif speed is None:
         words = NO_PAIR
     else:
-        words = verdict(speed_shown, loss_shown or "not shown")
+        words = verdict(speed.shown, loss.shown if loss else "not shown")
+    times = [run.step_seconds for run in counted if run.step_seconds and usable(run.step_seconds)]
     return Row(
         scheme=scheme,
         runs=tuple(runs),
         completed=len(completed),
-        diverged=diverged,
+        diverged=_diverged(runs),
         partial=bool(counted) and not completed,
         samples_per_s=_geometric([run.samples_per_s for run in counted]),
         tokens_per_s=_geometric([run.tokens_per_s for run in counted]),
         model_flops_per_rank=_geometric([run.model_flops_per_rank for run in counted]),
         wire_over_message=_wire([run.wire_over_message for run in counted]),
-        loss_valid=math.nan if diverged else _mean(losses),
+        loss_valid=math.nan if _diverged(runs) else _mean([run.loss_valid for run in completed]),
+        step_seconds=geometric_interval(times) if times else None,
         speed=speed,
         loss=loss,
-        loss_margin=margin,
-        speed_shown=speed_shown,
-        loss_shown=loss_shown,
+        loss_in_time=findings.loss_in_time.get(scheme),
         verdict=_with_states(words, runs, len(completed)),
     )
 
 
+def step_time(measures: Measures) -> Interval | None:
+    """Median step time of one run, with the interval of the scatter within that run."""
+    times = [time for time in measures.step_times() if usable(time)]
+    return median_interval(times) if times else None
+
+
 def paired(runs: Sequence[Measures], base: Sequence[Measures]) -> list[tuple[Measures, Measures]]:
     """Completed runs of a scheme, each with the baseline's of the same pairing."""
-    own = {run.run.pairing: run for run in reversed(runs) if run.run.state == "completed"}
-    others = {run.run.pairing: run for run in reversed(base) if run.run.state == "completed"}
+    own, others = _completed(runs), _completed(base)
     return [(own[pairing], others[pairing]) for pairing in sorted(own) if pairing in others]
 
 
-def _pairs(
-    runs: Sequence[Measures], base: Sequence[Measures], value: Callable[[Measures], float | None]
-) -> list[tuple[float, float]]:
-    """Values of each pair that has both."""
-    values = [(value(mine), value(other)) for mine, other in paired(runs, base)]
-    return [(a, b) for a, b in values if a is not None and b is not None and math.isfinite(a) and math.isfinite(b)]
+def _completed(runs: Sequence[Measures]) -> dict[str, Measures]:
+    """Completed runs by their pairing, of several the first."""
+    return {run.run.pairing: run for run in reversed(runs) if run.run.state == "completed"}
+
+
+def _diverged(runs: Sequence[Measures]) -> bool:
+    return any(run.run.state == "nan" for run in runs)
 
 
 def _with_states(words: str, runs: list[Measures], completed: int) -> str:
@@ -229,6 +267,10 @@ def _with_states(words: str, runs: list[Measures], completed: int) -> str:
     return f"{words} ({states[worst]} of {total} runs {worst})".strip()
 
 
+def _positive(value: float | None) -> float | None:
+    return value if value is not None and value > 0 else None
+
+
 def _geometric(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None and value > 0 and math.isfinite(value)]
     return geometric_mean(known) if known else None
@@ -239,5 +281,5 @@ def _wire(values: Sequence[float | Unknown | None]) -> float | Unknown | None:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
+    known = [value for value in values if value is not None and usable(value)]
     return fmean(known) if known else None

@@ -15,7 +15,7 @@ class Column:
     """A column of a table."""
 
     name: str
-    """Unique in its table: letters, digits and underscores, stable from version to version."""
+    """Unique in its table: letters, digits and underscores, the same in every version."""
     head: str
     """What stands above it, with the unit."""
     words: bool = False
@@ -44,7 +44,9 @@ class Table:
     """Rows of entries under columns."""
 
     name: str
+    """Letters, digits and hyphens; chapters may have tables of the same name."""
     title: str
+    """Empty where the title of its chapter says it all."""
     columns: tuple[Column, ...]
     rows: tuple[tuple[Entry, ...], ...]
     notes: tuple[str, ...] = ()

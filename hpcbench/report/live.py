@@ -15,7 +15,7 @@ from hpcbench.collect.find import Jobs
 from hpcbench.collect.lines import printable
 from hpcbench.collect.progress import Follower, Progress
 from hpcbench.collect.state import OPEN, Job, State
-from hpcbench.report.table import loss, significant
+from hpcbench.report.notation import loss, significant
 
 _POLL = 0.5
 """Seconds. Training runs on the same cores."""

@@ -1,26 +1,36 @@
 """``hpcbench report``: from directories and logs to an answer."""
 
-import io
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-
-from rich.console import Console
+from typing import TYPE_CHECKING
 
 from hpcbench.collect.find import jobs_of, resolve
 from hpcbench.collect.lines import printable, text
 from hpcbench.collect.state import BAD
 from hpcbench.collect.submission import Plan, RunResult, Submission, from_log, load
-from hpcbench.console import UNBOUND, columns
 from hpcbench.errors import UserError
-from hpcbench.report import formats, table
+from hpcbench.plot_style import need_matplotlib
+from hpcbench.report.build import Section, build, table_names
 from hpcbench.report.compare import Cell, compare
-from hpcbench.report.formats import Section
+from hpcbench.report.formats import FORMATS, TERMINAL, Request, format_name
 from hpcbench.report.measures import is_uncompressed, measure
+from hpcbench.report.regression.request import compared
+from hpcbench.report.thresholds import broken
 
-FORMATS = ("table", "md", "csv", "json")
+if TYPE_CHECKING:
+    from hpcbench.report.export.target import Target
 
 
-def report(paths: list[Path], format: str = "table", output: Path | None = None) -> int:
+def report(
+    paths: list[Path],
+    format: str | None = None,
+    output: Path | None = None,
+    tables: str = "",
+    plots: Path | None = None,
+    exports: Sequence[Path] = (),
+    against: Path | None = None,
+) -> int:
     """Print what the runs say.
 
     Parameters
@@ -28,22 +38,65 @@ def report(paths: list[Path], format: str = "table", output: Path | None = None)
     paths
         Directories that `hpcbench submit` made, directories of such (the newest is taken), or log files.
     format
-        ``table``, ``md``, ``csv`` or ``json``.
+        One of `FORMATS`; None takes it from the suffix of `output`.
     output
         File to write to instead of standard output.
+    tables
+        Names of further tables, joined by commas, or ``all``.
+    plots
+        Directory to write the figures to, as SVG and PNG.
+    exports
+        Files for the measured rows, see `hpcbench.report.export`.
+    against
+        An earlier submission: say what changed since, and nothing else.
 
     Returns
     -------
     int
-        0, or 1 when a run diverged, failed, was cancelled, or it is not known what became of it.
+        0, or 1 when a run diverged, failed, was cancelled, it is not known what became of it, or a threshold of the
+        study is not kept. With `against`: 1 when something got slower or worse, broke or is missing.
 
     Raises
     ------
     UserError
-        A path or the format is wrong, or a file is not what it should be.
+        A path, the format or a table is wrong, or a file is not what it should be.
     """
-    if format not in FORMATS:
-        raise UserError(f"--format {printable(format, 40)}: not known: use one of {', '.join(FORMATS)}")
+    form = format_name(format, output)
+    names = table_names(tables or FORMATS[form].tables)
+    targets = _targets(exports)
+    if plots is not None:
+        need_matplotlib("--plots")
+    sections = sections_of(paths)
+    request = Request(sections, names, output)
+    bad = any(run.state in BAD for submission, _ in sections for run in submission.runs)
+    bad |= any(broken(cells, submission.plan.thresholds) for submission, cells in sections)
+    if against is not None:
+        if FORMATS[form].runs:
+            raise UserError(f"--format {form}: not with --against: use table, md, latex, html or json")
+        request, bad = compared(request, sections_of([against]))
+    if form == TERMINAL and output is None:
+        from hpcbench.report.formats import rich_text
+
+        rich_text.show(request.document())
+    else:
+        _save(FORMATS[form].write(request), output)
+    if plots is not None:
+        from hpcbench.report.plots.save import write
+
+        write(build(sections, (), figures=True), plots)
+    for target in targets:
+        target.write([submission for submission, _ in sections])
+    return int(bad)
+
+
+def sections_of(paths: list[Path]) -> list[Section]:
+    """Read submissions and logs, and compare their runs.
+
+    Raises
+    ------
+    UserError
+        There are no paths, or one is not what it should be.
+    """
     if not paths:
         raise UserError("nothing to report: give a directory of results or a log file")
     submissions: list[Submission] = []
@@ -55,9 +108,15 @@ def report(paths: list[Path], format: str = "table", output: Path | None = None)
         else:
             logs.append(path)
     submissions.extend(gather([(path, from_log(path)) for path in dict.fromkeys(logs)]))
-    sections = [(submission, _cells(submission)) for submission in submissions]
-    _write(sections, format, output)
-    return int(any(run.state in BAD for submission in submissions for run in submission.runs))
+    return [(submission, _cells(submission)) for submission in submissions]
+
+
+def _targets(exports: Sequence[Path]) -> "list[Target]":
+    if not exports:
+        return []
+    from hpcbench.report.export.target import Target  # with what only it needs, such as SQLite
+
+    return [Target.of(path) for path in exports]
 
 
 def gather(runs: list[tuple[Path, RunResult]]) -> list[Submission]:
@@ -100,35 +159,11 @@ def _cells(submission: Submission) -> list[Cell]:
     return compare([measure(run) for run in submission.runs], baseline, submission.plan.criteria)
 
 
-def _write(sections: list[Section], format: str, output: Path | None) -> None:
-    if format != "table":
-        write = {"md": formats.markdown, "csv": formats.as_csv, "json": formats.as_json}[format]
-        words = write(sections)
-        if output is None:
-            sys.stdout.write(words)
-            return
-        _save(output, words)
+def _save(words: str, path: Path | None) -> None:
+    if path is None:
+        sys.stdout.write(words)
         return
-    if output is None:
-        _render(sections, Console(width=columns(), highlight=False))
-        return
-    page = io.StringIO()
-    _render(sections, Console(file=page, width=UNBOUND, highlight=False, no_color=True))
-    _save(output, "".join(line.rstrip() + "\n" for line in page.getvalue().splitlines()))
-
-
-def _save(path: Path, words: str) -> None:
     try:
         path.write_text(words, encoding="utf-8")
     except OSError as error:
         raise UserError(f"--output {printable(str(path))}: cannot be written: {error.strerror}") from None
-
-
-def _render(sections: list[Section], console: Console) -> None:
-    for i, (submission, cells) in enumerate(sections):
-        if i:
-            console.print()
-        if submission.root is None and all(cell.baseline is None for cell in cells):
-            table.render_runs([run for cell in cells for run in cell.runs], console)
-        else:
-            table.render(cells, console)

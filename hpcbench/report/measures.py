@@ -1,27 +1,31 @@
-"""The numbers of one run: what its log says after the warm-up, and whether it agrees with itself."""
+"""The numbers of one run: what its log says after the warm-up."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
-from hpcbench.collect.lines import integer, member, number, printable, text
-from hpcbench.collect.record import StepRecord
+from hpcbench.collect.lines import member, text
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.state import diverged_at
 from hpcbench.collect.submission import RunResult
-from hpcbench.train.measured import first_measured
+from hpcbench.report import checks, traffic
+from hpcbench.report.basis import Basis, basis
+from hpcbench.report.provenance import differences
+from hpcbench.report.traffic import HostTime, Memory, TimeSplit, Traffic, Unknown
 
-Unknown = Literal["unknown"]
-"""Of what the MPI library sent, where a scheme's variables may make it compress: it does not say."""
-TOLERANCE = 0.01
-"""Part by which a printed figure may differ from the one recomputed before it is worth a note."""
+__all__ = ["HostTime", "Measures", "Memory", "TimeSplit", "Traffic", "Unknown", "all_notes", "measure"]
 
 
 @dataclass(frozen=True)
 class Measures:
-    """Numbers of one run; None where its log does not give them."""
+    """Numbers of one run; None where its log does not give them.
+
+    FLOP/s are those that the model needs, those that were executed, or those of which the log does not say which they
+    are. One is never taken for the other.
+    """
 
     run: RunResult
     steps: int
@@ -31,17 +35,46 @@ class Measures:
     samples_per_s: float | None
     """Global batch over the median step time."""
     tokens_per_s: float | None
+    tokens_per_s_per_rank: float | None
     model_flops_per_rank: float | None
     """FLOP/s that the model needs, recomputed from shape, samples/s and ranks."""
+    hardware_flops_per_rank: float | None
+    """FLOP/s that were executed, recomputed likewise."""
+    unlabelled_flops_per_rank: float | None
+    """FLOP/s of which the log does not say whether recomputation counts."""
+    chip: str | None
+    """What the ranks compute on, as PyTorch names it; None for a CPU, and where they differ."""
+    peak: float | None
+    """Dense peak in FLOP/s of a rank's share of its GPU, in the precision of the run."""
+    mfu: float | None
+    """Model FLOP/s over the peak, as a part of 1; as the log claims it where the peak is unknown."""
+    hfu: float | None
+    """Executed FLOP/s over the peak, as a part of 1; as the log claims it where the peak is unknown."""
     message_bytes: int
     wire_bytes: int | Unknown
     """Bytes before and after the codec, all ranks, steps after the warm-up."""
+    time: TimeSplit | None
+    """Where the time of a step goes."""
+    channels: tuple[Traffic, ...]
+    """What each channel carried."""
+    dimensions: tuple[Traffic, ...]
+    """What each parallel dimension carried."""
+    hosts: tuple[HostTime, ...]
+    """How long the ranks of each host computed."""
+    memory: Memory
+    skipped: int | None
+    """Steps that changed no weight."""
+    nan_steps: int | None
+    """Steps whose loss was no number."""
     loss_train: float | None
     """Loss of the last step."""
     loss_valid: float | None
     """Loss of the evaluation after the last step; None for a run that has not come so far."""
     diverged_at: int | None
     notes: tuple[str, ...]
+    """Where the log disagrees with itself, and what else a reader must know, a sentence each."""
+    first: int = field(default=1, repr=False)
+    """Number of the first step after the warm-up."""
 
     @property
     def wire_over_message(self) -> float | Unknown | None:
@@ -50,49 +83,62 @@ class Measures:
             return self.wire_bytes
         return self.wire_bytes / self.message_bytes if self.message_bytes else None
 
+    def step_times(self) -> list[float]:
+        """Seconds of the steps after the warm-up, in the order of the log: what an interval is drawn from."""
+        return _times(self.run.log, self.first) if self.run.log else []
+
 
 def measure(run: RunResult) -> Measures:
     """Take a run's numbers from its log."""
     log = run.log or RunLog(Path())
-    records = throughput_steps(run, log)
-    seconds = _median([r.seconds for r in records if r.seconds is not None and r.seconds > 0])
-    batch = integer(run.settings, "train", "global_batch")
-    length = integer(run.settings, "train", "seq_len")
-    printed = _median([r.samples_per_s for r in records if r.samples_per_s is not None])
-    rate = batch / seconds if batch and seconds else printed
-    ranks = integer(run.settings, "ranks")
-    per_sample = number(log.data("configuration"), "model_flops_per_sample")
-    printed_flops = _median([r.model_flops_per_rank for r in records if r.model_flops_per_rank is not None])
-    per_rank = per_sample / ranks if per_sample and ranks and ranks > 0 else None
-    flops = per_rank * rate if per_rank and rate else printed_flops
-    counted = [r for r in records if r.message_bytes is not None and r.wire_bytes is not None]
+    known = not own_environment(run)
+    rests_on = basis(run, log)
+    first = rests_on.first
+    seconds = _median(_times(log, first))
+    rate = rests_on.batch / seconds if rests_on.batch and seconds else _printed(log, "samples_per_s", first)
+    model = _flops(log, "model_flops_per_rank", rests_on.model_flops, rate, rests_on)
+    hardware = _flops(log, "hardware_flops_per_rank", rests_on.hardware_flops, rate, rests_on)
+    tokens = rate * rests_on.seq_len if rate and rests_on.seq_len else _printed(log, "tokens_per_s", first)
+    per_rank = tokens / rests_on.ranks if tokens and rests_on.ranks else None
+    channels = traffic.channels(log, rests_on.ranks, known=known)
+    time = traffic.time_split(channels, traffic.counted(log, "seconds"))
     last = log.last_step
     return Measures(
         run=run,
-        steps=len(records),
+        steps=len(log.steps.column("step", first=first)),
         step_seconds=seconds,
         samples_per_s=rate,
-        tokens_per_s=rate * length if rate and length else None,
-        model_flops_per_rank=flops,
-        message_bytes=sum(r.message_bytes or 0 for r in counted),
-        wire_bytes="unknown" if own_environment(run) else sum(r.wire_bytes or 0 for r in counted),
+        tokens_per_s=tokens,
+        tokens_per_s_per_rank=per_rank or _printed(log, "tokens_per_s_per_rank", first),
+        model_flops_per_rank=model,
+        hardware_flops_per_rank=hardware,
+        unlabelled_flops_per_rank=_printed(log, "unlabelled_flops_per_rank", first),
+        chip=rests_on.chip,
+        peak=rests_on.peak,
+        mfu=_utilization(log, "mfu", model, rests_on),
+        hfu=_utilization(log, "hfu", hardware, rests_on),
+        message_bytes=int(sum(log.steps.column("message_bytes", first=first))),
+        wire_bytes=int(sum(log.steps.column("wire_bytes", first=first))) if known else "unknown",
+        time=time,
+        channels=channels,
+        dimensions=traffic.by_dimension(channels),
+        hosts=traffic.hosts(log),
+        memory=traffic.memory(log),
+        skipped=_highest(log, "skipped"),
+        nan_steps=_nan_steps(log),
         loss_train=last.loss if last else None,
         loss_valid=log.final_loss(),
         diverged_at=diverged_at(run.log),
-        notes=tuple(_notes(run, log, records, batch, per_rank)),
+        notes=tuple(checks.notes(checks.Subject(run, log, rests_on, channels, time))),
+        first=first,
     )
 
 
 def all_notes(runs: Iterable[Measures]) -> list[str]:
-    """What there is to say of the runs, each thing once."""
-    return list(dict.fromkeys(note for run in runs for note in run.notes))
-
-
-def throughput_steps(run: RunResult, log: RunLog) -> list[StepRecord]:
-    """The steps after the warm-up: the first ones fill caches and buffers, and would slow the faster scheme most."""
-    warmup = integer(run.settings, "train", "warmup_steps") or 0
-    first = first_measured(warmup, log.planned_steps or 0, log.resumed_from)
-    return [record for record in log.steps.values() if record.step >= first]
+    """What there is to say of the runs, each thing once, and of what they differ in beside what is compared."""
+    own = list(runs)
+    notes = [note for run in own for note in run.notes]
+    return list(dict.fromkeys([*notes, *differences([run.run for run in own])]))
 
 
 def is_gpu(run: RunResult) -> bool:
@@ -115,54 +161,38 @@ def is_uncompressed(run: RunResult) -> bool:
     return {text(scheme, "default"), *(text(rule, "codec") for rule in rules)} == {"none"}
 
 
-def _notes(
-    run: RunResult, log: RunLog, records: list[StepRecord], batch: int | None, per_rank: float | None
-) -> list[str]:
-    found = _resumed(run, log, records) + _binding(log)
-    timed = [r for r in records if r.seconds is not None and r.seconds > 0]
-    rates = [r.samples_per_s * r.seconds / batch for r in timed if r.samples_per_s and r.seconds and batch]
-    flops = [
-        r.model_flops_per_rank * r.seconds / per_rank / batch
-        for r in timed
-        if r.model_flops_per_rank and r.seconds and batch and per_rank
-    ]
-    # Step by step, because the median of an even number of steps does not commute with taking the inverse.
-    for name, ratios in (("samples/s", rates), ("model FLOP/s", flops)):
-        ratio = _median(ratios)
-        if ratio is not None and not abs(ratio - 1) <= TOLERANCE:
-            found.append(f"{run.id}: {log.path}: the {name} printed are {ratio:.3g} times what the step times give")
-    missing = log.missing_steps()
-    if missing:
-        found.append(f"{run.id}: {log.path}: step {missing[0]} is not in the log" + _more(len(missing) - 1))
-    if log.notes and run.state not in ("running", "pending"):
-        first = log.notes[0]
-        found.append(f"{run.id}: {log.where(first.line)}: {first.why}" + _more(len(log.notes) - 1))
-    end = log.data("end")
-    last = log.last_step
-    if run.state == "completed" and last is not None and integer(end, "steps") != last.step:
-        found.append(f"{run.id}: {log.path}: the end event says {end.get('steps')} steps, the log holds {last.step}")
-    if run.state == "completed" and log.final_loss() is None:
-        found.append(f"{run.id}: {log.path}: no evaluation after the last step")
-    return found
+def _times(log: RunLog, first: int) -> list[float]:
+    return [seconds for seconds in log.steps.column("seconds", first=first) if seconds > 0]
 
 
-def _resumed(run: RunResult, log: RunLog, records: list[StepRecord]) -> list[str]:
-    if not log.resumed_from:
-        return []
-    attempt = integer(log.data("start"), "attempt")
-    again = f" (attempt {attempt})" if attempt else ""
-    counted = f": steps {records[0].step} to {records[-1].step} count for its speed" if records else ""
-    return [f"{run.id}: was resumed at step {log.resumed_from}{again}{counted}"]
+def _printed(log: RunLog, name: str, first: int) -> float | None:
+    return _median(log.steps.column(name, first=first))
 
 
-def _binding(log: RunLog) -> list[str]:
-    """Without the run's name: most runs of a study lie alike, and what all say is shown once."""
-    warnings = log.data("binding").get("warnings")
-    return [printable(words) for words in warnings if isinstance(words, str)] if isinstance(warnings, list) else []
+def _flops(log: RunLog, name: str, per_sample: float | None, rate: float | None, rests_on: Basis) -> float | None:
+    """FLOP/s of a rank: from the rate where the work of a sample is known, as printed where it is not."""
+    if per_sample and rate and rests_on.ranks:
+        return per_sample * rate / rests_on.ranks
+    return _printed(log, name, rests_on.first)
 
 
-def _more(count: int) -> str:
-    return f", and {count} more" if count > 0 else ""
+def _utilization(log: RunLog, name: str, flops: float | None, rests_on: Basis) -> float | None:
+    if rests_on.peak and flops:
+        return flops / rests_on.peak
+    return _printed(log, name, rests_on.first)
+
+
+def _highest(log: RunLog, name: str) -> int | None:
+    values = log.steps.column(name)
+    return int(max(values)) if values else None
+
+
+def _nan_steps(log: RunLog) -> int | None:
+    counted = _highest(log, "nan_steps")
+    if counted is not None:
+        return counted
+    losses = log.steps.column("loss")
+    return len(losses) - sum(map(isfinite, losses)) if losses else None
 
 
 def _median(values: list[float]) -> float | None:

@@ -12,8 +12,9 @@ from hpcbench.errors import UserError
 from hpcbench.study.load import Loaded, fill_model, put, split_key
 from hpcbench.study.matrix import Cell, cells
 from hpcbench.study.problems import user_error
-from hpcbench.study.schema import Scalar, Scheme, Study
+from hpcbench.study.schema import Scheme, Study
 from hpcbench.study.schemes import NOTHING, Offer, find_scheme
+from hpcbench.study.section import Scalar
 from hpcbench.study.size import Room, Size, resolve
 from hpcbench.study.yaml12 import Document, Path_
 
@@ -51,7 +52,8 @@ def expand(loaded: Loaded, room: Room, offer: Offer = NOTHING) -> list[Run]:
     Raises
     ------
     UserError
-        A cell does not follow the schema, does not divide, or names an unknown scheme, or the baseline is missing.
+        A cell does not follow the schema, does not divide, or names an unknown scheme, the baseline is missing, or a
+        threshold speaks of no run.
     """
     groups: dict[str, list[Run]] = {}
     cell_of: dict[str, dict[str, Scalar]] = {}
@@ -59,6 +61,7 @@ def expand(loaded: Loaded, room: Room, offer: Offer = NOTHING) -> list[Run]:
         run = _first(cell, loaded, room, offer, cell_of)
         groups.setdefault(run.id, []).append(run)
     _check_baseline(groups, loaded)
+    _check_thresholds(groups, loaded)
     runs: list[Run] = []
     for repeat in range(1, loaded.study.repeats + 1):
         for slug, group in groups.items():
@@ -123,4 +126,15 @@ def _check_baseline(groups: dict[str, list[Run]], loaded: Loaded) -> None:
             raise UserError(
                 f"{group[0].where(('scheme',))}: scheme: no run of the baseline {baseline!r}{at} to compare with: "
                 "add it to matrix.scheme, or name another as baseline.scheme"
+            )
+
+
+def _check_thresholds(groups: dict[str, list[Run]], loaded: Loaded) -> None:
+    """A threshold that no run is held to would look as if it were kept."""
+    runs = [run for group in groups.values() for run in group]
+    for i, threshold in enumerate(loaded.study.thresholds):
+        if not any(threshold.concerns(run.scheme_name, run.cell) for run in runs):
+            raise UserError(
+                f"{loaded.document.where(('thresholds', i))}: thresholds.{i}: no run of the study has its scheme and "
+                "cell: name a scheme and values of the matrix"
             )

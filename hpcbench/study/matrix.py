@@ -8,7 +8,8 @@ from typing import Any
 from hpcbench.errors import UserError
 from hpcbench.study.presets import suggestion
 from hpcbench.study.problems import fields_at
-from hpcbench.study.schema import Scalar, Study
+from hpcbench.study.schema import Study
+from hpcbench.study.section import Scalar
 from hpcbench.study.yaml12 import Document, Path_, shown
 
 VARIABLE = ["scheme", "nodes", "ranks_per_node", "walltime", "queue", "model"]

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ValidationError
 
 from hpcbench.errors import UserError
 from hpcbench.study.presets import suggestion
-from hpcbench.study.schema import NAME
+from hpcbench.study.section import NAME
 from hpcbench.study.yaml12 import Path_, shown
 
 _TYPES = {

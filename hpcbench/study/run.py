@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench.study.expand import Run
+from hpcbench.study.section import Precision
 
 
 def run_file(
@@ -16,6 +17,7 @@ def run_file(
     device: str,
     base: Path,
     shape: Mapping[str, int | str] | None = None,
+    peak_tflops: Mapping[Precision, float] | None = None,
 ) -> dict[str, Any]:
     """The run as plain JSON data, every key present.
 
@@ -32,6 +34,8 @@ def run_file(
     shape
         How the launcher was asked to lay out the ranks: ``nodes``, ``ranks_per_node``, ``cores_per_rank``,
         ``gpus_per_rank`` (a fraction in words) and ``visibility``. The worker refuses to run in another shape.
+    peak_tflops
+        Precision -> dense peak of a GPU, where the site says one: the report prefers it to its own table.
     """
     study = run.study
     train = study.train.model_dump()
@@ -60,6 +64,7 @@ def run_file(
         "device": device,
         "links": str((base / study.links).resolve()) if study.links else None,
         "shape": dict(shape) if shape else None,
+        "peak_tflops": {precision: float(peak) for precision, peak in (peak_tflops or {}).items()},
     }
 
 

@@ -1,31 +1,13 @@
 """What a study may say: one schema for files, `--set` and editors."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from hpcbench.codecs import spec
-
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-"""Names of studies, sites and schemes: they become parts of paths, job names and scripts."""
-
-Name = Annotated[str, Field(pattern=NAME)]
-Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$")]
-"""Names that others gave: accounts and queues."""
-Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=4096)]
-"""Text that stays on one line of a job script."""
-File = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")]
-"""Path of a file or directory."""
-Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
-Count = Annotated[int, Field(ge=1, le=10**9)]
-Scalar = str | int | float | bool | None
-
-
-class Section(BaseModel):
-    """Unknown keys are errors, and types are taken literally: `"3"` is no number."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+from hpcbench.study.section import Count, File, Label, Line, Name, Precision, Scalar, Section, Variable
+from hpcbench.study.thresholds import Threshold
 
 
 def check_codec(name: str) -> str:
@@ -105,7 +87,7 @@ class Train(Section):
     global_batch: Count = Field(description="Samples a step over all ranks; a multiple of micro_batch x dp.")
     micro_batch: Count = Field(1, description="Samples that a rank works on at a time.")
     seq_len: Count = Field(2048, description="Tokens a sample.")
-    precision: Literal["fp64", "fp32", "bf16", "fp16"] = Field("fp32", description="Of weights and activations.")
+    precision: Precision = Field("fp32", description="Of weights and activations.")
     zero: Literal[0, 1] = Field(1, description="ZeRO stage: 1 spreads the optimizer's states over dp.")
     seed: int = Field(1234, ge=0, lt=2**31, description="Of repeat 1; repeat k takes seed + k - 1 in every scheme.")
     lr: float = Field(1e-3, gt=0, description="Highest learning rate.")
@@ -229,8 +211,14 @@ class Baseline(Section):
 class Criteria(Section):
     """Margins of a verdict."""
 
-    speed_margin: float = Field(0.01, ge=0, lt=1, description="Relative speed-up that counts as faster.")
-    loss_margin: float = Field(0.01, ge=0, description="Relative loss increase that still counts as as good.")
+    speed_margin: float = Field(
+        0.01, ge=0, lt=1, description="A scheme is not faster when it is shown to gain less than this part."
+    )
+    loss_margin: float = Field(
+        0.01,
+        ge=0,
+        description="A loss is as good when it is shown to differ from the baseline's by less than this part.",
+    )
 
 
 class Study(Section):
@@ -274,6 +262,11 @@ class Study(Section):
     )
     baseline: Baseline = Field(default_factory=Baseline, description="What all others are compared with.")
     criteria: Criteria = Field(default_factory=Criteria, description="What a verdict calls a difference.")
+    thresholds: list[Threshold] = Field(
+        default_factory=list,
+        max_length=1000,
+        description="Bounds that runs must keep; `report` says which are broken.",
+    )
 
 
 def json_schema() -> dict[str, Any]:

@@ -1,13 +1,16 @@
 """Results as a submission leaves them on disk, written with chosen numbers: what a report must read back."""
 
 import json
+import random
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from hpcbench.train.log import Step
 
 FLOPS_PER_SAMPLE = 6.4e8
+"""Of the shape that `settings` gives, rounded to what is easy to reckon with."""
 PARAMETERS = 820_000
 RULES: dict[str, tuple[str, str, list[dict[str, Any]]]] = {
     "baseline": ("native", "none", []),
@@ -27,13 +30,27 @@ class Planted:
     repeat: int
     seconds: float
     """Of each step after the warm-up; the steps of the warm-up take ten times as long."""
+    noise: float = field(default=0.0, kw_only=True)
+    """Spread of the steps' times, as a part of them."""
     loss: float
     """Validation loss at the end."""
     wire: float = 1.0
-    """Wire bytes per message byte."""
+    """Wire bytes per message byte, where a codec or the MPI library may make them fewer."""
     cell: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     """Variables of the scheme, which then is the MPI library's own."""
+    exposed: float = 0.2
+    """Part of each step in which ranks wait for messages; half as much is hidden, and a codec takes a tenth of it to
+    encode and as much to decode."""
+    hosts: dict[str, float] = field(default_factory=dict)
+    """Host -> how much longer its ranks compute than is usual; the ranks lie on them in equal parts. Without any they
+    lie on n1, of whose time nothing is said."""
+
+    @property
+    def wire_bytes(self) -> int:
+        """Of a step that has a million message bytes."""
+        may = self.environment or _codec(settings(self)) != "none"
+        return round(1_000_000 * self.wire) if may else 1_000_000
 
     @property
     def id(self) -> str:
@@ -55,9 +72,9 @@ def settings(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "c
         "repeat": run.repeat,
         "pairing": f"r{run.repeat}",
         "cell": run.cell,
-        "model": {"name": "gpt-tiny", "layers": 4, "hidden": 128, "heads": 4, "vocab": 256},
+        "model": {"name": "gpt-tiny", "layers": 4, "hidden": 120, "heads": 4, "vocab": 160},
         "data": {"source": "stdlib", "path": None, "valid_fraction": 0.1},
-        "train": {"steps": steps, "warmup_steps": warmup, "global_batch": 8, "seq_len": 128},
+        "train": {"steps": steps, "warmup_steps": warmup, "global_batch": 8, "seq_len": 128, "seed": 1000 + run.repeat},
         "layout": {"dp": 2, "tp": 2, "pp": 2},
         "scheme": {
             "name": run.scheme,
@@ -77,7 +94,10 @@ def log_lines(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "
     """The lines of a run that completed."""
     asked = settings(run, steps=steps, warmup=warmup, device=device)
     identity = {key: asked[key] for key in ("study", "run", "site", "repeat", "pairing", "cell")}
-    world = [{"rank": rank, "host": "n1", "pid": 4000 + rank, "cores": [0, 1], "threads": 1} for rank in range(8)]
+    hosts = [host for host in run.hosts for _ in range(8 // len(run.hosts))] or ["n1"] * 8
+    world = [
+        {"rank": rank, "host": hosts[rank], "pid": 4000 + rank, "cores": [0, 1], "threads": 1} for rank in range(8)
+    ]
     facts = {"parameters": PARAMETERS, "model_flops_per_sample": FLOPS_PER_SAMPLE}
     scale = {"valid_loss_uniform": 5.545177, "valid_loss_unigram": 3.31}
     lines = [
@@ -85,23 +105,58 @@ def log_lines(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "
         _event("environment", mpi="MPICH 5.0.2", python="3.11.7", world=world),
         _event("configuration", run=asked, **facts, **scale),
     ]
+    draw = random.Random(run.id)
     for k in range(1, steps + 1):
-        seconds = run.seconds * (10 if k <= warmup else 1)
+        seconds = run.seconds * (10 if k <= warmup else 1) * draw.lognormvariate(0, run.noise)
         rate = 8 / seconds
         flops = FLOPS_PER_SAMPLE * rate / 8
         loss = 5.5 - (5.5 - run.loss) * k / steps
-        wire = round(1_000_000 * run.wire)
-        lines.append(Step(k, steps, loss, seconds, rate, flops, flops, 1e-3, 1.25, 1_000_000, wire, 0).line())
-    counted = {
-        "message_bytes": 1_000_000 * (steps - warmup),
-        "wire_bytes": round(1_000_000 * run.wire) * (steps - warmup),
-    }
-    lines.append(_event("traffic", from_step=warmup + 1, to_step=steps, channels=[{"dimension": "DP", **counted}]))
+        lines.append(Step(k, steps, loss, seconds, rate, flops, flops, 1e-3, 1.25, 1_000_000, run.wire_bytes, 0).line())
+    measured = {"from_step": warmup + 1, "to_step": steps}
+    lines.append(_event("traffic", **measured, channels=[_channel(run, asked, steps - warmup)]))
+    compute = run.seconds * (1 - run.exposed)
+    times = [
+        {"host": host, "ranks": hosts.count(host), "compute_s": compute * slow, "over_peers": slow}
+        for host, slow in run.hosts.items()
+    ]
+    if times:
+        lines.append(_event("hosts", **measured, hosts=times))
+    lines.append(_event("memory", host_rank_bytes=300_000_000, host_bytes=2_300_000_000))
     lines.append(_event("evaluation", step=steps, split="valid", loss=run.loss, tokens=4096))
-    lines.append(
-        _event("end", time="2026-11-21T06:31:00.000Z", state="completed", steps=steps, seconds=37.4, reason="")
-    )
+    whole = max(37.4, run.seconds * (10 * warmup + steps - warmup) + 1)
+    ended = datetime(2026, 11, 21, 6, 30) + timedelta(seconds=max(60.0, whole + 1))
+    time = f"{ended.isoformat(timespec='milliseconds')}Z"
+    lines.append(_event("end", time=time, state="completed", steps=steps, seconds=whole, reason=""))
     return lines
+
+
+def _codec(asked: dict[str, Any]) -> str:
+    return str(next((rule["codec"] for rule in asked["scheme"]["rules"]), asked["scheme"]["default"]))
+
+
+def _channel(run: Planted, asked: dict[str, Any], steps: int) -> dict[str, Any]:
+    """All traffic of the run, in one channel."""
+    codec = _codec(asked)
+    exposed = run.exposed * run.seconds * steps * 8
+    coding = 0.0 if codec == "none" else 0.1 * exposed
+    return {
+        "dimension": "DP",
+        "phase": "BACKWARD",
+        "kind": "GRAD",
+        "codec": codec,
+        "algorithm": asked["scheme"]["algorithm"],
+        "calls": steps * 8,
+        "plain_calls": 0,
+        "message_bytes": 1_000_000 * steps,
+        "wire_bytes": run.wire_bytes * steps,
+        "network_bytes": 0,
+        "encode_s": coding,
+        "decode_s": coding,
+        "transfer_s": 1.5 * exposed - 2 * coding,
+        "exposed_s": exposed,
+        "hidden_s": 0.5 * exposed,
+        "sampled_error": None if codec == "none" else 0.054,
+    }
 
 
 def write(root: Path, runs: list[Planted], *, steps: int = 12, warmup: int = 2, device: str = "cpu") -> Path:

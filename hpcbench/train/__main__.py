@@ -10,7 +10,7 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,10 @@ from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
 from hpcbench.errors import TransitError, UserError
 from hpcbench.predict import flops
-from hpcbench.train import binding, config, preflight, stop, text
+from hpcbench.train import binding, config, preflight, resources, stop, surroundings, text
 from hpcbench.train.checkpoint import Checkpoint, Checkpoints, Found
 from hpcbench.train.log import RunLog, Step, now
 from hpcbench.train.measured import first_measured
-from hpcbench.train.traffic import Traffic
 from hpcbench.train.trainer import Trainer
 
 
@@ -54,7 +53,9 @@ def main(argv: list[str]) -> int:
         log.event("checkpoint_damaged", reason=words)
     begin = time.perf_counter()
     world = preflight.describe(comm, run)
-    log.event("environment", **environment(), **transport(comm, run), world=world)
+    where = surroundings.hosts(comm, gpus=run.device != "cpu")
+    about = {**environment(), **transport(comm, run), **(surroundings.job() if comm.rank == 0 else {})}
+    log.event("environment", **about, hosts=where, world=world)
     preflight.check(world, run)
     if warnings := binding.check(world, run):
         log.event("binding", warnings=warnings)
@@ -72,6 +73,7 @@ def main(argv: list[str]) -> int:
     state, reason, steps = train(
         trainer,
         log,
+        hosts=[rank["host"] for rank in world],
         taken=resumed_from or 0,
         checkpoints=checkpoints,
         told_to_stop=request if comm.rank == 0 else stop.never,
@@ -84,6 +86,7 @@ def train(
     trainer: Trainer,
     log: RunLog,
     *,
+    hosts: Sequence[str] = (),
     taken: int = 0,
     checkpoints: Checkpoints | None = None,
     told_to_stop: Callable[[], bool] = stop.never,
@@ -92,6 +95,8 @@ def train(
 
     Parameters
     ----------
+    hosts
+        Of each rank, in rank order; without them nothing is said of hosts.
     taken
         Steps that the trainer's state has behind it.
     checkpoints
@@ -107,10 +112,9 @@ def train(
     model_flops = flops.model_flops_per_sample(**_shape(run))
     samples = settings.global_batch
     counted = min(first_measured(settings.warmup_steps, settings.steps, taken), settings.steps)
-    traffic = Traffic(trainer.policy, trainer.mesh)
     for k in range(taken, settings.steps):
         if k + 1 == counted:
-            traffic = Traffic(trainer.policy, trainer.mesh)
+            trainer.traffic.forget()
         result = trainer.step(k, told_to_stop)
         rate = model_flops * samples / result.seconds / run.ranks
         log.step(
@@ -135,7 +139,11 @@ def train(
             return "nan", f"gradient norm is not finite at step {k + 1}", k + 1
         last = k + 1 == settings.steps
         if last:
-            log.event("traffic", from_step=counted, to_step=settings.steps, channels=traffic.report())
+            measured = {"from_step": counted, "to_step": settings.steps}
+            log.event("traffic", **measured, channels=trainer.traffic.report())
+            if hosts:
+                log.event("hosts", **measured, hosts=resources.compute_times(trainer, hosts))
+            log.event("memory", **resources.memory(trainer))
         if last or (settings.eval_every and (k + 1) % settings.eval_every == 0):
             loss, tokens = trainer.evaluate()
             log.event("evaluation", step=k + 1, split="valid", loss=loss, tokens=tokens)

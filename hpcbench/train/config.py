@@ -136,6 +136,8 @@ class Run:
     """File with what the machine's links and codecs were measured to do; None for the defaults."""
     shape: Shape | None = None
     """None where nobody said: nothing is then compared with it."""
+    peak_tflops: dict[str, Any] = field(default_factory=dict)
+    """Precision -> dense peak of a GPU, where the site knows better than the report: it is for the report alone."""
 
 
 def load(path: Path) -> tuple[Run, dict[str, Any]]:

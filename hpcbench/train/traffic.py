@@ -1,9 +1,14 @@
-"""What went through the channels, summed over all ranks."""
+"""What goes through the channels while steps are timed, summed over all ranks.
+
+What is sent between steps (evaluations, the sums of losses, checkpoints) belongs to no step and is not counted, so that
+the bytes are those of the step lines, and the seconds are parts of the steps' times.
+"""
 
 import math
+from collections import defaultdict
 from typing import Any
 
-from hpcbench.comm.channel import Channel, Counters
+from hpcbench.comm.channel import Channel, Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
 from hpcbench.parallel.exact import exact_sum
 from hpcbench.parallel.mesh import Mesh
@@ -12,27 +17,61 @@ COUNTS = ("calls", "plain_calls", "message_bytes", "wire_bytes", "network_bytes"
 SECONDS = ("encode_s", "decode_s", "transfer_s", "exposed_s", "hidden_s")
 FIELDS = (*COUNTS, *SECONDS, "error_square", "sampled_square")
 
+Key = tuple[Dimension, Phase, Kind]
+"""Which channel."""
+
 
 class Traffic:
-    """Counts from the moment it is made.
+    """Counts from `begin` to `end` of each step.
 
-    Every rank must have asked for the same channels by then, in any order.
+    Every rank must have asked for the same channels when `report` is called, in any order.
+
+    Attributes
+    ----------
+    steps : int
+        That were counted.
+    seconds : float
+        That they took on this rank.
     """
 
     def __init__(self, policy: Policy, mesh: Mesh) -> None:
         self._policy = policy
         self._mesh = mesh
-        self._start = {id(channel): self._read(channel) for channel in policy.channels}
+        self._before: dict[Key, dict[str, float]] = {}
+        self.forget()
+
+    def forget(self) -> None:
+        """Count anew, as after the warm-up."""
+        self._sums: dict[Key, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+        self.steps, self.seconds = 0, 0.0
+
+    def begin(self) -> None:
+        """A step begins."""
+        self._before = {_key(channel): _read(channel) for channel in self._policy.channels}
+
+    def end(self, seconds: float) -> tuple[int, int]:
+        """A step has ended that took so long; returns its message and wire bytes on this rank."""
+        step: defaultdict[str, float] = defaultdict(float)
+        for channel in self._policy.channels:
+            before, sums = self._before.get(_key(channel), {}), self._sums[_key(channel)]
+            for name, value in _read(channel).items():
+                sums[name] += value - before.get(name, 0.0)
+                step[name] += value - before.get(name, 0.0)
+        self.steps += 1
+        self.seconds += seconds
+        return round(step["message_bytes"]), round(step["wire_bytes"])
+
+    @property
+    def compute_seconds(self) -> float:
+        """Of this rank: what is left of the steps without the time in which it waited for messages."""
+        return self.seconds - sum(sums["exposed_s"] for sums in self._sums.values())
 
     def report(self) -> list[dict[str, Any]]:
         """One entry a channel that carried anything, the same on all ranks. Bytes and calls are integers."""
         rows = []
         channels = sorted(self._policy.channels, key=lambda c: (c.dimension.value, c.phase.value, c.kind.value))
-        own: list[float] = []
-        for channel in channels:
-            before = self._start.get(id(channel), [0.0] * len(FIELDS))
-            own.extend(now - then for now, then in zip(self._read(channel), before, strict=True))
-        sums = exact_sum(self._mesh.world, own, self._policy.exact)
+        own = [self._sums[_key(channel)] for channel in channels]
+        sums = exact_sum(self._mesh.world, [one[name] for one in own for name in FIELDS], self._policy.exact)
         for i, channel in enumerate(channels):
             values = dict(zip(FIELDS, sums[i * len(FIELDS) : (i + 1) * len(FIELDS)], strict=True))
             if not values["calls"]:
@@ -44,7 +83,7 @@ class Traffic:
                     "kind": channel.kind.value,
                     "codec": channel.codec.name,
                     "algorithm": channel.algorithm.value,
-                    "algorithms": dict(channel.counters.algorithms),
+                    "algorithms": {name: round(own[i][name]) for name in channel.counters.algorithms if own[i][name]},
                     **{name: round(values[name]) for name in COUNTS},
                     **{name: round(values[name], 6) for name in SECONDS},
                     "sampled_error": _relative(values["error_square"], values["sampled_square"]),
@@ -52,10 +91,15 @@ class Traffic:
             )
         return rows
 
-    @staticmethod
-    def _read(channel: Channel) -> list[float]:
-        counters: Counters = channel.counters
-        return [float(getattr(counters, name)) for name in FIELDS]
+
+def _key(channel: Channel) -> Key:
+    return channel.dimension, channel.phase, channel.kind
+
+
+def _read(channel: Channel) -> dict[str, float]:
+    """Its counters, the calls of each algorithm under its own name."""
+    counters = channel.counters
+    return {**{name: float(getattr(counters, name)) for name in FIELDS}, **counters.algorithms}
 
 
 def _relative(error_square: float, square: float) -> float | None:

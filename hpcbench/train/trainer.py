@@ -30,6 +30,7 @@ from hpcbench.train.model import GPT, loss
 from hpcbench.train.precision import DTYPES, LossScale
 from hpcbench.train.stop import never
 from hpcbench.train.text import Corpus
+from hpcbench.train.traffic import Traffic
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,8 @@ class Trainer:
         The text.
     skipped : int
         Steps so far that changed no weight because a gradient was not finite.
+    traffic : Traffic
+        What went through the channels in its steps.
     """
 
     def __init__(self, run: Run, comm: MPI.Comm, progress: Progress, corpus: Corpus) -> None:
@@ -98,6 +101,7 @@ class Trainer:
         self.mesh = Mesh(comm, run.layout, progress, links.load(Path(run.links)) if run.links else links.DEFAULT)
         self.policy = make_policy(run.scheme)
         self._exact = self.policy.exact
+        self.traffic = Traffic(self.policy, self.mesh)
         self._scale = LossScale.of(run.train.precision)
         self.skipped = 0
         model, train = run.model, run.train
@@ -151,13 +155,13 @@ class Trainer:
 
         `told_to_stop` is asked after the step was timed; its answer goes round with sums that every step makes.
         """
+        self.traffic.begin()
         start = time.perf_counter()
-        message, wire = self._sent()
         mean_loss = self.backward(step)
         lr, norm = self.update(step)
         seconds = time.perf_counter() - start
-        message_after, wire_after = self._sent()
-        own = [mean_loss, message_after - message, wire_after - wire, float(told_to_stop())]
+        message, wire = self.traffic.end(seconds)
+        own = [mean_loss, message, wire, float(told_to_stop())]
         sums = exact_sum(self.mesh.world, own, self._exact)
         skipped = not math.isfinite(norm)
         return StepResult(sums[0], seconds, lr, norm, round(sums[1]), round(sums[2]), skipped, stop=sums[3] > 0)
@@ -236,7 +240,3 @@ class Trainer:
         agree &= replicas_agree(self.mesh.tp, shared, self._exact)
         (votes,) = exact_sum(self.mesh.world, [float(agree)], self._exact)
         return round(votes) == self.mesh.world.size
-
-    def _sent(self) -> tuple[int, int]:
-        counters = [channel.counters for channel in self.policy.channels]
-        return sum(c.message_bytes for c in counters), sum(c.wire_bytes for c in counters)

@@ -47,6 +47,7 @@ def test_a_dry_run_writes_all_and_starts_nothing(fake: Fake) -> None:
         "dry_run": True,
         "baseline": {"scheme": "baseline"},
         "criteria": {"speed_margin": 0.01, "loss_margin": 0.01},
+        "thresholds": [],
         "steps": 30,
         "repeats": 1,
         "requeue": 0,

@@ -30,7 +30,7 @@ TRUTH = of(WHOLE)
 def test_a_whole_log() -> None:
     assert list(TRUTH.steps) == [1, 2, 3, 4, 5, 6]
     assert [event.name for event in TRUTH.events] == [
-        "start", "environment", "configuration", "traffic", "evaluation", "end",
+        "start", "environment", "configuration", "traffic", "memory", "evaluation", "end",
     ]  # fmt: skip
     assert TRUTH.final_loss() == 2.75
     assert TRUTH.steps[4].line == 7
@@ -124,7 +124,7 @@ def test_flipped_bytes_never_crash(flips: list[tuple[int, int]]) -> None:
     for position, byte in flips:
         data[position] = byte
     log = of(bytes(data))
-    assert all(1 <= record.step <= record.steps for record in log.steps.values())
+    assert all(record.steps is not None and 1 <= record.step <= record.steps for record in log.steps.values())
     judge_log(log)
     log.final_loss()
     log.missing_steps()

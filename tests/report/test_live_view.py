@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from hpcbench.collect.diagnosis import Diagnosis, diagnose
 from hpcbench.collect.progress import Follower, Progress
 from hpcbench.collect.state import Job, JobState, Verdict
 from hpcbench.errors import UserError
@@ -171,6 +172,31 @@ def test_only_what_is_new_is_read(stage: Stage, monkeypatch: pytest.MonkeyPatch)
     # A log that was written anew is read anew.
     stage.grow("baseline", 5)
     assert follower.poll()[0].step == 2
+
+
+def test_a_failed_run_is_looked_through_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.start("baseline")
+    stage.grow("baseline", 9)
+    stage.end("baseline", 1)
+    (stage.run("baseline") / "err.txt").write_text("ValueError: one\n")
+    looked: list[list[Path]] = []
+
+    def noted(status: int | None, files: list[Path], world: object = None) -> Diagnosis:
+        looked.append(files)
+        return diagnose(status, files, world)
+
+    monkeypatch.setattr("hpcbench.collect.state.diagnose", noted)
+    follower = Follower(stage.root, stage.jobs, clock=lambda: stage.time)
+    assert ["ValueError: one" in follower.poll()[0].verdict.reason for _ in range(3)] == [True] * 3
+    assert len(looked) == 1
+    # What comes late is seen when the log grows, and when the job has ended.
+    (stage.run("baseline") / "err.txt").write_text("ValueError: two\n")
+    stage.grow("baseline", 10)
+    assert "ValueError: two" in follower.poll()[0].verdict.reason
+    (stage.run("baseline") / "err.txt").write_text("ValueError: three\n")
+    stage.end_job(1)
+    stage.time += 60
+    assert "ValueError: three" in follower.poll()[0].verdict.reason
 
 
 def test_time_left_by_hand(stage: Stage) -> None:

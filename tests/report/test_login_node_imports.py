@@ -11,3 +11,13 @@ def test_the_report_needs_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_only_the_terminal_needs_rich() -> None:
+    code = (
+        "import sys, hpcbench.report.main, hpcbench.report.build;"
+        "from hpcbench.report.formats import csv_rows, json_document, latex, markdown;"
+        "print([m for m in ('rich', 'jinja2') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -9,9 +9,8 @@ from hpcbench.collect import submission
 from hpcbench.collect.find import jobs_of
 from hpcbench.report import compare as c
 from hpcbench.report.answer import answer, trouble
-from hpcbench.report.compare import Cell, compare, loss_verdict, speed_verdict, verdict
+from hpcbench.report.compare import Cell, compare, verdict
 from hpcbench.report.measures import measure
-from hpcbench.report.statistics import Interval
 from hpcbench.testing.results import FLOPS_PER_SAMPLE, Planted, write, write_marker
 
 NOISE = (1.00, 1.01, 0.99, 1.005)
@@ -47,42 +46,11 @@ def verdicts(root: Path) -> dict[str, str]:
     return {row.scheme: row.verdict for row in cell(root).rows}
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [
-        (1.001, 1.3, "faster"),
-        (1.0, 1.3, "not shown"),
-        (0.9, 1.02, "not shown"),
-        (0.9, 1.01, "not faster"),
-        (0.5, 0.7, "not faster"),
-        (1.001, 1.005, "faster"),
-        (None, None, "not shown"),
-    ],
-)
-def test_speed(low: float | None, high: float | None, expected: str) -> None:
-    assert speed_verdict(Interval(1.0, low, high, 3), 0.01) == expected
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [
-        (-0.5, -0.4, "as good"),
-        (-0.01, 0.019, "as good"),
-        (0.001, 0.019, "as good"),
-        (-0.01, 0.02, "not shown"),
-        (0.0, 0.5, "not shown"),
-        (0.001, 0.02, "worse"),
-        (None, None, "not shown"),
-    ],
-)
-def test_loss(low: float | None, high: float | None, expected: str) -> None:
-    assert loss_verdict(Interval(0.0, low, high, 3), 0.02) == expected
-
-
 def test_every_pair_of_findings_has_its_verdict() -> None:
     assert verdict("faster", "as good") == "faster and as good"
+    assert verdict("faster", "better") == "faster and as good"
     assert verdict("faster", "worse") == "faster but worse loss"
-    for loss in ("as good", "worse", "not shown"):
+    for loss in ("better", "as good", "worse", "not shown"):
         assert verdict("not faster", loss) == "not faster"  # type: ignore[arg-type]
         assert verdict("not shown", loss) == "not shown (too few repeats)"  # type: ignore[arg-type]
     assert verdict("faster", "not shown") == "not shown (too few repeats)"
@@ -149,7 +117,7 @@ def test_one_pair_shows_nothing(tmp_path: Path) -> None:
     assert row is not None and row.speed is not None
     assert row.speed.estimate == pytest.approx(10, rel=0.01)
     said = " ".join(answer(cell(root), "local"))
-    assert "Not decided for mzhybrid" in said
+    assert "Not decided for mzhybrid: too few repeats; a single pair tells no scatter (repeats: in the study)." in said
     assert "1 pair of runs" in said and "no interval can be given" in said
 
 
@@ -254,14 +222,14 @@ def test_a_run_that_is_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("attempts", "says"),
     [
-        ((1, 1, 1), "3 pairs of runs of equal seed and allocation; intervals"),
+        ((1, 1, 1), "3 pairs of runs of equal seed and allocation; the interval"),
         (
             (1, 2, 1),
-            "3 pairs of runs of equal seed; 1 of all 3 pairs ran in two allocations, perhaps on other nodes; int",
+            "3 pairs of runs of equal seed; 1 of all 3 pairs ran in two allocations, perhaps on other nodes; the",
         ),
         (
             (2, 2, 2),
-            "3 pairs of runs of equal seed, each in an allocation of its own, perhaps on other nodes; intervals",
+            "3 pairs of runs of equal seed, each in an allocation of its own, perhaps on other nodes; the",
         ),
     ],
 )
@@ -328,3 +296,90 @@ def test_undecided_schemes_still_have_a_direction(tmp_path: Path, seconds: tuple
     said = " ".join(answer(cell(tmp_path), "local"))
     assert sentence in said
     assert "does not pay" not in said
+
+
+def test_the_method_is_said(tmp_path: Path) -> None:
+    two = {"baseline": (0.2, 2.7), "mzhybrid": (0.1, 2.7), "naive-mpc": (0.3, 2.7)}
+    said = " ".join(answer(cell(write(tmp_path / "1", planted(two))), "local"))
+    assert "; intervals (Student's t) are not corrected for 2 schemes, verdicts (5 %, Holm) are." in said
+    assert "A loss is as good when two one-sided tests show it within 0.0270 of the baseline's (1 % of it)." in said
+    del two["naive-mpc"]
+    said = " ".join(answer(cell(write(tmp_path / "2", planted(two))), "local"))
+    assert "; the interval is Student's t, the verdict a test at 5 %." in said
+
+
+def test_each_change_of_loss_has_its_words(tmp_path: Path) -> None:
+    losses = {"baseline": 2.7, "better": 2.5, "close": 2.705, "alike": 2.7, "worse": 2.9}
+    runs = [
+        Planted(scheme, k + 1, 0.2, loss + 0.01 * k + (0.0005 * (k - 1) if scheme != "baseline" else 0))
+        for k in range(3)
+        for scheme, loss in losses.items()
+    ]
+    said = answer(cell(write(tmp_path, runs)), "local")
+    assert "Worse loss than the baseline at equal steps: worse (+0.2000)." in said
+    assert "Better loss than the baseline at equal steps: better (-0.2000)." in said
+    assert "Loss as good as the baseline's, within the margin: close (worse by less than the margin) and alike." in said
+    # All ran alike fast: the losses at equal time are those of the last step.
+    assert (
+        "Training loss at equal time: better for better (-0.2000); as good for close (+0.0050) and alike (+0.0000);"
+        in (" ".join(said))
+    )
+
+
+def test_a_faster_scheme_gains_at_equal_time_what_it_loses_at_equal_steps(tmp_path: Path) -> None:
+    runs = planted({"baseline": (0.2, 2.7), "naive-zfp8": (0.1, 2.9)}, repeats=4)
+    row = cell(write(tmp_path, runs)).row("naive-zfp8")
+    assert row is not None and row.loss_in_time is not None
+    assert (row.loss_shown, row.loss_in_time.shown) == ("worse", "better")
+
+
+def test_repeats_that_would_be_enough_are_said(tmp_path: Path) -> None:
+    seconds = (0.19, 0.17, 0.18, 0.199)
+    runs = [Planted("baseline", k + 1, 0.2, 2.7) for k in range(4)]
+    runs += [Planted("mzhybrid", k + 1, seconds[k], 2.7) for k in range(4)]
+    found = cell(write(tmp_path, runs))
+    row = found.row("mzhybrid")
+    assert row is not None and row.speed is not None and row.speed.enough is not None
+    said = " ".join(answer(found, "local"))
+    assert f"as the pairs scatter, about {row.speed.enough} would probably be enough" in said
+
+
+def test_a_scheme_that_diverged_corrects_nothing(tmp_path: Path) -> None:
+    root = write(tmp_path, planted({"baseline": (0.2, 2.7), "naive-zfp8": (0.1, 2.7), "mzhybrid": (0.1, 2.7)}))
+    diverge(root, "r2-naive-zfp8", 5)
+    rows = cell(root).rows
+    assert [row.speed is None for row in rows] == [True, True, False]
+    assert rows[2].speed is not None and rows[2].speed.equal is not None
+    assert rows[2].speed.equal.adjusted == rows[2].speed.equal.raw
+
+
+def test_step_times_have_two_intervals(tmp_path: Path) -> None:
+    """One over the runs of a scheme, one within a run."""
+    root = write(tmp_path, planted({"baseline": (0.2, 2.7)}), steps=30)
+    (row,) = cell(root).rows
+    assert row.step_seconds is not None and row.step_seconds.low is not None
+    assert row.step_seconds.low < 0.2 < (row.step_seconds.high or 0)
+    within = c.step_time(row.runs[0])
+    assert within is not None and (within.estimate, within.pairs) == (row.runs[0].step_seconds, 28)
+    assert within.low == within.high == within.estimate
+
+
+def test_absurd_figures_are_compared_with_nothing(tmp_path: Path) -> None:
+    root = write(tmp_path, planted({"baseline": (0.2, 2.7), "mzhybrid": (0.1, 2.7)}))
+    for path in root.glob("runs/*-mzhybrid/log.txt"):
+        path.write_text(path.read_text().replace('"loss": 2.', '"loss": 1e308, "was": 2.'))
+    row = cell(root).row("mzhybrid")
+    assert row is not None and (row.loss, row.loss_valid, row.speed_shown) == (None, None, "faster")
+    assert row.verdict == "not shown (too few repeats)"
+
+
+def test_slow_nodes_and_odd_allocations_are_named(tmp_path: Path) -> None:
+    runs = planted({"baseline": (0.2, 2.7), "mzhybrid": (0.1, 2.7)}, repeats=4)
+    for run in runs:
+        run.hosts = {"n1": 1.0, "n2": 1.001, "n3": 1.12, "n4": 0.999}
+    root = write(tmp_path, runs)
+    slow = root / "runs" / "r3-baseline" / "log.txt"
+    slow.write_text(slow.read_text().replace("time 0.19", "time 0.39").replace("samples/s 4", "samples/s 2"))
+    said = answer(cell(root), "local")
+    assert "Node n3 is 12 % slower than the median of its runs' nodes (8 of 8 runs)." in said
+    assert any(sentence.startswith("The baseline of r3 ran at 0.5") for sentence in said)

@@ -157,7 +157,7 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
     assert (data["layout"], data["ranks"]) == ({"dp": 2, "tp": 1, "pp": 1}, 2)
     keys = (
         "schema study site run repeat pairing cell model data train layout scheme ranks threads oversubscribe device "
-        "links shape"
+        "links shape peak_tflops"
     )
     assert " ".join(data) == keys
     path = tmp_path / "run.json"

@@ -13,8 +13,9 @@ from hpcbench.errors import UserError
 from hpcbench.resources import data_dir
 from hpcbench.study.presets import suggestion
 from hpcbench.study.problems import user_error
-from hpcbench.study.schema import Count, Line, Name, Scheme, Section, Variable
+from hpcbench.study.schema import Scheme
 from hpcbench.study.schemes import Offer
+from hpcbench.study.section import Count, Line, Name, Precision, Section, Variable
 from hpcbench.study.size import Room
 from hpcbench.study.yaml12 import Document, read, shown, shown_path
 
@@ -88,6 +89,10 @@ class Node(Section):
     gpus: int = Field(0, ge=0, le=1024, description="GPUs.")
     gpu: Line | None = Field(None, description="Their model.")
     gpu_memory_gb: float | None = Field(None, gt=0, description="Memory of each.")
+    gpu_peak_tflops: dict[Precision, Annotated[float, Field(gt=0)]] = Field(
+        default_factory=dict,
+        description="Dense peak of each by precision, in TFLOP/s, where hpcbench does not know the model.",
+    )
     gpu_exclusive: bool = Field(False, description="Each GPU takes one process only.")
     cores: Count | Literal["auto"] = Field("auto", description="Cores that jobs may use; auto counts this machine's.")
     sockets: Count = Field(1, description="Sockets, each with the same share of the cores.")

@@ -1,0 +1,278 @@
+"""What the report's statistics are worth: simulated studies whose truth is known, through the comparison of the report.
+
+    python benchmarks/report_statistics.py [--studies 6000] [--pairs 3 5 10] [--seed 1]
+
+A study has a baseline and four schemes. What a pair shares (machine, seed) scatters by 10 % of the speed and 0.02 of
+the loss, what a run has of its own by 1 % and 0.004; the margins are 1 % of speed and of loss. The truth is: all
+schemes are like the baseline; all lie at the margin; all are 5 % faster and 0.1 worse; or four different things. Noise
+is normal; or heavy (Student's t with 3 degrees of freedom, same deviation); or of steps: the speed is then the median
+of 100 steps that remember each other (AR(1), 0.8).
+
+cover: of the 95 % intervals, the part that holds the truth. false: studies in which any scheme was given a verdict that
+is not true. right: schemes that were given the one that is; at the margin there is none.
+
+A second table has the bootstrap interval of a run's median step time, of steps that remember each other more or less;
+a third has p-values and intervals beside those of SciPy and statsmodels on the same values, where these are installed.
+"""
+
+import argparse
+import importlib
+import importlib.util
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from statistics import median
+
+from rich.table import Table
+
+from hpcbench.collect.state import Verdict
+from hpcbench.collect.submission import Criteria, RunResult
+from hpcbench.console import show_table
+from hpcbench.report.compare import Cell, compare
+from hpcbench.report.measures import Measures, measure
+from hpcbench.report.statistics import holm, mean_interval, median_interval, p_equivalent, p_two_sided
+
+BASE_LOSS, BASE_RATE = 2.5, 100.0
+SHARED = 0.1, 0.02
+"""Deviation of the logarithm of the speed, and of the loss, from pair to pair."""
+OWN = 0.01, 0.004
+"""The same from run to run."""
+CRITERIA = Criteria()
+MARGINS = math.log1p(CRITERIA.speed_margin), CRITERIA.loss_margin * BASE_LOSS
+LARGE = math.log(1.05), 0.1
+
+Effect = tuple[float, float]
+"""What a scheme adds to the logarithm of the speed, and to the loss."""
+TRUTHS: dict[str, list[Effect]] = {
+    "none": [(0.0, 0.0)] * 4,
+    "margin": [MARGINS] * 4,
+    "large": [LARGE] * 4,
+    "mixed": [(0.0, MARGINS[1]), (MARGINS[0], 0.0), (LARGE[0], -LARGE[1]), (-LARGE[0], LARGE[1])],
+}
+Noise = Callable[[random.Random], float]
+"""Draws a number of mean 0 and deviation 1."""
+
+
+def normal(rng: random.Random) -> float:
+    """Normal."""
+    return rng.gauss(0, 1)
+
+
+def heavy(rng: random.Random) -> float:
+    """Student's t with 3 degrees of freedom, which has a deviation of sqrt(3)."""
+    return rng.gauss(0, 1) / math.sqrt(2 * rng.gammavariate(1.5, 1))
+
+
+def steps(rng: random.Random) -> float:
+    """Median of steps with a memory, over its deviation (found by simulation)."""
+    return median(ar1(rng, 100, 0.8)) / 0.31
+
+
+NOISES: dict[str, Noise] = {"normal": normal, "heavy": heavy, "steps": steps}
+
+
+def ar1(rng: random.Random, n: int, memory: float) -> list[float]:
+    """`n` normal values of deviation 1, each the one before times `memory` and something new."""
+    values = [rng.gauss(0, 1)]
+    new = math.sqrt(1 - memory * memory)
+    for _ in range(n - 1):
+        values.append(memory * values[-1] + new * rng.gauss(0, 1))
+    return values
+
+
+def planted(run: str, scheme: str, pairing: str, rate: float, loss: float) -> Measures:
+    """The measures of a run that completed."""
+    result = RunResult(run, "study", "site", scheme, 1, pairing, {}, Verdict("completed"), None)
+    return replace(nothing_measured(), run=result, samples_per_s=rate, loss_valid=loss)
+
+
+@cache
+def nothing_measured() -> Measures:
+    """Measures of a run without a log."""
+    return measure(RunResult("", "", "", "", None, "", {}, Verdict("completed"), None))
+
+
+def study(rng: random.Random, noise: Noise, pairs: int, effects: Sequence[Effect]) -> Cell:
+    """A study of one cell, as the report compares it."""
+    runs = []
+    for pair in range(pairs):
+        machine, seed = SHARED[0] * rng.gauss(0, 1), SHARED[1] * rng.gauss(0, 1)
+        for k, (speed, loss) in enumerate([(0.0, 0.0), *effects]):
+            rate = BASE_RATE * math.exp(machine + speed + OWN[0] * noise(rng))
+            value = BASE_LOSS + seed + loss + OWN[1] * noise(rng)
+            scheme = f"scheme{k}" if k else "baseline"
+            runs.append(planted(f"r{pair}-{scheme}", scheme, f"r{pair}", rate, value))
+    (cell,) = compare(runs, "baseline", CRITERIA)
+    return cell
+
+
+@dataclass
+class Count:
+    """What became of one question over all studies."""
+
+    schemes: int = 0
+    studies: int = 0
+    covered: int = 0
+    right: int = 0
+    false: int = 0
+
+    def shares(self) -> tuple[float, float, float]:
+        """Per cent of intervals that cover, studies with a false verdict, and schemes with the right one."""
+        return (
+            100 * self.covered / self.schemes,
+            100 * self.false / self.studies,
+            100 * self.right / self.schemes,
+        )
+
+
+def judge(cell: Cell, effects: Sequence[Effect], speed: Count, loss: Count) -> None:
+    """Hold what a study says against the truth."""
+    wrong = [False, False]
+    for row, (true_speed, true_loss) in zip(cell.rows[1:], effects, strict=True):
+        assert row.speed and row.speed.low and row.speed.high and row.loss
+        assert row.loss.low is not None and row.loss.high is not None
+        speed.covered += row.speed.low <= math.exp(true_speed) <= row.speed.high
+        loss.covered += row.loss.low <= true_loss <= row.loss.high
+        wrong[0] |= {
+            "faster": true_speed <= 0,
+            "not faster": true_speed >= MARGINS[0] or (row.speed.slower and true_speed >= 0),
+            "not shown": False,
+        }[row.speed.shown]
+        wrong[1] |= row.loss.shown == "as good" and abs(true_loss) >= MARGINS[1]
+        wrong[1] |= {"worse": true_loss <= 0, "better": true_loss >= 0, None: False}[row.loss.side]
+        speed.right += row.speed.shown == ("faster" if true_speed > 0 else "not faster")
+        loss.right += row.loss.shown == ("as good" if not true_loss else "worse" if true_loss > 0 else "better")
+    for count, false in zip((speed, loss), wrong, strict=True):
+        count.schemes += len(effects)
+        count.studies += 1
+        count.false += false
+
+
+def studies(options: argparse.Namespace) -> tuple[Table, str]:
+    """Coverage, false verdicts and power; and what became of the goals where the noise is what the method assumes."""
+    table = _table("noise", "truth", "pairs", "speed: cover", "false", "right", "loss: cover", "false", "right")
+    covered, false = [], []
+    for name, noise in NOISES.items():
+        for truth, effects in TRUTHS.items():
+            for pairs in options.pairs:
+                rng = random.Random(f"{options.seed} {name} {truth} {pairs}")
+                speed, loss = Count(), Count()
+                for _ in range(options.studies if noise is normal else options.studies // 3):
+                    judge(study(rng, noise, pairs, effects), effects, speed, loss)
+                shares = (*speed.shares(), *loss.shares())
+                figures = [f"{share:.1f}" for share in shares]
+                if truth == "margin":
+                    figures[2] = figures[5] = "-"
+                table.add_row(name, truth, str(pairs), *figures)
+                if noise is normal:
+                    covered += shares[::3]
+                    false += shares[1::3]
+    chance = 100 * math.sqrt(0.05 * 0.95 / options.studies)
+    goals = (
+        f"Normal noise: intervals cover {min(covered):.1f} to {max(covered):.1f} % (goal: 95 +- 1.5); false verdicts in"
+        f" {max(false):.1f} % of the studies of a row at most (goal: 5; chance adds {chance:.1f} to such a figure)."
+    )
+    return table, goals
+
+
+def medians(options: argparse.Namespace) -> Table:
+    """Coverage of the bootstrap interval of a median, and its width."""
+    table = _table("memory", "steps", "cover", "width / that of no memory")
+    for n in (20, 51, 200, 1000):
+        plain = 0.0
+        for memory in (0.0, 0.5, 0.8, 0.95):
+            rng = random.Random(f"{options.seed} {n} {memory}")
+            found = [median_interval(ar1(rng, n, memory)) for _ in range(options.series)]
+            bounds = [(one.low, one.high) for one in found if one.low is not None and one.high is not None]
+            covered = sum(low <= 0 <= high for low, high in bounds)
+            width = sum(high - low for low, high in bounds) / len(bounds)
+            plain = plain or width
+            table.add_row(f"{memory:.2f}", str(n), f"{100 * covered / len(bounds):.1f}", f"{width / plain:.2f}")
+    return table
+
+
+def peers(options: argparse.Namespace) -> Table:
+    """Largest relative difference from SciPy and statsmodels over samples of all sizes; a dash where one is absent."""
+    rng = random.Random(options.seed)
+    sizes = [rng.randint(2, 30) for _ in range(options.samples)]
+    samples = [[rng.gauss(rng.choice((0, 0.5, 3)), 1) for _ in range(size)] for size in sizes]
+    families = [[rng.random() ** 4 for _ in range(rng.randint(1, 20))] for _ in range(options.samples)]
+    table = _table("beside", "values", "largest difference")
+    try:
+        stats = importlib.import_module("scipy.stats")
+        against_zero = [_apart(p_two_sided(x), stats.ttest_1samp(x, 0).pvalue) for x in samples]
+        paired = [_apart(p_two_sided(x), stats.ttest_rel(x, [0.0] * len(x)).pvalue) for x in samples]
+        bounds = [
+            # Relative to the values, which are of order one: a bound may lie next to 0.
+            max(map(abs, map(float.__sub__, own, map(float, stats.ttest_1samp(x, 0).confidence_interval(0.95)))))
+            for x in samples
+            for own in [_bounds(x)]
+        ]
+    except ImportError:
+        against_zero = paired = bounds = []
+    try:
+        weights = importlib.import_module("statsmodels.stats.weightstats").DescrStatsW
+        adjust = importlib.import_module("statsmodels.stats.multitest").multipletests
+        equivalent = [_apart(p_equivalent(x, 1), weights(x).ttost_mean(-1, 1)[0]) for x in samples]
+        corrected = [
+            _apart(own, theirs)
+            for p in families
+            for (own,), theirs in zip(holm([[value] for value in p]), adjust(p, method="holm")[1], strict=True)
+        ]
+    except ImportError:
+        equivalent = corrected = []
+    for name, apart in (
+        ("scipy.stats.ttest_1samp: p", against_zero),
+        ("scipy.stats.ttest_rel: p", paired),
+        ("scipy.stats, confidence_interval: bounds", bounds),
+        ("statsmodels, ttost_mean: p", equivalent),
+        ("statsmodels, multipletests (Holm): adjusted p", corrected),
+    ):
+        table.add_row(name, str(len(apart) or "-"), f"{max(apart):.1e}" if apart else "-")
+    return table
+
+
+def _bounds(values: Sequence[float]) -> tuple[float, float]:
+    found = mean_interval(values)
+    assert found.low is not None and found.high is not None
+    return found.low, found.high
+
+
+def _apart(own: float, theirs: float) -> float:
+    return abs(own - float(theirs)) / own
+
+
+def _table(words: str, *figures: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(words)
+    for head in figures:
+        table.add_column(head, justify="right")
+    return table
+
+
+def main() -> None:
+    """Simulate and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--studies", type=int, default=6000, help="studies a row; a third of it where the noise is not normal"
+    )
+    parser.add_argument("--pairs", type=int, nargs="+", default=[3, 5, 10], help="pairs of a scheme")
+    parser.add_argument("--series", type=int, default=2000, help="runs a row of the medians")
+    parser.add_argument("--samples", type=int, default=1000, help="samples and families beside the peers")
+    parser.add_argument("--seed", type=int, default=1, help="of all random numbers")
+    options = parser.parse_args()
+    table, goals = studies(options)
+    show_table(table)
+    print(f"\n{goals}\n")
+    for table in (medians(options), peers(options)):
+        show_table(table)
+        print()
+    for name in ("scipy", "statsmodels"):
+        if importlib.util.find_spec(name) is None:
+            print(f"{name}: not found, not compared")
+
+
+if __name__ == "__main__":
+    main()

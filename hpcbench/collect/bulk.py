@@ -1,0 +1,115 @@
+"""Step lines in bulk: a log holds a thousand of one shape, told apart by their numbers alone.
+
+The shape is taken from a line that `lines.parse` has read. What fits it is read by one regular expression and converted
+a column at a time; everything else is left to `lines.parse`, so that both give the same wherever both can read.
+"""
+
+import re
+from array import array
+from collections.abc import Iterator
+from typing import Any
+
+from hpcbench.collect.lines import FIELDS
+from hpcbench.collect.steps import TYPECODES
+
+Columns = dict[str, "array[Any]"]
+
+# Bounded, so that a line that fits is not much longer than the one it was taken from. NaN and infinity are rare enough
+# to be read alone. What a field that nobody knows holds is of no interest.
+_VALUE = {"d": "([-+.0-9eE]{1,40})", "q": "([0-9]{1,30})", "": "[!-~]{1,40}"}
+_LONGEST = 2000
+"""Bytes of a line that has a shape: expressions are not made of whatever a file holds."""
+_HEAD = re.compile(r"step +[0-9]{1,18}/([0-9]{1,18})")
+
+
+class Shape:
+    """What the step lines of a log have in common.
+
+    Parameters
+    ----------
+    pattern
+        Matches a step line that has the shape, with its line end. Its groups are the step number and the values.
+    steps
+        How many steps the run was to take.
+    fields
+        Attribute of `StepRecord` and worth of the unit of each value.
+    """
+
+    def __init__(self, pattern: str, steps: int, fields: list[tuple[str, float]]) -> None:
+        # What fits nothing else fits the second branch, so that each line is one match.
+        self._pattern = re.compile((pattern + r"|.*\n").encode())
+        self._steps = steps
+        self._fields = fields
+
+    def runs(self, block: bytes, line: int) -> Iterator[tuple[int, Columns | None]]:
+        """Divide a block of lines into runs.
+
+        Parameters
+        ----------
+        block
+            Whole lines.
+        line
+            Number of the first of them in the file.
+
+        Yields
+        ------
+        end, columns
+            How many lines of the block end with the run, and what the run holds; None where its lines must be read one
+            by one.
+        """
+        rows = self._pattern.findall(block)
+        begin = 0
+        for end in [*(i for i, row in enumerate(rows) if not row[0]), len(rows)]:
+            if end > begin:
+                yield end, self._columns(rows[begin:end], line + begin)
+            if end < len(rows):
+                yield end + 1, None
+            begin = end + 1
+
+    def _columns(self, rows: list[tuple[bytes, ...]], line: int) -> Columns | None:
+        steps, *values = zip(*rows, strict=True)
+        columns: Columns = {
+            "step": array("q", map(int, steps)),
+            "line": array("q", range(line, line + len(rows))),
+            "steps": array("q", [self._steps]) * len(rows),
+        }
+        if min(columns["step"]) < 1 or max(columns["step"]) > self._steps:
+            return None
+        try:
+            for (name, worth), words in zip(self._fields, values, strict=True):
+                columns[name] = _converted(TYPECODES[name], words, worth)
+        except (ValueError, OverflowError):
+            return None
+        return columns
+
+
+def shape_of(raw: bytes) -> Shape | None:
+    """The shape of a step line that `lines.parse` has read; None where it is written in a way of its own."""
+    if len(raw) > _LONGEST or not raw.isascii():
+        return None
+    head, *parts = raw.decode().removesuffix("\r").removesuffix(" |").split(" | ")
+    matched = _HEAD.fullmatch(head)
+    if not matched:
+        return None
+    pattern = f"step {{1,18}}([0-9]{{1,18}})/{matched[1]}"
+    fields = []
+    for part in parts:
+        words = part.split()
+        if len(words) < 2 or part != " ".join(words):
+            return None
+        name, _, *unit = words
+        attribute, worth = "", 1.0
+        if name in FIELDS:
+            attribute, units = FIELDS[name]
+            worth = units["".join(unit)]
+            fields.append((attribute, worth))
+        value = _VALUE[TYPECODES.get(attribute, "")]
+        pattern += re.escape(f" | {name} ") + value + "".join(re.escape(f" {word}") for word in unit)
+    return Shape(pattern + r" \|\r?\n", int(matched[1]), fields) if fields else None
+
+
+def _converted(typecode: str, words: tuple[bytes, ...], worth: float) -> "array[Any]":
+    if typecode == "q":
+        return array("q", map(int, words))
+    numbers = map(float, words)
+    return array("d", numbers if worth == 1 else [number * worth for number in numbers])

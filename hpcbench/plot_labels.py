@@ -1,0 +1,108 @@
+"""Names that fit: cut to a width, or beside their points where they cover neither each other nor a point."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hpcbench.plot_style import INK, SMALL
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
+
+Named = tuple[str, float, float]
+"""A name and the place in data of what it names."""
+
+_ROUND = [(5, 0, "left"), (-5, 0, "right"), (5, 7, "left"), (5, -7, "left"), (-5, 7, "right"), (-5, -7, "right")]
+_ABOVE = [(0, dy, "center") for dy in (9, -9, 17, -17)]
+_FAR = [
+    (dx, dy, side)
+    for dx, side in ((16, "left"), (-16, "right"), (40, "left"), (-40, "right"))
+    for dy in (0, 10, -10, 18, -18, 26, -26, 34, -34)
+]
+_PLACES = [*_ROUND, *_ABOVE, *_FAR]
+"""Where a label may stand beside its point, in points of type; the first that is free is taken."""
+_LEADER = {"arrowstyle": "-", "color": INK, "alpha": 0.5, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3}
+
+
+def fitted(words: str, width: float, size: float = SMALL) -> str:
+    """Words that are cut where they would be wider than `width`, in points, at a type of `size` points."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    font = FontProperties(size=size)
+
+    def wide(part: str) -> bool:
+        return bool(text_to_path.get_text_width_height_descent(part, font, False)[0] > width)
+
+    if not wide(words):
+        return words
+    end = next(k for k in range(len(words), -1, -1) if k == 0 or not wide(words[:k] + "…"))
+    return words[:end] + "…"
+
+
+def place_labels(
+    figure: "Figure", named: "Sequence[tuple[Axes, Sequence[Named]]]", *, lines: Sequence[float] = ()
+) -> None:
+    """Write each point's name where there is room.
+
+    Parameters
+    ----------
+    figure
+        Which is otherwise finished.
+    named
+        The points of each axes.
+    lines
+        Heights, in data, of lines across the axes that no name may cover.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.transforms import Bbox
+
+    figure.draw_without_rendering()
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+    pixels = figure.dpi / 72
+    for axes, points in named:
+        frame = axes.bbox
+        heights = [axes.transData.transform((0, line))[1] for line in lines]
+        taken = [Bbox.from_bounds(frame.x0, height - 1, frame.width, 2) for height in heights]
+        centres = [axes.transData.transform((x, y)) for _, x, y in points]
+        taken += [Bbox.from_bounds(x - 3 * pixels, y - 3 * pixels, 6 * pixels, 6 * pixels) for x, y in centres]
+        for (name, x, y), centre in zip(points, centres, strict=True):
+            text = axes.annotate(
+                name, (x, y), (0, 0), textcoords="offset points", va="center", fontsize=SMALL, zorder=4
+            )
+            text.set_in_layout(False)
+            size = text.get_window_extent(renderer)
+            height = 0.8 * size.height  # without the room that a line keeps from the next
+            best, least = _PLACES[0], 1000
+            for place in _PLACES:
+                box = _box(centre, place, size.width, height, pixels)
+                inside = all(frame.contains(*corner) for corner in (box.min, box.max))
+                cost = int(box.count_overlaps(taken)) + 100 * (not inside)
+                if cost < least:
+                    best, least = place, cost
+                if cost == 0:
+                    break
+            taken.append(_box(centre, best, size.width, height, pixels))
+            text.remove()
+            far = abs(best[0]) > 5 or abs(best[1]) > 9
+            axes.annotate(
+                name,
+                (x, y),
+                best[:2],
+                textcoords="offset points",
+                ha=best[2],
+                va="center",
+                fontsize=SMALL,
+                zorder=4,
+                arrowprops={**_LEADER} if far else None,
+            ).set_in_layout(False)
+
+
+def _box(centre: Any, place: tuple[int, int, str], width: float, height: float, pixels: float) -> "Bbox":
+    """Where a name of this size would stand, in pixels."""
+    from matplotlib.transforms import Bbox
+
+    dx, dy, side = place
+    left = centre[0] + dx * pixels - {"left": 0.0, "center": width / 2, "right": width}[side]
+    return Bbox.from_bounds(left, centre[1] + dy * pixels - height / 2, width, height)

@@ -1,0 +1,113 @@
+"""What a run's numbers rest on: how much work a step was to be, on how many ranks, on which chips."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from hpcbench.collect.lines import integer, member, number, text
+from hpcbench.collect.run_log import RunLog
+from hpcbench.collect.submission import RunResult
+from hpcbench.predict import chips, flops
+from hpcbench.train.measured import first_measured
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Taken from a run's settings and its first events; None where they do not say, as in foreign logs."""
+
+    first: int
+    """Number of the first step after the warm-up: those before it fill caches and buffers, and would slow the faster
+    scheme most."""
+    batch: int | None
+    """Sequences of a step, all ranks together."""
+    seq_len: int | None
+    """Tokens of a sequence."""
+    ranks: int | None
+    shape: dict[str, int] | None
+    """``layers``, ``hidden``, ``vocab`` and ``seq_len``, as the formulas of `hpcbench.predict.flops` take them."""
+    model_flops: float | None
+    """That one sequence needs, as the run's configuration says."""
+    hardware_flops: float | None
+    """That one sequence costs, as the run's configuration says."""
+    chip: str | None
+    """What the ranks compute on; None for a CPU, and where they differ."""
+    peak: float | None
+    """Dense peak in FLOP/s of a rank's share of its GPU, in the precision of the run."""
+
+
+def basis(run: RunResult, log: RunLog) -> Basis:
+    """Read what the run's numbers rest on."""
+    train = member(run.settings, "train")
+    ranks = _positive(integer(run.settings, "ranks"))
+    warmup = max(integer(train, "warmup_steps") or 0, 0)
+    configuration = log.data("configuration")
+    world = _world(log)
+    return Basis(
+        first=first_measured(warmup, log.planned_steps or 0, log.resumed_from),
+        batch=_positive(integer(train, "global_batch")),
+        seq_len=_positive(integer(train, "seq_len")),
+        ranks=ranks,
+        shape=_shape(run.settings),
+        model_flops=_finite(number(configuration, "model_flops_per_sample")),
+        hardware_flops=_finite(number(configuration, "hardware_flops_per_sample")),
+        chip=_chip(world),
+        peak=_peak(world, text(train, "precision"), member(run.settings, "peak_tflops")),
+    )
+
+
+def _shape(settings: Mapping[str, Any]) -> dict[str, int] | None:
+    sizes = {name: _positive(integer(settings, "model", name)) for name in ("layers", "hidden", "vocab")}
+    sizes["seq_len"] = _positive(integer(settings, "train", "seq_len"))
+    known = {name: size for name, size in sizes.items() if size is not None}
+    return known if len(known) == len(sizes) else None
+
+
+def _world(log: RunLog) -> list[Any]:
+    world = log.data("environment").get("world")
+    return world if isinstance(world, list) else []
+
+
+def _gpu(rank: Any) -> str | None:
+    """The name that PyTorch has for a rank's GPU."""
+    device, _, name = (text(rank, "device") or "").partition(" ")
+    return name if device.startswith("cuda") and name else None
+
+
+def _chip(world: list[Any]) -> str | None:
+    names = {_gpu(rank) for rank in world}
+    return names.pop() if len(names) == 1 else None
+
+
+def _peak(world: list[Any], precision: str | None, site: Any) -> float | None:
+    """Of all GPUs over the number of ranks: two ranks that share a GPU have half of it each."""
+    if not world or precision is None:
+        return None
+    own = number(site, precision)
+    peaks: dict[Any, float] = {}
+    for place, rank in enumerate(world):
+        name = _gpu(rank)
+        chip = chips.find(name) if name else None
+        peak = own * 1e12 if own and name else chip.peak(precision) if chip else None
+        if peak is None:
+            return None
+        peaks[text(rank, "gpu", "uuid") or text(rank, "gpu", "pci") or place] = peak
+    return sum(peaks.values()) / len(world)
+
+
+def _positive(value: int | None) -> int | None:
+    """None for what no run can have: products of what is left fit into a float."""
+    return value if value is not None and 0 < value < 1 << 53 else None
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and isfinite(value) and value > 0 else None
+
+
+def flops_of(shape: Mapping[str, int]) -> dict[str, float]:
+    """Operations of one sequence of this shape by each convention in use, the one that hpcbench prints first."""
+    return {
+        "Megatron-LM's formula": flops.model_flops_per_sample(**shape),
+        "Megatron-LM's formula with recomputation": flops.hardware_flops_per_sample(**shape, recompute=True),
+        "GPT-NeoX's formula without recomputation": flops.neox_flops_per_sample(**shape, recompute=False),
+    }

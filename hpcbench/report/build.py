@@ -1,0 +1,107 @@
+"""What a report says: a chapter a cell, with its tables, the answer, the trouble and the notes."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from hpcbench.collect.lines import printable
+from hpcbench.collect.submission import Submission
+from hpcbench.errors import UserError
+from hpcbench.report.answer import answer, trouble
+from hpcbench.report.compare import Cell
+from hpcbench.report.document import Block, Chapter, Document, Sentences, Table
+from hpcbench.report.measures import all_notes
+from hpcbench.report.plots import OF_CELL as FIGURES_OF_CELL
+from hpcbench.report.plots import OF_SUBMISSION as FIGURES_OF_SUBMISSION
+from hpcbench.report.tables import OF_CELL, OF_SUBMISSION
+from hpcbench.report.tables.comparison import comparison
+from hpcbench.report.tables.logs import logs
+from hpcbench.report.thresholds import broken
+from hpcbench.report.titles import title
+
+Section = tuple[Submission, list[Cell]]
+"""A submission with its cells compared."""
+
+ALL = "all"
+DEFAULT = ("strong-scaling", "weak-scaling")
+"""The tables that a report has unasked, beside the comparison."""
+
+
+def table_names(wanted: str) -> tuple[str, ...]:
+    """Names of the tables that a report has beside the comparison.
+
+    Parameters
+    ----------
+    wanted
+        Names joined by commas, or ``all``; empty for the usual ones.
+
+    Raises
+    ------
+    UserError
+        There is no table of that name.
+    """
+    known = (*OF_CELL, *OF_SUBMISSION)
+    asked = [part.strip() for part in wanted.split(",") if part.strip()]
+    if ALL in asked:
+        return known
+    for one in asked:
+        if one not in known:
+            raise UserError(f"--tables {printable(one, 40)}: not known: use {ALL}, or some of {', '.join(known)}")
+    return tuple(one for one in known if one in (*DEFAULT, *asked))
+
+
+def build(sections: Sequence[Section], tables: Collection[str] = DEFAULT, *, figures: bool = False) -> Document:
+    """Say what the runs of some submissions show.
+
+    Parameters
+    ----------
+    sections
+        Submissions, each with its cells.
+    tables
+        Names of the further tables to make, as `table_names` gives them. One that has nothing to say is left out.
+    figures
+        Whether to add all figures that have something to show. They are not drawn yet.
+    """
+    chapters = [chapter for section in sections for chapter in _chapters(*section, tables, figures)]
+    names = dict.fromkeys(printable(f"{submission.plan.study} on {submission.plan.site}") for submission, _ in sections)
+    return Document(", ".join(names), tuple(chapters))
+
+
+def _chapters(submission: Submission, cells: list[Cell], tables: Collection[str], figures: bool) -> Iterator[Chapter]:
+    whole: list[Block | None] = [make(submission, cells) for name, make in OF_SUBMISSION.items() if name in tables]
+    whole += [make(submission, cells) for make in FIGURES_OF_SUBMISSION.values() if figures]
+    if submission.root is None and all(cell.baseline is None for cell in cells):
+        # Logs with nothing to compare them with.
+        lost = Sentences(tuple(line for cell in cells for line in trouble(cell)), "bad")
+        yield _chapter(_place(submission), "", [logs(submission, cells), lost, _notes(cells), *whole])
+        for cell in cells:
+            if any(further := _further(submission, cell, tables, figures)):
+                yield _chapter(*title(cell), further)
+        return
+    for cell in cells:
+        wrong = (*trouble(cell), *broken([cell], submission.plan.thresholds))
+        said = [Sentences(tuple(answer(cell, submission.plan.site))), Sentences(wrong, "bad")]
+        further = _further(submission, cell, tables, figures)
+        yield _chapter(*title(cell), [comparison(submission, cell), *said, _notes([cell]), *further])
+    if any(whole):
+        yield _chapter(_place(submission), "all cells" if len(cells) > 1 else "", whole)
+
+
+def _further(submission: Submission, cell: Cell, tables: Collection[str], figures: bool) -> list[Block | None]:
+    """What is said of a cell beyond the comparison."""
+    found: list[Block | None] = [make(submission, cell) for name, make in OF_CELL.items() if name in tables]
+    return found + [make(submission, cell) for make in FIGURES_OF_CELL.values() if figures]
+
+
+def _chapter(what: str, base: str, blocks: Sequence[Block | None]) -> Chapter:
+    return Chapter(what, base, tuple(block for block in blocks if block is not None and not _silent(block)))
+
+
+def _silent(block: Block) -> bool:
+    return not (block.lines if isinstance(block, Sentences) else block.rows if isinstance(block, Table) else True)
+
+
+def _notes(cells: list[Cell]) -> Sentences:
+    return Sentences(tuple(all_notes(run for cell in cells for run in cell.runs)), "warning")
+
+
+def _place(submission: Submission) -> str:
+    return printable(f"{submission.plan.study} on {submission.plan.site}")

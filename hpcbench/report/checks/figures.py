@@ -1,0 +1,143 @@
+"""Rates, operations and use of the chip: figures that follow from each other."""
+
+from collections.abc import Iterator
+
+from hpcbench.collect.lines import printable
+from hpcbench.report.basis import flops_of
+from hpcbench.report.checks.subject import Subject
+from hpcbench.report.relations import TOLERANCE, Mismatch, Relation
+
+_FLOPS = {
+    "model_flops_per_rank": "model FLOP/s",
+    "hardware_flops_per_rank": "hardware FLOP/s",
+    "unlabelled_flops_per_rank": "FLOP/s",
+}
+
+
+def rates(subject: Subject) -> Iterator[str]:
+    """What is printed a second, against what a step holds and how long it took."""
+    basis = subject.basis
+    # the batch of each step where lines give it: some frameworks let it grow
+    over = "samples" if basis.batch is None and subject.log.steps.column("samples") else None
+    batch = basis.batch or (1 if over else None)
+    ranks = basis.ranks
+    tokens = batch * basis.seq_len if batch and basis.seq_len else None
+    work: dict[str, tuple[str, float | None]] = {
+        "samples/s": ("samples_per_s", batch),
+        "tokens/s": ("tokens_per_s", tokens),
+        "tokens/s of a rank": ("tokens_per_s_per_rank", tokens / ranks if tokens and ranks else None),
+        "model FLOP/s": ("model_flops_per_rank", _flops(subject, basis.model_flops, batch)),
+        "hardware FLOP/s": ("hardware_flops_per_rank", _flops(subject, basis.hardware_flops, batch)),
+        "FLOP/s": ("unlabelled_flops_per_rank", None),
+    }
+    for words, (column, expected) in work.items():
+        found = subject.mismatch(Relation(column, times="seconds", over=over, expected=expected))
+        if found:
+            yield _off(subject, words, found, "what the step times give")
+
+
+def ratios(subject: Subject) -> Iterator[str]:
+    """Figures that are the same multiple of each other at every step."""
+    for words, column, over, expected in (
+        ("tokens/s over tokens/s of a rank", "tokens_per_s", "tokens_per_s_per_rank", subject.basis.ranks),
+        ("consumed tokens over consumed samples", "consumed_tokens", "consumed_samples", subject.basis.seq_len),
+        ("hardware over model FLOP/s", "hardware_flops_per_rank", "model_flops_per_rank", None),
+    ):
+        found = subject.mismatch(Relation(column, over=over, expected=expected))
+        if found:
+            figures = f"{found.value:.4g}, and {found.expected:.4g} {_source(found)}"
+            yield subject.at(found.line, f"{words} is {figures}")
+
+
+def conventions(subject: Subject) -> Iterator[str]:
+    """Work of a sample as the run states it, and FLOP/s without a label, against the formulas for its shape."""
+    basis = subject.basis
+    if basis.shape is None:
+        return
+    formulas = flops_of(basis.shape)
+    event = subject.log.event("configuration")
+    for words, stated, names in (
+        ("model_flops_per_sample", basis.model_flops, list(formulas)[:1]),
+        ("hardware_flops_per_sample", basis.hardware_flops, list(formulas)[:2]),
+    ):
+        if stated and event and not any(abs(stated / formulas[name] - 1) <= TOLERANCE for name in names):
+            yield subject.at(
+                event.line, f"{words} is {stated:.4g}, and {formulas[names[-1]]:.4g} by the formula for its shape"
+            )
+    if not basis.batch or not basis.ranks:
+        return
+    found = [
+        subject.mismatch(Relation("unlabelled_flops_per_rank", "seconds", None, _flops(subject, work, basis.batch)))
+        for work in formulas.values()
+    ]
+    if all(found):
+        nearest = min((one for one in found if one), key=lambda one: abs(one.ratio - 1))
+        yield _off(subject, "FLOP/s", nearest, "what the nearest formula for the run's shape gives")
+
+
+def peaks(subject: Subject) -> Iterator[str]:
+    """FLOP/s against what the chip can do, and against the part of it that is claimed."""
+    peak, steps = subject.basis.peak, subject.log.steps
+    for column, words in _FLOPS.items():
+        most = max(steps.column(column), default=0.0)
+        if peak and most > peak:
+            line = _line(subject, column, most)
+            chip = f" of a rank's share of {printable(subject.basis.chip, 60)}" if subject.basis.chip else ""
+            yield subject.at(
+                line, f"{most:.4g} {words} a rank cannot be: the dense peak{chip} is {peak:.4g} ({most / peak:.0%})"
+            )
+    for column, claim in (("model_flops_per_rank", "mfu"), ("hardware_flops_per_rank", "hfu")):
+        most = max(steps.column(claim), default=0.0)
+        if most > 1:
+            yield subject.at(
+                _line(subject, claim, most), f"{claim.upper()} {most:.1%} cannot be: a chip gives 100 % at most"
+            )
+        found = subject.mismatch(Relation(claim, over=column, expected=1 / peak if peak else None))
+        if found:
+            figures = f"{found.printed:.4g} is claimed, and {found.recomputed:.4g} {_source(found)}"
+            yield subject.at(found.line, f"{claim.upper()}: {figures}, from FLOP/s and the chip's peak")
+
+
+def consumed(subject: Subject) -> Iterator[str]:
+    """Samples since the run began, against batch times steps."""
+    sizes = {subject.basis.batch} if subject.basis.batch else set(subject.log.steps.column("samples"))
+    if len(sizes) != 1:
+        return  # unknown, or growing
+    (batch,) = sizes
+    for line, step, seen in subject.log.steps.columns("line", "step", "consumed_samples"):
+        if seen != step * batch:
+            words = f"{seen:.0f} consumed samples, and {step * batch:.0f} by {step:.0f} steps of {batch:.0f}"
+            yield subject.at(int(line), words)
+            return
+
+
+def _flops(subject: Subject, per_sample: float | None, batch: int | None) -> float | None:
+    """Of a rank in a step."""
+    return per_sample * batch / subject.basis.ranks if per_sample and batch and subject.basis.ranks else None
+
+
+def _off(subject: Subject, words: str, found: Mismatch, what: str) -> str:
+    figures = f"{found.printed:.4g} printed, {found.recomputed:.4g} {_source(found)}"
+    convention = _convention(subject, words, found)
+    return subject.at(found.line, f"the {words} printed are {found.ratio:.3g} times {what}: {figures}{convention}")
+
+
+def _convention(subject: Subject, words: str, found: Mismatch) -> str:
+    """The formula that gives what was printed, if one does."""
+    basis = subject.basis
+    per_sample = {"model FLOP/s": basis.model_flops, "hardware FLOP/s": basis.hardware_flops}.get(words)
+    if basis.shape is None or per_sample is None:
+        return ""
+    for name, flops in flops_of(basis.shape).items():
+        if abs(per_sample * found.ratio / flops - 1) <= TOLERANCE:
+            return f", which is what {name} gives"
+    return ""
+
+
+def _line(subject: Subject, column: str, value: float) -> int:
+    return int(next(line for line, found in subject.log.steps.columns("line", column) if found == value))
+
+
+def _source(found: Mismatch) -> str:
+    source = "recomputed" if found.reference is None else f"by line {found.reference}"
+    return f"{source} ({found.count} of {found.of} steps)"

@@ -1,0 +1,1 @@
+"""Measured rows for other programs: one schema, several kinds of files."""

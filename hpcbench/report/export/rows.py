@@ -1,0 +1,168 @@
+"""The rows of the schema's tables, one after another, from runs that have been read."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+from hpcbench.collect.lines import member, number, text
+from hpcbench.collect.run_log import RunLog
+from hpcbench.collect.steps import Steps
+from hpcbench.collect.submission import RunResult, Submission
+from hpcbench.report.export.schema import (
+    CHANNELS,
+    IDENTITY,
+    QUANTITIES,
+    RECORDS,
+    RUNS,
+    VERSION,
+    Row,
+    Table,
+    Type,
+    Value,
+)
+from hpcbench.report.export.values import as_json, bounded, place, plain, whole
+from hpcbench.report.measures import own_environment
+from hpcbench.report.surroundings import device_name, objects
+
+_LONGEST_CELL = 4096
+"""Characters: it stands in every row."""
+_OF_THE_NETWORK = ("wire_bytes", "network_bytes")
+"""What is not known where the MPI library may have compressed by itself."""
+
+
+def rows(table: Table, submission: Submission, run: RunResult) -> Iterator[Row]:
+    """A run's rows of a table."""
+    identity = _identity(submission, run)
+    return _ROWS[table.name](identity, run)
+
+
+def _records(identity: Row, run: RunResult) -> Iterator[Row]:
+    if run.log is None:
+        return
+    log, hidden, file = run.log, _hidden(run), place(run.log.path)
+    names = ["steps", *(None if name in hidden else name for name in _QUANTITIES), "line"]
+    for step, *values, line in zip(log.steps, *(_aligned(log.steps, name) for name in names), strict=True):
+        yield (*identity, "step", None, step, *values, file, line)
+    for event in log.events:
+        if event.name == "evaluation":
+            split, loss = text(event.data, "split"), number(event.data, "loss")
+            step, others = whole(event.data, "step"), repeat(None, len(_QUANTITIES) - 1)
+            yield (*identity, "evaluation", plain(split), step, log.planned_steps, loss, *others, file, event.line)
+
+
+_QUANTITIES = tuple(one.name for one in QUANTITIES)
+"""The loss is the first, and all that an evaluation has."""
+
+
+def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
+    log, settings = run.log or RunLog(Path()), run.settings
+    facts, environment = log.data("configuration"), log.data("environment")
+    ranks, hosts = objects(environment.get("world")), objects(environment.get("hosts"))
+    gpus = [gpu for host in hosts for gpu in objects(host.get("gpus"))]
+    found: dict[str, Value] = {
+        "reason": plain(run.verdict.reason),
+        "reason_source": place(run.verdict.where),
+        "exit_status": bounded(run.exit),
+        "started": plain(run.start),
+        "ended": plain(run.end),
+        "allocation": plain(run.allocation),
+        "host": plain(run.host),
+        "hosts": _each(ranks, "host"),
+        "devices": _each(ranks, "device", device_name),
+        "processors": _each(hosts, "cpu"),
+        "gpus": _each(gpus, "name"),
+        "drivers": _each(gpus, "driver"),
+        "hpcbench": plain(text(log.data("start"), "version")),
+        "modules": as_json(environment.get("modules")),
+        "model": plain(text(settings, "model", "name")),
+        "parameters": whole(facts, "parameters"),
+        "model_flops_per_sample": number(facts, "model_flops_per_sample"),
+        "device": plain(text(settings, "device")),
+        "precision": plain(text(settings, "train", "precision")),
+        "algorithm": plain(text(settings, "scheme", "algorithm")),
+        "codec": plain(text(settings, "scheme", "default")),
+        "rules": as_json(member(settings, "scheme", "rules")),
+        "settings": as_json(settings or None),
+        "steps_logged": len(log.steps) if run.log else None,
+        "steps_planned": bounded(log.planned_steps),
+        "file": place(log.path) if run.log else None,
+    }
+    found |= {name: plain(text(environment, name)) for name in _VERSIONS}
+    found |= {name: whole(log.data("memory"), name) for name in _MEMORY}
+    for keys, names in _NUMBERS.items():
+        found |= {name: whole(settings, *keys, name) for name in names}
+    yield (*identity, *(found[name] for name in RUNS.names[len(IDENTITY) :]))
+
+
+_VERSIONS = ("revision", "mpi", "python", "torch", "numpy", "kernels")
+_MEMORY = ("host_bytes", "host_rank_bytes", "device_bytes", "device_reserved_bytes")
+_NUMBERS: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    (): ("ranks", "threads"),
+    ("model",): ("layers", "hidden", "heads", "vocab"),
+    ("layout",): ("dp", "tp", "pp"),
+    ("train",): ("zero", "seed", "warmup_steps", "global_batch", "micro_batch", "seq_len"),
+}
+"""Where in a run's settings the whole numbers stand that the table names."""
+
+
+def _channels(identity: Row, run: RunResult) -> Iterator[Row]:
+    event = run.log.event("traffic") if run.log else None
+    channels = event.data.get("channels") if event else None
+    if run.log is None or event is None or not isinstance(channels, list):
+        return
+    hidden, file = _hidden(run), place(run.log.path)
+    span = (whole(event.data, "from_step"), whole(event.data, "to_step"))
+    columns = CHANNELS.columns[len(IDENTITY) + len(span) : -2]
+    for channel in channels:
+        if isinstance(channel, dict):
+            values = (_READ[one.type](channel, one.name) if one.name not in hidden else None for one in columns)
+            yield (*identity, *span, *values, file, event.line)
+
+
+_READ: Mapping[Type, Callable[[dict[str, Any], str], Value]] = {
+    "text": lambda data, name: plain(text(data, name)),
+    "json": lambda data, name: as_json(member(data, name)),
+    "integer": whole,
+    "real": number,
+}
+_ROWS: Mapping[str, Callable[[Row, RunResult], Iterator[Row]]] = {
+    RECORDS.name: _records,
+    RUNS.name: _runs,
+    CHANNELS.name: _channels,
+}
+
+
+def _identity(submission: Submission, run: RunResult) -> Row:
+    return (
+        VERSION,
+        place(submission.root),
+        plain(run.study),
+        plain(run.site),
+        plain(run.log.dialect) if run.log else None,
+        plain(run.id),
+        plain(run.job),
+        plain(run.scheme),
+        bounded(run.repeat),
+        plain(run.pairing),
+        as_json(run.cell, _LONGEST_CELL),
+        run.state,
+    )
+
+
+def _each(found: Iterable[dict[str, Any]], key: str, name: Callable[[str], str] = str) -> str | None:
+    """The texts at `key`, each once; None where there is none."""
+    return as_json(sorted({name(words) for one in found if (words := text(one, key))}) or None)
+
+
+def _hidden(run: RunResult) -> tuple[str, ...]:
+    return _OF_THE_NETWORK if own_environment(run) else ()
+
+
+def _aligned(steps: Steps, name: str | None) -> Iterable[Any]:
+    """A quantity of all steps, None where one lacks it; without a name, of all."""
+    values = steps.column(name) if name else []
+    if len(values) == len(steps):
+        return values
+    known = {row[0]: row[1] for row in steps.columns("step", name)} if name and values else {}
+    return map(known.get, steps)

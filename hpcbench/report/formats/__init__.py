@@ -1,0 +1,115 @@
+"""How a report is shown: one writer a format, loaded when it is asked for."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcbench.collect.lines import printable
+from hpcbench.errors import UserError
+from hpcbench.report.build import Section, build
+from hpcbench.report.document import Document
+
+TERMINAL = "table"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A report that somebody asked for."""
+
+    sections: Sequence[Section]
+    tables: Sequence[str]
+    """Names of the tables that are wanted."""
+    output: Path | None
+    """The file that it is to stand in; None for standard output."""
+
+    def document(self, *, figures: bool = False) -> Document:
+        """What it says, with its figures where the format shows some."""
+        return build(self.sections, self.tables, figures=figures)
+
+    def content(self) -> dict[str, Any]:
+        """What it says to programs."""
+        from hpcbench.report.formats import json_document
+
+        return json_document.content(self.sections)
+
+
+@dataclass(frozen=True)
+class Format:
+    """A way to write a report."""
+
+    write: Callable[[Request], str]
+    suffixes: tuple[str, ...]
+    """Of files that hold it."""
+    tables: str = ""
+    """What it shows unasked, as `table_names` takes it."""
+    runs: bool = False
+    """It speaks of runs and schemes, each for itself, and of nothing else."""
+
+
+def _text(request: Request) -> str:
+    from hpcbench.report.formats import rich_text
+
+    return rich_text.write(request.document())
+
+
+def _markdown(request: Request) -> str:
+    from hpcbench.report.formats import markdown
+
+    return markdown.write(request.document())
+
+
+def _latex(request: Request) -> str:
+    from hpcbench.report.formats import latex
+
+    return latex.write(request.document())
+
+
+def _csv(request: Request) -> str:
+    from hpcbench.report.formats import csv_rows
+
+    return csv_rows.write(request.sections)
+
+
+def _json(request: Request) -> str:
+    from hpcbench.report.formats import json_document
+
+    return json_document.encode(request.content())
+
+
+def _junit(request: Request) -> str:
+    from hpcbench.report.formats import junit
+
+    return junit.write(request.sections)
+
+
+def _html(request: Request) -> str:
+    from hpcbench.report.formats import html
+
+    return html.write(request)
+
+
+FORMATS = {
+    TERMINAL: Format(_text, (".txt",)),
+    "md": Format(_markdown, (".md", ".markdown")),
+    "latex": Format(_latex, (".tex",)),
+    "csv": Format(_csv, (".csv",), runs=True),
+    "json": Format(_json, (".json",)),
+    "html": Format(_html, (".html", ".htm"), tables="all"),
+    "junit": Format(_junit, (".xml",), runs=True),
+}
+"""By the name that ``--format`` takes."""
+
+
+def format_name(wanted: str | None, output: Path | None) -> str:
+    """Name of the format that is asked for, in words or by the suffix of the file to write; else the terminal's.
+
+    Raises
+    ------
+    UserError
+        There is no format of that name.
+    """
+    if wanted is not None and wanted not in FORMATS:
+        raise UserError(f"--format {printable(wanted, 40)}: not known: use one of {', '.join(FORMATS)}")
+    suffix = output.suffix.lower() if output else ""
+    return wanted or next((name for name, one in FORMATS.items() if suffix in one.suffixes), TERMINAL)

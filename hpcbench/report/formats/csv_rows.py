@@ -1,0 +1,81 @@
+"""The report as CSV: one row a scheme and cell, figures unrounded and in base units (s, B, FLOP/s).
+
+What went over the wire is `unknown` where the MPI library may have compressed by itself.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hpcbench.collect.lines import printable
+from hpcbench.collect.submission import Submission
+from hpcbench.report.build import Section
+from hpcbench.report.compare import Cell, Row
+from hpcbench.report.formats.row_figures import FIGURES, Figure
+from hpcbench.report.statistics import Interval
+
+Value = Callable[[Submission, Cell, Row], Any]
+
+
+def _interval(name: str, count: str, of: Callable[[Row], Interval | None]) -> dict[str, Value]:
+    """The columns of an estimate with its interval."""
+    return {
+        name: lambda _submission, _cell, row: found.estimate if (found := of(row)) else None,
+        f"{name}_low": lambda _submission, _cell, row: found.low if (found := of(row)) else None,
+        f"{name}_high": lambda _submission, _cell, row: found.high if (found := of(row)) else None,
+        count: lambda _submission, _cell, row: found.pairs if (found := of(row)) else 0,
+    }
+
+
+def _figure(of: Figure) -> Value:
+    return lambda _submission, _cell, row: of(row)
+
+
+COLUMNS: dict[str, Value] = {
+    "study": lambda submission, _cell, _row: submission.plan.study,
+    "site": lambda submission, _cell, _row: submission.plan.site,
+    "cell": lambda _submission, cell, _row: json.dumps(cell.values, sort_keys=True, ensure_ascii=False),
+    "scheme": lambda _submission, _cell, row: row.scheme,
+    "runs": lambda _submission, _cell, row: len(row.runs),
+    "completed": lambda _submission, _cell, row: row.completed,
+    "model_flops_per_rank": lambda _submission, _cell, row: row.model_flops_per_rank,
+    "samples_per_s": lambda _submission, _cell, row: row.samples_per_s,
+    "tokens_per_s": lambda _submission, _cell, row: row.tokens_per_s,
+    **_interval("speed_ratio", "speed_pairs", lambda row: row.speed),
+    "wire_over_message": lambda _submission, _cell, row: row.wire_over_message,
+    "loss_valid": lambda _submission, _cell, row: row.loss_valid,
+    **_interval("loss_difference", "loss_pairs", lambda row: row.loss),
+    "loss_margin": lambda _submission, _cell, row: row.loss_margin,
+    "verdict": lambda _submission, _cell, row: row.verdict,
+    **_interval("step_seconds", "step_seconds_runs", lambda row: row.step_seconds),
+    **_interval("loss_in_time_difference", "loss_in_time_pairs", lambda row: row.loss_in_time),
+    "speed": lambda _submission, _cell, row: row.speed_shown,
+    "loss": lambda _submission, _cell, row: row.loss_shown,
+    "loss_in_time": lambda _submission, _cell, row: row.loss_in_time.shown if row.loss_in_time else None,
+    **{name: _figure(figure) for name, figure in FIGURES.items()},
+}
+"""Name of a column, and where its value is found. A new one goes to the end: programs may count columns."""
+
+_FORMULA = ("=", "+", "-", "@")
+
+
+def write(sections: Sequence[Section]) -> str:
+    """One row a scheme and cell; an empty field where there is no figure."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for submission, cells in sections:
+        for cell in cells:
+            for row in cell.rows:
+                writer.writerow(_field(value(submission, cell, row)) for value in COLUMNS.values())
+    return out.getvalue()
+
+
+def _field(value: Any) -> Any:
+    """A figure as it is; of words, those that a spreadsheet would compute stand behind an apostrophe."""
+    if not isinstance(value, str):
+        return "" if value is None else value
+    words = printable(value)
+    return f"'{words}" if words.startswith(_FORMULA) else words

@@ -1,0 +1,166 @@
+"""The report as JSON: everything, unrounded, with one object a run that names the file it came from."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from hpcbench import __version__
+from hpcbench.report.answer import answer
+from hpcbench.report.build import Section
+from hpcbench.report.compare import Row
+from hpcbench.report.formats.row_figures import FIGURES
+from hpcbench.report.measures import Measures
+from hpcbench.report.statistics import Interval
+from hpcbench.report.thresholds import judge
+from hpcbench.report.titles import title
+
+_DEEPEST = 64
+
+
+def encode(document: dict[str, Any]) -> str:
+    """JSON of a document; null stands for figures that it cannot write (NaN: see the state)."""
+    return json.dumps(_plain({"version": __version__, **document}), indent=1, allow_nan=False) + "\n"
+
+
+def content(sections: Sequence[Section]) -> dict[str, Any]:
+    """Everything, unrounded; None where there is no figure."""
+    return {
+        "schema": 2,
+        "submissions": [
+            {
+                "root": str(submission.root) if submission.root else None,
+                "study": submission.plan.study,
+                "site": submission.plan.site,
+                "scheduler": submission.plan.scheduler,
+                "submitted": submission.plan.time,
+                "submitted_by_version": submission.plan.version,
+                "criteria": submission.plan.criteria.model_dump(),
+                "thresholds": [
+                    {
+                        **one.threshold.model_dump(),
+                        "run": one.run.run.id,
+                        "value": one.value,
+                        "kept": one.kept,
+                    }
+                    for one in judge(cells, submission.plan.thresholds)
+                ],
+                "cells": [
+                    {
+                        "cell": cell.values,
+                        "title": title(cell)[0],
+                        "baseline": cell.baseline,
+                        "schemes": [_row(row) for row in cell.rows],
+                        "answer": answer(cell, submission.plan.site),
+                        "runs": [_run(run) for run in cell.runs],
+                    }
+                    for cell in cells
+                ],
+            }
+            for submission, cells in sections
+        ],
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "scheme": row.scheme,
+        "runs": [run.run.id for run in row.runs],
+        "completed": row.completed,
+        "diverged": row.diverged,
+        "partial": row.partial,
+        "model_flops_per_rank": row.model_flops_per_rank,
+        "samples_per_s": row.samples_per_s,
+        "tokens_per_s": row.tokens_per_s,
+        "speed_ratio": as_object(row.speed),
+        "speed": row.speed_shown,
+        "wire_over_message": row.wire_over_message,
+        "loss_valid": row.loss_valid,
+        "loss_difference": as_object(row.loss),
+        "loss": row.loss_shown,
+        "loss_margin": row.loss_margin,
+        "verdict": row.verdict,
+        "step_seconds": as_object(row.step_seconds),
+        "loss_in_time_difference": as_object(row.loss_in_time),
+        "loss_in_time": row.loss_in_time.shown if row.loss_in_time else None,
+        **{name: figure(row) for name, figure in FIGURES.items()},
+    }
+
+
+def _run(measures: Measures) -> dict[str, Any]:
+    run = measures.run
+    log = run.log
+    return {
+        "run": run.id,
+        "scheme": run.scheme,
+        "repeat": run.repeat,
+        "pairing": run.pairing,
+        "job": run.job,
+        "state": run.state,
+        "reason": run.verdict.reason,
+        "where": run.verdict.where,
+        "exit": run.exit,
+        "start": run.start,
+        "end": run.end,
+        "host": run.host,
+        "log": str(log.path) if log else None,
+        "dialect": log.dialect if log else None,
+        "steps": log.last_step.step if log and log.last_step else 0,
+        "planned_steps": log.planned_steps if log else None,
+        "throughput_steps": measures.steps,
+        "step_seconds": measures.step_seconds,
+        "samples_per_s": measures.samples_per_s,
+        "tokens_per_s": measures.tokens_per_s,
+        "model_flops_per_rank": measures.model_flops_per_rank,
+        "tokens_per_s_per_rank": measures.tokens_per_s_per_rank,
+        "hardware_flops_per_rank": measures.hardware_flops_per_rank,
+        "unlabelled_flops_per_rank": measures.unlabelled_flops_per_rank,
+        "chip": measures.chip,
+        "peak_flops_per_rank": measures.peak,
+        "mfu": measures.mfu,
+        "hfu": measures.hfu,
+        "time": asdict(measures.time) if measures.time else None,
+        "dimensions": [asdict(one) for one in measures.dimensions],
+        "hosts": [asdict(one) for one in measures.hosts],
+        "memory": asdict(measures.memory),
+        "skipped": measures.skipped,
+        "nan_steps": measures.nan_steps,
+        "message_bytes": measures.message_bytes,
+        "wire_bytes": measures.wire_bytes,
+        "loss_train": measures.loss_train,
+        "loss_valid": measures.loss_valid,
+        "diverged_at": measures.diverged_at,
+        "notes": list(measures.notes),
+        "settings": run.settings,
+        "environment": log.data("environment") if log else {},
+        "traffic": _traffic(measures),
+    }
+
+
+def _traffic(measures: Measures) -> Any:
+    """The channels' traffic as the run counted it, without wire bytes where those are not the network's."""
+    log = measures.run.log
+    channels = log.data("traffic").get("channels") if log else None
+    if measures.wire_bytes != "unknown" or not isinstance(channels, list):
+        return channels
+    return [{**one, "wire_bytes": "unknown"} if isinstance(one, dict) else one for one in channels]
+
+
+def as_object(interval: Interval | None) -> dict[str, Any] | None:
+    if interval is None:
+        return None
+    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high, "pairs": interval.pairs}
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """What JSON can write; what a log nests deeper than anything of ours is left out."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict | list | tuple) and depth > _DEEPEST:
+        return None
+    if isinstance(value, dict):
+        return {str(key): _plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, depth + 1) for item in value]
+    return value

@@ -1,0 +1,48 @@
+"""The report as Markdown, for a page on the web or a ticket."""
+
+from collections.abc import Iterable, Sequence
+
+from hpcbench.report.document import Chapter, Document, Sentences, Table
+
+_SPECIAL = str.maketrans({special: "\\" + special for special in "\\`*_|<>[]&~$"})
+_FIRST = tuple("#+-=")
+
+
+def write(document: Document) -> str:
+    """Each chapter under a bold title; each table with its sentences as a list."""
+    return "\n".join(line for chapter in document.chapters for line in _chapter(chapter)).rstrip() + "\n"
+
+
+def _chapter(chapter: Chapter) -> Iterable[str]:
+    yield f"**{'; '.join(_escape(words) for words in (chapter.title, chapter.subtitle) if words)}**"
+    yield ""
+    listed = False
+    for block in chapter.blocks:
+        if isinstance(block, Table):
+            yield from [""] if listed else []
+            yield from _table(block)
+            listed = False
+        lines = block.notes if isinstance(block, Table) else block.lines if isinstance(block, Sentences) else ()
+        yield from (f"- {_escape(line)}" for line in lines)
+        listed = listed or bool(lines)
+    yield from [""] if listed else []
+
+
+def _table(table: Table) -> Iterable[str]:
+    if table.title:
+        yield f"**{_escape(table.title)}**"
+        yield ""
+    yield _line([_escape(column.head) for column in table.columns])
+    yield _line(["---" if column.words else "---:" for column in table.columns])
+    yield from (_line([_escape(entry.shown) for entry in row]) for row in table.rows)
+    yield ""
+
+
+def _escape(words: str) -> str:
+    """Words that mean themselves, and neither begin a list or a heading nor end a cell."""
+    clean = "".join(c if c.isprintable() else " " for c in words).translate(_SPECIAL)
+    return "\\" + clean if len(clean) > 1 and clean.startswith(_FIRST) and not clean[1].isdigit() else clean
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

@@ -1,0 +1,86 @@
+"""The report on a terminal, at its width."""
+
+import io
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from hpcbench.collect.lines import printable
+from hpcbench.console import UNBOUND, columns
+from hpcbench.report.document import Document, Sentences, Table, Tone
+from hpcbench.report.formats.fit import LONGEST_NAME, Part, parts
+
+_GAP, _NARROW_GAP = 3, 2
+_LONGEST = 600
+_STYLES: dict[Tone, str] = {"": "", "good": "green", "warning": "yellow", "bad": "red", "strong": "bold"}
+
+
+def show(document: Document) -> None:
+    """Print on standard output."""
+    _print(document, Console(width=columns(), highlight=False))
+
+
+def write(document: Document, width: int = UNBOUND) -> str:
+    """The report as text without colours, `width` columns wide."""
+    page = io.StringIO()
+    _print(document, Console(file=page, width=width, highlight=False, no_color=True))
+    return "".join(line.rstrip() + "\n" for line in page.getvalue().splitlines())
+
+
+def _print(document: Document, console: Console) -> None:
+    for i, chapter in enumerate(document.chapters):
+        if i:
+            console.print()
+        _heading([chapter.title, chapter.subtitle], console)
+        for block in chapter.blocks:
+            if isinstance(block, Table):
+                _table(block, console)
+            elif isinstance(block, Sentences):
+                _sentences(block.lines, console, _STYLES[block.tone])
+
+
+def _heading(words: Sequence[str], console: Console) -> None:
+    said = [printable(line, _LONGEST) for line in words if line]
+    one_line = "      ".join(said)
+    for line in [one_line] if len(one_line) <= console.width else said:
+        console.print(Text(line, style="bold"))
+
+
+def _table(table: Table, console: Console) -> None:
+    if table.title:
+        console.print()
+        console.print(Text(printable(table.title, _LONGEST), style="bold"))
+    found = parts(table, console.width, _GAP, cell_len)
+    gap = _GAP
+    if len(found) > 1:
+        found, gap = parts(table, console.width, _NARROW_GAP, cell_len), _NARROW_GAP
+    for i, part in enumerate(found):
+        if i:
+            console.print()
+        console.print(_grid(table, part, gap))
+    _sentences(table.notes, console)
+
+
+def _grid(table: Table, part: Part, gap: int) -> Grid:
+    """The columns of a part. The first one and words may wrap; figures never."""
+    grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    for i in part:
+        column = table.columns[i]
+        head = Text(printable(column.head))
+        if i == 0 or column.words:
+            grid.add_column(head, overflow="fold", max_width=LONGEST_NAME if i == 0 else None)
+        else:
+            grid.add_column(head, justify="right", no_wrap=True)
+    for row in table.rows:
+        grid.add_row(*(Text(printable(row[i].shown), style=_STYLES[row[i].tone]) for i in part))
+    return grid
+
+
+def _sentences(lines: Sequence[str], console: Console, style: str = "") -> None:
+    for i, line in enumerate(lines):
+        if i == 0:
+            console.print()
+        console.print(Text(printable(line, _LONGEST), style=style))

@@ -1,0 +1,124 @@
+"""How figures are written: digits, units, intervals."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from hpcbench.collect.lines import printable
+from hpcbench.report.document import Entry, Tone
+from hpcbench.report.measures import Unknown
+from hpcbench.report.statistics import Interval
+
+NAMES = 60
+"""Letters of a name that are shown; a name from a file may have any number."""
+_REASONS = 300
+_FLOPS = ((1e15, "PFLOPS"), (1e12, "TFLOPS"), (1e9, "GFLOPS"), (1e6, "MFLOPS"), (1.0, "FLOPS"))
+_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+_BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The unit of a column."""
+
+    scale: float
+    """Of the base unit."""
+    name: str
+
+    def show(self, value: float | None) -> str:
+        """A figure without its unit."""
+        return significant(None if value is None else value / self.scale)
+
+
+def flops_unit(values: Iterable[float | None], gpu: bool) -> Unit:
+    """The unit in which the largest of `values` (FLOP/s per rank) has one to three digits before the point."""
+    unit = _unit(values, _FLOPS, 1e12 if gpu else 1e9)
+    return Unit(unit.scale, f"{unit.name}/{'GPU' if gpu else 'rank'}")
+
+
+def seconds_unit(values: Iterable[float | None]) -> Unit:
+    """The unit of times in which the largest of `values` (s) is at least one."""
+    return _unit(values, _SECONDS, 1.0)
+
+
+def bytes_unit(values: Iterable[float | None]) -> Unit:
+    """The unit of memory in which the largest of `values` (B) is at least one."""
+    return _unit(values, _BYTES, 2.0**30)
+
+
+def _unit(values: Iterable[float | None], units: Sequence[tuple[float, str]], usual: float) -> Unit:
+    largest = max((value for value in values if value and math.isfinite(value)), default=usual)
+    return Unit(*next((unit for unit in units if largest >= unit[0]), units[-1]))
+
+
+def significant(value: float | None) -> str:
+    """A figure with four significant digits, written out."""
+    if value is None:
+        return "-"
+    if not math.isfinite(value) or value == 0:
+        return str(value)
+    decimals = max(0, 3 - math.floor(math.log10(abs(value))))
+    return f"{value:.{min(decimals, 6)}f}"
+
+
+def ratio(value: float | Unknown | None) -> str:
+    """A ratio, to three decimals."""
+    return "-" if value is None else value if value == "unknown" else f"{value:.3f}"
+
+
+def percent(value: float | None) -> str:
+    """A part of 1, in per cent to one decimal."""
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def loss(value: float | None) -> str:
+    """A loss, to four decimals."""
+    return "-" if value is None else f"{value:.4f}"
+
+
+def speed_interval(interval: Interval | None) -> str:
+    """A ratio of speeds with its interval."""
+    return between(interval, "{:.2f}".format)
+
+
+def loss_interval(interval: Interval | None) -> str:
+    """A difference of losses with its interval."""
+    return between(interval, "{:+.4f}".format)
+
+
+def between(interval: Interval | None, show: Callable[[float], str], lone: str = " (1 pair)") -> str:
+    """An estimate with the bounds of its interval; where one value has none, with the words `lone`."""
+    if interval is None:
+        return "-"
+    if interval.low is None or interval.high is None:
+        return f"{show(interval.estimate)}{lone}"
+    return f"{show(interval.estimate)} ({show(interval.low)} to {show(interval.high)})"
+
+
+def parameters(count: float) -> str:
+    """A number of parameters as people say it: ``0.8 M``, ``20.6 B``."""
+    for scale, letter in ((1e9, "B"), (1e5, "M")):
+        if count >= scale:
+            return f"{count / max(scale, 1e6):.1f} {letter}"
+    return f"{count / 1e3:.1f} K"
+
+
+def name(words: str, tone: Tone = "") -> Entry:
+    """A name from a file."""
+    return Entry(printable(words, NAMES), printable(words) or None, tone)
+
+
+def phrase(words: str, tone: Tone = "", source: str | None = None) -> Entry:
+    """Words that may be longer than a name, and come from a file in part."""
+    clean = printable(words, _REASONS)
+    return Entry(clean, clean or None, tone, source)
+
+
+def quantity(value: float | None, show: Callable[[float | None], str] = significant) -> Entry:
+    """A figure, or the mark of one that is not known."""
+    return Entry(show(value), value)
+
+
+def estimate(interval: Interval | None, show: Callable[[Interval | None], str]) -> Entry:
+    """An estimate with its interval; what sorts is the estimate."""
+    return Entry(show(interval), None if interval is None else interval.estimate)

@@ -1,0 +1,106 @@
+"""An SVG made part of a page: without styles of its own, so that the page's policy holds, and in the page's ink."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+
+from markupsafe import Markup
+
+from hpcbench.report.page.visible import visible
+
+_SVG = "{http://www.w3.org/2000/svg}"
+_LINK = "{http://www.w3.org/1999/xlink}href"
+_ELEMENTS = {
+    *("svg", "g", "defs", "use", "clipPath", "pattern", "image", "text", "tspan"),
+    *("path", "rect", "circle", "ellipse", "line", "polyline", "polygon"),
+}
+_DECLARATIONS = re.compile(r"[-\w\s#.,:;%()'\"+]*")
+_REFERENCE = re.compile(r"url\(#([-\w]+)\)")
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_WHITE = re.compile(r"#fff(?:fff)?\b|\bwhite\b", re.IGNORECASE)
+
+
+class Stylesheet:
+    """Rules for what the plots of a page carry in ``style`` attributes, each set of declarations once."""
+
+    def __init__(self) -> None:
+        self._classes: dict[str, str] = {}
+
+    @property
+    def css(self) -> str:
+        """All rules so far."""
+        return "\n".join(f".{name} {{ {rule} }}" for rule, name in self._classes.items())
+
+    def name(self, declarations: str) -> str:
+        """The class that stands for some declarations.
+
+        Raises
+        ------
+        ValueError
+            They hold what no plot needs, and what might end the style sheet.
+        """
+        if not _DECLARATIONS.fullmatch(declarations):
+            raise ValueError(f"an SVG has the style {declarations!r}")
+        rule = _on_paper(" ".join(declarations.split()))
+        return self._classes.setdefault(rule, f"plot-{len(self._classes) + 1}")
+
+
+def inline(svg: str, name: str, label: str, styles: Stylesheet) -> Markup:
+    """Make a drawing an element of a page.
+
+    Parameters
+    ----------
+    svg
+        The drawing, as matplotlib writes it; its ink is ``currentColor`` already.
+    name
+        Unique in the page: the ids within the drawing begin with it.
+    label
+        What the drawing is called by those who cannot see it.
+    styles
+        Takes up what its elements look like.
+
+    Raises
+    ------
+    ValueError
+        It is no SVG.
+    """
+    root = ElementTree.fromstring(_NO_XML.sub("\ufffd", svg))
+    if root.tag != f"{_SVG}svg":
+        raise ValueError(f"not an SVG: its root is {root.tag}")
+    _prune(root)
+    for element in root.iter():
+        element.attrib = dict(_attributes(element, name, styles))
+        element.text, element.tail = visible(element.text or ""), visible(element.tail or "")
+    for size in ("width", "height"):
+        root.attrib.pop(size, None)
+    root.attrib.update({"role": "img", "aria-label": label, "class": "plot"})
+    return Markup(ElementTree.tostring(root, encoding="unicode"))
+
+
+def _prune(element: ElementTree.Element) -> None:
+    """Take out whatever is no drawing: styles, metadata, scripts."""
+    for child in list(element):
+        if child.tag.removeprefix(_SVG) not in _ELEMENTS:
+            element.remove(child)
+        else:
+            _prune(child)
+    element.tag = element.tag.removeprefix(_SVG)
+
+
+def _attributes(element: ElementTree.Element, name: str, styles: Stylesheet) -> Iterator[tuple[str, str]]:
+    for key, value in element.attrib.items():
+        if key == "style":
+            yield "class", styles.name(_REFERENCE.sub(rf"url(#{name}-\1)", value))
+        elif key == "id":
+            yield key, f"{name}-{value}"
+        elif key in (_LINK, "href") and value.startswith("#"):
+            yield "href", f"#{name}-{value[1:]}"
+        elif key in (_LINK, "href") and value.startswith("data:image/png;base64,"):
+            yield "href", value
+        elif not key.startswith(("{", "on")) and "href" not in key:
+            yield key, _on_paper(_REFERENCE.sub(rf"url(#{name}-\1)", value))
+
+
+def _on_paper(words: str) -> str:
+    """White is the ground that a plot stands on: the page's own."""
+    return _WHITE.sub("var(--paper)", words)

@@ -1,0 +1,29 @@
+"""The figures of a report, by name: each builder says what one figure shows, or None where there is nothing to draw."""
+
+from collections.abc import Callable
+
+from hpcbench.collect.submission import Submission
+from hpcbench.report.compare import Cell
+from hpcbench.report.document import Figure
+from hpcbench.report.plots.error_over_wire import error_over_wire
+from hpcbench.report.plots.loss_over_steps import loss_over_steps
+from hpcbench.report.plots.loss_over_time import loss_over_time
+from hpcbench.report.plots.loss_over_wire import loss_over_wire
+from hpcbench.report.plots.scaling import scaling
+from hpcbench.report.plots.throughput import throughput
+from hpcbench.report.plots.time_split import time_split
+
+OF_CELL: dict[str, Callable[[Submission, Cell], Figure | None]] = {
+    "loss-over-steps": loss_over_steps,
+    "loss-over-time": loss_over_time,
+    "time-split": time_split,
+    "error-over-wire": error_over_wire,
+    "loss-over-wire": loss_over_wire,
+}
+"""Figures of the schemes of one cell."""
+
+OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Figure | None]] = {
+    "throughput": throughput,
+    "scaling": scaling,
+}
+"""Figures that set all cells side by side."""

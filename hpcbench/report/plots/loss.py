@@ -1,0 +1,109 @@
+"""Loss curves: each scheme over the baseline, along steps or along time."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hpcbench.plot_style import COLOURS, INK, grid
+from hpcbench.report.compare import Cell
+from hpcbench.report.document import Figure
+from hpcbench.report.plots.curves import Along, Curve, band_words, bin_width, curve
+from hpcbench.report.plots.panels import compared, grid_of, heading
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_SCHEME = COLOURS[1]
+_NAMES: dict[Along, str] = {"steps": "steps", "seconds": "time"}
+_CLOCK = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+
+def loss_figure(cell: Cell, along: Along, title: str) -> Figure | None:
+    """The figure of both kinds; None where no run has a loss.
+
+    Parameters
+    ----------
+    cell
+        With the schemes, a panel each.
+    along
+        What the x axis is.
+    title
+        Of the figure.
+    """
+    width = bin_width(cell.rows)
+    curves = {row.scheme: curve(row, along, width) for row in cell.rows}
+    base = curves.get(cell.baseline or "")
+    panels = [row for row in compared(cell) if curves[row.scheme].points]
+    if not panels:
+        return None
+    shown = [curves[row.scheme] for row in panels] + [curve for curve in (base,) if curve and curve.points]
+    scale, unit = (1.0, "") if along == "steps" else _clock(shown)
+
+    def draw(fig: Any) -> None:
+        axes = grid_of(fig, [heading(row) for row in panels], height=1.15)
+        for axis, row in zip(axes, panels, strict=True):
+            if base is not None and row.scheme != cell.baseline:
+                _draw(axis, base, scale, INK, "D", linewidth=2.4, label="baseline")
+            _draw(axis, curves[row.scheme], scale, _SCHEME, "o", linewidth=1.1, label="scheme of the panel")
+            grid(axis)
+        axes[0].set_ylim(*_limits(shown))
+        axes[0].set_xlim(left=0)
+        fig.supxlabel("step" if along == "steps" else f"time since the first step / {unit}", fontsize="medium")
+        fig.supylabel("loss", fontsize="medium")
+        words = "; ".join(band_words(count) for count in sorted({curve.runs for curve in shown}))
+        handles, labels = axes[0].get_legend_handles_labels()
+        fig.legend(handles, labels, loc="outside upper center", ncols=2, title=words, title_fontsize=7)
+
+    return Figure(f"loss-over-{_NAMES[along]}", title, _caption(shown, width, along), draw)
+
+
+def _draw(axes: "Axes", curve: Curve, scale: float, colour: str, mark: str, *, linewidth: float, label: str) -> None:
+    x = [point.x / scale for point in curve.points]
+    axes.plot(x, [point.mean for point in curve.points], color=colour, linewidth=linewidth, label=label)
+    if curve.runs > 1:
+        low, high = [point.low for point in curve.points], [point.high for point in curve.points]
+        axes.fill_between(x, low, high, color=colour, alpha=0.25, linewidth=0)
+    marks = curve.evaluations
+    (drawn,) = axes.plot(
+        [point.x / scale for point in marks],
+        [point.mean for point in marks],
+        color=colour,
+        marker=mark,
+        linestyle="none",
+        markerfacecolor="none" if mark == "D" else colour,
+        markersize=5.5 if mark == "D" else 3,
+        zorder=4,
+        clip_on=False,
+    )
+    drawn.set_in_layout(False)  # half of the last mark stands outside
+    if curve.broken and x:
+        axes.plot(x[-1], curve.points[-1].mean, color=colour, marker="X", markersize=7, linestyle="none", zorder=5)
+
+
+def _limits(curves: Sequence[Curve]) -> tuple[float, float]:
+    """Of the y axis: the first tenth of the steps, where all fall alike, may leave the frame."""
+    late = [p for curve in curves for p in curve.points[len(curve.points) // 10 :]]
+    values = [p.mean for p in late] + [p.mean for curve in curves for p in curve.evaluations]
+    low, high = min(values), max(values)
+    room = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
+    return low - room, high + room
+
+
+def _clock(curves: Sequence[Curve]) -> tuple[float, str]:
+    longest = max((curve.points[-1].x for curve in curves if curve.points), default=0.0)
+    return next((unit for unit in _CLOCK if longest >= 3 * unit[0]), _CLOCK[-1])
+
+
+def _caption(curves: Sequence[Curve], width: int, along: Along) -> str:
+    words = ["Training loss of each scheme (thin line) and of the baseline (thick line), with bands over the repeats."]
+    if width > 1:
+        words.append(f"Each point is the mean of {width} steps; nothing else is smoothed.")
+    else:
+        words.append("Every step is shown; nothing is smoothed.")
+    if along == "seconds":
+        words.append("A step stands at its mean time; evaluations and checkpoints take none.")
+    if any(curve.evaluations for curve in curves):
+        words.append("Marks: loss on validation data (circle: the scheme, diamond: the baseline).")
+    if any(curve.broken for curve in curves):
+        words.append("A cross ends a curve whose loss stopped being a number.")
+    words.append("The first steps may lie above the frame.")
+    return " ".join(words)

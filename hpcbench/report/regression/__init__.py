@@ -1,0 +1,1 @@
+"""One submission against an earlier one: what got faster, slower, better or worse."""

@@ -1,0 +1,121 @@
+"""Changes between two submissions as a document: the verdict first, then a table."""
+
+import math
+from collections.abc import Sequence
+
+from hpcbench.collect.lines import printable
+from hpcbench.collect.submission import Criteria, Submission
+from hpcbench.report.document import Chapter, Column, Document, Entry, Sentences, Table, Tone
+from hpcbench.report.notation import estimate, loss, loss_interval, name, phrase, quantity, speed_interval
+from hpcbench.report.regression.changes import LEVEL, Change
+from hpcbench.report.statistics import Interval
+
+_COLUMNS = (
+    Column("cell", "cell", words=True),
+    Column("scheme", "scheme", words=True),
+    Column("samples_per_s_old", "samples/s then", help="Mean of the completed runs of the earlier submission."),
+    Column("samples_per_s", "now"),
+    Column("speed_change", "now / then (95 % CI)", help="Independent samples: Welch's interval on logarithms."),
+    Column("loss_old", "loss (valid) then", group=1),
+    Column("loss_now", "now", group=1),
+    Column("loss_change", "now - then (95 % CI)", group=1, help="Seed by seed where the seeds are the same."),
+    Column("verdict", "verdict", words=True, group=1),
+)
+
+
+def document(
+    new: Submission, old: Submission, found: Sequence[Change], settings: Sequence[str], criteria: Criteria
+) -> Document:
+    """What to print of a comparison with an earlier submission."""
+    title = printable(f"{new.plan.study} on {new.plan.site} against {old.plan.study} on {old.plan.site}")
+    asides = [f"Settings differ: {words}." for words in settings]
+    chapter = Chapter(
+        title,
+        printable(f"now: {_origin(new)}; then: {_origin(old)}"),
+        (
+            table(found),
+            Sentences(tuple(_answer(found))),
+            Sentences(tuple(asides), "warning"),
+            Sentences(tuple(_basis(found, criteria))),
+        ),
+    )
+    return Document(title, (chapter,))
+
+
+def table(found: Sequence[Change]) -> Table:
+    """One row a scheme and cell."""
+    cells = any(change.cell for change in found)
+    rows = [_entries(change)[0 if cells else 1 :] for change in found]
+    return Table("changes", "", _COLUMNS[0 if cells else 1 :], tuple(rows))
+
+
+def _entries(change: Change) -> tuple[Entry, ...]:
+    old, new = change.old, change.new
+    where = ", ".join(f"{key} {value}" for key, value in change.cell.items())
+    tone: Tone = "bad" if change.bad else "good" if change.good else ""
+    return (
+        name(where),
+        name(change.scheme),
+        quantity(old.samples_per_s if old else None),
+        quantity(new.samples_per_s if new else None),
+        estimate(speed_change(change), speed_interval),
+        quantity(old.loss_valid if old else None, loss),
+        quantity(new.loss_valid if new else None, loss),
+        estimate(change.loss.interval() if change.loss else None, loss_interval),
+        phrase(change.verdict, tone),
+    )
+
+
+def speed_change(change: Change) -> Interval | None:
+    """Ratio of samples/s, new over old."""
+    if change.speed is None:
+        return None
+    logs = change.speed.interval()
+    low, high = (None if bound is None else math.exp(min(bound, 700.0)) for bound in (logs.low, logs.high))
+    return Interval(math.exp(logs.estimate), low, high, logs.pairs)
+
+
+def _answer(found: Sequence[Change]) -> list[str]:
+    bad = [change for change in found if change.bad]
+    good = [change for change in found if change.good]
+    open_ = [change for change in found if change.fate == "compared" and "not shown" in change.verdict]
+    sentences = []
+    if bad:
+        sentences.append(f"Worse than before: {_list(bad)}.")
+    elif len(open_) < sum(change.fate == "compared" for change in found):
+        sentences.append("Nothing is shown to be worse than before.")
+    else:
+        sentences.append("Nothing is shown, neither worse nor as good: too few repeats, or none in common.")
+    if good:
+        sentences.append(f"Better than before: {_list(good)}.")
+    if open_ and len(open_) < len(found):
+        sentences.append(f"Not decided: {_list(open_)}.")
+    return sentences
+
+
+def _basis(found: Sequence[Change], criteria: Criteria) -> list[str]:
+    paired = {change.loss_paired for change in found if change.loss}
+    how = {frozenset({True}): "seed by seed", frozenset({False}): "as independent samples"}.get(
+        frozenset(paired), "seed by seed where the seeds are the same"
+    )
+    return [
+        f"Speeds are compared as independent samples (Welch), losses {how}. A change counts where it is shown at"
+        f" {100 * LEVEL:.0f} % after Holm's correction, unless it is shown to lie within"
+        f" {100 * criteria.speed_margin:.3g} % of the speed or {100 * criteria.loss_margin:.3g} % of the loss.",
+        "The two may have run on different nodes: a machine that changed looks like a program that did.",
+    ]
+
+
+def _list(found: Sequence[Change]) -> str:
+    words = []
+    for change in found:
+        where = ", ".join(f"{key} {value}" for key, value in change.cell.items())
+        words.append(f"{change.scheme}{f' at {where}' if where else ''} ({change.verdict})")
+    return printable(", ".join(words), 2000)
+
+
+def _origin(submission: Submission) -> str:
+    place = str(submission.root) if submission.root else "logs"
+    when = f", {submission.plan.time[:10]}" if submission.plan.time else ""
+    version = f", hpcbench {submission.plan.version}" if submission.plan.version else ""
+    return f"{place}{when}{version}"

@@ -1,0 +1,30 @@
+"""The tables of a report, by name: each builder says what one table holds, or None where there is nothing to say."""
+
+from collections.abc import Callable
+
+from hpcbench.collect.submission import Submission
+from hpcbench.report.compare import Cell
+from hpcbench.report.document import Table
+from hpcbench.report.tables.loss import loss
+from hpcbench.report.tables.memory import memory
+from hpcbench.report.tables.published import published
+from hpcbench.report.tables.runs import runs
+from hpcbench.report.tables.scaling import strong_scaling, weak_scaling
+from hpcbench.report.tables.speed import speed
+from hpcbench.report.tables.traffic import traffic
+
+OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
+    "speed": speed,
+    "loss": loss,
+    "traffic": traffic,
+    "memory": memory,
+}
+"""Further tables of the schemes of one cell, which has the comparison anyway."""
+
+OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {
+    "strong-scaling": strong_scaling,
+    "weak-scaling": weak_scaling,
+    "runs": runs,
+    "published": published,
+}
+"""Tables over all cells."""

@@ -1,0 +1,93 @@
+"""The bounds that a study set for its runs, and which of them are broken."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hpcbench.report.compare import Cell, Row
+from hpcbench.report.measures import Measures
+from hpcbench.study.thresholds import Quantity, Threshold
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One threshold, held to one completed run."""
+
+    run: Measures
+    threshold: Threshold
+    value: float | None
+    """None where the run does not give it: then nobody can say that the bound is kept."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether the value is known and lies within the bounds; NaN lies within none."""
+        low, high = self.threshold.min, self.threshold.max
+        return self.value is not None and (low is None or self.value >= low) and (high is None or self.value <= high)
+
+    def __str__(self) -> str:
+        low, high = self.threshold.min, self.threshold.max
+        asked = " and ".join(
+            f"{words} {bound:g}" for words, bound in (("at least", low), ("at most", high)) if bound is not None
+        )
+        said = "is not known" if self.value is None else f"is {self.value:.6g}"
+        return f"{self.threshold.quantity} {said}, asked for: {asked}"
+
+
+def judge(cells: Sequence[Cell], thresholds: Sequence[Threshold]) -> list[Judged]:
+    """Hold each completed run to the thresholds that speak of it, run by run.
+
+    Runs that did not complete have no value that a bound could be held to; their state says what they are.
+    """
+    found = []
+    for cell in cells if thresholds else ():
+        pairs = _baselines(cell.row(cell.baseline))
+        for measures in cell.runs:
+            run = measures.run
+            if run.state == "completed":
+                own = [threshold for threshold in thresholds if threshold.concerns(run.scheme, run.cell)]
+                base = pairs.get(run.pairing)
+                found += [Judged(measures, one, _VALUES[one.quantity](measures, base)) for one in own]
+    return found
+
+
+def broken(cells: Sequence[Cell], thresholds: Sequence[Threshold]) -> list[str]:
+    """One line for each bound that is not shown to be kept, with the log of its run."""
+    return [
+        f"{one.run.run.id}: {one}" + (f" ({one.run.run.log.path})" if one.run.run.log else "")
+        for one in judge(cells, thresholds)
+        if not one.kept
+    ]
+
+
+def _baselines(row: Row | None) -> dict[str, Measures]:
+    runs = row.runs if row else ()
+    return {run.run.pairing: run for run in reversed(runs) if run.run.state == "completed"}
+
+
+def _ratio(run: Measures, base: Measures | None) -> float | None:
+    if base is None or not base.samples_per_s or run.samples_per_s is None:
+        return None
+    return run.samples_per_s / base.samples_per_s
+
+
+def _difference(run: Measures, base: Measures | None) -> float | None:
+    if base is None or base.loss_valid is None or run.loss_valid is None:
+        return None
+    return run.loss_valid - base.loss_valid
+
+
+def _wire(run: Measures, base: Measures | None) -> float | None:
+    value = run.wire_over_message
+    return value if isinstance(value, float) else None
+
+
+_VALUES: dict[Quantity, Callable[[Measures, Measures | None], float | None]] = {
+    "samples_per_s": lambda run, base: run.samples_per_s,
+    "tokens_per_s": lambda run, base: run.tokens_per_s,
+    "step_seconds": lambda run, base: run.step_seconds,
+    "tflops": lambda run, base: None if run.model_flops_per_rank is None else run.model_flops_per_rank / 1e12,
+    "mfu": lambda run, base: run.mfu,
+    "loss": lambda run, base: run.loss_valid,
+    "wire_over_message": _wire,
+    "speed_ratio": _ratio,
+    "loss_difference": _difference,
+}

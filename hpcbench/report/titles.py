@@ -1,0 +1,56 @@
+"""What was run where, in the words of a title."""
+
+from hpcbench.collect.lines import integer, member, number, printable, text
+from hpcbench.collect.submission import RunResult
+from hpcbench.report.compare import Cell
+from hpcbench.report.measures import is_gpu, is_uncompressed
+from hpcbench.report.notation import parameters
+
+
+def title(cell: Cell) -> tuple[str, str]:
+    """What was run where, and what it is compared with."""
+    run = example(cell)
+    parts = [_model(run), _layout(run), *(f"{key} {value}" for key, value in run.cell.items())]
+    ranks, steps = integer(run.settings, "ranks"), integer(run.settings, "train", "steps")
+    if ranks is not None:
+        parts.append(f"{ranks} ranks" if not is_gpu(run) else f"{ranks} GPUs")
+    repeats = len({measures.run.pairing for measures in cell.runs})
+    if steps is not None:
+        parts.append(f"{steps} steps x {repeats} repeat{'s' if repeats != 1 else ''}")
+    what = ", ".join(part for part in parts if part)
+    return printable(f"{run.study} on {run.site}: {what}"), f"baseline: {baseline_words(cell)}"
+
+
+def baseline_words(cell: Cell) -> str:
+    """What the schemes are compared with."""
+    base = cell.row(cell.baseline)
+    if base is None:
+        return "none"
+    run = base.runs[0].run
+    native = text(run.settings, "scheme", "algorithm") == "native"
+    codec = "uncompressed" if is_uncompressed(run) else printable(base.scheme, 40)
+    if not native and text(run.settings, "scheme", "algorithm") is None:
+        return printable(base.scheme, 40)
+    collectives = "MPI library's collectives" if native else "two-shot collectives"
+    return f"{codec}, {collectives}"
+
+
+def example(cell: Cell) -> RunResult:
+    """A run that knows its settings, preferably one that began."""
+    runs = [measures.run for measures in cell.runs]
+    return next((run for run in runs if run.settings and run.log), next((run for run in runs if run.settings), runs[0]))
+
+
+def _model(run: RunResult) -> str:
+    name = text(run.settings, "model", "name")
+    count = number(run.log.data("configuration"), "parameters") if run.log else None
+    if name is None:
+        return ""
+    return name if count is None else f"{name} {parameters(count)} parameters"
+
+
+def _layout(run: RunResult) -> str:
+    layout = member(run.settings, "layout")
+    if not isinstance(layout, dict):
+        return ""
+    return " x ".join(f"{name}{size}" for name, size in layout.items())

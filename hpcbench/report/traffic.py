@@ -1,0 +1,261 @@
+"""What a run says of its traffic, its hosts and its memory, as numbers that tables and plots can use."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Literal
+
+from hpcbench.collect.lines import integer, number, printable, text
+from hpcbench.collect.run_log import RunLog
+
+_LARGEST = 1 << 62
+"""Numbers beyond it are none that a run can have counted."""
+Unknown = Literal["unknown"]
+"""Of what the MPI library sent, where a scheme's variables may make it compress: it does not say."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What a channel, or all channels of a dimension, carried in the steps that were counted.
+
+    Bytes and calls are sums over all ranks and steps; seconds are a step and rank.
+    """
+
+    dimension: str
+    phase: str | None
+    """None for a dimension, and where the log does not say."""
+    kind: str | None
+    """None for a dimension, and where the log does not say."""
+    codec: str | None
+    """None for a dimension whose channels differ, and where the log does not say."""
+    calls: int
+    plain_calls: int
+    """Calls that were left to the MPI library because the codec would have lost time."""
+    message_bytes: int
+    """Before the codec."""
+    wire_bytes: int | Unknown
+    """After the codec."""
+    network_bytes: int | Unknown
+    """Wire bytes that left a node. The MPI library's own collectives do not say: they count as 0."""
+    encode_s: float
+    decode_s: float
+    transfer_s: float
+    """The rest of the time that the calls took."""
+    exposed_s: float
+    """Time in which the caller waited for the calls."""
+    hidden_s: float
+    """Time in which the calls moved while the caller computed."""
+    sampled_error: float | None
+    """Relative error of the sampled values, 2-norm; of a dimension, its channels' largest. None where none was
+    sampled."""
+
+    @property
+    def wire_over_message(self) -> float | Unknown | None:
+        """Wire bytes per message byte; None where nothing was sent."""
+        if self.wire_bytes == "unknown":
+            return self.wire_bytes
+        return self.wire_bytes / self.message_bytes if self.message_bytes else None
+
+
+@dataclass(frozen=True)
+class TimeSplit:
+    """Where the time of a step goes, in seconds a step and rank: means over the steps and ranks that were counted.
+
+    The step is computation and exposed communication. Communication is divided twice: exposed and hidden make up the
+    same calls as encoding, decoding and transfer, of which several may be under way at a time.
+    """
+
+    step: float
+    compute: float
+    """The step without the time in which the rank waited for messages."""
+    exposed: float
+    hidden: float
+    encode: float
+    decode: float
+    transfer: float
+
+    @property
+    def exposed_part(self) -> float:
+        """Exposed communication as a part of the step."""
+        return self.exposed / self.step
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Peak memory in bytes; None where the log does not say."""
+
+    device: int | None = None
+    """Allocated on a GPU by the rank that needed the most."""
+    device_reserved: int | None = None
+    """Held on a GPU by PyTorch's allocator, by the rank that held the most."""
+    host_rank: int | None = None
+    """Resident in the rank that needed the most."""
+    host: int | None = None
+    """Resident in all ranks together; what ranks share counts for each of them."""
+
+
+@dataclass(frozen=True)
+class HostTime:
+    """How long the ranks of a host computed: what a slow node shows in, and waiting for one does not."""
+
+    host: str
+    ranks: int
+    compute_s: float
+    """Seconds a step and rank, without the time in which they waited for messages."""
+    over_peers: float | None = None
+    """That over the median of all ranks at the same stage of the pipeline, since stages differ in their work; None
+    where no other host has ranks at its stages."""
+
+
+def channels(log: RunLog, ranks: int | None, *, known: bool) -> tuple[Traffic, ...]:
+    """What each channel carried, as the run's ``traffic`` event says.
+
+    Parameters
+    ----------
+    ranks
+        Of the run; without them no channel has seconds, and none is given.
+    known
+        Whether wire bytes are those of the network: not where the MPI library may have compressed by itself.
+    """
+    rows = log.data("traffic").get("channels")
+    steps = len(window(log))
+    if not isinstance(rows, list) or not steps or not ranks:
+        return ()
+    return tuple(_channel(row, steps * ranks, known=known) for row in rows if text(row, "dimension") is not None)
+
+
+def window(log: RunLog) -> range:
+    """Numbers of the steps that the ``traffic`` event counts; empty where there is none."""
+    event = log.data("traffic")
+    first, last = integer(event, "from_step"), integer(event, "to_step")
+    if first is None or last is None or not 0 < first <= last < _LARGEST:
+        return range(0)
+    return range(first, last + 1)
+
+
+def counted(log: RunLog, name: str) -> list[float]:
+    """One quantity of the steps that the ``traffic`` event counts."""
+    steps = window(log)
+    if log.last_step is not None and log.last_step.step < steps.stop:
+        return log.steps.column(name, first=steps.start)
+    return [value for step, value in log.steps.columns("step", name, first=steps.start) if step < steps.stop]
+
+
+def by_dimension(rows: Sequence[Traffic]) -> tuple[Traffic, ...]:
+    """Sums over the channels of each dimension, in the order in which they first appear."""
+    names = dict.fromkeys(row.dimension for row in rows)
+    return tuple(_sum(name, [row for row in rows if row.dimension == name]) for name in names)
+
+
+def time_split(rows: Iterable[Traffic], step_seconds: Sequence[float]) -> TimeSplit | None:
+    """Where the time of a step goes.
+
+    Parameters
+    ----------
+    rows
+        Of all channels.
+    step_seconds
+        Of the steps that they count.
+
+    Returns
+    -------
+    TimeSplit or None
+        None without steps or without traffic: then nothing says what was communication.
+    """
+    rows = list(rows)
+    if not rows or not step_seconds or not sum(step_seconds) > 0:
+        return None
+    step = sum(step_seconds) / len(step_seconds)
+    exposed = sum(row.exposed_s for row in rows)
+    return TimeSplit(
+        step=step,
+        compute=step - exposed,
+        exposed=exposed,
+        hidden=sum(row.hidden_s for row in rows),
+        encode=sum(row.encode_s for row in rows),
+        decode=sum(row.decode_s for row in rows),
+        transfer=sum(row.transfer_s for row in rows),
+    )
+
+
+def memory(log: RunLog) -> Memory:
+    """Peak memory, as the ``memory`` event says, or a foreign log's lines."""
+    event = log.data("memory")
+    printed = log.steps.column("memory_bytes") if not event else []
+    return Memory(
+        device=integer(event, "device_bytes") or (int(max(printed)) if printed else None),
+        device_reserved=integer(event, "device_reserved_bytes"),
+        host_rank=integer(event, "host_rank_bytes"),
+        host=integer(event, "host_bytes"),
+    )
+
+
+def hosts(log: RunLog) -> tuple[HostTime, ...]:
+    """How long each host computed, as the ``hosts`` event says."""
+    rows = log.data("hosts").get("hosts")
+    found = []
+    for row in rows if isinstance(rows, list) else []:
+        host, seconds = text(row, "host"), number(row, "compute_s")
+        if host is not None and seconds is not None:
+            found.append(HostTime(printable(host, 80), integer(row, "ranks") or 0, seconds, number(row, "over_peers")))
+    return tuple(found)
+
+
+def _channel(row: Any, shares: int, *, known: bool) -> Traffic:
+    def count(name: str) -> int:
+        said = integer(row, name) or 0
+        return said if 0 <= said < _LARGEST else 0
+
+    def seconds(name: str) -> float:
+        said = number(row, name) or 0.0
+        return said / shares if isfinite(said) else 0.0
+
+    def word(name: str) -> str | None:
+        said = text(row, name)
+        return printable(said, 40) if said is not None else None
+
+    return Traffic(
+        dimension=word("dimension") or "",
+        phase=word("phase"),
+        kind=word("kind"),
+        codec=word("codec"),
+        calls=count("calls"),
+        plain_calls=count("plain_calls"),
+        message_bytes=count("message_bytes"),
+        wire_bytes=count("wire_bytes") if known else "unknown",
+        network_bytes=count("network_bytes") if known else "unknown",
+        encode_s=seconds("encode_s"),
+        decode_s=seconds("decode_s"),
+        transfer_s=seconds("transfer_s"),
+        exposed_s=seconds("exposed_s"),
+        hidden_s=seconds("hidden_s"),
+        sampled_error=number(row, "sampled_error"),
+    )
+
+
+def _sum(dimension: str, rows: list[Traffic]) -> Traffic:
+    codecs = {row.codec for row in rows}
+    errors = [row.sampled_error for row in rows if row.sampled_error is not None]
+    return Traffic(
+        dimension=dimension,
+        phase=None,
+        kind=None,
+        codec=codecs.pop() if len(codecs) == 1 else None,
+        calls=sum(row.calls for row in rows),
+        plain_calls=sum(row.plain_calls for row in rows),
+        message_bytes=sum(row.message_bytes for row in rows),
+        wire_bytes=total([row.wire_bytes for row in rows]),
+        network_bytes=total([row.network_bytes for row in rows]),
+        encode_s=sum(row.encode_s for row in rows),
+        decode_s=sum(row.decode_s for row in rows),
+        transfer_s=sum(row.transfer_s for row in rows),
+        exposed_s=sum(row.exposed_s for row in rows),
+        hidden_s=sum(row.hidden_s for row in rows),
+        sampled_error=max(errors) if errors else None,
+    )
+
+
+def total(values: Sequence[int | Unknown]) -> int | Unknown:
+    """Their sum, unless one is unknown."""
+    known = [value for value in values if value != "unknown"]
+    return sum(known) if len(known) == len(values) else "unknown"

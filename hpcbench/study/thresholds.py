@@ -1,0 +1,47 @@
+"""Bounds that a study sets for its runs: what a nightly run of a machine is held to."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from hpcbench.study.section import Name, Scalar, Section
+
+Quantity = Literal[
+    "samples_per_s",
+    "tokens_per_s",
+    "step_seconds",
+    "tflops",
+    "mfu",
+    "loss",
+    "wire_over_message",
+    "speed_ratio",
+    "loss_difference",
+]
+
+
+class Threshold(Section):
+    """A bound for one quantity of the runs that it speaks of; without `scheme` and `cell`, of all."""
+
+    quantity: Quantity = Field(
+        description="samples_per_s, tokens_per_s; step_seconds: median after the warm-up; tflops: the model's, a GPU "
+        "or rank; mfu: as a part of 1; loss: validation loss at the end; wire_over_message; speed_ratio and "
+        "loss_difference: against the baseline's run of the same repeat."
+    )
+    min: float | None = Field(None, description="Smallest value that keeps it.")
+    max: float | None = Field(None, description="Largest value that keeps it.")
+    scheme: Name | None = Field(None, description="Only runs of this scheme.")
+    cell: dict[str, Scalar] = Field(default_factory=dict, description="Only runs with these values of matrix keys.")
+
+    @model_validator(mode="after")
+    def _bounds(self) -> "Threshold":
+        if self.min is None and self.max is None:
+            raise ValueError("bounds nothing: give min, max or both")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"no value lies between min {self.min:g} and max {self.max:g}: swap them")
+        return self
+
+    def concerns(self, scheme: str, cell: dict[str, Scalar]) -> bool:
+        """Whether it speaks of a run of this scheme and cell."""
+        return self.scheme in (None, scheme) and all(
+            key in cell and cell[key] == value for key, value in self.cell.items()
+        )

@@ -1,0 +1,94 @@
+"""What a run took of its machine: how long each host computed, and how much memory the ranks needed."""
+
+import resource
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import fmean, median
+from typing import Any
+
+import torch
+
+from hpcbench.parallel.exact import gather
+from hpcbench.train.trainer import Trainer
+
+_UNIT = 1 if sys.platform == "darwin" else 1024
+"""Bytes in which the kernel counts resident memory."""
+
+
+def compute_times(trainer: Trainer, hosts: Sequence[str]) -> list[dict[str, Any]]:
+    """Time that the ranks of each host computed, the same on all ranks (a collective call).
+
+    A slow node makes all others wait: step times tell that there is one, only the times without the waiting tell which.
+
+    Parameters
+    ----------
+    hosts
+        Of each rank, in rank order.
+
+    Returns
+    -------
+    list of dict
+        As `by_host` gives them.
+    """
+    mesh, traffic = trainer.mesh, trainer.traffic
+    own = traffic.compute_seconds / max(traffic.steps, 1)
+    times = [time for (time,) in gather(mesh.world, [own], trainer.policy.exact)]
+    return by_host(hosts, times, [mesh.layout.coordinates(rank)[0] for rank in range(len(hosts))])
+
+
+def by_host(names: Sequence[str], times: Sequence[float], stages: Sequence[int]) -> list[dict[str, Any]]:
+    """Join the times of each host's ranks.
+
+    Parameters
+    ----------
+    names, times, stages
+        Host, seconds a step and stage of the pipeline of each rank.
+
+    Returns
+    -------
+    list of dict
+        One a host in the order of its first rank: ``host``, ``ranks``, ``compute_s`` (mean over its ranks) and
+        ``over_peers`` (mean over its ranks of their time over the median at the same stage, since stages differ in
+        their work; None where each of its stages is on no other host).
+    """
+    peers, places, hosts = defaultdict(list), defaultdict(set), defaultdict(list)
+    for rank, (name, stage) in enumerate(zip(names, stages, strict=True)):
+        peers[stage].append(times[rank])
+        places[stage].add(name)
+        hosts[name].append(rank)
+    rows = []
+    for name, ranks in hosts.items():
+        ratios = [
+            times[rank] / median(peers[stages[rank]])
+            for rank in ranks
+            if len(places[stages[rank]]) > 1 and median(peers[stages[rank]]) > 0
+        ]
+        rows.append(
+            {
+                "host": name,
+                "ranks": len(ranks),
+                "compute_s": round(fmean(times[rank] for rank in ranks), 9),
+                "over_peers": round(fmean(ratios), 6) if ratios else None,
+            }
+        )
+    return rows
+
+
+def memory(trainer: Trainer) -> dict[str, int]:
+    """Peak memory so far in bytes, the same on all ranks (a collective call).
+
+    ``host_rank_bytes`` is resident in the rank that needed the most, ``host_bytes`` in all ranks together, where shared
+    pages count for each of them; ``device_bytes`` and ``device_reserved_bytes`` are the most that PyTorch had allocated
+    and held on the GPU of one rank.
+    """
+    own = [float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT)]
+    if trainer.run.device != "cpu":
+        own += [float(torch.cuda.max_memory_allocated()), float(torch.cuda.max_memory_reserved())]
+    host, *device = zip(*gather(trainer.mesh.world, own, trainer.policy.exact), strict=True)
+    names = ("device_bytes", "device_reserved_bytes")
+    return {
+        "host_rank_bytes": round(max(host)),
+        "host_bytes": round(sum(host)),
+        **{name: round(max(values)) for name, values in zip(names, device, strict=False)},
+    }

@@ -1,0 +1,28 @@
+"""A site's own peak of its GPUs is written into each run, for the report."""
+
+import json
+
+import pytest
+from batch_fakes import Fake, wait_until_over
+
+from hpcbench.batch.sites.site import load_site
+from hpcbench.batch.submit import submit
+from hpcbench.errors import UserError
+from hpcbench.train import config
+
+
+def test_a_peak_goes_from_the_site_into_each_run(fake: Fake) -> None:
+    fake.write_site(node={"cores": 4, "gpu_peak_tflops": {"bf16": 247.5, "fp32": 20}})
+    root = submit(fake.study, site=str(fake.site), only="scheme=baseline").root
+    wait_until_over(root)
+    path = root / "runs" / "r1-baseline" / "run.json"
+    assert json.loads(path.read_text())["peak_tflops"] == {"bf16": 247.5, "fp32": 20.0}
+    assert config.load(path)[0].peak_tflops == {"bf16": 247.5, "fp32": 20.0}, "the worker takes it"
+
+
+@pytest.mark.parametrize("peak", [{"fp12": 1.0}, {"bf16": 0}, {"bf16": "many"}])
+def test_a_peak_that_is_none_is_refused(fake: Fake, peak: dict[str, object]) -> None:
+    fake.write_site(node={"cores": 4, "gpu_peak_tflops": peak})
+    with pytest.raises(UserError) as caught:
+        load_site(str(fake.site))
+    assert str(caught.value).startswith(f"{fake.site}:1: node.gpu_peak_tflops.{next(iter(peak))}: ")

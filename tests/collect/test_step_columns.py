@@ -1,0 +1,79 @@
+"""Columns of steps against the records that were put in."""
+
+from array import array
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpcbench.collect.record import StepRecord
+from hpcbench.collect.steps import COLUMNS, TYPECODES, Steps
+
+RECORDS = st.builds(
+    StepRecord,
+    line=st.integers(1, 99),
+    step=st.integers(1, 12),
+    steps=st.none() | st.just(12),
+    loss=st.none() | st.floats(allow_nan=False),
+    seconds=st.none() | st.floats(0, 9),
+    message_bytes=st.none() | st.integers(0, 2**63 - 1),
+)
+
+
+def kept(records: list[StepRecord]) -> dict[int, StepRecord]:
+    found: dict[int, StepRecord] = {}
+    for record in records:
+        found.setdefault(record.step, record)
+    return found
+
+
+@given(st.lists(RECORDS, max_size=15), st.booleans(), st.integers(0, 13))
+def test_columns_say_what_records_say(records: list[StepRecord], ascending: bool, first: int) -> None:
+    records = sorted(records, key=lambda record: record.step) if ascending else records
+    steps, truth = Steps(), kept(records)
+    for record in records:
+        assert steps.add(record) == truth[record.step]
+    assert list(steps.items()) == list(truth.items())
+    assert steps.last == (truth[max(truth)] if truth else None)
+    assert all((step in steps) == (step in truth) for step in range(14))
+    later = [record for record in truth.values() if record.step >= first]
+    for name in (*COLUMNS, "step", "line"):
+        values = [getattr(record, name) for record in later]
+        assert steps.column(name, first=first) == [value for value in values if value is not None]
+    rows = [(r.step, r.loss, r.message_bytes) for r in later if r.loss is not None and r.message_bytes is not None]
+    assert steps.columns("step", "loss", "message_bytes", first=first) == rows
+    assert steps.aligned("step", "loss", "message_bytes", first=first) == [[row[i] for row in rows] for i in range(3)]
+
+
+@given(st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=6), max_size=5))
+def test_many_at_once_are_kept_if_they_lie_above(batches: list[list[int]]) -> None:
+    steps: Steps = Steps()
+    alone: dict[int, int] = {}
+    for line, batch in enumerate(batches):
+        columns = {"step": array("q", batch), "line": array("q", [line] * len(batch))}
+        above = sorted(set(batch)) == batch and batch[0] > max(alone, default=0)
+        assert steps.extend(columns) == above
+        for step in batch:
+            assert steps.add(StepRecord(line, step)).line == alone.setdefault(step, line)
+    assert {step: record.line for step, record in steps.items()} == alone
+
+
+def test_a_record_that_does_not_fit_leaves_no_trace() -> None:
+    steps = Steps()
+    steps.add(StepRecord(1, 1, 9, loss=2.5, wire_bytes=7))
+    for bad in (StepRecord(2, 2, 9, loss=1.0, wire_bytes=2**63), StepRecord(2, 2**63), StepRecord(2, 2, loss=10**400)):
+        with pytest.raises(OverflowError):
+            steps.add(bad)
+        assert steps.columns("step", "loss", "wire_bytes") == [(1, 2.5, 7)]
+    assert list(steps) == [1] and 2 not in steps
+
+
+def test_a_name_that_is_none_is_refused() -> None:
+    with pytest.raises(KeyError):
+        Steps().column("los")
+
+
+def test_whole_numbers_stay_whole() -> None:
+    whole = {name for name, code in TYPECODES.items() if code == "q"}
+    assert {"line", "step", "steps", "message_bytes", "wire_bytes", "skipped"} <= whole
+    assert not {"loss", "seconds", "model_flops_per_rank"} & whole

@@ -1,0 +1,73 @@
+"""Exported files read back by tools that are not ours: the csv, json and sqlite3 modules, and pyarrow."""
+
+import csv
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+
+from hpcbench.report.export.schema import TABLES
+
+Rows = list[dict[str, Any]]
+"""A row without what is absent; columns of JSON are read."""
+
+
+def _csv(path: Path, table: str) -> Rows:
+    # an apostrophe is put before what a spreadsheet would take for a formula
+    read = {"text": lambda words: words.removeprefix("'"), "json": json.loads, "integer": int, "real": float}
+    types = {one.name: read[one.type] for one in TABLES[table].columns}
+    with path.open(encoding="utf-8", newline="") as stream:
+        return [
+            {name: types[name](words) for name, words in row.items() if words != ""} for row in csv.DictReader(stream)
+        ]
+
+
+def _json_lines(path: Path, table: str) -> Rows:
+    real = {one.name for one in TABLES[table].columns if one.type == "real"}
+    found = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+    assert not any(value is None for row in found for value in row.values())
+    return [{name: float(value) if name in real else value for name, value in row.items()} for row in found]
+
+
+def _sqlite(path: Path, table: str) -> Rows:
+    types = {one.name: one.type for one in TABLES[table].columns}
+    with closing(sqlite3.connect(path)) as base:
+        cursor = base.execute(f'SELECT * FROM "{table}" ORDER BY rowid')
+        names = [one[0] for one in cursor.description]
+        rows = [{name: value for name, value in zip(names, row, strict=True) if value is not None} for row in cursor]
+    for row in rows:
+        for name, value in row.items():
+            wanted = {"text": str, "json": str, "integer": int, "real": float}[types[name]]
+            assert isinstance(value, wanted) or (types[name], value) == ("real", "NaN")
+            row[name] = {"json": json.loads, "real": float}.get(types[name], wanted)(value)
+    return rows
+
+
+def _parquet(path: Path, table: str) -> Rows:
+    found = pyarrow.parquet.read_table(path)
+    types = {"text": "string", "json": "string", "integer": "int64", "real": "double"}
+    assert [(field.name, str(field.type)) for field in found.schema] == [
+        (one.name, types[one.type]) for one in TABLES[table].columns
+    ]
+    nested = {one.name for one in TABLES[table].columns if one.type == "json"}
+    return [
+        {name: json.loads(value) if name in nested else value for name, value in row.items() if value is not None}
+        for row in found.to_pylist()
+    ]
+
+
+READ: dict[str, Callable[[Path, str], Rows]] = {
+    ".csv": _csv,
+    ".jsonl": _json_lines,
+    ".sqlite": _sqlite,
+    ".parquet": _parquet,
+}
+
+
+def exact(rows: Rows) -> list[list[tuple[str, str]]]:
+    """Rows that can be compared: NaN equals NaN, and 1 is not 1.0."""
+    return [sorted((name, json.dumps(value, sort_keys=True)) for name, value in row.items()) for row in rows]

@@ -1,0 +1,160 @@
+"""What the page holds, read without a browser."""
+
+import base64
+import hashlib
+import html
+import re
+from pathlib import Path
+
+import pytest
+
+from hpcbench.collect.submission import Submission
+from hpcbench.report.document import Chapter, Column, Document, Entry, Sentences, Table
+from hpcbench.report.main import report
+from hpcbench.report.page.citations import LONGEST, MOST_LINES, Citations
+from hpcbench.report.page.figure import Stylesheet, inline
+from hpcbench.report.page.kept import kept
+from hpcbench.report.page.write import sort_key, write
+
+
+def cite(*sources: str) -> Document:
+    """A report whose figures were read from some places."""
+    rows = tuple((Entry("1", 1, source=source),) for source in sources)
+    return Document("cited", (Chapter("one", "", (Table("t", "", (Column("n", "n"),), rows),)),))
+
+
+def test_the_policy_names_the_hashes_of_the_pages_own_style_and_script(page: Path) -> None:
+    words = page.read_text()
+    policy = html.unescape(re.search(r'Content-Security-Policy" content="([^"]+)"', words)[1])  # type: ignore[index]
+    for directive, element in (("style-src", "style"), ("script-src", "script")):
+        content = re.search(f"<{element}>(.*?)</{element}>", words, re.DOTALL)
+        assert content is not None
+        digest = base64.b64encode(hashlib.sha256(content[1].encode()).digest()).decode()
+        assert f"{directive} 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'") and "unsafe" not in policy
+    assert " style=" not in words and not re.search(r"\son\w+=", words)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(None, None), (float("nan"), None), (float("inf"), "Infinity"), (1e-9, "1e-09"), (3, "3"), ("x", "x")],
+)
+def test_rows_are_ordered_by_what_javascript_reads(value: float | str | None, expected: str | None) -> None:
+    assert sort_key(Entry("shown", value)) == expected
+
+
+def test_a_cited_line_is_read_whole_or_says_what_is_missing(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    long = "x" * (1 << 18)
+    log.write_bytes(b"first\r\n" + long.encode() + b"\nthird\xff\nlast, cut")
+    found = Citations(cite(*(f"{log}:{n}" for n in (1, 2, 3, 4, 5, 0))), [], [], None)
+    lines = {line.number: line for line in found.files[0].lines}
+    assert sorted(lines) == [1, 2, 3, 4], "a line that is not there is not made up"
+    assert (lines[1].text, lines[1].omitted) == ("first", 0)
+    assert (lines[2].text, lines[2].omitted) == (long[:LONGEST], len(long) - LONGEST)
+    assert (lines[3].text, lines[4].text) == ("third\ufffd", "last, cut")
+    assert found.target(f"{log}:4") == f"#{lines[4].anchor}" and found.target(f"{log}:5") == ""
+
+
+def test_a_file_that_is_gone_is_cited_without_its_line(tmp_path: Path) -> None:
+    words = write(cite(f"{tmp_path}/gone.txt:7"), [])
+    assert f'data-source="{tmp_path}/gone.txt:7"' in words and 'href="#line-' not in words
+
+
+def test_lines_beyond_the_bound_are_counted(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    log.write_text("line\n" * (MOST_LINES + 5))
+    found = Citations(cite(*(f"{log}:{n + 1}" for n in range(MOST_LINES + 5))), [], [], None)
+    assert len(found.files[0].lines) == MOST_LINES and found.left_out == 5
+
+
+def test_reasons_come_before_figures_where_there_are_too_many_lines(
+    planted: Submission, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hpcbench.report.page.citations.MOST_LINES", 1)
+    assert planted.runs[0].log is not None
+    found = Citations(cite(planted.runs[0].log.where(1)), [planted], [], None)
+    reason = next(run.verdict.where for run in planted.runs if run.state == "failed")
+    assert reason and found.target(reason) and not found.target(planted.runs[0].log.where(1))
+
+
+def test_only_what_is_known_to_be_a_place_becomes_a_link(planted: Submission) -> None:
+    found = Citations(Document("", ()), [planted], [], None)
+    where = next(run.verdict.where for run in planted.runs if run.state == "failed")
+    assert where
+    assert found.linked(f"<b> ({where}) /etc/passwd:1") == (
+        f'&lt;b&gt; (<a href="{found.target(where)}">runs/r2-mzhybrid/err.txt:2</a>) /etc/passwd:1'
+    )
+
+
+def test_sentences_lead_to_the_lines_of_logs_that_they_name(planted: Submission, tmp_path: Path) -> None:
+    assert planted.runs[0].log is not None and planted.root is not None
+    other = tmp_path / "secret.txt"
+    other.write_text("nobody's business\n")
+    log = planted.runs[0].log.where(3)
+    said = Sentences((f"r1: {log}: the samples/s printed differ, and {other}:1 is quoted",), "warning")
+    words = write(Document("", (Chapter("", "", (said,)),)), [planted], planted.root)
+    assert re.search(r'<a href="#line-\d+">runs/r1-baseline/log.txt:3</a>: the samples/s', words)
+    assert "nobody" not in words
+
+
+def test_files_outside_the_pages_directory_are_not_linked(planted: Submission, tmp_path: Path) -> None:
+    assert planted.root is not None
+    inside = planted.root / "study.yaml"
+    assert Citations(Document("", ()), [planted], [], planted.root).href(inside) == "./study.yaml"
+    assert Citations(Document("", ()), [planted], [], tmp_path).href(inside) == ""
+    assert Citations(Document("", ()), [planted], [], None).href(inside) == ""
+
+
+def test_provenance_leads_to_its_lines_and_holds_no_variables(planted: Submission, page: Path) -> None:
+    words = page.read_text()
+    assert "scheme: [baseline, mzhybrid]" in words and "Ranks, as the launcher placed them" in words
+    event = next(line for line in words.splitlines() if "MPICH 5.0.2" in line and "<th" in line)
+    assert 'href="#line-' in event and 'data-source="runs/r1-baseline/log.txt:2"' in event
+    assert "hunter2" not in words, "variables may hold what is nobody's business"
+    assert [one.title for one in kept(planted)] == ["Study file"]
+
+
+def test_a_drawing_has_no_style_of_its_own_and_ids_of_its_own() -> None:
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="9pt">'
+        "<style>* { fill: red }</style><script>1</script><metadata>m</metadata><defs><clipPath id='c'/></defs>"
+        "<g onclick='1' style='fill: #ffffff;  clip-path: url(#c)'><use xlink:href='#c' style='fill: #ffffff; "
+        "clip-path: url(#c)'/><image href='http://x/y.png'/><text>&lt;b&gt;</text></g></svg>"
+    )
+    styles = Stylesheet()
+    drawn = inline(svg, "p1", 'a "name"', styles)
+    assert drawn == (
+        '<svg role="img" aria-label="a &quot;name&quot;" class="plot"><defs><clipPath id="p1-c" /></defs>'
+        '<g class="plot-1"><use href="#p1-c" class="plot-1" /><image /><text>&lt;b&gt;</text></g></svg>'
+    )
+    assert styles.css == ".plot-1 { fill: var(--paper); clip-path: url(#p1-c) }"
+    with pytest.raises(ValueError, match="style"):
+        styles.name("fill: red } </style><script>")
+
+
+def test_the_report_writes_the_page_by_the_suffix_of_its_file(planted: Submission, tmp_path: Path) -> None:
+    assert planted.root is not None
+    path = tmp_path / "report.html"
+    assert report([planted.root], output=path) == 1, "a run failed"
+    words = path.read_text()
+    assert words.startswith("<!doctype html>\n") and "r2-mzhybrid: failed" in words
+    assert words.count("<svg ") >= 2 and words.count("<table data-name=") >= 3, "all figures and tables"
+    assert ">runs/r2-mzhybrid/err.txt:2</a>" in words
+
+
+def test_a_thousand_runs_make_a_page_of_some_megabytes(tmp_path: Path) -> None:
+    columns = (Column("run", "run", words=True), *(Column(f"c{i}", f"c{i}") for i in range(11)))
+    rows = []
+    for n in range(1000):
+        log = tmp_path / f"run-{n}" / "log.txt"
+        log.parent.mkdir()
+        log.write_text(("step 1/50 | loss 2.512660 | " + "x" * 150 + "\n") * 4)
+        sources = [f"{log}:{1 + i}" for i in range(4)]
+        figures = [Entry(f"{n + i / 7:.4f}", n + i / 7, source=sources[i % 4]) for i in range(11)]
+        rows.append((Entry(f"run-{n}", f"run-{n}"), *figures))
+    said = Sentences(tuple(f"run-{n}: failed" for n in range(1000)), "bad")
+    document = Document("large", (Chapter("one", "", (Table("runs", "", columns, tuple(rows)), said)),))
+    words = write(document, [])
+    assert words.count("<tr>") == 1001 and words.count('<li id="line-') == 4000
+    assert len(words.encode()) < 5e6

@@ -1,0 +1,101 @@
+"""Submissions with chosen numbers, read from logs as they would lie on disk, but kept in memory."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hpcbench.collect.run_log import Reader
+from hpcbench.collect.state import Verdict
+from hpcbench.collect.submission import Plan, RunResult, Submission
+from hpcbench.report.compare import Cell, compare
+from hpcbench.report.measures import measure
+from hpcbench.train.log import Step
+
+FLOPS_PER_SAMPLE = 6.4e8
+
+
+def _falling(step: int) -> float:
+    return 2.0 + 3.0 / step
+
+
+@dataclass
+class Run:
+    """One run, and what its log is to say."""
+
+    scheme: str
+    repeat: int = 1
+    seconds: float = 0.5
+    loss: Callable[[int], float] = _falling
+    """Training loss of a step."""
+    valid: dict[int, float] = field(default_factory=dict)
+    """Validation loss after a step; by default that of the last step."""
+    wire: float = 1.0
+    cell: dict[str, Any] = field(default_factory=dict)
+    ranks: int = 8
+    batch: int = 8
+    state: str = "completed"
+    taken: int | None = None
+    """Steps in the log; all by default."""
+    channels: list[dict[str, Any]] = field(default_factory=list)
+    resumed_from: int = 0
+    every: int = 1
+    """Steps between two lines of the log."""
+
+
+def channel(dimension: str = "DP", *, phase: str = "BACKWARD", codec: str = "zfp:8", **values: Any) -> dict[str, Any]:
+    """An entry of a ``traffic`` event; what is not said is 0."""
+    zero = dict.fromkeys(("message_bytes", "wire_bytes"), 0)
+    seconds = dict.fromkeys(("encode_s", "decode_s", "transfer_s", "exposed_s", "hidden_s"), 0.0)
+    words = {"dimension": dimension, "phase": phase, "kind": "GRAD", "codec": codec, "calls": 1, "sampled_error": None}
+    return {**zero, **seconds, **words, **values}
+
+
+def result(run: Run, *, steps: int, warmup: int = 2) -> RunResult:
+    """What `hpcbench.collect` reads of such a run."""
+    settings = {
+        "train": {"steps": steps, "warmup_steps": warmup, "global_batch": run.batch, "seq_len": 128},
+        "ranks": run.ranks,
+        "device": "cpu",
+        "scheme": {"name": run.scheme, "default": "none", "rules": [], "environment": {}},
+    }
+    start = {"event": "start", "scheme": run.scheme, "resumed_from": run.resumed_from or None}
+    lines = [json.dumps(start), _event("configuration", run=settings, model_flops_per_sample=FLOPS_PER_SAMPLE)]
+    taken = steps if run.taken is None else run.taken
+    for k in range(run.resumed_from + run.every, taken + 1, run.every):
+        rate = run.batch / run.seconds
+        flops = FLOPS_PER_SAMPLE * rate / run.ranks
+        wire = round(1_000_000 * run.wire)
+        lines.append(Step(k, steps, run.loss(k), run.seconds, rate, flops, flops, 1e-3, 1.0, 1_000_000, wire, 0).line())
+        if k in run.valid:
+            lines.append(_event("evaluation", step=k, split="valid", loss=run.valid[k]))
+    if run.channels:
+        lines.append(_event("traffic", from_step=warmup + 1, to_step=taken, channels=run.channels))
+    if not run.valid and taken == steps:
+        lines.append(_event("evaluation", step=steps, split="valid", loss=run.loss(steps)))
+    reader = Reader(Path(f"{run.scheme}.log"))
+    reader.feed("".join(f"{line}\n" for line in lines).encode())
+    return RunResult(
+        id=f"r{run.repeat}-{run.scheme}",
+        study="planted",
+        site="local",
+        scheme=run.scheme,
+        repeat=run.repeat,
+        pairing=f"r{run.repeat}",
+        cell=run.cell,
+        verdict=Verdict(run.state),  # type: ignore[arg-type]
+        log=reader.close(),
+        settings=settings,
+    )
+
+
+def planted(runs: list[Run], *, steps: int = 20) -> tuple[Submission, list[Cell]]:
+    """A submission of these runs, and its comparison with the scheme ``baseline``."""
+    plan = Plan(study="planted", site="local", jobs=[], runs=[])
+    submission = Submission(None, plan, [result(run, steps=steps) for run in runs])
+    return submission, compare([measure(run) for run in submission.runs], "baseline", plan.criteria)
+
+
+def _event(name: str, **fields: Any) -> str:
+    return json.dumps({"event": name, **fields})

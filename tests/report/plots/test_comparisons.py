@@ -1,0 +1,170 @@
+"""Speed, scaling, time, error and loss over wire bytes: the marks stand where the comparison's numbers put them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from planted_study import Run, channel, planted
+
+from hpcbench.report.plots.error_over_wire import error_over_wire
+from hpcbench.report.plots.loss_over_wire import loss_over_wire
+from hpcbench.report.plots.scaling import scaling
+from hpcbench.report.plots.throughput import throughput
+from hpcbench.report.plots.time_split import PARTS, time_split
+
+
+def points(axes: Any, marker: str = "o") -> list[tuple[float, float]]:
+    """Where marks stand."""
+    found = [line for line in axes.lines if line.get_marker() == marker]
+    return [(float(x), float(y)) for line in found for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
+
+
+def bars(axes: Any) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
+    """Both ends of each interval: lines of two points without a mark."""
+    found = [line for line in axes.lines if line.get_marker() == "None" and len(line.get_xdata()) == 2]
+    return [(tuple(line.get_xdata()), tuple(line.get_ydata())) for line in found if line.get_color() == "#0072b2"]
+
+
+def words(axes: Any) -> list[str]:
+    return [text.get_text() for text in axes.texts]
+
+
+def test_speed_stands_at_its_estimate_between_the_ends_of_its_interval(draw: Callable[..., Any]) -> None:
+    seconds = {"baseline": (0.5, 0.52, 0.51), "fast": (0.4, 0.41, 0.405), "even": (0.5, 0.5, 0.53)}
+    runs = [Run(scheme, r + 1, own[r]) for scheme, own in seconds.items() for r in range(3)]
+    submission, cells = planted(runs)
+    axes = draw(throughput(submission, cells)).axes[0]
+    fast, even = (cells[0].row(scheme).speed for scheme in ("fast", "even"))  # type: ignore[union-attr]
+    assert points(axes) == [(fast.estimate, 1), (even.estimate, 2)]
+    assert bars(axes) == [((fast.low, fast.high), (1, 1)), ((even.low, even.high), (2, 2))]
+    fills = [line.get_markerfacecolor() for line in axes.lines if line.get_marker() == "o"]
+    assert [fast.shown, even.shown] == ["faster", "not shown"] and fills == ["#0072b2", "none"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["baseline", "fast", "even"]
+    assert axes.get_ylim()[0] > axes.get_ylim()[1], "the baseline stands at the top"
+    left, right = axes.get_xlim()
+    assert left < min(1, even.low) and right > fast.high
+
+
+def test_one_pair_has_no_interval_and_says_so(draw: Callable[..., Any]) -> None:
+    submission, cells = planted([Run("baseline", 1, 0.5), Run("fast", 1, 0.4)])
+    axes = draw(throughput(submission, cells)).axes[0]
+    assert points(axes) == [(pytest.approx(1.25), 1)]
+    assert not bars(axes) and words(axes) == ["1 pair", "samples/s"]
+    assert [line.get_markerfacecolor() for line in axes.lines if line.get_marker() == "o"] == ["none"]
+
+
+def test_schemes_that_are_not_compared_keep_their_line_and_the_reason(draw: Callable[..., Any]) -> None:
+    late = Run("late", 1, 0.4, state="timed out", taken=9)
+    submission, cells = planted([Run("baseline", 1), Run("fast", 1, 0.4), late, Run("alone", 2)])
+    fig = draw(throughput(submission, cells))
+    axes = fig.axes[0]
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["baseline", "fast", "late\ntimed out", "alone"]
+    assert words(axes) == ["1 pair", "not compared", "no pair with the baseline", "samples/s"]
+    right = [label.get_text() for label in axes.child_axes[0].get_yticklabels()]
+    assert right == ["16.00", "20.00", "20.00*", "16.00"]
+
+
+def test_an_interval_that_says_nothing_does_not_widen_the_frame_without_end(draw: Callable[..., Any]) -> None:
+    runs = [Run("baseline", 1, 0.5), Run("baseline", 2, 0.5), Run("wild", 1, 0.1), Run("wild", 2, 2.0)]
+    submission, cells = planted(runs)
+    axes = draw(throughput(submission, cells)).axes[0]
+    speed = cells[0].rows[1].speed
+    assert speed is not None and speed.high is not None and speed.high > 1e5
+    assert axes.get_xlim()[1] < 10 and axes.get_xscale() == "log"
+
+
+def test_without_a_baseline_there_is_no_figure_of_speeds() -> None:
+    submission, cells = planted([Run("fast", 1), Run("other", 1)])
+    assert throughput(submission, cells) is None and loss_over_wire(submission, cells[0]) is None
+
+
+def test_the_parts_of_a_step_add_up_to_it_and_what_was_hidden_stands_beside(draw: Callable[..., Any]) -> None:
+    # 18 counted steps of 8 ranks: 144 rank-steps of 0.5 s.
+    busy = {"encode_s": 14.4, "decode_s": 7.2, "transfer_s": 50.4}
+    overlapped = channel(exposed_s=36.0, hidden_s=36.0, **busy)
+    waited = channel("TP", exposed_s=14.4, transfer_s=14.4)
+    submission, (cell,) = planted([Run("baseline", channels=[waited]), Run("zfp", channels=[overlapped, waited])])
+    axes = draw(time_split(submission, cell)).axes[0]
+    lengths = {part.get_label(): [bar.get_width() for bar in part] for part in axes.containers}
+    # Half of the calls was hidden, so half of what they took for encoding (0.1 s) and decoding (0.05 s).
+    oracle = {"computation": [400, 150], "waiting": [100, 275], "encoding": [0, 50], "decoding": [0, 25]}
+    assert set(lengths) == {*PARTS, "hidden communication"}
+    for part, expected in oracle.items():
+        assert lengths[part] == pytest.approx(expected), part
+    assert lengths["hidden communication"] == pytest.approx([0, 250])
+    ends = [sum(lengths[part][k] for part in PARTS) for k in range(2)]
+    assert ends == pytest.approx([500, 500])
+    lefts = [bar.get_x() for bar in axes.containers[3]]
+    assert lefts == pytest.approx([500, 475]), "the parts stand one after another"
+    assert axes.get_xlabel() == "mean time of a step and rank / ms"
+
+
+def test_seconds_that_are_no_division_of_a_step_are_not_drawn() -> None:
+    longer_than_the_step = channel(exposed_s=1e6, transfer_s=1e6)
+    submission, (cell,) = planted([Run("baseline", channels=[longer_than_the_step])])
+    assert time_split(submission, cell) is None
+    submission, (cell,) = planted([Run("baseline")])
+    assert time_split(submission, cell) is None, "without traffic nothing says what was communication"
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_scaling_shows_each_size_and_the_ideal(draw: Callable[..., Any], weak: bool) -> None:
+    sizes = (8, 16, 32)
+    runs = [
+        Run(scheme, 1, seconds, cell={"nodes": size // 8}, ranks=size, batch=size if weak else 8)
+        for scheme, times in (("baseline", (0.5, 0.4, 0.4)), ("fast", (0.4, 0.3, 0.2)))
+        for size, seconds in zip(sizes, times, strict=True)
+    ]
+    submission, cells = planted(runs)
+    (axes,) = draw(scaling(submission, cells)).axes
+    base, fast = (container.lines[0] for container in axes.containers)
+    flops = [6.4e8 * (size if weak else 8) / size / 1e9 for size in sizes]
+    assert list(base.get_xdata()) == list(sizes) == list(fast.get_xdata())
+    assert list(base.get_ydata()) == pytest.approx([f / s for f, s in zip(flops, (0.5, 0.4, 0.4), strict=True)])
+    assert list(fast.get_ydata()) == pytest.approx([f / s for f, s in zip(flops, (0.4, 0.3, 0.2), strict=True)])
+    (ideal,) = (line for line in axes.lines if line.get_linestyle() == "--")
+    assert list(ideal.get_ydata()) == pytest.approx([flops[0] / 0.5] * 2)
+    kind = "weak, batch 1 a rank" if weak else "strong, global batch 8"
+    assert axes.get_title(loc="left") == f"fast\n{kind}"
+    assert axes.get_ylim()[0] == 0, "a share of the speed can be read off"
+
+
+def test_one_size_has_no_scaling() -> None:
+    submission, cells = planted([Run("baseline"), Run("fast")])
+    assert scaling(submission, cells) is None
+
+
+def test_errors_stand_by_channel_and_codec(draw: Callable[..., Any]) -> None:
+    def sampled(error: float) -> list[dict[str, Any]]:
+        gradients = channel(message_bytes=100, wire_bytes=25, sampled_error=error)
+        forward = channel("TP", phase="FORWARD", codec="fp16", message_bytes=100, wire_bytes=50, sampled_error=1e-4)
+        exact = channel("PP", codec="mpc", message_bytes=100, wire_bytes=80, sampled_error=None)
+        return [gradients, forward, exact]
+
+    runs = [Run("baseline"), Run("zfp", 1, channels=sampled(0.05)), Run("zfp", 2, channels=sampled(0.07))]
+    submission, (cell,) = planted(runs)
+    gradients, forward = draw(error_over_wire(submission, cell)).axes
+    assert [axes.get_title(loc="left") for axes in (gradients, forward)] == ["DP backward", "TP forward"]
+    assert points(gradients) == [pytest.approx((0.25, 0.06))] and words(gradients) == ["zfp:8"]
+    assert points(forward) == [pytest.approx((0.5, 1e-4))] and words(forward) == ["fp16"]
+    submission, (cell,) = planted([Run("baseline")])
+    assert error_over_wire(submission, cell) is None
+
+
+def test_losses_stand_over_their_wire_bytes_with_margin_and_interval(draw: Callable[..., Any]) -> None:
+    rows = {"baseline": ((2.0, 2.1), 1.0), "mild": ((2.001, 2.1), 0.5), "strong": ((2.6, 2.8), 0.25)}
+    runs = [
+        Run(scheme, r + 1, valid={20: losses[r]}, wire=wire) for scheme, (losses, wire) in rows.items() for r in (0, 1)
+    ]
+    diverged = Run("naive", 1, state="nan", wire=0.1)
+    submission, (cell,) = planted([*runs, diverged])
+    figure = loss_over_wire(submission, cell)
+    axes = draw(figure).axes[0]
+    assert points(axes) == [pytest.approx((0.5, 0.0005)), pytest.approx((0.25, 0.65))]
+    loss = cell.rows[2].loss
+    assert loss is not None and ((0.25, 0.25), (loss.low, loss.high)) in bars(axes)
+    assert words(axes) == ["mild", "strong"]
+    assert figure is not None and figure.caption.endswith("not known: naive.")
+    band = axes.patches[0].get_extents().transformed(axes.transData.inverted())
+    assert (band.y0, band.y1) == pytest.approx((-0.0205, 0.0205))

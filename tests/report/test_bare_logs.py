@@ -1,0 +1,72 @@
+"""Logs that lie alone, of ours and of other frameworks: what they say, and nothing compared."""
+
+from pathlib import Path
+
+import pytest
+
+from hpcbench.report.build import build, table_names
+from hpcbench.report.document import Document, Entry, Table
+from hpcbench.report.main import report, sections_of
+from hpcbench.testing.results import Planted, write
+
+# Made after the lines of the frameworks' own loggers.
+LOGS = {
+    "megatron.log": (
+        " [2026-01-01 10:00:10] iteration       10/     100 | consumed samples:         5120 |"
+        " elapsed time per iteration (ms): 1234.5 | throughput per GPU (TFLOP/s/GPU): 150.3 |"
+        " learning rate: 1.500000E-04 | global batch size:   512 | lm loss: 9.876543E+00 |"
+        " number of skipped iterations:   0 | number of nan iterations:   0 |\n"
+    ),
+    "nano[red]gpt.log": (
+        "iter 0: loss 10.9000, time 1200.00ms, mfu -100.00%\niter 10: loss 9.5000, time 240.00ms, mfu 38.12%\n"
+    ),
+    "titan.log": (
+        "[rank0]:2025-01-01 00:00:10,000 - root - INFO - step: 10  loss: 10.2504  memory: 44.29GiB(46.62%)  tps: 7,123"
+        "  tflops: 360.21  mfu: 36.42%\n"
+    ),
+}
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> list[Path]:
+    for name, text in LOGS.items():
+        (tmp_path / name).write_text(text)
+    return sorted(tmp_path.iterdir())
+
+
+def rows(document: Document) -> dict[str, dict[str, Entry]]:
+    table = document.chapters[0].blocks[0]
+    assert isinstance(table, Table) and table.name == "logs"
+    names = [column.name for column in table.columns]
+    return {str(row[0].value): dict(zip(names, row, strict=True)) for row in table.rows}
+
+
+def test_logs_of_other_frameworks_stand_side_by_side(paths: list[Path]) -> None:
+    found = rows(build(sections_of(paths)))
+    megatron, nano, titan = found["megatron"], found["nano[red]gpt"], found["titan"]
+    assert [row["dialect"].shown for row in (megatron, nano, titan)] == ["Megatron-LM", "nanoGPT", "torchtitan"]
+    assert (megatron["step"].shown, nano["step"].shown) == ("10/100", "10")
+    assert nano["mfu"].value == pytest.approx(0.3812)
+    assert titan["device_bytes"].value == pytest.approx(44.29 * 2**30, rel=1e-3)
+    assert (megatron["loss_train"].shown, titan["loss_train"].shown) == ("9.8765", "10.2504")
+    assert megatron["tokens_per_s_per_rank"].shown == "-" and titan["tokens_per_s_per_rank"].value == 7123
+    # A log tells of no end, and that is no success.
+    assert {row["state"].value for row in found.values()} == {"incomplete"}
+    assert "loss_valid" not in megatron and "scheme" not in megatron
+
+
+def test_every_format_shows_them(paths: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    for format in ("table", "md", "latex", "csv", "json"):
+        assert report(paths, format, tables="all") == 1
+        assert "red" in capsys.readouterr().out
+
+
+def test_further_tables_of_logs_without_a_baseline(tmp_path: Path) -> None:
+    write(tmp_path / "001", [Planted("mzhybrid", 1, 0.2, 2.7)])
+    sections = sections_of([tmp_path / "001/runs/r1-mzhybrid/log.txt"])
+    document = build(sections, table_names("traffic, runs"))
+    names = [[block.name for block in chapter.blocks if isinstance(block, Table)] for chapter in document.chapters]
+    assert names == [["logs", "runs"], ["traffic"]]
+    assert document.chapters[1].subtitle == "baseline: none"
+    row = rows(document)["r1-mzhybrid"]
+    assert row["scheme"].shown == "mzhybrid" and "dialect" not in row

@@ -1,0 +1,229 @@
+"""Logs that disagree with themselves: each planted fault is named with its line and both figures, nothing else is."""
+
+# ruff: noqa: E501
+
+import re
+from pathlib import Path
+
+import pytest
+from test_measures import GPU, foreign, on_gpus
+
+from hpcbench.collect.submission import RunResult, from_log
+from hpcbench.predict import flops
+from hpcbench.report.measures import measure
+from hpcbench.report.relations import unit
+from hpcbench.testing.results import Planted, log_lines, settings
+
+RUN = Planted("naive-zfp8", 1, 0.25, 2.71, 0.28)
+LINES = log_lines(RUN)
+STEP = next(i for i, line in enumerate(LINES, 1) if line.startswith("step  5/"))
+TRAFFIC, END = (next(i for i, line in enumerate(LINES, 1) if f'"{name}"' in line[:20]) for name in ("traffic", "end"))
+
+
+def notes(tmp_path: Path, line: int, old: str, new: str) -> list[str]:
+    """Of the log with one thing changed in one of its lines."""
+    assert old in LINES[line - 1], f"{old!r} is not in {LINES[line - 1]!r}"
+    lines = [*LINES[: line - 1], LINES[line - 1].replace(old, new), *LINES[line:]]
+    path = tmp_path / "log.txt"
+    path.write_text("".join(line + "\n" for line in lines))
+    return list(measure(from_log(path)).notes)
+
+
+def test_an_honest_log_has_no_notes(tmp_path: Path) -> None:
+    assert notes(tmp_path, 1, "", "") == []
+
+
+FAULTS: list[tuple[int, str, str, str]] = [
+    (STEP, "samples/s 32.00", "samples/s 36.00", "samples/s printed are 1.12 times what the step times give: 36 printed, 32"),
+    (STEP, "model 2.560", "model 3.840", "model FLOP/s printed are 1.5 times what the step times give: 3.84e+09 printed, 2.56"),
+    (STEP, "hardware 2.560", "hardware 1.280", "hardware over model FLOP/s is 0.5, and 1 by line "),
+    (STEP, "loss 4.337500", "loss nan", "the loss of step 5 is nan"),
+    (3, "640000000.0", "860000000.0", "model_flops_per_sample is 8.6e+08, and 6.4e+08 by the formula"),
+    (TRAFFIC, '"message_bytes": 10000000', '"message_bytes": 10000008', "message bytes are 10000008, the lines of steps 3 to 12 say 10000000"),
+    (TRAFFIC, '"wire_bytes": 2800000', '"wire_bytes": 2800008', "wire bytes are 2800008, the lines of steps 3 to 12 say 2800000"),
+    (TRAFFIC, '"wire_bytes": 2800000', '"wire_bytes": 12000000', "zfp:8 makes messages larger: 12000000 wire bytes for 10000000"),
+    (TRAFFIC, '"codec": "zfp:8"', '"codec": "none"', "2800000 wire bytes for 10000000 message bytes, without a codec"),
+    (TRAFFIC, '"exposed_s": 4.0', '"exposed_s": 40.0', "ranks waited 0.5 s a step for messages, and a step took 0.25 s"),
+    (END, '"seconds": 37.4', '"seconds": 5.0', "the run took 5.000 s, its steps 7.500 s"),
+    (END, "06:31:00.000Z", "06:30:10.000Z", "the run took 37.400 s, and 9.877 s by the times of its start and end"),
+    (END, '"steps": 12', '"steps": 11', "the end event says 11 steps, the log holds 12"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "old", "new", "words"), FAULTS)
+def test_a_planted_fault_is_named_with_its_line(tmp_path: Path, line: int, old: str, new: str, words: str) -> None:
+    found = notes(tmp_path, line, old, new)
+    place = f"{RUN.id}: {tmp_path / 'log.txt'}:{line}: "
+    assert any(note.startswith(place) and words in note for note in found), found
+
+
+def test_bytes_of_a_line_are_missed_in_the_channels(tmp_path: Path) -> None:
+    (note,) = notes(tmp_path, STEP, "message 1000000 B", "message 1000001 B")
+    assert note.endswith(
+        f":{TRAFFIC}: the channels' message bytes are 10000000, the lines of steps 3 to 12 say 10000001"
+    )
+
+
+def test_figures_that_were_rounded_are_not_accused(tmp_path: Path) -> None:
+    """0.05 samples/s may be 0.0549: what was printed with few digits is compared up to them."""
+    lines = log_lines(Planted("baseline", 1, 145.9, 2.7))
+    assert "samples/s 0.05 " in lines[-6]
+    path = tmp_path / "log.txt"
+    path.write_text("".join(line + "\n" for line in lines))
+    assert measure(from_log(path)).notes == ()
+    path.write_text("".join(line.replace("samples/s 0.05 ", "samples/s 0.07 ") + "\n" for line in lines))
+    assert "samples/s printed are 1.28 times" in measure(from_log(path)).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "last"),
+    [
+        ([0.05, 0.06, 0.04], 0.01),
+        ([1.282e9, 1.3e9, 1.29e9], 1e6),
+        ([634e3, 1.05e6, 12e3], 1e3),
+        ([0.2, 0.2], 0.001),  # may have been 0.200
+        ([], 1.0),
+    ],
+)
+def test_the_last_digit_of_a_column(values: list[float], last: float) -> None:
+    assert unit(values) == pytest.approx(last)
+
+
+# ---------------------------------------------------------------- formulas and peaks
+
+
+def shaped(formula: float, column: str) -> RunResult:
+    """A run of the planted shape that prints what a formula gives, under a name."""
+    rate = formula * 8 / 8 / 0.25  # batch of 8, 8 ranks
+    run = foreign(seconds=[0.25] * 3, **{column: [rate] * 3})
+    run.settings.update(settings(RUN))
+    return run
+
+
+SHAPE = {"layers": 4, "hidden": 120, "vocab": 160, "seq_len": 128}
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        flops.model_flops_per_sample(**SHAPE),
+        flops.hardware_flops_per_sample(**SHAPE, recompute=True),
+        flops.neox_flops_per_sample(**SHAPE, recompute=False),
+    ],
+)
+def test_flops_without_a_label_fit_one_of_the_formulas_or_none(formula: float) -> None:
+    assert measure(shaped(formula, "unlabelled_flops_per_rank")).notes == ()
+    (note,) = measure(shaped(1.2 * formula, "unlabelled_flops_per_rank")).notes
+    assert note.startswith("x: train.log:10: the FLOP/s printed are ")
+    assert "times what the nearest formula for the run's shape gives" in note
+
+
+def test_the_formula_that_was_taken_is_named(tmp_path: Path) -> None:
+    executed = flops.hardware_flops_per_sample(**SHAPE, recompute=True) * 32 / 8 / 1e9
+    (note,) = [
+        note for note in notes(tmp_path, STEP, "model 2.560", f"model {executed:.3f}") if "model FLOP/s printed" in note
+    ]
+    assert note.endswith("which is what Megatron-LM's formula with recomputation gives")
+
+
+def test_neox_formula_by_hand() -> None:
+    """24 f s l h^2 (1 + s/(6h) + V/(16 l h)) for 20B: 348.5 TFLOP a sample with recomputation, three quarters without."""
+    shape = {"layers": 44, "hidden": 6144, "vocab": 50432, "seq_len": 2048}
+    with_, without = (flops.neox_flops_per_sample(**shape, recompute=again) for again in (True, False))
+    assert with_ / 1e12 == pytest.approx(348.5, abs=0.1)
+    assert with_ == pytest.approx(flops.hardware_flops_per_sample(**shape, recompute=True), rel=1e-12)
+    assert without == pytest.approx(with_ * 3 / 4, rel=1e-12)
+
+
+@pytest.mark.parametrize("column", ["model_flops_per_rank", "hardware_flops_per_rank", "unlabelled_flops_per_rank"])
+def test_more_than_the_chip_can_do_is_said_to_be_impossible(column: str) -> None:
+    run = on_gpus(foreign(**{column: [300e12, 468e12, 310e12]}), [GPU], train={"precision": "bf16"})
+    (note,) = measure(run).notes
+    assert note.startswith("x: train.log:11: 4.68e+14 ")
+    assert note.endswith("cannot be: the dense peak of a rank's share of NVIDIA A100-SXM4-40GB is 3.12e+14 (150%)")
+    assert measure(on_gpus(foreign(**{column: [300e12]}), [GPU], train={"precision": "bf16"})).notes == ()
+
+
+def test_mfu_that_is_claimed_against_flops_and_peak() -> None:
+    def claimed(mfu: float) -> tuple[str, ...]:
+        run = foreign(model_flops_per_rank=[156e12] * 3, mfu=[0.5, mfu, 0.5])
+        return measure(on_gpus(run, [GPU], train={"precision": "bf16"})).notes
+
+    assert claimed(0.5) == ()
+    (note,) = claimed(0.6)
+    assert note.startswith("x: train.log:11: MFU: 0.6 is claimed, and 0.5 recomputed (1 of 3 steps)")
+    assert "MFU 110.0% cannot be" in measure(foreign(mfu=[0.5, 1.1])).notes[0]
+
+
+# ---------------------------------------------------------------- foreign logs: what needs no shape
+
+
+def test_a_foreign_log_that_agrees_has_no_notes() -> None:
+    seconds = [0.512, 0.498, 0.731, 0.5]
+    run = foreign(
+        seconds=seconds,
+        samples_per_s=[round(64 / s, 2) for s in seconds],
+        tokens_per_s=[round(64 * 2048 / s) for s in seconds],
+        tokens_per_s_per_rank=[round(64 * 2048 / s / 16) for s in seconds],
+        model_flops_per_rank=[round(90 / s, 1) * 1e12 for s in seconds],
+        hardware_flops_per_rank=[round(120 / s, 1) * 1e12 for s in seconds],
+        consumed_samples=[64, 128, 192, 256],
+        samples=[64] * 4,
+    )
+    assert measure(run).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("column", "factor", "words"),
+    [
+        ("samples_per_s", 1.5, r"the samples/s printed are 1\.5 times what the step times give: 48 printed, 32 recomputed \(1 of 5 steps\)"),
+        ("tokens_per_s", 0.5, r"the tokens/s printed are 0\.5 times what the step times give: .* by line 1[0-9]"),
+        ("model_flops_per_rank", 2, r"the model FLOP/s printed are 2 times .* by line 1[0-9]"),
+        ("unlabelled_flops_per_rank", 2, r"the FLOP/s printed are 2 times .* by line 1[0-9]"),
+    ],
+)  # fmt: skip
+def test_a_foreign_step_that_does_not_fit_the_others_is_named(column: str, factor: float, words: str) -> None:
+    columns = {
+        "seconds": [2.0, 2.1, 2.0, 2.2, 2.0],
+        "samples": [64] * 5,
+        "samples_per_s": [64 / s for s in (2.0, 2.1, 2.0, 2.2, 2.0)],
+        column: [64 / s for s in (2.0, 2.1, 2.0, 2.2, 2.0)],
+    }
+    columns[column][2] *= factor
+    found = measure(foreign(**columns)).notes
+    assert len(found) == 1 and re.match(f"x: train.log:12: {words}", found[0]), found
+
+
+def test_a_batch_that_grows_is_no_fault_where_lines_say_so() -> None:
+    run = foreign(seconds=[1.0] * 4, samples_per_s=[16.0, 16.0, 32.0, 32.0], samples=[16, 16, 32, 32])
+    assert measure(run).notes == ()
+    (note,) = measure(foreign(seconds=[1.0] * 5, samples_per_s=[16.0, 16.0, 32.0, 32.0, 32.0])).notes
+    assert (
+        note.startswith("x: train.log:10: the samples/s printed are 0.5 times") and "by line 12 (2 of 5 steps)" in note
+    )
+
+
+def test_samples_consumed_are_batches() -> None:
+    (note,) = measure(foreign(samples=[64] * 3, consumed_samples=[64, 128, 200])).notes
+    assert note == "x: train.log:12: 200 consumed samples, and 192 by 3 steps of 64"
+
+
+def test_tokens_a_second_of_all_and_of_one() -> None:
+    (note,) = measure(foreign(tokens_per_s=[1600.0] * 3, tokens_per_s_per_rank=[100.0, 100.0, 80.0])).notes
+    assert note == "x: train.log:12: tokens/s over tokens/s of a rank is 20, and 16 by line 11 (1 of 3 steps)"
+    (note,) = measure(foreign(consumed_tokens=[1000, 2000, 3900], consumed_samples=[10, 20, 30])).notes
+    assert note == "x: train.log:12: consumed tokens over consumed samples is 130, and 100 by line 11 (1 of 3 steps)"
+
+
+@pytest.mark.parametrize("value", [0.0, float("nan"), float("inf"), float("-inf"), 5e-324, 1.7e308])
+@pytest.mark.parametrize("column", ["seconds", "samples_per_s", "model_flops_per_rank", "mfu", "tokens_per_s_per_rank"])
+def test_nonsense_of_the_right_form_breaks_nothing(column: str, value: float) -> None:
+    columns = {
+        name: [1.0, 2.0, 3.0] for name in ("seconds", "samples_per_s", "model_flops_per_rank", "mfu", "tokens_per_s")
+    }
+    columns["tokens_per_s_per_rank"] = [1.0, 2.0, 3.0]
+    for place in (slice(1, 2), slice(0, 3)):
+        changed = {**columns, column: list(columns[column])}
+        changed[column][place] = [value] * len(changed[column][place])
+        run = on_gpus(foreign(**changed), [GPU], train={"precision": "bf16", "global_batch": 8})
+        assert all(note.isprintable() for note in measure(run).notes)

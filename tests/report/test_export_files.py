@@ -1,0 +1,116 @@
+"""`report --export FILE`: which file holds what, and what becomes of it when something goes wrong."""
+
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exported import READ
+
+from hpcbench.cli import app
+from hpcbench.errors import UserError
+from hpcbench.report.export import csv_file, json_lines_file, parquet_file, sqlite_file, target
+from hpcbench.report.export.schema import CHANNELS, RECORDS, Row
+from hpcbench.report.main import report
+from hpcbench.testing.results import Planted, write
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write(tmp_path / "001", [Planted(scheme, 1, 0.2, 2.7) for scheme in ("baseline", "mzhybrid")])
+
+
+def test_the_report_is_printed_and_each_file_written(root: Path, tmp_path: Path, capsys: Any) -> None:
+    names = ["records.csv", "runs.jsonl", "channels.parquet", "mine.CSV", "all.sqlite"]
+    options = [word for name in names for word in ("--export", str(tmp_path / name))]
+    assert app(["report", str(root), *options], standalone_mode=False) == 0
+    out, err = capsys.readouterr()
+    assert "vs baseline" in out
+    assert (
+        f"{tmp_path / 'records.csv'}: rows written: records 26\n" in err and "records 26, runs 2, channels 2\n" in err
+    )
+    counts = {name: len(READ[Path(name).suffix](tmp_path / name, Path(name).stem)) for name in names[:3]}
+    assert counts == {"records.csv": 26, "runs.jsonl": 2, "channels.parquet": 2}
+    assert (tmp_path / "mine.CSV").read_bytes() == (tmp_path / "records.csv").read_bytes()
+    assert not list(tmp_path.glob("*tmp*")) and not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("records", "the suffix says the kind of file: use one of .csv, .jsonl, .parquet, .sqlite, .db"),
+        ("records.xlsx", "the suffix says"),
+        ("missing/records.csv", "there is no directory"),
+        ("taken.csv", "is a directory"),
+        ("n" * 300 + ".csv", "cannot be written"),
+        ("/proc/records.csv", "cannot be written"),
+        ("/proc/all.db", "cannot be written"),
+        ("a\nb\x1b[2J.txt", "a b [2J.txt"),
+    ],
+)
+def test_a_bad_target_is_one_line(root: Path, tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / "taken.csv").mkdir()
+    with pytest.raises(UserError) as error:
+        report([root], exports=[tmp_path / name])
+    assert words in str(error.value) and "--export" in str(error.value) and str(error.value).isprintable()
+
+
+def test_parquet_without_its_package_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'hpcbench\[parquet\]'"):
+        target.Target.of(tmp_path / "records.parquet")
+    assert target.Target.of(tmp_path / "records.csv").tables == (RECORDS,)
+
+
+@pytest.mark.parametrize("form", sorted(READ))
+def test_what_was_there_stays_until_the_new_is_whole(
+    root: Path, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"records{form}"
+    path.write_text("old")
+    rows = target.rows
+
+    def torn(*arguments: Any) -> Iterator[Row]:
+        yield next(iter(rows(*arguments)))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(target, "rows", torn)
+    with pytest.raises(KeyboardInterrupt):
+        report([root], exports=[path])
+    assert path.read_text() == "old" and sorted(tmp_path.iterdir()) == [tmp_path / "001", path]
+    monkeypatch.undo()
+    report([root], exports=[path])
+    assert len(READ[form](path, "records")) == 26
+
+
+@pytest.mark.parametrize("form", sorted(READ))
+def test_rows_pass_through_and_do_not_pile_up(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_file, "_ROWS", 500)
+    row: Row = tuple({"integer": 7, "real": 0.5}.get(one.type, '"x"') for one in CHANNELS.columns)
+
+    def fresh(count: int) -> Iterator[Row]:
+        return ((*row[:-1], line) for line in range(count))
+
+    def peak(count: int) -> int:
+        tracemalloc.start()
+        (tmp_path / f"{count}.db").unlink(missing_ok=True)
+        if form == ".sqlite":
+            sqlite_file.write(tmp_path / f"{count}.db", {CHANNELS: fresh(count)})
+        else:
+            one = {".csv": csv_file, ".jsonl": json_lines_file, ".parquet": parquet_file}[form]
+            one.write(tmp_path / str(count), CHANNELS, fresh(count))
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    peak(1000)  # imports
+    # 5,000 tuples of 33 places are 1.5 MB
+    assert peak(6000) < peak(1000) + 500_000
+
+
+def test_paths_hold_wherever_the_rows_are_read(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    report([Path("001")], exports=[Path("records.jsonl")])
+    for row in READ[".jsonl"](tmp_path / "records.jsonl", "records"):
+        assert row["submission"] == str(root) and row["file"] == f"{root}/runs/{row['run']}/log.txt"

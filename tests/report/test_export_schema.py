@@ -1,0 +1,60 @@
+"""The schema of the export: its columns, its version, and the page that documents it."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import get_args
+
+from hpcbench.collect.record import StepRecord
+from hpcbench.report.export.schema import QUANTITIES, RECORDS, TABLES, VERSION, described, fingerprint
+
+VERSIONS = Path(__file__).with_name("schema_versions.json")
+PAGE = Path(__file__).parents[2] / "docs" / "records.md"
+BEGIN, END = "<!-- tables: begin -->\n", "<!-- tables: end -->\n"
+
+
+def test_the_version_is_raised_when_columns_change() -> None:
+    known = json.loads(VERSIONS.read_text())
+    assert max(map(int, known)) == VERSION
+    assert known[str(VERSION)] == fingerprint(), (
+        f"columns changed: raise VERSION in schema.py, and add its fingerprint {fingerprint()} to {VERSIONS.name}"
+    )
+    assert len(set(known.values())) == len(known)
+
+
+def test_every_quantity_of_a_record_is_a_column() -> None:
+    kinds = {field.name: "real" if float in get_args(field.type) else "integer" for field in fields(StepRecord)}
+    assert {one.name: one.type for one in QUANTITIES} == {
+        name: kind for name, kind in kinds.items() if name not in ("line", "step", "steps")
+    }
+    assert {one.name: one.type for one in RECORDS.columns if one.name in kinds} == kinds
+
+
+def test_columns_have_one_name_each_a_meaning_and_figures_a_unit() -> None:
+    for table in TABLES.values():
+        assert len(set(table.names)) == len(table.names)
+        for one in table.columns:
+            assert one.meaning and "|" not in one.meaning
+            assert one.unit or one.type != "real", f"{table.name}.{one.name}"
+
+
+def test_the_page_says_what_the_schema_says() -> None:
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page = f"{before}{BEGIN}\n{described()}\n{END}{after}"
+    if os.environ.get("HPCBENCH_REGOLD"):
+        PAGE.write_text(page)
+    assert PAGE.read_text() == page, "HPCBENCH_REGOLD=1 writes it"
+    assert f"\nVersion {VERSION}. " in before
+
+
+def test_the_export_needs_nothing_heavy() -> None:
+    code = (
+        "import sys, hpcbench.report.export.target;"
+        "print([m for m in ('torch', 'numpy', 'mpi4py', 'cupy', 'matplotlib', 'pyarrow') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

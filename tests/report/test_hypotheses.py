@@ -1,0 +1,128 @@
+"""p-values, corrections and sample sizes against SciPy 1.17.1, statsmodels 0.15.0 and definitions."""
+
+import itertools
+import math
+import random
+
+import pytest
+
+from hpcbench.report.statistics import (
+    holm,
+    mean_interval,
+    p_equivalent,
+    p_greater,
+    p_less,
+    p_two_sided,
+    pairs_needed,
+    t_statistic,
+)
+
+VALUES = [0.3, 1.1, -0.2, 0.9, 0.5]
+
+
+def test_p_values_are_scipys() -> None:
+    # stats.ttest_1samp(VALUES, 0), the same with alternative="greater", and stats.ttest_1samp(VALUES, 1)
+    assert p_two_sided(VALUES) == pytest.approx(0.08557339864849767, rel=1e-12)
+    assert p_greater(VALUES) == pytest.approx(0.042786699324248834, rel=1e-12)
+    assert p_two_sided(VALUES, 1) == pytest.approx(0.10401792440382385, rel=1e-12)
+    assert p_less(VALUES, 1) == pytest.approx(0.10401792440382385 / 2, rel=1e-12)
+
+
+def test_equivalence_is_statsmodels() -> None:
+    # DescrStatsW(VALUES).ttost_mean(-1, 1)
+    assert p_equivalent(VALUES, 1) == pytest.approx(0.052008962201911924, rel=1e-12)
+    mirrored = [-value for value in VALUES]
+    assert p_equivalent(mirrored, 1) == pytest.approx(0.052008962201911924, rel=1e-12)
+
+
+def test_equivalence_is_the_90_percent_interval_within_the_margin() -> None:
+    rng = random.Random(1)
+    both = set()
+    for _ in range(200):
+        values = [rng.gauss(0.2, 0.5) for _ in range(rng.randint(2, 8))]
+        found = mean_interval(values, 0.90)
+        assert found.low is not None and found.high is not None
+        within = found.low > -0.6 and found.high < 0.6
+        assert (p_equivalent(values, 0.6) < 0.05) == within
+        both.add(within)
+    assert both == {True, False}
+
+
+def test_a_difference_is_what_the_95_percent_interval_excludes() -> None:
+    rng = random.Random(2)
+    for _ in range(200):
+        values = [rng.gauss(0.4, 0.5) for _ in range(rng.randint(2, 8))]
+        found = mean_interval(values)
+        assert found.low is not None and found.high is not None
+        assert (p_two_sided(values, 0.1) < 0.05) == (not found.low <= 0.1 <= found.high)
+
+
+def test_values_without_scatter() -> None:
+    assert (p_two_sided([2.0, 2.0], 2.0), p_two_sided([2.0, 2.0], 1.0)) == (1.0, 0.0)
+    assert (t_statistic([2.0, 2.0], 3.0), t_statistic([2.0, 2.0], 2.0)) == (-math.inf, 0.0)
+    # Bit-equal losses, as a lossless codec has them, are as good as can be.
+    assert p_equivalent([0.0, 0.0, 0.0], 0.01) == 0.0
+    assert p_equivalent([0.0, 0.0, 0.0], 0.0) == 0.5
+
+
+def test_one_value_is_no_sample() -> None:
+    for test in (p_two_sided, p_greater, p_less, t_statistic):
+        with pytest.raises(ValueError, match="two values"):
+            test([1.0])
+
+
+def adjusted(*p: float) -> list[float]:
+    return [own for (own,) in holm([[value] for value in p])]
+
+
+def test_holm_by_hand() -> None:
+    # 5 x 0.005, 4 x 0.01, 3 x 0.03, then never less: multipletests(p, method="holm") gives the same.
+    assert adjusted(0.01, 0.04, 0.03, 0.005, 0.2) == pytest.approx([0.04, 0.09, 0.09, 0.025, 0.2], rel=1e-15)
+    assert adjusted(0.6, 0.7) == [1.0, 1.0]
+    assert adjusted() == []
+
+
+def closed(p: list[list[float]]) -> list[list[float]]:
+    """Adjusted p-values by their definition: the largest of the Bonferroni tests of all that may be true together."""
+    names = [(i, j) for i, group in enumerate(p) for j in range(len(group))]
+    found = [[0.0] * len(group) for group in p]
+    for choice in itertools.product(*([None, *range(len(group))] for group in p)):
+        true = [(i, j) for i, j in enumerate(choice) if j is not None]
+        if true:
+            bonferroni = min(1.0, len(true) * min(p[i][j] for i, j in true))
+            for i, j in true:
+                found[i][j] = max(found[i][j], bonferroni)
+    assert len(names) == sum(map(len, p))
+    return found
+
+
+def test_holm_is_never_bolder_than_closed_testing() -> None:
+    """And it is the same where groups have one hypothesis (Marcus, Peritz and Gabriel, Biometrika 63, 1976)."""
+    rng = random.Random(3)
+    for _ in range(200):
+        p = [[rng.random() ** 3 for _ in range(rng.randint(1, 2))] for _ in range(rng.randint(1, 4))]
+        for own, least in zip(itertools.chain(*holm(p)), itertools.chain(*closed(p)), strict=True):
+            assert own >= least * (1 - 1e-15)
+        single = [group[:1] for group in p]
+        assert list(itertools.chain(*holm(single))) == pytest.approx(list(itertools.chain(*closed(single))))
+
+
+def test_a_group_counts_once_until_all_of_it_is_rejected() -> None:
+    assert holm([[0.01, 0.02], [0.03, 0.5]]) == [[0.02, 0.04], [0.04, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("distance", "level", "exact"),
+    # statsmodels' TTestPower().solve_power(effect_size=distance, alpha=level, power=0.8, alternative="larger")
+    [(1.0, 0.025, 9.94), (0.5, 0.025, 33.37), (1.0, 0.05, 7.73), (2.0, 0.00625, 6.02)],
+)
+def test_pairs_needed_are_within_one_of_the_exact_number(distance: float, level: float, exact: float) -> None:
+    found = pairs_needed(distance, 1.0, level)
+    assert found is not None and abs(found - math.ceil(exact)) <= 1
+
+
+def test_no_number_of_pairs_shows_nothing() -> None:
+    assert pairs_needed(0.0, 1.0, 0.05) is None
+    assert pairs_needed(-1.0, 1.0, 0.05) is None
+    assert pairs_needed(0.1, 1.0, 0.05) is None
+    assert pairs_needed(1.0, 0.0, 0.05) == 2

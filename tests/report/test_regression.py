@@ -1,0 +1,147 @@
+"""One submission against an earlier one: what is told, and what ends with status 1."""
+
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hpcbench.collect import submission
+from hpcbench.collect.find import jobs_of
+from hpcbench.report.compare import Cell, compare
+from hpcbench.report.measures import measure
+from hpcbench.report.regression.changes import Change, changes, differing_settings
+from hpcbench.report.statistics.welch import paired, welch
+from hpcbench.testing.results import Planted, write, write_marker
+
+SCHEMES = {"baseline": (0.5, 2.70), "naive-zfp8": (0.4, 2.75), "mzhybrid": (0.45, 2.70)}
+SCATTER = (1.0, 1.002, 0.999, 1.001)
+
+
+def planted(schemes: dict[str, tuple[float, float]], shift: float = 0.0) -> list[Planted]:
+    """Four repeats whose speeds scatter by a tenth of a per cent, and whose losses depend on the seed."""
+    return [
+        Planted(scheme, k + 1, seconds * SCATTER[(k + i) % 4] * (1 + shift), loss + 0.05 * k + 1e-4 * ((k + i) % 3))
+        for k in range(4)
+        for i, (scheme, (seconds, loss)) in enumerate(schemes.items())
+    ]
+
+
+def cells(root: Path) -> list[Cell]:
+    found = submission.load(root, jobs_of(root))
+    return compare([measure(run) for run in found.runs], "baseline", found.plan.criteria)
+
+
+def compared(tmp_path: Path, now: list[Planted], then: list[Planted]) -> dict[str, Change]:
+    new, old = cells(write(tmp_path / "new", now)), cells(write(tmp_path / "old", then))
+    return {change.scheme: change for change in changes(new, old, new[0].criteria)}
+
+
+def test_the_same_again_is_as_fast_and_as_good(tmp_path: Path) -> None:
+    found = compared(tmp_path, planted(SCHEMES, shift=0.001), planted(SCHEMES))
+    assert {change.verdict for change in found.values()} == {"as fast, equal loss"}
+    assert not any(change.bad or change.good for change in found.values())
+
+
+def test_slower_and_worse_are_bad_and_named(tmp_path: Path) -> None:
+    now = {**SCHEMES, "naive-zfp8": (0.44, 2.75), "mzhybrid": (0.45, 2.80)}
+    found = compared(tmp_path, planted(now), planted(SCHEMES))
+    assert found["naive-zfp8"].verdict == "slower, equal loss"
+    assert found["mzhybrid"].verdict == "as fast, worse loss"
+    assert found["naive-zfp8"].bad and found["mzhybrid"].bad and not found["baseline"].bad
+    assert found["naive-zfp8"].speed is not None
+    assert math.exp(found["naive-zfp8"].speed.estimate) == pytest.approx(0.4 / 0.44, rel=1e-3)
+
+
+def test_faster_and_better_are_good(tmp_path: Path) -> None:
+    now = {**SCHEMES, "naive-zfp8": (0.36, 2.65)}
+    found = compared(tmp_path, planted(now), planted(SCHEMES))
+    assert found["naive-zfp8"].verdict == "faster, better loss" and found["naive-zfp8"].good
+
+
+def test_losses_are_compared_seed_by_seed(tmp_path: Path) -> None:
+    """Between seeds the losses lie 0.05 apart: only the pairs can show that nothing changed."""
+    found = compared(tmp_path, planted(SCHEMES), planted(SCHEMES))
+    change = found["mzhybrid"]
+    assert change.loss_paired and change.loss_word == "same"
+    losses = [[run.loss_valid or 0.0 for run in row.runs] for row in (change.new, change.old) if row]
+    assert welch(*losses).p_within(-0.027, 0.027) > 0.05, "the pairing is what shows it"
+
+
+def test_other_seeds_are_independent_samples(tmp_path: Path) -> None:
+    then = [replace(run, repeat=run.repeat + 10) for run in planted(SCHEMES)]
+    assert not compared(tmp_path, planted(SCHEMES), then)["mzhybrid"].loss_paired
+
+
+def test_what_broke_or_is_missing_is_bad_and_what_is_new_is_not(tmp_path: Path) -> None:
+    then = planted(SCHEMES)
+    now = planted({"baseline": SCHEMES["baseline"], "mzhybrid": SCHEMES["mzhybrid"], "naive-mpc": (0.5, 2.7)})
+    old, new = write(tmp_path / "old", then), write(tmp_path / "new", now)
+    for run in now:
+        if run.scheme == "mzhybrid":
+            (new / "runs" / run.id / "log.txt").write_text("")
+            write_marker(new / "runs" / run.id, f"j{run.repeat:04}-r{run.repeat}", 1)
+    after, before = cells(new), cells(old)
+    found = {change.scheme: change for change in changes(after, before, after[0].criteria)}
+    assert {scheme: change.fate for scheme, change in found.items()} == {
+        "baseline": "compared",
+        "mzhybrid": "broken",
+        "naive-mpc": "new",
+        "naive-zfp8": "missing",
+    }
+    assert [scheme for scheme, change in found.items() if change.bad] == ["mzhybrid", "naive-zfp8"]
+    assert "failed" in found["mzhybrid"].verdict
+    back = {change.scheme: change for change in changes(before, after, after[0].criteria)}
+    assert back["mzhybrid"].fate == "mended" and back["mzhybrid"].good and back["naive-mpc"].bad
+
+
+def test_one_repeat_shows_nothing(tmp_path: Path) -> None:
+    now = [run for run in planted({**SCHEMES, "mzhybrid": (0.9, 3.0)}) if run.repeat == 1]
+    found = compared(tmp_path, now, [run for run in planted(SCHEMES) if run.repeat == 1])
+    assert {change.verdict for change in found.values()} == {"speed and loss not shown"}
+
+
+def test_settings_that_differ_are_named(tmp_path: Path) -> None:
+    new = cells(write(tmp_path / "new", planted(SCHEMES), steps=20))
+    old = cells(write(tmp_path / "old", planted(SCHEMES), steps=12))
+    assert differing_settings(new, old) == ["train.steps 20, was 12"]
+    assert differing_settings(new, new) == []
+
+
+def test_welch_agrees_with_a_published_example() -> None:
+    """R's ``t.test(extra ~ group, data = sleep)``: t = -1.8608, df = 17.776, p = 0.07939, -3.3654832 to 0.2054832."""
+    first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
+    second = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
+    found = welch(first, second)
+    assert found.error is not None
+    assert (found.estimate / found.error, found.freedom) == pytest.approx((-1.8608, 17.776), rel=1e-4)
+    assert found.p_unlike(0.0) == pytest.approx(0.07939, rel=1e-3)
+    interval = found.interval()
+    assert (interval.low, interval.high) == pytest.approx((-3.3654832, 0.2054832), rel=1e-6)
+    pairs = paired(first, second)
+    # The same data in pairs: t = -4.0621, df = 9, p = 0.002833.
+    assert pairs.p_unlike(0.0) == pytest.approx(0.002833, rel=1e-3)
+
+
+def test_false_alarms_stay_below_five_per_cent(tmp_path: Path) -> None:
+    """Four hundred pairs of submissions in which nothing changed: some scheme is called worse in at most 8 %."""
+    generator = random.Random(7)
+    base = cells(write(tmp_path / "one", planted(SCHEMES)))
+
+    def again() -> list[Cell]:
+        rows = []
+        for row in base[0].rows:
+            runs = tuple(
+                replace(
+                    run,
+                    samples_per_s=20 * math.exp(generator.gauss(0, 0.02)),
+                    loss_valid=2.7 + generator.gauss(0, 0.02),
+                )
+                for run in row.runs
+            )
+            rows.append(replace(row, runs=runs))
+        return [replace(base[0], rows=tuple(rows))]
+
+    alarms = sum(any(change.bad for change in changes(again(), again(), base[0].criteria)) for _ in range(400))
+    assert alarms <= 32, "5 % of 400 is 20; 32 is exceeded once in two hundred times by chance"

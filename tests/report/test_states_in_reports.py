@@ -1,0 +1,162 @@
+"""Each state of a run stands in the report with its reason, and none but completion looks like success."""
+
+import json
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from hpcbench.collect import submission
+from hpcbench.collect.state import Job, JobState, State
+from hpcbench.report.build import build, table_names
+from hpcbench.report.compare import compare
+from hpcbench.report.document import Document, Entry, Sentences, Table
+from hpcbench.report.formats import latex, markdown, rich_text
+from hpcbench.report.measures import measure
+from hpcbench.testing.results import Planted, write, write_marker
+
+
+@dataclass
+class Fate:
+    """What was done to a run that had completed."""
+
+    state: State
+    reason: str
+    job: JobState = "ended"
+    keep: int | None = None
+    """Lines of its log that are left; none: there is no log. None: all."""
+    tail: str = ""
+    """What follows them."""
+    exit: int | None = None
+    """In its exit marker; None: it has none."""
+    marker: str | None = None
+    """The marker as it is, where it is no usual one."""
+
+
+def end(state: str, reason: str) -> str:
+    """The last line of a run that says itself how it ended."""
+    return json.dumps({"event": "end", "state": state, "reason": reason}) + "\n"
+
+
+NAN = "step 5/6 | loss nan | time 0.2500 s |\n"
+CUT = "the log has no end event: after step 4 of 6, its last line cut"
+KILLED = "a rank was killed by signal 9 (KILL), exit status 137, after step 4 of 6"
+BEGAN = '{"state": "running", "start": "2026-11-21T06:30:00Z"}'
+FATES = {
+    "completed": Fate("completed", "", exit=0),
+    "diverged": Fate("nan", "loss is nan at step 5", keep=7, tail=NAN, exit=1),
+    "failed": Fate("failed", KILLED, keep=7, exit=137),
+    "said-why": Fate("failed", "replicas differ", keep=9, tail=end("failed", "replicas differ"), exit=1),
+    "missing": Fate("lost", "ended (exit status 0) before this run began", keep=0),
+    "running": Fate("running", "", "running", keep=7, marker=BEGAN),
+    "suspended": Fate("suspended", "", "suspended", keep=7, marker=BEGAN),
+    "pending": Fate("pending", "Priority", "pending", keep=0),
+    "cancelled": Fate("cancelled", "was cancelled", "cancelled", keep=7, exit=143),
+    "out-of-memory": Fate("out of memory", "out of memory", "out of memory", keep=7, exit=137),
+    "timed-out": Fate("timed out", "timed out after step 4 of 6", "timed out", keep=7, exit=143),
+    "overtime": Fate("timed out", "met its own time limit after step 4 of 6", keep=7, exit=124),
+    "node-failure": Fate("node failure", "node failure", "node failure", keep=7, marker=BEGAN),
+    "preempted": Fate("preempted", "preempted", "preempted", keep=7, marker=BEGAN),
+    "stopped": Fate("stopped", "told to stop", keep=6, tail=end("stopped", "told to stop"), exit=75),
+    "truncated": Fate("incomplete", CUT, "unknown", keep=7, tail="step 5/6 | lo", marker=BEGAN),
+    "unknown": Fate("unknown", "nothing says what became of job", "unknown", keep=0),
+    "odd-marker": Fate("unknown", "its exit marker cannot be read", keep=7, marker='{"state": "done"}'),
+}
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> Document:
+    """A run a fate, each in a job of its own."""
+    tmp_path = tmp_path_factory.mktemp("states")
+    runs = [Planted(name, number, 0.25, 2.7) for number, name in enumerate(FATES, 1)]
+    root, jobs = write(tmp_path / "001", runs, steps=6), {}
+    for run in runs:
+        fate, job, directory = FATES[run.scheme], f"j{run.repeat:04}-r{run.repeat}", root / "runs" / run.id
+        jobs[job] = Job(job, fate.job, 0 if fate.job == "ended" else None, "Priority" if fate.job == "pending" else "")
+        log, marker = directory / "log.txt", directory / "status.json"
+        if fate.keep == 0:
+            log.unlink()
+        elif fate.keep is not None:
+            log.write_text("".join(log.read_text().splitlines(keepends=True)[: fate.keep]) + fate.tail)
+        marker.unlink()
+        if fate.marker is not None:
+            marker.write_text(fate.marker)
+        elif fate.exit is not None:
+            write_marker(directory, job, fate.exit)
+    found = submission.load(root, jobs)
+    cells = compare([measure(run) for run in found.runs], "completed", found.plan.criteria)
+    return build([(found, cells)], table_names("runs"))
+
+
+def rows(document: Document) -> dict[str, dict[str, Entry]]:
+    """The table of runs: by name of the fate and of the column."""
+    (table,) = [
+        block
+        for chapter in document.chapters
+        for block in chapter.blocks
+        if isinstance(block, Table) and block.name == "runs"
+    ]
+    names = [column.name for column in table.columns]
+    found = [dict(zip(names, row, strict=True)) for row in table.rows]
+    return {str(row["run"].value).split("-", 1)[1]: row for row in found}
+
+
+def test_every_state_is_planted() -> None:
+    assert {fate.state for fate in FATES.values()} == set(typing.get_args(State))
+
+
+@pytest.mark.parametrize("name", FATES)
+def test_a_state_is_shown_with_its_reason(document: Document, name: str) -> None:
+    row, fate = rows(document)[name], FATES[name]
+    assert row["state"].value == fate.state
+    assert fate.reason in row["reason"].shown
+    assert (row["state"].tone == "good") == (fate.state == "completed")
+    assert row["where"].shown == (row["state"].source or "")
+
+
+def test_what_is_bad_is_said_beside_the_answer(document: Document) -> None:
+    said = " ".join(
+        line
+        for block in document.chapters[0].blocks
+        if isinstance(block, Sentences) and block.tone == "bad"
+        for line in block.lines
+    )
+    for number, (name, fate) in enumerate(FATES.items(), 1):
+        open_or_done = fate.state in ("completed", "running", "suspended", "pending")
+        assert (f"r{number}-{name}: {fate.state}" in said) == (not open_or_done)
+        assert open_or_done or fate.reason in said
+    assert "1 of 18 runs still running, 2 waiting." in said
+
+
+@pytest.mark.parametrize(
+    "write_format", [partial(rich_text.write, width=400), markdown.write, latex.write], ids=["text", "md", "latex"]
+)
+def test_every_text_format_has_them(document: Document, write_format: Callable[[Document], str]) -> None:
+    text = write_format(document).replace("\\", "")
+    for name, fate in FATES.items():
+        assert any(name in line and fate.state in line for line in text.splitlines()), name
+        assert fate.reason in text
+
+
+def test_where_runs_were_and_how_long(document: Document) -> None:
+    found = rows(document)
+    row = found["failed"]
+    assert (row["step"].shown, row["job"].shown, row["hosts"].shown) == ("4/6", "j0003-r3", "n1")
+    assert row["seconds"].value == 60.0
+    assert found["missing"]["seconds"].value is None
+    assert found["missing"]["step"].shown == "0/6"
+
+
+def test_hosts_beyond_two_are_counted(tmp_path: Path) -> None:
+    root = write(tmp_path / "001", [Planted("baseline", 1, 0.25, 2.7)])
+    path = root / "runs/r1-baseline/log.txt"
+    lines = path.read_text().splitlines(keepends=True)
+    world = [{"rank": rank, "host": f"n{rank // 2}"} for rank in range(8)]
+    lines[1] = json.dumps({"event": "environment", "world": world}) + "\n"
+    path.write_text("".join(lines))
+    found = submission.load(root, {})
+    cells = compare([measure(run) for run in found.runs], "baseline", found.plan.criteria)
+    assert rows(build([(found, cells)], ["runs"]))["baseline"]["hosts"].shown == "n0, n1 and 2 more"

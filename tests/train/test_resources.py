@@ -1,0 +1,140 @@
+"""What a run says of its machine: which host is slow, how much memory it took, what computed."""
+
+import json
+import resource
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from test_stop_and_resume import RUN
+
+from hpcbench.collect.lines import Event, StepRecord, parse
+from hpcbench.parallel.layout import Layout
+from hpcbench.train import surroundings
+from hpcbench.train.config import Data, Scheme, SchemeRule
+from hpcbench.train.resources import by_host
+
+WORKER = Path(__file__).with_name("slow_worker.py")
+SLEEP = 0.25
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory, mpi_run):
+    """Of a run of 4 ranks on 2 hosts, with evaluations between its steps, whose last rank is slow."""
+    folder = tmp_path_factory.mktemp("slow")
+    text = folder / "text"
+    text.write_bytes(bytes(range(256)) * 1500)
+    run = replace(
+        RUN,
+        data=Data("file", str(text), 0.5),
+        train=replace(RUN.train, steps=5, warmup_steps=2, global_batch=4, eval_every=2),
+        layout=Layout(2, 2, 1),
+        scheme=Scheme("zfp", "two-shot", "none", [SchemeRule("DP", None, None, "zfp:8")]),
+        ranks=4,
+    )
+    (folder / "run.json").write_text(json.dumps(asdict(run)))
+    done = mpi_run(4, WORKER, str(folder / "run.json"), "3", str(SLEEP))
+    assert done.returncode == 0, done.stderr
+    return [parse(line, i) for i, line in enumerate(done.stdout.splitlines(), 1)]
+
+
+def event(records, name):
+    (found,) = [record.data for record in records if isinstance(record, Event) and record.name == name]
+    return found
+
+
+def test_the_slow_host_stands_out_and_those_that_wait_for_it_do_not(records):
+    event_ = event(records, "hosts")
+    assert (event_["from_step"], event_["to_step"]) == (3, 5)
+    fast, slow = event_["hosts"]
+    assert [(one["host"], one["ranks"]) for one in (fast, slow)] == [("n0", 2), ("n1", 2)]
+    assert slow["compute_s"] >= SLEEP / 2, "one of its two ranks sleeps in each step"
+    assert fast["compute_s"] < slow["compute_s"] / 2
+    assert fast["over_peers"] < slow["over_peers"]
+    steps = [record.seconds for record in records if isinstance(record, StepRecord)]
+    assert min(steps) >= SLEEP, "all ranks took as long as the slow one"
+
+
+def test_channels_count_the_bytes_of_the_step_lines_and_no_others(records):
+    """Evaluations and the sums of losses go through the same channels, between the steps."""
+    channels = event(records, "traffic")["channels"]
+    steps = [record for record in records if isinstance(record, StepRecord) and record.step >= 3]
+    assert len([record for record in records if isinstance(record, Event) and record.name == "evaluation"]) == 3
+    for name in ("message_bytes", "wire_bytes"):
+        assert sum(channel[name] for channel in channels) == sum(getattr(step, name) for step in steps) > 0
+    (dp,) = [channel for channel in channels if channel["dimension"] == "DP"]
+    assert sum(dp["algorithms"].values()) * 4 == dp["calls"]
+    exposed = sum(channel["exposed_s"] for channel in channels)
+    assert exposed < 4 * sum(step.seconds for step in steps)
+
+
+def test_memory_is_that_of_the_ranks(records):
+    memory = event(records, "memory")
+    assert set(memory) == {"event", "host_rank_bytes", "host_bytes"}, "without a GPU nothing is said of one"
+    # an interpreter that has imported PyTorch, as this one has
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    assert own / 8 < memory["host_rank_bytes"] < own * 8
+    assert memory["host_rank_bytes"] < memory["host_bytes"] <= 4 * memory["host_rank_bytes"]
+
+
+def test_processors_are_said_once_a_host(records):
+    about = event(records, "environment")
+    assert [host["host"] for host in about["hosts"]] == ["n0", "n1"]
+    assert about["torch"].startswith(about["packages"]["torch"].partition("+")[0])
+
+
+def test_stages_of_a_pipeline_are_compared_with_their_like():
+    """The last stage computes twice as long: no fault of its hosts, while n3 is slow among those of its stage."""
+    names = ["n0", "n1", "n2", "n3"]
+    rows = by_host([name for name in names for _ in range(2)], [1, 1, 1, 1, 2, 2, 3, 3], [0, 0, 0, 0, 1, 1, 1, 1])
+    assert [row["compute_s"] for row in rows] == [1, 1, 2, 3]
+    assert [row["over_peers"] for row in rows] == [1, 1, 0.8, 1.2]
+    alone = by_host(["n0", "n0", "n1", "n1"], [1, 1, 5, 5], [0, 0, 1, 1])
+    assert [row["over_peers"] for row in alone] == [None, None]
+
+
+# ---------------------------------------------------------------- surroundings
+
+
+@pytest.mark.parametrize(
+    ("words", "cpu", "mhz"),
+    [
+        ("model name\t: AMD EPYC 7763\ncpu MHz\t\t: 2000.0\n\ncpu MHz\t\t: 3000.5\n", "AMD EPYC 7763", 2500.2),
+        ("cpu\t\t: POWER9, altivec supported\nclock\t\t: 3800.000000MHz\n", "POWER9, altivec supported", 3800.0),
+        ("", None, None),
+    ],
+)
+def test_processors_by_the_kernels_words(tmp_path, words, cpu, mhz):
+    (tmp_path / "cpuinfo").write_text(words)
+    (tmp_path / "scaling_governor").write_text("performance\n")
+    (tmp_path / "scaling_max_freq").write_text("3500000\n")
+    found = surroundings.host(gpus=False, cpu_info=tmp_path / "cpuinfo", scaling=tmp_path)
+    assert (found.get("cpu"), found.get("cpu_mhz")) == (cpu, mhz)
+    assert (found["governor"], found["cpu_max_mhz"]) == ("performance", 3500)
+    bare = surroundings.host(gpus=False, cpu_info=tmp_path / "none", scaling=tmp_path / "none")
+    assert set(bare) == {"kernel"}
+
+
+def test_what_nvidia_smi_does_not_know_is_left_out():
+    said = (
+        "NVIDIA H200, GPU-1, 580.65.06, 345, 1980, 3201, 700.00, Default\n"
+        "\nTesla V100-SXM2-16GB, GPU-2, 580.65.06, [N/A], 1530, [Not Supported], 300.00, Exclusive_Process\n"
+        "No devices were found\n"
+    )
+    first, second = surroundings.devices(said)
+    assert first == {
+        "name": "NVIDIA H200",
+        "uuid": "GPU-1",
+        "driver": "580.65.06",
+        "clock_mhz": 345,
+        "max_clock_mhz": 1980,
+        "memory_clock_mhz": 3201,
+        "power_limit_w": 700,
+        "compute_mode": "Default",
+    }
+    assert {"clock_mhz", "memory_clock_mhz"}.isdisjoint(second) and second["max_clock_mhz"] == 1530
+
+
+def test_modules_are_those_that_are_loaded():
+    assert surroundings.job({"LOADEDMODULES": "gcc/12.2:cuda/12.4:"})["modules"] == ["gcc/12.2", "cuda/12.4"]
+    assert "modules" not in surroundings.job({})
