@@ -80,7 +80,7 @@ GLUED_FLOPS = Unit(
 PERCENT = Unit("%", NUMBER + "%", _percent)
 GIB = Unit("GiB", r"[0-9]{1,12}(?:\.[0-9]{1,12})?", _gib)
 SCALED = Unit("number, K to E", f"(?:{_SCALED}|nan|-?infE?)", _scaled)
-SCALED_COUNT = Unit("count, K to E", _SCALED, _scaled_count)
+SCALED_COUNT = Unit("count, K to E", r"[0-9]{1,15}(?:\.[0-9]{0,15})?[KMGBTPE]?", _scaled_count)
 SCALED_MILLISECONDS = Unit("ms, K to E", _SCALED, lambda printed: _scaled(printed) / 1000)
 SCALED_TFLOPS = Unit("TFLOP/s, K to E", _SCALED, lambda printed: _scaled(printed) * 1e12)
 

@@ -130,6 +130,22 @@ def test_any_bytes_are_a_log_without_steps(data: bytes, dialect: Dialect) -> Non
     assert not log.steps and judge_log(log).state == "unknown"
 
 
+@pytest.mark.parametrize(
+    "number", ["1e400", "-1e400", "-1", "9" * 18, "9" * 29, "1" + ",999" * 5, "nan", "inf", "1e-400", "0"]
+)
+@pytest.mark.parametrize("name", LOGS)
+def test_numbers_of_any_size_are_numbers_or_nothing(name: str, number: str) -> None:
+    lines = []
+    for line in map(plain, lines_of(name)):
+        heads = DIALECT[name].heads(line)
+        kept = heads[0][1].end() if heads else 0
+        lines.append(line[:kept] + re.sub(r"[0-9]+(?:\.[0-9]+)?(?:[eE][-+][0-9]+)?", number, line[kept:]))
+    log = read_as(DIALECT[name], "\n".join([*lines, ""]).encode())
+    for record in log.steps.values():
+        assert all(abs(value) < 2**63 for value in vars(record).values() if isinstance(value, int))
+    judge_log(log)
+
+
 def test_the_check_itself_notices_a_wrong_number() -> None:
     log = RunLog(Path("log.txt"))
     log.steps.add(StepRecord(1, 3, loss=4.25))

@@ -93,6 +93,11 @@ def test_the_end_is_told_with_its_line_and_step() -> None:
     assert (end.line, end.data) == (6, {"event": "end", "state": "completed", "steps": 10})
 
 
+def test_the_loss_of_a_complete_run_is_final_though_no_line_says_how_many_steps_it_had() -> None:
+    assert log_of(from_log(DIRECTORY / "torchtitan.log")).final_loss() == 8.4321
+    assert log_of(from_log(DIRECTORY / "nanogpt.log")).final_loss() is None
+
+
 def test_flops_are_never_mixed() -> None:
     labels = {
         "megatron-2026": "model", "megatron-deepspeed": "hardware", "neox": "hardware", "torchtitan": "model",
