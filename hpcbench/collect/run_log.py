@@ -51,9 +51,11 @@ class RunLog:
 
     @property
     def planned_steps(self) -> int | None:
-        """How many steps the run was to take."""
+        """How many steps the run was to take; where no line says so, how many it took when it was complete."""
         last = self.last_step
-        return last.steps if last else None
+        if last is None or last.steps is not None:
+            return last.steps if last else None
+        return last.step if lines.text(self.data("end"), "state") == "completed" else None
 
     @property
     def resumed_from(self) -> int:
