@@ -182,7 +182,7 @@ def report(
         typer.Option(metavar="OLD", help="An earlier submission: say what changed since; status 1 if for the worse."),
     ] = None,
 ) -> None:
-    """Compare the runs with the uncompressed baseline, or with an earlier submission."""
+    """Compare the runs with the baseline, or with earlier ones."""
     from hpcbench.batch.find import find_root
     from hpcbench.report.main import report as report_paths
 

@@ -70,7 +70,7 @@ class Figure:
     caption: str
     """What is seen, and what the marks mean, for print and for those who cannot see it."""
     draw: Callable[[Any], None]
-    """Draws into a ``matplotlib.figure.Figure`` that has its size."""
+    """Draws into a ``matplotlib.figure.Figure``, which it gives a size."""
 
 
 Block = Table | Sentences | Figure

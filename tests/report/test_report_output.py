@@ -159,7 +159,7 @@ def sentences() -> list[str]:
 
 
 def test_the_suffix_of_the_file_tells_the_format(root: Path, tmp_path: Path) -> None:
-    beginnings = {"md": "**demo", "tex": "% Needs", "csv": "study,site", "JSON": '{\n "schema": 2', "txt": "demo on"}
+    beginnings = {"md": "**demo", "tex": "% Needs", "csv": "study,site", "JSON": '{\n "version"', "txt": "demo on"}
     for suffix, beginning in beginnings.items():
         path = tmp_path / f"report.{suffix}"
         report([root], output=path)

@@ -168,3 +168,18 @@ def test_losses_stand_over_their_wire_bytes_with_margin_and_interval(draw: Calla
     assert figure is not None and figure.caption.endswith("not known: naive.")
     band = axes.patches[0].get_extents().transformed(axes.transData.inverted())
     assert (band.y0, band.y1) == pytest.approx((-0.0205, 0.0205))
+
+
+def test_scaling_has_the_range_of_two_repeats(draw: Callable[..., Any]) -> None:
+    runs = [
+        Run("baseline", repeat, seconds, ranks=ranks, cell={"nodes": ranks // 8})
+        for ranks in (8, 16)
+        for repeat, seconds in ((1, 0.4), (2, 0.5))
+    ]
+    submission, cells = planted(runs)
+    fig = draw(scaling(submission, cells))
+    (bars_of_errors,) = fig.axes[0].containers[0].lines[2]
+    ends = [sorted(float(y) for _, y in segment) for segment in bars_of_errors.get_segments()]
+    speeds = [6.4e8 * 8 / ranks / 1e9 for ranks in (8, 16)]
+    assert ends == [pytest.approx([one / 0.5, one / 0.4]) for one in speeds]
+    assert fig.legends[0].get_title().get_text() == "mean and range of 2 runs"
