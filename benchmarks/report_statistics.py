@@ -259,7 +259,7 @@ def main() -> None:
         "--studies", type=int, default=6000, help="studies a row; a third of it where the noise is not normal"
     )
     parser.add_argument("--pairs", type=int, nargs="+", default=[3, 5, 10], help="pairs of a scheme")
-    parser.add_argument("--series", type=int, default=2000, help="runs a row of the medians")
+    parser.add_argument("--series", type=int, default=4000, help="runs a row of the medians")
     parser.add_argument("--samples", type=int, default=1000, help="samples and families beside the peers")
     parser.add_argument("--seed", type=int, default=1, help="of all random numbers")
     options = parser.parse_args()
