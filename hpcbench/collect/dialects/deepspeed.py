@@ -16,14 +16,14 @@ DEEPSPEED = Dialect(
     engine=True,
     lines=(
         Line(
-            r"\bstep=(?P<step>[0-9]{1,18}), (?=skipped=)",
+            r"step=(?P<step>[0-9]{1,18}), (?=skipped=)",
             tail=r", mom=\[",
             joined=r"skipped=[0-9]{1,18}, lr=\[[^\]]{1,2000}\], mom=\[",
             form=r"(?:^|[ ,]){name}=\[?{value}(?=[,\]])",
             fields=(Field("skipped", "skipped", WHOLE), Field("lr", "lr", PLAIN)),
         ),
         Line(
-            r"\bepoch=[0-9]{1,18}/micro_step=[0-9]{1,18}/global_step=(?P<step>[0-9]{1,18}), (?=Running)",
+            r"epoch=[0-9]{1,18}/micro_step=[0-9]{1,18}/global_step=(?P<step>[0-9]{1,18}), (?=Running)",
             tail=r"MaxMemAllocated=[0-9.]{1,30}GB",
             joined=rf"RunningAvgSamplesPerSec={NUMBER}, CurrSamplesPerSec={NUMBER}, "
             r"MemAllocated=[0-9.]{1,30}GB, MaxMemAllocated=[0-9.]{1,30}GB",
@@ -41,7 +41,7 @@ DEEPSPEED = Dialect(
             note="samples/s are DeepSpeed's mean over all steps since its second, not those of one step",
         ),
         Line(
-            r"\bsteps: (?P<step>[0-9]{1,18}) (?=loss:)",
+            r"steps: (?P<step>[0-9]{1,18}) (?=loss:)",
             tail=r" samples/sec: [0-9]{1,18}\.[0-9]{3}(?![0-9])",
             joined=rf"(?:[^:\s]{{1,60}}: {NUMBER} )+iter time \(s\): {NUMBER}"
             r" samples/sec: [0-9]{1,18}\.[0-9]{3}(?![0-9])",

@@ -18,7 +18,7 @@ NANOTRON = Dialect(
     words=("iteration: ",),
     lines=(
         Line(
-            r"\biteration: (?P<step>[0-9]{1,18}) / (?P<steps>[0-9]{1,18}) *\|",
+            r"iteration: (?P<step>[0-9]{1,18}) / (?P<steps>[0-9]{1,18}) *\|",
             tail=rf"\|{_ETA}",
             joined=rf"{BARS}*?{_ETA}",
             end=r"\|\s*model_tflops_per_gpu:[^|]{1,40}(?:\|.{0,4000})?",  # no time left was printed until 2025
@@ -46,7 +46,7 @@ PICOTRON = Dialect(
     words=("Step: ",),
     lines=(
         Line(
-            r"\bStep: (?P<step>[0-9]{1,18}) *\|(?=\s*Loss:)",
+            r"Step: (?P<step>[0-9]{1,18}) *\|(?=\s*Loss:)",
             tail=r"\|\s*Memory usage: *[0-9]{1,9}\.[0-9]{2}GB",
             joined=rf"{BARS}*?\s*Memory usage: *[0-9]{{1,9}}\.[0-9]{{2}}GB",
             # The memory is left out: it is what is reserved when the line is printed, not the most that was.

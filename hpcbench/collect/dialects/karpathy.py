@@ -10,7 +10,7 @@ NANOGPT = Dialect(
     words=("iter ", "step "),
     lines=(
         Line(
-            r"\biter (?P<step>[0-9]{1,18}): (?=loss )",
+            r"iter (?P<step>[0-9]{1,18}): (?=loss )",
             tail=r", mfu -?[0-9]{1,9}\.[0-9]{2}%",
             joined=rf"loss {NUMBER}, time {NUMBER}ms, mfu -?[0-9]{{1,9}}\.[0-9]{{2}}%",
             end=r"loss [^,]{1,40}, time [0-9]{1,18}\.[0-9]{2}ms",  # without mfu until 2023
@@ -22,7 +22,7 @@ NANOGPT = Dialect(
             ),
         ),
         Line(
-            r"\bstep (?P<step>[0-9]{1,18}): (?=train loss [^,]{1,40}, val loss )",
+            r"step (?P<step>[0-9]{1,18}): (?=train loss [^,]{1,40}, val loss )",
             tail=r"val loss (?:[0-9]{1,9}\.[0-9]{4}(?![0-9])|nan|inf)",
             form=_WORD,
             fields=(Field("train loss", "train", PLAIN), Field("val loss", "valid", PLAIN)),
@@ -36,7 +36,7 @@ _SPEED = (
     Field("ms", "seconds", MILLISECONDS, form=_BEHIND),
     Field("tok/s", "tokens_per_s", PLAIN, form=_BEHIND),
 )
-_OF = r"\bstep +(?P<step>[0-9]{1,18})/(?P<steps>[0-9]{1,18})"
+_OF = r"step +(?P<step>[0-9]{1,18})/(?P<steps>[0-9]{1,18})"
 
 LLM_C = Dialect(
     "llm.c",
@@ -77,18 +77,18 @@ LLM_C = Dialect(
             fields=(Field("train loss", "loss", PLAIN), *_SPEED),
         ),
         Line(
-            r"\bstep (?P<step>[0-9]{1,18}): (?=train loss [^,(]{1,40} \(took )",
+            r"step (?P<step>[0-9]{1,18}): (?=train loss [^,(]{1,40} \(took )",
             tail=r" ms\)",
             form=_WORD,
             fields=(Field("train loss", "loss", PLAIN), _SPEED[0]),
         ),
         Line(
-            r"\b(?=val loss )",
-            end=rf"val loss {NUMBER}",
+            r"(?=val loss )",
+            end=r"val loss (?:[0-9]{1,9}\.[0-9]{6,20}|nan|inf)",
             form=_WORD,
             fields=(Field("val loss", "valid", PLAIN),),
             kind="evaluation",
         ),
-        Line(r"\btotal average iteration time: ", kind="end", state="completed"),
+        Line(r"total average iteration time: ", kind="end", state="completed"),
     ),
 )

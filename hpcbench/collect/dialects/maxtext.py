@@ -10,7 +10,7 @@ MAXTEXT = Dialect(
     words=("completed ", "eval ", "Aborting training"),
     lines=(
         Line(
-            r"\bcompleted (?:profiler activation/deactivation )?step: (?P<step>[0-9]{1,18})(?=,)",
+            r"completed (?:profiler activation/deactivation )?step: (?P<step>[0-9]{1,18})(?=,)",
             tail=rf", loss: {_LOSS}",
             joined=rf"(?:, [^,:]{{1,60}}: [^,\s]{{1,40}})*?, loss: {_LOSS}",
             form=r", {name}: {value}(?=,|\s|$)",
@@ -23,12 +23,12 @@ MAXTEXT = Dialect(
             ),
         ),
         Line(
-            r"\b(?:eval metrics after step:|Completed eval after train step) (?P<step>[0-9]{1,18})(?=, loss=)",
+            r"(?:eval metrics after step:|Completed eval after train step) (?P<step>[0-9]{1,18})(?=, loss=)",
             tail=rf", loss={_LOSS}",
             form=r", {name}={value}(?=,|\s|$)",
             fields=(Field("loss", "valid", PLAIN),),
             kind="evaluation",
         ),
-        Line(r"\bAborting training due to (?:NaN|Inf) loss", kind="end", state="nan"),
+        Line(r"Aborting training due to (?:NaN|Inf) loss", kind="end", state="nan"),
     ),
 )

@@ -43,7 +43,7 @@ MEGATRON = Dialect(
     words=("iteration", " loss at ", "[after ", "[exiting "),
     lines=(
         Line(
-            rf"\b{_ITERATION}",
+            _ITERATION,
             tail=rf"\|{_LAST}{BARS}*",
             joined=rf"{BARS}*?{_LAST}{BARS}*",
             end=r"\|\s*elapsed time per iteration \(ms\):.{0,4000}\|",  # until 2020 nothing marked the end of a line
@@ -53,17 +53,17 @@ MEGATRON = Dialect(
                 Field("consumed samples", "consumed_samples", WHOLE),
                 Field("consumed tokens", "consumed_tokens", WHOLE),
                 Field("global batch size", "samples", WHOLE),
-                # Its formula counts three passes forward, whether activations are recomputed or not.
+                # Its formula counts three passes, whether activations are recomputed or not.
                 Field("throughput per GPU (TFLOP/s/GPU)", "model_flops_per_rank", TFLOPS),
                 Field("grad norm", "gradient_norm", PLAIN),
-                # The fork for DeepSpeed adds these, and its formula a pass where activations are recomputed.
+                # The fork for DeepSpeed adds these; its formula counts what is recomputed.
                 Field("samples per second", "samples_per_s", PLAIN),
                 Field("tokens per gpu per second (tgs)", "tokens_per_s_per_rank", PLAIN),
                 Field("TFLOPs", "hardware_flops_per_rank", TFLOPS),
             ),
         ),
-        _evaluation(rf"\bvalidation{_SET} loss at (?![^|]{{0,80}}\btest\b){_WHERE}", "valid"),
-        _evaluation(rf"\bvalidation{_SET} loss at (?=[^|]{{0,80}}\btest\b){_WHERE}", "test"),
+        _evaluation(rf"validation{_SET} loss at (?![^|]{{0,80}}\btest\b){_WHERE}", "valid"),
+        _evaluation(rf"validation{_SET} loss at (?=[^|]{{0,80}}\btest\b){_WHERE}", "test"),
         *_ENDS,
     ),
 )
@@ -73,21 +73,21 @@ NEOX = Dialect(
     words=("samples/sec", " results at ", "[after ", "[exiting "),
     lines=(
         Line(
-            rf"\bsamples/sec: *[0-9.]{{1,30}} *\| *{_ITERATION}",
+            rf"samples/sec: *[0-9.]{{1,30}} *\| *{_ITERATION}",
             tail=rf"\|{_LAST}",
             joined=rf"{BARS}*?{_LAST}",
             form=BAR,
             fields=(
                 *_COMMON,
-                Field("samples/sec", "samples_per_s", PLAIN),
-                # Four passes forward where activations are recomputed: what the hardware did.
+                Field("samples/sec", "samples_per_s", PLAIN, form=r"^{name}: *{value}"),
+                # Its formula counts what is recomputed.
                 Field("approx flops per GPU", "hardware_flops_per_rank", GLUED_FLOPS),
                 Field("MFU", "mfu", PERCENT),
                 Field("HFU", "hfu", PERCENT),
             ),
         ),
-        _evaluation(rf"\bvalidation results at {_WHERE}", "valid"),
-        _evaluation(rf"\btest results at {_WHERE}", "test"),
+        _evaluation(rf"validation results at {_WHERE}", "valid"),
+        _evaluation(rf"test results at {_WHERE}", "test"),
         *_ENDS,
     ),
 )

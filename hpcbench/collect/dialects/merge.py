@@ -1,77 +1,92 @@
 """Several lines of one step, of several ranks or of several kinds, become one record."""
 
-from collections.abc import Iterable
+from bisect import bisect
 from dataclasses import dataclass, field
 from typing import Any
 
+from hpcbench.collect.dialects.assemble import Found
 from hpcbench.collect.dialects.units import Value
-from hpcbench.collect.record import StepRecord
+from hpcbench.collect.record import Cut, Event, StepRecord
 from hpcbench.collect.run_log import RunLog
 
 
 @dataclass
 class _Kept:
     line: int
+    order: int
     rank: int | None
     steps: int | None
     values: dict[str, Value]
-    overflows: int
-    """Steps that were reported as skipped before this one."""
 
 
 @dataclass
 class Merge:
-    """The steps so far: of each quantity rank 0's value, else the first that was printed."""
+    """The steps and evaluations so far: of each quantity rank 0's value, else the first that was printed."""
 
-    overflows: int = 0
-    """Steps that have been reported as skipped, each in a line of its own."""
+    since_last: set[str]
+    """Quantities that are counted from one line to the next, and become sums here."""
+    overflows: list[int] = field(default_factory=list)
+    """Places in the file that each tell of one step that was skipped."""
     _steps: dict[int, _Kept] = field(default_factory=dict)
-    _since_last: set[str] = field(default_factory=set)
+    _evaluations: dict[tuple[int | None, str], list[_Kept]] = field(default_factory=dict)
     _ranks: int = 0
     _again: int = 0
 
-    def add(
-        self,
-        step: int,
-        steps: int | None,
-        rank: int | None,
-        line: int,
-        values: dict[str, Value],
-        since_last: Iterable[str],
-    ) -> None:
+    def step(self, step: int, found: Found) -> None:
         """Add what one line says of a step."""
-        self._since_last.update(since_last)
-        kept = self._steps.get(step)
-        if kept is None:
-            self._steps[step] = _Kept(line, rank, steps, values, self.overflows)
+        mine = _kept(found, found.values or {})
+        kept = self._steps.setdefault(step, mine)
+        if kept is mine:
             return
-        if not kept.values.keys().isdisjoint(values):
-            self._ranks += rank != kept.rank
-            self._again += rank == kept.rank
-        if rank == 0 and kept.rank != 0:
-            kept.line, kept.rank, kept.values = line, rank, kept.values | values
-        else:
-            kept.values = values | kept.values
-        kept.steps = steps if kept.steps is None else kept.steps
+        if not kept.values.keys().isdisjoint(mine.values):
+            self._ranks += mine.rank != kept.rank
+            self._again += mine.rank == kept.rank
+        first, second = (mine, kept) if mine.rank == 0 and kept.rank != 0 else (kept, mine)
+        first.values = second.values | first.values
+        first.steps = second.steps if first.steps is None else first.steps
+        self._steps[step] = first
+
+    def evaluation(self, step: int | None, found: Found) -> None:
+        """Add an evaluation. One rank may make several after a step; of other ranks they are the same ones."""
+        suffix = f"-{found.groups['set']}" if found.groups.get("set") else ""
+        for split, loss in (found.values or {}).items():
+            mine = _kept(found, {"loss": loss})
+            kept = self._evaluations.setdefault((step, split + suffix), [])
+            if kept and kept[0].rank != mine.rank:
+                self._ranks += 1
+                if mine.rank == 0:
+                    kept[:] = [mine]
+            else:
+                kept.append(mine)
 
     def into(self, log: RunLog) -> None:
-        """Give the steps to a log, in the order of its lines."""
-        total = dict.fromkeys(self._since_last, 0)
-        for step, kept in sorted(self._steps.items(), key=lambda item: item[1].line):
-            for name in total:
-                if name in kept.values:
-                    total[name] += int(kept.values[name])
-                    kept.values[name] = total[name]
-            if kept.overflows and "skipped" not in kept.values:
-                kept.values["skipped"] = kept.overflows
+        """Give all to a log, in the order of its lines."""
+        total = dict.fromkeys(self.since_last, 0)
+        for step, kept in sorted(self._steps.items(), key=lambda item: item[1].order):
+            for name in total.keys() & kept.values.keys():
+                total[name] += int(kept.values[name])
+                kept.values[name] = total[name]
+            skipped = bisect(self.overflows, kept.order)
+            if skipped and "skipped" not in kept.values:
+                kept.values["skipped"] = skipped
             quantities: dict[str, Any] = kept.values
             log.steps.add(StepRecord(kept.line, step, kept.steps, **quantities))
+        for (after, split), evaluations in self._evaluations.items():
+            at = {} if after is None else {"step": after}
+            for kept in evaluations:
+                data = {"event": "evaluation", **at, "split": split, **kept.values}
+                log.events.append(Event(kept.line, "evaluation", data))
+        log.events.sort(key=lambda event: event.line)
 
-    def remarks(self) -> list[str]:
+    def remarks(self) -> list[Cut]:
         """What was left out."""
         found = []
         if self._ranks:
-            found.append(f"{self._ranks} lines of other ranks are left out: rank 0's is used, else the first of a step")
+            found.append(Cut(1, f"lines of other ranks left out: {self._ranks}; rank 0's is used, else the first"))
         if self._again:
-            found.append(f"{self._again} lines of steps that stand above already are left out")
+            found.append(Cut(1, f"lines of steps that stand above already left out: {self._again}"))
         return found
+
+
+def _kept(found: Found, values: dict[str, Value]) -> _Kept:
+    return _Kept(found.number, found.order, found.rank, found.group("steps"), values)

@@ -4,8 +4,9 @@ from pathlib import Path
 
 from hpcbench.collect import run_log
 from hpcbench.collect.dialects.dialect import Dialect
-from hpcbench.collect.dialects.reader import Reader, texts
+from hpcbench.collect.dialects.reader import Reader
 from hpcbench.collect.dialects.table import DIALECTS
+from hpcbench.collect.dialects.texts import texts
 from hpcbench.collect.lines import printable
 from hpcbench.collect.record import Cut
 from hpcbench.collect.run_log import RunLog

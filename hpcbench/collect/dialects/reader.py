@@ -1,70 +1,20 @@
-"""Reads a log of one dialect, line by line, in memory that does not grow with the file but with its steps."""
+"""Makes a `RunLog` of what the lines of another framework say."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
-from hpcbench.collect.dialects import prefix
-from hpcbench.collect.dialects.dialect import Dialect, Line
+from hpcbench.collect.dialects.assemble import Assembler, Found
+from hpcbench.collect.dialects.dialect import Dialect
 from hpcbench.collect.dialects.merge import Merge
-from hpcbench.collect.dialects.units import Value
-from hpcbench.collect.record import Cut, Event
+from hpcbench.collect.dialects.texts import LONGEST_LINE, Text
+from hpcbench.collect.record import Cut, Event, StepRecord
 from hpcbench.collect.run_log import RunLog
 
-LONGEST_LINE = 4 << 20
-"""Bytes. No framework prints a longer one; what does is a dump of something."""
-_LONGEST_RECORD = 1 << 14
-"""Characters of one record; what a line of the file holds beyond them is not looked at."""
-_PIECES = 12
-"""Lines that one record may have been wrapped into."""
-_RANKS = 4096
-"""Ranks whose records may be open at a time."""
 _NOTES = 20
 
 
-@dataclass(frozen=True)
-class Text:
-    """One line of a file."""
-
-    number: int
-    """From 1."""
-    text: str | None
-    """Without colours and line end; None for one that is too long."""
-    ended: bool
-    """It has a line end."""
-
-
-def texts(stream: BinaryIO) -> Iterator[Text]:
-    """The lines of a file."""
-    number = 0
-    while raw := stream.readline(LONGEST_LINE):
-        number += 1
-        if len(raw) < LONGEST_LINE or raw.endswith(b"\n"):
-            yield Text(number, prefix.plain(raw.decode("utf-8", "replace").rstrip("\r\n")), raw.endswith(b"\n"))
-            continue
-        while raw and not raw.endswith(b"\n"):
-            raw = stream.readline(LONGEST_LINE)
-        yield Text(number, None, raw.endswith(b"\n"))
-
-
-@dataclass
-class _Open:
-    """A record whose end has not been seen."""
-
-    line: Line
-    number: int
-    step: int | None
-    steps: int | None
-    set: str
-    rank: int | None
-    pieces: list[str]
-    ended: bool
-
-
 class Reader:
-    """Makes a `RunLog` of the lines of a file.
+    """Reads a log line by line, in memory that grows with its steps alone.
 
     Parameters
     ----------
@@ -76,11 +26,10 @@ class Reader:
 
     def __init__(self, path: Path, dialect: Dialect) -> None:
         self.log = RunLog(path, dialect.name)
-        self._dialect = dialect
-        self._open: dict[int | None, _Open] = {}
-        self._merge = Merge()
-        self._step: int | None = None
+        self._assembler = Assembler(dialect)
+        self._merge = Merge({field.attribute for line in dialect.lines for field in line.fields if field.since_last})
         self._end: Event | None = None
+        self._last = 0
         self._overflowed: int | None = None
         self._said: dict[str, None] = {}
 
@@ -90,38 +39,20 @@ class Reader:
         if text.text is None:
             self.note(Cut(text.number, f"a line of more than {LONGEST_LINE >> 20} MiB was passed over"))
             return
-        heads = self._dialect.heads(text.text)
-        if not heads and not self._open:
-            return
-        at = heads[0][1].start() if heads else len(text.text)
-        rank, rest = prefix.split(text.text[:at])
-        if rest and not rest.isspace():
-            self._continue(rank, rest, text)
-        for i, (line, match) in enumerate(heads):
-            if i:
-                said, _ = prefix.split(text.text[at : match.start()])
-                rank = rank if said is None else said
-            last = i + 1 == len(heads)
-            end = len(text.text) if last else heads[i + 1][1].start()
-            at = self._begin(line, match.groupdict(), rank, text, match.start(), end, text.ended or not last)
+        for found in self._assembler.feed(text):
+            self._take(found)
 
     def close(self) -> RunLog:
         """The file has ended."""
         log = self.log
-        for open_ in list(self._open.values()):
-            self._give_up(open_)
-            log.cut = log.cut or open_.number == log.lines
+        for found in self._assembler.close():
+            self._take(found)
+            log.cut = log.cut or (found.values is None and found.number == log.lines)
         self._merge.into(log)
-        log.notes[:0] = [Cut(1, words) for words in (*self._said, *self._merge.remarks())]
+        log.notes[:0] = [*(Cut(1, words) for words in self._said), *self._merge.remarks()]
         del log.notes[_NOTES:]
-        last = log.last_step
-        if self._end is None and last is not None and last.step == last.steps:
-            self._end = Event(last.line, "end", {"event": "end", "state": "completed"})
-        if self._end is not None:
-            if last is not None:
-                diverged = last.loss is not None and not math.isfinite(last.loss)
-                self._end.data.update({"steps": last.step} | ({"state": "nan"} if diverged else {}))
-            log.events.append(self._end)
+        if end := self._how_it_ended(log.last_step):
+            log.events.append(end)
         return log
 
     def note(self, note: Cut) -> None:
@@ -129,91 +60,40 @@ class Reader:
         if len(self.log.notes) < _NOTES:
             self.log.notes.append(note)
 
-    def _begin(
-        self, line: Line, groups: dict[str, str | None], rank: int | None, text: Text, begin: int, end: int, ended: bool
-    ) -> int:
-        """A head was found; returns where its record ends, as far as that is known."""
-        assert text.text is not None
+    def _take(self, found: Found) -> None:
+        line = found.line
+        step = found.before if found.group("step") is None else found.group("step")
         if line.kind == "end":
-            self._end = Event(text.number, "end", {"event": "end", "state": line.state})
-            return end
-        said = groups.get("rank")
-        if line.kind == "overflow":
-            self._overflow(int(said) if said else rank or 0)
-            return end
-        step, steps = groups.get("step"), groups.get("steps")
-        if step is not None and line.kind == "step":
-            self._step = int(step)
-            self._end = None  # what was said before a step is not the end
-        record = _Open(
-            line,
-            text.number,
-            self._step if step is None else int(step),
-            int(steps) if steps else None,
-            groups.get("set") or "",
-            rank,
-            [text.text[begin : min(end, begin + _LONGEST_RECORD)]],
-            ended,
-        )
-        if rank in self._open:
-            self._give_up(self._open[rank])
-        found = line.ends.search(record.pieces[0]) if line.tail else None
-        if found:
-            self._take(record, record.pieces[0][: found.end()])
-            return begin + found.end()
-        if len(self._open) >= _RANKS:
-            self._give_up(next(iter(self._open.values())))
-        self._open[rank] = record
-        return end
-
-    def _continue(self, rank: int | None, rest: str, text: Text) -> None:
-        record = self._open.get(rank)
-        if record is None:
-            return
-        record.pieces.append(rest)
-        length = sum(map(len, record.pieces))
-        if record.line.whole and length <= _LONGEST_RECORD:
-            # A terminal cuts anywhere, a logger at a space, which it drops.
-            for joined in ("".join(record.pieces), " ".join(piece.strip() for piece in record.pieces)):
-                if found := record.line.whole.match(joined):
-                    del self._open[rank]
-                    self._take(record, found[0])
-                    return
-        if len(record.pieces) > _PIECES or length > _LONGEST_RECORD:
-            self._give_up(record)
-
-    def _give_up(self, record: _Open) -> None:
-        del self._open[record.rank]
-        if record.ended and record.line.ends_with_line and record.line.ends_with_line.search(record.pieces[0]):
-            self._take(record, record.pieces[0])
-            return
-        what = "an evaluation" if record.line.kind == "evaluation" else f"step {record.step}"
-        self.note(Cut(record.number, f"the line of {what} was cut"))
-
-    def _take(self, record: _Open, text: str) -> None:
-        line = record.line
-        values: dict[str, Value] = {}
-        since_last = set()
-        for field, pattern in line.patterns:
-            if field.attribute not in values and (found := pattern.search(text)):
-                value = field.unit.convert(found[1])
-                if value is not None:
-                    values[field.attribute] = value
-                    if field.since_last:
-                        since_last.add(field.attribute)
-        if line.kind == "evaluation":
-            at = {} if record.step is None else {"step": record.step}
-            for split, loss in values.items():
-                name = f"{split}-{record.set}" if record.set else split
-                data = {"event": "evaluation", **at, "split": name, "loss": loss}
-                self.log.events.append(Event(record.number, "evaluation", data))
-        elif record.step is not None:
-            self._merge.add(record.step, record.steps, record.rank, record.number, values, since_last)
+            self._end = Event(found.number, "end", {"event": "end", "state": line.state})
+        elif line.kind == "overflow":
+            self._overflow(found)
+        elif found.values is None:
+            what = "an evaluation" if line.kind == "evaluation" else f"step {step}"
+            self.note(Cut(found.number, f"the line of {what} was cut"))
+        elif line.kind == "evaluation":
+            self._merge.evaluation(step, found)
+        elif step is not None:
+            self._merge.step(step, found)
             if line.note:
                 self._said[line.note] = None
+        if line.kind == "step":
+            self._last = max(self._last, found.number)
 
-    def _overflow(self, rank: int) -> None:
-        if self._overflowed is None:
+    def _overflow(self, found: Found) -> None:
+        """Each rank may tell of it: those of one are counted."""
+        rank = found.rank if found.group("rank") is None else found.group("rank")
+        if not self._merge.overflows:
             self._overflowed = rank
         if rank == self._overflowed:
-            self._merge.overflows += 1
+            self._merge.overflows.append(found.order)
+
+    def _how_it_ended(self, last: StepRecord | None) -> Event | None:
+        """In the framework's words, unless steps follow them; or by the last step, where the log says which that is."""
+        end = self._end if self._end is not None and self._end.line > self._last else None
+        if end is None and last is not None and last.step == last.steps:
+            end = Event(last.line, "end", {"event": "end", "state": "completed"})
+        if end is not None and last is not None:
+            end.data["steps"] = last.step
+            if last.loss is not None and not math.isfinite(last.loss):
+                end.data["state"] = "nan"
+        return end

@@ -14,7 +14,7 @@ TORCHTITAN = Dialect(
     words=("step: ", "Training completed"),
     lines=(
         Line(
-            r"(?<!validate )\bstep: *(?P<step>[0-9]{1,18})\s+(?=(?:loss|grad_norm|memory): )",
+            r"(?<!validate )step: *(?P<step>[0-9]{1,18})\s+(?=(?:loss|grad_norm|memory): )",
             tail=r"\smfu: *(?:[0-9]{1,6}\.[0-9]{2}%|N/A)",
             joined=rf"(?:{_FIELD})*?mfu: *(?:[0-9]{{1,6}}\.[0-9]{{2}}%|N/A)",
             form=_FORM,
@@ -29,13 +29,13 @@ TORCHTITAN = Dialect(
             ),
         ),
         Line(
-            r"\bvalidate step: *(?P<step>[0-9]{1,18})\s+(?=loss: )",
+            r"validate step: *(?P<step>[0-9]{1,18})\s+(?=loss: )",
             tail=r"\smemory: ",
             joined=r"loss: *[^\s:]{1,40}\s+memory: ",
             form=_FORM,
             fields=(Field("loss", "valid", OWN),),
             kind="evaluation",
         ),
-        Line(r"\bTraining completed\b", kind="end", state="completed"),
+        Line(r"Training completed\b", kind="end", state="completed"),
     ),
 )

@@ -32,6 +32,7 @@ def _plain(printed: str) -> float:
 
 
 def _own(printed: str) -> float | None:
+    """No mean of cross entropies is -1."""
     value = _plain(printed)
     return None if value == -1 else value
 
@@ -52,6 +53,7 @@ def _scaled_count(printed: str) -> int | None:
 
 
 def _percent(printed: str) -> float | None:
+    """A part of 1. Negative stands for one that is not known yet."""
     value = _plain(printed.rstrip("%"))
     return None if value < 0 else value / 100
 
@@ -75,7 +77,7 @@ GLUED_FLOPS = Unit(
     r"[0-9]{1,30}(?:\.[0-9]{1,30})?[KMGTPEZ]?(?:FLOPS)?",
     lambda printed: _scaled(printed.removesuffix("FLOPS")),
 )
-PERCENT = Unit("%; negative as long as it is not known", NUMBER + "%", _percent)
+PERCENT = Unit("%", NUMBER + "%", _percent)
 GIB = Unit("GiB", r"[0-9]{1,12}(?:\.[0-9]{1,12})?", _gib)
 SCALED = Unit("number, K to E", f"(?:{_SCALED}|nan|-?infE?)", _scaled)
 SCALED_COUNT = Unit("count, K to E", _SCALED, _scaled_count)

@@ -1,0 +1,53 @@
+"""Each dialect's log gives the records that were written by hand from the framework's format."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcbench.collect.dialects.table import DIALECTS
+from hpcbench.collect.record import StepRecord
+from hpcbench.collect.run_log import RunLog
+from hpcbench.collect.submission import from_log
+
+LOGS = sorted((Path(__file__).parent / "logs").glob("*.log"))
+
+
+def expected(log: Path) -> Any:
+    return json.loads(log.with_suffix(".json").read_text())
+
+
+def given(record: StepRecord) -> dict[str, Any]:
+    return {name: comparable(value) for name, value in vars(record).items() if value is not None}
+
+
+def comparable(value: Any) -> Any:
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else pytest.approx(value, rel=1e-12)
+    return value
+
+
+def evaluations(log: RunLog) -> list[dict[str, Any]]:
+    return [
+        {"line": event.line, **{name: value for name, value in event.data.items() if name != "event"}}
+        for event in log.events
+        if event.name == "evaluation"
+    ]
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
+def test_a_log_gives_what_its_format_says(path: Path) -> None:
+    run = from_log(path)
+    truth = expected(path)
+    assert run.log is not None
+    assert run.log.dialect == truth["dialect"]
+    assert [given(record) for record in run.log.steps.values()] == truth["steps"]
+    assert evaluations(run.log) == truth["evaluations"]
+    assert [note.why for note in run.log.notes] == truth["notes"]
+    assert run.state == truth["state"]
+
+
+def test_each_dialect_has_a_log() -> None:
+    assert {expected(path)["dialect"] for path in LOGS} == {dialect.name for dialect in DIALECTS}

@@ -1,0 +1,125 @@
+"""Whose log a file is, what became of its run, and that reports take it."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from mangling import DIRECTORY, LOGS, lines_of
+
+from hpcbench.collect.dialects.table import DIALECTS, markdown
+from hpcbench.collect.run_log import RunLog
+from hpcbench.collect.submission import RunResult, from_log
+from hpcbench.errors import UserError
+from hpcbench.report.main import FORMATS, report
+from hpcbench.testing.results import Planted, log_lines
+
+ROOT = Path(__file__).parents[3]
+ITERATION = (
+    " iteration {:8d}/      10 | elapsed time per iteration (ms): 5.0 | lm loss: {} | number of nan iterations:   0 |"
+)
+
+
+def written(tmp_path: Path, *lines: str) -> RunResult:
+    path = tmp_path / "run.log"
+    path.write_text("".join(line + "\n" for line in lines))
+    return from_log(path)
+
+
+def log_of(run: RunResult) -> RunLog:
+    assert run.log is not None
+    return run.log
+
+
+def test_our_own_lines_win(tmp_path: Path) -> None:
+    own = log_lines(Planted("mzhybrid", 1, 0.25, 2.75, 0.5), steps=4, warmup=1)
+    run = written(tmp_path, *lines_of("megatron-2021"), *own, *lines_of("neox"))
+    assert (log_of(run).dialect, run.scheme, run.state) == ("hpcbench", "mzhybrid", "completed")
+
+
+@pytest.mark.parametrize("name", ["neox", "megatron-deepspeed"])
+def test_lines_of_an_engine_are_not_those_of_what_is_built_on_it(tmp_path: Path, name: str) -> None:
+    engine = [f"steps: {step} loss: 1.0000 iter time (s): 1.000 samples/sec: 1.000" for step in range(50)]
+    assert log_of(written(tmp_path, *engine, *lines_of(name))).dialect != "DeepSpeed"
+
+
+def test_of_two_frameworks_the_one_with_more_lines_is_read_and_that_is_said(tmp_path: Path) -> None:
+    log = log_of(written(tmp_path, *lines_of("maxtext"), *lines_of("picotron")))
+    assert log.dialect == "MaxText"
+    assert log.notes[0].why == "read as a log of MaxText, by 5 lines; there are also 3 of picotron"
+
+
+def test_a_log_of_nobody_is_an_error_that_says_what_is_known(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no step line in 2 lines, nor one of .*Megatron-LM.*MaxText"):
+        written(tmp_path, "loss 3.0", "epoch 1/3")
+
+
+def test_what_is_known_of_a_foreign_run() -> None:
+    run = from_log(DIRECTORY / "neox.log")
+    assert (run.id, run.study, run.scheme, run.settings, run.repeat) == ("neox", "logs", "unknown", {}, None)
+    assert log_of(run).final_loss() == 10.55012
+    assert log_of(run).missing_steps() == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "state", "reason"),
+    [
+        ([ITERATION.format(10, "1.0E+00")], "completed", ""),
+        ([ITERATION.format(9, "1.0E+00")], "incomplete", "does not say how the run ended: after step 9 of 10"),
+        ([ITERATION.format(9, "1.0E+00"), "[after training is done] datetime: x "], "completed", ""),
+        (["[after training is done] datetime: x ", ITERATION.format(9, "1.0E+00")], "incomplete", "after step 9 of 10"),
+        ([ITERATION.format(10, "NAN")], "nan", "step 10"),
+        ([ITERATION.format(7, "NAN")], "nan", "loss is nan at step 7, and the log ends there"),
+        ([ITERATION.format(5, "1.0"), "[exiting program after receiving SIGTERM.] datetime: x "], "stopped", "step 5"),
+    ],
+)
+def test_only_the_logs_own_words_make_a_run_complete(tmp_path: Path, lines: list[str], state: str, reason: str) -> None:
+    verdict = written(tmp_path, ITERATION.format(1, "2.0E+00"), *lines).verdict
+    assert verdict.state == state
+    assert reason in verdict.reason
+
+
+def test_a_last_line_that_was_cut_completes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "run.log"
+    path.write_text(ITERATION.format(9, "1.0E+00") + "\n" + ITERATION.format(10, "1.0E+00")[:-3])
+    run = from_log(path)
+    assert (run.state, log_of(run).cut) == ("incomplete", True)
+    assert "after step 9 of 10, its last line cut" in run.verdict.reason
+
+
+def test_the_end_is_told_with_its_line_and_step() -> None:
+    end = log_of(from_log(DIRECTORY / "megatron-2026.log")).event("end")
+    assert end is not None
+    assert (end.line, end.data) == (6, {"event": "end", "state": "completed", "steps": 10})
+
+
+def test_flops_are_never_mixed() -> None:
+    labels = {
+        "megatron-2026": "model", "megatron-deepspeed": "hardware", "neox": "hardware", "torchtitan": "model",
+        "maxtext": "model", "nanotron": "model",
+    }  # fmt: skip
+    for name, label in labels.items():
+        for record in log_of(from_log(DIRECTORY / f"{name}.log")).steps.values():
+            kinds = {kind for kind in ("model", "hardware", "unlabelled") if getattr(record, f"{kind}_flops_per_rank")}
+            assert kinds <= {label}, name
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_report_of_foreign_logs_compares_nothing(format: str, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [DIRECTORY / f"{name}.log" for name in LOGS]
+    assert report(paths, format) == 1  # most of them do not say how they ended
+    shown = capsys.readouterr().out
+    assert all(name.split("-")[0] in shown for name in LOGS)
+    assert "pays" not in shown
+    if format == "json":
+        json.loads(shown)
+
+
+def test_a_loss_that_is_no_number_is_one_wherever_it_stands() -> None:
+    record = log_of(from_log(DIRECTORY / "nanogpt.log")).steps[20]
+    assert record.loss is not None and math.isnan(record.loss)
+
+
+def test_docs_say_what_is_read() -> None:
+    assert markdown() in (ROOT / "docs" / "logs.md").read_text()
+    assert all(dialect.name in markdown() for dialect in DIALECTS)
