@@ -12,6 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from hpcbench.collect.dialects.prefix import split
+from hpcbench.collect.dialects.texts import texts
+
 Tool = Literal["OSU micro-benchmarks", "nccl-tests"]
 _VALIDATION = "validation"
 
@@ -77,6 +80,18 @@ class Microbenchmark:
     quantities: tuple[str, ...]
     """In the order of the columns: what `Size.values` may hold."""
     sizes: list[Size] = field(default_factory=list)
+
+
+def load(path: Path) -> list[Microbenchmark]:
+    """All tables of a file; none where it cannot be read.
+
+    Prefixes of launchers and colours are taken off.
+    """
+    try:
+        with path.open("rb") as stream:
+            return read((split(line.text or "")[1] for line in texts(stream)), path)
+    except OSError:
+        return []
 
 
 _Row = Callable[[list[str], int], Size | None]

@@ -182,6 +182,10 @@ def result(plan: Plan, run: PlannedRun, root: Path, job: Job, marker: Any, log: 
     )
 
 
+class NoRunError(UserError):
+    """A file is no log of a run."""
+
+
 def from_log(path: Path) -> RunResult:
     """A run of which there is but a log file, of hpcbench or of another framework.
 
@@ -189,15 +193,17 @@ def from_log(path: Path) -> RunResult:
 
     Raises
     ------
+    NoRunError
+        The file holds no step line that is known.
     UserError
-        The file cannot be read, or holds no step line that is known.
+        It cannot be read.
     """
     log = dialects.read(path)
     if not log.steps and log.event("start") is None:
         known = ", ".join(dialect.name for dialect in DIALECTS)
-        raise UserError(
+        raise NoRunError(
             f"{printable(str(path))}: not a log of an hpcbench run: no start event and no step line in"
-            f" {log.lines} lines, nor one of {known}"
+            f" {log.lines} lines, nor one of {known}; nor a table of the OSU micro-benchmarks or nccl-tests"
         )
     if log.dialect != "hpcbench":
         return _foreign(path, log)

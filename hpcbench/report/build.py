@@ -1,8 +1,10 @@
 """What a report says: a chapter a cell, with its tables, the answer, the trouble and the notes."""
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 from hpcbench.collect.lines import printable
+from hpcbench.collect.microbenchmarks import Microbenchmark
 from hpcbench.collect.submission import Submission
 from hpcbench.errors import UserError
 from hpcbench.report.answer import answer, trouble
@@ -14,6 +16,7 @@ from hpcbench.report.plots import OF_SUBMISSION as FIGURES_OF_SUBMISSION
 from hpcbench.report.tables import OF_CELL, OF_SUBMISSION
 from hpcbench.report.tables.comparison import comparison
 from hpcbench.report.tables.logs import logs
+from hpcbench.report.tables.microbenchmarks import microbenchmarks as beside
 from hpcbench.report.thresholds import broken
 from hpcbench.report.titles import title
 
@@ -48,7 +51,13 @@ def table_names(wanted: str) -> tuple[str, ...]:
     return tuple(one for one in known if one in (*DEFAULT, *asked))
 
 
-def build(sections: Sequence[Section], tables: Collection[str] = DEFAULT, *, figures: bool = False) -> Document:
+def build(
+    sections: Sequence[Section],
+    tables: Collection[str] = DEFAULT,
+    *,
+    figures: bool = False,
+    microbenchmarks: Sequence[Microbenchmark] = (),
+) -> Document:
     """Say what the runs of some submissions show.
 
     Parameters
@@ -59,10 +68,13 @@ def build(sections: Sequence[Section], tables: Collection[str] = DEFAULT, *, fig
         Names of the further tables to make, as `table_names` gives them. One that has nothing to say is left out.
     figures
         Whether to add all figures that have something to show. They are not drawn yet.
+    microbenchmarks
+        Tables of other tools.
     """
     chapters = [chapter for section in sections for chapter in _chapters(*section, tables, figures)]
+    chapters += [_chapter(table.title, "", [replace(table, title="")]) for table in beside(microbenchmarks)]
     names = dict.fromkeys(printable(f"{submission.plan.study} on {submission.plan.site}") for submission, _ in sections)
-    return Document(", ".join(names), tuple(chapters))
+    return Document(", ".join(names) or "micro-benchmarks", tuple(chapters))
 
 
 def _chapters(submission: Submission, cells: list[Cell], tables: Collection[str], figures: bool) -> Iterator[Chapter]:

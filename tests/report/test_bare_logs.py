@@ -6,7 +6,8 @@ import pytest
 
 from hpcbench.report.build import build, table_names
 from hpcbench.report.document import Document, Entry, Table
-from hpcbench.report.main import report, sections_of
+from hpcbench.report.main import report
+from hpcbench.report.sections import read
 from hpcbench.testing.results import Planted, write
 
 # Made after the lines of the frameworks' own loggers.
@@ -42,7 +43,7 @@ def rows(document: Document) -> dict[str, dict[str, Entry]]:
 
 
 def test_logs_of_other_frameworks_stand_side_by_side(paths: list[Path]) -> None:
-    found = rows(build(sections_of(paths)))
+    found = rows(build(read(paths).sections))
     megatron, nano, titan = found["megatron"], found["nano[red]gpt"], found["titan"]
     assert [row["dialect"].shown for row in (megatron, nano, titan)] == ["Megatron-LM", "nanoGPT", "torchtitan"]
     assert (megatron["step"].shown, nano["step"].shown) == ("10/100", "10")
@@ -63,7 +64,7 @@ def test_every_format_shows_them(paths: list[Path], capsys: pytest.CaptureFixtur
 
 def test_further_tables_of_logs_without_a_baseline(tmp_path: Path) -> None:
     write(tmp_path / "001", [Planted("mzhybrid", 1, 0.2, 2.7)])
-    sections = sections_of([tmp_path / "001/runs/r1-mzhybrid/log.txt"])
+    sections = read([tmp_path / "001/runs/r1-mzhybrid/log.txt"]).sections
     document = build(sections, table_names("traffic, runs"))
     names = [[block.name for block in chapter.blocks if isinstance(block, Table)] for chapter in document.chapters]
     assert names == [["logs", "runs"], ["traffic"]]

@@ -1,5 +1,6 @@
 """One submission against an earlier one: what is told, and what ends with status 1."""
 
+import json
 import math
 import random
 from dataclasses import replace
@@ -9,7 +10,9 @@ import pytest
 
 from hpcbench.collect import submission
 from hpcbench.collect.find import jobs_of
+from hpcbench.errors import UserError
 from hpcbench.report.compare import Cell, compare
+from hpcbench.report.main import report
 from hpcbench.report.measures import measure
 from hpcbench.report.regression.changes import Change, changes, differing_settings
 from hpcbench.report.statistics.welch import paired, welch
@@ -145,3 +148,32 @@ def test_false_alarms_stay_below_five_per_cent(tmp_path: Path) -> None:
 
     alarms = sum(any(change.bad for change in changes(again(), again(), base[0].criteria)) for _ in range(400))
     assert alarms <= 32, "5 % of 400 is 20; 32 is exceeded once in two hundred times by chance"
+
+
+def test_the_command_prints_it_in_each_format_and_ends_with_its_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slower = {**SCHEMES, "naive-zfp8": (0.44, 2.75)}
+    new, old = write(tmp_path / "new", planted(slower)), write(tmp_path / "old", planted(SCHEMES))
+    assert report([new], against=old) == 1
+    out = capsys.readouterr().out
+    assert "Worse than before: naive-zfp8 (slower, equal loss)." in out
+    assert "0.91 (0.91 to 0.91)" in out
+    assert report([old], "md", against=old) == 0
+    assert "Nothing is shown to be worse than before." in capsys.readouterr().out
+    assert report([new], "json", against=old) == 1
+    found = {one["scheme"]: one for one in json.loads(capsys.readouterr().out)["changes"]}
+    assert found["naive-zfp8"]["bad"] and found["naive-zfp8"]["speed_change"]["estimate"] < 0.92
+    assert report([new], output=tmp_path / "page.html", against=old) == 1
+    assert "naive-zfp8" in (tmp_path / "page.html").read_text()
+    with pytest.raises(UserError, match="not with --against: use table, md, latex, html or json"):
+        report([new], "csv", against=old)
+
+
+def test_submissions_with_nothing_in_common_are_not_compared(tmp_path: Path) -> None:
+    new = write(tmp_path / "new", [Planted("baseline", 1, 0.4, 2.7, cell={"nodes": 4})])
+    old = write(tmp_path / "old", [Planted("baseline", 1, 0.4, 2.7, cell={"nodes": 8})])
+    with pytest.raises(UserError, match="no scheme and cell stands in both"):
+        report([new], against=old)
+    with pytest.raises(UserError, match="compares one submission with one"):
+        report([new, old], against=old)

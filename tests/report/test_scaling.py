@@ -9,7 +9,7 @@ import pytest
 
 from hpcbench.report.build import build
 from hpcbench.report.document import Document, Table
-from hpcbench.report.main import sections_of
+from hpcbench.report.sections import read
 from hpcbench.testing.results import Planted, write
 
 SIZES = (2, 4, 8, 16)
@@ -57,7 +57,7 @@ def plant(
 
 
 def document(root: Path) -> Document:
-    return build(sections_of([root]))
+    return build(read([root]).sections)
 
 
 def tables(root: Path) -> dict[str, Table]:

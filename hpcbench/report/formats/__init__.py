@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench.collect.lines import printable
+from hpcbench.collect.microbenchmarks import Microbenchmark
 from hpcbench.errors import UserError
 from hpcbench.report.build import Section, build
 from hpcbench.report.document import Document
@@ -22,16 +23,17 @@ class Request:
     """Names of the tables that are wanted."""
     output: Path | None
     """The file that it is to stand in; None for standard output."""
+    microbenchmarks: Sequence[Microbenchmark] = ()
 
     def document(self, *, figures: bool = False) -> Document:
         """What it says, with its figures where the format shows some."""
-        return build(self.sections, self.tables, figures=figures)
+        return build(self.sections, self.tables, figures=figures, microbenchmarks=self.microbenchmarks)
 
     def content(self) -> dict[str, Any]:
         """What it says to programs."""
         from hpcbench.report.formats import json_document
 
-        return json_document.content(self.sections)
+        return json_document.content(self.sections, self.microbenchmarks)
 
 
 @dataclass(frozen=True)

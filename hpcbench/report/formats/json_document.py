@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from hpcbench import __version__
+from hpcbench.collect.microbenchmarks import Microbenchmark
 from hpcbench.report.answer import answer
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Row
@@ -24,7 +25,7 @@ def encode(document: dict[str, Any]) -> str:
     return json.dumps(_plain({"version": __version__, **document}), indent=1, allow_nan=False) + "\n"
 
 
-def content(sections: Sequence[Section]) -> dict[str, Any]:
+def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmark] = ()) -> dict[str, Any]:
     """Everything, unrounded; None where there is no figure."""
     return {
         "schema": 2,
@@ -60,6 +61,7 @@ def content(sections: Sequence[Section]) -> dict[str, Any]:
             }
             for submission, cells in sections
         ],
+        "microbenchmarks": [{**asdict(one), "path": str(one.path)} for one in microbenchmarks],
     }
 
 

@@ -13,7 +13,7 @@ from hpcbench.report.regression.changes import Change, changes, differing_settin
 from hpcbench.report.regression.document import document, speed_change
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ChangeRequest(Request):
     """What changed, in place of what was measured."""
 
@@ -53,9 +53,8 @@ def compared(request: Request, earlier: Sequence[Section]) -> tuple[Request, boo
     found = changes(cells, before, criteria)
     if all(change.fate in ("new", "missing") for change in found):
         raise UserError("--against: no scheme and cell stands in both submissions: give two of the same study")
-    return ChangeRequest(request.sections, request.tables, request.output, earlier[0], found), any(
-        change.bad for change in found
-    )
+    asked = ChangeRequest(request.sections, request.tables, request.output, earlier=earlier[0], found=found)
+    return asked, any(change.bad for change in found)
 
 
 def _change(change: Change) -> dict[str, Any]:

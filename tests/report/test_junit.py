@@ -1,0 +1,98 @@
+"""JUnit's XML: each state of a run as the result that a server shows, thresholds among them."""
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from hpcbench.collect.state import Job
+from hpcbench.report.main import report
+from hpcbench.testing.results import Planted, write, write_marker
+
+RUNS = [
+    Planted("baseline", 1, 0.4, 2.70),
+    Planted("baseline", 2, 0.4, 2.71),
+    Planted("mzhybrid", 1, 0.3, 2.70, 0.5),
+    Planted("mzhybrid", 2, 0.5, 2.90, 0.5),
+]
+
+
+def submission(tmp_path: Path, thresholds: list[dict[str, Any]], runs: list[Planted] = RUNS) -> Path:
+    root = write(tmp_path / "001", runs)
+    plan = json.loads((root / "submission.json").read_text())
+    (root / "submission.json").write_text(json.dumps({**plan, "thresholds": thresholds}))
+    return root
+
+
+def cases(root: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, ElementTree.Element | None]]:
+    """Exit status, and of each run the element that says it did not pass."""
+    status = report([root], "junit")
+    suite = ElementTree.fromstring(capsys.readouterr().out).find("testsuite")
+    assert suite is not None
+    found = {case.get("name", ""): (list(case) or [None])[0] for case in suite.findall("testcase")}
+    assert int(suite.get("tests", "")) == len(found)
+    for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        number = sum(element is not None and element.tag == tag for element in found.values())
+        assert int(suite.get(attribute, "")) == number, attribute
+    return status, found
+
+
+def test_without_thresholds_completed_runs_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, found = cases(submission(tmp_path, []), capsys)
+    assert status == 0 and found == dict.fromkeys(run.id for run in RUNS)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "broken", "words"),
+    [
+        ({"quantity": "loss", "max": 2.8}, ["r2-mzhybrid"], "loss is 2.9, asked for: at most 2.8"),
+        ({"quantity": "samples_per_s", "min": 19, "scheme": "mzhybrid"}, ["r2-mzhybrid"], "is 16, asked for"),
+        ({"quantity": "speed_ratio", "min": 1.0}, ["r2-mzhybrid"], "speed_ratio is 0.8, asked for: at least 1"),
+        ({"quantity": "loss_difference", "max": 0.1}, ["r2-mzhybrid"], "loss_difference is 0.19"),
+        ({"quantity": "wire_over_message", "max": 0.6}, ["r1-baseline", "r2-baseline"], "is 1, asked for"),
+        ({"quantity": "step_seconds", "min": 0.35, "max": 0.45}, ["r1-mzhybrid", "r2-mzhybrid"], "step_seconds is"),
+        ({"quantity": "tflops", "min": 1e-9}, [], ""),
+    ],
+)
+def test_a_threshold_that_is_broken_fails_its_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], threshold: dict[str, Any], broken: list[str], words: str
+) -> None:
+    root = submission(tmp_path, [threshold])
+    status, found = cases(root, capsys)
+    failed = {name: element for name, element in found.items() if element is not None}
+    assert (sorted(failed), status) == (broken, int(bool(broken)))
+    for element in failed.values():
+        assert element.tag == "failure" and element.get("type") == "threshold"
+    assert not broken or words in (failed[broken[-1]].get("message") or "")
+    assert report([root]) == status, "the table ends as the XML does"
+    assert words in capsys.readouterr().out
+
+
+def test_what_cannot_be_judged_is_an_error_and_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, found = cases(submission(tmp_path, [{"quantity": "mfu", "min": 0.0}]), capsys)
+    assert status == 1
+    assert {element.tag for element in found.values() if element is not None} == {"error"}
+    assert "mfu is not known" in str(next(element.get("message") for element in found.values() if element is not None))
+
+
+def test_states_that_are_no_measurement(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = submission(tmp_path, [{"quantity": "loss", "max": 9.9}])
+    failed, waiting, unknown = (root / "runs" / name for name in ("r1-mzhybrid", "r2-mzhybrid", "r2-baseline"))
+    (failed / "log.txt").write_text("")
+    (failed / "err.txt").write_text("ValueError: <no> & \x00 \x1b[31m]]>\n")
+    write_marker(failed, "j0001-r1", 1)
+    for file in ("log.txt", "status.json"):
+        (waiting / file).unlink()
+    (unknown / "log.txt").unlink()
+    jobs = {"j0001-r1": Job("j0001-r1", "ended", 1), "j0002-r2": Job("j0002-r2", "running")}
+    monkeypatch.setattr("hpcbench.report.sections.jobs_of", lambda root: jobs)
+    status, found = cases(root, capsys)
+    assert status == 1
+    tags = {name: None if element is None else element.tag for name, element in found.items()}
+    assert tags == {"r1-baseline": None, "r1-mzhybrid": "error", "r2-baseline": "error", "r2-mzhybrid": "skipped"}
+    element = found["r1-mzhybrid"]
+    assert element is not None and "<no> &" in (element.get("message") or "") and element.get("type") == "failed"
