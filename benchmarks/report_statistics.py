@@ -32,7 +32,7 @@ from hpcbench.collect.submission import Criteria, RunResult
 from hpcbench.console import show_table
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.measures import Measures, measure
-from hpcbench.report.statistics import holm, mean_interval, median_interval, p_equivalent, p_two_sided
+from hpcbench.report.statistics import holm, mean_interval, mean_of, median_interval
 
 BASE_LOSS, BASE_RATE = 2.5, 100.0
 SHARED = 0.1, 0.02
@@ -202,8 +202,8 @@ def peers(options: argparse.Namespace) -> Table:
     table = _table("beside", "values", "largest difference")
     try:
         stats = importlib.import_module("scipy.stats")
-        against_zero = [_apart(p_two_sided(x), stats.ttest_1samp(x, 0).pvalue) for x in samples]
-        paired = [_apart(p_two_sided(x), stats.ttest_rel(x, [0.0] * len(x)).pvalue) for x in samples]
+        against_zero = [_apart(mean_of(x).p_two_sided(), stats.ttest_1samp(x, 0).pvalue) for x in samples]
+        paired = [_apart(mean_of(x).p_two_sided(), stats.ttest_rel(x, [0.0] * len(x)).pvalue) for x in samples]
         bounds = [
             # Relative to the values, which are of order one: a bound may lie next to 0.
             max(map(abs, map(float.__sub__, own, map(float, stats.ttest_1samp(x, 0).confidence_interval(0.95)))))
@@ -215,7 +215,7 @@ def peers(options: argparse.Namespace) -> Table:
     try:
         weights = importlib.import_module("statsmodels.stats.weightstats").DescrStatsW
         adjust = importlib.import_module("statsmodels.stats.multitest").multipletests
-        equivalent = [_apart(p_equivalent(x, 1), weights(x).ttost_mean(-1, 1)[0]) for x in samples]
+        equivalent = [_apart(mean_of(x).p_within(1), weights(x).ttost_mean(-1, 1)[0]) for x in samples]
         corrected = [
             _apart(own, theirs)
             for p in families

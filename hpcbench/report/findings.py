@@ -11,16 +11,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal
 
-from hpcbench.report.statistics import (
-    Interval,
-    holm,
-    p_equivalent,
-    p_two_sided,
-    paired_difference,
-    paired_ratio,
-    pairs_needed,
-    standard_deviation,
-)
+from hpcbench.report.statistics import Interval, Mean, holm, mean_of, pairs_needed
 
 LEVEL = 0.05
 """Probability with which a family may hold a finding that is false."""
@@ -108,17 +99,16 @@ def speeds(family: Family, margin: float) -> dict[str, SpeedFinding]:
     ValueError
         A scheme without pairs, or a value that is not positive and finite.
     """
-    logs = _tested({scheme: [math.log(mine) - math.log(other) for mine, other in family[scheme]] for scheme in family})
     limit = math.log1p(margin)
-    p = _adjusted({scheme: (p_two_sided(values), p_two_sided(values, limit)) for scheme, values in logs.items()})
+    means = {scheme: mean_of([math.log(a) - math.log(b) for a, b in pairs]) for scheme, pairs in family.items()}
+    p = _adjusted({scheme: (mean.p_two_sided(), mean.p_two_sided(limit)) for scheme, mean in _tested(means)})
     found = {}
-    for scheme, pairs in family.items():
-        ratio = paired_ratio([mine for mine, _ in pairs], [other for _, other in pairs])
+    for scheme, mean in means.items():
         equal, at_margin = p.get(scheme, (None, None))
-        finding = SpeedFinding(*_parts(ratio), margin, equal, at_margin, None)
-        if finding.shown == "not shown" and scheme in logs:
-            mean, side = fmean(logs[scheme]), LEVEL / 2 / len(logs)
-            finding = replace(finding, enough=_enough(logs[scheme], (mean, side), (limit - mean, side)))
+        finding = SpeedFinding(*_parts(mean.interval().exp()), margin, equal, at_margin, None)
+        if finding.shown == "not shown" and scheme in p:
+            side = LEVEL / 2 / len(p)
+            finding = replace(finding, enough=_enough(mean, (mean.estimate, side), (limit - mean.estimate, side)))
         found[scheme] = finding
     return found
 
@@ -139,18 +129,15 @@ def losses(family: Family, part: float) -> dict[str, LossFinding]:
         A scheme without pairs, or a value that is not finite.
     """
     margins = {scheme: part * abs(fmean(other for _, other in pairs)) for scheme, pairs in family.items()}
-    changes = _tested({scheme: [mine - other for mine, other in pairs] for scheme, pairs in family.items()})
-    tests = {scheme: (p_two_sided(own), p_equivalent(own, margins[scheme])) for scheme, own in changes.items()}
-    p = _adjusted(tests)
+    means = {scheme: mean_of([a - b for a, b in pairs]) for scheme, pairs in family.items()}
+    p = _adjusted({scheme: (mean.p_two_sided(), mean.p_within(margins[scheme])) for scheme, mean in _tested(means)})
     found = {}
-    for scheme, pairs in family.items():
-        mean = paired_difference([mine for mine, _ in pairs], [other for _, other in pairs])
+    for scheme, mean in means.items():
         equal, apart = p.get(scheme, (None, None))
-        finding = LossFinding(*_parts(mean), margins[scheme], equal, apart, None)
-        if finding.shown == "not shown" and scheme in changes:
-            size, level = abs(mean.estimate), LEVEL / len(changes)
-            aims = (size, level / 2), (margins[scheme] - size, level)
-            finding = replace(finding, enough=_enough(changes[scheme], *aims))
+        finding = LossFinding(*_parts(mean.interval()), margins[scheme], equal, apart, None)
+        if finding.shown == "not shown" and scheme in p:
+            size, level = abs(mean.estimate), LEVEL / len(p)
+            finding = replace(finding, enough=_enough(mean, (size, level / 2), (margins[scheme] - size, level)))
         found[scheme] = finding
     return found
 
@@ -159,9 +146,9 @@ def _parts(interval: Interval) -> tuple[float, float | None, float | None, int]:
     return interval.estimate, interval.low, interval.high, interval.pairs
 
 
-def _tested(values: dict[str, list[float]]) -> dict[str, list[float]]:
-    """Schemes of two pairs or more: one tells no scatter."""
-    return {scheme: own for scheme, own in values.items() if len(own) > 1}
+def _tested(means: Mapping[str, Mean]) -> list[tuple[str, Mean]]:
+    """Schemes of two pairs or more: one tells no scatter, and does not count in the family."""
+    return [(scheme, mean) for scheme, mean in means.items() if mean.error is not None]
 
 
 def _adjusted(p: dict[str, tuple[float, float]]) -> dict[str, tuple[PValue, PValue]]:
@@ -172,8 +159,8 @@ def _adjusted(p: dict[str, tuple[float, float]]) -> dict[str, tuple[PValue, PVal
     }
 
 
-def _enough(values: Sequence[float], *aims: tuple[float, float]) -> int | None:
+def _enough(mean: Mean, *aims: tuple[float, float]) -> int | None:
     """Pairs, more than there are, for the aim that needs the fewest: each a distance to cover, and a level."""
-    needed = [pairs_needed(distance, standard_deviation(values), level) for distance, level in aims]
-    known = [count for count in needed if count is not None]
-    return max(min(known), len(values) + 1) if known else None
+    scatter = (mean.error or 0.0) * math.sqrt(mean.count)
+    known = [count for distance, level in aims if (count := pairs_needed(distance, scatter, level)) is not None]
+    return max(min(known), mean.count + 1) if known else None

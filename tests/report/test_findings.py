@@ -9,7 +9,7 @@ import pytest
 
 from hpcbench.report import findings
 from hpcbench.report.findings import LossFinding, SpeedFinding, losses, speeds
-from hpcbench.report.statistics import p_two_sided
+from hpcbench.report.statistics import Mean
 
 MARGIN = 0.01
 
@@ -173,21 +173,25 @@ def uncorrected(p: list[tuple[float, float]]) -> list[list[float]]:
     return [list(group) for group in p]
 
 
-def no_difference_found(values: list[float], margin: float) -> float:
+def no_difference_found(mean: Mean, margin: float) -> float:
     """A small p-value where no difference is significant: absence of evidence taken for evidence of absence."""
-    return 0.0 if p_two_sided(values) > 0.05 else 1.0
+    return 0.0 if mean.p_two_sided() > 0.05 else 1.0
 
 
 @pytest.mark.parametrize(
-    ("name", "fault", "effect"),
-    [("holm", uncorrected, (0.0, 0.0)), ("p_equivalent", no_difference_found, AT_MARGIN)],
+    ("where", "name", "fault", "effect"),
+    [(findings, "holm", uncorrected, (0.0, 0.0)), (Mean, "p_within", no_difference_found, AT_MARGIN)],
     ids=["uncorrected family", "equivalence by non-significance"],
 )
 def test_faults_make_false_findings(
-    monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[..., object], effect: tuple[float, float]
+    monkeypatch: pytest.MonkeyPatch,
+    where: object,
+    name: str,
+    fault: Callable[..., object],
+    effect: tuple[float, float],
 ) -> None:
     """The bounds above are not met by whatever one does."""
-    monkeypatch.setattr(findings, name, fault)
+    monkeypatch.setattr(where, name, fault)
     assert simulate([effect] * 6, 3).false_loss > 1.5 * BOUND
 
 

@@ -7,14 +7,12 @@ import random
 import pytest
 
 from hpcbench.report.statistics import (
+    Interval,
     holm,
     mean_interval,
-    p_equivalent,
-    p_greater,
-    p_less,
-    p_two_sided,
+    mean_of,
     pairs_needed,
-    t_statistic,
+    welch,
 )
 
 VALUES = [0.3, 1.1, -0.2, 0.9, 0.5]
@@ -22,17 +20,17 @@ VALUES = [0.3, 1.1, -0.2, 0.9, 0.5]
 
 def test_p_values_are_scipys() -> None:
     # stats.ttest_1samp(VALUES, 0), the same with alternative="greater", and stats.ttest_1samp(VALUES, 1)
-    assert p_two_sided(VALUES) == pytest.approx(0.08557339864849767, rel=1e-12)
-    assert p_greater(VALUES) == pytest.approx(0.042786699324248834, rel=1e-12)
-    assert p_two_sided(VALUES, 1) == pytest.approx(0.10401792440382385, rel=1e-12)
-    assert p_less(VALUES, 1) == pytest.approx(0.10401792440382385 / 2, rel=1e-12)
+    assert mean_of(VALUES).p_two_sided() == pytest.approx(0.08557339864849767, rel=1e-12)
+    assert mean_of(VALUES).p_greater() == pytest.approx(0.042786699324248834, rel=1e-12)
+    assert mean_of(VALUES).p_two_sided(1) == pytest.approx(0.10401792440382385, rel=1e-12)
+    assert mean_of(VALUES).p_less(1) == pytest.approx(0.10401792440382385 / 2, rel=1e-12)
 
 
 def test_equivalence_is_statsmodels() -> None:
     # DescrStatsW(VALUES).ttost_mean(-1, 1)
-    assert p_equivalent(VALUES, 1) == pytest.approx(0.052008962201911924, rel=1e-12)
+    assert mean_of(VALUES).p_within(1) == pytest.approx(0.052008962201911924, rel=1e-12)
     mirrored = [-value for value in VALUES]
-    assert p_equivalent(mirrored, 1) == pytest.approx(0.052008962201911924, rel=1e-12)
+    assert mean_of(mirrored).p_within(1) == pytest.approx(0.052008962201911924, rel=1e-12)
 
 
 def test_equivalence_is_the_90_percent_interval_within_the_margin() -> None:
@@ -43,7 +41,7 @@ def test_equivalence_is_the_90_percent_interval_within_the_margin() -> None:
         found = mean_interval(values, 0.90)
         assert found.low is not None and found.high is not None
         within = found.low > -0.6 and found.high < 0.6
-        assert (p_equivalent(values, 0.6) < 0.05) == within
+        assert (mean_of(values).p_within(0.6) < 0.05) == within
         both.add(within)
     assert both == {True, False}
 
@@ -54,21 +52,46 @@ def test_a_difference_is_what_the_95_percent_interval_excludes() -> None:
         values = [rng.gauss(0.4, 0.5) for _ in range(rng.randint(2, 8))]
         found = mean_interval(values)
         assert found.low is not None and found.high is not None
-        assert (p_two_sided(values, 0.1) < 0.05) == (not found.low <= 0.1 <= found.high)
+        assert (mean_of(values).p_two_sided(0.1) < 0.05) == (not found.low <= 0.1 <= found.high)
 
 
 def test_values_without_scatter() -> None:
-    assert (p_two_sided([2.0, 2.0], 2.0), p_two_sided([2.0, 2.0], 1.0)) == (1.0, 0.0)
-    assert (t_statistic([2.0, 2.0], 3.0), t_statistic([2.0, 2.0], 2.0)) == (-math.inf, 0.0)
+    twice = mean_of([2.0, 2.0])
+    assert (twice.p_two_sided(2.0), twice.p_two_sided(1.0)) == (1.0, 0.0)
+    assert (twice.t(3.0), twice.t(2.0)) == (-math.inf, 0.0)
     # Bit-equal losses, as a lossless codec has them, are as good as can be.
-    assert p_equivalent([0.0, 0.0, 0.0], 0.01) == 0.0
-    assert p_equivalent([0.0, 0.0, 0.0], 0.0) == 0.5
+    assert mean_of([0.0, 0.0, 0.0]).p_within(0.01) == 0.0
+    assert mean_of([0.0, 0.0, 0.0]).p_within(0.0) == 0.5
 
 
 def test_one_value_is_no_sample() -> None:
-    for test in (p_two_sided, p_greater, p_less, t_statistic):
-        with pytest.raises(ValueError, match="two values"):
-            test([1.0])
+    for lone in (mean_of([1.0]), welch([1.0], [1.0, 2.0])):
+        assert lone.interval() == Interval(lone.estimate, None, None, 1)
+        for test in (lone.t, lone.p_two_sided, lone.p_greater, lone.p_less, lone.p_within):
+            with pytest.raises(ValueError, match="two values"):
+                test(0.5)
+
+
+def test_welch_agrees_with_a_published_example() -> None:
+    """R's ``t.test(extra ~ group, data = sleep)``: t = -1.8608, df = 17.776, p = 0.07939, -3.3654832 to 0.2054832."""
+    first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
+    second = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
+    found = welch(first, second)
+    assert (found.t(), found.freedom) == pytest.approx((-1.8608, 17.776), rel=1e-4)
+    assert found.p_two_sided() == pytest.approx(0.07939, rel=1e-3)
+    interval = found.interval()
+    assert (interval.low, interval.high) == pytest.approx((-3.3654832, 0.2054832), rel=1e-6)
+    # The same data in pairs: t = -4.0621, df = 9, p = 0.002833.
+    assert mean_of([x - y for x, y in zip(first, second, strict=True)]).p_two_sided() == pytest.approx(
+        0.002833, rel=1e-3
+    )
+
+
+def test_welchs_freedom_does_not_depend_on_the_unit() -> None:
+    """Squares of tiny variances are 0, and would be divided by."""
+    first, second = [1.0, 2.0, 4.0], [1.0, 1.5, 7.0, 3.0]
+    tiny = welch([1e-85 * x for x in first], [1e-85 * x for x in second])
+    assert tiny.freedom == pytest.approx(welch(first, second).freedom, rel=1e-9)
 
 
 def adjusted(*p: float) -> list[float]:

@@ -13,14 +13,12 @@ from typing import Any, Literal
 from hpcbench.collect.lines import integer
 from hpcbench.collect.submission import Criteria
 from hpcbench.report.compare import Cell, Row
+from hpcbench.report.findings import LEVEL
 from hpcbench.report.measures import Measures
-from hpcbench.report.statistics.holm import holm
-from hpcbench.report.statistics.welch import Mean, paired, welch
+from hpcbench.report.statistics import Interval, Mean, holm, mean_of, usable, welch
 
 Word = Literal["up", "down", "same", "not shown"]
 Fate = Literal["compared", "broken", "mended", "missing", "new", "never completed"]
-
-LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -40,6 +38,16 @@ class Change:
     """Whether the losses were compared seed by seed."""
     speed_word: Word = "not shown"
     loss_word: Word = "not shown"
+
+    @property
+    def speed_ratio(self) -> Interval | None:
+        """Samples/s, new over old."""
+        return self.speed.interval().exp() if self.speed else None
+
+    @property
+    def loss_difference(self) -> Interval | None:
+        """Validation loss, new minus old."""
+        return self.loss.interval() if self.loss else None
 
     @property
     def bad(self) -> bool:
@@ -87,11 +95,12 @@ def changes(new: Sequence[Cell], old: Sequence[Cell], criteria: Criteria) -> lis
     before, after = _rows(old), _rows(new)
     found = [_change(cell, scheme, before.get((cell, scheme)), row) for (cell, scheme), row in after.items()]
     found += [_change(cell, scheme, row, None) for (cell, scheme), row in before.items() if (cell, scheme) not in after]
-    margins = [(_speed_margins(criteria), _loss_margins(one, criteria)) for one in found]
+    margins = [(math.log1p(criteria.speed_margin), _loss_margin(one, criteria)) for one in found]
     means = {(i, k): mean for i, one in enumerate(found) for k, mean in enumerate((one.speed, one.loss)) if mean}
+    tested = {key: mean for key, mean in means.items() if mean.error is not None}
     # That there is no change, and that it exceeds the margin, cannot both be true.
-    p = holm([(mean.p_unlike(0.0), mean.p_within(*margins[i][k])) for (i, k), mean in means.items()])
-    words = {key: _word(mean, *both) for (key, mean), both in zip(means.items(), p, strict=True)}
+    p = holm([(mean.p_two_sided(), mean.p_within(margins[i][k])) for (i, k), mean in tested.items()])
+    words = {key: _word(mean, *both) for (key, mean), both in zip(tested.items(), p, strict=True)}
     return [
         replace(one, speed_word=words.get((i, 0), "not shown"), loss_word=words.get((i, 1), "not shown"))
         for i, one in enumerate(found)
@@ -109,13 +118,13 @@ def _change(cell: str, scheme: str, old: Row | None, new: Row | None) -> Change:
     if bare.fate != "compared" or old is None or new is None:
         return bare
     logs = [
-        [math.log(value) for run in _completed(row) if (value := run.samples_per_s) is not None and value > 0]
+        [math.log(value) for run in _completed(row) if (value := run.samples_per_s) and value > 0 and usable(value)]
         for row in (new, old)
     ]
     speed = welch(*logs) if all(logs) else None
     pairs = _by_seed(new, old)
     if pairs:
-        return replace(bare, speed=speed, loss=paired(*zip(*pairs, strict=True)), loss_paired=True)
+        return replace(bare, speed=speed, loss=mean_of([now - then for now, then in pairs]), loss_paired=True)
     losses = [list(_losses(row).values()) for row in (new, old)]
     return replace(bare, speed=speed, loss=welch(*losses) if all(losses) else None)
 
@@ -143,7 +152,7 @@ def _losses(row: Row) -> dict[tuple[int | None, int | None], float]:
     return {
         (run.run.repeat, integer(run.run.settings, "train", "seed")): run.loss_valid
         for run in _completed(row)
-        if run.loss_valid is not None and math.isfinite(run.loss_valid)
+        if run.loss_valid is not None and usable(run.loss_valid)
     }
 
 
@@ -155,14 +164,9 @@ def _by_seed(new: Row, old: Row) -> list[tuple[float, float]]:
     return [(after[key], before[key]) for key in after]
 
 
-def _speed_margins(criteria: Criteria) -> tuple[float, float]:
-    return -math.log1p(criteria.speed_margin), math.log1p(criteria.speed_margin)
-
-
-def _loss_margins(change: Change, criteria: Criteria) -> tuple[float, float]:
+def _loss_margin(change: Change, criteria: Criteria) -> float:
     base = change.old.loss_valid if change.old else None
-    margin = criteria.loss_margin * abs(base or 0.0)
-    return -margin, margin
+    return criteria.loss_margin * abs(base or 0.0)
 
 
 def _word(mean: Mean, unlike: float, within: float) -> Word:
@@ -171,41 +175,3 @@ def _word(mean: Mean, unlike: float, within: float) -> Word:
     if unlike < LEVEL:
         return "up" if mean.estimate > 0 else "down"
     return "not shown"
-
-
-def differing_settings(new: Sequence[Cell], old: Sequence[Cell]) -> list[str]:
-    """Settings of the runs in which the two submissions differ, such as ``train.steps 50, was 100``.
-
-    What varies within either of them is none.
-    """
-    after, before = _settings(new), _settings(old)
-    return [
-        f"{key} {_shown(after.get(key))}, was {_shown(before.get(key))}"
-        for key in dict.fromkeys((*before, *after))
-        if after.get(key) != before.get(key)
-    ]
-
-
-_COMPARED = ("model", "data", "train", "layout", "ranks", "threads", "device")
-
-
-def _settings(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Settings that all runs have in common, flat."""
-    common: dict[str, Any] | None = None
-    for cell in cells:
-        for run in cell.runs:
-            if run.run.settings:
-                flat = dict(_flat({key: run.run.settings.get(key) for key in _COMPARED}))
-                flat.pop("train.seed", None)
-                common = flat if common is None else {k: v for k, v in common.items() if k in flat and flat[k] == v}
-    return common or {}
-
-
-def _flat(value: Any, path: str = "") -> list[tuple[str, Any]]:
-    if isinstance(value, dict):
-        return [item for key, inner in value.items() for item in _flat(inner, f"{path}.{key}" if path else str(key))]
-    return [(path, value)]
-
-
-def _shown(value: Any) -> str:
-    return "not set" if value is None else str(value)

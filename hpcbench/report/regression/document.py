@@ -1,14 +1,13 @@
 """Changes between two submissions as a document: the verdict first, then a table."""
 
-import math
 from collections.abc import Sequence
 
 from hpcbench.collect.lines import printable
 from hpcbench.collect.submission import Criteria, Submission
 from hpcbench.report.document import Chapter, Column, Document, Entry, Sentences, Table, Tone
+from hpcbench.report.findings import LEVEL
 from hpcbench.report.notation import estimate, loss, loss_interval, name, phrase, quantity, speed_interval
-from hpcbench.report.regression.changes import LEVEL, Change
-from hpcbench.report.statistics import Interval
+from hpcbench.report.regression.changes import Change
 
 _COLUMNS = (
     Column("cell", "cell", words=True),
@@ -58,21 +57,12 @@ def _entries(change: Change) -> tuple[Entry, ...]:
         name(change.scheme),
         quantity(old.samples_per_s if old else None),
         quantity(new.samples_per_s if new else None),
-        estimate(speed_change(change), speed_interval),
+        estimate(change.speed_ratio, speed_interval),
         quantity(old.loss_valid if old else None, loss),
         quantity(new.loss_valid if new else None, loss),
-        estimate(change.loss.interval() if change.loss else None, loss_interval),
+        estimate(change.loss_difference, loss_interval),
         phrase(change.verdict, tone),
     )
-
-
-def speed_change(change: Change) -> Interval | None:
-    """Ratio of samples/s, new over old."""
-    if change.speed is None:
-        return None
-    logs = change.speed.interval()
-    low, high = (None if bound is None else math.exp(min(bound, 700.0)) for bound in (logs.low, logs.high))
-    return Interval(math.exp(logs.estimate), low, high, logs.pairs)
 
 
 def _answer(found: Sequence[Change]) -> list[str]:

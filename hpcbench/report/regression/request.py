@@ -9,8 +9,9 @@ from hpcbench.report.build import Section
 from hpcbench.report.document import Document
 from hpcbench.report.formats import Request
 from hpcbench.report.formats.json_document import as_object
-from hpcbench.report.regression.changes import Change, changes, differing_settings
-from hpcbench.report.regression.document import document, speed_change
+from hpcbench.report.regression.changes import Change, changes
+from hpcbench.report.regression.document import document
+from hpcbench.report.regression.settings import differing_settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +65,11 @@ def _change(change: Change) -> dict[str, Any]:
         "fate": change.fate,
         "samples_per_s": change.new.samples_per_s if change.new else None,
         "samples_per_s_old": change.old.samples_per_s if change.old else None,
-        "speed_change": as_object(speed_change(change)),
+        "speed_change": as_object(change.speed_ratio),
         "speed": change.speed_word,
         "loss_valid": change.new.loss_valid if change.new else None,
         "loss_valid_old": change.old.loss_valid if change.old else None,
-        "loss_change": as_object(change.loss.interval() if change.loss else None),
+        "loss_change": as_object(change.loss_difference),
         "loss": change.loss_word,
         "loss_paired": change.loss_paired,
         "verdict": change.verdict,

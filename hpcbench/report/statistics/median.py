@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from hpcbench.report.statistics.intervals import Interval
+from hpcbench.report.statistics.interval import Interval, need_finite
 from hpcbench.report.statistics.student import incomplete_beta
 
 FEWEST = 6
@@ -30,8 +30,7 @@ def median_interval(values: Sequence[float]) -> Interval:
     ValueError
         No values, or one that is not finite.
     """
-    if not values or not all(map(math.isfinite, values)):
-        raise ValueError("an interval needs finite values")
+    need_finite(values)
     n = len(values)
     ordered = sorted(values)
     median = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2

@@ -1,9 +1,7 @@
-"""Student's t in pure Python: its distribution, and tests of a mean."""
+"""The distribution of Student's t, in pure Python."""
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
-from statistics import fmean
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
@@ -70,41 +68,3 @@ def student_t_quantile(p: float, df: float) -> float:
             break
         low, high = (middle, high) if student_t_cdf(middle, df) < p else (low, middle)
     return (low + high) / 2
-
-
-def standard_deviation(values: Sequence[float]) -> float:
-    """Standard deviation with n - 1 in the denominator: the standard library's takes exact fractions, and its time."""
-    mean = fmean(values)
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
-
-
-def t_statistic(values: Sequence[float], null: float = 0.0) -> float:
-    """How many standard errors the mean lies above `null`; infinite, or 0, where the values do not scatter.
-
-    Raises
-    ------
-    ValueError
-        Fewer than two values: they have no scatter.
-    """
-    if len(values) < 2:
-        raise ValueError("a test needs two values or more")
-    distance = fmean(values) - null
-    error = standard_deviation(values) / math.sqrt(len(values))
-    if error == 0:
-        return math.copysign(math.inf, distance) if distance else 0.0
-    return distance / error
-
-
-def p_two_sided(values: Sequence[float], null: float = 0.0) -> float:
-    """p-value of the hypothesis that the mean is `null`: Student's t test of one sample, or of differences of pairs."""
-    return 2 * student_t_cdf(-abs(t_statistic(values, null)), len(values) - 1)
-
-
-def p_greater(values: Sequence[float], null: float = 0.0) -> float:
-    """p-value of the hypothesis that the mean is at most `null`: small where it is shown to lie above."""
-    return student_t_cdf(-t_statistic(values, null), len(values) - 1)
-
-
-def p_less(values: Sequence[float], null: float = 0.0) -> float:
-    """p-value of the hypothesis that the mean is at least `null`: small where it is shown to lie below."""
-    return student_t_cdf(t_statistic(values, null), len(values) - 1)
