@@ -2,7 +2,7 @@
 
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ def signal_of(status: int) -> int | None:
     return status if status in _BARE_SIGNALS else None
 
 
-def diagnose(status: int | None, files: list[Path], world: Any = None) -> Diagnosis:
+def diagnose(status: int | None, files: list[Path], ranks: Sequence[Mapping[str, Any]] = ()) -> Diagnosis:
     """Say why a run failed.
 
     Parameters
@@ -58,8 +58,8 @@ def diagnose(status: int | None, files: list[Path], world: Any = None) -> Diagno
         Exit status of the launcher, None where it is not known.
     files
         What to look through: the run's standard error and log. One that is missing says nothing.
-    world
-        The ``world`` of the environment event, which names the rank of a process.
+    ranks
+        What the ranks say of themselves, which names the rank of a process.
     """
     said: list[tuple[int, Diagnosis]] = []
     culprit = ""
@@ -69,7 +69,7 @@ def diagnose(status: int | None, files: list[Path], world: Any = None) -> Diagno
             if matched := _WORKER.match(words):
                 said.append((0, Diagnosis(printable(matched["words"]), where)))
             elif matched := _HYDRA.match(words):
-                culprit = culprit or _rank(matched["rank"], matched["pid"], matched["host"], world)
+                culprit = culprit or _rank(matched["rank"], matched["pid"], matched["host"], ranks)
             elif found := _signal(words, culprit):
                 said.append((2, Diagnosis(found, where)))
             elif found := next((reason for pattern, reason in _LIMITS if pattern.search(words)), ""):
@@ -114,12 +114,12 @@ def _signal(words: str, culprit: str) -> str:
     return ""
 
 
-def _rank(rank: str | None, pid: str, host: str, world: Any) -> str:
+def _rank(rank: str | None, pid: str, host: str, ranks: Sequence[Mapping[str, Any]]) -> str:
     if rank:
         return f"rank {rank} on {host}"
-    for entry in world if isinstance(world, list) else []:
-        if isinstance(entry, dict) and entry.get("pid") == int(pid) and isinstance(entry.get("rank"), int):
-            return f"rank {entry['rank']} (pid {pid} on {host})"
+    for one in ranks:
+        if one.get("pid") == int(pid) and isinstance(one.get("rank"), int):
+            return f"rank {one['rank']} (pid {pid} on {host})"
     return f"a rank (pid {pid} on {host})"
 
 

@@ -138,6 +138,12 @@ def member(data: Any, *keys: str) -> Any:
     return data
 
 
+def objects(data: Any, *keys: str) -> list[dict[str, Any]]:
+    """The objects in the JSON array at the end of `keys`; none where there is no array."""
+    value = member(data, *keys)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
 def printable(words: str, limit: int = 300) -> str:
     """One line that a terminal can be trusted with: control characters become spaces, and it ends somewhere."""
     clean = " ".join("".join(c if c.isprintable() else " " for c in words[: limit * 4]).split())

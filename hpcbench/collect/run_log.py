@@ -16,7 +16,8 @@ from hpcbench.errors import UserError
 LONGEST_LINE = 16 << 20
 """Bytes. The longest line of ours is the environment of some 100,000 ranks."""
 _CHUNK = 1 << 16
-_NOTES = 20
+MOST_NOTES = 20
+"""Remarks that are kept of a log."""
 
 
 @dataclass
@@ -29,7 +30,7 @@ class RunLog:
     steps: Steps = field(default_factory=Steps)
     events: list[Event] = field(default_factory=list)
     notes: list[Cut] = field(default_factory=list)
-    """Lines that were cut, damaged or doubled, the first twenty."""
+    """Lines that were cut, damaged or doubled, the first of them."""
     lines: int = 0
     cut: bool = False
     """The last line of the file was not ended, or the last line of ours is not whole."""
@@ -43,6 +44,16 @@ class RunLog:
         """The last event of that name; empty where there is none."""
         event = self.event(name)
         return event.data if event else {}
+
+    def note(self, note: Cut) -> None:
+        """Keep a remark on a line, unless there are many."""
+        if len(self.notes) < MOST_NOTES:
+            self.notes.append(note)
+
+    @property
+    def ranks(self) -> list[dict[str, Any]]:
+        """What each rank says of itself and its place; none where the log has no environment."""
+        return lines.objects(self.data("environment"), "world")
 
     @property
     def last_step(self) -> StepRecord | None:
@@ -73,17 +84,24 @@ class RunLog:
         for step in range(self.resumed_from + 1, last.step):
             if step not in self.steps:
                 found.append(step)
-                if len(found) > _NOTES:
+                if len(found) > MOST_NOTES:
                     break
+        return found
+
+    @property
+    def evaluations(self) -> dict[int, float]:
+        """Validation loss by the step after which it was taken; of several after one step, the last."""
+        found: dict[int, float] = {}
+        for event in self.events:
+            step, loss = lines.integer(event.data, "step"), lines.number(event.data, "loss")
+            if event.name == "evaluation" and lines.text(event.data, "split") == "valid" and step is not None:
+                found |= {} if loss is None else {step: loss}
         return found
 
     def final_loss(self) -> float | None:
         """Validation loss after the last planned step; None as long as it has not been evaluated there."""
-        for event in reversed(self.events):
-            if event.name == "evaluation" and lines.text(event.data, "split") == "valid":
-                final = lines.integer(event.data, "step") == self.planned_steps
-                return lines.number(event.data, "loss") if final else None
-        return None
+        planned = self.planned_steps
+        return None if planned is None else self.evaluations.get(planned)
 
     def where(self, line: int | None = None) -> str:
         """``file:line`` of a line, by default of the last one."""
@@ -128,7 +146,7 @@ class Reader:
             self.log.lines += 1
             found = lines.parse(self._rest.decode("utf-8", "replace"), self.log.lines)
             if found is not None:
-                self._note(Cut(self.log.lines, "the last line was cut"))
+                self.log.note(Cut(self.log.lines, "the last line was cut"))
             self.log.cut = self.log.cut or found is not None
             self._rest.clear()
         return self.log
@@ -169,7 +187,7 @@ class Reader:
         if isinstance(found, StepRecord):
             found = self._step(found)
         if isinstance(found, Cut):
-            self._note(found)
+            log.note(found)
         elif isinstance(found, Event):
             self._event(found)
         if found is not None:
@@ -181,7 +199,7 @@ class Reader:
         if event.name == "start":
             log.starts += 1
             if log.starts > 1:
-                self._note(Cut(event.line, "the run began anew here: what stands above is not used"))
+                log.note(Cut(event.line, "the run began anew here: what stands above is not used"))
                 log.steps.clear()
                 log.events.clear()
         log.events.append(event)
@@ -192,12 +210,8 @@ class Reader:
         except OverflowError:
             return Cut(record.line, f"the line of step {record.step} holds a number beyond 64 bits")
         if first is not record:
-            self._note(Cut(record.line, f"step {record.step} stands in line {first.line} already, which is used"))
+            self.log.note(Cut(record.line, f"step {record.step} stands in line {first.line} already, which is used"))
         return record
-
-    def _note(self, note: Cut) -> None:
-        if len(self.log.notes) < _NOTES:
-            self.log.notes.append(note)
 
 
 def read(path: Path) -> RunLog:

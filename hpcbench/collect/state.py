@@ -197,8 +197,7 @@ def _diverged(log: RunLog) -> Verdict | None:
 
 
 def _diagnose(status: int, log: RunLog | None, directory: Path) -> Diagnosis:
-    world = log.data("environment").get("world") if log else None
-    return diagnose(status, [directory / "err.txt", directory / "log.txt"], world)
+    return diagnose(status, [directory / "err.txt", directory / "log.txt"], log.ranks if log else ())
 
 
 def _fate(job: Job) -> str:

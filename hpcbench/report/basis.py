@@ -1,6 +1,6 @@
 """What a run's numbers rest on: how much work a step was to be, on how many ranks, on which chips."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -42,7 +42,6 @@ def basis(run: RunResult, log: RunLog) -> Basis:
     ranks = _positive(integer(run.settings, "ranks"))
     warmup = max(integer(train, "warmup_steps") or 0, 0)
     configuration = log.data("configuration")
-    world = _world(log)
     return Basis(
         first=first_measured(warmup, log.planned_steps or 0, log.resumed_from),
         batch=_positive(integer(train, "global_batch")),
@@ -51,8 +50,8 @@ def basis(run: RunResult, log: RunLog) -> Basis:
         shape=_shape(run.settings),
         model_flops=_finite(number(configuration, "model_flops_per_sample")),
         hardware_flops=_finite(number(configuration, "hardware_flops_per_sample")),
-        chip=_chip(world),
-        peak=_peak(world, text(train, "precision"), member(run.settings, "peak_tflops")),
+        chip=_chip(log.ranks),
+        peak=_peak(log.ranks, text(train, "precision"), member(run.settings, "peak_tflops")),
     )
 
 
@@ -63,36 +62,31 @@ def _shape(settings: Mapping[str, Any]) -> dict[str, int] | None:
     return known if len(known) == len(sizes) else None
 
 
-def _world(log: RunLog) -> list[Any]:
-    world = log.data("environment").get("world")
-    return world if isinstance(world, list) else []
-
-
-def _gpu(rank: Any) -> str | None:
+def _gpu(rank: Mapping[str, Any]) -> str | None:
     """The name that PyTorch has for a rank's GPU."""
     device, _, name = (text(rank, "device") or "").partition(" ")
     return name if device.startswith("cuda") and name else None
 
 
-def _chip(world: list[Any]) -> str | None:
-    names = {_gpu(rank) for rank in world}
+def _chip(ranks: Sequence[Mapping[str, Any]]) -> str | None:
+    names = {_gpu(rank) for rank in ranks}
     return names.pop() if len(names) == 1 else None
 
 
-def _peak(world: list[Any], precision: str | None, site: Any) -> float | None:
+def _peak(ranks: Sequence[Mapping[str, Any]], precision: str | None, site: Any) -> float | None:
     """Of all GPUs over the number of ranks: two ranks that share a GPU have half of it each."""
-    if not world or precision is None:
+    if not ranks or precision is None:
         return None
     own = number(site, precision)
     peaks: dict[Any, float] = {}
-    for place, rank in enumerate(world):
+    for place, rank in enumerate(ranks):
         name = _gpu(rank)
         chip = chips.find(name) if name else None
         peak = own * 1e12 if own and name else chip.peak(precision) if chip else None
         if peak is None:
             return None
         peaks[text(rank, "gpu", "uuid") or text(rank, "gpu", "pci") or place] = peak
-    return sum(peaks.values()) / len(world)
+    return sum(peaks.values()) / len(ranks)
 
 
 def _positive(value: int | None) -> int | None:

@@ -8,16 +8,17 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, geometric_mean
 from typing import Any
 
 from hpcbench.collect.lines import integer, printable
 from hpcbench.collect.state import OPEN, State
 from hpcbench.collect.submission import Criteria
+from hpcbench.report.averages import geometric_mean_of_known, mean_of_known, mean_unless_unknown
 from hpcbench.report.equal_time import curve, losses_at_equal_time
 from hpcbench.report.findings import Family, Loss, LossFinding, Speed, SpeedFinding, losses, speeds
-from hpcbench.report.measures import Measures, Unknown
+from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import Interval, geometric_interval, median_interval, usable
+from hpcbench.report.traffic import Unknown
 
 GOOD = "faster and as good"
 WORSE = "faster but worse loss"
@@ -71,6 +72,11 @@ class Row:
     loss_in_time: LossFinding | None
     """Training loss minus the baseline's, when the faster run of a pair ended."""
     verdict: str
+
+    @property
+    def counted(self) -> list[Measures]:
+        """The runs that its numbers rest on: the completed ones, or else those that have a speed at all."""
+        return _counted(self.runs)
 
     @property
     def speed_shown(self) -> Speed | None:
@@ -197,12 +203,12 @@ def _family(
 
 def _row(scheme: str, runs: list[Measures], findings: _Findings, base: list[Measures] | None) -> Row:
     """`base` is None of the baseline itself."""
-    completed = [run for run in runs if run.run.state == "completed"]
-    counted = completed or [run for run in runs if run.samples_per_s]
+    completed = _completed(runs)
+    counted = _counted(runs)
     speed, loss = findings.speed.get(scheme), findings.loss.get(scheme)
     if base is None:
         words = "" if completed else NO_BASELINE
-    elif not _completed(base):
+    elif not by_pairing(base):
         words = NO_BASELINE
     elif speed is None:
         words = NO_PAIR
@@ -215,11 +221,11 @@ def _row(scheme: str, runs: list[Measures], findings: _Findings, base: list[Meas
         completed=len(completed),
         diverged=_diverged(runs),
         partial=bool(counted) and not completed,
-        samples_per_s=_geometric([run.samples_per_s for run in counted]),
-        tokens_per_s=_geometric([run.tokens_per_s for run in counted]),
-        model_flops_per_rank=_geometric([run.model_flops_per_rank for run in counted]),
-        wire_over_message=_wire([run.wire_over_message for run in counted]),
-        loss_valid=math.nan if _diverged(runs) else _mean([run.loss_valid for run in completed]),
+        samples_per_s=geometric_mean_of_known(run.samples_per_s for run in counted),
+        tokens_per_s=geometric_mean_of_known(run.tokens_per_s for run in counted),
+        model_flops_per_rank=geometric_mean_of_known(run.model_flops_per_rank for run in counted),
+        wire_over_message=mean_unless_unknown(run.wire_over_message for run in counted),
+        loss_valid=math.nan if _diverged(runs) else mean_of_known(run.loss_valid for run in completed),
         step_seconds=geometric_interval(times) if times else None,
         speed=speed,
         loss=loss,
@@ -236,13 +242,21 @@ def step_time(measures: Measures) -> Interval | None:
 
 def paired(runs: Sequence[Measures], base: Sequence[Measures]) -> list[tuple[Measures, Measures]]:
     """Completed runs of a scheme, each with the baseline's of the same pairing."""
-    own, others = _completed(runs), _completed(base)
+    own, others = by_pairing(runs), by_pairing(base)
     return [(own[pairing], others[pairing]) for pairing in sorted(own) if pairing in others]
 
 
-def _completed(runs: Sequence[Measures]) -> dict[str, Measures]:
+def by_pairing(runs: Sequence[Measures]) -> dict[str, Measures]:
     """Completed runs by their pairing, of several the first."""
-    return {run.run.pairing: run for run in reversed(runs) if run.run.state == "completed"}
+    return {run.run.pairing: run for run in reversed(_completed(runs))}
+
+
+def _counted(runs: Sequence[Measures]) -> list[Measures]:
+    return _completed(runs) or [run for run in runs if run.samples_per_s]
+
+
+def _completed(runs: Sequence[Measures]) -> list[Measures]:
+    return [run for run in runs if run.run.state == "completed"]
 
 
 def _diverged(runs: Sequence[Measures]) -> bool:
@@ -269,17 +283,3 @@ def _with_states(words: str, runs: list[Measures], completed: int) -> str:
 
 def _positive(value: float | None) -> float | None:
     return value if value is not None and value > 0 else None
-
-
-def _geometric(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None and value > 0 and math.isfinite(value)]
-    return geometric_mean(known) if known else None
-
-
-def _wire(values: Sequence[float | Unknown | None]) -> float | Unknown | None:
-    return "unknown" if "unknown" in values else _mean([value for value in values if value != "unknown"])
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None and usable(value)]
-    return fmean(known) if known else None

@@ -11,12 +11,11 @@ from hpcbench.collect.lines import member, text
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.state import diverged_at
 from hpcbench.collect.submission import RunResult
-from hpcbench.report import checks, traffic
+from hpcbench.report import checks, resources, traffic
 from hpcbench.report.basis import Basis, basis
 from hpcbench.report.provenance import differences
-from hpcbench.report.traffic import HostTime, Memory, TimeSplit, Traffic, Unknown
-
-__all__ = ["HostTime", "Measures", "Memory", "TimeSplit", "Traffic", "Unknown", "all_notes", "measure"]
+from hpcbench.report.resources import HostTime, Memory
+from hpcbench.report.traffic import TimeSplit, Traffic, Unknown
 
 
 @dataclass(frozen=True)
@@ -79,9 +78,7 @@ class Measures:
     @property
     def wire_over_message(self) -> float | Unknown | None:
         """Wire bytes per message byte; None for a run without traffic."""
-        if self.wire_bytes == "unknown":
-            return self.wire_bytes
-        return self.wire_bytes / self.message_bytes if self.message_bytes else None
+        return traffic.wire_over_message(self.wire_bytes, self.message_bytes)
 
     def step_times(self) -> list[float]:
         """Seconds of the steps after the warm-up, in the order of the log: what an interval is drawn from."""
@@ -122,8 +119,8 @@ def measure(run: RunResult) -> Measures:
         time=time,
         channels=channels,
         dimensions=traffic.by_dimension(channels),
-        hosts=traffic.hosts(log),
-        memory=traffic.memory(log),
+        hosts=resources.hosts(log),
+        memory=resources.memory(log),
         skipped=_highest(log, "skipped"),
         nan_steps=_nan_steps(log),
         loss_train=last.loss if last else None,

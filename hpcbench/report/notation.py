@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from hpcbench.collect.lines import printable
 from hpcbench.report.document import Entry, Tone
-from hpcbench.report.measures import Unknown
 from hpcbench.report.statistics import Interval
+from hpcbench.report.traffic import Unknown
 
 NAMES = 60
 """Letters of a name that are shown; a name from a file may have any number."""

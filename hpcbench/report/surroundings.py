@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from hpcbench.collect.lines import printable, text
+from hpcbench.collect.lines import objects, printable, text
 from hpcbench.collect.submission import RunResult
 
 _MOMENTARY = ("cpu_mhz", "gpu.clock_mhz", "gpu.memory_clock_mhz")
@@ -135,29 +135,24 @@ def _environments(runs: Iterable[RunResult]) -> Iterator[tuple[RunResult, str, d
 
 def _ranks(runs: Iterable[RunResult]) -> Iterator[tuple[RunResult, str, dict[str, Any]]]:
     for run, where, data in _environments(runs):
-        yield from ((run, where, rank) for rank in objects(data.get("world")))
+        yield from ((run, where, rank) for rank in objects(data, "world"))
 
 
 def _of_nodes(runs: Iterable[RunResult]) -> Iterator[tuple[str, str, str, str]]:
     """Node, where it is said, name, value."""
     for _, where, data in _environments(runs):
-        for one in objects(data.get("hosts")):
-            gpus = objects(one.get("gpus"))
+        for one in objects(data, "hosts"):
+            gpus = objects(one, "gpus")
             own = [{key: value for key, value in one.items() if key not in ("host", "gpus")}]
             own += [{"gpus": len(gpus)}, *({"gpu": gpu} for gpu in gpus)] if gpus else []
             yield from ((_host(one), where, name, value) for part in own for name, value in _flat(part))
-        for rank in objects(data.get("world")):
+        for rank in objects(data, "world"):
             kept = {key: value for key, value in rank.items() if key not in _OF_A_RANK}
             yield from ((_host(rank), where, name, device_name(value)) for name, value in _flat(kept))
 
 
 def _host(data: dict[str, Any]) -> str:
     return printable(text(data, "host") or "unknown", 80)
-
-
-def objects(found: Any) -> list[dict[str, Any]]:
-    """The JSON objects of a JSON array; none where it is no array."""
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

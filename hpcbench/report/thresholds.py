@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, by_pairing
 from hpcbench.report.measures import Measures
 from hpcbench.study.thresholds import Quantity, Threshold
 
@@ -39,13 +39,14 @@ def judge(cells: Sequence[Cell], thresholds: Sequence[Threshold]) -> list[Judged
     """
     found = []
     for cell in cells if thresholds else ():
-        pairs = _baselines(cell.row(cell.baseline))
+        base = cell.row(cell.baseline)
+        pairs = by_pairing(base.runs if base else ())
         for measures in cell.runs:
             run = measures.run
             if run.state == "completed":
                 own = [threshold for threshold in thresholds if threshold.concerns(run.scheme, run.cell)]
-                base = pairs.get(run.pairing)
-                found += [Judged(measures, one, _VALUES[one.quantity](measures, base)) for one in own]
+                other = pairs.get(run.pairing)
+                found += [Judged(measures, one, _VALUES[one.quantity](measures, other)) for one in own]
     return found
 
 
@@ -56,11 +57,6 @@ def broken(cells: Sequence[Cell], thresholds: Sequence[Threshold]) -> list[str]:
         for one in judge(cells, thresholds)
         if not one.kept
     ]
-
-
-def _baselines(row: Row | None) -> dict[str, Measures]:
-    runs = row.runs if row else ()
-    return {run.run.pairing: run for run in reversed(runs) if run.run.state == "completed"}
 
 
 def _ratio(run: Measures, base: Measures | None) -> float | None:

@@ -1,11 +1,11 @@
-"""What a run says of its traffic, its hosts and its memory, as numbers that tables and plots can use."""
+"""What a run says of its traffic, as numbers that tables and plots can use."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal
 
-from hpcbench.collect.lines import integer, number, printable, text
+from hpcbench.collect.lines import integer, number, objects, printable, text
 from hpcbench.collect.run_log import RunLog
 
 _LARGEST = 1 << 62
@@ -52,9 +52,7 @@ class Traffic:
     @property
     def wire_over_message(self) -> float | Unknown | None:
         """Wire bytes per message byte; None where nothing was sent."""
-        if self.wire_bytes == "unknown":
-            return self.wire_bytes
-        return self.wire_bytes / self.message_bytes if self.message_bytes else None
+        return wire_over_message(self.wire_bytes, self.message_bytes)
 
 
 @dataclass(frozen=True)
@@ -80,33 +78,6 @@ class TimeSplit:
         return self.exposed / self.step
 
 
-@dataclass(frozen=True)
-class Memory:
-    """Peak memory in bytes; None where the log does not say."""
-
-    device: int | None = None
-    """Allocated on a GPU by the rank that needed the most."""
-    device_reserved: int | None = None
-    """Held on a GPU by PyTorch's allocator, by the rank that held the most."""
-    host_rank: int | None = None
-    """Resident in the rank that needed the most."""
-    host: int | None = None
-    """Resident in all ranks together; what ranks share counts for each of them."""
-
-
-@dataclass(frozen=True)
-class HostTime:
-    """How long the ranks of a host computed: what a slow node shows in, and waiting for one does not."""
-
-    host: str
-    ranks: int
-    compute_s: float
-    """Seconds a step and rank, without the time in which they waited for messages."""
-    over_peers: float | None = None
-    """That over the median of all ranks at the same stage of the pipeline, since stages differ in their work; None
-    where no other host has ranks at its stages."""
-
-
 def channels(log: RunLog, ranks: int | None, *, known: bool) -> tuple[Traffic, ...]:
     """What each channel carried, as the run's ``traffic`` event says.
 
@@ -117,9 +88,8 @@ def channels(log: RunLog, ranks: int | None, *, known: bool) -> tuple[Traffic, .
     known
         Whether wire bytes are those of the network: not where the MPI library may have compressed by itself.
     """
-    rows = log.data("traffic").get("channels")
-    steps = len(window(log))
-    if not isinstance(rows, list) or not steps or not ranks:
+    rows, steps = objects(log.data("traffic"), "channels"), len(window(log))
+    if not steps or not ranks:
         return ()
     return tuple(_channel(row, steps * ranks, known=known) for row in rows if text(row, "dimension") is not None)
 
@@ -178,29 +148,6 @@ def time_split(rows: Iterable[Traffic], step_seconds: Sequence[float]) -> TimeSp
     )
 
 
-def memory(log: RunLog) -> Memory:
-    """Peak memory, as the ``memory`` event says, or a foreign log's lines."""
-    event = log.data("memory")
-    printed = log.steps.column("memory_bytes") if not event else []
-    return Memory(
-        device=integer(event, "device_bytes") or (int(max(printed)) if printed else None),
-        device_reserved=integer(event, "device_reserved_bytes"),
-        host_rank=integer(event, "host_rank_bytes"),
-        host=integer(event, "host_bytes"),
-    )
-
-
-def hosts(log: RunLog) -> tuple[HostTime, ...]:
-    """How long each host computed, as the ``hosts`` event says."""
-    rows = log.data("hosts").get("hosts")
-    found = []
-    for row in rows if isinstance(rows, list) else []:
-        host, seconds = text(row, "host"), number(row, "compute_s")
-        if host is not None and seconds is not None:
-            found.append(HostTime(printable(host, 80), integer(row, "ranks") or 0, seconds, number(row, "over_peers")))
-    return tuple(found)
-
-
 def _channel(row: Any, shares: int, *, known: bool) -> Traffic:
     def count(name: str) -> int:
         said = integer(row, name) or 0
@@ -253,6 +200,13 @@ def _sum(dimension: str, rows: list[Traffic]) -> Traffic:
         hidden_s=sum(row.hidden_s for row in rows),
         sampled_error=max(errors) if errors else None,
     )
+
+
+def wire_over_message(wire: int | Unknown, message: int) -> float | Unknown | None:
+    """Wire bytes per message byte; None where nothing was sent."""
+    if wire == "unknown":
+        return wire
+    return wire / message if message else None
 
 
 def total(values: Sequence[int | Unknown]) -> int | Unknown:

@@ -117,6 +117,11 @@ def test_a_loss_of_an_earlier_evaluation_is_not_the_final_one() -> None:
     assert log.final_loss() is None
 
 
+def test_an_evaluation_after_nobody_knows_what_is_not_the_final_one() -> None:
+    log = of(b'{"event": "start"}\n{"event": "evaluation", "split": "valid", "loss": 2.0}\n')
+    assert log.planned_steps is None and log.final_loss() is None and log.evaluations == {}
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=8))
 def test_flipped_bytes_never_crash(flips: list[tuple[int, int]]) -> None:

@@ -1,18 +1,20 @@
 """The live view, with time and scheduler in the test's hand."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from hpcbench.collect.diagnosis import Diagnosis, diagnose
 from hpcbench.collect.progress import Follower, Progress
+from hpcbench.collect.run_log import Reader
 from hpcbench.collect.state import Job, JobState, Verdict
 from hpcbench.errors import UserError
-from hpcbench.report.live import _Lines, follow, picture, span
+from hpcbench.report.live import follow, picture, span
 from hpcbench.testing.results import Planted, write, write_marker
 
 SCHEMES = ("baseline", "mzhybrid")
@@ -160,7 +162,7 @@ def test_only_what_is_new_is_read(stage: Stage, monkeypatch: pytest.MonkeyPatch)
     stage.grow("baseline", 9)
     assert follower.poll()[0].step == 6
     fed: list[int] = []
-    feed = type(follower._tails["r1-baseline"]._reader).feed
+    feed = Reader.feed
     monkeypatch.setattr(
         "hpcbench.collect.run_log.Reader.feed", lambda self, chunk: (fed.append(len(chunk)), feed(self, chunk))[1]
     )
@@ -181,9 +183,9 @@ def test_a_failed_run_is_looked_through_once(stage: Stage, monkeypatch: pytest.M
     (stage.run("baseline") / "err.txt").write_text("ValueError: one\n")
     looked: list[list[Path]] = []
 
-    def noted(status: int | None, files: list[Path], world: object = None) -> Diagnosis:
+    def noted(status: int | None, files: list[Path], ranks: Sequence[Mapping[str, Any]]) -> Diagnosis:
         looked.append(files)
-        return diagnose(status, files, world)
+        return diagnose(status, files, ranks)
 
     monkeypatch.setattr("hpcbench.collect.state.diagnose", noted)
     follower = Follower(stage.root, stage.jobs, clock=lambda: stage.time)
@@ -234,10 +236,10 @@ def test_nothing_to_follow(tmp_path: Path) -> None:
         follow(tmp_path)
 
 
-def test_lines_say_when_nothing_starts(tmp_path):
+def test_lines_say_when_nothing_starts(stage: Stage) -> None:
     """Behind another submission a user must not stare at an empty screen."""
-    out = StringIO()
-    view = _Lines(Console(file=out, width=160))
-    for elapsed in (0.0, 5.0, 11.0, 30.0):
-        view.show([], elapsed, None, over=False)
-    assert out.getvalue().count("nothing has started yet") == 1
+    stage.script = [lambda: None] * 6 + [lambda: stage.start("baseline")]
+    stage.script += [lambda: stage.end("baseline"), lambda: stage.end_job(1)]
+    _, out = stage.follow()
+    said, *others = [line for line in out.splitlines() if "nothing has started yet" in line]
+    assert said.startswith("[ 0:10]") and not others

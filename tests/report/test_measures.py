@@ -12,7 +12,8 @@ from hpcbench.collect.run_log import RunLog, read
 from hpcbench.collect.state import Verdict
 from hpcbench.collect.submission import RunResult, from_log
 from hpcbench.predict import chips
-from hpcbench.report.measures import Measures, Memory, measure
+from hpcbench.report.measures import Measures, measure
+from hpcbench.report.resources import Memory
 from hpcbench.testing.results import Planted, log_lines
 
 GPU = "NVIDIA A100-SXM4-40GB"

@@ -9,8 +9,8 @@ from hpcbench.collect.state import State, Verdict
 from hpcbench.collect.submission import RunResult
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.outliers import SlowHost, odd_baselines, slow_hosts
+from hpcbench.report.resources import HostTime
 from hpcbench.report.statistics import robust_deviations
-from hpcbench.report.traffic import HostTime
 
 NEARBY = (1.0, 1.005, 0.995, 1.01, 1.0)
 

@@ -35,7 +35,9 @@ def read(path: Path) -> RunLog:
         reader = Reader(path, dialect)
         if len(counts) > 1:
             others = ", ".join(f"{count} of {other.name}" for other, count in counts.items() if other is not dialect)
-            reader.note(Cut(1, f"read as a log of {dialect.name}, by {counts[dialect]} lines; there are also {others}"))
+            reader.log.note(
+                Cut(1, f"read as a log of {dialect.name}, by {counts[dialect]} lines; there are also {others}")
+            )
         with path.open("rb") as stream:
             for text in texts(stream):
                 reader.feed(text)

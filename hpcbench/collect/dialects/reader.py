@@ -8,9 +8,7 @@ from hpcbench.collect.dialects.dialect import Dialect
 from hpcbench.collect.dialects.merge import Merge
 from hpcbench.collect.dialects.texts import LONGEST_LINE, Text
 from hpcbench.collect.record import Cut, Event, StepRecord
-from hpcbench.collect.run_log import RunLog
-
-_NOTES = 20
+from hpcbench.collect.run_log import MOST_NOTES, RunLog
 
 
 class Reader:
@@ -37,7 +35,7 @@ class Reader:
         """Take the next line of the file."""
         self.log.lines = text.number
         if text.text is None:
-            self.note(Cut(text.number, f"a line of more than {LONGEST_LINE >> 20} MiB was passed over"))
+            self.log.note(Cut(text.number, f"a line of more than {LONGEST_LINE >> 20} MiB was passed over"))
             return
         for found in self._assembler.feed(text):
             self._take(found)
@@ -50,15 +48,10 @@ class Reader:
             log.cut = log.cut or (found.values is None and found.number == log.lines)
         self._merge.into(log)
         log.notes[:0] = [*(Cut(1, words) for words in self._said), *self._merge.remarks()]
-        del log.notes[_NOTES:]
+        del log.notes[MOST_NOTES:]
         if end := self._how_it_ended(log.last_step):
             log.events.append(end)
         return log
-
-    def note(self, note: Cut) -> None:
-        """Keep a remark on a line."""
-        if len(self.log.notes) < _NOTES:
-            self.log.notes.append(note)
 
     def _take(self, found: Found) -> None:
         line = found.line
@@ -69,7 +62,7 @@ class Reader:
             self._overflow(found)
         elif found.values is None:
             what = "an evaluation" if line.kind == "evaluation" else f"step {step}"
-            self.note(Cut(found.number, f"the line of {what} was cut"))
+            self.log.note(Cut(found.number, f"the line of {what} was cut"))
         elif line.kind == "evaluation":
             self._merge.evaluation(step, found)
         elif step is not None:

@@ -5,7 +5,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from hpcbench.collect.lines import member, number, text
+from hpcbench.collect.lines import member, number, objects, text
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.steps import Steps
 from hpcbench.collect.submission import RunResult, Submission
@@ -23,7 +23,7 @@ from hpcbench.report.export.schema import (
 )
 from hpcbench.report.export.values import as_json, bounded, place, plain, whole
 from hpcbench.report.measures import own_environment
-from hpcbench.report.surroundings import device_name, objects
+from hpcbench.report.surroundings import device_name
 
 _LONGEST_CELL = 4096
 """Characters: it stands in every row."""
@@ -58,8 +58,8 @@ _QUANTITIES = tuple(one.name for one in QUANTITIES)
 def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
     log, settings = run.log or RunLog(Path()), run.settings
     facts, environment = log.data("configuration"), log.data("environment")
-    ranks, hosts = objects(environment.get("world")), objects(environment.get("hosts"))
-    gpus = [gpu for host in hosts for gpu in objects(host.get("gpus"))]
+    ranks, hosts = log.ranks, objects(environment, "hosts")
+    gpus = [gpu for host in hosts for gpu in objects(host, "gpus")]
     found: dict[str, Value] = {
         "reason": plain(run.verdict.reason),
         "reason_source": place(run.verdict.where),
@@ -108,16 +108,14 @@ _NUMBERS: Mapping[tuple[str, ...], tuple[str, ...]] = {
 
 def _channels(identity: Row, run: RunResult) -> Iterator[Row]:
     event = run.log.event("traffic") if run.log else None
-    channels = event.data.get("channels") if event else None
-    if run.log is None or event is None or not isinstance(channels, list):
+    if run.log is None or event is None:
         return
     hidden, file = _hidden(run), place(run.log.path)
     span = (whole(event.data, "from_step"), whole(event.data, "to_step"))
     columns = CHANNELS.columns[len(IDENTITY) + len(span) : -2]
-    for channel in channels:
-        if isinstance(channel, dict):
-            values = (_READ[one.type](channel, one.name) if one.name not in hidden else None for one in columns)
-            yield (*identity, *span, *values, file, event.line)
+    for channel in objects(event.data, "channels"):
+        values = (_READ[one.type](channel, one.name) if one.name not in hidden else None for one in columns)
+        yield (*identity, *span, *values, file, event.line)
 
 
 _READ: Mapping[Type, Callable[[dict[str, Any], str], Value]] = {

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from hpcbench.collect.lines import integer, number, text
 from hpcbench.report.compare import Row
 from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import mean_interval, usable
@@ -76,8 +75,8 @@ def curve(row: Row, along: Along, width: int) -> Curve:
             bins.setdefault((step - 1) // width, []).append((x, loss))
         for k, inside in bins.items():
             places.setdefault(k, []).append((fmean(x for x, _ in inside), _mean(loss for _, loss in inside)))
-        for step, loss in _evaluations(run).items():
-            if step in path:
+        for step, loss in run.run.log.evaluations.items() if run.run.log else ():
+            if step in path and step:  # what a random model has would set the scale
                 evaluated.setdefault(step, []).append((path[step][0], loss))
     whole = [_point(places[k]) for k in sorted(places)]
     end = next((k for k, point in enumerate(whole) if not math.isfinite(point.mean)), len(whole))
@@ -95,12 +94,12 @@ def band_words(runs: int) -> str:
 
 def spread(values: Sequence[float]) -> tuple[float, float, float]:
     """Mean, and the ends of its band: Student's 95 % interval, of two values both, of one none."""
-    mean = _mean(values)
-    if len(values) < 3 or not math.isfinite(mean):
-        return mean, min(values), max(values)
+    middle = _mean(values)
+    if len(values) < 3 or not math.isfinite(middle):
+        return middle, min(values), max(values)
     interval = mean_interval(values)
-    low, high = (mean if end is None else end for end in (interval.low, interval.high))
-    return mean, low, high
+    low, high = (middle if end is None else end for end in (interval.low, interval.high))
+    return middle, low, high
 
 
 def _point(values: Sequence[tuple[float, float]]) -> Point:
@@ -129,14 +128,4 @@ def _path(run: Measures, along: Along) -> dict[int, tuple[float, float]]:
         passed += seconds * (step - before)
         before = step
         found[int(step)] = (passed, loss)
-    return found
-
-
-def _evaluations(run: Measures) -> dict[int, float]:
-    """Validation loss by the step after which it was taken."""
-    found = {}
-    for event in run.run.log.events if run.run.log else ():
-        step, loss = integer(event.data, "step"), number(event.data, "loss")
-        if event.name == "evaluation" and text(event.data, "split") == "valid" and step and loss is not None:
-            found[step] = loss
     return found

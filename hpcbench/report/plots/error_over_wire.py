@@ -31,8 +31,7 @@ def sent(cell: Cell) -> list[Sent]:
     """What is known of size and error: one of 0 has no place on a logarithmic axis."""
     found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     for row in cell.rows:
-        runs = [run for run in row.runs if run.run.state == "completed"] or list(row.runs)
-        for channel in (channel for run in runs for channel in run.channels):
+        for channel in (channel for run in row.counted for channel in run.channels):
             wire, error = channel.wire_over_message, channel.sampled_error
             if isinstance(wire, float) and error is not None and wire > 0 and error > 0 and usable(error):
                 words = f"{channel.dimension} {(channel.phase or '').lower()}".strip()

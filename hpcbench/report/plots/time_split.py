@@ -38,8 +38,7 @@ class Split:
 
 def split(row: Row) -> Split | None:
     """Means over the completed runs of a scheme, or over those there are; None where no log says."""
-    runs = [run for run in row.runs if run.run.state == "completed"] or list(row.runs)
-    known = [own for own in map(_split, runs) if own is not None]
+    known = [own for own in map(_split, row.counted) if own is not None]
     return Split(*(fmean(values) for values in zip(*map(astuple, known), strict=True))) if known else None
 
 

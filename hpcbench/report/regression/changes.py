@@ -14,7 +14,6 @@ from hpcbench.collect.lines import integer
 from hpcbench.collect.submission import Criteria
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.findings import LEVEL
-from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import Interval, Mean, holm, mean_of, usable, welch
 
 Word = Literal["up", "down", "same", "not shown"]
@@ -118,7 +117,7 @@ def _change(cell: str, scheme: str, old: Row | None, new: Row | None) -> Change:
     if bare.fate != "compared" or old is None or new is None:
         return bare
     logs = [
-        [math.log(value) for run in _completed(row) if (value := run.samples_per_s) and value > 0 and usable(value)]
+        [math.log(value) for run in row.counted if (value := run.samples_per_s) and value > 0 and usable(value)]
         for row in (new, old)
     ]
     speed = welch(*logs) if all(logs) else None
@@ -143,15 +142,11 @@ def _works(row: Row) -> bool:
     return bool(row.completed) and not row.diverged
 
 
-def _completed(row: Row) -> list[Measures]:
-    return [run for run in row.runs if run.run.state == "completed"]
-
-
 def _losses(row: Row) -> dict[tuple[int | None, int | None], float]:
     """Validation loss by repeat and seed."""
     return {
         (run.run.repeat, integer(run.run.settings, "train", "seed")): run.loss_valid
-        for run in _completed(row)
+        for run in row.counted
         if run.loss_valid is not None and usable(run.loss_valid)
     }
 

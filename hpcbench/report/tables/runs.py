@@ -50,8 +50,7 @@ def _step(run: RunResult) -> Entry:
 
 
 def _hosts(run: RunResult) -> Entry:
-    world = run.log.data("environment").get("world") if run.log else None
-    found = dict.fromkeys(text(rank, "host") for rank in world) if isinstance(world, list) else {}
+    found = dict.fromkeys(text(rank, "host") for rank in run.log.ranks) if run.log else {}
     named = [host for host in found if host] or [host for host in [run.host] if host]
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     return name(", ".join(named[:_NAMED]) + more) if named else Entry()

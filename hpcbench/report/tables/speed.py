@@ -19,7 +19,7 @@ from hpcbench.report.notation import (
 from hpcbench.report.statistics import Interval
 from hpcbench.report.tables.comparison import CHANGE, SCHEME, rate
 from hpcbench.report.tables.flops import KINDS
-from hpcbench.report.tables.over_runs import counted, geometric
+from hpcbench.report.tables.over_runs import geometric
 from hpcbench.report.tables.tabulate import Field, tabulate
 from hpcbench.report.titles import example
 
@@ -73,12 +73,11 @@ def speed(submission: Submission, cell: Cell) -> Table | None:
 
 def _step_time(row: Row) -> Interval | None:
     """Over the runs of a scheme where there are several, else over the steps of the one."""
-    runs = counted(row)
-    return step_time(runs[0]) if len(runs) == 1 else row.step_seconds
+    return step_time(row.counted[0]) if len(row.counted) == 1 else row.step_seconds
 
 
 def _notes(cell: Cell) -> list[str]:
-    several = any(len(counted(row)) > 1 for row in cell.rows)
+    several = any(len(row.counted) > 1 for row in cell.rows)
     return [
         "Step time: geometric mean of the runs' medians, its interval by Student's t over the runs."
         if several
