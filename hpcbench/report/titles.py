@@ -1,5 +1,8 @@
 """What was run where, in the words of a title."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from hpcbench.collect.lines import integer, member, number, printable, text
 from hpcbench.collect.submission import RunResult
 from hpcbench.report.compare import Cell
@@ -10,7 +13,7 @@ from hpcbench.report.notation import parameters
 def title(cell: Cell) -> tuple[str, str]:
     """What was run where, and what it is compared with."""
     run = example(cell)
-    parts = [_model(run), _layout(run), *(f"{key} {value}" for key, value in run.cell.items())]
+    parts = [_model(run), _layout(run), cell_words(run.cell)]
     ranks, steps = integer(run.settings, "ranks"), integer(run.settings, "train", "steps")
     if ranks is not None:
         parts.append(f"{ranks} ranks" if not is_gpu(run) else f"{ranks} GPUs")
@@ -19,6 +22,11 @@ def title(cell: Cell) -> tuple[str, str]:
         parts.append(f"{steps} steps x {repeats} repeat{'s' if repeats != 1 else ''}")
     what = ", ".join(part for part in parts if part)
     return printable(f"{run.study} on {run.site}: {what}"), f"baseline: {baseline_words(cell)}"
+
+
+def cell_words(values: Mapping[str, Any]) -> str:
+    """The values of a cell; empty where the study has but one."""
+    return ", ".join(f"{key} {value}" for key, value in values.items())
 
 
 def baseline_words(cell: Cell) -> str:

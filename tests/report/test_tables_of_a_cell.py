@@ -1,6 +1,7 @@
 """The tables of one cell against what was planted: speed, traffic, loss, memory."""
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -186,3 +187,13 @@ def test_loss_at_equal_steps_and_at_equal_time(tmp_path: Path) -> None:
     # When the faster one is done, the baseline has but taken half of its steps, and the loss falls by the step.
     assert codec["loss_in_time_difference"].value < -1
     assert (codec["loss_in_time_shown"].shown, codec["loss_in_time_shown"].tone) == ("better", "good")
+
+
+def test_losses_beyond_all_measure_are_not_known(tmp_path: Path) -> None:
+    """Their sum is no number, and no traceback either."""
+    root = plant(tmp_path / "001")
+    for log in root.glob("runs/*-mzhybrid/log.txt"):
+        log.write_text(re.sub(r"\| loss \S+ ", "| loss 1e308 ", log.read_text()))
+    found = table(root, "loss")
+    assert found["mzhybrid"]["loss_train"] == Entry()
+    assert found["baseline"]["loss_train"].value is not None

@@ -86,9 +86,10 @@ def _junit(request: Request) -> str:
 
 
 def _html(request: Request) -> str:
-    from hpcbench.report.formats import html
+    from hpcbench.report.page.write import write
 
-    return html.write(request)
+    directory = request.output.parent if request.output else None
+    return write(request.document(figures=True), [submission for submission, _ in request.sections], directory)
 
 
 FORMATS = {

@@ -6,8 +6,7 @@ from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Figure
 from hpcbench.report.plots.error_over_wire import error_over_wire
-from hpcbench.report.plots.loss_over_steps import loss_over_steps
-from hpcbench.report.plots.loss_over_time import loss_over_time
+from hpcbench.report.plots.loss import loss_over_steps, loss_over_time
 from hpcbench.report.plots.loss_over_wire import loss_over_wire
 from hpcbench.report.plots.scaling import scaling
 from hpcbench.report.plots.throughput import throughput

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from hpcbench.collect.lines import printable
 from hpcbench.plot_labels import fitted
 from hpcbench.plot_style import INK, SMALL, WIDTH, grid
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.plots.panels import cell_words, name, remark
+from hpcbench.report.plots.panels import name, remark
+from hpcbench.report.titles import cell_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +52,7 @@ def lists(fig: Any, cells: Sequence[tuple[Cell, Sequence[Row]]], *, room: float,
         axis.spines["left"].set_visible(False)
         grid(axis, "x")
         if len(cells) > 1:
-            axis.set_title(cell_words(cell))
+            axis.set_title(printable(cell_words(cell.values), 40))
     return axes
 
 

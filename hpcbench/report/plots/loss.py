@@ -1,8 +1,9 @@
-"""Loss curves: each scheme over the baseline, along steps or along time."""
+"""Loss curves: each scheme over the baseline, along steps (what compression does to convergence) or along time."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from hpcbench.collect.submission import Submission
 from hpcbench.plot_style import COLOURS, INK, grid
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Figure
@@ -13,22 +14,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SCHEME = COLOURS[1]
-_NAMES: dict[Along, str] = {"steps": "steps", "seconds": "time"}
+_WORDS: dict[Along, str] = {"steps": "steps", "seconds": "time"}
 _CLOCK = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
-def loss_figure(cell: Cell, along: Along, title: str) -> Figure | None:
-    """The figure of both kinds; None where no run has a loss.
+def loss_over_steps(submission: Submission, cell: Cell) -> Figure | None:
+    """A panel a scheme; None where no run has a loss."""
+    return _figure(cell, "steps")
 
-    Parameters
-    ----------
-    cell
-        With the schemes, a panel each.
-    along
-        What the x axis is.
-    title
-        Of the figure.
-    """
+
+def loss_over_time(submission: Submission, cell: Cell) -> Figure | None:
+    """A panel a scheme; None where no run has losses with times."""
+    return _figure(cell, "seconds")
+
+
+def _figure(cell: Cell, along: Along) -> Figure | None:
     width = bin_width(cell.rows)
     curves = {row.scheme: curve(row, along, width) for row in cell.rows}
     base = curves.get(cell.baseline or "")
@@ -53,7 +53,8 @@ def loss_figure(cell: Cell, along: Along, title: str) -> Figure | None:
         handles, labels = axes[0].get_legend_handles_labels()
         fig.legend(handles, labels, loc="outside upper center", ncols=2, title=words, title_fontsize=7)
 
-    return Figure(f"loss-over-{_NAMES[along]}", title, _caption(shown, width, along), draw)
+    word = _WORDS[along]
+    return Figure(f"loss-over-{word}", f"Loss against {word}", _caption(shown, width, along), draw)
 
 
 def _draw(axes: "Axes", curve: Curve, scale: float, colour: str, mark: str, *, linewidth: float, label: str) -> None:

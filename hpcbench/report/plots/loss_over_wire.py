@@ -8,7 +8,7 @@ from hpcbench.plot_labels import fitted, place_labels
 from hpcbench.plot_style import COLOURS, INK, WIDTH, grid
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Figure
-from hpcbench.report.plots.panels import name
+from hpcbench.report.plots.panels import mark, name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,17 +65,7 @@ def _draw(axes: "Axes", rows: list[Row]) -> None:
         x, y = place
         if row.loss.low is not None and row.loss.high is not None:
             axes.plot([x, x], [row.loss.low, row.loss.high], color=COLOURS[0], linewidth=1.4, solid_capstyle="butt")
-        axes.plot(
-            x,
-            y,
-            marker="o",
-            markersize=5.5,
-            color=COLOURS[0],
-            markerfacecolor="none" if row.loss_shown == "not shown" else COLOURS[0],
-            markeredgewidth=1.2,
-            linestyle="none",
-            zorder=3,
-        )
+        mark(axes, x, y, shown=row.loss_shown != "not shown")
     ends = [(row.loss.estimate, row.loss.low, row.loss.high) for row in rows if row.loss]
     farthest = max((abs(end) for own in ends for end in own if end is not None), default=0.0)
     if margin and farthest > _WIDE * margin:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcbench.collect.lines import printable
 from hpcbench.plot_labels import fitted
-from hpcbench.plot_style import SMALL, WIDTH
+from hpcbench.plot_style import COLOURS, SMALL, WIDTH
 from hpcbench.report.compare import Cell, Row
 
 if TYPE_CHECKING:
@@ -17,11 +17,6 @@ LONGEST_NAME = 24
 def name(scheme: str) -> str:
     """A scheme as it stands in a figure."""
     return printable(scheme, LONGEST_NAME)
-
-
-def cell_words(cell: Cell) -> str:
-    """What tells a cell from the others; empty where there is but one."""
-    return printable(", ".join(f"{key} {value}" for key, value in cell.values.items()), 40)
 
 
 def remark(row: Row) -> str:
@@ -41,6 +36,21 @@ def compared(cell: Cell) -> list[Row]:
 def heading(row: Row) -> str:
     """Of a scheme's panel: its name, and below it what it lacks."""
     return "\n".join(filter(None, (name(row.scheme), remark(row))))
+
+
+def mark(axes: "Axes", x: float, y: float, *, shown: bool) -> None:
+    """The mark of an estimate: filled where it shows something, open where it does not."""
+    axes.plot(
+        x,
+        y,
+        marker="o",
+        markersize=5.5,
+        color=COLOURS[0],
+        markerfacecolor=COLOURS[0] if shown else "none",
+        markeredgewidth=1.2,
+        linestyle="none",
+        zorder=3,
+    )
 
 
 def grid_of(fig: Any, titles: Sequence[str], *, height: float) -> "list[Axes]":

@@ -9,6 +9,7 @@ from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Figure
 from hpcbench.report.notation import significant
 from hpcbench.report.plots.lists import at_the_right, lists
+from hpcbench.report.plots.panels import mark
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,17 +73,7 @@ def _draw(axes: "Axes", y: int, row: Row, *, is_baseline: bool) -> None:
         _say(axes, "1 pair", speed.estimate, y)
     else:
         axes.plot([speed.low, speed.high], [y, y], color=COLOURS[0], linewidth=1.6, solid_capstyle="butt")
-    axes.plot(
-        speed.estimate,
-        y,
-        marker="o",
-        markersize=5.5,
-        color=COLOURS[0],
-        markerfacecolor="none" if speed.shown == "not shown" else COLOURS[0],
-        markeredgewidth=1.2,
-        linestyle="none",
-        zorder=3,
-    )
+    mark(axes, speed.estimate, y, shown=speed.shown != "not shown")
 
 
 def _say(axes: "Axes", words: str, x: float, y: int) -> None:

@@ -8,6 +8,7 @@ from hpcbench.report.document import Chapter, Column, Document, Entry, Sentences
 from hpcbench.report.findings import LEVEL
 from hpcbench.report.notation import estimate, loss, loss_interval, name, phrase, quantity, speed_interval
 from hpcbench.report.regression.changes import Change
+from hpcbench.report.titles import cell_words
 
 _COLUMNS = (
     Column("cell", "cell", words=True),
@@ -50,10 +51,9 @@ def table(found: Sequence[Change]) -> Table:
 
 def _entries(change: Change) -> tuple[Entry, ...]:
     old, new = change.old, change.new
-    where = ", ".join(f"{key} {value}" for key, value in change.cell.items())
     tone: Tone = "bad" if change.bad else "good" if change.good else ""
     return (
-        name(where),
+        name(cell_words(change.cell)),
         name(change.scheme),
         quantity(old.samples_per_s if old else None),
         quantity(new.samples_per_s if new else None),
@@ -99,7 +99,7 @@ def _basis(found: Sequence[Change], criteria: Criteria) -> list[str]:
 def _list(found: Sequence[Change]) -> str:
     words = []
     for change in found:
-        where = ", ".join(f"{key} {value}" for key, value in change.cell.items())
+        where = cell_words(change.cell)
         words.append(f"{change.scheme}{f' at {where}' if where else ''} ({change.verdict})")
     return printable(", ".join(words), 2000)
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from planted_study import Run, planted
 
-from hpcbench.report.plots.loss_over_steps import loss_over_steps
-from hpcbench.report.plots.loss_over_time import loss_over_time
+from hpcbench.report.plots.loss import loss_over_steps, loss_over_time
 
 T_2 = 4.302652729911275
 """The 97.5 % quantile of Student's t with 2 degrees of freedom, from a printed table."""
