@@ -123,7 +123,7 @@ class Fake:
         return [int(pid) for pid in path.read_text(encoding="utf-8").split()]
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 60.0) -> None:
+def wait_for(condition: Callable[[], Any], seconds: float = 180.0) -> None:
     """Wait until the condition holds; fail when it does not within the time."""
     deadline = time.monotonic() + seconds
     while not condition():
