@@ -23,6 +23,8 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 MARKS = ("o", "s", "D", "^", "v", "P")
 DASHES = ("-", "--", "-.", ":")
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\\\\\")
+DPI = 200
+"""Dots an inch of a picture."""
 SMALL = 6.5
 """Points: the smallest type."""
 SETTINGS: dict[str, Any] = {
@@ -102,7 +104,7 @@ def save(figure: "Figure", path: Path, option: str = "--plot") -> None:
         The file cannot be written.
     """
     try:
-        figure.savefig(path, dpi=200, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+        figure.savefig(path, dpi=DPI, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
     except OSError as error:
         raise UserError(f"{option} {path}: cannot be written: {error.strerror}") from None
 

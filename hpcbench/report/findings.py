@@ -2,7 +2,9 @@
 
 A family is what one call is given: all schemes of a cell that are asked the same question. Intervals are each for
 itself; what is shown rests on p-values that are corrected for the whole family. Each question has two hypotheses that
-exclude each other, such as "as fast" and "faster by the margin": to reject either is to show something.
+exclude each other, such as "as fast" and "faster by the margin": to reject either is to show something. That a
+difference is also shown to lie on its true side follows from no theorem where tests depend on each other; simulated
+studies say so (``benchmarks/report_statistics.py``), which count a wrong side as false.
 """
 
 import math

@@ -10,10 +10,8 @@ from typing import Any
 
 from hpcbench.collect.lines import printable
 from hpcbench.errors import UserError
-from hpcbench.plot_style import INK, WIDTH, need_matplotlib, styled
+from hpcbench.plot_style import DPI, INK, WIDTH, need_matplotlib, styled
 from hpcbench.report.document import Document, Figure
-
-_DPI = 200
 
 
 def svg(figure: Figure) -> str:
@@ -35,7 +33,7 @@ def svg(figure: Figure) -> str:
 def png(figure: Figure) -> bytes:
     """A picture of 200 dots an inch on white."""
     about = {"Title": figure.title, "Description": figure.caption, "Software": None}
-    return _written(figure, "png", dpi=_DPI, metadata=about)
+    return _written(figure, "png", dpi=DPI, metadata=about)
 
 
 def write(document: Document, directory: Path) -> list[Path]:
