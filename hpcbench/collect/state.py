@@ -79,6 +79,10 @@ class Verdict:
     where: str | None = None
     """``file:line`` that the reason was read from."""
 
+    def __str__(self) -> str:
+        reason = f": {self.reason}" if self.reason else ""
+        return f"{self.state}{reason}" + (f" ({self.where})" if self.where else "")
+
 
 def judge(marker: Any, job: Job, log: RunLog | None, directory: Path) -> Verdict:
     """State of a run of a submission.

@@ -45,9 +45,7 @@ def trouble(cell: Cell) -> list[str]:
     for measures in cell.runs:
         run = measures.run
         if run.state in BAD:
-            reason = f": {run.verdict.reason}" if run.verdict.reason else ""
-            where = f" ({run.verdict.where})" if run.verdict.where else ""
-            found.append(f"{run.id}: {run.state}{reason}{where}")
+            found.append(f"{run.id}: {run.verdict}")
     waiting = [measures.run for measures in cell.runs if measures.run.state in OPEN]
     if waiting:
         running = sum(run.state == "running" for run in waiting)

@@ -214,8 +214,7 @@ def outcome(run: Progress) -> str:
     if run.state == "completed":
         took = f" in {span(run.elapsed)}" if run.elapsed is not None else ""
         return f"completed{took}, loss (valid) {loss(run.loss_valid)}"
-    where = f" ({run.verdict.where})" if run.verdict.where else ""
-    return f"{run.state}: {run.verdict.reason}{where}" if run.verdict.reason else run.state
+    return str(run.verdict)
 
 
 def _progress(run: Progress) -> str:

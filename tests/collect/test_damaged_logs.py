@@ -118,7 +118,7 @@ def logs(draw: st.DrawFn) -> bytes:
     return b"".join(line + b"\n" for line in log)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(logs(), st.lists(st.integers(0, len(WHOLE)), max_size=6))
 def test_in_bulk_as_line_by_line(data: bytes, places: list[int]) -> None:
     expected = read_line_by_line(data)
