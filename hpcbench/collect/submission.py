@@ -199,6 +199,8 @@ def from_log(path: Path) -> RunResult:
         It cannot be read.
     """
     log = dialects.read(path)
+    if not log.lines:
+        raise NoRunError(f"{printable(str(path))}: is empty: has the run begun, and does it print here?")
     if not log.steps and log.event("start") is None:
         known = ", ".join(dialect.name for dialect in DIALECTS)
         raise NoRunError(

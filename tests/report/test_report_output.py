@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcbench.errors import UserError
 from hpcbench.report.main import report
 from hpcbench.report.notation import flops_unit, parameters, significant
 from hpcbench.testing.results import Planted, write
@@ -136,6 +137,35 @@ def test_into_a_file(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert report([root], "table", tmp_path / "table.txt") == 0
     assert (tmp_path / "table.txt").read_text() == WIDE
     assert capsys.readouterr().out == ""
+
+
+def test_a_pipe_gets_no_blanks_at_ends_and_no_codes(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for width in ("80", "120", "200"):
+        monkeypatch.setenv("COLUMNS", width)
+        report([root], tables="all")
+        out = capsys.readouterr().out
+        assert out == "".join(f"{line.rstrip()}\n" for line in out.splitlines()) and "\x1b" not in out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    report([root], output=tmp_path / "report.txt")
+    assert "\x1b" not in (tmp_path / "report.txt").read_text()
+    report([root])
+    assert "\x1b[1m" in capsys.readouterr().out, "who asks for colours in a pipe gets them"
+
+
+def test_a_chapter_over_all_runs_has_a_title_of_its_own(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report([root], "md", tables="runs")
+    assert "\n**demo on local: all runs**\n" in capsys.readouterr().out
+
+
+def test_a_suffix_that_says_no_format_is_told(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"report\.pdf: \.pdf says no format: use \.txt, .*\.xml, or add --format"):
+        report([root], output=tmp_path / "report.pdf")
+    assert not (tmp_path / "report.pdf").exists()
+    report([root], "md", tmp_path / "report.pdf")
+    report([root], output=tmp_path / "report")
+    assert (tmp_path / "report").read_text() == WIDE
 
 
 def test_markdown(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
