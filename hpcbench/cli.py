@@ -151,7 +151,8 @@ def report(
         list[Path] | None,
         typer.Argument(
             metavar="[PATHS...]",
-            help="Submissions or log files; by default the newest submission below results/.",
+            help="Submissions or log files, or NAME=FILE for logs to compare, the baseline's first; by default the"
+            " newest submission below results/.",
             show_default=False,
         ),
     ] = None,
@@ -182,7 +183,8 @@ def report(
         typer.Option(metavar="OLD", help="An earlier submission: say what changed since; status 1 if for the worse."),
     ] = None,
 ) -> None:
-    """Compare the runs with the baseline, or with earlier ones."""
+    """Compare the runs with the baseline, or with earlier ones. The exit status is 1 if a run failed or a threshold is
+    not kept."""
     from hpcbench.batch.find import find_root
     from hpcbench.report.main import report as report_paths
 

@@ -18,6 +18,9 @@ from hpcbench.collect.times import elapsed
 from hpcbench.errors import UserError
 from hpcbench.study.thresholds import Threshold
 
+UNKNOWN_SITE = "unknown site"
+"""Of a log that does not say where it ran."""
+
 
 class Criteria(BaseModel):
     """What a difference must exceed to count."""
@@ -93,6 +96,8 @@ class RunResult:
     host: str | None = None
     allocation: str | None = None
     """Job, id and attempt that it ran in: the same for runs that had the same nodes; None where no mark tells."""
+    given: bool = False
+    """Its scheme and pairing are the user's words, and nobody planned them."""
 
     @property
     def state(self) -> State:
@@ -199,6 +204,8 @@ def from_log(path: Path) -> RunResult:
         It cannot be read.
     """
     log = dialects.read(path)
+    if not log.lines:
+        raise NoRunError(f"{printable(str(path))}: is empty: has the run begun, and does it print here?")
     if not log.steps and log.event("start") is None:
         known = ", ".join(dialect.name for dialect in DIALECTS)
         raise NoRunError(
@@ -212,7 +219,7 @@ def from_log(path: Path) -> RunResult:
     return RunResult(
         id=text(start, "run") or path.stem,
         study=text(start, "study") or path.stem,
-        site=text(start, "site") or "unknown site",
+        site=text(start, "site") or UNKNOWN_SITE,
         scheme=text(start, "scheme") or "unknown",
         repeat=integer(start, "repeat"),
         pairing=text(start, "pairing") or path.stem,
@@ -227,7 +234,7 @@ def _foreign(path: Path, log: RunLog) -> RunResult:
     return RunResult(
         id=path.stem,
         study=path.absolute().parent.name or path.stem,
-        site="unknown site",
+        site=UNKNOWN_SITE,
         scheme="unknown",
         repeat=None,
         pairing=path.stem,

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 from hpcbench.collect.lines import number
 from hpcbench.collect.state import BAD, OPEN
-from hpcbench.report.compare import GOOD, NOT_FASTER, NOT_SHOWN, WORSE, Cell, Row, paired
+from hpcbench.collect.submission import UNKNOWN_SITE
+from hpcbench.report.compare import GOOD, NO_LOSS, NOT_FASTER, NOT_SHOWN, WORSE, Cell, Row, paired
 from hpcbench.report.equal_time import WINDOW
 from hpcbench.report.findings import LEVEL, LossFinding, SpeedFinding
 from hpcbench.report.measures import is_uncompressed, own_environment
@@ -12,6 +13,8 @@ from hpcbench.report.outliers import odd_baselines, slow_hosts
 from hpcbench.report.statistics import Interval
 from hpcbench.report.statistics.power import MOST
 from hpcbench.study.schemes import assignments
+
+_WHERE = {"local": "On this machine", UNKNOWN_SITE: "By these logs"}
 
 
 def answer(cell: Cell, site: str) -> list[str]:
@@ -55,7 +58,7 @@ def trouble(cell: Cell) -> list[str]:
 
 def is_control(row: Row) -> bool:
     """Whether a scheme has the algorithm of the compressed ones, but no codec."""
-    return all(is_uncompressed(measures.run) for measures in row.runs)
+    return all(is_uncompressed(measures.run) and not measures.run.given for measures in row.runs)
 
 
 def _speed(schemes: list[Row], site: str) -> list[str]:
@@ -64,7 +67,8 @@ def _speed(schemes: list[Row], site: str) -> list[str]:
     good = [row for row in schemes if row.verdict.startswith(GOOD)]
     bad = [row for row in schemes if row.verdict.startswith(WORSE)]
     open_ = [row for row in schemes if row.verdict.startswith(NOT_SHOWN)]
-    where = "On this machine" if site == "local" else f"On {site}"
+    blind = [row for row in schemes if row.verdict.startswith(NO_LOSS)]
+    where = _WHERE.get(site, f"On {site}")
     sentences = []
     if good:
         best = max(good, key=lambda row: row.speed.estimate if row.speed else 0.0)
@@ -73,16 +77,18 @@ def _speed(schemes: list[Row], site: str) -> list[str]:
             sentences.append(f"The fastest of them is {best.scheme}.")
     elif all(row.speed and row.speed.slower for row in schemes):
         sentences.append(f"{where} compression does not pay: {_every(schemes)} slower than the baseline.")
-    elif not bad and not open_:
+    elif not bad and not open_ and not blind:
         sentences.append(f"{where} compression does not pay: {_none(schemes)} faster than the baseline.")
-    elif not open_:
+    elif not open_ and not blind:
         sentences.append(f"{where} compression does not pay: what is faster trains to a worse loss.")
     else:
         sentences.append(_undecided(schemes, where))
     if bad:
         sentences.append(f"Faster, but at a worse loss: {_list(bad, _gain)}.")
-    if good or bad:
-        losing = [row for row in schemes if row not in (*good, *bad, *open_)]
+    if blind:
+        sentences.append(f"Faster, but without a validation loss to compare: {_list(blind, _gain)}.")
+    if good or bad or blind:
+        losing = [row for row in schemes if row not in (*good, *bad, *blind, *open_)]
         if losing:
             sentences.append(f"Not faster: {_list(losing, _gain)}.")
     if open_:
@@ -200,6 +206,12 @@ def _method(cell: Cell) -> list[str]:
     else:
         basis = f"intervals (Student's t) are not corrected for {tested} schemes, verdicts ({level}, Holm) are"
     noun = "pair" if counts == [1] else "pairs"
+    if any(measures.run.given for measures in cell.runs):
+        return [
+            f"Each scheme is compared over {pairs} {noun} of logs, the first with the baseline's first and so on in the"
+            f" order given; {basis}.",
+            "That the logs of a pair had equal model, batch, ranks, seed and nodes is not checked.",
+        ]
     return [f"Each scheme is compared over {pairs} {noun} of runs of equal seed{_where(cell)}; {basis}."]
 
 

@@ -94,7 +94,7 @@ def _chapters(submission: Submission, cells: list[Cell], tables: Collection[str]
         further = _further(submission, cell, tables, figures)
         yield _chapter(*title(cell), [comparison(submission, cell), *said, _notes([cell]), *further])
     if any(whole):
-        yield _chapter(_place(submission), "all cells" if len(cells) > 1 else "", whole)
+        yield _chapter(f"{_place(submission)}: all {'cells' if len(cells) > 1 else 'runs'}", "", whole)
 
 
 def _further(submission: Submission, cell: Cell, tables: Collection[str], figures: bool) -> list[Block | None]:

@@ -24,6 +24,7 @@ GOOD = "faster and as good"
 WORSE = "faster but worse loss"
 NOT_FASTER = "not faster"
 NOT_SHOWN = "not shown (too few repeats)"
+NO_LOSS = "faster, no loss to compare"
 NO_BASELINE = "not compared (no baseline)"
 NO_PAIR = "not compared (no pair with the baseline)"
 
@@ -66,7 +67,8 @@ class Row:
     step_seconds: Interval | None
     """Geometric mean of the runs' median step times, with Student's interval over the runs."""
     speed: SpeedFinding | None
-    """Samples/s over the baseline's. This and the losses are None of a scheme that diverged, or has no pair."""
+    """Samples/s over the baseline's, or of `Measures.rates` the first that both logs give. This and the losses are
+    None of a scheme that diverged, or has no pair."""
     loss: LossFinding | None
     """Validation loss minus the baseline's, at the last step."""
     loss_in_time: LossFinding | None
@@ -114,11 +116,13 @@ class Cell:
         return next((row for row in self.rows if row.scheme == scheme), None)
 
 
-def verdict(speed: Speed, loss: Loss) -> str:
-    """The answer for a scheme."""
+def verdict(speed: Speed, loss: Loss | None) -> str:
+    """The answer for a scheme; `loss` is None where no pair has validation losses."""
     if speed == "not faster":
         return NOT_FASTER
-    if speed == "not shown" or loss == "not shown":
+    if speed == "faster" and loss is None:
+        return NO_LOSS
+    if speed == "not shown" or loss in ("not shown", None):
         return NOT_SHOWN
     return WORSE if loss == "worse" else GOOD
 
@@ -172,7 +176,8 @@ def _findings(schemes: Mapping[str, list[Measures]], base: list[Measures], crite
     curves = {pairing: curve(other.run.log) for pairing, other in used.items()}
 
     def rates(mine: Measures, other: Measures) -> tuple[float | None, float | None]:
-        return _positive(mine.samples_per_s), _positive(other.samples_per_s)
+        both = ((_positive(a), _positive(b)) for a, b in zip(mine.rates, other.rates, strict=True))
+        return next(((a, b) for a, b in both if a is not None and b is not None), (None, None))
 
     def valid(mine: Measures, other: Measures) -> tuple[float | None, float | None]:
         return mine.loss_valid, other.loss_valid
@@ -213,7 +218,7 @@ def _row(scheme: str, runs: list[Measures], findings: _Findings, base: list[Meas
     elif speed is None:
         words = NO_PAIR
     else:
-        words = verdict(speed.shown, loss.shown if loss else "not shown")
+        words = verdict(speed.shown, loss.shown if loss else None)
     times = [run.step_seconds for run in counted if run.step_seconds and usable(run.step_seconds)]
     return Row(
         scheme=scheme,

@@ -33,7 +33,8 @@ def report(
     Parameters
     ----------
     paths
-        Directories that `hpcbench submit` made, directories of such (the newest is taken), or log files.
+        Directories that `hpcbench submit` made, directories of such (the newest is taken), log files, or ``NAME=FILE``
+        for logs to compare: the first name is the baseline.
     format
         One of `FORMATS`; None takes it from the suffix of `output`.
     output

@@ -80,6 +80,13 @@ class Measures:
         """Wire bytes per message byte; None for a run without traffic."""
         return traffic.wire_over_message(self.wire_bytes, self.message_bytes)
 
+    @property
+    def rates(self) -> tuple[float | None, ...]:
+        """Work a second in samples, tokens, tokens of a rank, and steps: where runs differ in nothing else, the ratio
+        of any of them is the ratio of their speeds."""
+        steps = 1 / self.step_seconds if self.step_seconds else None
+        return self.samples_per_s, self.tokens_per_s, self.tokens_per_s_per_rank, steps
+
     def step_times(self) -> list[float]:
         """Seconds of the steps after the warm-up, in the order of the log: what an interval is drawn from."""
         return _times(self.run.log, self.first) if self.run.log else []
@@ -92,7 +99,7 @@ def measure(run: RunResult) -> Measures:
     rests_on = basis(run, log)
     first = rests_on.first
     seconds = _median(_times(log, first))
-    rate = rests_on.batch / seconds if rests_on.batch and seconds else _printed(log, "samples_per_s", first)
+    rate = _rate(log, rests_on, seconds)
     model = _flops(log, "model_flops_per_rank", rests_on.model_flops, rate, rests_on)
     hardware = _flops(log, "hardware_flops_per_rank", rests_on.hardware_flops, rate, rests_on)
     tokens = rate * rests_on.seq_len if rate and rests_on.seq_len else _printed(log, "tokens_per_s", first)
@@ -160,6 +167,15 @@ def is_uncompressed(run: RunResult) -> bool:
 
 def _times(log: RunLog, first: int) -> list[float]:
     return [seconds for seconds in log.steps.column("seconds", first=first) if seconds > 0]
+
+
+def _rate(log: RunLog, rests_on: Basis, seconds: float | None) -> float | None:
+    """Samples/s: from the batch that was set, as printed, or from the batch that every step line names."""
+    if rests_on.batch and seconds:
+        return rests_on.batch / seconds
+    printed = _printed(log, "samples_per_s", rests_on.first)
+    batches = set(log.steps.column("samples", first=rests_on.first))
+    return batches.pop() / seconds if printed is None and len(batches) == 1 and seconds else printed
 
 
 def _printed(log: RunLog, name: str, first: int) -> float | None:

@@ -27,6 +27,7 @@ class Published(Section):
     read_in: str = Field(description="Abstract, table, code: where the figure was read.")
     gpu: str | None = Field(None, description="Part of the name of the GPU that it is for.")
     schemes: list[str] = Field(default_factory=list, description="Patterns of the schemes to set beside it.")
+    reference: str | None = Field(None, description="Of this figure, where it is not the paper's.")
     note: str | None = None
 
     def concerns(self, scheme: str) -> bool:

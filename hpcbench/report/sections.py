@@ -12,6 +12,7 @@ from hpcbench.errors import UserError
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.measures import is_uncompressed, measure
+from hpcbench.report.named_logs import Named, named, together
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ def read(paths: list[Path]) -> Found:
     Parameters
     ----------
     paths
-        Directories that `hpcbench submit` made, directories of such (the newest is taken), or files.
+        Directories that `hpcbench submit` made, directories of such (the newest is taken), or files; ``NAME=FILE`` for
+        logs that are to be compared.
 
     Raises
     ------
@@ -40,7 +42,11 @@ def read(paths: list[Path]) -> Found:
     submissions: list[Submission] = []
     runs: list[tuple[Path, RunResult]] = []
     microbenchmarks: list[Microbenchmark] = []
+    logs: list[Named] = []
     for path in dict.fromkeys(paths):
+        if (log := named(path)) is not None:
+            logs.append(log)
+            continue
         if _is_directory(path):
             root = resolve(path)
             submissions.append(load(root, jobs_of(root)))
@@ -52,6 +58,8 @@ def read(paths: list[Path]) -> Found:
                 raise
             microbenchmarks += tables
     submissions.extend(gather(runs))
+    if logs:
+        submissions.append(together(logs))
     return Found([(submission, _cells(submission)) for submission in submissions], microbenchmarks)
 
 

@@ -21,7 +21,8 @@ def title(cell: Cell) -> tuple[str, str]:
     if steps is not None:
         parts.append(f"{steps} steps x {repeats} repeat{'s' if repeats != 1 else ''}")
     what = ", ".join(part for part in parts if part)
-    return printable(f"{run.study} on {run.site}: {what}"), f"baseline: {baseline_words(cell)}"
+    where = f"{run.study} on {run.site}"
+    return printable(f"{where}: {what}" if what else where), f"baseline: {baseline_words(cell)}"
 
 
 def cell_words(values: Mapping[str, Any]) -> str:
@@ -35,6 +36,8 @@ def baseline_words(cell: Cell) -> str:
     if base is None:
         return "none"
     run = base.runs[0].run
+    if run.given:
+        return printable(base.scheme, 40)
     native = text(run.settings, "scheme", "algorithm") == "native"
     codec = "uncompressed" if is_uncompressed(run) else printable(base.scheme, 40)
     if not native and text(run.settings, "scheme", "algorithm") is None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcbench.errors import UserError
 from hpcbench.report.build import build, table_names
 from hpcbench.report.document import Document, Entry, Table
 from hpcbench.report.main import report
@@ -54,6 +55,12 @@ def test_logs_of_other_frameworks_stand_side_by_side(paths: list[Path]) -> None:
     # A log tells of no end, and that is no success.
     assert {row["state"].value for row in found.values()} == {"incomplete"}
     assert "loss_valid" not in megatron and "scheme" not in megatron
+
+
+def test_an_empty_file_is_said_to_be_empty(tmp_path: Path) -> None:
+    (tmp_path / "slurm-1.out").touch()
+    with pytest.raises(UserError, match=r"slurm-1\.out: is empty: has the run begun"):
+        read([tmp_path / "slurm-1.out"])
 
 
 def test_every_format_shows_them(paths: list[Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,6 +70,19 @@ def test_a_threshold_that_is_broken_fails_its_runs(
     assert words in capsys.readouterr().out
 
 
+def test_what_is_broken_and_the_log_stand_on_lines_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = submission(tmp_path, [{"quantity": "loss", "max": 2.8}, {"quantity": "mfu", "min": 0.3}])
+    element = cases(root, capsys)[1]["r2-mzhybrid"]
+    assert element is not None and element.text is not None
+    assert element.text.splitlines() == [
+        "loss is 2.9, asked for: at most 2.8",
+        "mfu is not known, asked for: at least 0.3",
+        str(root / "runs" / "r2-mzhybrid" / "log.txt"),
+    ]
+
+
 def test_what_cannot_be_judged_is_an_error_and_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, found = cases(submission(tmp_path, [{"quantity": "mfu", "min": 0.0}]), capsys)
     assert status == 1

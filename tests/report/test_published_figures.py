@@ -1,11 +1,15 @@
 """Published figures: the files, and what of ours is set beside them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hpcbench.errors import UserError
-from hpcbench.report.published import papers
+from hpcbench.report.document import Chapter, Document
+from hpcbench.report.formats import rich_text
+from hpcbench.report.formats.fit import parts
+from hpcbench.report.published import Paper, Published, papers
 from hpcbench.report.sections import read
 from hpcbench.report.tables.published import published
 from hpcbench.testing.results import Planted, write
@@ -33,16 +37,43 @@ def test_schemes_stand_beside_what_was_published_of_their_kind(tmp_path: Path) -
     names = [column.name for column in table.columns]
     rows = [dict(zip(names, row, strict=True)) for row in table.rows]
     seed = [row for row in rows if "2409.02423" in str(row["reference"].value)]
-    assert {(row["scheme"].value, row["value"].value) for row in seed} == {
-        ("naive-zfp8", 1.225),
-        ("naive-zfp8", 1.236),
-        ("zhybrid-16-8", 1.173),
-        ("zhybrid-16-8", 1.127),
-    }
+    assert [(row["scheme"].value, row["value"].value, row["value"].shown) for row in seed] == [
+        ("naive-zfp8", 1.225, "1.23, 1.24"),
+        ("zhybrid-16-8", 1.173, "1.17, 1.13"),
+    ], "both ratios of an experiment have one counterpart, and one row"
+    assert seed[0]["figure"].shown.startswith("one codec on all traffic: TFLOPS/GPU, samples/s (GPT-NeoX-20B")
+    (taco,) = [row for row in rows if "TACO" in row["figure"].shown]
+    assert taco["reference"].shown == "arXiv 2604.24088: abstract", "a figure's own reference goes before the file's"
     measured = {row["scheme"].value: row["measured"].value for row in seed}
     assert measured == {"naive-zfp8": pytest.approx(1.1), "zhybrid-16-8": pytest.approx(0.44 / 0.36)}
     assert all(row["mark"].value == "confirmed" for row in seed)
     assert not any(row["value"].shown.endswith("TFLOPS") for row in rows), "figures of GPUs stand beside GPUs only"
+
+
+def test_a_row_reads_well_from_a_hundred_columns_on(tmp_path: Path) -> None:
+    runs = [Planted("baseline", 1, 0.4, 2.7), Planted("zhybrid-16-8", 1, 0.3, 2.7)]
+    ((submission, cells),) = read([write(tmp_path / "001", runs)]).sections
+    table = published(submission, cells)
+    assert table is not None
+    for width in (100, 160):
+        assert len(parts(table, width, 3)) == 1, "all columns stand side by side"
+        page = rich_text.write(Document("", (Chapter("", "", (replace(table, notes=()),)),)), width)
+        lines = page.splitlines()
+        assert max(map(len, lines)) <= width
+        assert len(lines) <= 3 + len(table.rows) * (9 if width == 100 else 3)
+
+
+def test_rates_of_a_gpu_stand_beside_the_baseline_on_that_gpu(tmp_path: Path) -> None:
+    runs = [Planted("baseline", 1, 0.4, 2.7), Planted("naive-zfp8", 1, 0.3, 2.7)]
+    ((submission, (cell,)),) = read([write(tmp_path / "001", runs)]).sections
+    facts = {"setting": "s", "mark": "confirmed", "read_in": "table"}
+    figure = Published(what="TFLOPS/GPU", quantity="tflops", value=137, gpu="A100", **facts)
+    source = Paper(paper="P", authors="A", reference="R", figures=[figure])
+    assert published(submission, [cell], [source]) is None
+    rows = [replace(row, runs=tuple(replace(run, chip="NVIDIA A100-SXM4") for run in row.runs)) for row in cell.rows]
+    table = published(submission, [replace(cell, rows=tuple(rows))], [source])
+    assert table is not None
+    assert [(row[0].value, row[2].shown) for row in table.rows] == [("baseline", "137 TFLOPS")]
 
 
 def test_nothing_of_the_kind_no_table(tmp_path: Path) -> None:

@@ -180,3 +180,21 @@ def test_submissions_with_nothing_in_common_are_not_compared(tmp_path: Path) -> 
         report([new], against=old)
     with pytest.raises(UserError, match="compares one submission with one"):
         report([new, old], against=old)
+
+
+def test_what_is_better_is_not_undecided_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    now = [Planted("baseline", k + 1, 0.3 * SCATTER[k], 2.7 + 0.2 * (-1) ** k) for k in range(4)]
+    then = [Planted("baseline", k + 1, 0.5 * SCATTER[k], 2.7) for k in range(4)]
+    report([write(tmp_path / "new", now)], against=write(tmp_path / "old", then))
+    out = capsys.readouterr().out
+    assert "Better than before: baseline (faster; loss not shown)." in out
+    assert "Nothing is shown to be worse than before." in out
+    assert "Not decided" not in out and "none as good" not in out
+
+
+def test_where_nothing_is_shown_no_scheme_is_said_to_be_as_good(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [Planted("baseline", 1, 0.3, 2.7)]
+    report([write(tmp_path / "new", now)], against=write(tmp_path / "old", now))
+    assert "No scheme is shown to be worse than before, and none as good: too few" in capsys.readouterr().out

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from hpcbench.errors import UserError
 from hpcbench.report.main import report
 from hpcbench.report.notation import flops_unit, parameters, significant
+from hpcbench.report.sections import read
 from hpcbench.testing.results import Planted, write
 
 RUNS = [
@@ -138,6 +140,35 @@ def test_into_a_file(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == ""
 
 
+def test_a_pipe_gets_no_blanks_at_ends_and_no_codes(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for width in ("80", "120", "200"):
+        monkeypatch.setenv("COLUMNS", width)
+        report([root], tables="all")
+        out = capsys.readouterr().out
+        assert out == "".join(f"{line.rstrip()}\n" for line in out.splitlines()) and "\x1b" not in out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    report([root], output=tmp_path / "report.txt")
+    assert "\x1b" not in (tmp_path / "report.txt").read_text()
+    report([root])
+    assert "\x1b[1m" in capsys.readouterr().out, "who asks for colours in a pipe gets them"
+
+
+def test_a_chapter_over_all_runs_has_a_title_of_its_own(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report([root], "md", tables="runs")
+    assert "\n**demo on local: all runs**\n" in capsys.readouterr().out
+
+
+def test_a_suffix_that_says_no_format_is_told(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"report\.pdf: \.pdf says no format: use \.txt, .*\.xml, or add --format"):
+        report([root], output=tmp_path / "report.pdf")
+    assert not (tmp_path / "report.pdf").exists()
+    report([root], "md", tmp_path / "report.pdf")
+    report([root], output=tmp_path / "report")
+    assert (tmp_path / "report").read_text() == WIDE
+
+
 def test_markdown(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report([root], "md")
     out = capsys.readouterr().out
@@ -181,6 +212,47 @@ def test_csv_has_a_row_a_scheme(root: Path, capsys: pytest.CaptureFixture[str]) 
     assert (rows[1]["speed"], rows[1]["loss"], rows[1]["skipped"]) == ("not faster", "worse", "0")
 
 
+def test_programs_get_what_the_verdicts_rest_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [
+        Planted(scheme, k, seconds * (1 + 0.02 * (i * k % 3)), loss + 0.01 * (i * k % 4))
+        for k in (1, 2, 3)
+        for i, (scheme, seconds, loss) in enumerate(
+            (("baseline", 0.4, 2.7), ("naive-zfp8", 0.3, 2.8), ("mzhybrid", 0.38, 2.7))
+        )
+    ]
+    root = write(tmp_path / "001", runs)
+    ((_, (cell,)),) = read([root]).sections
+    report([root], "csv")
+    table = {row["scheme"]: row for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}
+    report([root], "json")
+    document = json.loads(capsys.readouterr().out)
+    objects = {row["scheme"]: row for row in document["submissions"][0]["cells"][0]["schemes"]}
+    assert table["baseline"]["speed_p_equal"] == "" and objects["baseline"]["speed_p_equal"] is None
+    enough = 0
+    for row in cell.rows[1:]:
+        assert row.speed and row.speed.equal and row.speed.at_margin and row.loss and row.loss.equal and row.loss.apart
+        assert row.loss_in_time and row.loss_in_time.equal and row.loss_in_time.apart
+        expected = {
+            "speed_p_equal": row.speed.equal.raw,
+            "speed_p_equal_adjusted": row.speed.equal.adjusted,
+            "speed_p_at_margin": row.speed.at_margin.raw,
+            "speed_p_at_margin_adjusted": row.speed.at_margin.adjusted,
+            "loss_p_equal": row.loss.equal.raw,
+            "loss_p_apart_adjusted": row.loss.apart.adjusted,
+            "loss_in_time_margin": row.loss_in_time.margin,
+            "loss_in_time_p_equal_adjusted": row.loss_in_time.equal.adjusted,
+            "loss_in_time_p_apart": row.loss_in_time.apart.raw,
+            "speed_pairs_enough": row.speed.enough,
+            "loss_pairs_enough": row.loss.enough,
+            "loss_in_time_pairs_enough": row.loss_in_time.enough,
+        }
+        enough += sum(value is not None for name, value in expected.items() if name.endswith("enough"))
+        assert {name: objects[row.scheme][name] for name in expected} == expected
+        said = {name: float(words) if (words := table[row.scheme][name]) else None for name in expected}
+        assert said == expected
+    assert enough, "where nothing is shown, the pairs that would be enough are told"
+
+
 def test_columns_of_csv_stay_where_they_are(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = (
         "study,site,cell,scheme,runs,completed,model_flops_per_rank,samples_per_s,tokens_per_s,speed_ratio,"
@@ -188,7 +260,8 @@ def test_columns_of_csv_stay_where_they_are(root: Path, capsys: pytest.CaptureFi
         "loss_difference_low,loss_difference_high,loss_pairs,loss_margin,verdict,step_seconds,"
     )
     report([root], "csv")
-    assert capsys.readouterr().out.startswith(first)
+    head = capsys.readouterr().out.splitlines()[0]
+    assert head.startswith(first) and ",host_bytes,skipped,nan_steps,loss_in_time_margin,speed_p_equal," in head
 
 
 def test_json_has_everything_unrounded(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,14 +105,23 @@ FORMATS = {
 
 
 def format_name(wanted: str | None, output: Path | None) -> str:
-    """Name of the format that is asked for, in words or by the suffix of the file to write; else the terminal's.
+    """Name of the format that is asked for, in words or by the suffix of the file to write; without either the
+    terminal's.
 
     Raises
     ------
     UserError
-        There is no format of that name.
+        There is no format of that name or suffix.
     """
     if wanted is not None and wanted not in FORMATS:
         raise UserError(f"--format {printable(wanted, 40)}: not known: use one of {', '.join(FORMATS)}")
     suffix = output.suffix.lower() if output else ""
-    return wanted or next((name for name, one in FORMATS.items() if suffix in one.suffixes), TERMINAL)
+    if wanted or not output or not suffix:
+        return wanted or TERMINAL
+    for name, one in FORMATS.items():
+        if suffix in one.suffixes:
+            return name
+    known = ", ".join(suffix for one in FORMATS.values() for suffix in one.suffixes)
+    raise UserError(
+        f"--output {printable(str(output))}: {printable(suffix, 20)} says no format: use {known}, or add --format"
+    )

@@ -48,12 +48,12 @@ def _case(suite: ElementTree.Element, cell: Cell, measures: Measures, judged: li
     # The format has no word for a time that nobody knows.
     time = f"{run.seconds or 0.0:.3f}"
     case = ElementTree.SubElement(suite, "testcase", classname=_clean(where), name=_clean(run.id), time=time)
-    log = f"\n{run.log.path}" if run.log else ""
+    log = str(run.log.path) if run.log else ""
     if run.state in OPEN:
         ElementTree.SubElement(case, "skipped", message=_clean(run.state))
     elif run.state in BAD:
         error = ElementTree.SubElement(case, "error", type=run.state, message=_clean(run.verdict.reason or run.state))
-        error.text = _clean(run.verdict.where or log.strip())
+        error.text = _clean(run.verdict.where or log)
     else:
         wrong = [one for one in judged if not one.kept]
         # JUnit knows one result a case: what is known to be broken goes before what is not known.
@@ -61,7 +61,7 @@ def _case(suite: ElementTree.Element, cell: Cell, measures: Measures, judged: li
         if wrong:
             kind = "error" if wrong[0].value is None else "failure"
             found = ElementTree.SubElement(case, kind, type="threshold", message=_clean(str(wrong[0])))
-            found.text = "\n".join(_clean(str(one)) for one in wrong) + _clean(log)
+            found.text = "\n".join(_clean(line) for line in (*map(str, wrong), log) if line)
 
 
 def _clean(words: str) -> str:

@@ -1,6 +1,7 @@
 """The report on a terminal, at its width."""
 
 import io
+import sys
 from collections.abc import Sequence
 
 from rich.cells import cell_len
@@ -19,14 +20,18 @@ _STYLES: dict[Tone, str] = {"": "", "good": "green", "warning": "yellow", "bad":
 
 
 def show(document: Document) -> None:
-    """Print on standard output."""
-    _print(document, Console(width=columns(), highlight=False))
+    """Print on standard output; into a file or a pipe without colours, and without the blanks that fill lines up."""
+    console = Console(width=columns(), highlight=False)
+    if console.is_terminal:
+        _print(document, console)
+    else:
+        sys.stdout.write(write(document, console.width))
 
 
 def write(document: Document, width: int = UNBOUND) -> str:
     """The report as text without colours, `width` columns wide."""
     page = io.StringIO()
-    _print(document, Console(file=page, width=width, highlight=False, no_color=True))
+    _print(document, Console(file=page, width=width, highlight=False, force_terminal=False))
     return "".join(line.rstrip() + "\n" for line in page.getvalue().splitlines())
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from hpcbench.report.compare import Row
+from hpcbench.report.findings import PValue
 from hpcbench.report.tables.over_runs import geometric, highest, mean, wire_over_message
 from hpcbench.report.tables.traffic import DIMENSIONS, time_part
 
@@ -15,6 +16,25 @@ def _time(part: str) -> Figure:
 
 def _wire(dimension: str) -> Figure:
     return lambda row: wire_over_message(row, dimension)
+
+
+_TESTS: dict[str, Callable[[Row], PValue | None]] = {
+    "speed_p_equal": lambda row: row.speed.equal if row.speed else None,
+    "speed_p_at_margin": lambda row: row.speed.at_margin if row.speed else None,
+    "loss_p_equal": lambda row: row.loss.equal if row.loss else None,
+    "loss_p_apart": lambda row: row.loss.apart if row.loss else None,
+    "loss_in_time_p_equal": lambda row: row.loss_in_time.equal if row.loss_in_time else None,
+    "loss_in_time_p_apart": lambda row: row.loss_in_time.apart if row.loss_in_time else None,
+}
+"""Hypotheses of `hpcbench.report.findings`, of which each has a p-value as it is, and one adjusted by Holm's method."""
+
+
+def _raw(of: Callable[[Row], PValue | None]) -> Figure:
+    return lambda row: found.raw if (found := of(row)) else None
+
+
+def _adjusted(of: Callable[[Row], PValue | None]) -> Figure:
+    return lambda row: found.adjusted if (found := of(row)) else None
 
 
 FIGURES: dict[str, Figure] = {
@@ -31,5 +51,10 @@ FIGURES: dict[str, Figure] = {
     "host_bytes": lambda row: highest(row, lambda run: run.memory.host),
     "skipped": lambda row: highest(row, lambda run: run.skipped),
     "nan_steps": lambda row: highest(row, lambda run: run.nan_steps),
+    "loss_in_time_margin": lambda row: row.loss_in_time.margin if row.loss_in_time else None,
+    **{f"{name}{end}": p(of) for name, of in _TESTS.items() for end, p in (("", _raw), ("_adjusted", _adjusted))},
+    "speed_pairs_enough": lambda row: row.speed.enough if row.speed else None,
+    "loss_pairs_enough": lambda row: row.loss.enough if row.loss else None,
+    "loss_in_time_pairs_enough": lambda row: row.loss_in_time.enough if row.loss_in_time else None,
 }
-"""Those that a `Row` does not hold itself: they are taken from its runs."""
+"""Those that a `Row` does not hold as they are. A new one goes to the end: programs may count columns."""

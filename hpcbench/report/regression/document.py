@@ -68,14 +68,21 @@ def _entries(change: Change) -> tuple[Entry, ...]:
 def _answer(found: Sequence[Change]) -> list[str]:
     bad = [change for change in found if change.bad]
     good = [change for change in found if change.good]
-    open_ = [change for change in found if change.fate == "compared" and "not shown" in change.verdict]
+    settled = {id(change) for change in (*bad, *good)}
+    open_ = [
+        change
+        for change in found
+        if change.fate == "compared" and "not shown" in change.verdict and id(change) not in settled
+    ]
     sentences = []
     if bad:
         sentences.append(f"Worse than before: {_list(bad)}.")
     elif len(open_) < sum(change.fate == "compared" for change in found):
         sentences.append("Nothing is shown to be worse than before.")
     else:
-        sentences.append("Nothing is shown, neither worse nor as good: too few repeats, or none in common.")
+        sentences.append(
+            "No scheme is shown to be worse than before, and none as good: too few repeats, or none in common."
+        )
     if good:
         sentences.append(f"Better than before: {_list(good)}.")
     if open_ and len(open_) < len(found):

@@ -7,17 +7,19 @@ from hpcbench.collect.lines import printable
 from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Entry, Table
+from hpcbench.report.notation import estimate, speed_interval
 from hpcbench.report.published import Paper, Published, papers
-from hpcbench.report.statistics import Interval
 
 _COLUMNS = (
-    Column("figure", "published", words=True, help="What was measured, and on what."),
+    Column("scheme", "scheme", words=True, help="The scheme of this study that is of the same kind."),
+    Column("measured", "measured (95 % CI)", help="A ratio is of samples/s over the baseline's."),
+    Column("value", "published"),
+    Column("figure", "what was published", words=True, help="What was measured, and on what."),
     Column("reference", "source", words=True),
-    Column("mark", "mark", words=True, help="confirmed: read in the paper's own text; second-hand: in another's."),
-    Column("value", "there"),
-    Column("scheme", "here", words=True, help="The scheme of this study that is of the same kind."),
-    Column("measured", "measured (95 % CI)"),
+    Column("mark", "mark", help="confirmed: read in the source itself; second-hand: in another's account of it."),
 )
+_RATIOS = {"flops_ratio": "TFLOPS/GPU", "speed_ratio": "samples/s"}
+"""Within one study model and sequence are the same, so that both are the ratio of step times."""
 
 
 def published(submission: Submission, cells: Sequence[Cell], sources: Sequence[Paper] | None = None) -> Table | None:
@@ -30,44 +32,61 @@ def published(submission: Submission, cells: Sequence[Cell], sources: Sequence[P
     sources
         The papers; those that come with the package by default.
     """
+    known = [(paper, same) for paper in (papers() if sources is None else sources) for same in _together(paper)]
     rows = []
     notes: dict[str, None] = {}
-    for paper in papers() if sources is None else sources:
-        for figure in paper.figures:
-            for cell in cells:
-                for row in cell.rows:
-                    measured = _counterpart(figure, row)
-                    if measured is None:
-                        continue
-                    where = ", ".join(f"{key} {value}" for key, value in cell.values.items())
-                    rows.append(
-                        (
-                            Entry(f"{figure.what} ({figure.setting})", figure.what),
-                            Entry(paper.reference, paper.reference),
-                            Entry(f"{figure.mark}: {figure.read_in}", figure.mark),
-                            Entry(_shown(figure.quantity, figure.value), figure.value),
-                            Entry(printable(f"{row.scheme}, {where}" if where else row.scheme, 80), row.scheme),
-                            measured,
-                        )
-                    )
-                    if figure.note:
-                        notes[f"{paper.reference}: {figure.note}"] = None
+    for cell in cells:
+        where = "".join(f", {key} {value}" for key, value in cell.values.items())
+        for row in cell.rows:
+            for paper, figures in known:
+                measured = _counterpart(figures[0], row, row.scheme == cell.baseline)
+                if measured is not None:
+                    scheme = Entry(printable(f"{row.scheme}{where}", 80), row.scheme)
+                    rows.append((scheme, measured, *_said(paper, figures)))
+                    notes |= {f"{_reference(paper, one)}: {one.note}": None for one in figures if one.note}
     if not rows:
         return None
     caution = "Other models, machines and baselines: a figure that differs is no fault, one that agrees no proof."
     return Table("published", "Beside published figures", _COLUMNS, tuple(rows), (*notes, caution))
 
 
-def _counterpart(figure: Published, row: Row) -> Entry | None:
+def _together(paper: Paper) -> list[list[Published]]:
+    """The figures, those together that are ratios of speed of the same experiment, which have one counterpart."""
+    found: dict[str, list[Published]] = {}
+    for figure in paper.figures:
+        ratio = figure.quantity in _RATIOS
+        key = figure.model_dump(exclude={"quantity", "value", "note"} if ratio else set())
+        found.setdefault(repr(key), []).append(figure)
+    return list(found.values())
+
+
+def _said(paper: Paper, figures: Sequence[Published]) -> tuple[Entry, ...]:
+    """What was published: the values, of what, and where."""
+    first, several = figures[0], len(figures) > 1
+    what = f"{first.what}: {', '.join(_RATIOS[one.quantity] for one in figures)}" if several else first.what
+    return (
+        Entry(", ".join(_shown(one.quantity, one.value) for one in figures), first.value),
+        Entry(f"{what} ({first.setting})", what),
+        Entry(f"{_reference(paper, first)}: {first.read_in}", _reference(paper, first)),
+        Entry(first.mark, first.mark),
+    )
+
+
+def _reference(paper: Paper, figure: Published) -> str:
+    return figure.reference or paper.reference
+
+
+def _counterpart(figure: Published, row: Row, baseline: bool) -> Entry | None:
     """What we measured of the same kind; None where the figure speaks of something else."""
-    if figure.quantity in ("speed_ratio", "flops_ratio"):
-        # Within one study model and sequence are the same, so that both ratios are the ratio of step times.
-        return _interval(row.speed) if figure.concerns(row.scheme) and row.speed else None
+    if figure.quantity in _RATIOS:
+        return estimate(row.speed, speed_interval) if figure.concerns(row.scheme) and row.speed else None
     if figure.quantity == "wire_over_message":
         value = row.wire_over_message
         known = figure.concerns(row.scheme) and isinstance(value, float)
         return Entry(_shown(figure.quantity, value), value) if known and isinstance(value, float) else None
-    if figure.quantity in ("tflops", "mfu") and figure.gpu and figure.gpu in _gpu(row):
+    # Rates of a GPU were published of training without compression.
+    alike = figure.concerns(row.scheme) if figure.schemes else baseline
+    if figure.quantity in ("tflops", "mfu") and alike and figure.gpu and figure.gpu in _gpu(row):
         value = _mfu(row) if figure.quantity == "mfu" else row.model_flops_per_rank
         scaled = value / 1e12 if value is not None and figure.quantity == "tflops" else value
         return Entry("-" if scaled is None else _shown(figure.quantity, scaled), scaled)
@@ -79,15 +98,10 @@ def _mfu(row: Row) -> float | None:
     return fmean(known) if known else None
 
 
-def _interval(interval: Interval) -> Entry:
-    bounds = "" if interval.low is None or interval.high is None else f" ({interval.low:.2f} to {interval.high:.2f})"
-    return Entry(f"{interval.estimate:.2f} x{bounds}", interval.estimate)
-
-
 def _shown(quantity: str, value: float) -> str:
     if quantity == "tflops":
         return f"{value:.4g} TFLOPS"
-    return f"{100 * value:.1f} %" if quantity == "mfu" else f"{value:.3f}" if value < 1 else f"{value:.2f} x"
+    return f"{100 * value:.1f} %" if quantity == "mfu" else f"{value:.3f}" if value < 1 else f"{value:.2f}"
 
 
 def _gpu(row: Row) -> str:
