@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+from report_tables import entries
 
 from hpcbench.errors import UserError
 from hpcbench.report.build import build, table_names
-from hpcbench.report.document import Document, Entry, Table
+from hpcbench.report.document import Table
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
 from hpcbench.testing.results import Planted, write
@@ -36,15 +37,8 @@ def paths(tmp_path: Path) -> list[Path]:
     return sorted(tmp_path.iterdir())
 
 
-def rows(document: Document) -> dict[str, dict[str, Entry]]:
-    table = document.chapters[0].blocks[0]
-    assert isinstance(table, Table) and table.name == "logs"
-    names = [column.name for column in table.columns]
-    return {str(row[0].value): dict(zip(names, row, strict=True)) for row in table.rows}
-
-
 def test_logs_of_other_frameworks_stand_side_by_side(paths: list[Path]) -> None:
-    found = rows(build(read(paths).sections))
+    found = entries(build(read(paths).sections), "logs")
     megatron, nano, titan = found["megatron"], found["nano[red]gpt"], found["titan"]
     assert [row["dialect"].shown for row in (megatron, nano, titan)] == ["Megatron-LM", "nanoGPT", "torchtitan"]
     assert (megatron["step"].shown, nano["step"].shown) == ("10/100", "10")
@@ -76,5 +70,5 @@ def test_further_tables_of_logs_without_a_baseline(tmp_path: Path) -> None:
     names = [[block.name for block in chapter.blocks if isinstance(block, Table)] for chapter in document.chapters]
     assert names == [["logs", "runs"], ["traffic"]]
     assert document.chapters[1].subtitle == "baseline: none"
-    row = rows(document)["r1-mzhybrid"]
+    row = entries(document, "logs")["r1-mzhybrid"]
     assert row["scheme"].shown == "mzhybrid" and "dialect" not in row

@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from hpcbench.collect import submission
-from hpcbench.collect.find import jobs_of
 from hpcbench.errors import UserError
-from hpcbench.report.compare import Cell, compare
+from hpcbench.report.compare import Cell
 from hpcbench.report.main import report
-from hpcbench.report.measures import measure
 from hpcbench.report.regression.changes import Change, changes
 from hpcbench.report.regression.settings import differing_settings
+from hpcbench.report.sections import read
 from hpcbench.report.statistics import welch
 from hpcbench.testing.results import Planted, write, write_marker
 
@@ -33,8 +31,8 @@ def planted(schemes: dict[str, tuple[float, float]], shift: float = 0.0) -> list
 
 
 def cells(root: Path) -> list[Cell]:
-    found = submission.load(root, jobs_of(root))
-    return compare([measure(run) for run in found.runs], "baseline", found.plan.criteria)
+    ((_, found),) = read([root]).sections
+    return found
 
 
 def compared(tmp_path: Path, now: list[Planted], then: list[Planted]) -> dict[str, Change]:

@@ -8,12 +8,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from report_tables import entries
 
 from hpcbench.collect import submission
 from hpcbench.collect.state import Job, JobState, State
 from hpcbench.report.build import build, table_names
 from hpcbench.report.compare import compare
-from hpcbench.report.document import Document, Entry, Sentences, Table
+from hpcbench.report.document import Document, Entry, Sentences
 from hpcbench.report.formats import latex, markdown, rich_text
 from hpcbench.report.measures import measure
 from hpcbench.testing.results import Planted, write, write_marker
@@ -93,15 +94,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Document:
 
 def rows(document: Document) -> dict[str, dict[str, Entry]]:
     """The table of runs: by name of the fate and of the column."""
-    (table,) = [
-        block
-        for chapter in document.chapters
-        for block in chapter.blocks
-        if isinstance(block, Table) and block.name == "runs"
-    ]
-    names = [column.name for column in table.columns]
-    found = [dict(zip(names, row, strict=True)) for row in table.rows]
-    return {str(row["run"].value).split("-", 1)[1]: row for row in found}
+    return {run.split("-", 1)[1]: row for run, row in entries(document, "runs").items()}
 
 
 def test_every_state_is_planted() -> None:

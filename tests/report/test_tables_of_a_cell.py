@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report_tables import entries
 
 from hpcbench.report.build import build
-from hpcbench.report.document import Entry, Table
+from hpcbench.report.document import Entry
 from hpcbench.report.sections import read
 from hpcbench.testing.results import Planted, write
 
@@ -58,10 +59,7 @@ def replace(log: Path, event: str, data: dict[str, Any] | None) -> None:
 
 def table(root: Path, name: str) -> dict[str, dict[str, Entry]]:
     """The entries of a table by scheme and column."""
-    document = build(read([root]).sections, [name])
-    found = [block for block in document.chapters[0].blocks if isinstance(block, Table) and block.name == name]
-    names = [[column.name for column in one.columns] for one in found]
-    return {str(row[0].value): dict(zip(names[0], row, strict=True)) for one in found for row in one.rows}
+    return entries(build(read([root]).sections, [name]), name)
 
 
 def test_traffic(tmp_path: Path) -> None:

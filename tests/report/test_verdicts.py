@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hpcbench.collect import submission
-from hpcbench.collect.find import jobs_of
 from hpcbench.report import compare as c
 from hpcbench.report.answer import answer, trouble
-from hpcbench.report.compare import Cell, compare, verdict
-from hpcbench.report.measures import measure
+from hpcbench.report.compare import Cell, verdict
+from hpcbench.report.sections import read
 from hpcbench.testing.results import FLOPS_PER_SAMPLE, Planted, write, write_marker
 
 NOISE = (1.00, 1.01, 0.99, 1.005)
@@ -33,8 +31,8 @@ def planted(
 
 
 def cells(root: Path) -> list[Cell]:
-    found = submission.load(root, jobs_of(root))
-    return compare([measure(run) for run in found.runs], str(found.plan.baseline["scheme"]), found.plan.criteria)
+    ((_, found),) = read([root]).sections
+    return found
 
 
 def cell(root: Path) -> Cell:
