@@ -159,7 +159,8 @@ def report(
     format: Annotated[
         str | None,
         typer.Option(
-            metavar="table|md|latex|csv|json|html|junit", help="How to print; by default what --output's suffix says."
+            metavar="table|md|latex|csv|json|html|junit",
+            help="How to print; by default what --output's suffix says. html is a page to keep, junit for CI servers.",
         ),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,

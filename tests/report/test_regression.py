@@ -126,6 +126,9 @@ def test_settings_that_differ_are_named(tmp_path: Path) -> None:
     old = cells(write(tmp_path / "old", planted(SCHEMES), steps=12))
     assert differing_settings(new, old) == ["train.steps 20, was 12"]
     assert differing_settings(new, new) == []
+    for path in (tmp_path / "new").glob("runs/*/log.txt"):
+        path.write_text(path.read_text().replace('"steps": 20,', '"steps": 20, "min_lr": 0.00030000000000000003,', 1))
+    assert "train.min_lr 0.0003, was not set" in differing_settings(cells(tmp_path / "new"), old)
 
 
 def test_false_alarms_stay_below_five_per_cent(tmp_path: Path) -> None:

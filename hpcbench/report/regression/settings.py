@@ -40,4 +40,5 @@ def _flat(value: Any, path: str = "") -> list[tuple[str, Any]]:
 
 
 def _shown(value: Any) -> str:
-    return "not set" if value is None else str(value)
+    # Twelve digits: a product of what the study says is not 0.00030000000000000003 to anybody.
+    return "not set" if value is None else f"{value:.12g}" if isinstance(value, float) else str(value)

@@ -16,7 +16,12 @@ _COLUMNS = (
     Column("value", "published"),
     Column("figure", "what was published", words=True, help="What was measured, and on what."),
     Column("reference", "source", words=True),
-    Column("mark", "mark", help="confirmed: read in the source itself; second-hand: in another's account of it."),
+    Column(
+        "mark",
+        "mark",
+        words=True,
+        help="confirmed: read in the source itself; second-hand: in another's account of it.",
+    ),
 )
 _RATIOS = {"flops_ratio": "TFLOPS/GPU", "speed_ratio": "samples/s"}
 """Within one study model and sequence are the same, so that both are the ratio of step times."""
