@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from hpcbench.comm.channel import Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
-from hpcbench.comm.shards import shards
 from hpcbench.parallel.linear import SHARDED_DIMS, ColumnLinear, RowLinear
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.sharding import Held, Shard, Tied
@@ -72,9 +71,10 @@ def parallelize(
 
 
 def _keep_stage(model: Stack, mesh: Mesh) -> None:
-    mine = shards(len(model.blocks), mesh.pp.size)[mesh.pp.rank]
+    """All parts of the stage together; `hpcbench.parallel.parts` tells them apart again."""
+    mine = mesh.layout.layers_of(len(model.blocks))[mesh.pp.rank :: mesh.pp.size]
     keys = list(model.blocks)
-    model.blocks = nn.ModuleDict({key: model.blocks[key] for key in keys[mine]})
+    model.blocks = nn.ModuleDict({keys[layer]: model.blocks[keys[layer]] for part in mine for layer in part})
     if not mesh.first_stage:
         model.embedding = None
     if not mesh.last_stage:

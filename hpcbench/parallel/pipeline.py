@@ -1,5 +1,6 @@
 """Executes a schedule on one stage of a pipeline: receives, computes, sends on."""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -11,9 +12,13 @@ from hpcbench.comm.policy import Policy
 from hpcbench.comm.work import Work
 from hpcbench.parallel.buffers import from_host, to_host, wire_dtype
 from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.phases import Phases
 from hpcbench.parallel.schedule import Action
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+
+_TAGS = 1 << 15
+"""Every MPI library has that many."""
 
 
 class MicroBatch(NamedTuple):
@@ -23,13 +28,20 @@ class MicroBatch(NamedTuple):
     targets: Tensor
 
 
+class Alive(NamedTuple):
+    """What a forward leaves for its backward."""
+
+    source: Tensor
+    result: Tensor
+
+
 class Pipeline:
     """One stage.
 
     Parameters
     ----------
-    module
-        The stage: tokens or activations in, activations or logits out.
+    parts
+        The stage's chunks, first to last: tokens or activations in, activations or logits out.
     mesh
         Its ``pp`` group joins the stages.
     policy
@@ -39,12 +51,17 @@ class Pipeline:
     dtype, device
         Of the activations.
     loss
-        Mean loss of logits and targets, used on the last stage.
+        Mean loss of logits and targets, used on the last part.
+
+    Attributes
+    ----------
+    most_alive : int
+        The most (micro-batch, chunk) pairs that ever waited for their backward at a time.
     """
 
     def __init__(
         self,
-        module: nn.Module,
+        parts: Sequence[nn.Module],
         *,
         mesh: Mesh,
         policy: Policy,
@@ -53,69 +70,128 @@ class Pipeline:
         device: str,
         loss: Loss,
     ) -> None:
-        self._module = module
-        self._mesh = mesh
+        self._parts = parts
+        self._stage, self._stages = mesh.pp.rank, mesh.pp.size
+        self._pp = mesh.pp
         self._forward_channel = policy.channel(Dimension.PP, Phase.FORWARD, Kind.ACT)
         self._backward_channel = policy.channel(Dimension.PP, Phase.BACKWARD, Kind.GRAD)
         self._hidden = hidden
         self._like = torch.empty(0, dtype=dtype, device=device)
         self._loss = loss
+        self._sendings: list[Work] = []
+        self.most_alive = 0
+        self._phases = Phases()
 
-    def run(self, actions: Iterable[Action], batches: Sequence[MicroBatch], *, loss_scale: float = 1.0) -> list[float]:
+    def run(
+        self,
+        actions: Iterable[Action],
+        batches: Sequence[MicroBatch],
+        *,
+        loss_scale: float = 1.0,
+        phases: Phases | None = None,
+    ) -> list[float]:
         """Execute the actions; gradients of ``loss_scale`` x the mean loss accumulate in the parameters.
+
+        Parameters
+        ----------
+        actions
+            Of this stage.
+        batches
+            The micro-batches that they number.
+        loss_scale
+            Times the mean over them.
+        phases
+            To which the seconds forward, backward and in the bubble are added.
 
         Returns
         -------
         The mean loss of each micro-batch in nats on the last stage, nothing on the others.
         """
-        alive: dict[int, tuple[Tensor, Tensor]] = {}
-        sendings: list[Work] = []
+        alive: dict[tuple[int, int], Alive] = {}
         losses: list[float] = []
-        for work, i in actions:
-            sendings = _collect(sendings)
+        times = self._phases = phases or Phases()
+        begin, waited = time.perf_counter(), times.bubble
+        for work, i, chunk in actions:
+            self._sendings = _collect(self._sendings)
             if work == "forward":
-                source, result = self._forward(batches[i], i, sendings)
-                if self._mesh.last_stage:
+                source, result = self._forward(batches[i], i, chunk)
+                if self._is_last(chunk):
                     losses.append(float(result.detach()))
                     result = result * (loss_scale / len(batches))
                 if torch.is_grad_enabled():
-                    alive[i] = source, result
+                    alive[i, chunk] = Alive(source, result)
+                    self.most_alive = max(self.most_alive, len(alive))
             else:
-                self._backward(*alive.pop(i), i, sendings)
-        for sending in sendings:
+                self._backward(alive.pop((i, chunk)), i, chunk)
+            end, bubble = time.perf_counter(), times.bubble
+            spent = end - begin - (bubble - waited)
+            if work == "forward":
+                times.forward += spent
+            else:
+                times.backward += spent
+            begin, waited = end, bubble
+        for sending in self._sendings:
             sending.wait()
+        self._sendings = []
         return losses
 
-    def _forward(self, batch: MicroBatch, i: int, sendings: list[Work]) -> tuple[Tensor, Tensor]:
-        source = batch.inputs
-        if not self._mesh.first_stage:
-            source = self._receive((*batch.inputs.shape, self._hidden), self._mesh.pp.rank - 1, i, forward=True)
+    def _part(self, chunk: int) -> int:
+        """Which part of the model the chunk is."""
+        return chunk * self._stages + self._stage
+
+    def _is_last(self, chunk: int) -> bool:
+        return self._part(chunk) == len(self._parts) * self._stages - 1
+
+    def _forward(self, batch: MicroBatch, i: int, chunk: int) -> tuple[Tensor, Tensor]:
+        source, part = batch.inputs, self._part(chunk)
+        if part:
+            source = self._receive((*batch.inputs.shape, self._hidden), i, part, forward=True)
             source.requires_grad_(torch.is_grad_enabled())
-        result = self._module(source)
-        if self._mesh.last_stage:
+        result = self._parts[chunk](source)
+        if self._is_last(chunk):
             return source, self._loss(result, batch.targets)
-        sendings.append(self._send(result, self._mesh.pp.rank + 1, i, forward=True))
+        self._send(result, i, part + 1, forward=True)
         return source, result
 
-    def _backward(self, source: Tensor, result: Tensor, i: int, sendings: list[Work]) -> None:
-        if self._mesh.last_stage:
+    def _backward(self, alive: Alive, i: int, chunk: int) -> None:
+        source, result = alive
+        part = self._part(chunk)
+        if self._is_last(chunk):
             result.backward()  # type: ignore[no-untyped-call]
         else:
-            gradient = self._receive(tuple(result.shape), self._mesh.pp.rank + 1, i, forward=False)
+            gradient = self._receive(tuple(result.shape), i, part + 1, forward=False)
             result.backward(gradient)  # type: ignore[no-untyped-call]
-        if not self._mesh.first_stage:
+        if part:
             assert source.grad is not None
-            sendings.append(self._send(source.grad, self._mesh.pp.rank - 1, i, forward=False))
+            self._send(source.grad, i, part, forward=False)
 
-    def _send(self, x: Tensor, peer: int, i: int, *, forward: bool) -> Work:
+    def _send(self, x: Tensor, i: int, boundary: int, *, forward: bool) -> None:
+        """Send on, in the background, what crosses the boundary between part `boundary` and the one before it."""
         channel = self._forward_channel if forward else self._backward_channel
-        return self._mesh.pp.send(to_host(x), peer, tag=2 * i + forward, channel=channel).in_background()
+        peer = (self._stage + (1 if forward else -1)) % self._stages
+        message = self._pp.send(to_host(x), peer, tag=self._tag(i, boundary, forward=forward), channel=channel)
+        self._sendings.append(message.in_background())
 
-    def _receive(self, shape: tuple[int, ...], peer: int, i: int, *, forward: bool) -> Tensor:
+    def _receive(self, shape: tuple[int, ...], i: int, boundary: int, *, forward: bool) -> Tensor:
+        begin = time.perf_counter()
         channel = self._forward_channel if forward else self._backward_channel
+        peer = (self._stage - (1 if forward else -1)) % self._stages
         host = torch.empty(shape, dtype=wire_dtype(self._like.dtype)).numpy()
-        self._mesh.pp.recv(host, peer, tag=2 * i + forward, channel=channel).wait()
+        self._pp.recv(host, peer, tag=self._tag(i, boundary, forward=forward), channel=channel).wait()
+        self._phases.bubble += time.perf_counter() - begin
         return from_host(host, self._like)
+
+    def _tag(self, i: int, boundary: int, *, forward: bool) -> int:
+        return tag(i, boundary, forward=forward, parts=len(self._parts) * self._stages)
+
+
+def tag(i: int, boundary: int, *, forward: bool, parts: int) -> int:
+    """Of the message of micro-batch `i` over a boundary, of which there are as many as `parts` of the model.
+
+    It comes again only after so many micro-batches that few tags are enough; messages of one boundary and direction
+    are sent in the order in which they are received, so that MPI keeps those apart that have the same.
+    """
+    return 2 * (i % (_TAGS // 2 // parts) * parts + boundary) + forward
 
 
 def _collect(sendings: list[Work]) -> list[Work]:

@@ -1,7 +1,15 @@
-"""Pipeline schedules: the order of work of each stage, as pure data."""
+"""Pipeline schedules: the order of work of each stage, as pure data.
+
+The model is cut into ``stages * chunks`` parts; stage r holds part ``c * stages + r`` as its chunk c. What a schedule
+yields is carried out by the executor (`hpcbench.parallel.pipeline`), counted by the memory model
+(`hpcbench.predict.activations`) and timed by the simulator (`hpcbench.predict.schedule`): all three read the same data.
+
+Every schedule runs the backward passes of a chunk in the order of the micro-batches, so that gradients are summed in
+the same order as without a pipeline and have the same bits.
+"""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 
 class Action(NamedTuple):
@@ -10,25 +18,84 @@ class Action(NamedTuple):
     work: str
     """``forward`` or ``backward``."""
     microbatch: int
+    chunk: int = 0
 
 
-def one_f_one_b(stage: int, stages: int, microbatches: int) -> Iterator[Action]:
+class Schedule(Protocol):
+    """The actions of one stage in their order."""
+
+    def __call__(self, stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]: ...
+
+
+def gpipe(stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]:
+    """All forwards, then all backwards (arXiv 1811.06965): all micro-batches are alive at once."""
+    _one_chunk("gpipe", chunks)
+    for i in range(microbatches):
+        yield Action("forward", i)
+    for i in range(microbatches):
+        yield Action("backward", i)
+
+
+def one_f_one_b(stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]:
     """The 1F1B schedule (PipeDream-Flush, arXiv 2006.09503): at most ``stages - stage`` micro-batches are alive.
 
     ``min(stages - stage - 1, microbatches)`` forwards warm up, then forward and backward alternate, then the rest of
     the backwards drain.
     """
-    warmup = min(stages - stage - 1, microbatches)
-    for i in range(warmup):
-        yield Action("forward", i)
-    for i in range(warmup, microbatches):
-        yield Action("forward", i)
-        yield Action("backward", i - warmup)
-    for i in range(microbatches - warmup, microbatches):
-        yield Action("backward", i)
+    _one_chunk("1f1b", chunks)
+    forwards = [Action("forward", i) for i in range(microbatches)]
+    backwards = [Action("backward", i) for i in range(microbatches)]
+    yield from _alternating(forwards, backwards, warmup=stages - stage - 1)
 
 
-def forward_only(stage: int, stages: int, microbatches: int) -> Iterator[Action]:
-    """All forwards in order, for evaluation."""
-    for i in range(microbatches):
-        yield Action("forward", i)
+def interleaved(stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]:
+    """1F1B over several chunks a stage (arXiv 2104.04473, section 2.2): the bubble is divided by their number.
+
+    Groups of as many micro-batches as there are stages go through chunk after chunk. Megatron-LM's warm-up of
+    ``2 (stages - stage - 1) + (chunks - 1) stages`` forwards lets every backward find its gradient in time.
+
+    Raises
+    ------
+    ValueError
+        There is only one chunk, or the micro-batches are no multiple of the stages.
+    """
+    if chunks < 2:
+        raise ValueError("schedule interleaved needs two chunks a stage or more: use 1f1b for one")
+    if microbatches % stages:
+        raise ValueError(
+            f"schedule interleaved needs a multiple of {stages} micro-batches, one for each stage: {microbatches} is "
+            "none: use 1f1b, or another number"
+        )
+    forwards = list(forward_only(stage, stages, microbatches, chunks))
+    backwards = [Action("backward", action.microbatch, chunks - 1 - action.chunk) for action in forwards]
+    yield from _alternating(forwards, backwards, warmup=2 * (stages - stage - 1) + (chunks - 1) * stages)
+
+
+def forward_only(stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]:
+    """All forwards, for evaluation; any number of micro-batches.
+
+    Every stage has the same order, in which a part comes after the one before it: so no stage waits for ever.
+    """
+    for first in range(0, microbatches, stages):
+        for chunk in range(chunks):
+            for i in range(first, min(first + stages, microbatches)):
+                yield Action("forward", i, chunk)
+
+
+SCHEDULES: dict[str, Schedule] = {"gpipe": gpipe, "1f1b": one_f_one_b, "interleaved": interleaved}
+"""By the name that ``train.schedule`` gives."""
+
+
+def _one_chunk(name: str, chunks: int) -> None:
+    if chunks != 1:
+        raise ValueError(f"schedule {name} has one chunk a stage, not {chunks}: use interleaved")
+
+
+def _alternating(forwards: list[Action], backwards: list[Action], *, warmup: int) -> Iterator[Action]:
+    """`warmup` forwards, then one forward and one backward by turns, then the backwards that are left."""
+    warmup = min(warmup, len(forwards))
+    yield from forwards[:warmup]
+    for forward, backward in zip(forwards[warmup:], backwards, strict=False):
+        yield forward
+        yield backward
+    yield from backwards[len(forwards) - warmup :]

@@ -21,14 +21,24 @@ def model_flops_per_sample(*, layers: int, hidden: int, vocab: int, seq_len: int
     return 72 * seq_len * layers * hidden**2 * (1 + seq_len / (6 * hidden) + vocab / (12 * layers * hidden))
 
 
-def hardware_flops_per_sample(*, layers: int, hidden: int, vocab: int, seq_len: int, recompute: bool) -> float:
-    """Operations that one sequence costs: with full recomputation each block's forward runs twice.
+def hardware_flops_per_sample(*, layers: int, hidden: int, vocab: int, seq_len: int, recompute: str | int) -> float:
+    """Operations that one sequence costs, with what is recomputed.
 
-    ``96 s l h^2 (1 + s/(6h) + V/(16 l h))`` with recomputation (arXiv 2104.04473, equation 3), the same as the model's
-    without.
+    ``96 s l h^2 (1 + s/(6h) + V/(16 l h))`` where each layer's forward runs twice (arXiv 2104.04473, equation 3), and
+    ``72 s l h^2 (1 + s/(3h) + V/(12 l h))`` with selective recomputation, ``1 + s/(6h)`` times the model's in good
+    approximation (arXiv 2205.05198, appendix A). The latter is what that paper's hardware FLOPs/s follow, and therefore
+    what others compare with; the core's forward alone, ``4 s^2 h`` a layer, would be a third of what it adds.
+
+    Parameters
+    ----------
+    recompute
+        As in a run: ``none`` (or 0), ``selective``, ``full``, or every so many layers, which costs the same as full.
     """
-    if not recompute:
-        return model_flops_per_sample(layers=layers, hidden=hidden, vocab=vocab, seq_len=seq_len)
+    shape = {"layers": layers, "hidden": hidden, "vocab": vocab, "seq_len": seq_len}
+    if not recompute or recompute == "none":
+        return model_flops_per_sample(**shape)
+    if recompute == "selective":
+        return model_flops_per_sample(**shape) + 12 * layers * seq_len**2 * hidden
     return 96 * seq_len * layers * hidden**2 * (1 + seq_len / (6 * hidden) + vocab / (16 * layers * hidden))
 
 

@@ -56,7 +56,7 @@ def run_file(
         "model": study.model.model_dump(),
         "data": data,
         "train": {key: float(value) if key in _FLOATS else value for key, value in train.items()},
-        "layout": {"dp": run.size.dp, "tp": run.size.tp, "pp": run.size.pp},
+        "layout": {**study.layout.model_dump(), "dp": run.size.dp, "tp": run.size.tp, "pp": run.size.pp},
         "scheme": {"name": run.scheme_name, **run.scheme.model_dump(exclude={"description"})},
         "ranks": run.size.ranks,
         "threads": threads,

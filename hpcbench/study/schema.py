@@ -104,6 +104,14 @@ class Train(Section):
     checkpoint_every: int = Field(
         0, ge=0, description="Steps between checkpoints; 0 writes one only when a run is told to stop before its end."
     )
+    schedule: Literal["gpipe", "1f1b", "interleaved"] = Field(
+        "1f1b", description="Order of the pipeline's work; interleaved goes with layout.chunks of 2 or more."
+    )
+    recompute: Literal["none", "selective", "full"] | Count = Field(
+        "none",
+        description="Activations that the backward pass computes again: none, those of the attention core (selective), "
+        "of each layer (full), or of so many layers at a time.",
+    )
 
     @model_validator(mode="after")
     def _steps_beyond_warmup(self) -> "Train":
@@ -120,6 +128,14 @@ class Layout(Section):
     dp: Count | None = Field(None, description="Data parallel; by default what nodes and the site leave room for.")
     tp: Count = Field(1, description="Tensor parallel; must divide model.heads.")
     pp: Count = Field(1, description="Pipeline stages; at most model.layers.")
+    chunks: Count = Field(
+        1, description="Parts of the model that each pipeline stage holds, for train.schedule interleaved."
+    )
+    stages: list[Count] = Field(
+        default_factory=list,
+        description="Layers of each of the pp x chunks parts, first to last; by default as even as possible. The head "
+        "weighs as much as vocab / (12 hidden) layers of the last part, the embedding next to nothing.",
+    )
 
 
 class Rule(Section):

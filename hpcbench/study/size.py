@@ -63,6 +63,7 @@ def resolve(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:
             f"{where(('layout', 'pp'))}: layout.pp: {layout.pp} stages are more than model.layers {model.layers}: "
             f"use at most {model.layers}"
         )
+    _check_parts(study, where)
     size = _place(study, room, where)
     train = study.train
     part = train.micro_batch * size.dp
@@ -73,7 +74,41 @@ def resolve(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:
             f"micro_batch x dp = {train.micro_batch} x {size.dp} = {part}: use "
             f"{f'{below} or ' if below else ''}{below + part}"
         )
+    if train.schedule == "interleaved" and train.global_batch // part % layout.pp:
+        unit = part * layout.pp
+        raise UserError(
+            f"{where(('train', 'global_batch'))}: train.global_batch: {train.global_batch} is no multiple of "
+            f"micro_batch x dp x pp = {train.micro_batch} x {size.dp} x {layout.pp} = {unit}, as schedule interleaved "
+            f"needs: use {-(-train.global_batch // unit) * unit}, or schedule 1f1b"
+        )
     return size
+
+
+def _check_parts(study: Study, where: Callable[[Path_], str]) -> None:
+    """How the pipeline cuts the model, and whether the schedule goes with it."""
+    layers, layout = study.model.layers, study.layout
+    interleaved, parts = study.train.schedule == "interleaved", layout.pp * layout.chunks
+    if layout.chunks > 1 and layout.pp == 1:
+        raise UserError(
+            f"{where(('layout', 'chunks'))}: layout.chunks: {layout.chunks} chunks, but layout.pp is 1: one stage has "
+            "nothing to interleave: use chunks 1, or more stages"
+        )
+    if layers < parts:
+        raise UserError(
+            f"{where(('layout', 'chunks'))}: layout.chunks: pp x chunks = {layout.pp} x {layout.chunks} = {parts} "
+            f"parts are more than model.layers {layers}: use at most {layers // layout.pp}"
+        )
+    if layout.stages and (len(layout.stages) != parts or sum(layout.stages) != layers):
+        raise UserError(
+            f"{where(('layout', 'stages'))}: layout.stages: {layout.stages} are {len(layout.stages)} parts with "
+            f"{sum(layout.stages)} layers: name pp x chunks = {layout.pp} x {layout.chunks} = {parts} parts with "
+            f"model.layers {layers} together"
+        )
+    if interleaved != (layout.chunks > 1):
+        raise UserError(
+            f"{where(('train', 'schedule'))}: train.schedule: {study.train.schedule} with layout.chunks "
+            f"{layout.chunks}: interleaved goes with 2 chunks or more, the others with 1"
+        )
 
 
 def _place(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:

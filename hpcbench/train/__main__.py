@@ -110,13 +110,14 @@ def train(
     """
     run, settings = trainer.run, trainer.run.train
     model_flops = flops.model_flops_per_sample(**_shape(run))
+    hardware_flops = flops.hardware_flops_per_sample(**_shape(run), recompute=settings.recompute)
     samples = settings.global_batch
     counted = min(first_measured(settings.warmup_steps, settings.steps, taken), settings.steps)
     for k in range(taken, settings.steps):
         if k + 1 == counted:
-            trainer.traffic.forget()
+            trainer.forget_times()
         result = trainer.step(k, told_to_stop)
-        rate = model_flops * samples / result.seconds / run.ranks
+        rate = samples / result.seconds / run.ranks
         log.step(
             Step(
                 step=k + 1,
@@ -124,8 +125,8 @@ def train(
                 loss=result.loss,
                 seconds=result.seconds,
                 samples_per_s=samples / result.seconds,
-                model_flops_per_rank=rate,
-                hardware_flops_per_rank=rate,
+                model_flops_per_rank=model_flops * rate,
+                hardware_flops_per_rank=hardware_flops * rate,
                 lr=result.lr,
                 gradient_norm=result.gradient_norm,
                 message_bytes=result.message_bytes,
@@ -141,6 +142,7 @@ def train(
         if last:
             measured = {"from_step": counted, "to_step": settings.steps}
             log.event("traffic", **measured, channels=trainer.traffic.report())
+            log.event("phases", **measured, stages=resources.phase_times(trainer))
             if hosts:
                 log.event("hosts", **measured, hosts=resources.compute_times(trainer, hosts))
             log.event("memory", **resources.memory(trainer))
@@ -217,7 +219,7 @@ def facts(run: config.Run, corpus: text.Corpus) -> dict[str, Any]:
     return {
         "parameters": flops.parameters(**shape, positions=run.model.positions, tied=run.model.tied),
         "model_flops_per_sample": flops.model_flops_per_sample(**shape),
-        "hardware_flops_per_sample": flops.hardware_flops_per_sample(**shape, recompute=False),
+        "hardware_flops_per_sample": flops.hardware_flops_per_sample(**shape, recompute=run.train.recompute),
         "corpus": corpus.digest,
         "valid_loss_uniform": text.UNIFORM_LOSS,
         "valid_loss_unigram": corpus.unigram_loss(),

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from hpcbench.errors import UserError
 from hpcbench.parallel.layout import Layout
+from hpcbench.parallel.schedule import SCHEDULES
 
 T = TypeVar("T")
 
@@ -73,6 +74,10 @@ class Train:
     eval_samples: int
     checkpoint_every: int = 0
     """Steps between checkpoints; 0 writes one only on request."""
+    schedule: str = "1f1b"
+    """Of the pipeline: ``gpipe``, ``1f1b`` or ``interleaved``."""
+    recompute: str | int = "none"
+    """Activations: ``none``, ``selective``, ``full``, or of so many layers at a time."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +200,22 @@ def _check(run: Run, where: str) -> None:
         (m.hidden % m.heads == 0, "model.hidden: not a multiple of model.heads"),
         (m.heads % p.tp == 0, "layout.tp: does not divide model.heads"),
         (m.layers >= p.pp, "layout.pp: more stages than layers"),
+        (p.chunks == 1 or p.pp > 1 < p.chunks, "layout.chunks: 1 where there is one stage, and at least 1"),
+        (m.layers >= p.parts, "layout.chunks: more parts (pp x chunks) than layers"),
+        (not p.stages or p.fits(m.layers), "layout.stages: not the layers of pp x chunks parts, one at least in each"),
+        (t.schedule in SCHEDULES, f"train.schedule: {t.schedule!r} is not known: use {', '.join(SCHEDULES)}"),
+        (
+            (t.schedule == "interleaved") == (p.chunks > 1),
+            "train.schedule: interleaved has two layout.chunks or more, the others one",
+        ),
+        (
+            t.schedule != "interleaved" or t.global_batch // (t.micro_batch * p.dp) % p.pp == 0,
+            "train.global_batch: for schedule interleaved not a multiple of micro_batch x dp x pp",
+        ),
+        (
+            t.recompute in ("none", "selective", "full") or (isinstance(t.recompute, int) and t.recompute > 0),
+            f"train.recompute: {t.recompute!r} is not none, selective, full or a number of layers",
+        ),
         (t.precision in ("fp64", "fp32", "bf16", "fp16"), f"train.precision: {t.precision!r} is not known"),
         (run.shape is None or _FRACTION.fullmatch(run.shape.gpus_per_rank), "shape.gpus_per_rank: not a fraction"),
         (t.zero in (0, 1), f"train.zero: stage {t.zero} is not known: use 0 or 1"),

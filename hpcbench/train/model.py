@@ -6,11 +6,15 @@ layers' global numbers: so each parameter has the same name in every layout.
 Shapes: b samples, s positions, h hidden, a heads, d = h/a, V vocabulary; t ranks of tensor parallelism.
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F  # noqa: N812  (the name everyone uses)
 from torch import Tensor, nn
 
 from hpcbench.train.config import Model
+
+Core = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Embedding(nn.Module):
@@ -46,6 +50,7 @@ class Attention(nn.Module):
         self.rotated = rotated - rotated % 2
         self.qkv = nn.Linear(config.hidden, 3 * config.hidden)
         self.out = nn.Linear(config.hidden, config.hidden)
+        self.core: Core = attend
 
     def forward(self, x: Tensor) -> Tensor:
         b, s, _ = x.shape
@@ -53,9 +58,14 @@ class Attention(nn.Module):
         q, k, v = qkv.permute(3, 0, 2, 1, 4).unbind(0)  # each [b, a/t, s, d]
         if self.rotated:
             q, k = rotate(q, self.rotated), rotate(k, self.rotated)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = self.core(q, k, v)
         out: Tensor = self.out(y.transpose(1, 2).reshape(b, s, -1))  # [b, s, h/t] -> [b, s, h]
         return out
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """The core of causal attention: scores, softmax and their product with the values; all are [b, a, s, d]."""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 def rotate(x: Tensor, rotated: int) -> Tensor:

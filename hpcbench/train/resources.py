@@ -75,6 +75,29 @@ def by_host(names: Sequence[str], times: Sequence[float], stages: Sequence[int])
     return rows
 
 
+def phase_times(trainer: Trainer) -> list[dict[str, float]]:
+    """Seconds a step of each stage of the pipeline in each of its phases, the same on all ranks (a collective call).
+
+    Returns
+    -------
+    list of dict
+        One a stage: ``stage`` and, as means over its ranks, ``forward_s``, ``backward_s``, ``bubble_s``,
+        ``reduction_s`` and ``optimizer_s`` as `Phases` defines them, ``other_s`` and their sum ``step_s``.
+    """
+    own, mesh = trainer.phases, trainer.mesh
+    passes = [own.forward, own.backward, own.bubble, own.reduction, own.optimizer]
+    steps = max(own.steps, 1)
+    mine = [seconds / steps for seconds in (*passes, own.step - sum(passes), own.step)]
+    names = ("forward_s", "backward_s", "bubble_s", "reduction_s", "optimizer_s", "other_s", "step_s")
+    stages = defaultdict(list)
+    for rank, seconds in enumerate(gather(mesh.world, mine, trainer.policy.exact)):
+        stages[mesh.layout.coordinates(rank)[0]].append(seconds)
+    return [
+        {"stage": stage, **{name: round(fmean(rank[k] for rank in ranks), 9) for k, name in enumerate(names)}}
+        for stage, ranks in sorted(stages.items())
+    ]
+
+
 def memory(trainer: Trainer) -> dict[str, int]:
     """Peak memory so far in bytes, the same on all ranks (a collective call).
 

@@ -20,8 +20,11 @@ from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.exact import exact_sum, replicas_agree
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.parallelize import parallelize
+from hpcbench.parallel.parts import parts_of
+from hpcbench.parallel.phases import Phases
 from hpcbench.parallel.pipeline import Pipeline
-from hpcbench.parallel.schedule import forward_only, one_f_one_b
+from hpcbench.parallel.recompute import recompute
+from hpcbench.parallel.schedule import SCHEDULES, forward_only
 from hpcbench.parallel.sharding import Shard
 from hpcbench.train import initial
 from hpcbench.train.batches import Batches
@@ -93,6 +96,8 @@ class Trainer:
         Steps so far that changed no weight because a gradient was not finite.
     traffic : Traffic
         What went through the channels in its steps.
+    phases : Phases
+        Where the time of its steps went.
     """
 
     def __init__(self, run: Run, comm: MPI.Comm, progress: Progress, corpus: Corpus) -> None:
@@ -102,6 +107,7 @@ class Trainer:
         self.policy = make_policy(run.scheme)
         self._exact = self.policy.exact
         self.traffic = Traffic(self.policy, self.mesh)
+        self.phases = Phases()
         self._scale = LossScale.of(run.train.precision)
         self.skipped = 0
         model, train = run.model, run.train
@@ -130,8 +136,11 @@ class Trainer:
             adam=AdamW(train.beta1, train.beta2, train.eps, train.weight_decay),
             overlap=train.overlap,
         )
-        self._pipeline = Pipeline(
-            self.module,
+        parts = parts_of(self.module, self.mesh, model.layers)
+        for part in parts:
+            recompute(part, train.recompute)
+        self.pipeline = Pipeline(
+            parts,
             mesh=self.mesh,
             policy=self.policy,
             hidden=model.hidden,
@@ -150,6 +159,11 @@ class Trainer:
             device=run.device,
         )
 
+    def forget_times(self) -> None:
+        """Count traffic and times anew, as after the warm-up."""
+        self.traffic.forget()
+        self.phases = Phases()
+
     def step(self, step: int, told_to_stop: Callable[[], bool] = never) -> StepResult:
         """Take step `step` (from 0). A step whose gradients are not finite changes no weight.
 
@@ -158,8 +172,13 @@ class Trainer:
         self.traffic.begin()
         start = time.perf_counter()
         mean_loss = self.backward(step)
+        computed = time.perf_counter()
         lr, norm = self.update(step)
-        seconds = time.perf_counter() - start
+        end = time.perf_counter()
+        seconds = end - start
+        self.phases.optimizer += end - computed
+        self.phases.step += seconds
+        self.phases.steps += 1
         message, wire = self.traffic.end(seconds)
         own = [mean_loss, message, wire, float(told_to_stop())]
         sums = exact_sum(self.mesh.world, own, self._exact)
@@ -170,9 +189,12 @@ class Trainer:
         """Compute and reduce the gradients of step `step`; returns this rank's summand of the mean loss."""
         batches = self._batches.train(step)
         self.data_parallel.begin(micro_batches=len(batches), loss_scale=self._scale.value)
-        actions = one_f_one_b(self.mesh.pp.rank, self.mesh.pp.size, len(batches))
-        losses = self._pipeline.run(actions, batches, loss_scale=self._scale.value)
+        schedule, layout = SCHEDULES[self.run.train.schedule], self.run.layout
+        actions = schedule(self.mesh.pp.rank, layout.pp, len(batches), layout.chunks)
+        losses = self.pipeline.run(actions, batches, loss_scale=self._scale.value, phases=self.phases)
+        begin = time.perf_counter()
         self.data_parallel.reduce_gradients()
+        self.phases.reduction += time.perf_counter() - begin
         if not losses or self.mesh.tp.rank:
             return 0.0
         return sum(losses) / len(losses) / self.mesh.dp.size
@@ -193,9 +215,9 @@ class Trainer:
     def evaluate(self) -> tuple[float, int]:
         """Mean validation loss in nats a token, and over how many tokens."""
         batches = self._batches.valid(self.run.train.eval_samples)
-        actions = forward_only(self.mesh.pp.rank, self.mesh.pp.size, len(batches))
+        actions = forward_only(self.mesh.pp.rank, self.mesh.pp.size, len(batches), self.run.layout.chunks)
         with torch.no_grad():
-            losses = self._pipeline.run(actions, batches)
+            losses = self.pipeline.run(actions, batches)
         total, tokens = 0.0, 0
         if self.mesh.last_stage and self.mesh.tp.rank == 0:
             sizes = [batch.targets.numel() for batch in batches]

@@ -83,10 +83,10 @@ def boundary_gradient_stale() -> object:
     send = pipeline.Pipeline._send
     first: dict[int, Tensor] = {}
 
-    def faulty(self: pipeline.Pipeline, x: Tensor, peer: int, i: int, *, forward: bool) -> object:
+    def faulty(self: pipeline.Pipeline, x: Tensor, i: int, boundary: int, *, forward: bool) -> None:
         if not forward:
             x = first.setdefault(id(self), x)
-        return send(self, x, peer, i, forward=forward)
+        send(self, x, i, boundary, forward=forward)
 
     return patch.object(pipeline.Pipeline, "_send", faulty)
 

@@ -146,6 +146,8 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "eval_every": 0,
         "eval_samples": 32,
         "checkpoint_every": 0,
+        "schedule": "1f1b",
+        "recompute": "none",
     }
     assert data["scheme"] == {
         "name": "baseline",
@@ -154,7 +156,7 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "rules": [],
         "environment": {},
     }
-    assert (data["layout"], data["ranks"]) == ({"dp": 2, "tp": 1, "pp": 1}, 2)
+    assert (data["layout"], data["ranks"]) == ({"dp": 2, "tp": 1, "pp": 1, "chunks": 1, "stages": []}, 2)
     keys = (
         "schema study site run repeat pairing cell model data train layout scheme ranks threads oversubscribe device "
         "links shape peak_tflops"
@@ -211,6 +213,19 @@ def test_sizes_follow_from_layout_nodes_and_room(
         (GPUS, {"layout": {"dp": 4}, "ranks_per_node": 3}, "2 nodes x 3 ranks a node = 6"),
         (LOCAL, {"layout": {"dp": 4}, "nodes": 3}, "nodes: 3 does not divide"),
         (GPUS, {"layout": {"tp": 4}, "nodes": 1, "ranks_per_node": 2}, "2 ranks are no multiple of tp x pp"),
+        (LOCAL, {"layout": {"dp": 1, "chunks": 2}}, "layout.chunks: 2 chunks, but layout.pp is 1"),
+        (LOCAL, {"layout": {"pp": 2, "chunks": 200}}, "layout.chunks: pp x chunks = 2 x 200 = 400 parts are more than"),
+        (LOCAL, {"layout": {"pp": 2, "stages": [1, 2, 3]}}, "layout.stages: [1, 2, 3] are 3 parts with 6 layers"),
+        (LOCAL, {"layout": {"pp": 2, "chunks": 2}}, "train.schedule: 1f1b with layout.chunks 2: interleaved goes with"),
+        (LOCAL, {"train": {"steps": 20, "global_batch": 64, "schedule": "interleaved"}}, "with layout.chunks 1"),
+        (
+            LOCAL,
+            {
+                "layout": {"dp": 1, "pp": 2, "chunks": 2},
+                "train": {"steps": 20, "global_batch": 63, "schedule": "interleaved"},
+            },
+            "63 is no multiple of micro_batch x dp x pp = 1 x 1 x 2 = 2, as schedule interleaved needs: use 64",
+        ),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(tmp_path: Path, room: Room, changes: dict[str, Any], says: str) -> None:

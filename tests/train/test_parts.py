@@ -56,7 +56,7 @@ def test_run_file_round_trip(tmp_path):
     path.write_text(json.dumps(asdict(RUN)))
     run, raw = config.load(path)
     assert run == RUN
-    assert raw["layout"] == {"dp": 2, "tp": 2, "pp": 1}
+    assert raw["layout"] == {"dp": 2, "tp": 2, "pp": 1, "chunks": 1, "stages": []}
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,13 @@ def test_run_file_round_trip(tmp_path):
         (lambda r: r["train"].update(global_batch=6), "global_batch: not a multiple"),
         (lambda r: r["train"].update(precision="fp8"), "precision: 'fp8' is not known"),
         (lambda r: r.update(schema=2), "schema: 2 is not known"),
+        (lambda r: r["layout"].update(chunks=2), "layout.chunks: 1 where there is one stage"),
+        (lambda r: r["layout"].update(stages=[1]), "layout.stages: not the layers of pp x chunks parts"),
+        (lambda r: r["layout"].update(stages=["2"]), r"layout: stages\[0\]: expected int, found '2'"),
+        (lambda r: r["train"].update(schedule="1b1f"), "train.schedule: '1b1f' is not known: use gpipe, 1f1b"),
+        (lambda r: r["train"].update(schedule="interleaved"), "train.schedule: interleaved has two layout.chunks"),
+        (lambda r: r["train"].update(recompute=0), "train.recompute: 0 is not none, selective, full or a number"),
+        (lambda r: r["train"].update(recompute=True), "train: recompute: expected .*, found True"),
     ],
 )
 def test_wrong_run_file_is_one_line(tmp_path, change, message):

@@ -66,7 +66,7 @@ def test_collector_reads_every_line_that_the_worker_writes(corpus):
         assert record.samples_per_s == pytest.approx(2 / record.seconds, rel=1e-2)
         assert record.message_bytes == record.wire_bytes == 0
     events = [record for record in records if isinstance(record, Event)]
-    assert [event.name for event in events] == ["evaluation", "traffic", "memory", "evaluation"]
+    assert [event.name for event in events] == ["evaluation", "traffic", "phases", "memory", "evaluation"]
     assert len(steps) + len(events) == len(records)
     assert steps[-1].loss < steps[0].loss
 

@@ -1,0 +1,40 @@
+"""The parts of the model that a pipeline stage holds, as modules of their own."""
+
+import copy
+from typing import Any
+
+from torch import nn
+
+from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.parallelize import Stack
+
+
+def parts_of(model: Stack, mesh: Mesh, layers: int) -> list[nn.Module]:
+    """The chunks of this rank's stage, first to last.
+
+    The pipeline cuts the model into ``pp * chunks`` parts, and stage r holds parts ``c * pp + r`` as its chunks (arXiv
+    2104.04473, section 2.2). The first part has the embedding, the last one the head: they lie on the first and on the
+    last stage, whatever the number of chunks.
+
+    Parameters
+    ----------
+    model
+        What `parallelize` has left on this rank. The parts are views of it: they share its layers, and its parameters
+        keep their names.
+    mesh
+        Its layout says how the model is cut.
+    layers
+        Of the whole model.
+    """
+    parts: list[nn.Module] = []
+    mine = mesh.layout.layers_of(layers)[mesh.pp.rank :: mesh.pp.size]
+    for chunk, held in enumerate(mine):
+        part: Any = copy.copy(model)
+        part._modules = dict(part._modules)
+        part.blocks = nn.ModuleDict({str(layer): model.blocks[str(layer)] for layer in held})
+        if chunk:
+            part.embedding = None
+        if chunk < len(mine) - 1:
+            part.norm = part.head = None
+        parts.append(part)
+    return parts

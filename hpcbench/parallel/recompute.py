@@ -1,0 +1,82 @@
+"""Activation recomputation: keep what goes into a piece of the model, and compute the rest again in the backward pass.
+
+The second forward does the same operations on the same values as the first (the model draws no random numbers), so
+gradients have the same bits as without. Its tensor-parallel collectives happen again, too, and are counted: each layer
+that is recomputed sends the forward traffic twice. A codec that rounds at random rounds differently the second time.
+
+PyTorch's own ``checkpoint`` would import its compiler, seconds a rank, and save a state of random numbers.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Run = Callable[..., Tensor]
+
+
+class _Recomputed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, run: Run, *inputs: Tensor) -> Tensor:
+        ctx.run = run
+        ctx.save_for_backward(*inputs)
+        return run(*inputs)  # without a graph
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, result = again(ctx.run, ctx.saved_tensors, ctx.needs_input_grad[1:])
+        torch.autograd.backward(result, gradients[0])
+        return None, *(x.grad for x in inputs)
+
+
+def again(run: Run, inputs: Sequence[Tensor], wanted: Sequence[bool]) -> tuple[list[Tensor], Tensor]:
+    """Copies of the inputs that take a gradient where `wanted`, and the result with its graph."""
+    leaves = [x.detach().requires_grad_(want) for x, want in zip(inputs, wanted, strict=True)]
+    with torch.enable_grad():
+        return leaves, run(*leaves)
+
+
+class Recomputed(nn.Module):
+    """A piece of the model that keeps its inputs only.
+
+    Parameters
+    ----------
+    run
+        The piece: tensors in, one tensor out. Some input must need a gradient, or its parameters get none.
+    """
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self._run = [run]  # in a list, for a module would be a part of this one and give its parameters other names
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        (run,) = self._run
+        if not torch.is_grad_enabled():
+            return run(*inputs)
+        result: Tensor = _Recomputed.apply(run, *inputs)  # type: ignore[no-untyped-call]
+        return result
+
+
+def recompute(part: Any, what: str | int) -> None:
+    """Wrap the blocks of a part of the model, in place.
+
+    Parameters
+    ----------
+    part
+        Has ``blocks``, and each of them ``attention.core``.
+    what
+        ``none``; ``selective``: of each layer the attention core, which is scores, softmax and their product with the
+        values (arXiv 2205.05198, section 5); ``full``: each layer; n: as many layers at a time, of which only the
+        first one's input is kept.
+    """
+    if what == "none":
+        return
+    blocks = list(part.blocks.values())
+    if what == "selective":
+        for block in blocks:
+            block.attention.core = Recomputed(block.attention.core)
+        return
+    n = 1 if what == "full" else int(what)
+    groups = [nn.Sequential(*blocks[first : first + n]) for first in range(0, len(blocks), n)]
+    part.blocks = nn.ModuleDict({str(k): Recomputed(group) for k, group in enumerate(groups)})

@@ -1,0 +1,54 @@
+"""How many micro-batches' activations a pipeline stage keeps, and how large they are (pure arithmetic)."""
+
+from collections.abc import Iterable, Sequence
+
+from hpcbench.parallel.schedule import Action
+
+
+def most_alive(actions: Iterable[Action], layers: Sequence[int] | None = None) -> int:
+    """The most that one stage keeps at a time, from a forward to its backward.
+
+    Parameters
+    ----------
+    actions
+        Of the stage, as its schedule says.
+    layers
+        Layers of each of its chunks: then layers are counted, else (micro-batch, chunk) pairs.
+    """
+    alive = most = 0
+    for action in actions:
+        weight = layers[action.chunk] if layers else 1
+        alive += weight if action.work == "forward" else -weight
+        most = max(most, alive)
+    return most
+
+
+def alive_by_formula(name: str, *, stage: int, stages: int, microbatches: int, chunks: int = 1) -> int:
+    """`most_alive` of a schedule in closed form.
+
+    ``m`` for GPipe, ``min(p - r, m)`` for 1F1B (arXiv 2104.04473, section 2.2), and one more than Megatron-LM's warm-up
+    for interleaved: ``min(2 (p - r - 1) + (v - 1) p + 1, v m)``, which on the first stage is 1 + (p - 1)/(p v) times
+    the p v chunks of 1F1B (arXiv 2205.05198, section 4.2.3).
+    """
+    counts = {
+        "gpipe": microbatches,
+        "1f1b": min(stages - stage, microbatches),
+        "interleaved": min(2 * (stages - stage - 1) + (chunks - 1) * stages + 1, chunks * microbatches),
+    }
+    return counts[name]
+
+
+def layer_bytes(
+    *, seq_len: int, micro_batch: int, hidden: int, heads: int, tp: int = 1, recompute: str | int = "none"
+) -> float:
+    """Bytes that one layer keeps of one micro-batch in 16 bits (arXiv 2205.05198, table 2, no sequence parallelism).
+
+    ``s b h (10 + 24/t + 5 a s / (h t))``; selective recomputation drops the last term, and with full recomputation only
+    the input is left, ``2 s b h``, of every n-th layer where n layers are recomputed together. Dropout masks are
+    counted as in the paper (s b h bytes each), and the scores as if the attention kernel kept them.
+    """
+    tokens = seq_len * micro_batch * hidden
+    if recompute in ("none", "selective"):
+        scores = 5 * heads * seq_len / hidden if recompute == "none" else 0.0
+        return tokens * (10 + (24 + scores) / tp)
+    return 2 * tokens / (1 if recompute == "full" else int(recompute))

@@ -1,0 +1,89 @@
+"""Deliberate errors of the pipeline and of recomputation, one each."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, nn
+
+from hpcbench.parallel import recompute
+from hpcbench.parallel.pipeline import Alive, Pipeline
+from hpcbench.train import trainer
+
+
+def chunks_swapped() -> object:
+    """A stage runs its layers in the order of the other chunk."""
+    parts_of = trainer.parts_of
+
+    def faulty(*arguments: object) -> list[nn.Module]:
+        parts = parts_of(*arguments)
+        parts[0].blocks, parts[-1].blocks = parts[-1].blocks, parts[0].blocks
+        return parts
+
+    return patch.object(trainer, "parts_of", faulty)
+
+
+def chunk_gradient_dropped() -> object:
+    """The first chunk of the first stage gets no gradient."""
+    receive = Pipeline._receive
+
+    def faulty(self: Pipeline, shape: tuple[int, ...], i: int, boundary: int, *, forward: bool) -> Tensor:
+        x = receive(self, shape, i, boundary, forward=forward)
+        return x if forward or boundary > 1 else torch.zeros_like(x)
+
+    return patch.object(Pipeline, "_receive", faulty)
+
+
+def other_micro_batch() -> object:
+    """A gradient goes back to the neighbour of its micro-batch."""
+    send = Pipeline._send
+
+    def faulty(self: Pipeline, x: Tensor, i: int, boundary: int, *, forward: bool) -> None:
+        send(self, x, i if forward else i ^ 1, boundary, forward=forward)
+
+    return patch.object(Pipeline, "_send", faulty)
+
+
+def weights_of_a_chunk_left_out() -> object:
+    """The weights of a stage's second chunk get no gradient; what goes on to other parts is right."""
+    backward = Pipeline._backward
+
+    def faulty(self: Pipeline, alive: Alive, i: int, chunk: int) -> None:
+        before = [parameter.grad.clone() for parameter in self._parts[chunk].parameters()]
+        backward(self, alive, i, chunk)
+        if chunk:
+            for parameter, gradient in zip(self._parts[chunk].parameters(), before, strict=True):
+                parameter.grad.copy_(gradient)
+
+    return patch.object(Pipeline, "_backward", faulty)
+
+
+def stale_input() -> object:
+    """What is computed again starts from the first input that the layer ever had."""
+    again = recompute.again
+    first: dict[int, list[Tensor]] = {}
+
+    def faulty(run: recompute.Run, inputs: list[Tensor], wanted: list[bool]) -> tuple[list[Tensor], Tensor]:
+        return again(run, first.setdefault(id(run), inputs), wanted)
+
+    return patch.object(recompute, "again", faulty)
+
+
+FAULTS: dict[str, Callable[[], object]] = {
+    fault.__name__: fault
+    for fault in (
+        chunks_swapped,
+        chunk_gradient_dropped,
+        other_micro_batch,
+        weights_of_a_chunk_left_out,
+        stale_input,
+    )
+}
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Run the block with one fault in place."""
+    with FAULTS[name]():  # type: ignore[attr-defined]
+        yield

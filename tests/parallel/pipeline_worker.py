@@ -1,0 +1,138 @@
+"""Trains with every schedule and recomputation and compares with no pipeline; prints a JSON line a case."""
+
+import json
+from contextlib import nullcontext
+from dataclasses import replace
+
+import numpy as np
+import torch
+from cases import run_of
+from mpi4py import MPI
+from pipeline_cases import BATCH, FAULTY, FOUR, GRID, LAYERS, SEQ_LEN, STEPS, Case, without_pipeline
+from pipeline_faults import planted
+from torch import Tensor, nn
+
+from hpcbench.comm.channel import Algorithm
+from hpcbench.comm.policy import Policy
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.wait import Wait
+from hpcbench.parallel.layout import Layout
+from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.pipeline import MicroBatch, Pipeline
+from hpcbench.parallel.schedule import SCHEDULES, forward_only
+from hpcbench.testing import parity
+from hpcbench.train import resources, text
+from hpcbench.train.trainer import Trainer
+
+WORLD = MPI.COMM_WORLD
+CORPUS = text.load(run_of("neox", Layout()).data, SEQ_LEN)
+
+
+def train(case: Case, comm: MPI.Comm) -> dict[str, object]:
+    """Losses, gradients and weights after each step, whole on rank 0; and what was sent and kept."""
+    run = run_of(case.model, case.layout, zero=case.zero, clip=0.0)
+    settings = replace(run.train, global_batch=BATCH, schedule=case.schedule, recompute=case.recompute)
+    run = replace(run, model=replace(run.model, layers=LAYERS), train=settings)
+    trainer = Trainer(run, comm, Progress(Wait.GIVE_WAY, background=True), CORPUS)
+    history = []
+    for k in range(STEPS):
+        result = trainer.step(k)  # unclipped, the gradients stay as they were reduced
+        tensors = [parity.assemble(comm, part(trainer)) for part in (parity.gradients, parity.parameters)]
+        history.append((result.loss, *tensors))
+    channels = {f"{row['dimension']}-{row['phase']}": row["message_bytes"] for row in trainer.traffic.report()}
+    alive = comm.allgather((trainer.mesh.pp.rank, trainer.pipeline.most_alive))
+    # every replica says the same
+    phases = resources.phase_times(trainer)
+    evaluation = trainer.evaluate()
+    return {"history": history, "evaluation": evaluation, "bytes": channels, "alive": dict(alive), "phases": phases}
+
+
+def differences(ours: dict[str, object], theirs: dict[str, object]) -> dict[str, object]:
+    """Largest relative errors over the steps, and whose gradients have other bits in the first step or ever."""
+    off: dict[str, object] = {"loss": 0.0, "gradients": 0.0, "weights": 0.0}
+    other: list[set[str]] = []
+    for (loss, *tensors), (expected, *wanted) in zip(ours["history"], theirs["history"], strict=True):
+        other.append(set())
+        off["loss"] = max(off["loss"], abs(loss - expected) / expected)
+        for name, whole, reference in zip(("gradients", "weights"), tensors, wanted, strict=True):
+            off[name] = max(off[name], parity.relative_error(whole.values, reference.values)[0])
+            if name == "gradients":
+                pairs = ((key, whole.values[key], reference.values[key]) for key in reference.values)
+                other[-1] = {key for key, value, wanted in pairs if not np.array_equal(value, wanted)}
+    (loss, tokens), (expected, count) = ours["evaluation"], theirs["evaluation"]
+    off["evaluation"] = abs(loss - expected) / expected if tokens == count else float("inf")
+    return {**off, "other_bits": sorted(other[0]), "ever": bool(set.union(*other))}
+
+
+def on_ranks(case: Case) -> dict[str, object] | None:
+    """Train on the first ranks of the world."""
+    comm = WORLD.Split(0 if WORLD.rank < case.layout.ranks else 1, WORLD.rank)
+    return train(case, comm) if WORLD.rank < case.layout.ranks else None
+
+
+def schedules() -> None:
+    """The grid, and behind it what each planted fault makes of a case of it."""
+    references: dict[str, dict[str, object] | None] = {}
+    for fault, case in [*((None, case) for case in GRID), *FAULTY.items()]:
+        plain = without_pipeline(case)
+        if plain.name not in references:
+            references[plain.name] = on_ranks(plain)
+        with planted(fault) if fault else nullcontext():
+            found = on_ranks(case)
+        if WORLD.rank == 0:
+            reference = references[plain.name]
+            answer = {
+                "fault": fault,
+                "case": case.name,
+                "bytes": found["bytes"],
+                "plain_bytes": reference["bytes"],
+                "phases": found["phases"],
+                "alive": [found["alive"][stage] for stage in sorted(found["alive"])],
+            }
+            print(json.dumps({**answer, **differences(found, reference)}), flush=True)
+
+
+class Half(nn.Module):
+    """A part of a model that costs nothing: only messages count."""
+
+    def __init__(self, hidden: int, *, first: bool) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((hidden,), 2.0, dtype=torch.float64))
+        self.first = first
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * (x[..., None].double() if self.first else x)
+
+
+def sizes() -> None:
+    """Messages of a few bytes and of half a MiB, with a thread that moves them and without."""
+    for name, chunks, layout in (("gpipe", 1, Layout(pp=4)), ("1f1b", 1, Layout(pp=4)), ("interleaved", 2, FOUR)):
+        for hidden, background in ((1, False), (1 << 15, False), (1 << 15, True)):
+            mesh = Mesh(WORLD.Dup(), layout, Progress(Wait.GIVE_WAY, background=background))
+            parts = [Half(hidden, first=mesh.first_stage and not chunk) for chunk in range(chunks)]
+            pipeline = Pipeline(
+                parts,
+                mesh=mesh,
+                policy=Policy(algorithm=Algorithm("native"), default="none", rules=[]),
+                hidden=hidden,
+                dtype=torch.float64,
+                device="cpu",
+                loss=lambda logits, targets: (logits[..., 0] * targets).sum(),
+            )
+            batches = [MicroBatch(torch.tensor([[i + 1, 2]]), torch.tensor([[3, 5]])) for i in range(8)]
+            arguments = mesh.pp.rank, mesh.pp.size, len(batches), chunks
+            losses = pipeline.run(SCHEDULES[name](*arguments), batches)
+            with torch.no_grad():
+                evaluated = pipeline.run(forward_only(*arguments), batches)
+            gradients = [[float(x) for x in part.scale.grad[[0, -1]]] for part in parts]
+            for rank in WORLD.gather((losses, evaluated, gradients)) or []:
+                case = {"schedule": name, "hidden": hidden, "background": background}
+                print(
+                    json.dumps({"fault": None, **case, "losses": rank[0], "evaluated": rank[1], "gradients": rank[2]}),
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    schedules()
+    sizes()
