@@ -36,6 +36,8 @@ class Pipeline:
         Gives the channels of the activations and of their gradients.
     hidden
         Width of the activations that stages exchange.
+    parts
+        Ranks that their positions are spread over: stages exchange [b, s/parts, hidden].
     dtype, device
         Of the activations.
     loss
@@ -49,6 +51,7 @@ class Pipeline:
         mesh: Mesh,
         policy: Policy,
         hidden: int,
+        parts: int = 1,
         dtype: torch.dtype,
         device: str,
         loss: Loss,
@@ -57,7 +60,7 @@ class Pipeline:
         self._mesh = mesh
         self._forward_channel = policy.channel(Dimension.PP, Phase.FORWARD, Kind.ACT)
         self._backward_channel = policy.channel(Dimension.PP, Phase.BACKWARD, Kind.GRAD)
-        self._hidden = hidden
+        self._hidden, self._parts = hidden, parts
         self._like = torch.empty(0, dtype=dtype, device=device)
         self._loss = loss
 
@@ -89,7 +92,9 @@ class Pipeline:
     def _forward(self, batch: MicroBatch, i: int, sendings: list[Work]) -> tuple[Tensor, Tensor]:
         source = batch.inputs
         if not self._mesh.first_stage:
-            source = self._receive((*batch.inputs.shape, self._hidden), self._mesh.pp.rank - 1, i, forward=True)
+            b, s = batch.inputs.shape
+            shape = (b, s // self._parts, self._hidden)
+            source = self._receive(shape, self._mesh.pp.rank - 1, i, forward=True)
             source.requires_grad_(torch.is_grad_enabled())
         result = self._module(source)
         if self._mesh.last_stage:

@@ -73,6 +73,8 @@ class Train:
     eval_samples: int
     checkpoint_every: int = 0
     """Steps between checkpoints; 0 writes one only on request."""
+    sequence_parallel: bool = False
+    """Between tensor-parallel regions each rank holds its part of the positions."""
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,7 @@ def _check(run: Run, where: str) -> None:
         (m.layers >= p.pp, "layout.pp: more stages than layers"),
         (t.precision in ("fp64", "fp32", "bf16", "fp16"), f"train.precision: {t.precision!r} is not known"),
         (run.shape is None or _FRACTION.fullmatch(run.shape.gpus_per_rank), "shape.gpus_per_rank: not a fraction"),
+        (not t.sequence_parallel or t.seq_len % p.tp == 0, "train.seq_len: sequence_parallel needs a multiple of tp"),
         (t.zero in (0, 1), f"train.zero: stage {t.zero} is not known: use 0 or 1"),
         (m.positions in ("rotary", "learned"), f"model.positions: {m.positions!r} is not rotary or learned"),
     ]
