@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
 
+_STANDS_FOR = {Dimension.SP: Dimension.TP}
+"""Sequence parallelism cuts each all-reduce of tensor parallelism in two: a scheme that speaks of that means both."""
+
 
 @dataclass(frozen=True)
 class Rule:
-    """A codec for the traffic that matches; ``None`` matches everything."""
+    """A codec for the traffic that matches; ``None`` matches everything. TP matches SP too: a later SP overrides it."""
 
     codec: str
     dimension: Dimension | None = None
@@ -19,7 +22,11 @@ class Rule:
     """What each message lacks is added to the next one."""
 
     def matches(self, dimension: Dimension, phase: Phase, kind: Kind) -> bool:
-        return self.dimension in (None, dimension) and self.phase in (None, phase) and self.kind in (None, kind)
+        return (
+            self.dimension in (None, dimension, _STANDS_FOR.get(dimension))
+            and self.phase in (None, phase)
+            and self.kind in (None, kind)
+        )
 
 
 class Policy:

@@ -4,6 +4,7 @@ A bucket lies in memory as ``[parameters in order | padding]``; each parameter a
 padding makes all data-parallel pieces equal. It stays zero, so that all that a bucket holds belongs to a parameter.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -70,8 +71,22 @@ class Bucket:
         return self.slots[0].shard.tied is not Tied.NO
 
     @property
+    def partial(self) -> bool:
+        """Whether the gradients are summands, one on each rank of the tensor group."""
+        return self.slots[0].shard.partial
+
+    @property
     def wire_dtype(self) -> torch.dtype:
         return wire_dtype(self.values.dtype)
+
+
+def wire_bytes(item: Held) -> float:
+    """Of a gradient, a split one counting the mean of its parts: ranks that hold more of it cut no other buckets.
+
+    Replicas over the tensor group must make the same calls in the same order, and V may not be a multiple of t.
+    """
+    count = item.shard.count if is_split(item.shard) else 1
+    return math.prod(item.shard.shape) / count * wire_dtype(item.parameter.dtype).itemsize
 
 
 def is_split(shard: Shard) -> bool:
@@ -88,19 +103,19 @@ def make_buckets(held: Sequence[Held], *, limit_bytes: float, pieces: int) -> li
     """
     buckets: list[Bucket] = []
     waiting: dict[bool, list[Held]] = {False: [], True: []}
-    size = {False: 0, True: 0}
+    size = {False: 0.0, True: 0.0}
 
     def close(split: bool) -> None:
         if waiting[split]:
             buckets.append(Bucket(waiting[split], pieces))
-        waiting[split], size[split] = [], 0
+        waiting[split], size[split] = [], 0.0
 
     for item in reversed(held):
         if item.shard.tied is not Tied.NO:
             buckets.append(Bucket([item], pieces))
             continue
         split = is_split(item.shard)
-        nbytes = item.parameter.numel() * wire_dtype(item.parameter.dtype).itemsize
+        nbytes = wire_bytes(item)
         if size[split] + nbytes > limit_bytes:
             close(split)
         waiting[split].append(item)

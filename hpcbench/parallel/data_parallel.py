@@ -81,6 +81,7 @@ class DataParallel:
         self._gradients = policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD)
         self._parameters = policy.channel(Dimension.ZERO, Phase.STEP, Kind.PARAM)
         self._tied = policy.channel(Dimension.PP, Phase.BACKWARD, Kind.GRAD)
+        self._summands = policy.channel(Dimension.EXACT, Phase.BACKWARD, Kind.GRAD)
         self._loss_scale = 1.0
         self.pieces = [self._piece(bucket, adam) for bucket in buckets]
         if self._overlap:
@@ -109,8 +110,8 @@ class DataParallel:
         """A gradient has been added to: start what is complete, in the same order on every replica."""
         piece.to_come -= 1
         for other in self.pieces:
-            if other.bucket.tied or other.reduction:
-                continue  # a tied bucket waits for its other copy
+            if other.bucket.tied or other.bucket.partial or other.reduction:
+                continue  # such a bucket waits for what other ranks have to add
             if other.to_come:
                 return
             self._start(other)
@@ -118,6 +119,7 @@ class DataParallel:
     def reduce_gradients(self) -> None:
         """Average the replicas' gradients into the pieces; the loss scale is taken out."""
         self._reduce_tied()
+        self._reduce_partial()
         for piece in self.pieces:
             if piece.reduction is None:
                 self._start(piece)
@@ -167,6 +169,14 @@ class DataParallel:
             host = to_host(bucket.gradients)
             self._mesh.ends.all_reduce(host, channel=self._tied).wait()
             bucket.gradients.copy_(from_host(host, bucket.gradients))
+
+    def _reduce_partial(self) -> None:
+        """Complete the gradients of which each rank of the tensor group has a summand; exactly, since they are few."""
+        for bucket in (piece.bucket for piece in self.pieces if piece.bucket.partial):
+            gradients = bucket.gradients[: bucket.padding.start]
+            host = to_host(gradients)
+            self._mesh.tp.all_reduce(host, channel=self._summands).wait()
+            gradients.copy_(from_host(host, gradients))
 
     def forget_residuals(self) -> None:
         """After a step whose gradients are thrown away: their residuals belong to nothing any more."""

@@ -1,48 +1,52 @@
 """Linear layers that tensor parallelism has split along one side of the weight (arXiv 1909.08053, section 3).
 
-A column layer splits the outputs, a row layer the inputs; paired, they need one all-reduce forward (as the row layer
-ends) and one backward (as the column layer begins). t is the size of the tensor-parallel group.
+A column layer splits the outputs, a row layer the inputs; paired, they cross the border of their region once as the
+column layer begins and once as the row layer ends. t is the size of the tensor-parallel group; the pieces are those of
+`shards`.
 """
+
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from hpcbench.comm.channel import Channel
-from hpcbench.comm.group import Group
-from hpcbench.parallel.regions import enter, leave
+from hpcbench.comm.shards import length, shards
+from hpcbench.parallel.regions import Border, enter, leave
 
 
 class ColumnLinear(nn.Module):
     """Rows of the weight [n/t, k]: whole input, a part of the output."""
 
-    def __init__(self, plain: nn.Linear, group: Group, backward: Channel) -> None:
+    sharded_dims: ClassVar[dict[str, int]] = {"weight": 0, "bias": 0}
+
+    def __init__(self, plain: nn.Linear, border: Border) -> None:
         super().__init__()
-        self._group, self._backward = group, backward
-        local = plain.out_features // group.size
+        self._border = border
+        local = _part(plain.out_features, border)
         self.weight = nn.Parameter(torch.empty(local, plain.in_features, device="meta"))
-        self.bias = nn.Parameter(torch.empty(local, device="meta"))
+        self.bias = None if plain.bias is None else nn.Parameter(torch.empty(local, device="meta"))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(enter(x, self._group, self._backward), self.weight, self.bias)  # [b, s, k] -> [b, s, n/t]
+        return F.linear(enter(x, self._border), self.weight, self.bias)  # [b, s, k] or [b, s/t, k] -> [b, s, n/t]
 
 
 class RowLinear(nn.Module):
     """Columns of the weight [n, k/t]: a part of the input, the whole output."""
 
-    def __init__(self, plain: nn.Linear, group: Group, forward: Channel) -> None:
+    sharded_dims: ClassVar[dict[str, int]] = {"weight": 1}
+
+    def __init__(self, plain: nn.Linear, border: Border) -> None:
         super().__init__()
-        self._group, self._forward = group, forward
-        self.weight = nn.Parameter(torch.empty(plain.out_features, plain.in_features // group.size, device="meta"))
+        self._border = border
+        local = _part(plain.in_features, border)
+        self.weight = nn.Parameter(torch.empty(plain.out_features, local, device="meta"))
         self.bias = nn.Parameter(torch.empty(plain.out_features, device="meta"))
 
     def forward(self, x: Tensor) -> Tensor:
         partial = F.linear(x, self.weight)  # [b, s, k/t] -> [b, s, n]
-        return leave(partial, self._group, self._forward) + self.bias
+        return leave(partial, self._border) + self.bias  # [b, s, n], or [b, s/t, n]
 
 
-SHARDED_DIMS: dict[type[nn.Module], dict[str, int]] = {
-    ColumnLinear: {"weight": 0, "bias": 0},
-    RowLinear: {"weight": 1},
-}
-"""The dim of each parameter that its layer splits; parameters that are not named here are whole on every rank."""
+def _part(features: int, border: Border) -> int:
+    return length(shards(features, border.group.size)[border.group.rank])

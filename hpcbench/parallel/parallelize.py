@@ -7,14 +7,24 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from hpcbench.comm.channel import Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
-from hpcbench.parallel.linear import SHARDED_DIMS, ColumnLinear, RowLinear
+from hpcbench.parallel.linear import ColumnLinear, RowLinear
 from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.regions import WHOLE, Border, Stream
 from hpcbench.parallel.sharding import Held, Shard, Tied
+from hpcbench.parallel.vocabulary import PositionEmbedding, VocabularyEmbedding
 
 Initial = Callable[[Shard, torch.dtype], Tensor]
 """Gives the values of the part of a parameter that a rank holds."""
+
+
+SPLIT: dict[str, Callable[[Any, Border], nn.Module]] = {
+    "column": ColumnLinear,
+    "row": RowLinear,
+    "vocabulary": VocabularyEmbedding,
+    "positions": PositionEmbedding,
+}
+"""What takes the place of a plain layer, by the word that the model's table has for it."""
 
 
 class Stack(Protocol):
@@ -28,7 +38,15 @@ class Stack(Protocol):
 
 
 def parallelize(
-    model: Stack, *, mesh: Mesh, policy: Policy, dtype: torch.dtype, device: str, tied: bool, initial: Initial
+    model: Stack,
+    *,
+    mesh: Mesh,
+    policy: Policy,
+    dtype: torch.dtype,
+    device: str,
+    tied: bool,
+    initial: Initial,
+    stream: Stream = WHOLE,
 ) -> list[Held]:
     """Leave in `model` what this rank holds.
 
@@ -46,6 +64,8 @@ def parallelize(
         The head uses the embedding's weight.
     initial
         Gives the values.
+    stream
+        How the residual stream lies between the split layers.
 
     Returns
     -------
@@ -55,8 +75,9 @@ def parallelize(
     assert isinstance(module, nn.Module)
     whole = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
     _keep_stage(model, mesh)
-    _split_layers(module, model.tensor_parallel, mesh, policy)
-    shards_by_name = _record_shards(module, whole, mesh)
+    if mesh.tp.size > 1:
+        _split_layers(module, model.tensor_parallel, Border.of(mesh.tp, stream, policy))
+    shards_by_name = _record_shards(module, whole, mesh, stream)
     if tied:
         _tie(model, shards_by_name, mesh)
     held = []
@@ -81,27 +102,23 @@ def _keep_stage(model: Stack, mesh: Mesh) -> None:
         model.norm = model.head = None
 
 
-def _split_layers(module: nn.Module, table: dict[str, str], mesh: Mesh, policy: Policy) -> None:
-    if mesh.tp.size == 1:
-        return
-    forward = policy.channel(Dimension.TP, Phase.FORWARD, Kind.ACT)
-    backward = policy.channel(Dimension.TP, Phase.BACKWARD, Kind.GRAD)
+def _split_layers(module: nn.Module, table: dict[str, str], border: Border) -> None:
     for name, layer in list(module.named_modules()):
         way = next((way for suffix, way in table.items() if name.endswith(suffix)), None)
-        if way is None:
-            continue
-        assert isinstance(layer, nn.Linear)
-        parent_name, _, attribute = name.rpartition(".")
-        split = ColumnLinear(layer, mesh.tp, backward) if way == "column" else RowLinear(layer, mesh.tp, forward)
-        setattr(module.get_submodule(parent_name), attribute, split)
+        if way is not None:
+            parent_name, _, attribute = name.rpartition(".")
+            setattr(module.get_submodule(parent_name), attribute, SPLIT[way](layer, border))
 
 
-def _record_shards(module: nn.Module, whole: dict[str, tuple[int, ...]], mesh: Mesh) -> dict[str, Shard]:
+def _record_shards(
+    module: nn.Module, whole: dict[str, tuple[int, ...]], mesh: Mesh, stream: Stream
+) -> dict[str, Shard]:
     records = {}
     for name, _ in module.named_parameters():
         layer_name, _, attribute = name.rpartition(".")
-        dim = SHARDED_DIMS.get(type(module.get_submodule(layer_name)), {}).get(attribute)
-        records[name] = Shard(name, whole[name], dim, mesh.tp.rank, mesh.tp.size)
+        dim = getattr(module.get_submodule(layer_name), "sharded_dims", {}).get(attribute)
+        partial = stream.spread and mesh.tp.size > 1 and dim is None
+        records[name] = Shard(name, whole[name], dim, mesh.tp.rank, mesh.tp.size, partial=partial)
     return records
 
 

@@ -48,6 +48,8 @@ class Pipeline:
         Gives the channels of the activations and of their gradients.
     hidden
         Width of the activations that stages exchange.
+    spread
+        Ranks that their positions are spread over: stages exchange [b, s/spread, hidden].
     dtype, device
         Of the activations.
     loss
@@ -66,6 +68,7 @@ class Pipeline:
         mesh: Mesh,
         policy: Policy,
         hidden: int,
+        spread: int = 1,
         dtype: torch.dtype,
         device: str,
         loss: Loss,
@@ -75,7 +78,7 @@ class Pipeline:
         self._pp = mesh.pp
         self._forward_channel = policy.channel(Dimension.PP, Phase.FORWARD, Kind.ACT)
         self._backward_channel = policy.channel(Dimension.PP, Phase.BACKWARD, Kind.GRAD)
-        self._hidden = hidden
+        self._hidden, self._spread = hidden, spread
         self._like = torch.empty(0, dtype=dtype, device=device)
         self._loss = loss
         self._sendings: list[Work] = []
@@ -145,7 +148,8 @@ class Pipeline:
     def _forward(self, batch: MicroBatch, i: int, chunk: int) -> tuple[Tensor, Tensor]:
         source, part = batch.inputs, self._part(chunk)
         if part:
-            source = self._receive((*batch.inputs.shape, self._hidden), i, part, forward=True)
+            b, s = batch.inputs.shape
+            source = self._receive((b, s // self._spread, self._hidden), i, part, forward=True)
             source.requires_grad_(torch.is_grad_enabled())
         result = self._parts[chunk](source)
         if self._is_last(chunk):

@@ -36,6 +36,8 @@ class Shard:
         This rank's piece of how many.
     tied
         The first stage owns a tied weight, the last one has a copy.
+    partial
+        All ranks of the tensor group hold the same, and each computes a summand of its gradient (sequence parallelism).
     """
 
     name: str
@@ -44,6 +46,7 @@ class Shard:
     index: int = 0
     count: int = 1
     tied: Tied = Tied.NO
+    partial: bool = False
 
     @property
     def held(self) -> tuple[slice, ...]:

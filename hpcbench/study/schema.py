@@ -112,6 +112,10 @@ class Train(Section):
         description="Activations that the backward pass computes again: none, those of the attention core (selective), "
         "of each layer (full), or of so many layers at a time.",
     )
+    sequence_parallel: bool = Field(
+        False,
+        description="Split what lies between tensor-parallel layers by positions; tp must divide seq_len.",
+    )
 
     @model_validator(mode="after")
     def _steps_beyond_warmup(self) -> "Train":
@@ -141,8 +145,10 @@ class Layout(Section):
 class Rule(Section):
     """A codec for the traffic that matches; what is left out matches everything."""
 
-    dimension: Literal["DP", "ZERO", "TP", "PP"] | None = Field(
-        None, description="DP: gradients; ZERO: updated parameters; TP: tensor parallel; PP: between stages."
+    dimension: Literal["DP", "ZERO", "TP", "SP", "PP"] | None = Field(
+        None,
+        description="DP: gradients; ZERO: updated parameters; TP: tensor parallel, and what train.sequence_parallel "
+        "makes of it, unless a later rule is for SP; PP: between stages.",
     )
     phase: Literal["FORWARD", "BACKWARD", "STEP"] | None = Field(None, description="When it is sent.")
     kind: Literal["GRAD", "ACT", "PARAM", "OPTIM"] | None = Field(None, description="What is sent.")

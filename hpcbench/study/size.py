@@ -58,6 +58,12 @@ def resolve(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:
             f"{where(('layout', 'tp'))}: layout.tp: {layout.tp} does not divide model.heads {model.heads}: "
             f"use one of {_divisors(model.heads)}"
         )
+    if study.train.sequence_parallel and study.train.seq_len % layout.tp:
+        above = -(-study.train.seq_len // layout.tp) * layout.tp
+        raise UserError(
+            f"{where(('train', 'seq_len'))}: train.seq_len: sequence_parallel splits {study.train.seq_len} into "
+            f"layout.tp {layout.tp} equal parts: use {above}, or sequence_parallel: false"
+        )
     if model.layers < layout.pp:
         raise UserError(
             f"{where(('layout', 'pp'))}: layout.pp: {layout.pp} stages are more than model.layers {model.layers}: "

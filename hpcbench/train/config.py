@@ -78,6 +78,8 @@ class Train:
     """Of the pipeline: ``gpipe``, ``1f1b`` or ``interleaved``."""
     recompute: str | int = "none"
     """Activations: ``none``, ``selective``, ``full``, or of so many layers at a time."""
+    sequence_parallel: bool = False
+    """Between tensor-parallel regions each rank holds its part of the positions."""
 
 
 @dataclass(frozen=True)
@@ -218,6 +220,7 @@ def _check(run: Run, where: str) -> None:
         ),
         (t.precision in ("fp64", "fp32", "bf16", "fp16"), f"train.precision: {t.precision!r} is not known"),
         (run.shape is None or _FRACTION.fullmatch(run.shape.gpus_per_rank), "shape.gpus_per_rank: not a fraction"),
+        (not t.sequence_parallel or t.seq_len % p.tp == 0, "train.seq_len: sequence_parallel needs a multiple of tp"),
         (t.zero in (0, 1), f"train.zero: stage {t.zero} is not known: use 0 or 1"),
         (m.positions in ("rotary", "learned"), f"model.positions: {m.positions!r} is not rotary or learned"),
     ]

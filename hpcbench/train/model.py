@@ -53,8 +53,9 @@ class Attention(nn.Module):
         self.core: Core = attend
 
     def forward(self, x: Tensor) -> Tensor:
-        b, s, _ = x.shape
-        qkv = self.qkv(x).view(b, s, -1, 3, self.head_dim)  # [b, s, a/t, 3, d]
+        qkv = self.qkv(x)  # [b, s, h] -> [b, s, 3h/t]; x may hold a part of the positions only
+        b, s, _ = qkv.shape
+        qkv = qkv.view(b, s, -1, 3, self.head_dim)  # [b, s, a/t, 3, d]
         q, k, v = qkv.permute(3, 0, 2, 1, 4).unbind(0)  # each [b, a/t, s, d]
         if self.rotated:
             q, k = rotate(q, self.rotated), rotate(k, self.rotated)
@@ -123,12 +124,15 @@ class GPT(nn.Module):
     """
 
     tensor_parallel = {  # noqa: RUF012  (read-only)
+        "embedding.tokens": "vocabulary",
+        "embedding.positions": "positions",
         "attention.qkv": "column",
         "attention.out": "row",
         "mlp.up": "column",
         "mlp.down": "row",
+        "head": "column",
     }
-    """Which layers tensor parallelism splits, and along which side of their weight."""
+    """Which layers tensor parallelism splits, and how: along which side of a weight, or as a table of what."""
 
     def __init__(self, config: Model, seq_len: int) -> None:
         super().__init__()
@@ -139,7 +143,7 @@ class GPT(nn.Module):
         self.head: nn.Linear | None = nn.Linear(config.hidden, config.vocab, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Tokens [b, s] on the first stage, activations [b, s, h] on others -> logits [b, s, V] on the last stage."""
+        """Tokens [b, s] on the first stage, activations [b, s, h] on others -> logits [b, s, V/t] on the last stage."""
         if self.embedding is not None:
             x = self.embedding(x)
         for block in self.blocks.values():

@@ -24,8 +24,10 @@ from hpcbench.parallel.parts import parts_of
 from hpcbench.parallel.phases import Phases
 from hpcbench.parallel.pipeline import Pipeline
 from hpcbench.parallel.recompute import recompute
+from hpcbench.parallel.regions import SEQUENCE, WHOLE
 from hpcbench.parallel.schedule import SCHEDULES, forward_only
 from hpcbench.parallel.sharding import Shard
+from hpcbench.parallel.vocabulary import split_loss
 from hpcbench.train import initial
 from hpcbench.train.batches import Batches
 from hpcbench.train.config import Run, Scheme, Train
@@ -116,6 +118,7 @@ class Trainer:
         def values(shard: Shard, dtype: torch.dtype) -> torch.Tensor:
             return initial.values(shard.name, shard.shape, held=shard.held, config=model, seed=train.seed, dtype=dtype)
 
+        stream = SEQUENCE if train.sequence_parallel else WHOLE
         with torch.device("meta"):
             self.module = GPT(model, train.seq_len)
         self.held = parallelize(
@@ -126,6 +129,7 @@ class Trainer:
             device=run.device,
             tied=model.tied,
             initial=values,
+            stream=stream,
         )
         buckets = make_buckets(self.held, limit_bytes=train.bucket_mb * 1e6, pieces=run.layout.dp)
         self.data_parallel = DataParallel(
@@ -144,9 +148,10 @@ class Trainer:
             mesh=self.mesh,
             policy=self.policy,
             hidden=model.hidden,
+            spread=self.mesh.tp.size if stream.spread else 1,
             dtype=dtype,
             device=run.device,
-            loss=loss,
+            loss=split_loss(loss, vocab=model.vocab, group=self.mesh.tp, policy=self.policy),
         )
         self._batches = Batches(
             corpus,

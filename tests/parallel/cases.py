@@ -10,7 +10,7 @@ MOST_RANKS = 8
 STEPS = 3
 
 NEOX = Model("neox", 4, 32, 8, 256, "rotary", 0.5, parallel_residual=True, tied=False)
-GPT2 = Model("gpt2", 4, 32, 8, 256, "learned", 0.0, parallel_residual=False, tied=True)
+GPT2 = Model("gpt2", 4, 32, 8, 259, "learned", 0.0, parallel_residual=False, tied=True)
 MODELS = {model.name: model for model in (NEOX, GPT2)}
 
 BASELINE = Scheme("baseline", "native", "none", [])
@@ -29,6 +29,11 @@ LAYOUTS = [
     if 1 < dp * tp * pp <= MOST_RANKS
 ]
 """Every layout of at most eight ranks that divides the batch, the heads and the layers."""
+
+SPREAD = [
+    Layout(dp=dp, tp=tp, pp=pp) for dp, tp, pp in ((1, 2, 1), (1, 4, 1), (2, 2, 1), (2, 4, 1), (1, 4, 2), (2, 2, 2))
+]
+"""Layouts for sequence parallelism."""
 
 TRAIN = Train(
     steps=STEPS,
@@ -62,6 +67,7 @@ def run_of(
     zero: int = 1,
     clip: float = TRAIN.clip,
     overlap: bool = True,
+    sequence_parallel: bool = False,
 ) -> Run:
     """A run of a few steps."""
     return Run(
@@ -74,7 +80,9 @@ def run_of(
         cell={},
         model=MODELS[model],
         data=Data("stdlib", None, 0.1),
-        train=replace(TRAIN, precision=precision, zero=zero, clip=clip, overlap=overlap),
+        train=replace(
+            TRAIN, precision=precision, zero=zero, clip=clip, overlap=overlap, sequence_parallel=sequence_parallel
+        ),
         layout=layout,
         scheme=SCHEMES[scheme],
         ranks=layout.ranks,
@@ -83,6 +91,11 @@ def run_of(
         device="cpu",
         links=None,
     )
+
+
+def in_pairs(run: Run) -> Run:
+    """With few samples, two at a time: sequence parallelism has to keep them apart."""
+    return replace(run, train=replace(run.train, global_batch=8, micro_batch=2))
 
 
 def label(layout: Layout) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
+import torch
+from mpi4py import MPI
 from torch import Tensor
 
 from hpcbench.comm.arrays import Array
@@ -11,8 +13,10 @@ from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
 from hpcbench.comm.shards import shards
 from hpcbench.comm.work import Work
-from hpcbench.parallel import buckets, linear, pipeline
+from hpcbench.parallel import buckets, linear, pipeline, regions, sequence, vocabulary
 from hpcbench.parallel.data_parallel import DataParallel, Piece
+from hpcbench.parallel.regions import Border
+from hpcbench.train import trainer
 
 
 def divided_twice() -> object:
@@ -28,7 +32,7 @@ def divided_twice() -> object:
 def reduce_left_out() -> object:
     """A row layer keeps its partial sum."""
 
-    def faulty(x: Tensor, group: Group, forward: Channel) -> Tensor:
+    def faulty(x: Tensor, border: Border) -> Tensor:
         return x
 
     return patch.object(linear, "leave", faulty)
@@ -37,7 +41,7 @@ def reduce_left_out() -> object:
 def backward_reduce_left_out() -> object:
     """A column layer passes on the gradient of its own part only."""
 
-    def faulty(x: Tensor, group: Group, backward: Channel) -> Tensor:
+    def faulty(x: Tensor, border: Border) -> Tensor:
         return x
 
     return patch.object(linear, "enter", faulty)
@@ -91,6 +95,53 @@ def boundary_gradient_stale() -> object:
     return patch.object(pipeline.Pipeline, "_send", faulty)
 
 
+def statistics(fault: Callable[[Tensor, Tensor, MPI.Op], Tensor]) -> object:
+    """What the softmax's statistics are instead: a function of a rank's own, of the group's, and of the operation."""
+
+    def faulty(x: Tensor, group: Group, channel: Channel, op: MPI.Op) -> Tensor:
+        return fault(x, regions.all_reduce(x, group, channel, op), op)
+
+    return patch.object(vocabulary, "all_reduce", faulty)
+
+
+def largest_logit_left_out() -> object:
+    """Each rank takes the exponentials relative to the largest logit of its own."""
+    return statistics(lambda own, whole, op: own if op is MPI.MAX else whole)
+
+
+def exponentials_left_out() -> object:
+    """Each rank divides by the sum of its own exponentials."""
+    return statistics(lambda own, whole, op: whole if op is MPI.MAX else torch.stack((own[0], whole[1])))
+
+
+def target_counted_twice() -> object:
+    """Two ranks give the logit of the target."""
+    return statistics(lambda own, whole, op: whole if op is MPI.MAX else torch.stack((whole[0], 2 * whole[1])))
+
+
+def rows_off_by_one_rank() -> object:
+    """A rank looks tokens up as if it held the rows of the next one."""
+
+    def faulty(vocab: int, group: Group) -> slice:
+        return shards(vocab, group.size)[(group.rank + 1) % group.size]
+
+    return patch.object(vocabulary, "held_rows", faulty)
+
+
+def summands_left_out() -> object:
+    """Norms and biases are updated with the gradients of a rank's own positions."""
+    return patch.object(DataParallel, "_reduce_partial", lambda self: None)
+
+
+def gathered_in_wrong_order() -> object:
+    """The positions of the ranks are joined from the last rank to the first."""
+
+    def faulty(x: Tensor, group: Group, channel: Channel) -> Tensor:
+        return torch.cat(sequence.all_gather(x, group, channel).chunk(group.size, dim=1)[::-1], dim=1)
+
+    return patch.object(trainer, "SEQUENCE", regions.SEQUENCE._replace(expand=faulty))
+
+
 FAULTS: dict[str, Callable[[], object]] = {
     fault.__name__: fault
     for fault in (
@@ -102,6 +153,12 @@ FAULTS: dict[str, Callable[[], object]] = {
         tied_gradient_left_out,
         one_replica_dropped,
         boundary_gradient_stale,
+        largest_logit_left_out,
+        exponentials_left_out,
+        target_counted_twice,
+        rows_off_by_one_rank,
+        summands_left_out,
+        gathered_in_wrong_order,
     )
 }
 

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import product
 from unittest.mock import patch
 
 import torch
-from cases import LAYOUTS, LOSSY, MODELS, STEPS, label, run_of
+from cases import LAYOUTS, LOSSY, MODELS, SPREAD, STEPS, in_pairs, label, run_of
 from faults import planted
 from mpi4py import MPI
 
@@ -89,6 +90,17 @@ def every_layout() -> None:
                 compare({"model": model, "layout": label(layout)}, history, reference)
 
 
+def spread_by_positions() -> None:
+    for model in MODELS:
+        zero = {"neox": 0, "gpt2": 1}[model]
+        alone = in_pairs(run_of(model, Layout(), zero=zero))
+        reference = train(alone, MPI.COMM_SELF) if WORLD.rank == 0 else None
+        for layout in SPREAD:
+            history = spread(in_pairs(run_of(model, layout, zero=zero, sequence_parallel=True)))
+            if WORLD.rank == 0:
+                compare({"model": model, "layout": label(layout)}, history, reference)
+
+
 def both_zero_stages() -> None:
     """ZeRO-1 against plain data parallelism: the sums have the same order, so the same bits.
 
@@ -122,6 +134,17 @@ def lossy() -> None:
             history = spread(run_of(model, layout, scheme=scheme, precision="fp32"))
             if WORLD.rank == 0:
                 compare({"model": model, "scheme": scheme}, history, exact)
+
+
+def lossy_by_positions() -> None:
+    """The same with sequence parallelism, which sends in two steps what was one."""
+    for model, scheme in product(MODELS, LOSSY[:2]):
+        runs = [
+            spread(in_pairs(run_of(model, Layout(dp=2, tp=2), scheme=name, precision="fp32", sequence_parallel=True)))
+            for name in (scheme, "identity")
+        ]
+        if WORLD.rank == 0:
+            compare({"model": model, "scheme": scheme}, *runs)
 
 
 def overlapped() -> None:
@@ -199,6 +222,23 @@ def faults() -> None:
         ("boundary_gradient_stale", "neox", "baseline", "fp64"),
     ):
         with_fault(name, model, whole, scheme, precision)
+
+
+def tensor_faults() -> None:
+    for by_positions, names in (
+        (
+            False,
+            ("largest_logit_left_out", "exponentials_left_out", "target_counted_twice", "rows_off_by_one_rank"),
+        ),
+        (True, ("summands_left_out", "gathered_in_wrong_order")),
+    ):
+        alone, run = (in_pairs(run_of("gpt2", Layout(tp=t), sequence_parallel=by_positions)) for t in (1, 2))
+        reference = train(alone, MPI.COMM_SELF) if WORLD.rank == 0 else None
+        for fault in (None, *names):
+            with planted(fault) if fault else nullcontext():
+                history = spread(run)
+            if WORLD.rank == 0:
+                compare({"fault": fault, "sequence_parallel": by_positions}, history, reference)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ The oracle runs in fp64, where rounding is 1e-16 and any mistake in a sum, a sca
 from pathlib import Path
 
 import pytest
-from cases import LAYOUTS, LOSSY, MODELS, MOST_RANKS, label
+from cases import LAYOUTS, LOSSY, MODELS, MOST_RANKS, SPREAD, label
 
 WORKER = Path(__file__).with_name("parity_worker.py")
 
@@ -37,6 +37,13 @@ def assert_same(result):
 @pytest.mark.parametrize("layout", [label(layout) for layout in LAYOUTS])
 def test_layout_trains_as_one_process(mpi_results, model, layout):
     results = mpi_results(MOST_RANKS, WORKER, "every_layout")
+    assert_same(by(results, model=model, layout=layout))
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("layout", [label(layout) for layout in SPREAD])
+def test_layout_with_sequence_parallelism_trains_as_one_process(mpi_results, model, layout):
+    results = mpi_results(MOST_RANKS, WORKER, "spread_by_positions")
     assert_same(by(results, model=model, layout=layout))
 
 
@@ -77,7 +84,16 @@ def test_residuals_belong_to_parameters_and_end_with_a_skipped_step(mpi_results)
 @pytest.mark.parametrize("scheme", LOSSY)
 @pytest.mark.parametrize("model", MODELS)
 def test_replicas_agree_under_a_lossy_scheme(mpi_results, model, scheme):
-    result = by(mpi_results(MOST_RANKS, WORKER, "lossy"), model=model, scheme=scheme)
+    assert_lossy(by(mpi_results(MOST_RANKS, WORKER, "lossy"), model=model, scheme=scheme))
+
+
+@pytest.mark.parametrize("scheme", LOSSY[:2])
+@pytest.mark.parametrize("model", MODELS)
+def test_replicas_agree_under_a_lossy_scheme_with_sequence_parallelism(mpi_results, model, scheme):
+    assert_lossy(by(mpi_results(4, WORKER, "lossy_by_positions"), model=model, scheme=scheme))
+
+
+def assert_lossy(result):
     assert result["gradients"] > 1e-3, "the lossy codec was never in the way"
     assert result["replicas"] == 0.0
     assert result["agree"]
@@ -103,6 +119,24 @@ def test_planted_fault_is_seen(mpi_results, fault, seen_in):
     assert sound["fault"] is None
     assert_same(sound)
     assert results[place][seen_in] > 1e-5 > TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("fault", "seen_in"),
+    [
+        ("largest_logit_left_out", "loss"),
+        ("exponentials_left_out", "loss"),
+        ("target_counted_twice", "loss"),
+        ("rows_off_by_one_rank", "loss"),
+        ("summands_left_out", "gradients"),
+        ("gathered_in_wrong_order", "loss"),
+    ],
+)
+def test_planted_fault_of_tensor_parallelism_is_seen(mpi_results, fault, seen_in):
+    results = mpi_results(2, WORKER, "tensor_faults")
+    faulty = by(results, fault=fault)
+    assert_same(by(results, fault=None, sequence_parallel=faulty["sequence_parallel"]))
+    assert faulty[seen_in] > 1e-5 > TOLERANCE
 
 
 def test_a_run_sees_that_its_replicas_differ(mpi_results):

@@ -148,6 +148,7 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "checkpoint_every": 0,
         "schedule": "1f1b",
         "recompute": "none",
+        "sequence_parallel": False,
     }
     assert data["scheme"] == {
         "name": "baseline",

@@ -83,6 +83,12 @@ def test_a_good_study_loads(tmp_path: Path) -> None:
         ("model: gpt-tiny\n", "", "FILE: model:", "is missing"),
         ("train:", "data: {source: file}\ntrain:", "FILE:3: data:", "needs a path"),
         ("tp: 2", "tp: 3", "FILE:6: layout.tp:", "use one of 1, 2, 4"),
+        (
+            "  steps: 20",
+            "  steps: 20\n  seq_len: 9\n  sequence_parallel: true",
+            "FILE:5: train.seq_len:",
+            "into layout.tp 2 equal parts: use 10, or sequence_parallel: false",
+        ),
         ("dp: 2", "dp: 3", "FILE:5: train.global_batch:", "use 6 or 9"),
         ("pp: 2", "pp: 5", "FILE:6: layout.pp:", "use at most 4"),
         ("layout:", "nodes: 3\nlayout:", "FILE:6: nodes:", "3 does not divide dp x tp x pp"),

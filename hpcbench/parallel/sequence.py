@@ -1,0 +1,43 @@
+"""Sequence parallelism: between tensor-parallel regions each rank holds its part of the positions (arXiv 2205.05198).
+
+Section 4.2.2 there: an all-gather before a region and a reduce-scatter after it take the place of the all-reduce, and
+together send as many bytes. What lies between regions computes and stores one t-th; the gradients of norms, of row
+layers' biases and of learned positions are then sums over a rank's own positions, which `DataParallel` completes once
+a step. A column layer keeps the gathered input for its backward pass (the paper gathers it again).
+
+Shapes: b samples, s positions, t ranks; t divides s.
+"""
+
+import torch
+from torch import Tensor
+
+from hpcbench.comm.channel import Channel
+from hpcbench.comm.group import Group
+from hpcbench.comm.shards import shards
+from hpcbench.parallel.buffers import from_host, to_host, wire_dtype
+
+
+def all_gather(x: Tensor, group: Group, channel: Channel) -> Tensor:
+    """All positions, in rank order: [b, s/t, ...] -> [b, s, ...]; the same bits on every rank."""
+    if group.size == 1:
+        return x.view_as(x)
+    b, held, *rest = x.shape
+    gathered = torch.empty((group.size, b, held, *rest), dtype=wire_dtype(x.dtype)).numpy()  # [t, b, s/t, ...]
+    group.all_gather(to_host(x).reshape(-1), gathered.reshape(-1), channel=channel).wait()
+    return from_host(gathered, x).transpose(0, 1).reshape(b, group.size * held, *rest)
+
+
+def reduce_scatter(x: Tensor, group: Group, channel: Channel) -> Tensor:
+    """The sum over the group at this rank's positions: [b, s, ...] -> [b, s/t, ...]."""
+    if group.size == 1:
+        return x.view_as(x)
+    b, s, *rest = x.shape
+    by_owner = to_host(x.view(b, group.size, s // group.size, *rest).transpose(0, 1))  # [t, b, s/t, ...]
+    summed = torch.empty(by_owner.shape[1:], dtype=wire_dtype(x.dtype)).numpy()
+    group.reduce_scatter(by_owner.reshape(-1), summed.reshape(-1), channel=channel).wait()
+    return from_host(summed, x)
+
+
+def own(positions: Tensor, group: Group) -> Tensor:
+    """This rank's part: [s] -> [s/t]."""
+    return positions[shards(len(positions), group.size)[group.rank]]

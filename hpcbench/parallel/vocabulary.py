@@ -1,0 +1,119 @@
+"""The vocabulary split over a tensor-parallel group: embedding and cross-entropy (arXiv 1909.08053, section 3).
+
+Each rank holds a run of rows as `shards` cuts them: V need not be a multiple of t, and nothing is padded. The head is a
+column layer like any other; its logits stay where they were computed. Shapes: b samples, s positions, h hidden,
+V vocabulary, n = b s; t ranks, V/t this rank's rows.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from mpi4py import MPI
+from torch import Tensor, nn
+
+from hpcbench.comm.channel import Channel, Dimension, Kind, Phase
+from hpcbench.comm.group import Group
+from hpcbench.comm.policy import Policy
+from hpcbench.comm.shards import length, shards
+from hpcbench.parallel.regions import Border, all_reduce, leave
+
+
+def held_rows(vocab: int, group: Group) -> slice:
+    """The rows of this rank."""
+    return shards(vocab, group.size)[group.rank]
+
+
+def locate(tokens: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+    """Where tokens stand among a rank's rows, 0 for those that are not there; and which ones are."""
+    here = (tokens >= rows.start) & (tokens < rows.stop)
+    return torch.where(here, tokens - rows.start, 0), here
+
+
+class VocabularyEmbedding(nn.Module):
+    """Rows of the table [V/t, h]. What other ranks hold counts as zero in the sum; backward nothing is summed."""
+
+    sharded_dims: ClassVar[dict[str, int]] = {"weight": 0}
+
+    def __init__(self, plain: nn.Embedding, border: Border) -> None:
+        super().__init__()
+        self._border = border
+        self._rows = held_rows(plain.num_embeddings, border.group)
+        self.weight = nn.Parameter(torch.empty(length(self._rows), plain.embedding_dim, device="meta"))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        place, here = locate(tokens, self._rows)
+        rows = F.embedding(place, self.weight)  # [b, s] -> [b, s, h]
+        return leave(rows.masked_fill(~here.unsqueeze(-1), 0), self._border)  # [b, s, h], or [b, s/t, h]
+
+
+class PositionEmbedding(nn.Module):
+    """The whole table [s, h] on every rank, which looks up the positions that it holds of the stream."""
+
+    sharded_dims: ClassVar[dict[str, int]] = {}
+
+    def __init__(self, plain: nn.Embedding, border: Border) -> None:
+        super().__init__()
+        self._border = border
+        self.weight = nn.Parameter(torch.empty_like(plain.weight, device="meta"))
+
+    def forward(self, positions: Tensor) -> Tensor:
+        return F.embedding(self._border.own(positions), self.weight)  # [s] -> [s, h], or [s/t, h]
+
+
+def split_loss(
+    plain: Callable[[Tensor, Tensor], Tensor], *, vocab: int, group: Group, policy: Policy
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """The loss of logits that a group has split: `plain` where the group is one rank.
+
+    Parameters
+    ----------
+    plain
+        Loss of logits [b, s, V] and targets [b, s].
+    vocab
+        V.
+    group
+        The tensor-parallel group.
+    policy
+        Gives the exact channel of the statistics.
+
+    Returns
+    -------
+    Of logits [b, s, V/t] and targets [b, s]: the mean cross-entropy in nats, in fp32 or better, with the same bits on
+    every rank.
+    """
+    if group.size == 1:
+        return plain
+    exact = policy.channel(Dimension.EXACT, Phase.FORWARD, Kind.ACT)
+    rows = held_rows(vocab, group)
+
+    def loss(logits: Tensor, targets: Tensor) -> Tensor:
+        wide = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 1)  # [n, V/t]
+        mean: Tensor = _CrossEntropy.apply(wide, targets.flatten(), rows, group, exact)  # type: ignore[no-untyped-call]
+        return mean
+
+    return loss
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor, rows: slice, group: Group, exact: Channel) -> Tensor:
+        place, here = locate(targets, rows)
+        largest = all_reduce(logits.amax(dim=-1), group, exact, MPI.MAX)  # [n, V/t] -> [n]
+        shifted = logits - largest[:, None]
+        target = shifted.gather(-1, place[:, None])[:, 0].masked_fill(~here, 0)  # [n]
+        exponentials = shifted.exp_()
+        sums = torch.stack((exponentials.sum(dim=-1), target))  # [2, n]
+        total, target = all_reduce(sums, group, exact, MPI.SUM).unbind()
+        ctx.save_for_backward(exponentials.div_(total[:, None]), place, here)
+        return (total.log() - target).mean()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
+        """Softmax less one at the target, of which each rank has its own part: nothing is sent."""
+        softmax, place, here = ctx.saved_tensors
+        scale = gradients[0] / len(place)
+        gradient = softmax * scale
+        gradient.scatter_add_(-1, place[:, None], -(here * scale)[:, None])
+        return gradient, None, None, None, None

@@ -1,0 +1,232 @@
+"""Operations of tensor parallelism on two ranks, each alone; and what a step of a model sends. Prints JSON lines.
+
+A function of tensors that all ranks hold alike is checked as if there were one process: every rank takes its part of
+the arguments (`part`), and joins what the ranks found (`join`), so that finite differences on both ranks together see
+the whole function.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import torch
+from cases import in_pairs, label, run_of
+from mpi4py import MPI
+from torch import Tensor, nn
+
+from hpcbench.comm.channel import Algorithm, Phase
+from hpcbench.comm.group import Group
+from hpcbench.comm.policy import Policy, Rule
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.shards import shards
+from hpcbench.comm.wait import Wait
+from hpcbench.parallel.layout import Layout
+from hpcbench.parallel.linear import ColumnLinear, RowLinear
+from hpcbench.parallel.regions import SEQUENCE, WHOLE, Border, enter, leave
+from hpcbench.parallel.vocabulary import PositionEmbedding, VocabularyEmbedding, split_loss
+from hpcbench.train import model, text
+from hpcbench.train.trainer import Trainer
+
+WORLD = MPI.COMM_WORLD
+B, S, H, N, V = 2, 4, 3, 5, 7  # N and V are odd: two ranks hold different parts
+
+
+class _Part(torch.autograd.Function):
+    """This rank's part of what all hold; backward the parts' gradients are joined."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
+        ctx.dim = dim
+        return x[index(x.shape[dim], dim)].clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return torch.cat(WORLD.allgather(gradients[0]), dim=ctx.dim), None
+
+
+class _Join(torch.autograd.Function):
+    """The ranks' parts side by side; backward each takes the gradient of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
+        whole = torch.cat(WORLD.allgather(x.detach()), dim=dim)
+        ctx.place = index(whole.shape[dim], dim)
+        return whole
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0][ctx.place].clone(), None
+
+
+part, join = _Part.apply, _Join.apply
+
+
+def index(size: int, dim: int) -> tuple[slice, ...]:
+    return (*[slice(None)] * dim, shards(size, WORLD.size)[WORLD.rank])
+
+
+def values(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True)
+
+
+def with_weights(layer: nn.Module, **weights: Tensor) -> nn.Module:
+    for name, weight in weights.items():
+        del layer._parameters[name]
+        setattr(layer, name, weight)
+    return layer
+
+
+def alone() -> None:
+    operations()
+    lossy()
+
+
+def operations() -> None:
+    group = Group(WORLD, Progress(Wait.GIVE_WAY))
+    policy = Policy(algorithm=Algorithm.NATIVE)
+    tokens = torch.tensor([[0, 6, 3, 4], [4, 2, 5, 1]])
+    for name, stream in (("whole", WHOLE), ("spread", SEQUENCE)):
+        border = Border.of(group, stream, policy)
+        for operation, (ours, theirs, arguments) in cases(group, policy, border, tokens).items():
+            upstream = values(*theirs(*arguments).shape, seed=9).detach()
+            expected = differentiated(theirs, arguments, upstream)
+            found = differentiated(ours, arguments, upstream)
+            off = [float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True)]
+            checked = torch.autograd.gradcheck(ours, arguments, raise_exception=False)
+            report({"operation": operation, "stream": name, "errors": off, "gradcheck": checked})
+
+
+def differentiated(f: Callable[..., Tensor], arguments: tuple[Tensor, ...], upstream: Tensor) -> list[Tensor]:
+    result = f(*arguments)
+    return [result.detach(), *torch.autograd.grad(result, arguments, upstream)]
+
+
+def cases(
+    group: Group, policy: Policy, border: Border, tokens: Tensor
+) -> dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], tuple[Tensor, ...]]]:
+    """Name -> the operation on the ranks, the same in one process, and its arguments."""
+    spread = border.stream.spread
+
+    def inward(x: Tensor) -> Tensor:
+        return part(x, 1) if spread else x
+
+    def outward(x: Tensor) -> Tensor:
+        return join(x, 1) if spread else x
+
+    def column(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        layer = with_weights(ColumnLinear(nn.Linear(H, N), border), weight=part(weight, 0), bias=part(bias, 0))
+        return join(layer(inward(x)), 2)
+
+    def row(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        bias = enter(bias, Border.of(group, WHOLE, policy)) if spread else bias  # its gradient is completed elsewhere
+        layer = with_weights(RowLinear(nn.Linear(N, H), border), weight=part(weight, 1), bias=bias)
+        return outward(layer(part(x, 2)))
+
+    def embed(table: Tensor) -> Tensor:
+        layer = VocabularyEmbedding(nn.Embedding(V, H, device="meta"), border)
+        return outward(with_weights(layer, weight=part(table, 0))(tokens))
+
+    def positions(table: Tensor) -> Tensor:
+        table = enter(table, Border.of(group, WHOLE, policy)) if spread else table
+        layer = with_weights(PositionEmbedding(nn.Embedding(S, H, device="meta"), border), weight=table)
+        return outward(layer(torch.arange(S)).expand(B, -1, -1))
+
+    def loss(logits: Tensor) -> Tensor:
+        return split_loss(model.loss, vocab=V, group=group, policy=policy)(part(logits, 2), tokens)
+
+    linear = nn.functional.linear
+    x, wide = values(B, S, H, seed=1), values(B, S, N, seed=2)
+    return {
+        "enter": (lambda x: join(enter(inward(x), border), 2), lambda x: torch.cat((x, x), 2), (x,)),
+        "leave": (
+            lambda x: outward(leave(part(x, 2), border)),
+            lambda x: x[..., :H] + x[..., H:],
+            (values(B, S, 2 * H, seed=3),),
+        ),
+        "column": (column, linear, (x, values(N, H, seed=4), values(N, seed=5))),
+        "row": (row, linear, (wide, values(H, N, seed=6), values(H, seed=7))),
+        "embedding": (embed, lambda table: table[tokens], (values(V, H, seed=8),)),
+        "positions": (positions, lambda table: table.expand(B, -1, -1), (values(S, H, seed=8),)),
+        "cross-entropy": (loss, lambda logits: model.loss(logits, tokens), (values(B, S, V, seed=8),)),
+    }
+
+
+def lossy() -> None:
+    """What codecs make of each direction: ranks that are to hold the same do, and gradients pass straight through."""
+    group = Group(WORLD, Progress(Wait.GIVE_WAY))
+    x = torch.randn(2, 64, 32, generator=torch.Generator().manual_seed(WORLD.rank))
+    for codec, phase, (name, stream) in product(
+        ("zfp:8", "int8:256"), (Phase.FORWARD, Phase.BACKWARD), (("whole", WHOLE), ("spread", SEQUENCE))
+    ):
+        policy = Policy(algorithm=Algorithm.ENCODED, rules=[Rule(codec, phase=phase)])
+        border = Border.of(group, stream, policy)
+        own = x[index(x.shape[1], 1)] if stream.spread else x
+        outer, inner = own.clone().requires_grad_(), x.clone().requires_grad_()
+        entered, left = enter(outer, border), leave(inner, border)
+        entered.backward(x)
+        left.backward(own)
+        gathered, summed = (entered, left) if phase is Phase.FORWARD else (inner.grad, outer.grad)
+        straight = (inner.grad, outer.grad) if phase is Phase.FORWARD else (entered, left)
+        whole = torch.cat(WORLD.allgather(own), dim=1) if stream.spread else x
+        total = torch.from_numpy(WORLD.allreduce(x.numpy()))[index(64, 1) if stream.spread else ...]
+        counters = {channel.phase: channel.counters for channel in (border.forward, border.backward)}
+        mine = counters.pop(phase)
+        (other,) = counters.values()
+        report(
+            {
+                "codec": codec,
+                "phase": phase.value,
+                "stream": name,
+                "same": alike(gathered if stream.spread else summed),
+                "error": relative(summed, total),
+                "straight": [relative(found, wanted) for found, wanted in zip(straight, (whole, total), strict=True)],
+                "ratio": mine.message_bytes / mine.wire_bytes,
+                "plain": other.message_bytes == other.wire_bytes,
+            }
+        )
+
+
+def alike(x: Tensor) -> bool:
+    return len({each.detach().numpy().tobytes() for each in WORLD.allgather(x)}) == 1
+
+
+def relative(x: Tensor, expected: Tensor) -> float:
+    return float((x.detach() - expected).norm() / expected.norm())
+
+
+def traffic() -> None:
+    """Message bytes of one step, summed over the ranks."""
+    corpus = text.load(run_of("neox", Layout()).data, 12)
+    for name, layout, by_positions, scheme, precision in TRAFFIC:
+        run = in_pairs(run_of(name, layout, scheme=scheme, precision=precision, sequence_parallel=by_positions))
+        comm = WORLD.Split(0 if WORLD.rank < run.ranks else 1, WORLD.rank)
+        if WORLD.rank < run.ranks:
+            trainer = Trainer(run, comm, Progress(Wait.GIVE_WAY, background=True), corpus)
+            trainer.step(0)
+            rows = trainer.traffic.report()
+            sent = {f"{r['dimension']} {r['phase']} {r['kind']}": r["message_bytes"] for r in rows}
+            case = {"model": name, "layout": label(layout), "sequence_parallel": by_positions, "precision": precision}
+            report({**case, "sent": sent})
+
+
+TRAFFIC = [
+    ("neox", Layout(tp=2), False, "baseline", "fp64"),
+    ("gpt2", Layout(tp=2), True, "baseline", "fp64"),
+    ("gpt2", Layout(tp=4), True, "identity", "fp32"),
+    ("neox", Layout(dp=2, tp=2), True, "baseline", "fp32"),
+    ("gpt2", Layout(tp=2, pp=2), False, "identity", "bf16"),
+    ("neox", Layout(tp=2, pp=2), True, "baseline", "fp16"),
+    ("neox", Layout(dp=2, pp=2), True, "baseline", "fp32"),
+]
+
+
+def report(line: dict[str, object]) -> None:
+    if WORLD.rank == 0:
+        print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
