@@ -88,7 +88,10 @@ class Train(Section):
     micro_batch: Count = Field(1, description="Samples that a rank works on at a time.")
     seq_len: Count = Field(2048, description="Tokens a sample.")
     precision: Precision = Field("fp32", description="Of weights and activations.")
-    zero: Literal[0, 1] = Field(1, description="ZeRO stage: 1 spreads the optimizer's states over dp.")
+    zero: Literal[0, 1, 2, 3] = Field(
+        1,
+        description="ZeRO stage: 1 spreads the optimizer's states over dp, 2 the gradients too, 3 the parameters too.",
+    )
     seed: int = Field(1234, ge=0, lt=2**31, description="Of repeat 1; repeat k takes seed + k - 1 in every scheme.")
     lr: float = Field(1e-3, gt=0, description="Highest learning rate.")
     min_lr: float | None = Field(None, ge=0, description="Learning rate at the end; a tenth of lr by default.")
@@ -104,6 +107,14 @@ class Train(Section):
     checkpoint_every: int = Field(
         0, ge=0, description="Steps between checkpoints; 0 writes one only when a run is told to stop before its end."
     )
+    offload: bool = Field(
+        False, description="ZeRO-Offload: keep the optimizer's states with the host, and update the weights there."
+    )
+    node_copy: bool = Field(
+        False,
+        description="ZeRO++ (hpZ), for zero 3: a second copy of the parameters within each node, from which the "
+        "backward pass gathers.",
+    )
 
     @model_validator(mode="after")
     def _steps_beyond_warmup(self) -> "Train":
@@ -111,6 +122,8 @@ class Train(Section):
             raise ValueError(f"warmup_steps {self.warmup_steps} leaves none of {self.steps} steps to measure: lower it")
         if self.min_lr is not None and self.min_lr > self.lr:
             raise ValueError(f"min_lr {self.min_lr} is above lr {self.lr}: lower it")
+        if self.node_copy and self.zero != 3:
+            raise ValueError(f"node_copy is a second copy of stage 3's pieces, and zero is {self.zero}: set zero to 3")
         return self
 
 
@@ -126,7 +139,7 @@ class Rule(Section):
     """A codec for the traffic that matches; what is left out matches everything."""
 
     dimension: Literal["DP", "ZERO", "TP", "PP"] | None = Field(
-        None, description="DP: gradients; ZERO: updated parameters; TP: tensor parallel; PP: between stages."
+        None, description="DP: gradients; ZERO: gathered parameters; TP: tensor parallel; PP: between stages."
     )
     phase: Literal["FORWARD", "BACKWARD", "STEP"] | None = Field(None, description="When it is sent.")
     kind: Literal["GRAD", "ACT", "PARAM", "OPTIM"] | None = Field(None, description="What is sent.")

@@ -55,7 +55,7 @@ class Train:
     precision: str
     """``fp64``, ``fp32``, ``bf16`` or ``fp16``."""
     zero: int
-    """ZeRO stage, 0 or 1."""
+    """ZeRO stage, 0 to 3."""
     seed: int
     lr: float
     min_lr: float
@@ -73,6 +73,10 @@ class Train:
     eval_samples: int
     checkpoint_every: int = 0
     """Steps between checkpoints; 0 writes one only on request."""
+    offload: bool = False
+    """Master weights, moments and their update are the host's."""
+    node_copy: bool = False
+    """ZeRO-3 keeps a second copy of the parameters within each node, for the backward pass."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +201,8 @@ def _check(run: Run, where: str) -> None:
         (m.layers >= p.pp, "layout.pp: more stages than layers"),
         (t.precision in ("fp64", "fp32", "bf16", "fp16"), f"train.precision: {t.precision!r} is not known"),
         (run.shape is None or _FRACTION.fullmatch(run.shape.gpus_per_rank), "shape.gpus_per_rank: not a fraction"),
-        (t.zero in (0, 1), f"train.zero: stage {t.zero} is not known: use 0 or 1"),
+        (t.zero in (0, 1, 2, 3), f"train.zero: stage {t.zero} is not known: use 0, 1, 2 or 3"),
+        (t.zero == 3 or not t.node_copy, "train.node_copy: a second copy is of stage 3's pieces: set zero to 3"),
         (m.positions in ("rotary", "learned"), f"model.positions: {m.positions!r} is not rotary or learned"),
     ]
     for holds, message in rules:

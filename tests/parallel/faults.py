@@ -12,7 +12,9 @@ from hpcbench.comm.group import Group
 from hpcbench.comm.shards import shards
 from hpcbench.comm.work import Work
 from hpcbench.parallel import buckets, linear, pipeline
-from hpcbench.parallel.data_parallel import DataParallel, Piece
+from hpcbench.parallel.data_parallel import DataParallel
+from hpcbench.parallel.gradients import Gradients
+from hpcbench.parallel.pieces import Piece
 
 
 def divided_twice() -> object:
@@ -63,19 +65,19 @@ def whole_and_split_mixed() -> object:
 
 def tied_gradient_left_out() -> object:
     """The two copies of the embedding's weight are updated with their own gradients only."""
-    return patch.object(DataParallel, "_reduce_tied", lambda self: None)
+    return patch.object(Gradients, "_reduce_tied", lambda self: None)
 
 
 def one_replica_dropped() -> object:
     """The last replica's gradients are lost."""
-    start = DataParallel._start
+    start = Gradients._start
 
-    def faulty(self: DataParallel, piece: Piece) -> None:
+    def faulty(self: Gradients, piece: Piece) -> None:
         if self._mesh.dp.rank == self._mesh.dp.size - 1:
             piece.bucket.gradients.zero_()
         start(self, piece)
 
-    return patch.object(DataParallel, "_start", faulty)
+    return patch.object(Gradients, "_start", faulty)
 
 
 def boundary_gradient_stale() -> object:

@@ -146,6 +146,8 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "eval_every": 0,
         "eval_samples": 32,
         "checkpoint_every": 0,
+        "offload": False,
+        "node_copy": False,
     }
     assert data["scheme"] == {
         "name": "baseline",
