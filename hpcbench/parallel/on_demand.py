@@ -39,6 +39,8 @@ class Guest:
     arriving: tuple[Array, Work] | None = None
     copy: Tensor | None = None
     """This rank's part of its node's copy, in the dtype of the weights."""
+    fresh: bool = False
+    """The copy is of the weights after the last update."""
 
 
 @dataclass(eq=False)
@@ -77,7 +79,8 @@ class OnDemand:
     Raises
     ------
     ValueError
-        A parameter belongs to no unit: nobody would gather it.
+        A parameter belongs to no unit: nobody would gather it. Or a bucket holds parameters of two stacks, which
+        schedules run through each in its own time: nobody would know when it may go.
     """
 
     def __init__(
@@ -114,6 +117,9 @@ class OnDemand:
         if missed:
             raise ValueError(f"{next(iter(missed.values()))} belongs to no unit of the model: nobody would gather it")
         for guest in self._guests.values():
+            users = [stack for stack in stacks if any(homes[id(p)] is guest for p in stack.parameters())]
+            if len(users) > 1 and len(guest.bucket.slots) > 1:
+                raise ValueError("a bucket holds parameters of two stacks: make the buckets of each stack apart")
             guest.bucket.free_values()
 
     def give(self, piece: Piece, source: Tensor) -> None:
@@ -123,7 +129,7 @@ class OnDemand:
             guest.arriving[1].wait()  # what came is of before the update
         guest.arriving = None
         guest.bucket.free_values()
-        guest.source, guest.copy = source, None
+        guest.source, guest.fresh = source, False
 
     def settle(self) -> None:
         """Nothing is sent before it is needed."""
@@ -193,7 +199,7 @@ class OnDemand:
             return
         gathered = guest.bucket.room()
         group, source = self._mesh.dp, guest.source
-        if phase is Phase.BACKWARD and guest.copy is not None and self._node:
+        if phase is Phase.BACKWARD and self._node and guest.copy is not None and guest.fresh:
             group, source = self._node, guest.copy
         work = group.all_gather(to_host(source), gathered, channel=self._channels[phase])
         guest.arriving = gathered, work.in_background() if self._overlap else work
@@ -205,9 +211,9 @@ class OnDemand:
         guest.arriving = None
         work.wait()
         guest.bucket.fill_values(from_host(gathered, guest.bucket.values))
-        if self._node and guest.copy is None:
+        if self._node and not guest.fresh:
             mine = shards(gathered.size, self._node.size)[self._node.rank]
-            guest.copy = guest.bucket.values[mine].clone()
+            guest.copy, guest.fresh = guest.bucket.values[mine].clone(), True
 
 
 def in_backward() -> bool:
