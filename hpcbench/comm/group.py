@@ -77,6 +77,11 @@ class Group:
     def topology(self, topology: Topology) -> None:
         self._choice = Choice(self.rank, topology, self._choice.links)
 
+    def within_node(self) -> "Group":
+        """A group of the ranks of this one that share this rank's node; making it is a collective call."""
+        comm = self._comm.Split(self.topology.node_of[self.rank], self.rank)
+        return Group(comm, self._progress, self._choice.links, self._places)
+
     @property
     def rank(self) -> int:
         return int(self._comm.rank)

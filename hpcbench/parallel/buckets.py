@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from hpcbench.comm.arrays import Array
 from hpcbench.parallel.buffers import wire_dtype
 from hpcbench.parallel.sharding import Held, Shard, Tied
 
@@ -48,10 +49,49 @@ class Bucket:
         like = parameters[0].parameter
         self.values = torch.zeros(-(-start // unit) * unit, dtype=like.dtype, device=like.device)
         self.gradients = torch.zeros_like(self.values)
+        """Sums of the backward passes; empty while there are none."""
         for slot in self.slots:
             self.values[slot.span] = slot.parameter.detach().reshape(-1)
             slot.parameter.data = self.values[slot.span].view(slot.parameter.shape)
             slot.parameter.grad = self.gradients[slot.span].view(slot.parameter.shape)
+
+    @property
+    def has_gradients(self) -> bool:
+        return self.gradients.numel() > 0
+
+    def free_gradients(self) -> None:
+        """Let go of the gradients; the backward pass makes new ones of its own, for `take_gradient`."""
+        self.gradients = self.values.new_empty(0)
+        for slot in self.slots:
+            slot.parameter.grad = None
+
+    def take_gradient(self, slot: Slot) -> None:
+        """Add the parameter's own gradient to the bucket's, which begins with zeros, and let go of it."""
+        gradient = slot.parameter.grad
+        assert gradient is not None
+        if not self.has_gradients:
+            self.gradients = torch.zeros_like(self.values)
+        self.gradients[slot.span].view(gradient.shape).add_(gradient)
+        slot.parameter.grad = None
+
+    def room(self) -> Array:
+        """A host array for all values as they are sent."""
+        array: Array = torch.empty(self.values.numel(), dtype=self.wire_dtype).numpy()
+        return array
+
+    @property
+    def has_values(self) -> bool:
+        """Whether the parameters may be read."""
+        return self.values.untyped_storage().nbytes() > 0
+
+    def free_values(self) -> None:
+        """Let go of the memory of the parameters. They, and what autograd has saved of them, remain views into it."""
+        self.values.untyped_storage().resize_(0)
+
+    def fill_values(self, values: Tensor) -> None:
+        """Give the parameters memory again, with these values."""
+        self.values.untyped_storage().resize_(self.values.numel() * self.values.itemsize)
+        self.values.copy_(values)
 
     def parts(self, owned: slice) -> Iterator[tuple[Slot, slice]]:
         """Each parameter that reaches into the piece `owned`, with its elements counted from the piece's start."""

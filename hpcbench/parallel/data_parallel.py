@@ -1,55 +1,37 @@
-"""Data parallelism: gradients are averaged, weights updated, in whole (stage 0) or each rank its piece (ZeRO-1).
+"""Data parallelism: gradients are averaged, weights updated, in whole or each rank its piece.
 
-A piece of a bucket is what this rank updates: the whole bucket, or with ZeRO-1 (arXiv 1910.02054, section 5) 1/dp of
-it. The optimizer works on a master copy of the piece in fp32 or better; the model's own weights are what the other
-ranks can decode, on the owner's rank too, so replicas never differ.
+A ZeRO stage (arXiv 1910.02054) is a choice in each of three parts: what a rank owns (`pieces`), how gradients become
+the sums of what it owns (`gradients`), and how updated weights come back (`weights`, `on_demand`).
+
+====== ============ ============================ =============================
+stage  owned        gradients                    weights
+====== ============ ============================ =============================
+0      all          all-reduced once a step      everyone has all
+1      1/dp         reduce-scattered once a step gathered after the step
+2      1/dp         the same, each micro-batch   gathered after the step
+3      1/dp         the same, each micro-batch   gathered before they are used
+====== ============ ============================ =============================
 """
 
 import math
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Dimension, Kind, Phase
-from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.policy import Policy
-from hpcbench.comm.shards import shards
-from hpcbench.comm.work import Work
-from hpcbench.parallel.adamw import AdamW, AdamWState
+from hpcbench.parallel import pieces as states
+from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import Bucket
-from hpcbench.parallel.buffers import from_host, to_host
 from hpcbench.parallel.exact import exact_sum
+from hpcbench.parallel.gradients import Gradients
 from hpcbench.parallel.mesh import Mesh
-
-
-@dataclass
-class Piece:
-    """What this rank updates of a bucket."""
-
-    bucket: Bucket
-    owned: slice
-    master: Tensor
-    gradient: Tensor
-    adam: AdamWState
-    feedback: Feedback | None
-    """Residuals of the bucket's reduction."""
-    to_come: int = 0
-    """Gradients that the backward pass has not yet added to the bucket."""
-    reduction: "Reduction | None" = None
-    """Under way."""
-
-
-@dataclass
-class Reduction:
-    """Host arrays of a reduction: what is sent, and where the piece's sum arrives."""
-
-    sent: Array
-    result: Array
-    work: Work
+from hpcbench.parallel.offload import Crossing, HostLink
+from hpcbench.parallel.on_demand import OnDemand
+from hpcbench.parallel.pieces import Owned, Piece, make_piece
+from hpcbench.parallel.weights import GatheredAfterStep, Replicated, Weights
 
 
 class DataParallel:
@@ -64,200 +46,84 @@ class DataParallel:
     policy
         Gives the channels of gradients (DP) and of gathered parameters (ZERO).
     zero
-        Stage 0 or 1.
+        Stage 0 to 3.
     adam
         Settings of the optimizer.
     overlap
-        Reduce a bucket as soon as the backward pass has filled it, not after the backward pass.
+        Reduce a bucket as soon as the backward pass has filled it, not after the backward pass, and at stage 3 gather
+        weights ahead of their use.
+    stacks
+        The modules that use the parameters; of use at stage 3 only.
+    node_copy
+        At stage 3, gather for the backward pass from a second copy within each node (hpZ of ZeRO++).
+    offload
+        Keep master weights, moments and reduced gradients with the host, and update there.
+
+    Attributes
+    ----------
+    pieces : list of Piece
+        What this rank owns.
+    link : HostLink or None
+        To the host, where states are offloaded.
     """
 
     def __init__(
-        self, buckets: list[Bucket], *, mesh: Mesh, policy: Policy, zero: int, adam: AdamW, overlap: bool = False
+        self,
+        buckets: list[Bucket],
+        *,
+        mesh: Mesh,
+        policy: Policy,
+        zero: int,
+        adam: AdamW,
+        overlap: bool = False,
+        stacks: Sequence[nn.Module] = (),
+        node_copy: bool = False,
+        offload: bool = False,
     ) -> None:
         self._mesh = mesh
-        self._zero = zero
-        self._overlap = overlap and mesh.dp.size > 1
+        self._scattered = zero > 0
         self._exact = policy.exact
-        self._gradients = policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD)
-        self._parameters = policy.channel(Dimension.ZERO, Phase.STEP, Kind.PARAM)
-        self._tied = policy.channel(Dimension.PP, Phase.BACKWARD, Kind.GRAD)
-        self._summands = policy.channel(Dimension.EXACT, Phase.BACKWARD, Kind.GRAD)
-        self._loss_scale = 1.0
-        self.pieces = [self._piece(bucket, adam) for bucket in buckets]
-        if self._overlap:
-            for piece in self.pieces:
-                for slot in piece.bucket.slots:
-                    slot.parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
-                        partial(self._added, piece)
-                    )
-
-    def _piece(self, bucket: Bucket, adam: AdamW) -> Piece:
-        n = bucket.values.numel()
-        owned = shards(n, self._mesh.dp.size)[self._mesh.dp.rank] if self._zero else slice(0, n)
-        master = bucket.values[owned].to(bucket.wire_dtype, copy=True)
-        matrices = [part for slot, part in bucket.parts(owned) if len(slot.shard.shape) > 1]
-        feedback = Feedback(n) if self._gradients.feedback and self._mesh.dp.size > 1 else None
-        return Piece(bucket, owned, master, torch.zeros_like(master), AdamWState(adam, master, matrices), feedback)
+        overlap = overlap and mesh.dp.size > 1
+        self.link = HostLink(buckets[0].values.device) if offload else None
+        part, parts = (mesh.dp.rank, mesh.dp.size) if self._scattered else (0, 1)
+        feedback = policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD).feedback and mesh.dp.size > 1
+        self.pieces = [
+            make_piece(bucket, adam, part=part, parts=parts, feedback=feedback, link=self.link) for bucket in buckets
+        ]
+        self._weights: Weights
+        self._on_demand: OnDemand | None = None
+        if zero == 0:
+            self._weights = Replicated()
+        elif zero < 3:
+            self._weights = GatheredAfterStep(mesh, policy, overlap=overlap)
+        else:
+            self._weights = self._on_demand = OnDemand(
+                self.pieces, stacks, mesh=mesh, policy=policy, overlap=overlap, node_copy=node_copy
+            )
+            self._give_again()
+        self._gradients = Gradients(
+            self.pieces,
+            mesh=mesh,
+            policy=policy,
+            scattered=self._scattered,
+            freed=zero >= 2,
+            overlap=overlap,
+            link=self.link,
+            whole=self._on_demand.release if self._on_demand else None,
+        )
 
     def begin(self, *, micro_batches: int, loss_scale: float) -> None:
         """Set all gradients to zero; so many backward passes will add to them, of losses times `loss_scale`."""
-        self._loss_scale = loss_scale
-        for piece in self.pieces:
-            piece.bucket.gradients.zero_()
-            piece.to_come = micro_batches * len(piece.bucket.slots)
-
-    def _added(self, piece: Piece, parameter: Tensor) -> None:
-        """A gradient has been added to: start what is complete, in the same order on every replica."""
-        piece.to_come -= 1
-        for other in self.pieces:
-            if other.bucket.tied or other.bucket.partial or other.reduction:
-                continue  # such a bucket waits for what other ranks have to add
-            if other.to_come:
-                return
-            self._start(other)
+        self._gradients.begin(micro_batches=micro_batches, loss_scale=loss_scale)
 
     def reduce_gradients(self) -> None:
         """Average the replicas' gradients into the pieces; the loss scale is taken out."""
-        self._reduce_tied()
-        self._reduce_partial()
-        for piece in self.pieces:
-            if piece.reduction is None:
-                self._start(piece)
-            if not self._overlap:
-                self._finish(piece)
-        for piece in self.pieces:
-            if piece.reduction:
-                self._finish(piece)
-
-    def _start(self, piece: Piece) -> None:
-        """Begin to reduce a bucket.
-
-        Gradients are divided before they are sent: a sum of half-precision codes could overflow, and residuals would
-        be of another loss scale than the gradients that they are added to.
-        """
-        host = to_host(piece.bucket.gradients)
-        host /= self._mesh.dp.size * self._loss_scale
-        result = to_host(piece.gradient)
-        group, channel = self._mesh.dp, self._gradients
-        if self._zero:
-            work = group.reduce_scatter(host, result, channel=channel, feedback=piece.feedback)
-        else:
-            work = group.all_reduce(host, channel=channel, feedback=piece.feedback)
-        piece.reduction = Reduction(host, result, work.in_background() if self._overlap else work)
-
-    def _finish(self, piece: Piece) -> None:
-        reduction, piece.reduction = piece.reduction, None
-        assert reduction is not None
-        reduction.work.wait()
-        if not self._zero:
-            reduction.result[...] = reduction.sent
-        piece.gradient.copy_(from_host(reduction.result, piece.gradient))
-        self._clear_padding(piece)
-
-    @staticmethod
-    def _clear_padding(piece: Piece) -> None:
-        """A codec of blocks makes something of zeros beside values: no parameter's name would find it again."""
-        padding = piece.bucket.padding
-        piece.gradient[max(padding.start - piece.owned.start, 0) :] = 0
-        if piece.feedback:
-            piece.feedback.sent[padding] = 0
-            piece.feedback.summed[padding] = 0
-
-    def _reduce_tied(self) -> None:
-        """Add the gradients of the two copies of a tied weight."""
-        for bucket in (piece.bucket for piece in self.pieces if piece.bucket.tied):
-            host = to_host(bucket.gradients)
-            self._mesh.ends.all_reduce(host, channel=self._tied).wait()
-            bucket.gradients.copy_(from_host(host, bucket.gradients))
-
-    def _reduce_partial(self) -> None:
-        """Complete the gradients of which each rank of the tensor group has a summand; exactly, since they are few."""
-        for bucket in (piece.bucket for piece in self.pieces if piece.bucket.partial):
-            gradients = bucket.gradients[: bucket.padding.start]
-            host = to_host(gradients)
-            self._mesh.tp.all_reduce(host, channel=self._summands).wait()
-            gradients.copy_(from_host(host, gradients))
-
-    def forget_residuals(self) -> None:
-        """After a step whose gradients are thrown away: their residuals belong to nothing any more."""
-        for piece in self.pieces:
-            if piece.feedback:
-                piece.feedback.forget()
-
-    def residuals(self) -> dict[str, dict[str, Tensor]]:
-        """Residuals by parameter name, for a checkpoint: ``sent`` and ``summed``, in the parameter's local shape.
-
-        ``sent`` is this rank's own. ``summed`` is zero but where this rank owned the sum: added up over the ranks it is
-        whole, and may be loaded by every rank.
-        """
-        return {
-            slot.shard.name: {
-                kind: torch.from_numpy(values[slot.span]).view(slot.parameter.shape).clone()
-                for kind, values in (("sent", piece.feedback.sent), ("summed", piece.feedback.summed))
-            }
-            for piece in self.pieces
-            if piece.feedback
-            for slot in piece.bucket.slots
-        }
-
-    def load_residuals(self, saved: dict[str, dict[str, Tensor]]) -> None:
-        """Take up residuals that `residuals` gave, whatever buckets the parameters lie in now.
-
-        Raises
-        ------
-        KeyError
-            A parameter of this rank has none.
-        """
-        for piece in self.pieces:
-            if piece.feedback:
-                piece.feedback.forget()
-                for slot in piece.bucket.slots:
-                    for kind, values in (("sent", piece.feedback.sent), ("summed", piece.feedback.summed)):
-                        values[slot.span] = saved[slot.shard.name][kind].reshape(-1).numpy()
-
-    @property
-    def updates(self) -> int:
-        """Steps that the optimizer has taken."""
-        return self.pieces[0].adam.updates
-
-    def optimizer(self) -> dict[str, dict[str, Any]]:
-        """Master weights and moments by parameter name, for a checkpoint.
-
-        ``master``, ``first`` and ``second`` hold the elements that this rank updates, ``start`` the place of the first
-        of them in the parameter's local part, flattened.
-        """
-        return {
-            slot.shard.name: {
-                "start": piece.owned.start + part.start - slot.span.start,
-                **{name: values[part].to("cpu", copy=True) for name, values in _states(piece).items()},
-            }
-            for piece in self.pieces
-            for slot, part in piece.bucket.parts(piece.owned)
-        }
-
-    def load_optimizer(self, saved: dict[str, dict[str, Any]], *, updates: int) -> None:
-        """Take up what `optimizer` gave, after so many `updates`, in the same layout.
-
-        Raises
-        ------
-        KeyError
-            A parameter of which this rank updates something has no state.
-        ValueError
-            It has that of other elements.
-        """
-        for piece in self.pieces:
-            piece.adam.updates = updates
-            for slot, part in piece.bucket.parts(piece.owned):
-                state = saved[slot.shard.name]
-                if state["start"] != piece.owned.start + part.start - slot.span.start:
-                    raise ValueError(f"{slot.shard.name}: the optimizer's state begins at element {state['start']}")
-                for name, values in _states(piece).items():
-                    values[part] = state[name].to(values.device)
+        self._gradients.finish()
 
     def gradient_norm(self) -> float:
         """2-norm of the whole model's gradient, each parameter counted once; the same bits on every rank."""
         square = 0.0
-        if self._zero or self._mesh.dp.rank == 0:
+        if self._scattered or self._mesh.dp.rank == 0:
             for piece in self.pieces:
                 for slot, part in piece.bucket.parts(piece.owned):
                     if slot.shard.counts_in_norm:
@@ -268,22 +134,78 @@ class DataParallel:
     def step(self, *, lr: float, clip: float, norm: float) -> None:
         """Update the pieces with gradients clipped to norm `clip`, then give every replica the new weights."""
         factor = clip / norm if 0 < clip < norm else 1.0
-        gathers = []
+        for piece, source in self._updated(lr, factor):
+            self._weights.give(piece, source)
+        self._weights.settle()
+
+    def _updated(self, lr: float, factor: float) -> Iterator[tuple[Piece, Tensor]]:
+        """Update piece by piece; master weights of the host cross to the device while the next piece is updated."""
+        crossing: tuple[Piece, Crossing] | None = None
         for piece in self.pieces:
             if factor != 1.0:
                 piece.gradient *= factor
             piece.adam.step(piece.master, piece.gradient, lr=lr)
-            if not self._zero:
-                piece.bucket.values.copy_(piece.master)
+            if self.link is None:
+                yield piece, piece.master
                 continue
-            gathered = to_host(torch.empty(piece.bucket.values.numel(), dtype=piece.bucket.wire_dtype))
-            work = self._mesh.dp.all_gather(to_host(piece.master), gathered, channel=self._parameters)
-            work.in_background() if self._overlap else work.wait()
-            gathers.append((piece.bucket.values, gathered, work))
-        for values, gathered, work in gathers:
-            work.wait()
-            values.copy_(from_host(gathered, values))
+            if crossing:
+                yield crossing[0], crossing[1].wait()
+            crossing = piece, self.link.up(piece.master)
+        if crossing:
+            yield crossing[0], crossing[1].wait()
 
+    def whole(self) -> AbstractContextManager[None]:
+        """For the time of a block all parameters may be read, and kept; a collective call at stage 3."""
+        return self._on_demand.whole() if self._on_demand else nullcontext()
 
-def _states(piece: Piece) -> dict[str, Tensor]:
-    return {"master": piece.master, "first": piece.adam.first, "second": piece.adam.second}
+    @property
+    def owned(self) -> list[Owned]:
+        """The elements that this rank updates."""
+        return [owned for piece in self.pieces for _, _, owned in piece.parts()]
+
+    @property
+    def updates(self) -> int:
+        """Steps that the optimizer has taken."""
+        return self.pieces[0].adam.updates
+
+    def optimizer(self) -> dict[str, dict[str, Any]]:
+        """Master weights and moments by parameter name, for a checkpoint: see `pieces.save`."""
+        return states.save(self.pieces)
+
+    def load_optimizer(self, saved: dict[str, dict[str, Any]], *, updates: int) -> None:
+        """Take up what `optimizer` gave, after so many `updates`, in the same layout: see `pieces.load`."""
+        states.load(self.pieces, saved, updates=updates)
+        self._give_again()
+
+    def residuals(self) -> dict[str, dict[str, Tensor]]:
+        """Residuals by parameter name, for a checkpoint: see `pieces.save_residuals`."""
+        return states.save_residuals(self.pieces)
+
+    def load_residuals(self, saved: dict[str, dict[str, Tensor]]) -> None:
+        """Take up residuals that `residuals` gave: see `pieces.load_residuals`."""
+        states.load_residuals(self.pieces, saved)
+
+    def forget_residuals(self) -> None:
+        """After a step whose gradients are thrown away: their residuals belong to nothing any more."""
+        for piece in self.pieces:
+            if piece.feedback:
+                piece.feedback.forget()
+
+    def held_bytes(self) -> dict[str, int]:
+        """Bytes of the tensors that last from step to step, on the device and with the host, by what they are for."""
+        home = "host" if self.link else "device"
+        sums = {"device parameters": 0, "device gradients": 0, f"{home} gradients": 0, f"{home} optimizer": 0}
+        for piece in self.pieces:
+            sums["device parameters"] += piece.bucket.values.untyped_storage().nbytes()
+            sums["device gradients"] += piece.bucket.gradients.nbytes
+            sums[f"{home} gradients"] += piece.gradient.nbytes
+            sums[f"{home} optimizer"] += sum(values.nbytes for values in piece.states.values())
+        if self._on_demand:
+            sums["device parameters"] += self._on_demand.held_bytes(own=self.link is not None)
+        return sums
+
+    def _give_again(self) -> None:
+        """Master weights have changed otherwise than by an update: what is gathered on demand is of them."""
+        if self._on_demand:
+            for piece in self.pieces:
+                self._on_demand.give(piece, self.link.up(piece.master).wait() if self.link else piece.master)

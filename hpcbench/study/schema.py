@@ -88,7 +88,10 @@ class Train(Section):
     micro_batch: Count = Field(1, description="Samples that a rank works on at a time.")
     seq_len: Count = Field(2048, description="Tokens a sample.")
     precision: Precision = Field("fp32", description="Of weights and activations.")
-    zero: Literal[0, 1] = Field(1, description="ZeRO stage: 1 spreads the optimizer's states over dp.")
+    zero: Literal[0, 1, 2, 3] = Field(
+        1,
+        description="ZeRO stage: 1 spreads the optimizer's states over dp, 2 the gradients too, 3 the parameters too.",
+    )
     seed: int = Field(1234, ge=0, lt=2**31, description="Of repeat 1; repeat k takes seed + k - 1 in every scheme.")
     lr: float = Field(1e-3, gt=0, description="Highest learning rate.")
     min_lr: float | None = Field(None, ge=0, description="Learning rate at the end; a tenth of lr by default.")
@@ -116,6 +119,14 @@ class Train(Section):
         False,
         description="Split what lies between tensor-parallel layers by positions; tp must divide seq_len.",
     )
+    offload: bool = Field(
+        False, description="ZeRO-Offload: keep the optimizer's states with the host, and update the weights there."
+    )
+    node_copy: bool = Field(
+        False,
+        description="ZeRO++ (hpZ), for zero 3: a second copy of the parameters within each node, from which the "
+        "backward pass gathers.",
+    )
 
     @model_validator(mode="after")
     def _steps_beyond_warmup(self) -> "Train":
@@ -123,6 +134,8 @@ class Train(Section):
             raise ValueError(f"warmup_steps {self.warmup_steps} leaves none of {self.steps} steps to measure: lower it")
         if self.min_lr is not None and self.min_lr > self.lr:
             raise ValueError(f"min_lr {self.min_lr} is above lr {self.lr}: lower it")
+        if self.node_copy and self.zero != 3:
+            raise ValueError(f"node_copy is a second copy of stage 3's pieces, and zero is {self.zero}: set zero to 3")
         return self
 
 
@@ -147,7 +160,7 @@ class Rule(Section):
 
     dimension: Literal["DP", "ZERO", "TP", "SP", "PP"] | None = Field(
         None,
-        description="DP: gradients; ZERO: updated parameters; TP: tensor parallel, and what train.sequence_parallel "
+        description="DP: gradients; ZERO: gathered parameters; TP: tensor parallel, and what train.sequence_parallel "
         "makes of it, unless a later rule is for SP; PP: between stages.",
     )
     phase: Literal["FORWARD", "BACKWARD", "STEP"] | None = Field(None, description="When it is sent.")

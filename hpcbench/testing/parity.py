@@ -39,7 +39,8 @@ class Whole:
 
 def parameters(trainer: Trainer) -> list[Part]:
     """This rank's weights, as the model computes with them."""
-    return [Part(shard, parameter.detach().double().cpu().numpy()) for parameter, shard in trainer.held]
+    with trainer.data_parallel.whole():
+        return [Part(shard, parameter.detach().double().cpu().numpy()) for parameter, shard in trainer.held]
 
 
 def gradients(trainer: Trainer) -> list[Part]:

@@ -56,7 +56,7 @@ class Train:
     precision: str
     """``fp64``, ``fp32``, ``bf16`` or ``fp16``."""
     zero: int
-    """ZeRO stage, 0 or 1."""
+    """ZeRO stage, 0 to 3."""
     seed: int
     lr: float
     min_lr: float
@@ -80,6 +80,10 @@ class Train:
     """Activations: ``none``, ``selective``, ``full``, or of so many layers at a time."""
     sequence_parallel: bool = False
     """Between tensor-parallel regions each rank holds its part of the positions."""
+    offload: bool = False
+    """Master weights, moments and their update are the host's."""
+    node_copy: bool = False
+    """ZeRO-3 keeps a second copy of the parameters within each node, for the backward pass."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +225,8 @@ def _check(run: Run, where: str) -> None:
         (t.precision in ("fp64", "fp32", "bf16", "fp16"), f"train.precision: {t.precision!r} is not known"),
         (run.shape is None or _FRACTION.fullmatch(run.shape.gpus_per_rank), "shape.gpus_per_rank: not a fraction"),
         (not t.sequence_parallel or t.seq_len % p.tp == 0, "train.seq_len: sequence_parallel needs a multiple of tp"),
-        (t.zero in (0, 1), f"train.zero: stage {t.zero} is not known: use 0 or 1"),
+        (t.zero in (0, 1, 2, 3), f"train.zero: stage {t.zero} is not known: use 0, 1, 2 or 3"),
+        (t.zero == 3 or not t.node_copy, "train.node_copy: a second copy is of stage 3's pieces: set zero to 3"),
         (m.positions in ("rotary", "learned"), f"model.positions: {m.positions!r} is not rotary or learned"),
     ]
     for holds, message in rules:

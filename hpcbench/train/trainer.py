@@ -139,6 +139,9 @@ class Trainer:
             zero=train.zero,
             adam=AdamW(train.beta1, train.beta2, train.eps, train.weight_decay),
             overlap=train.overlap,
+            stacks=[self.module],
+            node_copy=train.node_copy,
+            offload=train.offload,
         )
         parts = parts_of(self.module, self.mesh, model.layers)
         for part in parts:
@@ -233,8 +236,10 @@ class Trainer:
 
     def state(self) -> dict[str, Any]:
         """All that the next step depends on but its number, on this rank: by global parameter names, in host memory."""
+        with self.data_parallel.whole():
+            parameters = {shard.name: parameter.detach().to("cpu", copy=True) for parameter, shard in self.held}
         return {
-            "parameters": {shard.name: parameter.detach().to("cpu", copy=True) for parameter, shard in self.held},
+            "parameters": parameters,
             "optimizer": self.data_parallel.optimizer(),
             "updates": self.data_parallel.updates,
             "residuals": self.data_parallel.residuals(),
@@ -251,7 +256,7 @@ class Trainer:
         KeyError, ValueError
             It is the state of another part of the model.
         """
-        with torch.no_grad():
+        with torch.no_grad(), self.data_parallel.whole():
             for parameter, shard in self.held:
                 parameter.copy_(state["parameters"][shard.name])
         self.data_parallel.load_optimizer(state["optimizer"], updates=state["updates"])
@@ -263,7 +268,8 @@ class Trainer:
     def replicas_agree(self) -> bool:
         """Whether all replicas hold the same bytes: over DP all weights, over TP those that it does not split."""
         shared = [parameter for parameter, shard in self.held if shard.dim is None]
-        agree = replicas_agree(self.mesh.dp, (parameter for parameter, _ in self.held), self._exact)
-        agree &= replicas_agree(self.mesh.tp, shared, self._exact)
+        with self.data_parallel.whole():
+            agree = replicas_agree(self.mesh.dp, (parameter for parameter, _ in self.held), self._exact)
+            agree &= replicas_agree(self.mesh.tp, shared, self._exact)
         (votes,) = exact_sum(self.mesh.world, [float(agree)], self._exact)
         return round(votes) == self.mesh.world.size

@@ -14,7 +14,9 @@ from hpcbench.comm.group import Group
 from hpcbench.comm.shards import shards
 from hpcbench.comm.work import Work
 from hpcbench.parallel import buckets, linear, pipeline, regions, sequence, vocabulary
-from hpcbench.parallel.data_parallel import DataParallel, Piece
+from hpcbench.parallel.data_parallel import DataParallel
+from hpcbench.parallel.gradients import Gradients
+from hpcbench.parallel.pieces import Piece
 from hpcbench.parallel.regions import Border
 from hpcbench.train import trainer
 
@@ -67,19 +69,19 @@ def whole_and_split_mixed() -> object:
 
 def tied_gradient_left_out() -> object:
     """The two copies of the embedding's weight are updated with their own gradients only."""
-    return patch.object(DataParallel, "_reduce_tied", lambda self: None)
+    return patch.object(Gradients, "_reduce_tied", lambda self: None)
 
 
 def one_replica_dropped() -> object:
     """The last replica's gradients are lost."""
-    start = DataParallel._start
+    start = Gradients._start
 
-    def faulty(self: DataParallel, piece: Piece) -> None:
+    def faulty(self: Gradients, piece: Piece) -> None:
         if self._mesh.dp.rank == self._mesh.dp.size - 1:
             piece.bucket.gradients.zero_()
         start(self, piece)
 
-    return patch.object(DataParallel, "_start", faulty)
+    return patch.object(Gradients, "_start", faulty)
 
 
 def boundary_gradient_stale() -> object:
@@ -130,7 +132,7 @@ def rows_off_by_one_rank() -> object:
 
 def summands_left_out() -> object:
     """Norms and biases are updated with the gradients of a rank's own positions."""
-    return patch.object(DataParallel, "_reduce_partial", lambda self: None)
+    return patch.object(Gradients, "_reduce_partial", lambda self: None)
 
 
 def gathered_in_wrong_order() -> object:

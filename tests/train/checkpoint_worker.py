@@ -19,6 +19,7 @@ from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.errors import UserError
+from hpcbench.parallel import gradients
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.layout import Layout
 from hpcbench.train import checkpoint_files as files
@@ -197,7 +198,7 @@ def masters_rounded() -> object:
 
 def padding_kept() -> object:
     """Padding has a gradient and residuals, which no parameter's name finds again."""
-    return patch.object(DataParallel, "_clear_padding", staticmethod(lambda piece: None))
+    return patch.object(gradients, "clear_padding", lambda piece: None)
 
 
 FAULTS: dict[str, tuple[Callable[[], object], str]] = {

@@ -1,0 +1,187 @@
+"""How gradients become the sums that the owners of their pieces see.
+
+Stages 0 and 1 keep the whole gradient of a bucket until the last micro-batch has added to it, and reduce it once a
+step. Stages 2 and 3 reduce a bucket's gradient in each micro-batch, as soon as it is whole, add up the owned piece of
+the sums and let go of the rest (arXiv 1910.02054, section 5.2): less memory, for a message a micro-batch.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hpcbench.comm.channel import Dimension, Kind, Phase
+from hpcbench.comm.policy import Policy
+from hpcbench.parallel.buckets import Slot
+from hpcbench.parallel.buffers import from_host, to_host
+from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.offload import HostLink
+from hpcbench.parallel.pieces import Piece, Reduction
+
+UNDER_WAY = 2
+"""Reductions of stages 2 and 3 at a time: one moves while the next bucket fills; each holds a bucket's memory."""
+
+
+class Gradients:
+    """Reduces the gradients of buckets into pieces.
+
+    Parameters
+    ----------
+    pieces
+        What this rank owns.
+    mesh
+        Its ``dp`` group holds the replicas, its ``ends`` group the two copies of a tied weight, its ``tp`` group the
+        summands of gradients under sequence parallelism.
+    policy
+        Gives the channels.
+    scattered
+        Each rank owns a piece: its sum alone is wanted (stages 1 to 3).
+    freed
+        Whole gradients do not outlive a micro-batch (stages 2 and 3).
+    overlap
+        Reduce while the backward pass goes on, not after it.
+    link
+        To where the pieces' gradients lie, if that is not the device.
+    whole
+        Is told, if `freed`, when a micro-batch has added all gradients of a bucket: its weights are no longer used.
+    """
+
+    def __init__(
+        self,
+        pieces: Sequence[Piece],
+        *,
+        mesh: Mesh,
+        policy: Policy,
+        scattered: bool,
+        freed: bool,
+        overlap: bool,
+        link: HostLink | None,
+        whole: Callable[[Piece], None] | None,
+    ) -> None:
+        self._pieces = pieces
+        self._mesh = mesh
+        self._scattered, self._freed, self._overlap = scattered, freed, overlap
+        self._link = link
+        self._whole = whole
+        self._channel = policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD)
+        self._tied = policy.channel(Dimension.PP, Phase.BACKWARD, Kind.GRAD)
+        self._summands = policy.channel(Dimension.EXACT, Phase.BACKWARD, Kind.GRAD)
+        self._loss_scale = 1.0
+        self._under_way: list[Piece] = []
+        for piece in pieces:
+            if freed:
+                piece.bucket.free_gradients()
+            if overlap or freed:
+                for slot in piece.bucket.slots:
+                    slot.parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                        partial(self._added, piece, slot)
+                    )
+
+    def begin(self, *, micro_batches: int, loss_scale: float) -> None:
+        """Set all gradients to zero; so many backward passes will add to them, of losses times `loss_scale`."""
+        self._loss_scale = loss_scale
+        for piece in self._pieces:
+            piece.to_come = len(piece.bucket.slots) * (1 if self._freed else micro_batches)
+            (piece.gradient if self._freed else piece.bucket.gradients).zero_()
+
+    def finish(self) -> None:
+        """Average what is not yet averaged; the loss scale is taken out."""
+        for piece in self._pieces:
+            if piece.bucket.has_gradients and piece.reduction is None:
+                self._start(piece)
+            if not self._overlap and piece.reduction:
+                self._finish(piece)
+        for piece in self._pieces:
+            if piece.reduction:
+                self._finish(piece)
+        self._under_way = []
+        self._reduce_tied()
+        self._reduce_partial()
+
+    def _added(self, piece: Piece, slot: Slot, parameter: Tensor) -> None:
+        """A gradient has been added to: start what is complete, in the same order on every replica."""
+        piece.to_come -= 1
+        if self._freed:
+            piece.bucket.take_gradient(slot)
+            if not piece.to_come:
+                if self._whole:
+                    self._whole(piece)
+                self._start_and_free(piece)
+            return
+        for other in self._pieces:
+            if other.reduction:
+                continue
+            if other.to_come:
+                return
+            self._start(other)
+
+    def _start_and_free(self, piece: Piece) -> None:
+        """Reduce what one micro-batch has given."""
+        piece.to_come = len(piece.bucket.slots)
+        if piece.reduction:
+            self._finish(piece)  # that of the micro-batch before
+        self._under_way = [other for other in self._under_way if other.reduction]
+        while len(self._under_way) >= UNDER_WAY:
+            self._finish(self._under_way.pop(0))
+        self._start(piece)
+        self._under_way.append(piece)
+        if not self._overlap:
+            self._finish(piece)
+
+    def _start(self, piece: Piece) -> None:
+        """Begin to reduce a bucket.
+
+        Gradients are divided before they are sent: a sum of half-precision codes could overflow, and residuals would
+        be of another loss scale than the gradients that they are added to.
+        """
+        host = to_host(piece.bucket.gradients)
+        if self._freed:
+            piece.bucket.free_gradients()  # the message keeps the memory until it has left
+        host /= self._mesh.dp.size * self._loss_scale
+        group, channel = self._mesh.dp, self._channel
+        if self._scattered:
+            result = np.empty(piece.gradient.numel(), host.dtype)
+            work = group.reduce_scatter(host, result, channel=channel, feedback=piece.feedback)
+        else:
+            result = host
+            work = group.all_reduce(host, channel=channel, feedback=piece.feedback)
+        piece.reduction = Reduction(host, result, work.in_background() if self._overlap else work)
+
+    def _finish(self, piece: Piece) -> None:
+        reduction, piece.reduction = piece.reduction, None
+        assert reduction is not None
+        reduction.work.wait()
+        reduced = torch.from_numpy(reduction.result).to(piece.bucket.values.device)
+        if self._link:
+            reduced = self._link.down(reduced).wait()
+        if self._freed:
+            piece.gradient += reduced
+        else:
+            piece.gradient.copy_(reduced)
+        clear_padding(piece)
+
+    def _reduce_tied(self) -> None:
+        """Add the gradients of the two copies of a tied weight: the pieces, which lie alike on both stages."""
+        for piece in (piece for piece in self._pieces if piece.bucket.tied):
+            host = to_host(piece.gradient)
+            self._mesh.ends.all_reduce(host, channel=self._tied).wait()
+            piece.gradient.copy_(from_host(host, piece.gradient))
+            clear_padding(piece)
+
+    def _reduce_partial(self) -> None:
+        """Complete sums of which each rank of the tensor group has a summand: exactly, since they are few."""
+        for piece in (piece for piece in self._pieces if piece.bucket.partial):
+            host = to_host(piece.gradient)
+            self._mesh.tp.all_reduce(host, channel=self._summands).wait()
+            piece.gradient.copy_(from_host(host, piece.gradient))
+
+
+def clear_padding(piece: Piece) -> None:
+    """A codec of blocks makes something of zeros beside values: no parameter's name would find it again."""
+    padding = piece.bucket.padding
+    piece.gradient[max(padding.start - piece.owned.start, 0) :] = 0
+    if piece.feedback:
+        piece.feedback.sent[padding] = 0
+        piece.feedback.summed[padding] = 0

@@ -1,0 +1,221 @@
+"""Weights that are there while they are used (ZeRO-3, arXiv 1910.02054, section 5.3).
+
+Hooks on the units of a model (its blocks, and what stands before and after them) gather the buckets of a unit before
+its forward and before its backward pass, and those of the next unit while it computes. A bucket's memory is given back
+when the forward pass leaves the last unit in a row that uses it, and when all its gradients have been added. Hooks and
+autograd see every use, by whatever schedule: evaluation and recomputation too.
+
+With a second copy within each node (hpZ of arXiv 2306.10209, section 3.2) the backward pass gathers from there: each
+rank of a node keeps its part of what the forward pass has gathered first after an update.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hpcbench.comm.arrays import Array
+from hpcbench.comm.channel import Dimension, Kind, Phase
+from hpcbench.comm.policy import Policy
+from hpcbench.comm.shards import shards
+from hpcbench.comm.work import Work
+from hpcbench.parallel.buckets import Bucket
+from hpcbench.parallel.buffers import from_host, to_host
+from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.pieces import Piece
+
+
+@dataclass(eq=False)
+class Guest:
+    """A bucket whose weights come and go."""
+
+    bucket: Bucket
+    source: Tensor
+    """What this rank gives the others: its piece of the master weights, on the model's device."""
+    arriving: tuple[Array, Work] | None = None
+    copy: Tensor | None = None
+    """This rank's part of its node's copy, in the dtype of the weights."""
+    fresh: bool = False
+    """The copy is of the weights after the last update."""
+
+
+@dataclass(eq=False)
+class Unit:
+    """A part of the model that is entered and left as a whole."""
+
+    guests: list[Guest] = field(default_factory=list)
+    before: "Unit | None" = None
+    after: "Unit | None" = None
+
+
+def units(module: nn.Module) -> Iterator[nn.Module]:
+    """The parts of a stack in the order of their use: its children, and in place of a list of blocks the blocks."""
+    for child in module.children():
+        yield from child.children() if isinstance(child, (nn.ModuleDict, nn.ModuleList)) else [child]
+
+
+class OnDemand:
+    """Gathers weights ahead of their use.
+
+    Parameters
+    ----------
+    pieces
+        What this rank owns.
+    stacks
+        The modules that use them, each entered unit by unit.
+    mesh
+        Its ``dp`` group holds the pieces.
+    policy
+        Gives the channels: (ZERO, FORWARD, PARAM) and (ZERO, BACKWARD, PARAM).
+    overlap
+        Gather the next unit's weights while one computes.
+    node_copy
+        Keep a second copy within each node.
+
+    Raises
+    ------
+    ValueError
+        A parameter belongs to no unit: nobody would gather it. Or a bucket holds parameters of two stacks, which
+        schedules run through each in its own time: nobody would know when it may go.
+    """
+
+    def __init__(
+        self,
+        pieces: Sequence[Piece],
+        stacks: Sequence[nn.Module],
+        *,
+        mesh: Mesh,
+        policy: Policy,
+        overlap: bool,
+        node_copy: bool,
+    ) -> None:
+        self._mesh, self._overlap = mesh, overlap
+        self._node = mesh.dp.within_node() if node_copy else None
+        self._exact = policy.exact
+        self._channels = {
+            phase: policy.channel(Dimension.ZERO, phase, Kind.PARAM) for phase in (Phase.FORWARD, Phase.BACKWARD)
+        }
+        self._guests = {id(piece): Guest(piece.bucket, piece.master) for piece in pieces}
+        homes = {id(slot.parameter): guest for guest in self._guests.values() for slot in guest.bucket.slots}
+        missed = {id(slot.parameter): slot.shard.name for piece in pieces for slot in piece.bucket.slots}
+        for stack in stacks:
+            before = None
+            for module in units(stack):
+                found = [homes[id(parameter)] for parameter in module.parameters()]
+                unit = Unit(list(dict.fromkeys(found)), before)
+                if before:
+                    before.after = unit
+                before = unit
+                module.register_forward_pre_hook(partial(self._entered, unit))
+                module.register_forward_hook(partial(self._left, unit))
+                for parameter in module.parameters():
+                    missed.pop(id(parameter), None)
+        if missed:
+            raise ValueError(f"{next(iter(missed.values()))} belongs to no unit of the model: nobody would gather it")
+        for guest in self._guests.values():
+            users = [stack for stack in stacks if any(homes[id(p)] is guest for p in stack.parameters())]
+            if len(users) > 1 and len(guest.bucket.slots) > 1:
+                raise ValueError("a bucket holds parameters of two stacks: make the buckets of each stack apart")
+            guest.bucket.free_values()
+
+    def give(self, piece: Piece, source: Tensor) -> None:
+        """The next gather sends `source`."""
+        guest = self._guests[id(piece)]
+        if guest.arriving:
+            guest.arriving[1].wait()  # what came is of before the update
+        guest.arriving = None
+        guest.bucket.free_values()
+        guest.source, guest.fresh = source, False
+
+    def settle(self) -> None:
+        """Nothing is sent before it is needed."""
+
+    def release(self, piece: Piece) -> None:
+        """The backward pass is done with the bucket's weights."""
+        piece.bucket.free_values()
+
+    def held_bytes(self, *, own: bool) -> int:
+        """Bytes that last from step to step: of the nodes' copies and, where they are its `own`, of the sources."""
+        return sum(
+            (guest.copy.nbytes if guest.copy is not None else 0) + (guest.source.nbytes if own else 0)
+            for guest in self._guests.values()
+        )
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """For the time of a block every parameter may be read, and holds what its owners have, exactly.
+
+        The parameters lie elsewhere then, so that what has been read may be kept.
+        """
+        hidden: list[tuple[nn.Parameter, Tensor]] = []
+        for guest in self._guests.values():
+            gathered = guest.bucket.room()
+            self._mesh.dp.all_gather(to_host(guest.source), gathered, channel=self._exact).wait()
+            values = from_host(gathered, guest.bucket.values)
+            for slot in guest.bucket.slots:
+                hidden.append((slot.parameter, slot.parameter.data))
+                slot.parameter.data = values[slot.span].view(slot.parameter.shape)
+        try:
+            yield
+        finally:
+            for parameter, data in hidden:
+                parameter.data = data
+
+    def _entered(self, unit: Unit, module: nn.Module, arguments: Any) -> None:
+        # within a backward pass this is recomputation: what it needs is needed at once by the backward pass as well
+        self._need(unit, Phase.BACKWARD if in_backward() else Phase.FORWARD)
+
+    def _left(self, unit: Unit, module: nn.Module, arguments: Any, output: Tensor) -> None:
+        if output.requires_grad:
+            output.register_hook(partial(self._backward, unit))  # type: ignore[no-untyped-call]
+        if in_backward():
+            return
+        staying = unit.after.guests if unit.after else []
+        for guest in unit.guests:
+            if guest not in staying:
+                guest.bucket.free_values()
+
+    def _backward(self, unit: Unit, gradient: Tensor) -> None:
+        self._need(unit, Phase.BACKWARD)
+
+    def _need(self, unit: Unit, phase: Phase) -> None:
+        """Have the weights of a unit, and those of the next one under way."""
+        for guest in unit.guests:
+            self._fetch(guest, phase)
+        for guest in unit.guests:
+            self._arrive(guest)
+        coming = unit.after if phase is Phase.FORWARD else unit.before
+        if self._overlap and coming:
+            for guest in coming.guests:
+                self._fetch(guest, phase)
+
+    def _fetch(self, guest: Guest, phase: Phase) -> None:
+        """Begin to gather, unless the weights are there or under way."""
+        if guest.arriving or guest.bucket.has_values:
+            return
+        gathered = guest.bucket.room()
+        group, source = self._mesh.dp, guest.source
+        if phase is Phase.BACKWARD and self._node and guest.copy is not None and guest.fresh:
+            group, source = self._node, guest.copy
+        work = group.all_gather(to_host(source), gathered, channel=self._channels[phase])
+        guest.arriving = gathered, work.in_background() if self._overlap else work
+
+    def _arrive(self, guest: Guest) -> None:
+        if guest.arriving is None:
+            return
+        gathered, work = guest.arriving
+        guest.arriving = None
+        work.wait()
+        guest.bucket.fill_values(from_host(gathered, guest.bucket.values))
+        if self._node and not guest.fresh:
+            mine = shards(gathered.size, self._node.size)[self._node.rank]
+            guest.copy, guest.fresh = guest.bucket.values[mine].clone(), True
+
+
+def in_backward() -> bool:
+    """Whether autograd's engine is at work in this thread; PyTorch's own checkpointing asks so."""
+    return bool(torch._C._current_graph_task_id() != -1)

@@ -1,0 +1,160 @@
+"""What a rank owns: the elements that it updates, with their master weights and the optimizer's states.
+
+A piece is that part of a bucket: the whole of it, or with ZeRO (arXiv 1910.02054, section 5) 1/dp. The optimizer works
+on a master copy in fp32 or better; the model's own weights are what the other ranks can decode, on the owner's rank
+too, so replicas never differ.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hpcbench.comm.arrays import Array
+from hpcbench.comm.feedback import Feedback
+from hpcbench.comm.shards import shards
+from hpcbench.comm.work import Work
+from hpcbench.parallel.adamw import AdamW, AdamWState
+from hpcbench.parallel.buckets import Bucket, Slot
+from hpcbench.parallel.offload import HostLink
+
+
+@dataclass(frozen=True)
+class Owned:
+    """Elements that this rank updates.
+
+    Attributes
+    ----------
+    name
+        The parameter's name in the whole model.
+    start, length
+        The first of them and how many, in the parameter's local part, flattened.
+    """
+
+    name: str
+    start: int
+    length: int
+
+
+@dataclass
+class Reduction:
+    """Host arrays of a reduction: what is sent, and where the piece's sum arrives."""
+
+    sent: Array
+    result: Array
+    work: Work
+
+
+@dataclass
+class Piece:
+    """What this rank updates of a bucket."""
+
+    bucket: Bucket
+    owned: slice
+    master: Tensor
+    gradient: Tensor
+    """Reduced."""
+    adam: AdamWState
+    feedback: Feedback | None
+    """Residuals of the bucket's reduction."""
+    to_come: int = 0
+    """Gradients that the backward pass has not yet added to the bucket."""
+    reduction: Reduction | None = None
+    """Under way."""
+
+    def parts(self) -> Iterator[tuple[Slot, slice, Owned]]:
+        """Each parameter that reaches into the piece: where it lies in its bucket, its elements in the piece, and what
+        these are of the parameter."""
+        for slot, part in self.bucket.parts(self.owned):
+            start = self.owned.start + part.start - slot.span.start
+            yield slot, part, Owned(slot.shard.name, start, part.stop - part.start)
+
+    @property
+    def states(self) -> dict[str, Tensor]:
+        """What the next update depends on, by the names that checkpoints use."""
+        return {"master": self.master, "first": self.adam.first, "second": self.adam.second}
+
+
+def make_piece(
+    bucket: Bucket, adam: AdamW, *, part: int, parts: int, feedback: bool, link: HostLink | None = None
+) -> Piece:
+    """Piece `part` of `parts` of a bucket, its states beyond the `link` where there is one."""
+    n = bucket.values.numel()
+    owned = shards(n, parts)[part]
+    master = bucket.values[owned].to(bucket.wire_dtype, copy=True)
+    if link:
+        master = link.keep(master)
+    gradient = torch.zeros_like(master) if link is None else link.keep(torch.zeros_like(master))
+    matrices = [span for slot, span in bucket.parts(owned) if len(slot.shard.shape) > 1]
+    return Piece(bucket, owned, master, gradient, AdamWState(adam, master, matrices), Feedback(n) if feedback else None)
+
+
+def save(pieces: Iterable[Piece]) -> dict[str, dict[str, Any]]:
+    """Master weights and moments by parameter name, for a checkpoint.
+
+    ``master``, ``first`` and ``second`` hold the elements that this rank updates, ``start`` the place of the first of
+    them in the parameter's local part, flattened.
+    """
+    return {
+        owned.name: {
+            "start": owned.start,
+            **{name: values[part].to("cpu", copy=True) for name, values in piece.states.items()},
+        }
+        for piece in pieces
+        for _, part, owned in piece.parts()
+    }
+
+
+def load(pieces: Iterable[Piece], saved: dict[str, dict[str, Any]], *, updates: int) -> None:
+    """Take up what `save` gave, after so many `updates`, in the same layout.
+
+    Raises
+    ------
+    KeyError
+        A parameter of which this rank updates something has no state.
+    ValueError
+        It has that of other elements.
+    """
+    for piece in pieces:
+        piece.adam.updates = updates
+        for _, part, owned in piece.parts():
+            state = saved[owned.name]
+            if state["start"] != owned.start:
+                raise ValueError(f"{owned.name}: the optimizer's state begins at element {state['start']}")
+            for name, values in piece.states.items():
+                values[part] = state[name].to(values.device)
+
+
+def save_residuals(pieces: Iterable[Piece]) -> dict[str, dict[str, Tensor]]:
+    """Residuals by parameter name, for a checkpoint: ``sent`` and ``summed``, in the parameter's local shape.
+
+    ``sent`` is this rank's own. ``summed`` is zero but where this rank owned the sum: added up over the ranks it is
+    whole, and may be loaded by every rank.
+    """
+    return {
+        slot.shard.name: {
+            kind: torch.from_numpy(values[slot.span]).view(slot.parameter.shape).clone()
+            for kind, values in (("sent", piece.feedback.sent), ("summed", piece.feedback.summed))
+        }
+        for piece in pieces
+        if piece.feedback
+        for slot in piece.bucket.slots
+    }
+
+
+def load_residuals(pieces: Iterable[Piece], saved: dict[str, dict[str, Tensor]]) -> None:
+    """Take up residuals that `save_residuals` gave, whatever buckets the parameters lie in now.
+
+    Raises
+    ------
+    KeyError
+        A parameter of this rank has none.
+    """
+    for piece in pieces:
+        if piece.feedback:
+            piece.feedback.forget()
+            for slot in piece.bucket.slots:
+                for kind, values in (("sent", piece.feedback.sent), ("summed", piece.feedback.summed)):
+                    values[slot.span] = saved[slot.shard.name][kind].reshape(-1).numpy()

@@ -1,0 +1,55 @@
+"""How updated weights come back to the ranks that compute with them: copied or gathered after the step."""
+
+from typing import Protocol
+
+from torch import Tensor
+
+from hpcbench.comm.arrays import Array
+from hpcbench.comm.channel import Dimension, Kind, Phase
+from hpcbench.comm.policy import Policy
+from hpcbench.comm.work import Work
+from hpcbench.parallel.buckets import Bucket
+from hpcbench.parallel.buffers import from_host, to_host
+from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.pieces import Piece
+
+
+class Weights(Protocol):
+    """What a stage does with updated pieces."""
+
+    def give(self, piece: Piece, source: Tensor) -> None:
+        """A piece was updated; `source` has its master weights on the model's device, until the next update."""
+
+    def settle(self) -> None:
+        """All pieces were given."""
+
+
+class Replicated:
+    """Every rank updates all (stage 0)."""
+
+    def give(self, piece: Piece, source: Tensor) -> None:
+        piece.bucket.values.copy_(source)
+
+    def settle(self) -> None:
+        pass
+
+
+class GatheredAfterStep:
+    """Every rank is given all pieces as soon as they are updated (stages 1 and 2)."""
+
+    def __init__(self, mesh: Mesh, policy: Policy, *, overlap: bool) -> None:
+        self._mesh, self._overlap = mesh, overlap
+        self._channel = policy.channel(Dimension.ZERO, Phase.STEP, Kind.PARAM)
+        self._arriving: list[tuple[Bucket, Array, Work]] = []
+
+    def give(self, piece: Piece, source: Tensor) -> None:
+        gathered = piece.bucket.room()
+        work = self._mesh.dp.all_gather(to_host(source), gathered, channel=self._channel)
+        work.in_background() if self._overlap else work.wait()
+        self._arriving.append((piece.bucket, gathered, work))
+
+    def settle(self) -> None:
+        for bucket, gathered, work in self._arriving:
+            work.wait()
+            bucket.values.copy_(from_host(gathered, bucket.values))
+        self._arriving = []

@@ -1,0 +1,112 @@
+"""What the ZeRO stages hold and send, as integers (arXiv 1910.02054, sections 3, 5 and 7). Pure.
+
+Lengths are those of a rank's buckets, in elements, padded so that all pieces of a bucket are equal; their sum is the
+number of parameters on the rank and the padding.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+MOMENTS = 2
+"""Of Adam, in the dtype of the master weights."""
+
+
+def published_bytes(stage: int, ranks: int) -> Fraction:
+    """Bytes a parameter in mixed precision as the paper counts them: gradients in half precision, K = 12."""
+    kept = {0: 16, 1: 4, 2: 2, 3: 0}[stage]
+    return kept + Fraction(16 - kept, ranks)
+
+
+def state_bytes(
+    stage: int,
+    lengths: Sequence[int],
+    ranks: int,
+    *,
+    parameter: int,
+    master: int,
+    offload: bool = False,
+    node_ranks: int | None = None,
+) -> dict[str, int]:
+    """Bytes that last from step to step on one rank, on its device and with its host.
+
+    The owner's sums of gradients are in the dtype of the master weights, not rounded to that of the parameters as in
+    the paper; and at stage 3 the master weights are what is gathered, so there are no pieces in half precision. With
+    2 and 4 bytes that is 20, 4 + 16/N, 2 + 16/N and 16/N bytes a parameter.
+
+    Parameters
+    ----------
+    stage
+        0 to 3.
+    lengths
+        Elements of each bucket.
+    ranks
+        Data-parallel ones.
+    parameter, master
+        Bytes of an element of the parameters, and of the master weights.
+    offload
+        What the optimizer works on is the host's.
+    node_ranks
+        Ranks that share a second copy of the parameters; None without one.
+    """
+    whole = sum(lengths)
+    piece = whole // ranks if stage else whole
+    home = "host" if offload else "device"
+    held = {"device parameters": 0, "device gradients": 0, f"{home} gradients": 0, f"{home} optimizer": 0}
+    held["device parameters"] += whole * parameter if stage < 3 else 0
+    held["device parameters"] += piece * master if stage == 3 and offload else 0
+    held["device parameters"] += whole // node_ranks * parameter if node_ranks else 0
+    held["device gradients"] += whole * parameter if stage < 2 else 0
+    held[f"{home} gradients"] += piece * master
+    held[f"{home} optimizer"] += (1 + MOMENTS) * piece * master
+    return held
+
+
+def message_bytes(
+    stage: int,
+    lengths: Sequence[int],
+    ranks: int,
+    *,
+    wire: int,
+    micro_batches: int,
+    gathers: Sequence[int] = (),
+    node_ranks: int | None = None,
+) -> dict[tuple[str, str, str], int]:
+    """Bytes that one rank sends in a step, by dimension, phase and kind of the channel.
+
+    Of an all-reduce, a reduce-scatter or an all-gather in which every owner's piece goes between the owner and every
+    other rank, as two-shot and the volumes of the best algorithms of MPI libraries have it.
+
+    Parameters
+    ----------
+    wire
+        Bytes of an element as it is sent.
+    micro_batches
+        Of a step.
+    gathers
+        At stage 3, how often the forward pass of a micro-batch gathers each bucket: once for each run of neighbouring
+        units that use it. The backward pass gathers each once.
+    node_ranks
+        Ranks of which the backward pass gathers; None for all.
+    """
+    once = sum(_others(n, ranks) for n in lengths) * wire
+    gradients = {0: 2 * once, 1: once, 2: micro_batches * once, 3: micro_batches * once}[stage]
+    sent = {("DP", "BACKWARD", "GRAD"): gradients}
+    if stage in (1, 2):
+        sent["ZERO", "STEP", "PARAM"] = once
+    if stage == 3:
+        forward = sum(times * _others(n, ranks) for times, n in zip(gathers, lengths, strict=True))
+        sent["ZERO", "FORWARD", "PARAM"] = micro_batches * forward * wire
+        backward = sum(_others(n, node_ranks or ranks) for n in lengths)
+        sent["ZERO", "BACKWARD", "PARAM"] = micro_batches * backward * wire
+    return sent
+
+
+def link_bytes(stage: int, lengths: Sequence[int], ranks: int, *, master: int, micro_batches: int) -> tuple[int, int]:
+    """Bytes over the host's link in a step with offload: reduced gradients down, updated weights up."""
+    piece = sum(lengths) // ranks if stage else sum(lengths)
+    return piece * master * (micro_batches if stage >= 2 else 1), piece * master
+
+
+def _others(n: int, ranks: int) -> int:
+    """Elements of all pieces but one."""
+    return n // ranks * (ranks - 1)

@@ -1,0 +1,159 @@
+"""ZeRO stages: the bits of plain data parallelism, and as many bytes in memory and in messages as predicted."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from hpcbench.predict import zero
+
+WORKER = Path(__file__).with_name("zero_worker.py")
+RANKS = 8
+TOLERANCE = 1e-12
+WEIGHT_TOLERANCE = 1e-9
+"""Adam divides gradients that are zero but for rounding by their own size; see `test_parity`."""
+
+
+@pytest.fixture(scope="module")
+def results(mpi_results):
+    def of(test, **wanted):
+        found = [
+            result
+            for result in mpi_results(RANKS, WORKER)
+            if result["test"] == test and all(result[key] == value for key, value in wanted.items())
+        ]
+        assert found, f"no result of {test} for {wanted}"
+        return found
+
+    return of
+
+
+def assert_same_bits(result):
+    assert result["gradients"] == result["weights"] == result["loss"] == result["evaluation"] == 0.0, result
+    assert result["replicas"] == 0.0 and result["agree"]
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize(
+    "layout", ["dp2-tp1-pp1", "dp4-tp1-pp1", "dp8-tp1-pp1", "dp2-tp2-pp1", "dp2-tp1-pp2", "dp2-tp2-pp2"]
+)
+def test_every_stage_gives_the_bits_of_stage_0(results, layout, stage):
+    (result,) = results("stages", layout=layout, zero=stage)
+    assert_same_bits(result)
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize("model", ["neox", "gpt2"])
+def test_accumulation_and_clipping_train_as_one_process(results, model, stage):
+    (result,) = results("accumulated", model=model, zero=stage)
+    for name in ("loss", "norm", "gradients", "evaluation"):
+        assert result[name] <= TOLERANCE, f"{name} off by {result[name]:.2e} ({result['worst'].get(name)})"
+    assert result["weights"] <= WEIGHT_TOLERANCE
+    assert result["replicas"] == 0.0 and result["agree"]
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize("change", [{"offload": True}, {"overlap": False}, {"bucket_mb": 1e-6}])
+def test_where_and_when_changes_no_bit(results, stage, change):
+    """Bucket fusion among them: each parameter alone gives the bits of many in one message."""
+    (result,) = results("variants", zero=stage, change=change)
+    assert_same_bits(result)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"node_copy": True},
+        {"node_copy": True, "offload": True, "overlap": False},
+        {"recompute": False},
+        {"recompute": True},
+    ],
+)
+def test_gathering_otherwise_changes_no_bit(results, change):
+    (result,) = results("variants", zero=3, change=change)
+    assert_same_bits(result)
+
+
+def test_messages_and_states_are_as_predicted(results):
+    for result in results("counted"):
+        for sent, expected in result["messages"]:
+            assert sent == expected, result
+        assert not result["extra"], "traffic that nobody predicts"
+        held, expected = result["held"]
+        assert held == expected, result
+        crossed, expected = result["link"]
+        assert crossed is None or crossed == expected, result
+        assert 0 <= result["padding"] < 16 * 4 * result["buckets"]
+
+
+def test_the_owners_tile_the_parameters(results):
+    for stage in (2, 3):
+        ranks = results("counted", layout="dp2-tp2-pp2", zero=stage)
+        for first, second in ((0, 2), (1, 3), (4, 6), (5, 7)):
+            assert ranks[first]["owned"] + ranks[second]["owned"] == ranks[first]["parameters"]
+
+
+def test_fusion_sends_fewer_messages(results):
+    fused = results("counted", layout="dp4-tp1-pp1", zero=2, more={"offload": True, "precision": "bf16"})
+    single = results("counted", layout="dp4-tp1-pp1", zero=2, more={"bucket_mb": 1e-6})
+    for few, many in zip(fused, single, strict=True):
+        assert few["calls"] == 2 * few["buckets"] < many["calls"] == 2 * many["buckets"]
+
+
+def test_the_backward_pass_gathers_within_the_node(results):
+    with_copy = results("counted", layout="dp4-tp1-pp1", zero=3, parts=1)
+    assert len(with_copy) == 4
+    for result in with_copy:
+        forward, backward = result["between_nodes"]
+        assert forward > 0 and backward == 0
+    _, backward = with_copy[0]["messages"][-1]
+    assert backward > 0, "the backward pass gathered nothing"
+
+
+@pytest.mark.parametrize(("stage", "more"), [(2, {}), (3, {}), (3, {"node_copy": True, "offload": True})])
+def test_a_resumed_run_has_the_same_bits(results, stage, more):
+    (result,) = results("resumed", zero=stage, more=more)
+    assert result["same"]
+
+
+def test_all_ranks_compute_with_the_same_decoded_weights(results):
+    (sound,) = results("lossy", fault=False)
+    assert sound["gradients"] > 1e-3, "the lossy codec was never in the way"
+    assert sound["alike"] and sound["uses"] > 0
+    (faulty,) = results("lossy", fault=True)
+    assert not faulty["alike"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "seen_in"),
+    [
+        ("piece_not_gathered", "gradients"),
+        ("stale_piece", "gradients"),
+        ("divided_twice", "gradients"),
+        ("counted_twice_in_norm", "norm"),
+        ("reduced_too_early", "gradients"),
+        ("overwritten", "gradients"),
+        ("freed_too_early", "gradients"),
+        ("copy_not_refreshed", "gradients"),
+        ("crossing_not_waited_for", "weights"),
+    ],
+)
+def test_planted_fault_is_seen(results, fault, seen_in):
+    (result,) = results("faults", fault=fault)
+    assert result[seen_in] > 1e-5 > TOLERANCE
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 8])
+def test_states_beside_the_published_formulas(ranks):
+    """In mixed precision: the sums of gradients are 4 bytes where the paper has 2, and there are no 2-byte pieces."""
+    n = 16 * 8 * 3
+    more = {0: Fraction(4), 1: Fraction(4, ranks), 2: Fraction(2, ranks), 3: Fraction(0)}
+    for stage, difference in more.items():
+        held = sum(zero.state_bytes(stage, [n], ranks, parameter=2, master=4).values())
+        assert held == n * (zero.published_bytes(stage, ranks) + difference)
+    assert [zero.published_bytes(stage, 64) for stage in range(4)] == [
+        16,
+        4 + Fraction(12, 64),
+        2 + Fraction(14, 64),
+        Fraction(16, 64),
+    ]

@@ -1,0 +1,376 @@
+"""The ZeRO stages on real ranks, against each other and against one process; prints a JSON line a case."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from cases import SCHEMES, label, run_of
+from faults import divided_twice, own_piece_exact
+from mpi4py import MPI
+from parity_worker import WORLD, compare, train
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from hpcbench.comm.channel import Phase
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.topology import Topology
+from hpcbench.comm.wait import Wait
+from hpcbench.parallel import on_demand
+from hpcbench.parallel.buckets import Bucket
+from hpcbench.parallel.buffers import wire_dtype
+from hpcbench.parallel.exact import digest
+from hpcbench.parallel.gradients import Gradients
+from hpcbench.parallel.layout import Layout
+from hpcbench.parallel.offload import Crossing, HostLink
+from hpcbench.parallel.on_demand import OnDemand, Unit
+from hpcbench.parallel.pieces import Piece
+from hpcbench.parallel.sharding import Shard
+from hpcbench.predict import zero as predict
+from hpcbench.study.presets import scheme as preset
+from hpcbench.train import text
+from hpcbench.train.config import Run, Scheme, SchemeRule
+from hpcbench.train.model import GPT
+from hpcbench.train.trainer import Trainer
+
+CORPUS = text.load(run_of("neox", Layout()).data, 12)
+PER_NODE = 2
+WHOLE = Layout(dp=2, tp=2, pp=2)
+
+
+def case(model: str, layout: Layout, zero: int, *, scheme: str = "identity", parts: int = 1, **train: Any) -> Run:
+    """A run whose step has `parts` micro-batches."""
+    precision = train.pop("precision", "fp64")
+    run = run_of(model, layout, scheme=scheme, zero=zero, clip=0.0, precision=precision)
+    return replace(
+        run,
+        train=replace(run.train, global_batch=8, micro_batch=8 // layout.dp // parts, **{"bucket_mb": 0.1, **train}),
+    )
+
+
+def split(run: Run) -> MPI.Comm | None:
+    """The first ranks of the world; the others wait for them asleep, not in a collective that spins."""
+    Progress(Wait.GIVE_WAY).complete([WORLD.Ibarrier()])
+    comm = WORLD.Split(0 if WORLD.rank < run.ranks else 1, WORLD.rank)
+    return comm if WORLD.rank < run.ranks else None
+
+
+def spread(run: Run) -> list[dict[str, object]] | None:
+    """Train on the first ranks of the world."""
+    comm = split(run)
+    return train(run, comm) if comm else None
+
+
+def say(run: Run, history: Any, reference: Any, **words: Any) -> None:
+    if WORLD.rank == 0:
+        compare({"layout": label(run.layout), "zero": run.train.zero, **words}, history, reference)
+
+
+@contextmanager
+def nodes() -> Iterator[None]:
+    """Neighbouring ranks of the world share a node, two at a time."""
+
+    def of(comm: MPI.Comm) -> Topology:
+        return Topology.by_label(comm.allgather(WORLD.rank // PER_NODE))
+
+    with patch.object(Topology, "of", of):
+        yield
+
+
+def stages() -> None:
+    """Every stage against stage 0, of one micro-batch: the sums have the same order, so the same bits."""
+    for model, layout in (
+        ("gpt2", Layout(dp=2)),
+        ("neox", Layout(dp=4)),
+        ("neox", Layout(dp=8)),
+        ("neox", Layout(dp=2, tp=2)),
+        ("gpt2", Layout(dp=2, pp=2)),
+        ("gpt2", WHOLE),
+    ):
+        reference = spread(case(model, layout, 0))
+        for zero in (1, 2, 3):
+            run = case(model, layout, zero)
+            say(run, spread(run), reference, test="stages", model=model)
+
+
+def accumulated() -> None:
+    """Several micro-batches, clipped by the norm over all axes, against one process."""
+    for model in ("neox", "gpt2"):
+        reference = train(case(model, Layout(), 1, clip=0.5), MPI.COMM_SELF) if WORLD.rank == 0 else None
+        for zero in (1, 2, 3):
+            run = case(model, WHOLE, zero, scheme="baseline", parts=4, clip=0.5)
+            say(run, spread(run), reference, test="accumulated", model=model)
+
+
+def variants() -> None:
+    """What must change no bit: offload, node copies, no overlap, other buckets, recomputation."""
+    layout = Layout(dp=4)
+    with nodes():
+        for zero in (1, 2, 3):  # the last one is what recomputation is compared with
+            reference = spread(case("gpt2", layout, zero))
+            changes: list[dict[str, Any]] = [{"offload": True}, {"overlap": False}, {"bucket_mb": 1e-6}]
+            if zero == 3:
+                changes += [{"node_copy": True}, {"node_copy": True, "offload": True, "overlap": False}]
+            for change in changes:
+                run = case("gpt2", layout, zero, **change)
+                say(run, spread(run), reference, test="variants", change=change)
+        for reentrant in (False, True):
+            with patch.object(GPT, "forward", recomputing(reentrant)):
+                run = case("gpt2", layout, 3, node_copy=True)
+                say(run, spread(run), reference, test="variants", change={"recompute": reentrant})
+
+
+def recomputing(reentrant: bool) -> Callable[[GPT, Tensor], Tensor]:
+    """A forward pass that keeps of each pair of blocks the input only."""
+
+    def forward(self: GPT, x: Tensor) -> Tensor:
+        if self.embedding is not None:
+            x = self.embedding(x)
+        blocks = list(self.blocks.values())
+        for i in range(0, len(blocks), 2):
+            x = checkpoint(nn.Sequential(*blocks[i : i + 2]), x, use_reentrant=reentrant)
+        if self.norm is not None and self.head is not None:
+            x = self.head(self.norm(x))
+        return x
+
+    return forward
+
+
+def counted() -> None:
+    """Messages of a step and states after it, on each rank, with what is predicted of them."""
+    copied = {"node_copy": True, "offload": True, "precision": "bf16", "scheme": "identity"}
+    for layout, zero, parts, more in (
+        *((WHOLE, zero, 2, {}) for zero in (0, 1, 2, 3)),
+        (Layout(dp=4), 3, 2, {}),
+        (Layout(dp=4), 3, 1, copied),
+        (Layout(dp=4), 2, 2, {"offload": True, "precision": "bf16"}),
+        (Layout(dp=4), 1, 2, {"offload": True, "precision": "fp32"}),
+        (Layout(dp=4), 2, 2, {"bucket_mb": 1e-6}),
+        (Layout(dp=4), 0, 2, {"precision": "bf16"}),
+    ):
+        run = case("gpt2", layout, zero, parts=parts, **{"scheme": "baseline", **more})
+        answer = None
+        if comm := split(run):
+            with nodes():
+                answer = measure(run, comm, parts)
+        for rank, each in enumerate(WORLD.gather(answer) or []):
+            if each:
+                what = {"layout": label(layout), "zero": zero, "parts": parts, "more": more}
+                print(json.dumps({"test": "counted", **what, "rank": rank, **each}), flush=True)
+
+
+def measure(run: Run, comm: MPI.Comm, parts: int) -> dict[str, Any]:
+    trainer = Trainer(run, comm, Progress(Wait.GIVE_WAY, background=run.train.overlap), CORPUS)
+    trainer.step(0)
+    data = trainer.data_parallel
+    lengths = [piece.bucket.values.numel() for piece in data.pieces]
+    parameter = data.pieces[0].bucket.values.itemsize
+    master = wire_dtype(data.pieces[0].bucket.values.dtype).itemsize
+    node = PER_NODE if run.train.node_copy else None
+    ranks, zero = run.layout.dp, run.train.zero
+    used = [{id(parameter) for parameter in unit.parameters()} for unit in on_demand.units(trainer.module)]
+    gathers = [
+        runs([any(id(slot.parameter) in ids for slot in piece.bucket.slots) for ids in used]) for piece in data.pieces
+    ]
+    expected = predict.message_bytes(
+        zero, lengths, ranks, wire=master, micro_batches=parts, gathers=gathers, node_ranks=node
+    )
+    if run.layout.pp > 1:  # the tied weight's two copies: an all-reduce of two; and the activations' gradients
+        expected["PP", "BACKWARD", "GRAD"] = sum(piece.gradient.nbytes for piece in data.pieces if piece.bucket.tied)
+        if not trainer.mesh.first_stage:
+            activations = run.train.global_batch // ranks * run.train.seq_len * run.model.hidden
+            expected["PP", "BACKWARD", "GRAD"] += activations * master
+    sent = {(c.dimension.value, c.phase.value, c.kind.value): c.counters for c in trainer.policy.channels}
+    link = [data.link.down_bytes, data.link.up_bytes] if data.link else None
+    down, up = predict.link_bytes(zero, lengths, ranks, master=master, micro_batches=parts)
+    first = up if zero == 3 else 0  # what the first forward pass gathers
+    gathered = [sent.get(("ZERO", phase, "PARAM")) for phase in ("FORWARD", "BACKWARD")]
+    return {
+        "messages": [[sent[key].message_bytes, nbytes] for key, nbytes in expected.items()],
+        "extra": [key for key in sent if key[0] in ("DP", "ZERO") and key not in expected and sent[key].message_bytes],
+        "held": [
+            data.held_bytes(),
+            predict.state_bytes(
+                zero, lengths, ranks, parameter=parameter, master=master, offload=run.train.offload, node_ranks=node
+            ),
+        ],
+        "padding": sum(lengths) - sum(parameter.numel() for parameter, _ in trainer.held),
+        "buckets": len(lengths),
+        "link": [link, [down, up + first]],
+        "owned": sum(owned.length for owned in data.owned),
+        "parameters": sum(parameter.numel() for parameter, _ in trainer.held),
+        "between_nodes": [counters.network_bytes for counters in gathered if counters],
+        "calls": sent["DP", "BACKWARD", "GRAD"].calls,
+    }
+
+
+def runs(present: list[bool]) -> int:
+    """Runs of neighbours that are present."""
+    return sum(now and not before for before, now in zip([False, *present], present, strict=False))
+
+
+def resumed() -> None:
+    """Three steps, and two, their state, and the third by another trainer: with residuals, copies and offload."""
+    for zero, more in ((2, {}), (3, {}), (3, {"node_copy": True, "offload": True})):
+        run = case("gpt2", WHOLE, zero, scheme="sign-feedback", parts=2, precision="fp32", **more)
+        trainers = [Trainer(run, WORLD.Dup(), Progress(Wait.GIVE_WAY, background=True), CORPUS) for _ in range(2)]
+        for step in range(2):
+            trainers[0].step(step)
+        trainers[1].load(trainers[0].state())
+        digests = []
+        for trainer in trainers:
+            trainer.step(2)
+            state = trainer.state()
+            tensors = [*state["parameters"].values()]
+            tensors += [each[key] for each in state["optimizer"].values() for key in ("master", "first", "second")]
+            tensors += [values for each in state["residuals"].values() for values in each.values()]
+            digests.append(digest(tensors))
+        answers = WORLD.gather(digests)
+        if answers:
+            same = all(first == second for first, second in answers)
+            print(json.dumps({"test": "resumed", "zero": zero, "more": more, "same": same}), flush=True)
+
+
+def lossy() -> None:
+    """ZeRO++: every rank computes with the same decoded bytes, and so it does not where a rank keeps its own exact."""
+    found = preset("zeropp")
+    rules = [SchemeRule(**{"dimension": None, "phase": None, "kind": None, **rule}) for rule in found["rules"]]
+    scheme = Scheme("zeropp", found["algorithm"], found["default"], rules)
+    with patch.dict(SCHEMES, zeropp=scheme), nodes():
+        exact = spread(case("gpt2", Layout(dp=4), 3, precision="fp32"))
+        for fault in (None, own_piece_exact):
+            digests: list[int] = []
+            with patch.object(Bucket, "fill_values", noting(digests)), fault() if fault else nullcontext():
+                history = spread(case("gpt2", Layout(dp=4), 3, scheme="zeropp", precision="fp32", node_copy=True))
+            everyone = WORLD.gather(digests) or []
+            alike = all(each == everyone[0] for each in everyone[:4])
+            run = case("gpt2", Layout(dp=4), 3)
+            say(run, history, exact, test="lossy", fault=fault is not None, alike=alike, uses=len(digests))
+
+
+def noting(digests: list[int]) -> Callable[[Bucket, Tensor], None]:
+    fill = Bucket.fill_values
+
+    def noted(self: Bucket, values: Tensor) -> None:
+        fill(self, values)
+        digests.append(digest([values.clone()]))
+
+    return noted
+
+
+# ---------------------------------------------------------------- planted faults
+
+
+def piece_not_gathered() -> object:
+    """The last owner's piece does not come."""
+    fill = Bucket.fill_values
+
+    def faulty(self: Bucket, values: Tensor) -> None:
+        values[values.numel() // 2 :] = 0
+        fill(self, values)
+
+    return patch.object(Bucket, "fill_values", faulty)
+
+
+def stale_piece() -> object:
+    """What is gathered after a step is what was there before it."""
+    give = OnDemand.give
+
+    def faulty(self: OnDemand, piece: Piece, source: Tensor) -> None:
+        give(self, piece, self._guests[id(piece)].source.clone())
+
+    return patch.object(OnDemand, "give", faulty)
+
+
+def counted_twice_in_norm() -> object:
+    """What all ranks of a tensor group hold, and both copies of a tied weight, count in the norm."""
+    return patch.object(Shard, "counts_in_norm", True)
+
+
+def reduced_too_early() -> object:
+    """Stage 1 reduces after the first micro-batch."""
+    begin = Gradients.begin
+
+    def faulty(self: Gradients, *, micro_batches: int, loss_scale: float) -> None:
+        begin(self, micro_batches=1, loss_scale=loss_scale)
+
+    return patch.object(Gradients, "begin", faulty)
+
+
+def overwritten() -> object:
+    """The sum of a micro-batch takes the place of those before it."""
+    finish = Gradients._finish
+
+    def faulty(self: Gradients, piece: Piece) -> None:
+        piece.gradient.zero_()
+        finish(self, piece)
+
+    return patch.object(Gradients, "_finish", faulty)
+
+
+def freed_too_early() -> object:
+    """The memory of a bucket is something else's before the backward pass has used it."""
+    need = OnDemand._need
+
+    def faulty(self: OnDemand, unit: Unit, phase: Phase) -> None:
+        need(self, unit, phase)
+        if phase is Phase.BACKWARD:
+            for guest in unit.guests:
+                guest.bucket.values.fill_(0.5)
+
+    return patch.object(OnDemand, "_need", faulty)
+
+
+def copy_not_refreshed() -> object:
+    """The nodes' second copies are those of the first step."""
+    give = OnDemand.give
+
+    def faulty(self: OnDemand, piece: Piece, source: Tensor) -> None:
+        guest = self._guests[id(piece)]
+        fresh = guest.fresh
+        give(self, piece, source)
+        guest.fresh = fresh
+
+    return patch.object(OnDemand, "give", faulty)
+
+
+def crossing_not_waited_for() -> object:
+    """Updated weights are used before they have come up from the host."""
+    up = HostLink.up
+
+    def faulty(self: HostLink, x: Tensor) -> Crossing:
+        crossing = up(self, x)
+        return Crossing(x, crossing.result.zero_(), None)
+
+    return patch.object(HostLink, "up", faulty)
+
+
+FAULTS: dict[str, tuple[Callable[[], object], Run]] = {
+    "piece_not_gathered": (piece_not_gathered, case("neox", Layout(dp=2), 3)),
+    "stale_piece": (stale_piece, case("neox", Layout(dp=2), 3, offload=True)),
+    "divided_twice": (divided_twice, case("neox", Layout(dp=2), 3)),
+    "counted_twice_in_norm": (counted_twice_in_norm, case("gpt2", WHOLE, 3)),
+    "reduced_too_early": (reduced_too_early, case("neox", Layout(dp=2), 1, parts=2)),
+    "overwritten": (overwritten, case("neox", Layout(dp=2), 2, parts=2)),
+    "freed_too_early": (freed_too_early, case("neox", Layout(dp=2), 3)),
+    "copy_not_refreshed": (copy_not_refreshed, case("neox", Layout(dp=4), 3, node_copy=True)),
+    "crossing_not_waited_for": (crossing_not_waited_for, case("neox", Layout(dp=2), 2, offload=True)),
+}
+
+
+def faults() -> None:
+    sound: dict[str, Any] = {}
+    with nodes():
+        for name, (fault, run) in FAULTS.items():
+            if str(run) not in sound:
+                sound[str(run)] = spread(run)
+            with fault():  # type: ignore[attr-defined]
+                say(run, spread(run), sound[str(run)], test="faults", fault=name)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or ("stages", "accumulated", "variants", "counted", "resumed", "lossy", "faults"):
+        globals()[name]()
