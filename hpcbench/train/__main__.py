@@ -29,7 +29,8 @@ from hpcbench.comm.wait import Wait
 from hpcbench.errors import TransitError, UserError
 from hpcbench.predict import flops
 from hpcbench.train import binding, config, preflight, resources, stop, surroundings, text
-from hpcbench.train.checkpoint import Checkpoint, Checkpoints, Found
+from hpcbench.train.checkpoint import Checkpoint, Checkpoints, Found, carried
+from hpcbench.train.checkpoint_index import ReplicasDiffer
 from hpcbench.train.log import RunLog, Step, now
 from hpcbench.train.measured import first_measured
 from hpcbench.train.trainer import Trainer
@@ -68,7 +69,8 @@ def main(argv: list[str]) -> int:
     if comm.rank == 0:
         log.event("configuration", run=raw, **facts(run, corpus))
     if found.newest:
-        resume(trainer, checkpoints, found.newest, corpus)
+        if words := resume(trainer, checkpoints, found.newest, corpus):
+            log.event("checkpoint_carried", reason=words)
     request = stop.StopRequest(path.parent / "stop")
     state, reason, steps = train(
         trainer,
@@ -151,7 +153,11 @@ def train(
                 return "nan", f"validation loss is {loss} at step {k + 1}", k + 1
         due = settings.checkpoint_every and (k + 1) % settings.checkpoint_every == 0
         if checkpoints and not last and (result.stop or due):
-            log.event("checkpoint", **asdict(checkpoints.write(k + 1, trainer.state(), corpus=trainer.corpus)))
+            try:
+                written = checkpoints.write(k + 1, trainer.state(), corpus=trainer.corpus)
+            except ReplicasDiffer as error:
+                return "failed", f"replicas differ after step {k + 1}: {error}", k + 1
+            log.event("checkpoint", **asdict(written))
             if result.stop:
                 return "stopped", f"told to stop, checkpoint at step {k + 1}", k + 1
     if not trainer.replicas_agree():
@@ -174,8 +180,8 @@ def attempt() -> int:
     return int(words)
 
 
-def resume(trainer: Trainer, checkpoints: Checkpoints, checkpoint: Checkpoint, corpus: text.Corpus) -> None:
-    """Go on from a checkpoint.
+def resume(trainer: Trainer, checkpoints: Checkpoints, checkpoint: Checkpoint, corpus: text.Corpus) -> str:
+    """Go on from a checkpoint; says what is not as it was, where another layout wrote it.
 
     Raises
     ------
@@ -187,7 +193,9 @@ def resume(trainer: Trainer, checkpoints: Checkpoints, checkpoint: Checkpoint, c
             f"{checkpoint.directory}: the run has read another text than {trainer.run.data.path or 'this one'} holds "
             f"now: bring it back, or remove {checkpoint.directory.parent} to start from step 1"
         )
-    trainer.load(checkpoints.load(checkpoint))
+    state = checkpoints.load(checkpoint, trainer.state())
+    trainer.load(state)
+    return carried(checkpoint, state) if checkpoint.changed else ""
 
 
 def environment() -> dict[str, Any]:
