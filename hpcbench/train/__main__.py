@@ -30,7 +30,7 @@ from hpcbench.errors import TransitError, UserError
 from hpcbench.predict import flops
 from hpcbench.train import binding, config, preflight, resources, stop, surroundings, text
 from hpcbench.train.checkpoint import Checkpoint, Checkpoints, Found, carried
-from hpcbench.train.checkpoint_index import ReplicasDiffer
+from hpcbench.train.checkpoint_index import ReplicasDifferError
 from hpcbench.train.log import RunLog, Step, now
 from hpcbench.train.measured import first_measured
 from hpcbench.train.trainer import Trainer
@@ -64,13 +64,12 @@ def main(argv: list[str]) -> int:
     torch.set_num_threads(run.threads)
     wait = Wait.GIVE_WAY if run.oversubscribe else Wait.SPIN
     progress = Progress(wait, background=run.train.overlap)
-    corpus = text.load_shared(comm, progress, run.data, run.train.seq_len)
+    corpus = text.load_shared(comm, progress, run.data, run.train.seq_len, run.model.vocab)
     trainer = Trainer(run, comm, progress, corpus)
     if comm.rank == 0:
         log.event("configuration", run=raw, **facts(run, corpus))
-    if found.newest:
-        if words := resume(trainer, checkpoints, found.newest, corpus):
-            log.event("checkpoint_carried", reason=words)
+    if found.newest and (words := resume(trainer, checkpoints, found.newest, corpus)):
+        log.event("checkpoint_carried", reason=words)
     request = stop.StopRequest(path.parent / "stop")
     state, reason, steps = train(
         trainer,
@@ -155,7 +154,7 @@ def train(
         if checkpoints and not last and (result.stop or due):
             try:
                 written = checkpoints.write(k + 1, trainer.state(), corpus=trainer.corpus)
-            except ReplicasDiffer as error:
+            except ReplicasDifferError as error:
                 return "failed", f"replicas differ after step {k + 1}: {error}", k + 1
             log.event("checkpoint", **asdict(written))
             if result.stop:
@@ -227,8 +226,10 @@ def facts(run: config.Run, corpus: text.Corpus) -> dict[str, Any]:
         "model_flops_per_sample": flops.model_flops_per_sample(**shape),
         "hardware_flops_per_sample": flops.hardware_flops_per_sample(**shape, recompute=False),
         "corpus": corpus.digest,
-        "valid_loss_uniform": text.UNIFORM_LOSS,
+        "corpus_tokens": {"train": len(corpus.train), "valid": len(corpus.valid)},
+        "valid_loss_uniform": corpus.uniform_loss,
         "valid_loss_unigram": corpus.unigram_loss(),
+        "unigram_tokens": corpus.unigram_tokens,
     }
 
 

@@ -1,12 +1,11 @@
 """Checkpoints of a run: all of its state, one file a rank, whole or not there at all, for any layout to go on from.
 
-``checkpoint/step-000060/`` holds ``rank-00000.pt`` and so on, and ``complete.json`` with size and digest of each and the
-index of what lies where. The directory is written under another name, every file of it forced to the disk, and renamed
-when all ranks are done: a kill at any moment leaves the checkpoint before it usable. The last two are kept, because a
-file system may damage one.
+``checkpoint/step-000060/`` holds ``rank-00000.pt`` and so on, and ``complete.json`` with size and digest of each and
+the index of what lies where. The directory is written under another name, every file of it forced to the disk, and
+renamed when all ranks are done: a kill at any moment leaves the checkpoint before it usable. The last two are kept,
+because a file system may damage one.
 """
 
-import json
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -23,14 +22,14 @@ from hpcbench.train.checkpoint_index import (
     RESIDUALS,
     SHARED,
     Index,
-    ReplicasDiffer,
+    ReplicasDifferError,
     announce,
     fragments,
     share_out,
 )
 from hpcbench.train.checkpoint_load import Files, fill, share_residuals, take_own_residuals
 from hpcbench.train.config import Run
-from hpcbench.train.text import Corpus
+from hpcbench.train.corpus import Corpus
 
 T = TypeVar("T")
 
@@ -129,8 +128,9 @@ class Checkpoints:
         Raises
         ------
         UserError
-            The files do not hold what the index says.
+            On all ranks, when the files of one do not hold what the index says.
         """
+        trouble = ""
         rank, opened = self._comm.rank, Files(lambda rank: checkpoint.directory / files.rank_file(rank))
         state.update(checkpoint.scalars)
         try:
@@ -141,10 +141,9 @@ class Checkpoints:
                 take_own_residuals(state, opened[rank])
             state["calls"] = checkpoint.calls if checkpoint.changed else opened[rank]["calls"]
         except (OSError, ValueError, KeyError) as error:
-            words = error.strerror if isinstance(error, OSError) else error
-            raise UserError(
-                f"{checkpoint.directory}: {words}: remove it to go on from the one before, or from step 1"
-            ) from None
+            trouble = str(error.strerror if isinstance(error, OSError) else error)
+        if words := next(filter(None, self._comm.allgather(trouble)), None):
+            raise UserError(f"{checkpoint.directory}: {words}: remove it to go on from the one before, or from step 1")
         return state
 
     def write(self, step: int, state: dict[str, Any], *, corpus: Corpus) -> Written:
@@ -161,7 +160,7 @@ class Checkpoints:
         ------
         UserError
             On all ranks, when one of them cannot write.
-        ReplicasDiffer
+        ReplicasDifferError
             On all ranks, when two of them have other bits where they must have the same.
         """
         begin = time.perf_counter()
@@ -201,11 +200,11 @@ class Checkpoints:
             try:
                 chosen = share_out(announced)
                 index, told = Index.of(announced, chosen), [(choice, None) for choice in chosen]
-            except ReplicasDiffer as error:
+            except ReplicasDifferError as error:
                 told = [([], str(error)) for _ in announced]
         mine, trouble = self._comm.scatter(told)
         if trouble:
-            raise ReplicasDiffer(trouble)
+            raise ReplicasDifferError(trouble)
         content: dict[str, Any] = {kind: {} for kind in (*SHARED, RESIDUALS)}
         for fragment in (own[i] for i in mine):
             content[fragment.kind][fragment.name] = fragment.fields

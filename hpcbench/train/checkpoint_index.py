@@ -4,7 +4,6 @@ Of parts that many ranks have alike, such as the weights of replicas and the two
 one: so a checkpoint has each number once, and a rank of any layout finds the few files that it needs.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,7 @@ RESIDUALS = "residuals"
 """What is each rank's own."""
 
 
-class ReplicasDiffer(Exception):
+class ReplicasDifferError(Exception):
     """Ranks that must have the same numbers do not."""
 
 
@@ -56,7 +55,9 @@ def fragments(state: dict[str, Any]) -> Iterator[Fragment]:
     """The tensors of what `Trainer.state` gives, in its order."""
     shards = state["shards"]
     for name, values in state["parameters"].items():
-        yield Fragment("parameters", name, shards[name].shape, Extent.of(shards[name].held), {"values": values.view(-1)})
+        yield Fragment(
+            "parameters", name, shards[name].shape, Extent.of(shards[name].held), {"values": values.view(-1)}
+        )
     for name, entry in state["optimizer"].items():
         fields = {key: values for key, values in entry.items() if key != "start"}
         extent = Extent.of(shards[name].held, entry["start"], next(iter(fields.values())).numel())
@@ -83,9 +84,7 @@ def announce(fragment: Fragment) -> Announced:
     digest = xxhash.xxh3_128()
     for values in fragment.fields.values():
         digest.update(values.view(torch.uint8).numpy())
-    return Announced(
-        fragment.kind, fragment.name, fragment.shape, fragment.extent, fragment.nbytes, digest.hexdigest()
-    )
+    return Announced(fragment.kind, fragment.name, fragment.shape, fragment.extent, fragment.nbytes, digest.hexdigest())
 
 
 def share_out(announced: Sequence[Sequence[Announced]]) -> list[list[int]]:
@@ -93,7 +92,7 @@ def share_out(announced: Sequence[Sequence[Announced]]) -> list[list[int]]:
 
     Raises
     ------
-    ReplicasDiffer
+    ReplicasDifferError
         Two ranks have the same part of a tensor with other bits.
     """
     mine: list[list[int]] = [[] for _ in announced]
@@ -110,7 +109,7 @@ def share_out(announced: Sequence[Sequence[Announced]]) -> list[list[int]]:
         first = announced[having[0][0]][having[0][1]]
         for rank, i in having:
             if announced[rank][i] != first:
-                raise ReplicasDiffer(f"ranks {having[0][0]} and {rank} hold different {kind} of {name}")
+                raise ReplicasDifferError(f"ranks {having[0][0]} and {rank} hold different {kind} of {name}")
         rank, i = min(having, key=lambda one: load[one[0]])
         mine[rank].append(i)
         load[rank] += first.nbytes
@@ -165,7 +164,3 @@ class Index:
             Part(rank, Extent(tuple((a, b) for a, b in box), start, length))
             for rank, box, start, length in entry["parts"]
         ]
-
-    def tensors(self) -> int:
-        """Elements of the parameters, each counted once."""
-        return sum(math.prod(entry["shape"]) for entry in self.tables["parameters"].values())

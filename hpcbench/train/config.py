@@ -38,9 +38,13 @@ class Data:
     """The text."""
 
     source: str
-    """``stdlib`` or ``file``."""
+    """``stdlib``, ``file``, ``megatron`` or ``numpy``."""
     path: str | None
     valid_fraction: float
+    tokenizer: str | None = None
+    """A tokenizer.json; None trains on the bytes of a text."""
+    dtype: str | None = None
+    """Of a file of bare numbers."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +202,10 @@ def _check(run: Run, where: str) -> None:
         (t.precision in ("fp64", "fp32", "bf16", "fp16"), f"train.precision: {t.precision!r} is not known"),
         (run.shape is None or _FRACTION.fullmatch(run.shape.gpus_per_rank), "shape.gpus_per_rank: not a fraction"),
         (t.zero in (0, 1), f"train.zero: stage {t.zero} is not known: use 0 or 1"),
+        (
+            run.data.source in ("stdlib", "file", "megatron", "numpy"),
+            f"data.source: {run.data.source!r} is not known: use stdlib, file, megatron or numpy",
+        ),
         (m.positions in ("rotary", "learned"), f"model.positions: {m.positions!r} is not rotary or learned"),
     ]
     for holds, message in rules:

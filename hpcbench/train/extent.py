@@ -1,7 +1,8 @@
 """Which elements of a whole tensor a rank has, and how they come from one cut into another.
 
-Layouts cut a tensor twice: tensor parallelism holds a box of it, ZeRO a run of that box laid out row by row. Any two such
-cuts meet in boxes again, so a part that was written in one layout fills a part of another by a few slice assignments.
+Layouts cut a tensor twice: tensor parallelism holds a box of it, ZeRO a run of that box laid out row by row. Any two
+such cuts meet in boxes again, so a part that was written in one layout fills a part of another by a few slice
+assignments.
 """
 
 import math

@@ -26,10 +26,10 @@ from hpcbench.parallel.sharding import Shard
 from hpcbench.train import initial
 from hpcbench.train.batches import Batches
 from hpcbench.train.config import Run, Scheme, Train
+from hpcbench.train.corpus import Corpus
 from hpcbench.train.model import GPT, loss
 from hpcbench.train.precision import DTYPES, LossScale
 from hpcbench.train.stop import never
-from hpcbench.train.text import Corpus
 from hpcbench.train.traffic import Traffic
 
 

@@ -27,6 +27,7 @@ from hpcbench.train import text
 from hpcbench.train.__main__ import train
 from hpcbench.train.checkpoint import Checkpoints
 from hpcbench.train.config import Data, Model, Run, Scheme, SchemeRule, Train
+from hpcbench.train.corpus import Corpus
 from hpcbench.train.log import RunLog
 from hpcbench.train.precision import LossScale
 from hpcbench.train.stop import never
@@ -222,7 +223,7 @@ def faults(directory: str) -> None:
 # ---------------------------------------------------------------- files: toy states, no training
 
 TOY = run_of(Layout(2))
-TEXT = text.Corpus(np.zeros(9, np.uint8), np.ones(9, np.uint8))
+TEXT = Corpus(np.zeros(9, np.uint8), np.ones(9, np.uint8))
 
 
 def toy_state(step: int) -> dict[str, Any]:
