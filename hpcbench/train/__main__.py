@@ -31,6 +31,7 @@ from hpcbench.predict import flops
 from hpcbench.train import binding, config, preflight, resources, stop, surroundings, text
 from hpcbench.train.checkpoint import Checkpoint, Checkpoints, Found, carried
 from hpcbench.train.checkpoint_index import ReplicasDifferError
+from hpcbench.train.corpus import Corpus
 from hpcbench.train.log import RunLog, Step, now
 from hpcbench.train.measured import first_measured
 from hpcbench.train.trainer import Trainer
@@ -179,7 +180,7 @@ def attempt() -> int:
     return int(words)
 
 
-def resume(trainer: Trainer, checkpoints: Checkpoints, checkpoint: Checkpoint, corpus: text.Corpus) -> str:
+def resume(trainer: Trainer, checkpoints: Checkpoints, checkpoint: Checkpoint, corpus: Corpus) -> str:
     """Go on from a checkpoint; says what is not as it was, where another layout wrote it.
 
     Raises
@@ -218,7 +219,7 @@ def transport(comm: MPI.Comm, run: config.Run) -> dict[str, Any]:
     return found
 
 
-def facts(run: config.Run, corpus: text.Corpus) -> dict[str, Any]:
+def facts(run: config.Run, corpus: Corpus) -> dict[str, Any]:
     """What follows from the configuration."""
     shape = _shape(run)
     return {

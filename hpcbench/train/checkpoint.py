@@ -195,11 +195,12 @@ class Checkpoints:
         """What this rank's file holds; and the index, on the first rank."""
         own = list(fragments(state))
         announced = self._comm.gather([announce(fragment) for fragment in own])
-        index, told = None, None
+        index: Index | None = None
+        told: list[tuple[list[int], str]] | None = None
         if announced is not None:
             try:
                 chosen = share_out(announced)
-                index, told = Index.of(announced, chosen), [(choice, None) for choice in chosen]
+                index, told = Index.of(announced, chosen), [(choice, "") for choice in chosen]
             except ReplicasDifferError as error:
                 told = [([], str(error)) for _ in announced]
         mine, trouble = self._comm.scatter(told)

@@ -83,7 +83,7 @@ def announce(fragment: Fragment) -> Announced:
     """What all ranks with this fragment must say alike."""
     digest = xxhash.xxh3_128()
     for values in fragment.fields.values():
-        digest.update(values.view(torch.uint8).numpy())
+        digest.update(values.view(torch.uint8).numpy().data)
     return Announced(fragment.kind, fragment.name, fragment.shape, fragment.extent, fragment.nbytes, digest.hexdigest())
 
 
