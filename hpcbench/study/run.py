@@ -30,7 +30,7 @@ def run_file(
     device
         ``cpu`` or ``cuda``.
     base
-        Directory that a relative `data.path` or `links` starts from.
+        Directory that a relative `data.path`, `data.tokenizer` or `links` starts from.
     shape
         How the launcher was asked to lay out the ranks: ``nodes``, ``ranks_per_node``, ``cores_per_rank``,
         ``gpus_per_rank`` (a fraction in words) and ``visibility``. The worker refuses to run in another shape.
@@ -43,8 +43,9 @@ def run_file(
         train["min_lr"] = study.train.lr / 10
     train["seed"] = study.train.seed + run.repeat - 1
     data = study.data.model_dump()
-    if data["path"] is not None:
-        data["path"] = str((base / data["path"]).resolve())
+    for key in ("path", "tokenizer"):
+        if data[key] is not None:
+            data[key] = str((base / data[key]).resolve())
     return {
         "schema": 1,
         "study": study.study,

@@ -64,14 +64,38 @@ class Model(Section):
 class Data(Section):
     """The text that is trained on."""
 
-    source: Literal["stdlib", "file"] = Field("stdlib", description="Python's standard library, or a text file.")
-    path: File | None = Field(None, description="The text file, relative to the study file.")
-    valid_fraction: float = Field(0.1, gt=0, lt=1, description="Part of the text that is kept for evaluation.")
+    source: Literal["stdlib", "file", "megatron", "numpy"] = Field(
+        "stdlib",
+        description="Python's standard library, a text file, a .bin and .idx pair of Megatron-LM, or token numbers.",
+    )
+    path: File | None = Field(
+        None, description="The file, relative to the study file; of a pair without its ending, or either of the two."
+    )
+    valid_fraction: float = Field(
+        0.1, gt=0, lt=1, description="Part of the text that is kept for evaluation; of token numbers the last."
+    )
+    tokenizer: File | None = Field(
+        None,
+        description="A tokenizer.json of the library tokenizers, relative to the study file; without it text is bytes.",
+    )
+    dtype: Literal["uint16", "int32"] | None = Field(
+        None, description="Of token numbers in a file that is no .npy; uint16 by default."
+    )
 
     @model_validator(mode="after")
     def _path_with_file(self) -> "Data":
         if (self.path is None) != (self.source == "stdlib"):
-            raise ValueError("path and source disagree: `source: file` needs a path, `source: stdlib` takes none")
+            raise ValueError(
+                "path and source disagree: `source: stdlib` takes no path, `source: file`, megatron and numpy need one"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _settings_of_the_source(self) -> "Data":
+        if self.tokenizer is not None and self.source not in ("stdlib", "file"):
+            raise ValueError(f"tokenizer is for text, and `source: {self.source}` holds tokens: leave it out")
+        if self.dtype is not None and (self.source != "numpy" or str(self.path).endswith(".npy")):
+            raise ValueError("dtype is for `source: numpy` with a file of bare numbers: others say it: leave it out")
         return self
 
 

@@ -29,7 +29,9 @@ from hpcbench.comm.wait import Wait
 from hpcbench.errors import TransitError, UserError
 from hpcbench.predict import flops
 from hpcbench.train import binding, config, preflight, resources, stop, surroundings, text
-from hpcbench.train.checkpoint import Checkpoint, Checkpoints, Found
+from hpcbench.train.checkpoint import Checkpoint, Checkpoints, Found, carried
+from hpcbench.train.checkpoint_index import ReplicasDifferError
+from hpcbench.train.corpus import Corpus
 from hpcbench.train.log import RunLog, Step, now
 from hpcbench.train.measured import first_measured
 from hpcbench.train.trainer import Trainer
@@ -63,12 +65,12 @@ def main(argv: list[str]) -> int:
     torch.set_num_threads(run.threads)
     wait = Wait.GIVE_WAY if run.oversubscribe else Wait.SPIN
     progress = Progress(wait, background=run.train.overlap)
-    corpus = text.load_shared(comm, progress, run.data, run.train.seq_len)
+    corpus = text.load_shared(comm, progress, run.data, run.train.seq_len, run.model.vocab)
     trainer = Trainer(run, comm, progress, corpus)
     if comm.rank == 0:
         log.event("configuration", run=raw, **facts(run, corpus))
-    if found.newest:
-        resume(trainer, checkpoints, found.newest, corpus)
+    if found.newest and (words := resume(trainer, checkpoints, found.newest, corpus)):
+        log.event("checkpoint_carried", reason=words)
     request = stop.StopRequest(path.parent / "stop")
     state, reason, steps = train(
         trainer,
@@ -153,7 +155,11 @@ def train(
                 return "nan", f"validation loss is {loss} at step {k + 1}", k + 1
         due = settings.checkpoint_every and (k + 1) % settings.checkpoint_every == 0
         if checkpoints and not last and (result.stop or due):
-            log.event("checkpoint", **asdict(checkpoints.write(k + 1, trainer.state(), corpus=trainer.corpus)))
+            try:
+                written = checkpoints.write(k + 1, trainer.state(), corpus=trainer.corpus)
+            except ReplicasDifferError as error:
+                return "failed", f"replicas differ after step {k + 1}: {error}", k + 1
+            log.event("checkpoint", **asdict(written))
             if result.stop:
                 return "stopped", f"told to stop, checkpoint at step {k + 1}", k + 1
     if not trainer.replicas_agree():
@@ -176,8 +182,8 @@ def attempt() -> int:
     return int(words)
 
 
-def resume(trainer: Trainer, checkpoints: Checkpoints, checkpoint: Checkpoint, corpus: text.Corpus) -> None:
-    """Go on from a checkpoint.
+def resume(trainer: Trainer, checkpoints: Checkpoints, checkpoint: Checkpoint, corpus: Corpus) -> str:
+    """Go on from a checkpoint; says what is not as it was, where another layout wrote it.
 
     Raises
     ------
@@ -189,7 +195,9 @@ def resume(trainer: Trainer, checkpoints: Checkpoints, checkpoint: Checkpoint, c
             f"{checkpoint.directory}: the run has read another text than {trainer.run.data.path or 'this one'} holds "
             f"now: bring it back, or remove {checkpoint.directory.parent} to start from step 1"
         )
-    trainer.load(checkpoints.load(checkpoint))
+    state = checkpoints.load(checkpoint, trainer.state())
+    trainer.load(state)
+    return carried(checkpoint, state) if checkpoint.changed else ""
 
 
 def environment() -> dict[str, Any]:
@@ -213,7 +221,7 @@ def transport(comm: MPI.Comm, run: config.Run) -> dict[str, Any]:
     return found
 
 
-def facts(run: config.Run, corpus: text.Corpus) -> dict[str, Any]:
+def facts(run: config.Run, corpus: Corpus) -> dict[str, Any]:
     """What follows from the configuration."""
     shape = _shape(run)
     return {
@@ -221,8 +229,10 @@ def facts(run: config.Run, corpus: text.Corpus) -> dict[str, Any]:
         "model_flops_per_sample": flops.model_flops_per_sample(**shape),
         "hardware_flops_per_sample": flops.hardware_flops_per_sample(**shape, recompute=run.train.recompute),
         "corpus": corpus.digest,
-        "valid_loss_uniform": text.UNIFORM_LOSS,
+        "corpus_tokens": {"train": len(corpus.train), "valid": len(corpus.valid)},
+        "valid_loss_uniform": corpus.uniform_loss,
         "valid_loss_unigram": corpus.unigram_loss(),
+        "unigram_tokens": corpus.unigram_tokens,
     }
 
 

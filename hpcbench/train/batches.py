@@ -6,8 +6,8 @@ import torch
 
 from hpcbench.comm.shards import shards
 from hpcbench.parallel.pipeline import MicroBatch
+from hpcbench.train.corpus import Corpus
 from hpcbench.train.initial import key_of
-from hpcbench.train.text import Corpus
 
 
 class Batches:

@@ -1,11 +1,11 @@
-"""Checkpoints of a run: all of its state, one file a rank, whole or not there at all.
+"""Checkpoints of a run: all of its state, one file a rank, whole or not there at all, for any layout to go on from.
 
-``checkpoint/step-000060/`` holds ``rank-00000.pt`` and so on, and ``complete.json`` with size and digest of each. The
-directory is written under another name, every file of it forced to the disk, and renamed when all ranks are done: a
-kill at any moment leaves the checkpoint before it usable. The last two are kept, because a file system may damage one.
+``checkpoint/step-000060/`` holds ``rank-00000.pt`` and so on, and ``complete.json`` with size and digest of each and
+the index of what lies where. The directory is written under another name, every file of it forced to the disk, and
+renamed when all ranks are done: a kill at any moment leaves the checkpoint before it usable. The last two are kept,
+because a file system may damage one.
 """
 
-import json
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -14,15 +14,30 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
 from mpi4py import MPI
 
 from hpcbench.errors import UserError
 from hpcbench.train import checkpoint_files as files
+from hpcbench.train.checkpoint_index import (
+    RESIDUALS,
+    SHARED,
+    Index,
+    ReplicasDifferError,
+    announce,
+    fragments,
+    share_out,
+)
+from hpcbench.train.checkpoint_load import Files, fill, share_residuals, take_own_residuals
 from hpcbench.train.config import Run
-from hpcbench.train.text import Corpus
+from hpcbench.train.corpus import Corpus
 
 T = TypeVar("T")
+
+_CUTS = ("layout.", "train.zero", "train.bucket_mb")
+"""Settings that decide which rank has what: another value of them is another layout."""
+_FREE = (*_CUTS, "train.micro_batch", "train.overlap", "train.checkpoint_every")
+"""What may change from one start of a run to the next."""
+_NOT_SCALARS = (*SHARED, RESIDUALS, "shards", "replica", "replicas", "calls")
 
 
 @dataclass(frozen=True)
@@ -34,6 +49,16 @@ class Checkpoint:
     directory: Path
     corpus: str
     """Digest of the text that the run had read."""
+    index: Index
+    """Where its tensors lie."""
+    replicas: list[int]
+    """Data-parallel rank of each rank that wrote it."""
+    scalars: dict[str, Any]
+    """What all ranks had alike: the loss scale, counts of updates and of skipped steps."""
+    calls: dict[str, int]
+    """Calls of each channel, the largest of all ranks."""
+    changed: tuple[str, ...] = ()
+    """How its layout differs from the one that goes on; where it does not, the next steps have the same bits."""
 
 
 @dataclass(frozen=True)
@@ -87,17 +112,38 @@ class Checkpoints:
             if isinstance(manifest, dict):
                 why = self._damage(path, manifest)
                 if not why:
-                    return Found(Checkpoint(step, path, manifest["corpus"]), tuple(words))
+                    return Found(self._found(step, path, manifest), tuple(words))
             else:
                 why = manifest
             self._damaged.add(path)
             words.append(f"{path.name}: {why}")
         return Found(None, tuple(words))
 
-    def load(self, checkpoint: Checkpoint) -> dict[str, Any]:
-        """This rank's state."""
-        path = checkpoint.directory / files.rank_file(self._comm.rank)
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    def load(self, checkpoint: Checkpoint, state: dict[str, Any]) -> dict[str, Any]:
+        """Fill what `Trainer.state` gave on this rank with what the checkpoint has for it, and return it.
+
+        In the same layout every bit of the state is the one that was written. In another one the model's numbers are,
+        while residuals and calls of channels are carried over as `carried` says.
+
+        Raises
+        ------
+        UserError
+            On all ranks, when the files of one do not hold what the index says.
+        """
+        trouble = ""
+        rank, opened = self._comm.rank, Files(lambda rank: checkpoint.directory / files.rank_file(rank))
+        state.update(checkpoint.scalars)
+        try:
+            fill(state, checkpoint.index, opened)
+            if checkpoint.changed:
+                share_residuals(state, checkpoint.index, opened, checkpoint.replicas)
+            else:
+                take_own_residuals(state, opened[rank])
+            state["calls"] = checkpoint.calls if checkpoint.changed else opened[rank]["calls"]
+        except (OSError, ValueError, KeyError) as error:
+            trouble = str(error.strerror if isinstance(error, OSError) else error)
+        if words := next(filter(None, self._comm.allgather(trouble)), None):
+            raise UserError(f"{checkpoint.directory}: {words}: remove it to go on from the one before, or from step 1")
         return state
 
     def write(self, step: int, state: dict[str, Any], *, corpus: Corpus) -> Written:
@@ -105,6 +151,8 @@ class Checkpoints:
 
         Parameters
         ----------
+        state
+            What `Trainer.state` gives.
         corpus
             The text that the run reads.
 
@@ -112,27 +160,56 @@ class Checkpoints:
         ------
         UserError
             On all ranks, when one of them cannot write.
+        ReplicasDifferError
+            On all ranks, when two of them have other bits where they must have the same.
         """
         begin = time.perf_counter()
         final = self._directory / f"step-{step:06}"
         unfinished = final.with_suffix(".partial")
         self._agreed(step, lambda: files.fresh(unfinished) if self._comm.rank == 0 else None)
-        entries = self._agreed(step, lambda: files.write_rank(unfinished / files.rank_file(self._comm.rank), state))
+        content, index = self._own(state)
+        entries = self._agreed(step, lambda: files.write_rank(unfinished / files.rank_file(self._comm.rank), content))
+        everyone = self._comm.gather((state["replica"], state["calls"]))
 
         def publish() -> None:
+            assert everyone is not None and index is not None
             manifest = {
                 "schema": files.SCHEMA,
                 "step": step,
                 "run": self._identity,
                 "corpus": corpus.digest,
+                "scalars": {key: value for key, value in state.items() if key not in _NOT_SCALARS},
+                "calls": _largest([calls for _, calls in everyone]),
+                "replicas": [replica for replica, _ in everyone],
                 "ranks": entries,
+                "index": index.tables,
             }
-            files.write_durably(unfinished / files.COMPLETE, json.dumps(manifest, indent=1).encode())
+            files.write_manifest(unfinished, manifest)
             files.publish(unfinished, final)
             files.prune(self._directory, step, self._damaged - {final})
 
         self._agreed(step, lambda: publish() if self._comm.rank == 0 else None)
         return Written(step, sum(entry["bytes"] for entry in entries), round(time.perf_counter() - begin, 3))
+
+    def _own(self, state: dict[str, Any]) -> tuple[dict[str, Any], Index | None]:
+        """What this rank's file holds; and the index, on the first rank."""
+        own = list(fragments(state))
+        announced = self._comm.gather([announce(fragment) for fragment in own])
+        index: Index | None = None
+        told: list[tuple[list[int], str]] | None = None
+        if announced is not None:
+            try:
+                chosen = share_out(announced)
+                index, told = Index.of(announced, chosen), [(choice, "") for choice in chosen]
+            except ReplicasDifferError as error:
+                told = [([], str(error)) for _ in announced]
+        mine, trouble = self._comm.scatter(told)
+        if trouble:
+            raise ReplicasDifferError(trouble)
+        content: dict[str, Any] = {kind: {} for kind in (*SHARED, RESIDUALS)}
+        for fragment in (own[i] for i in mine):
+            content[fragment.kind][fragment.name] = fragment.fields
+        return {**content, "calls": state["calls"]}, index
 
     def _damage(self, path: Path, manifest: dict[str, Any]) -> str | None:
         """What is wrong with the files of this run, in the words of the first rank that finds something."""
@@ -142,11 +219,17 @@ class Checkpoints:
                 "start from step 1"
             )
         _refuse_other(manifest["run"], self._identity, path)
-        ranks = manifest["ranks"]
-        if len(ranks) != self._comm.size:
-            return f"{files.COMPLETE} lists {len(ranks)} ranks"
-        found = self._comm.allgather(files.damage(path / files.rank_file(self._comm.rank), ranks[self._comm.rank]))
+        ranks = manifest["ranks"]  # each file is read by one rank, in its own layout by the one that wrote it
+        mine = range(self._comm.rank, len(ranks), self._comm.size)
+        wrong = (files.damage(path / files.rank_file(rank), ranks[rank]) for rank in mine)
+        found = self._comm.allgather(next(filter(None, wrong), None))
         return next(filter(None, found), None)
+
+    def _found(self, step: int, path: Path, manifest: dict[str, Any]) -> Checkpoint:
+        known = {key: manifest[key] for key in ("corpus", "replicas", "scalars", "calls")}
+        differ = _differences(manifest["run"], self._identity)
+        changed = tuple(f"{key} {theirs} -> {ours}" for key, theirs, ours in differ if key.startswith(_CUTS))
+        return Checkpoint(step, path, index=Index(manifest["index"]), changed=changed, **known)
 
     def _from_first(self, ask: Callable[[], T]) -> T:
         """The first rank's answer: a shared file system may show another one an older directory."""
@@ -170,21 +253,48 @@ class Checkpoints:
         return [given for _, given in outcomes]
 
 
+def carried(checkpoint: Checkpoint, state: dict[str, Any]) -> str:
+    """In one line, what of a checkpoint of another layout is not as it was.
+
+    Parameters
+    ----------
+    state
+        Of a rank that goes on.
+    """
+    said = ["calls of channels go on from the largest count of all ranks"]
+    if checkpoint.index.tables[RESIDUALS]:
+        shared = "residuals are added up and shared out alike" if state[RESIDUALS] else "residuals are let go"
+        said.append(shared)
+    return f"another layout ({', '.join(checkpoint.changed)}): {'; '.join(said)}"
+
+
 def identity(run: Run) -> dict[str, Any]:
-    """What a run that goes on must have in common with the one that wrote the checkpoint."""
+    """What a checkpoint says of the run that wrote it."""
     settings = asdict(run)
-    del settings["train"]["checkpoint_every"]
     return {key: settings[key] for key in ("model", "data", "train", "layout", "scheme")}
 
 
+def _largest(counts: list[dict[str, int]]) -> dict[str, int]:
+    """No seed of a codec that rounds at random comes twice, whichever rank goes on with a channel."""
+    names = {name for calls in counts for name in calls}
+    return {name: max(calls.get(name, 0) for calls in counts) for name in sorted(names)}
+
+
 def _refuse_other(theirs: dict[str, Any], ours: dict[str, Any], path: Path) -> None:
-    theirs, ours = dict(_flat(theirs)), dict(_flat(ours))
-    for key in (*ours, *theirs):
-        if theirs.get(key) != ours.get(key):
+    for key, there, here in _differences(theirs, ours):
+        if not key.startswith(_FREE):
             raise UserError(
-                f"{path}: a checkpoint of another run: {key} is {theirs.get(key)!r} there and {ours.get(key)!r} in the "
+                f"{path}: a checkpoint of another run: {key} is {there!r} there and {here!r} in the "
                 f"run file: remove {path.parent} to start from step 1"
             )
+
+
+def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Settings that differ, in the order of the run file: name, theirs, ours."""
+    there, here = dict(_flat(theirs)), dict(_flat(ours))
+    for key in dict.fromkeys((*here, *there)):
+        if there.get(key) != here.get(key):
+            yield key, there.get(key), here.get(key)
 
 
 def _flat(data: Any, name: str = "") -> Iterator[tuple[str, Any]]:

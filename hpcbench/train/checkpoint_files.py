@@ -12,8 +12,8 @@ import torch
 import xxhash
 
 COMPLETE = "complete.json"
-"""Written last: sizes and digests of all other files."""
-SCHEMA = 1
+"""Written last: sizes and digests of all other files, and the index."""
+SCHEMA = 2
 _KEPT = 2
 _NAME = re.compile(r"step-([0-9]{6,})")
 _CHUNK = 1 << 22
@@ -34,20 +34,29 @@ def _children(directory: Path) -> Iterable[Path]:
     return directory.iterdir() if directory.is_dir() else ()
 
 
+def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
+    """Write ``complete.json``, with a digest of its own content."""
+    content = {**manifest, "xxh3": _content_digest(manifest)}
+    write_durably(path / COMPLETE, json.dumps(content, separators=(",", ":")).encode())
+
+
 def read_manifest(path: Path) -> dict[str, Any] | str:
     """The content of ``complete.json``, of one of another schema just that; or what is wrong with it."""
     try:
-        data = json.loads((path / COMPLETE).read_bytes())
+        data: dict[str, Any] = json.loads((path / COMPLETE).read_bytes())
         if int(data["schema"]) != SCHEMA:
             return {"schema": int(data["schema"])}
-        if f"step-{data['step']:06}" != path.name or not isinstance(data["corpus"], str):
+        if data.pop("xxh3") != _content_digest(data) or f"step-{data['step']:06}" != path.name:
             return f"{COMPLETE} is damaged"
-        whole: dict[str, Any] = {key: data[key] for key in ("schema", "run", "corpus")}
-        return {**whole, "ranks": [{"bytes": int(one["bytes"]), "xxh3": str(one["xxh3"])} for one in data["ranks"]]}
+        return data
     except OSError as error:
         return f"{COMPLETE}: {error.strerror}"
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return f"{COMPLETE} is damaged"
+
+
+def _content_digest(manifest: dict[str, Any]) -> str:
+    return xxhash.xxh3_128(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def damage(path: Path, entry: dict[str, Any]) -> str | None:

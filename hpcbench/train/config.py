@@ -39,9 +39,13 @@ class Data:
     """The text."""
 
     source: str
-    """``stdlib`` or ``file``."""
+    """``stdlib``, ``file``, ``megatron`` or ``numpy``."""
     path: str | None
     valid_fraction: float
+    tokenizer: str | None = None
+    """A tokenizer.json; None trains on the bytes of a text."""
+    dtype: str | None = None
+    """Of a file of bare numbers."""
 
 
 @dataclass(frozen=True)
@@ -227,6 +231,10 @@ def _check(run: Run, where: str) -> None:
         (not t.sequence_parallel or t.seq_len % p.tp == 0, "train.seq_len: sequence_parallel needs a multiple of tp"),
         (t.zero in (0, 1, 2, 3), f"train.zero: stage {t.zero} is not known: use 0, 1, 2 or 3"),
         (t.zero == 3 or not t.node_copy, "train.node_copy: a second copy is of stage 3's pieces: set zero to 3"),
+        (
+            run.data.source in ("stdlib", "file", "megatron", "numpy"),
+            f"data.source: {run.data.source!r} is not known: use stdlib, file, megatron or numpy",
+        ),
         (m.positions in ("rotary", "learned"), f"model.positions: {m.positions!r} is not rotary or learned"),
     ]
     for holds, message in rules:

@@ -1,103 +1,96 @@
-"""Text to train on, as bytes: no file is in both the training and the validation half."""
+"""What a run reads: text as bytes or as tokens, no part of which is in both halves, or files of tokens."""
 
 import hashlib
-import math
 import sysconfig
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
 from hpcbench.comm.progress import Progress
 from hpcbench.errors import UserError
 from hpcbench.train.config import Data
-from hpcbench.train.initial import key_of, random_bits
+from hpcbench.train.corpus import Corpus, Tokens
+from hpcbench.train.initial import key_of
+from hpcbench.train.token_files import TokenFile, examine
 
-Bytes = npt.NDArray[np.uint8]
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """Two halves of a text."""
-
-    train: Bytes
-    valid: Bytes
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of both halves: runs with the same one have read the same text."""
-        return hashlib.sha256(self.train.tobytes() + b"\0" + self.valid.tobytes()).hexdigest()
-
-    def window(self, *, split: str, key: int, index: npt.NDArray[np.uint64], seq_len: int) -> npt.NDArray[np.int64]:
-        """Samples by their numbers, the same in every layout.
-
-        Returns
-        -------
-        [len(index), seq_len + 1]: a random piece of the text for each number.
-        """
-        text = self.train if split == "train" else self.valid
-        starts = random_bits(key, index) % np.uint64(len(text) - seq_len)
-        places = starts[:, None].astype(np.int64) + np.arange(seq_len + 1)
-        windows: npt.NDArray[np.int64] = text[places].astype(np.int64)
-        return windows
-
-    def unigram_loss(self) -> float:
-        """Nats a byte of the validation half costs a model that knows only how often each byte comes."""
-        counts = np.bincount(self.train, minlength=256) + 1.0
-        surprise = -np.log(counts / counts.sum())
-        return float(np.bincount(self.valid, minlength=256) @ surprise / len(self.valid))
+_MAPPED = ("megatron", "numpy")
+"""Sources that hold tokens already."""
 
 
-UNIFORM_LOSS = math.log(256)
-"""Nats a byte costs a model that knows nothing."""
-
-
-def load(data: Data, seq_len: int) -> Corpus:
+def load(data: Data, seq_len: int, vocab: int = 256) -> Corpus:
     """Read the text of a run.
+
+    Parameters
+    ----------
+    data
+        Where it is.
+    seq_len
+        Tokens of a sample.
+    vocab
+        Tokens must be less than this.
 
     Raises
     ------
     UserError
-        A file cannot be read, or a half is too short for one sample.
+        A file cannot be read, holds something else, or a half of it is too short for one sample.
     """
-    documents = _stdlib() if data.source == "stdlib" else _file(data.path or "")
-    halves: dict[bool, list[bytes]] = {False: [], True: []}
-    for content in documents:
-        halves[_is_valid(content, data.valid_fraction)].append(content)
-    corpus = Corpus(_join(halves[False]), _join(halves[True]))
+    return _checked(_find(data, vocab), data, seq_len, vocab)
+
+
+def _checked(found: Corpus | TokenFile, data: Data, seq_len: int, vocab: int) -> Corpus:
+    corpus = found.corpus(data, vocab) if isinstance(found, TokenFile) else found
+    corpus.check_blocks()
+    unit = "tokens" if data.source in _MAPPED or data.tokenizer else "bytes"
     for name, half in (("training", corpus.train), ("validation", corpus.valid)):
         if len(half) <= seq_len + 1:
             where = data.path or data.source
             raise UserError(
-                f"{where}: the {name} half has {len(half)} bytes, too few for seq_len {seq_len}: "
+                f"{where}: the {name} half has {len(half)} {unit}, too few for seq_len {seq_len}: "
                 "give a longer text or change data.valid_fraction"
             )
     return corpus
 
 
-def load_shared(comm: MPI.Comm, progress: Progress, data: Data, seq_len: int) -> Corpus:
+def load_shared(comm: MPI.Comm, progress: Progress, data: Data, seq_len: int, vocab: int = 256) -> Corpus:
     """As `load`, but only one rank reads: a thousand small files from every rank would choke a parallel file system.
+
+    Files of tokens it only examines, and every rank maps them: see `TokenFile`.
 
     Raises
     ------
     UserError
         On every rank, with the first one's words.
     """
-    outcome: Corpus | UserError | None = None
+    outcome: Corpus | TokenFile | UserError | None = None
     if comm.rank == 0:
         try:
-            outcome = load(data, seq_len)
+            outcome = _find(data, vocab)
+            _checked(outcome, data, seq_len, vocab)
         except UserError as error:
             outcome = error
     progress.complete([comm.Ibarrier()])  # a rank that waits inside bcast would take the reader's core
     outcome = comm.bcast(outcome)
+    if isinstance(outcome, TokenFile):
+        return outcome.corpus(data, vocab)
     if not isinstance(outcome, Corpus):
         raise outcome or UserError("the first rank sent no text")
     return outcome
+
+
+def _find(data: Data, vocab: int) -> Corpus | TokenFile:
+    if data.source in _MAPPED:
+        return examine(data)
+    documents = _stdlib() if data.source == "stdlib" else _file(data.path or "", characters=data.tokenizer is not None)
+    halves: dict[bool, list[bytes]] = {False: [], True: []}
+    for content in documents:
+        halves[_is_valid(content, data.valid_fraction)].append(content)
+    where = data.path or data.source
+    if data.tokenizer is None:
+        return Corpus(_join(halves[False]), _join(halves[True]), where=where)
+    encode = _encoder(data.tokenizer, vocab, where)
+    return Corpus(encode(halves[False]), encode(halves[True]), vocab, where)
 
 
 def _is_valid(content: bytes, fraction: float) -> bool:
@@ -105,7 +98,7 @@ def _is_valid(content: bytes, fraction: float) -> bool:
     return key_of("split", hashlib.sha256(content).hexdigest()) < fraction * 2**64
 
 
-def _join(contents: list[bytes]) -> Bytes:
+def _join(contents: list[bytes]) -> Tokens:
     return np.frombuffer(b"\n".join(contents), dtype=np.uint8)
 
 
@@ -118,11 +111,57 @@ def _stdlib() -> Iterator[bytes]:
         yield path.read_bytes()
 
 
-def _file(path: str) -> Iterator[bytes]:
-    """A text file in pieces of 64 KiB, which take the place of files."""
+def _file(path: str, *, characters: bool = False) -> Iterator[bytes]:
+    """A text file in pieces of 64 KiB, or a little more to the end of a character: they take the place of files."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}: data.path must name a readable text file") from None
-    for start in range(0, len(content), 2**16):
-        yield content[start : start + 2**16]
+    start = 0
+    while start < len(content):
+        stop = min(start + 2**16, len(content))
+        while characters and stop < len(content) and content[stop] & 0xC0 == 0x80:  # within a character of UTF-8
+            stop += 1
+        yield content[start:stop]
+        start = stop
+
+
+def _encoder(path: str, vocab: int, where: str) -> Callable[[Iterable[bytes]], Tokens]:
+    """Makes tokens of documents, one after the other, by a file of the library `tokenizers`.
+
+    Raises
+    ------
+    UserError
+        The library or the file is missing, or it knows more tokens than the model.
+    """
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise UserError(
+            "data.tokenizer: the library tokenizers is not installed: pip install 'hpcbench[data]', or leave it out "
+            "and train on bytes"
+        ) from None
+    try:
+        tokenizer = Tokenizer.from_str(Path(path).read_text(encoding="utf-8"))
+    except Exception as error:  # the library raises nothing narrower
+        words = getattr(error, "strerror", None) or str(error).splitlines()[0][:200]
+        raise UserError(
+            f"{path}: {words}: data.tokenizer must name a tokenizer.json of the library tokenizers"
+        ) from None
+    if (known := tokenizer.get_vocab_size()) > vocab:
+        raise UserError(f"{path}: knows {known} tokens, but model.vocab is {vocab}: set model.vocab to {known} or more")
+
+    def encode(documents: Iterable[bytes]) -> Tokens:
+        tokens = [np.zeros(0, dtype=np.int32)]
+        for content in documents:
+            try:
+                words = content.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise UserError(
+                    f"{where}: not UTF-8 ({error.reason}, in {content[:40]!r} ...): a tokenizer reads text only; leave "
+                    "data.tokenizer out to train on bytes"
+                ) from None
+            tokens.append(np.array(tokenizer.encode(words, add_special_tokens=False).ids, dtype=np.int32))
+        return np.concatenate(tokens)
+
+    return encode

@@ -31,10 +31,10 @@ from hpcbench.parallel.vocabulary import split_loss
 from hpcbench.train import initial
 from hpcbench.train.batches import Batches
 from hpcbench.train.config import Run, Scheme, Train
+from hpcbench.train.corpus import Corpus
 from hpcbench.train.model import GPT, loss
 from hpcbench.train.precision import DTYPES, LossScale
 from hpcbench.train.stop import never
-from hpcbench.train.text import Corpus
 from hpcbench.train.traffic import Traffic
 
 
@@ -235,7 +235,10 @@ class Trainer:
         return total / count, round(count)
 
     def state(self) -> dict[str, Any]:
-        """All that the next step depends on but its number, on this rank: by global parameter names, in host memory."""
+        """All that the next step depends on but its number, on this rank: by global parameter names, in host memory.
+
+        Beside it stand what the tensors are parts of, and this rank's place among the replicas.
+        """
         with self.data_parallel.whole():
             parameters = {shard.name: parameter.detach().to("cpu", copy=True) for parameter, shard in self.held}
         return {
@@ -246,10 +249,13 @@ class Trainer:
             "loss_scale": asdict(self._scale),
             "calls": self.policy.calls(),
             "skipped": self.skipped,
+            "shards": {shard.name: shard for _, shard in self.held},
+            "replica": self.mesh.dp.rank,
+            "replicas": self.mesh.dp.size,
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` gave on this rank, in the same layout: the next steps have the same bits.
+        """Go on from what `state` gave on this rank: the next steps have the same bits.
 
         Raises
         ------

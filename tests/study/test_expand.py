@@ -124,7 +124,13 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         tmp_path, data={"source": "file", "path": "a b.txt"}, layout={"dp": 2}, matrix={"scheme": ["baseline"]}
     )
     data = file(runs[0])
-    assert data["data"] == {"source": "file", "path": "/base/a b.txt", "valid_fraction": 0.1}
+    assert data["data"] == {
+        "source": "file",
+        "path": "/base/a b.txt",
+        "valid_fraction": 0.1,
+        "tokenizer": None,
+        "dtype": None,
+    }
     assert data["train"] == {
         "steps": 20,
         "warmup_steps": 10,

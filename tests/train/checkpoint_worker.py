@@ -22,11 +22,13 @@ from hpcbench.errors import UserError
 from hpcbench.parallel import gradients
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.layout import Layout
+from hpcbench.parallel.sharding import Shard
 from hpcbench.train import checkpoint_files as files
 from hpcbench.train import text
 from hpcbench.train.__main__ import train
 from hpcbench.train.checkpoint import Checkpoints
 from hpcbench.train.config import Data, Model, Run, Scheme, SchemeRule, Train
+from hpcbench.train.corpus import Corpus
 from hpcbench.train.log import RunLog
 from hpcbench.train.precision import LossScale
 from hpcbench.train.stop import never
@@ -113,7 +115,7 @@ def compare(name: str, run: Run, directory: Path) -> dict[str, Any] | None:
     second = trainer_of(run, comm.Dup())
     newest = checkpoints.find().newest
     assert newest is not None
-    second.load(checkpoints.load(newest))
+    second.load(checkpoints.load(newest, second.state()))
     at_once = differences(second.state(), first.state())
     outcome.append(train(second, RunLog(streams[2]), taken=newest.step))
     return {
@@ -222,11 +224,22 @@ def faults(directory: str) -> None:
 # ---------------------------------------------------------------- files: toy states, no training
 
 TOY = run_of(Layout(2))
-TEXT = text.Corpus(np.zeros(9, np.uint8), np.ones(9, np.uint8))
+TEXT = Corpus(np.zeros(9, np.uint8), np.ones(9, np.uint8))
 
 
 def toy_state(step: int) -> dict[str, Any]:
-    return {"step": step, "weights": torch.full((50_000,), float(100 * step + WORLD.rank))}
+    """Each rank has its half of one tensor, and what both have alike."""
+    shard = Shard("weights", (100_000,), 0, WORLD.rank, 2)
+    return {
+        "parameters": {"weights": torch.full((50_000,), float(100 * step + WORLD.rank))},
+        "optimizer": {},
+        "residuals": {},
+        "calls": {"DP BACKWARD GRAD": 10 * step + WORLD.rank},
+        "updates": step,
+        "shards": {"weights": shard},
+        "replica": WORLD.rank,
+        "replicas": 2,
+    }
 
 
 def write(directory: Path, *steps: int, run: Run = TOY) -> Checkpoints:
@@ -244,7 +257,7 @@ def found_in(directory: Path, run: Run = TOY) -> dict[str, Any]:
     except UserError as error:
         return {"error": str(error)}
     step = found.newest.step if found.newest else None
-    sound = step is None or not differences(checkpoints.load(found.newest), toy_state(step))  # type: ignore[arg-type]
+    sound = found.newest is None or not differences(checkpoints.load(found.newest, toy_state(0)), toy_state(step or 0))
     return {"step": step, "damaged": found.damaged, "sound": sound}
 
 
@@ -313,6 +326,13 @@ def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     path.write_text(json.dumps(data))
 
 
+def stale(path: Path) -> None:
+    """The index of the checkpoint before, as if it were this one's."""
+    manifest = files.read_manifest(path.with_name("step-000002"))
+    assert isinstance(manifest, dict)
+    files.write_manifest(path, {**manifest, "step": 4})
+
+
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "cut": lambda path: os.truncate(path / "rank-00001.pt", 1000),
     "flipped": lambda path: flip(path / "rank-00001.pt"),
@@ -323,6 +343,10 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "complete_other_step": lambda path: edit(path / "complete.json", lambda data: data.update(step=5)),
     "complete_no_digest": lambda path: edit(path / "complete.json", lambda data: data["ranks"][0].pop("xxh3")),
     "complete_few_ranks": lambda path: edit(path / "complete.json", lambda data: data["ranks"].pop()),
+    "complete_other_place": lambda path: edit(
+        path / "complete.json", lambda data: data["index"]["parameters"]["weights"]["parts"].reverse()
+    ),
+    "complete_stale": lambda path: stale(path),
     "complete_is_a_list": lambda path: (path / "complete.json").write_text("[1]"),
 }
 
@@ -355,7 +379,9 @@ def others(directory: str) -> None:
     write(where, 2)
     changes = {
         "learning rate": replace(TOY, train=replace(TOY.train, lr=0.5)),
-        "layout": replace(TOY, layout=Layout(1, 2)),
+        "seed": replace(TOY, train=replace(TOY.train, seed=8)),
+        "vocabulary": replace(TOY, model=replace(NEOX, vocab=300)),
+        "data": replace(TOY, data=Data("stdlib", None, 0.2)),
         "model": replace(TOY, model=GPT2),
         "scheme": replace(TOY, scheme=SIGNS),
         "checkpoint_every": replace(TOY, train=replace(TOY.train, checkpoint_every=7)),
@@ -363,7 +389,7 @@ def others(directory: str) -> None:
     for name, run in changes.items():
         tell({"change": name, **found_in(where, run)})
     if WORLD.rank == 0:
-        edit(where / "step-000002" / "complete.json", lambda data: data.update(schema=2))
+        edit(where / "step-000002" / "complete.json", lambda data: data.update(schema=1))
     WORLD.Barrier()
     tell({"change": "version", **found_in(where)})
 

@@ -112,7 +112,9 @@ def test_a_kill_while_a_checkpoint_is_written_leaves_the_one_before(killed, poin
         ("complete_cut", "complete.json is damaged"),
         ("complete_other_step", "complete.json is damaged"),
         ("complete_no_digest", "complete.json is damaged"),
-        ("complete_few_ranks", "complete.json lists 1 ranks"),
+        ("complete_few_ranks", "complete.json is damaged"),
+        ("complete_other_place", "complete.json is damaged"),
+        ("complete_stale", "rank-00000.pt has other bytes than were written"),
         ("complete_is_a_list", "complete.json is damaged"),
     ],
 )
@@ -139,7 +141,9 @@ def test_a_damaged_checkpoint_does_not_push_out_the_last_good_one(mpi_results, p
     ("change", "words"),
     [
         ("learning rate", "train.lr is 0.01 there and 0.5 in the run file"),
-        ("layout", "layout.dp is 2 there and 1 in the run file"),
+        ("seed", "train.seed is 7 there and 8 in the run file"),
+        ("vocabulary", "model.vocab is 256 there and 300 in the run file"),
+        ("data", "data.valid_fraction is 0.1 there and 0.2 in the run file"),
         ("model", "model.name is 'neox' there and 'gpt2' in the run file"),
         ("scheme", "scheme.name is 'baseline' there and 'signs' in the run file"),
         ("version", "written by another version of hpcbench"),

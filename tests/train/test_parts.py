@@ -269,7 +269,7 @@ def test_no_document_is_in_both_halves(corpus):
     assert not set(halves[False]) & set(halves[True])
     assert 0.04 < len(halves[True]) / len(documents) < 0.2
     assert len(corpus.valid) > 100_000
-    assert 2.5 < corpus.unigram_loss() < text.UNIFORM_LOSS
+    assert 2.5 < corpus.unigram_loss() < corpus.uniform_loss
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])

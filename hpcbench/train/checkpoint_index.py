@@ -1,0 +1,166 @@
+"""The index of a checkpoint: whose file holds which part of each tensor, by the tensors' global names.
+
+Of parts that many ranks have alike, such as the weights of replicas and the two copies of a tied weight, one file holds
+one: so a checkpoint has each number once, and a rank of any layout finds the few files that it needs.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import xxhash
+from torch import Tensor
+
+from hpcbench.train.extent import Extent
+
+SHARED = ("parameters", "optimizer")
+"""Kinds of tensors that belong to the model: the same numbers in every layout."""
+RESIDUALS = "residuals"
+"""What is each rank's own."""
+
+
+class ReplicasDifferError(Exception):
+    """Ranks that must have the same numbers do not."""
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """What a rank's state has of one tensor.
+
+    Attributes
+    ----------
+    kind
+        One of `SHARED`, or `RESIDUALS`.
+    name, shape
+        Of the whole parameter.
+    extent
+        Which part it is.
+    fields
+        Flat views of the state's tensors, [extent.length] each: they can be filled.
+    """
+
+    kind: str
+    name: str
+    shape: tuple[int, ...]
+    extent: Extent
+    fields: dict[str, Tensor]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(values.numel() * values.itemsize for values in self.fields.values())
+
+
+def fragments(state: dict[str, Any]) -> Iterator[Fragment]:
+    """The tensors of what `Trainer.state` gives, in its order."""
+    shards = state["shards"]
+    for name, values in state["parameters"].items():
+        yield Fragment(
+            "parameters", name, shards[name].shape, Extent.of(shards[name].held), {"values": values.view(-1)}
+        )
+    for name, entry in state["optimizer"].items():
+        fields = {key: values for key, values in entry.items() if key != "start"}
+        extent = Extent.of(shards[name].held, entry["start"], next(iter(fields.values())).numel())
+        yield Fragment("optimizer", name, shards[name].shape, extent, fields)
+    for name, entry in state[RESIDUALS].items():
+        fields = {key: values.view(-1) for key, values in entry.items()}
+        yield Fragment(RESIDUALS, name, shards[name].shape, Extent.of(shards[name].held), fields)
+
+
+@dataclass(frozen=True)
+class Announced:
+    """What a rank says of a fragment before anything is written."""
+
+    kind: str
+    name: str
+    shape: tuple[int, ...]
+    extent: Extent
+    nbytes: int
+    digest: str
+
+
+def announce(fragment: Fragment) -> Announced:
+    """What all ranks with this fragment must say alike."""
+    digest = xxhash.xxh3_128()
+    for values in fragment.fields.values():
+        digest.update(values.view(torch.uint8).numpy().data)
+    return Announced(fragment.kind, fragment.name, fragment.shape, fragment.extent, fragment.nbytes, digest.hexdigest())
+
+
+def share_out(announced: Sequence[Sequence[Announced]]) -> list[list[int]]:
+    """Which of its fragments each rank writes: of those that many have alike, the one that has least to write so far.
+
+    Raises
+    ------
+    ReplicasDifferError
+        Two ranks have the same part of a tensor with other bits.
+    """
+    mine: list[list[int]] = [[] for _ in announced]
+    load = [0] * len(announced)
+    holders: dict[tuple[str, str, Extent], list[tuple[int, int]]] = {}
+    for rank, items in enumerate(announced):
+        for i, item in enumerate(items):
+            if item.kind == RESIDUALS:
+                mine[rank].append(i)
+                load[rank] += item.nbytes
+            else:
+                holders.setdefault((item.kind, item.name, item.extent), []).append((rank, i))
+    for (kind, name, _), having in holders.items():
+        first = announced[having[0][0]][having[0][1]]
+        for rank, i in having:
+            if announced[rank][i] != first:
+                raise ReplicasDifferError(f"ranks {having[0][0]} and {rank} hold different {kind} of {name}")
+        rank, i = min(having, key=lambda one: load[one[0]])
+        mine[rank].append(i)
+        load[rank] += first.nbytes
+    return mine
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a rank's file holds of a tensor."""
+
+    rank: int
+    extent: Extent
+
+
+class Index:
+    """Parts by kind and name.
+
+    Parameters
+    ----------
+    tables
+        Kind -> name -> ``{"shape": [...], "parts": [[rank, [[start, stop], ...], start, length], ...]}``: as in JSON.
+    """
+
+    def __init__(self, tables: dict[str, dict[str, dict[str, Any]]]) -> None:
+        self.tables = tables
+
+    @classmethod
+    def of(cls, announced: Sequence[Sequence[Announced]], chosen: Sequence[Sequence[int]]) -> "Index":
+        """Of what is written of what was announced."""
+        tables: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in (*SHARED, RESIDUALS)}
+        for rank, items in enumerate(chosen):
+            for item in (announced[rank][i] for i in items):
+                entry = tables[item.kind].setdefault(item.name, {"shape": list(item.shape), "parts": []})
+                extent = item.extent
+                entry["parts"].append([rank, [list(pair) for pair in extent.box], extent.start, extent.length])
+        return cls(tables)
+
+    def parts(self, kind: str, name: str, shape: tuple[int, ...]) -> list[Part]:
+        """Where a tensor lies; nowhere, where the checkpoint does not know it.
+
+        Raises
+        ------
+        ValueError
+            It has another shape there.
+        """
+        entry = self.tables[kind].get(name)
+        if entry is None:
+            return []
+        if tuple(entry["shape"]) != shape:
+            raise ValueError(f"{kind} of {name} have shape {entry['shape']} there, and {list(shape)} here")
+        return [
+            Part(rank, Extent(tuple((a, b) for a, b in box), start, length))
+            for rank, box, start, length in entry["parts"]
+        ]

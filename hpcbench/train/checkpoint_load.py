@@ -1,0 +1,114 @@
+"""Fills a rank's state from the files of a checkpoint, whatever layout wrote them: only files that overlap are opened.
+
+The files are memory-mapped, so of each only what is copied comes from the disk.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hpcbench.train.checkpoint_index import RESIDUALS, Fragment, Index, fragments
+from hpcbench.train.extent import Extent, copy, meet
+
+File = dict[str, Any]
+
+
+class Files:
+    """The ranks' files of a checkpoint, opened as they are asked for.
+
+    Parameters
+    ----------
+    path
+        Name of a rank's file.
+    """
+
+    def __init__(self, path: Callable[[int], Path]) -> None:
+        self._path = path
+        self._opened: dict[int, File] = {}
+
+    def __getitem__(self, rank: int) -> File:
+        if rank not in self._opened:
+            self._opened[rank] = torch.load(self._path(rank), map_location="cpu", weights_only=True, mmap=True)
+        return self._opened[rank]
+
+    @property
+    def opened(self) -> list[int]:
+        """Whose files were asked for."""
+        return sorted(self._opened)
+
+
+def fill(state: dict[str, Any], index: Index, files: Files) -> None:
+    """Copy the weights and the optimizer's tensors of `state` from the files.
+
+    Raises
+    ------
+    ValueError
+        The checkpoint lacks some of them.
+    """
+    for fragment in fragments(state):
+        if fragment.kind != RESIDUALS:
+            _fill(fragment, index, files)
+
+
+def _fill(fragment: Fragment, index: Index, files: Files) -> None:
+    to, found = fragment.extent, 0
+    for part in index.parts(fragment.kind, fragment.name, fragment.shape):
+        if meet(to, part.extent):
+            source = _fields(files[part.rank], fragment)
+            for key, target in fragment.fields.items():
+                copied = copy(target, to, source[key], part.extent)
+            found += copied
+    if found != to.length:
+        raise ValueError(f"{found} of {to.length} elements found of the {fragment.kind} of {fragment.name}")
+
+
+def _fields(file: File, fragment: Fragment) -> dict[str, Tensor]:
+    fields: dict[str, Tensor] = file[fragment.kind][fragment.name]
+    if {key: values.dtype for key, values in fields.items()} != {k: v.dtype for k, v in fragment.fields.items()}:
+        raise ValueError(f"the {fragment.kind} of {fragment.name} have fields {sorted(fields)} there, or other dtypes")
+    return fields
+
+
+def take_own_residuals(state: dict[str, Any], file: File) -> None:
+    """Residuals of the same rank in the same layout: bit for bit."""
+    for fragment in fragments(state):
+        if fragment.kind == RESIDUALS:
+            for key, target in fragment.fields.items():
+                target.copy_(_fields(file, fragment)[key])
+
+
+def share_residuals(state: dict[str, Any], index: Index, files: Files, replicas: list[int]) -> None:
+    """Residuals of another layout: what all its ranks lacked is added up, and each new one gets an equal share.
+
+    The residuals of sums (``summed``) are added to those of contributions (``sent``), whose sum they correct as well.
+    So what messages lacked in all is conserved, whoever owns a sum now.
+
+    Parameters
+    ----------
+    replicas
+        Data-parallel rank of each rank that wrote: what it says alike with others in that group counts once.
+    """
+    for fragment in fragments(state):
+        if fragment.kind == RESIDUALS:
+            total = lacking(fragment, index, files, replicas)
+            fragment.fields["summed"].zero_()
+            fragment.fields["sent"].copy_(total / state["replicas"])
+
+
+def lacking(fragment: Fragment, index: Index, files: Files, replicas: list[int]) -> Tensor:
+    """What all messages of a layout lacked, [fragment.extent.length], fp64."""
+    total = torch.zeros(fragment.extent.length, dtype=torch.float64)
+    piece = torch.zeros_like(total)
+    counted: set[tuple[int, Extent]] = set()
+    for part in index.parts(RESIDUALS, fragment.name, fragment.shape):
+        once = replicas[part.rank], part.extent
+        if once not in counted and meet(fragment.extent, part.extent):
+            counted.add(once)
+            for values in _fields(files[part.rank], fragment).values():
+                piece.zero_()
+                copy(piece, fragment.extent, values, part.extent)
+                total += piece
+    return total

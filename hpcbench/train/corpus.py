@@ -1,0 +1,117 @@
+"""Tokens to train on and to evaluate on, and which of them a sample holds: the same in every layout."""
+
+import hashlib
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcbench.errors import UserError
+from hpcbench.train.initial import random_bits
+
+Tokens = npt.NDArray[np.integer]
+
+_COUNTED = 1 << 26
+"""Most tokens that are counted for a baseline."""
+_BLOCKS = 64
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Two halves of a text.
+
+    Attributes
+    ----------
+    train, valid
+        Tokens, any integer dtype, in memory or mapped from a file.
+    symbols
+        Tokens are less than this: 256 for bytes, else the model's vocabulary.
+    where
+        The file or source, for error messages.
+    known_digest
+        Of what is too large to be read for it.
+    """
+
+    train: Tokens
+    valid: Tokens
+    symbols: int = 256
+    where: str = "text"
+    known_digest: str | None = None
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of both halves, or of samples of a large file: runs with the same one have read the same text."""
+        return self.known_digest or hashlib.sha256(self.train.tobytes() + b"\0" + self.valid.tobytes()).hexdigest()
+
+    def window(self, *, split: str, key: int, index: npt.NDArray[np.uint64], seq_len: int) -> npt.NDArray[np.int64]:
+        """Samples by their numbers, the same in every layout.
+
+        Returns
+        -------
+        [len(index), seq_len + 1]: a random piece of the text for each number.
+
+        Raises
+        ------
+        UserError
+            A token is not in the vocabulary.
+        """
+        tokens = self.train if split == "train" else self.valid
+        starts = random_bits(key, index) % np.uint64(len(tokens) - seq_len)
+        places = starts[:, None].astype(np.int64) + np.arange(seq_len + 1)
+        windows: npt.NDArray[np.int64] = tokens[places].astype(np.int64)
+        self._refuse_foreign(windows, places, split)
+        return windows
+
+    def check_blocks(self) -> None:
+        """Look for tokens that are not in the vocabulary; of a large text in blocks all over it.
+
+        Raises
+        ------
+        UserError
+            There is one.
+        """
+        for split, tokens in (("train", self.train), ("valid", self.valid)):
+            for part in _blocks(len(tokens)):
+                self._refuse_foreign(tokens[part], np.arange(part.start, part.stop), split)
+
+    def _refuse_foreign(self, tokens: Tokens, places: npt.NDArray[np.int64], split: str) -> None:
+        if tokens.size and (tokens.max() >= self.symbols or tokens.min() < 0):
+            first = int(np.argmax((tokens >= self.symbols) | (tokens < 0)))
+            place = int(places.flat[first]) + (len(self.train) if split == "valid" else 0)
+            raise UserError(
+                f"{self.where}: token {int(tokens.flat[first])} at position {place}, but model.vocab is "
+                f"{self.symbols}: make it larger, or give the file that belongs to the model"
+            )
+
+    @property
+    def uniform_loss(self) -> float:
+        """Nats a token costs a model that knows nothing."""
+        return math.log(self.symbols)
+
+    def unigram_loss(self) -> float:
+        """Nats a token of the validation half costs a model that knows only how often each token comes."""
+        counts = self._counts(self.train) + 1.0
+        surprise = -np.log(counts / counts.sum())
+        seen = self._counts(self.valid)
+        return float(seen @ surprise / seen.sum())
+
+    @property
+    def unigram_tokens(self) -> int:
+        """Tokens that `unigram_loss` knows the frequencies from: fewer than there are where these are very many."""
+        return sum(part.stop - part.start for part in _blocks(len(self.train)))
+
+    def _counts(self, tokens: Tokens) -> npt.NDArray[np.int64]:
+        counts = np.zeros(self.symbols, dtype=np.int64)
+        for part in _blocks(len(tokens)):
+            counts += np.bincount(tokens[part], minlength=self.symbols)
+        return counts
+
+
+def _blocks(n: int) -> list[slice]:
+    """All of `n` tokens; where they are too many, blocks all over them."""
+    if n <= _COUNTED:
+        return [slice(0, n)]
+    size = _COUNTED // _BLOCKS
+    return [slice(start, start + size) for start in np.linspace(0, n - size, _BLOCKS).astype(np.int64).tolist()]

@@ -1,0 +1,113 @@
+"""Which elements of a whole tensor a rank has, and how they come from one cut into another.
+
+Layouts cut a tensor twice: tensor parallelism holds a box of it, ZeRO a run of that box laid out row by row. Any two
+such cuts meet in boxes again, so a part that was written in one layout fills a part of another by a few slice
+assignments.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import Tensor
+
+Bounds = tuple[tuple[int, int], ...]
+"""First element and the one after the last, for each dim."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """A run of a box of a tensor.
+
+    Attributes
+    ----------
+    box
+        Where the box lies in the whole tensor.
+    start, length
+        The run's elements, of the box laid out row by row.
+    """
+
+    box: Bounds
+    start: int
+    length: int
+
+    @classmethod
+    def of(cls, held: tuple[slice, ...], start: int = 0, length: int | None = None) -> "Extent":
+        """Of the slices of a whole tensor; without a length all from `start` on."""
+        box = tuple((part.start, part.stop) for part in held)
+        return cls(box, start, _volume(box) - start if length is None else length)
+
+    def boxes(self) -> Iterator[tuple[int, Bounds]]:
+        """The boxes that the run is made of, with the place of each one's first element in the run."""
+        shape = tuple(stop - start for start, stop in self.box)
+        place = 0
+        for inner in _boxes(shape, self.start, self.start + self.length):
+            yield place, tuple((o + a, o + b) for (o, _), (a, b) in zip(self.box, inner, strict=True))
+            place += _volume(inner)
+
+
+def copy(target: Tensor, to: Extent, source: Tensor, of: Extent) -> int:
+    """Copy what two parts of a tensor have in common.
+
+    Parameters
+    ----------
+    target, source
+        The parts' elements, [to.length] and [of.length].
+    to, of
+        Where they belong.
+
+    Returns
+    -------
+    How many elements were copied.
+    """
+    copied = 0
+    for (place, outer), (origin, inner) in _pairs(to, of):
+        common = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(outer, inner, strict=True))
+        if all(a < b for a, b in common):
+            _window(target, place, outer, common).copy_(_window(source, origin, inner, common))
+            copied += _volume(common)
+    return copied
+
+
+def meet(one: Extent, other: Extent) -> bool:
+    """Whether the boxes, and so perhaps the runs, have elements in common."""
+    return all(max(a, c) < min(b, d) for (a, b), (c, d) in zip(one.box, other.box, strict=True))
+
+
+def _pairs(to: Extent, of: Extent) -> Iterator[tuple[tuple[int, Bounds], tuple[int, Bounds]]]:
+    if meet(to, of):
+        others = list(of.boxes())
+        for box in to.boxes():
+            yield from ((box, other) for other in others)
+
+
+def _window(flat: Tensor, place: int, box: Bounds, part: Bounds) -> Tensor:
+    """The view of `part` in a box whose elements lie in `flat` from `place` on."""
+    shape = [stop - start for start, stop in box]
+    whole = flat[place : place + math.prod(shape)].view(shape)
+    return whole[tuple(slice(a - start, b - start) for (start, _), (a, b) in zip(box, part, strict=True))]
+
+
+def _boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[Bounds]:
+    """Boxes that hold elements `start` up to `stop` of an array laid out row by row, in that order."""
+    if start >= stop:
+        return
+    if len(shape) == 1:
+        yield ((start, stop),)
+        return
+    row = math.prod(shape[1:])
+    first, last = -(-start // row), stop // row  # whole rows
+    if first > last:  # within one row
+        for rest in _boxes(shape[1:], start - last * row, stop - last * row):
+            yield ((last, first), *rest)
+        return
+    for rest in _boxes(shape[1:], start - (first - 1) * row, row):
+        yield ((first - 1, first), *rest)
+    if first < last:
+        yield ((first, last), *((0, size) for size in shape[1:]))
+    for rest in _boxes(shape[1:], 0, stop - last * row):
+        yield ((last, last + 1), *rest)
+
+
+def _volume(box: Bounds) -> int:
+    return math.prod(stop - start for start, stop in box)

@@ -1,0 +1,171 @@
+"""Files of token numbers, mapped into memory: arrays of NumPy, bare numbers, and the pairs that Megatron-LM writes."""
+
+import hashlib
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+
+from hpcbench.errors import UserError
+from hpcbench.train.config import Data
+from hpcbench.train.corpus import Corpus, Tokens
+
+_WHOLE = 1 << 26
+"""Bytes up to which all of a file is read for its digest."""
+_BLOCK, _BLOCKS = 1 << 20, 64
+
+_HEADER = struct.Struct("<9sQBQQ")
+"""Of an index: magic, version, code of the tokens' dtype, sequences, entries of the list of documents."""
+_MAGIC = b"MMIDIDX\0\0"
+_DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
+_CHUNK = 1 << 20
+"""Entries of an index that are looked at at a time."""
+
+
+@dataclass(frozen=True)
+class TokenFile:
+    """Where the tokens lie in a file.
+
+    Every rank maps the file by itself: a rank reads only the pages of its own samples, and no message carries a text
+    that may be larger than a node's memory. The first rank alone has read the index and taken the digest.
+    """
+
+    path: str
+    dtype: str
+    offset: int
+    """Bytes before the first token."""
+    count: int
+    digest: str = ""
+
+    def corpus(self, data: Data, vocab: int) -> Corpus:
+        """The last part of the tokens is for evaluation, the others are to train on.
+
+        Raises
+        ------
+        UserError
+            The file cannot be mapped, or is smaller than it was for the first rank.
+        """
+        tokens = self.map()
+        cut = self.count - int(self.count * data.valid_fraction)
+        return Corpus(tokens[:cut], tokens[cut:], vocab, self.path, self.digest)
+
+    def map(self) -> Tokens:
+        """All tokens, [count], read-only."""
+        if not self.count:
+            return np.zeros(0, self.dtype)
+        try:
+            return np.memmap(self.path, dtype=self.dtype, mode="r", offset=self.offset, shape=(self.count,))
+        except (OSError, ValueError) as error:
+            words = getattr(error, "strerror", None) or "smaller than the first rank found it"
+            raise UserError(f"{self.path}: {words}: every rank maps it, so all nodes must see the same file") from None
+
+
+def examine(data: Data) -> TokenFile:
+    """Find the tokens of a run, and take their digest.
+
+    Raises
+    ------
+    UserError
+        A file is missing, damaged, or of another kind than it should be.
+    """
+    path = data.path or ""
+    try:
+        if data.source == "megatron":
+            found = _megatron(path.removesuffix(".bin").removesuffix(".idx"))
+        else:
+            found = _array(path) if path.endswith(".npy") else _bare(path, data.dtype or "uint16")
+        return TokenFile(found.path, found.dtype, found.offset, found.count, _digest(found))
+    except OSError as error:
+        raise UserError(f"{error.filename or path}: {error.strerror}: data.path must name readable tokens") from None
+
+
+def _digest(file: TokenFile) -> str:
+    """SHA-256 of all tokens; of a large file its size, time of change, and blocks all over it."""
+    size = file.count * np.dtype(file.dtype).itemsize
+    digest = hashlib.sha256()
+    with Path(file.path).open("rb") as stream:
+        starts: Sequence[int] = range(0, size, _BLOCK)
+        if size > _WHOLE:
+            digest.update(f"{size} {os.fstat(stream.fileno()).st_mtime_ns} ".encode())
+            starts = [k * (size - _BLOCK) // (_BLOCKS - 1) for k in range(_BLOCKS)]
+        for start in starts:
+            stream.seek(file.offset + start)
+            digest.update(stream.read(min(_BLOCK, size - start)))
+    return digest.hexdigest()
+
+
+def _bare(path: str, dtype: str) -> TokenFile:
+    """Numbers one after the other, in the byte order of nearly every machine."""
+    kind = np.dtype(dtype).newbyteorder("<")
+    count, rest = divmod(Path(path).stat().st_size, kind.itemsize)
+    if rest:
+        raise UserError(f"{path}: {rest} bytes are left over after {count} tokens: is data.dtype {dtype} right?")
+    return TokenFile(path, kind.str, 0, count)
+
+
+def _array(path: str) -> TokenFile:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError:
+        raise
+    except Exception as error:  # NumPy reads a header as Python: damaged ones raise nearly anything
+        words = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"{path}: no array of NumPy: {words[:200]}: write it with numpy.save") from None
+    if not isinstance(array, np.memmap) or array.ndim != 1 or array.dtype.kind not in "iu":
+        shape = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "an archive"
+        raise UserError(f"{path}: holds {shape}: data.path must name a flat array of integers")
+    return TokenFile(path, array.dtype.str, array.offset, array.size)
+
+
+def _megatron(prefix: str) -> TokenFile:
+    """The tokens of ``PREFIX.bin`` as ``PREFIX.idx`` (version 1) describes them, documents one after the other.
+
+    After the header of the index lie the lengths of the sequences (int32), where each begins in the other file (in
+    bytes, int64), and the sequences that documents begin with (int64), the last one being their number. A list of
+    modes (int8 a sequence) may follow.
+    """
+    path = f"{prefix}.idx"
+
+    def refuse(words: str) -> NoReturn:
+        raise UserError(f"{path}: {words}: write the pair anew with Megatron's preprocess_data.py")
+
+    size = Path(path).stat().st_size
+    with Path(path).open("rb") as stream:
+        header = stream.read(_HEADER.size)
+    if len(header) < _HEADER.size or header[:9] != _MAGIC:
+        refuse("no index of tokens: it does not begin with MMIDIDX and a whole header")
+    _, version, code, sequences, documents = _HEADER.unpack(header)
+    if version != 1:
+        refuse(f"version {version} of the index is not known")
+    if code not in _DTYPES:
+        refuse(f"code {code} is no dtype of tokens")
+    expected = _HEADER.size + 12 * sequences + 8 * documents
+    if size not in (expected, expected + sequences):
+        refuse(f"{size} bytes, where {sequences} sequences and {documents} entries of documents take {expected}")
+    dtype = np.dtype(_DTYPES[code])
+    count = 0
+    if sequences:
+        lengths = np.memmap(path, "<i4", "r", _HEADER.size, (sequences,))
+        starts = np.memmap(path, "<i8", "r", _HEADER.size + 4 * sequences, (sequences,))
+        for first in range(0, sequences, _CHUNK):
+            part = lengths[first : first + _CHUNK].astype(np.int64)
+            ends = count + np.cumsum(part)
+            wrong = (part < 0) | (starts[first : first + _CHUNK] != (ends - part) * dtype.itemsize)
+            if wrong.any():
+                refuse(f"sequence {first + int(np.argmax(wrong))} does not begin where the one before it ends")
+            count = int(ends[-1])
+    if documents:
+        last = int(np.memmap(path, "<i8", "r", expected - 8, (1,))[0])
+        if last != sequences:
+            refuse(f"its documents end at sequence {last}, but there are {sequences}")
+    tokens = f"{prefix}.bin"
+    if (found := Path(tokens).stat().st_size) != count * dtype.itemsize:
+        raise UserError(
+            f"{tokens}: {found} bytes, but {path} describes {count} tokens of {dtype.itemsize} bytes: "
+            "the two belong to different data, or a copy was cut off"
+        )
+    return TokenFile(tokens, dtype.str, 0, count)

@@ -1,0 +1,328 @@
+"""Runs that begin in one layout and go on in another, on real ranks, beside one process; prints JSON lines."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from mpi4py import MPI
+
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.wait import Wait
+from hpcbench.errors import UserError
+from hpcbench.parallel.layout import Layout
+from hpcbench.testing import parity
+from hpcbench.train import checkpoint, checkpoint_load, text
+from hpcbench.train.checkpoint import Checkpoints, carried
+from hpcbench.train.checkpoint_index import Announced, Fragment, Index, fragments
+from hpcbench.train.config import Data, Model, Run, Scheme, SchemeRule, Train
+from hpcbench.train.trainer import Trainer
+
+WORLD = MPI.COMM_WORLD
+BEFORE, STEPS = 3, 6
+CORPUS = text.load_shared(WORLD, Progress(Wait.GIVE_WAY), Data("stdlib", None, 0.1), 12)
+
+NEOX = Model("neox", 4, 32, 8, 256, "rotary", 0.5, parallel_residual=True, tied=False)
+GPT2 = Model("gpt2", 4, 32, 8, 256, "learned", 0.0, parallel_residual=False, tied=True)
+BASELINE = Scheme("baseline", "native", "none", [])
+SIGNS = Scheme("signs", "encoded", "none", [SchemeRule("DP", None, None, "sign:1024", feedback=True)])
+# Adam divides by the gradient's size: a small eps would enlarge the rounding of gradients that are zero in theory
+SETTINGS = Train(STEPS, 1, 8, 1, 12, "fp64", 1, 7, 1e-3, 1e-4, 0.9, 0.95, 1e-4, 0.01, 1.0, 0.05, False, 0, 4)
+
+
+def run_of(model: Model, layout: Layout, scheme: Scheme = BASELINE, **settings: Any) -> Run:
+    train = replace(SETTINGS, **settings)
+    data = Data("stdlib", None, 0.1)
+    return Run(1, "s", "l", "r", 1, "r1", {}, model, data, train, layout, scheme, layout.ranks, 1, True, "cpu", None)
+
+
+CUBE = Layout(2, 2, 2)
+MATRIX: list[tuple[Model, tuple[Layout, dict[str, Any]], list[tuple[Layout, dict[str, Any]]]]] = [
+    (
+        NEOX,
+        (CUBE, {}),
+        [
+            (Layout(8), {}),
+            (Layout(tp=4, pp=2), {"zero": 0}),
+            (Layout(dp=2, pp=4), {"bucket_mb": 0.01}),
+            (Layout(), {}),
+            (CUBE, {"zero": 0}),
+        ],
+    ),
+    (NEOX, (Layout(4), {"zero": 0}), [(Layout(2, 2), {}), (Layout(2, 1, 4), {"micro_batch": 2})]),
+    (GPT2, (CUBE, {"zero": 0}), [(Layout(4, 1, 2), {}), (Layout(1, 4), {}), (Layout(1, 1, 3), {})]),
+    (GPT2, (Layout(), {}), [(Layout(2, 1, 2), {}), (CUBE, {})]),
+]
+"""Model, the layout and settings that a run begins in, and those that it goes on in."""
+
+
+def label(layout: Layout, settings: dict[str, Any]) -> str:
+    return f"dp{layout.dp}tp{layout.tp}pp{layout.pp}" + "".join(f" {key}={value}" for key, value in settings.items())
+
+
+def spread(run: Run) -> MPI.Comm | None:
+    """The first ranks of the world, as many as the run has."""
+    comm = WORLD.Split(0 if WORLD.rank < run.ranks else 1, WORLD.rank)
+    return comm if WORLD.rank < run.ranks else None
+
+
+def trainer_of(run: Run, comm: MPI.Comm) -> Trainer:
+    return Trainer(run, comm.Dup(), Progress(Wait.GIVE_WAY, background=False), CORPUS)
+
+
+def steps(trainer: Trainer, first: int, stop: int) -> list[float]:
+    return [trainer.step(k).loss for k in range(first, stop)]
+
+
+def tensors(comm: MPI.Comm, trainer: Trainer) -> dict[str, dict[str, np.ndarray[Any, Any]]] | None:
+    """Weights, master weights and moments of the whole model, on the first rank."""
+    parts: dict[str, list[parity.Part]] = {}
+    state = trainer.state()
+    for fragment in fragments(state):
+        shard = state["shards"][fragment.name]
+        for field, values in fragment.fields.items():
+            local = np.full(shard.local_shape, np.nan)
+            local.reshape(-1)[fragment.extent.start :][: fragment.extent.length] = values.double().numpy()
+            if fragment.kind != "residuals":
+                parts.setdefault(field, []).append(parity.Part(shard, local))
+    fields = {field: parity.assemble(comm, these) for field, these in sorted(parts.items())}
+    return {field: whole.values for field, whole in fields.items() if whole} if comm.rank == 0 else None
+
+
+def begin(run: Run, directory: Path) -> Any:
+    """Three steps and a checkpoint."""
+    comm, known = spread(run), None
+    if comm is not None:
+        trainer = trainer_of(run, comm)
+        steps(trainer, 0, BEFORE)
+        Checkpoints(directory, comm, run).write(BEFORE, trainer.state(), corpus=CORPUS)
+        known = tensors(comm, trainer)
+    WORLD.Barrier()
+    return known
+
+
+def go_on(run: Run, directory: Path, before: Any, reference: Any) -> dict[str, Any] | None:
+    """The other steps, of another trainer; what is found, on the first rank."""
+    comm = spread(run)
+    if comm is None:
+        return None
+    trainer = trainer_of(run, comm)
+    checkpoints = Checkpoints(directory, comm, run)
+    newest = checkpoints.find().newest
+    assert newest is not None
+    opened: list[checkpoint_load.Files] = []
+
+    def watched(path: Callable[[int], Path]) -> checkpoint_load.Files:
+        opened.append(checkpoint_load.Files(path))
+        return opened[0]
+
+    with patch.object(checkpoint, "Files", watched):
+        try:
+            state = checkpoints.load(newest, trainer.state())
+        except UserError as error:
+            return {"error": str(error)} if comm.rank == 0 else None
+    trainer.load(state)
+    after = tensors(comm, trainer)
+    losses = steps(trainer, newest.step, STEPS)
+    agree = trainer.replicas_agree()
+    final = tensors(comm, trainer)
+    files = comm.gather(opened[0].opened)
+    if after is None or final is None:
+        return None
+    expected_losses, expected = reference
+    apart = [abs(a - b) / abs(b) for a, b in zip(losses, expected_losses[BEFORE:], strict=True)]
+    errors = {field: parity.relative_error(final[field], expected[field])[0] for field in expected}
+    return {
+        "moved": [f"{f} {n}" for f in before for n in before[f] if not np.array_equal(before[f][n], after[f][n])],
+        "fields": sorted(before),
+        "loss": max(apart),
+        **errors,
+        "agree": agree,
+        "files": files,
+        "written": len(newest.replicas),
+        "carried": carried(newest, state) if newest.changed else "",
+        "positions": newest.step,
+    }
+
+
+def matrix(directory: str) -> None:
+    references: dict[str, Any] = {}
+    for i, (model, (layout, settings), targets) in enumerate(MATRIX):
+        where = Path(directory) / str(i)
+        if model.name not in references and WORLD.rank == 0:
+            one = trainer_of(run_of(model, Layout()), MPI.COMM_SELF)
+            references[model.name] = steps(one, 0, STEPS), tensors(MPI.COMM_SELF, one)
+        before = begin(run_of(model, layout, **settings), where)
+        for to, changes in targets:
+            answer = go_on(run_of(model, to, **changes), where, before, references.get(model.name))
+            if WORLD.rank == 0:
+                names = {"model": model.name, "from": label(layout, settings), "to": label(to, changes)}
+                print(json.dumps({**names, **(answer or {})}), flush=True)
+            WORLD.Barrier()
+
+
+# ---------------------------------------------------------------- residuals and seeds
+
+
+def lacking(comm: MPI.Comm, trainer: Trainer) -> dict[str, np.ndarray[Any, Any]] | None:
+    """What all messages lacked, of the whole model, on the first rank."""
+    own = []
+    for fragment in fragments(trainer.state()):
+        shard = trainer.state()["shards"][fragment.name]
+        if fragment.kind == "residuals" and shard.counts_in_norm:
+            values = sum(field.double() for field in fragment.fields.values())
+            assert isinstance(values, torch.Tensor)
+            own.append((shard, values.view(shard.local_shape).numpy()))
+    everything = comm.gather(own)
+    if everything is None:
+        return None
+    total: dict[str, np.ndarray[Any, Any]] = {}
+    for shard, values in (item for rank in everything for item in rank):
+        total.setdefault(shard.name, np.zeros(shard.shape))[shard.held] += values
+    return total
+
+
+def residuals(directory: str) -> None:
+    """Residuals of one layout in others, and then in the first one again."""
+    journey = [CUBE, Layout(4, 1, 2), Layout(3, 2), Layout(1, 2, 2), CUBE]
+    for fault in (None, "sums_forgotten"):
+        where = Path(directory) / str(fault)
+        before: Any = None
+        for i, layout in enumerate(journey):
+            run = run_of(GPT2, layout, SIGNS, precision="fp32", zero=i % 2, global_batch=12)
+            comm = spread(run)
+            if comm is not None:
+                trainer = trainer_of(run, comm)
+                checkpoints = Checkpoints(where, comm, run)
+                newest = checkpoints.find().newest
+                answer = None
+                if newest is not None:
+                    with sums_forgotten() if fault else nullcontext():
+                        state = checkpoints.load(newest, trainer.state())
+                    trainer.load(state)
+                    now = lacking(comm, trainer)
+                    calls = comm.gather(trainer.policy.calls())
+                    if now and before:
+                        error, worst = parity.relative_error(now, before)
+                    else:
+                        error, worst = 0.0, ""
+                    words = carried(newest, state)
+                    answer = {"error": error, "worst": worst, "carried": words, "calls": calls, "most": newest.calls}
+                if i < 4:
+                    steps(trainer, i, i + 1)
+                    checkpoints.write(i + 1, trainer.state(), corpus=CORPUS)
+                    before = lacking(comm, trainer)
+                if answer and WORLD.rank == 0:
+                    size = sum(float(np.abs(values).sum()) for values in (before or {}).values())
+                    print(json.dumps({"fault": fault, "to": label(layout, {}), "size": size, **answer}), flush=True)
+            WORLD.Barrier()
+
+
+# ---------------------------------------------------------------- planted faults
+
+
+def sums_forgotten() -> Any:
+    share = checkpoint_load.share_residuals
+
+    def faulty(state: dict[str, Any], index: Index, files: checkpoint_load.Files, replicas: list[int]) -> None:
+        fields = checkpoint_load._fields
+        with patch.object(checkpoint_load, "_fields", lambda *of: {"sent": fields(*of)["sent"]}):
+            share(state, index, files, replicas)
+
+    return patch.object(checkpoint, "share_residuals", faulty)
+
+
+@contextmanager
+def slices_swapped() -> Iterator[None]:
+    """Each rank says that it holds the other half of what tensor parallelism cuts."""
+    announce = checkpoint.announce
+
+    def faulty(fragment: Fragment) -> Announced:
+        true = announce(fragment)
+        box = tuple(
+            (size - stop, size - start) for size, (start, stop) in zip(true.shape, true.extent.box, strict=True)
+        )
+        return replace(true, extent=replace(true.extent, box=box))
+
+    with patch.object(checkpoint, "announce", faulty):
+        yield
+
+
+@contextmanager
+def moments_of_another() -> Iterator[None]:
+    fields = checkpoint_load._fields
+
+    def faulty(file: dict[str, Any], fragment: Fragment) -> Any:
+        if fragment.kind == "optimizer":
+            other = fragment.name.replace("norm1.weight", "norm2.weight")
+            found = fields(file, fragment)
+            return {**found, **{key: file["optimizer"][other][key] for key in ("first", "second")}}
+        return fields(file, fragment)
+
+    with patch.object(checkpoint_load, "_fields", faulty):
+        yield
+
+
+@contextmanager
+def index_stale() -> Iterator[None]:
+    """The index is of what another stage of ZeRO would have written."""
+    of = Index.of
+
+    def faulty(announced: Any, chosen: Any) -> Index:
+        index = of(announced, chosen)
+        for entry in index.tables["optimizer"].values():
+            entry["parts"] = [part for part in entry["parts"] if part[0] < 4]
+        return index
+
+    with patch.object(Index, "of", faulty):
+        yield
+
+
+@contextmanager
+def halves_swapped() -> Iterator[None]:
+    """The first replica is taken for the second one, and the other way round."""
+    announce = checkpoint.announce
+
+    def faulty(fragment: Fragment) -> Announced:
+        true = announce(fragment)
+        if true.kind == "optimizer" and true.name == "embedding.tokens.weight":
+            whole = true.extent.length
+            assert 2 * whole == true.shape[0] * true.shape[1], "ZeRO cuts it elsewhere"
+            return replace(true, extent=replace(true.extent, start=whole - true.extent.start))
+        return true
+
+    with patch.object(checkpoint, "announce", faulty):
+        yield
+
+
+FAULTS: dict[str, Callable[[], Any]] = {
+    "none": nullcontext,
+    "slices_swapped": slices_swapped,
+    "moments_of_another": moments_of_another,
+    "index_stale": index_stale,
+    "halves_swapped": halves_swapped,
+}
+
+
+def faults(directory: str) -> None:
+    reference: Any = None
+    if WORLD.rank == 0:
+        one = trainer_of(run_of(NEOX, Layout()), MPI.COMM_SELF)
+        reference = steps(one, 0, STEPS), tensors(MPI.COMM_SELF, one)
+    for name, fault in FAULTS.items():
+        with fault():
+            before = begin(run_of(NEOX, CUBE), Path(directory) / name)
+            answer = go_on(run_of(NEOX, Layout(2)), Path(directory) / name, before, reference)
+        if WORLD.rank == 0:
+            print(json.dumps({"fault": name, **(answer or {})}), flush=True)
+        WORLD.Barrier()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,152 @@
+"""A run goes on in another layout than it began in: the same numbers, each read from the few files that have it."""
+
+import math
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpcbench.comm.shards import shards
+from hpcbench.train.checkpoint_index import Announced, Index, ReplicasDifferError, share_out
+from hpcbench.train.extent import Extent, copy
+
+WORKER = Path(__file__).with_name("relayout_worker.py")
+PAIRS = 12
+TOLERANCE = 1e-12
+"""Of fp64: sums over ranks are in another order than on one."""
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("relayout"))
+
+
+def assert_goes_on(result):
+    assert "error" not in result
+    assert result["moved"] == [], "the same numbers, bit for bit"
+    assert result["fields"] == ["first", "master", "second", "values"]
+    assert result["agree"] and result["positions"] == 3
+    for what in ("loss", *result["fields"]):
+        assert result[what] < TOLERANCE, what
+
+
+@pytest.mark.parametrize("pair", range(PAIRS))
+def test_a_run_goes_on_in_another_layout_as_one_process_would(mpi_results, place, pair):
+    results = mpi_results(8, WORKER, "matrix", place + "/matrix")
+    assert len(results) == PAIRS
+    result = results[pair]
+    assert_goes_on(result)
+    assert result["carried"].startswith("another layout (") and "residuals" not in result["carried"]
+
+
+def test_a_stage_opens_no_file_of_another_stage(mpi_results, place):
+    """The first four ranks of the cube are its first stage, whose layers are those of stages 0 and 1 of four."""
+    results = mpi_results(8, WORKER, "matrix", place + "/matrix")
+    for result in results:
+        if result["from"] == "dp2tp2pp2" and result["to"].startswith(("dp1tp4pp2", "dp2tp1pp4", "dp2tp2pp2")):
+            for rank, files in enumerate(result["files"]):
+                assert set(files) <= (set(range(4)) if rank < 4 else set(range(4, 8)))
+
+
+@pytest.mark.parametrize("fault", ["slices_swapped", "moments_of_another", "index_stale", "halves_swapped"])
+def test_planted_fault_is_seen(mpi_results, place, fault):
+    results = {result["fault"]: result for result in mpi_results(8, WORKER, "faults", place + "/faults")}
+    assert_goes_on(results["none"])
+    with pytest.raises(AssertionError):
+        assert_goes_on(results[fault])
+    if fault == "index_stale":
+        assert "elements found of the optimizer of" in results[fault]["error"]
+        assert "remove it to go on" in results[fault]["error"] and "\n" not in results[fault]["error"]
+
+
+def test_what_messages_lacked_is_conserved(mpi_results, place):
+    results = mpi_results(8, WORKER, "residuals", place + "/residuals")
+    sound = [result for result in results if result["fault"] is None]
+    assert [result["to"] for result in sound] == ["dp4tp1pp2", "dp3tp2pp1", "dp1tp2pp2", "dp2tp2pp2"]
+    for result in sound[:2]:
+        assert result["size"] > 0
+        assert result["error"] < 1e-6, "more than the rounding of fp32"
+        assert "residuals are added up and shared out alike" in result["carried"]
+    assert "residuals are let go" in sound[2]["carried"], "one replica sends nothing, so it lacks nothing"
+    assert "residuals" not in sound[3]["carried"]
+    forgotten = [result for result in results if result["fault"] == "sums_forgotten"]
+    assert forgotten[0]["error"] > 0.1
+
+
+def test_no_seed_of_a_codec_comes_twice(mpi_results, place):
+    for result in mpi_results(8, WORKER, "residuals", place + "/residuals"):
+        assert any(result["most"].values())
+        for calls in result["calls"]:
+            assert all(calls[name] == most for name, most in result["most"].items())
+
+
+# ---------------------------------------------------------------- without ranks
+
+
+@st.composite
+def cuts(draw, shape):
+    """A tensor cut along one dim or not at all, and each box into runs."""
+    dim = draw(st.sampled_from([None, *range(len(shape))]))
+    count = draw(st.integers(1, 5)) if dim is not None else 1
+    extents = []
+    for i in range(count):
+        held = [slice(0, size) for size in shape]
+        if dim is not None:
+            held[dim] = shards(shape[dim], count)[i]
+        whole = Extent.of(tuple(held)).length
+        bounds = [0, *sorted(draw(st.lists(st.integers(0, whole), max_size=4))), whole]
+        extents += [Extent.of(tuple(held), a, b - a) for a, b in pairwise(bounds)]
+    return extents
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_any_cut_is_filled_from_any_other(data):
+    shape = tuple(data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=3)))
+    whole = torch.arange(math.prod(shape), dtype=torch.float64).view(shape)
+
+    def part(extent):
+        box = whole[tuple(slice(*pair) for pair in extent.box)].reshape(-1)
+        return box[extent.start : extent.start + extent.length].clone()
+
+    written = [(extent, part(extent)) for extent in data.draw(cuts(shape))]
+    for extent in data.draw(cuts(shape)):
+        target = torch.full((extent.length,), torch.nan, dtype=torch.float64)
+        copied = sum(copy(target, extent, values, of) for of, values in written)
+        assert copied == extent.length, "each element once"
+        assert torch.equal(target, part(extent))
+
+
+def announced(name, nbytes, digest="a", *, kind="parameters"):
+    return Announced(kind, name, (nbytes,), Extent(((0, nbytes),), 0, nbytes), nbytes, digest)
+
+
+def test_what_ranks_have_alike_is_written_once_and_by_turns():
+    items = [announced(f"w{i}", 10) for i in range(8)]
+    residual = announced("w0", 5, kind="residuals")
+    chosen = share_out([[*items, residual], [*items, residual], items, items])
+    assert sorted(i for mine in chosen for i in mine) == sorted([*range(8), 8, 8])
+    assert 8 in chosen[0] and 8 in chosen[1], "residuals are each rank's own"
+    load = [sum(5 if i == 8 else 10 for i in mine) for mine in chosen]
+    assert max(load) <= 30
+    index = Index.of([[*items, residual], [*items, residual], items, items], chosen)
+    assert [len(index.parts("parameters", f"w{i}", (10,))) for i in range(8)] == [1] * 8
+    with pytest.raises(ValueError, match="shape"):
+        index.parts("parameters", "w0", (11,))
+
+
+def test_replicas_that_differ_are_not_written_over_each_other():
+    with pytest.raises(ReplicasDifferError, match="ranks 0 and 2 hold different parameters of w"):
+        share_out([[announced("w", 4)], [announced("w", 4)], [announced("w", 4, "b")]])
+
+
+def test_copies_in_half_precision_keep_their_bits():
+    source = torch.tensor(np.arange(12) / 7, dtype=torch.bfloat16)
+    target = torch.empty(12, dtype=torch.bfloat16)
+    extent = Extent(((0, 3), (0, 4)), 0, 12)
+    assert copy(target, extent, source, extent) == 12
+    assert torch.equal(target, source)
