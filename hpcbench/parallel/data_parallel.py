@@ -219,7 +219,7 @@ class DataParallel:
         return {
             slot.shard.name: {
                 "start": piece.owned.start + part.start - slot.span.start,
-                **{name: values[part].to("cpu", copy=True) for name, values in _states(piece).items()},
+                **{name: values[part].to("cpu", copy=True) for name, values in self._states(piece).items()},
             }
             for piece in self.pieces
             for slot, part in piece.bucket.parts(piece.owned)
@@ -241,17 +241,23 @@ class DataParallel:
                 state = saved[slot.shard.name]
                 if state["start"] != piece.owned.start + part.start - slot.span.start:
                     raise ValueError(f"{slot.shard.name}: the optimizer's state begins at element {state['start']}")
-                for name, values in _states(piece).items():
+                for name, values in self._states(piece).items():
                     values[part] = state[name].to(values.device)
 
     def gradient_norm(self) -> float:
         """2-norm of the whole model's gradient, each parameter counted once; the same bits on every rank."""
-        square = 0.0
-        if self._zero or self._mesh.dp.rank == 0:
-            for piece in self.pieces:
-                for slot, part in piece.bucket.parts(piece.owned):
-                    if slot.shard.counts_in_norm:
-                        square += float(piece.gradient[part].double().square().sum())
+        return self._world_norm(self._square() if self._zero or self._mesh.dp.rank == 0 else 0.0)
+
+    def _square(self) -> float:
+        """This rank's summand of the squared norm."""
+        return sum(
+            float(piece.gradient[part].double().square().sum())
+            for piece in self.pieces
+            for slot, part in piece.bucket.parts(piece.owned)
+            if slot.shard.counts_in_norm
+        )
+
+    def _world_norm(self, square: float) -> float:
         (total,) = exact_sum(self._mesh.world, [square], self._exact)
         return math.sqrt(total) if math.isfinite(total) else math.nan
 
@@ -274,6 +280,6 @@ class DataParallel:
             work.wait()
             values.copy_(from_host(gathered, values))
 
-
-def _states(piece: Piece) -> dict[str, Tensor]:
-    return {"master": piece.master, "first": piece.adam.first, "second": piece.adam.second}
+    def _states(self, piece: Piece) -> dict[str, Tensor]:
+        """What the optimizer keeps of a piece, in the memory where it lies."""
+        return {"master": piece.master, "first": piece.adam.first, "second": piece.adam.second}

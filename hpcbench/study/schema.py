@@ -61,6 +61,9 @@ class Model(Section):
     tied: bool = Field(False, description="The head shares the embedding's weight.")
 
 
+Optimizer = Literal["adamw", "onebit-adam"]
+
+
 class Data(Section):
     """The text that is trained on."""
 
@@ -104,6 +107,14 @@ class Train(Section):
     checkpoint_every: int = Field(
         0, ge=0, description="Steps between checkpoints; 0 writes one only when a run is told to stop before its end."
     )
+    optimizer: Optimizer = Field(
+        "adamw",
+        description="onebit-adam averages momenta, not gradients, after freeze_step updates; zero 0 only.",
+    )
+    freeze_step: Count | None = Field(
+        None,
+        description="Updates before 1-bit Adam freezes its variance; by default a fifth of steps, or warmup_steps.",
+    )
 
     @model_validator(mode="after")
     def _steps_beyond_warmup(self) -> "Train":
@@ -126,13 +137,17 @@ class Rule(Section):
     """A codec for the traffic that matches; what is left out matches everything."""
 
     dimension: Literal["DP", "ZERO", "TP", "PP"] | None = Field(
-        None, description="DP: gradients; ZERO: updated parameters; TP: tensor parallel; PP: between stages."
+        None,
+        description="DP: gradients; ZERO: updated parameters; TP: tensor parallel; PP: between stages.",
     )
     phase: Literal["FORWARD", "BACKWARD", "STEP"] | None = Field(None, description="When it is sent.")
-    kind: Literal["GRAD", "ACT", "PARAM", "OPTIM"] | None = Field(None, description="What is sent.")
+    kind: Literal["GRAD", "ACT", "PARAM", "OPTIM"] | None = Field(
+        None, description="What is sent; OPTIM: momenta of 1-bit Adam."
+    )
     codec: str = Field(description=f"One of {spec.KNOWN}.")
     feedback: bool = Field(
-        False, description="Add what each message lacks to the next one; for gradients (dimension DP) only."
+        False,
+        description="Add what each message lacks to the next one; for gradients and momenta (dimension DP) only.",
     )
 
     _codec = field_validator("codec")(check_codec)
@@ -168,6 +183,9 @@ class Scheme(Section):
         default_factory=dict,
         description="Variables of this scheme's runs alone, taken literally: for MPI libraries that compress by "
         "themselves. What such a library sends is not known to hpcbench.",
+    )
+    optimizer: Optimizer | None = Field(
+        None, description="What this scheme's runs train with, in place of train.optimizer."
     )
     description: Line | None = Field(None, description="For people.")
 

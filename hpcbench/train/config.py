@@ -73,6 +73,10 @@ class Train:
     eval_samples: int
     checkpoint_every: int = 0
     """Steps between checkpoints; 0 writes one only on request."""
+    optimizer: str = "adamw"
+    """``adamw`` or ``onebit-adam``, the scheme's where that names one."""
+    freeze_step: int | None = None
+    """Updates before 1-bit Adam freezes its variance; None for other optimizers."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,8 @@ class Scheme:
     rules: list[SchemeRule]
     environment: dict[str, Any] = field(default_factory=dict)
     """Variables that every rank must have found set so."""
+    optimizer: str | None = None
+    """What the scheme trains with; None leaves it to the study."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +204,13 @@ def _check(run: Run, where: str) -> None:
         (t.precision in ("fp64", "fp32", "bf16", "fp16"), f"train.precision: {t.precision!r} is not known"),
         (run.shape is None or _FRACTION.fullmatch(run.shape.gpus_per_rank), "shape.gpus_per_rank: not a fraction"),
         (t.zero in (0, 1), f"train.zero: stage {t.zero} is not known: use 0 or 1"),
+        (t.optimizer in ("adamw", "onebit-adam"), f"train.optimizer: {t.optimizer!r} is not known"),
+        (run.scheme.optimizer in (None, t.optimizer), "scheme.optimizer: not that of train"),
+        (t.optimizer != "onebit-adam" or t.zero == 0, "train.zero: 1-bit Adam averages whole momenta: use 0"),
+        (
+            (t.optimizer == "onebit-adam") == bool(t.freeze_step),
+            "train.freeze_step: 1 or more for 1-bit Adam, else null",
+        ),
         (m.positions in ("rotary", "learned"), f"model.positions: {m.positions!r} is not rotary or learned"),
     ]
     for holds, message in rules:

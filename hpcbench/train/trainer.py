@@ -19,6 +19,7 @@ from hpcbench.parallel.buckets import make_buckets
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.exact import exact_sum, replicas_agree
 from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.parallel.parallelize import parallelize
 from hpcbench.parallel.pipeline import Pipeline
 from hpcbench.parallel.schedule import forward_only, one_f_one_b
@@ -122,13 +123,16 @@ class Trainer:
             initial=values,
         )
         buckets = make_buckets(self.held, limit_bytes=train.bucket_mb * 1e6, pieces=run.layout.dp)
-        self.data_parallel = DataParallel(
-            buckets,
-            mesh=self.mesh,
-            policy=self.policy,
-            zero=train.zero,
-            adam=AdamW(train.beta1, train.beta2, train.eps, train.weight_decay),
-            overlap=train.overlap,
+        common: dict[str, Any] = {
+            "mesh": self.mesh,
+            "policy": self.policy,
+            "adam": AdamW(train.beta1, train.beta2, train.eps, train.weight_decay),
+            "overlap": train.overlap,
+        }
+        self.data_parallel = (
+            DataParallel(buckets, zero=train.zero, **common)
+            if train.freeze_step is None
+            else OneBitAdam(buckets, freeze_step=train.freeze_step, **common)
         )
         self._pipeline = Pipeline(
             self.module,
