@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -82,6 +83,7 @@ class DataParallel:
         self._parameters = policy.channel(Dimension.ZERO, Phase.STEP, Kind.PARAM)
         self._tied = policy.channel(Dimension.PP, Phase.BACKWARD, Kind.GRAD)
         self._loss_scale = 1.0
+        self._scaled_messages = self._gradients.dtype == np.float16 and not self._gradients.feedback
         self.pieces = [self._piece(bucket, adam) for bucket in buckets]
         if self._overlap:
             for piece in self.pieces:
@@ -131,10 +133,11 @@ class DataParallel:
         """Begin to reduce a bucket.
 
         Gradients are divided before they are sent: a sum of half-precision codes could overflow, and residuals would
-        be of another loss scale than the gradients that they are added to.
+        be of another loss scale than the gradients that they are added to. Only in fp16 messages without residuals
+        the loss scale stays on, which is there to keep small gradients from vanishing in fp16.
         """
         host = to_host(piece.bucket.gradients)
-        host /= self._mesh.dp.size * self._loss_scale
+        host /= self._mesh.dp.size * (1.0 if self._scaled_messages else self._loss_scale)
         result = to_host(piece.gradient)
         group, channel = self._mesh.dp, self._gradients
         if self._zero:
@@ -149,6 +152,8 @@ class DataParallel:
         reduction.work.wait()
         if not self._zero:
             reduction.result[...] = reduction.sent
+        if self._scaled_messages:
+            reduction.result /= self._loss_scale
         piece.gradient.copy_(from_host(reduction.result, piece.gradient))
         self._clear_padding(piece)
 

@@ -11,11 +11,11 @@ from pydantic import ValidationError
 from hpcbench.errors import UserError
 from hpcbench.study.load import Loaded, fill_model, put, split_key
 from hpcbench.study.matrix import Cell, cells
-from hpcbench.study.optimizer import settled
 from hpcbench.study.problems import user_error
 from hpcbench.study.schema import Scheme, Study
 from hpcbench.study.schemes import NOTHING, Offer, find_scheme
 from hpcbench.study.section import Scalar
+from hpcbench.study.settle import settled
 from hpcbench.study.size import Room, Size, resolve
 from hpcbench.study.yaml12 import Document, Path_
 

@@ -91,6 +91,11 @@ class Train(Section):
     micro_batch: Count = Field(1, description="Samples that a rank works on at a time.")
     seq_len: Count = Field(2048, description="Tokens a sample.")
     precision: Precision = Field("fp32", description="Of weights and activations.")
+    comm_precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+        "auto",
+        description="Of messages; auto: fp32, or fp64 with precision fp64. Sums are made in fp32 or better. With bf16 "
+        "and fp16, which MPI libraries do not sum, algorithms native and auto become encoded.",
+    )
     zero: Literal[0, 1] = Field(1, description="ZeRO stage: 1 spreads the optimizer's states over dp.")
     seed: int = Field(1234, ge=0, lt=2**31, description="Of repeat 1; repeat k takes seed + k - 1 in every scheme.")
     lr: float = Field(1e-3, gt=0, description="Highest learning rate.")

@@ -77,6 +77,8 @@ class Train:
     """``adamw`` or ``onebit-adam``, the scheme's where that names one."""
     freeze_step: int | None = None
     """Updates before 1-bit Adam freezes its variance; None for other optimizers."""
+    comm_precision: str = "auto"
+    """``fp32``, ``bf16``, ``fp16``, or ``auto`` for the precision in which sums are made."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +206,10 @@ def _check(run: Run, where: str) -> None:
         (t.precision in ("fp64", "fp32", "bf16", "fp16"), f"train.precision: {t.precision!r} is not known"),
         (run.shape is None or _FRACTION.fullmatch(run.shape.gpus_per_rank), "shape.gpus_per_rank: not a fraction"),
         (t.zero in (0, 1), f"train.zero: stage {t.zero} is not known: use 0 or 1"),
+        (
+            t.comm_precision in ("auto", "fp32", "bf16", "fp16"),
+            f"train.comm_precision: {t.comm_precision!r} is not known",
+        ),
         (t.optimizer in ("adamw", "onebit-adam"), f"train.optimizer: {t.optimizer!r} is not known"),
         (run.scheme.optimizer in (None, t.optimizer), "scheme.optimizer: not that of train"),
         (t.optimizer != "onebit-adam" or t.zero == 0, "train.zero: 1-bit Adam averages whole momenta: use 0"),

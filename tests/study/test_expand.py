@@ -132,6 +132,7 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "micro_batch": 1,
         "seq_len": 2048,
         "precision": "fp32",
+        "comm_precision": "auto",
         "zero": 1,
         "seed": 1234,
         "lr": 1e-3,
@@ -316,3 +317,12 @@ def test_an_optimizer_that_cannot_work_so_is_refused_by_field_and_remedy(tmp_pat
             matrix={"scheme": ["baseline", "onebit-adam"]},
         )
     assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_rounded_messages_are_not_asked_of_a_library_that_compresses_by_itself(tmp_path: Path) -> None:
+    library = {"algorithm": "native", "environment": {"MPI_COMPRESS": "1"}}
+    changes = {"schemes": {"library": library}, "matrix": {"scheme": ["baseline", "library"]}}
+    train = {"steps": 20, "global_batch": 64}
+    assert runs_of(tmp_path, train={**train, "comm_precision": "fp32"}, **changes)
+    with pytest.raises(UserError, match=r"train\.comm_precision: .* does not round to bf16: leave it at auto"):
+        runs_of(tmp_path, train={**train, "comm_precision": "bf16"}, **changes)

@@ -1,4 +1,4 @@
-"""Which optimizer a run trains with: its scheme's, or else its study's."""
+"""How the runs of a scheme train: the study's settings, the scheme's optimizer, and what follows from both."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from hpcbench.study.yaml12 import Path_
 
 
 def settled(train: Train, scheme: Scheme, where: Callable[[Path_], str]) -> Train:
-    """How the runs of a scheme train, with all that depends on their optimizer filled in.
+    """The study's settings for a scheme, with all that depends on their optimizer filled in.
 
     Parameters
     ----------
@@ -18,8 +18,14 @@ def settled(train: Train, scheme: Scheme, where: Callable[[Path_], str]) -> Trai
     Raises
     ------
     UserError
-        The optimizer cannot work so.
+        The optimizer cannot work so, or messages are not of the precision that is asked for.
     """
+    rounded = train.comm_precision not in ("auto", "fp64" if train.precision == "fp64" else "fp32")
+    if scheme.environment and rounded:
+        raise UserError(
+            f"{where(('train', 'comm_precision'))}: train.comm_precision: a scheme with an environment is carried by "
+            f"the MPI library, which does not round to {train.comm_precision}: leave it at auto"
+        )
     optimizer = scheme.optimizer or train.optimizer
     if optimizer != "onebit-adam":
         return train.model_copy(update={"optimizer": optimizer, "freeze_step": None})
