@@ -21,6 +21,8 @@ class Codec(ABC):
     """Decoding gives every bit back, NaN payloads and the sign of zero included."""
     fixed_size: bool
     """The bytes on the wire depend on the number of values alone."""
+    carries_overflow: bool = False
+    """What is not finite comes out as not finite. Where it does not, training looks at every message for it."""
 
     @abstractmethod
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:

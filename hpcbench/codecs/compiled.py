@@ -24,6 +24,8 @@ class Compiled(Codec):
         Kernels to use; None takes the fastest that runs here.
     """
 
+    carries_overflow = True
+
     def __init__(self, family: str, name: str, build: Kernels | None = None) -> None:
         self.name = name
         self.family = family

@@ -14,6 +14,7 @@ class Identity(Codec):
     name = "none"
     lossless = True
     fixed_size = True
+    carries_overflow = True
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
         return n * dtype.itemsize

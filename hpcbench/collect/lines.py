@@ -35,6 +35,7 @@ FIELDS: dict[str, tuple[str, dict[str, float]]] = {
     "hardware": ("hardware_flops_per_rank", _FLOPS),
     "lr": ("lr", _PLAIN),
     "grad-norm": ("gradient_norm", _PLAIN),
+    "loss-scale": ("loss_scale", _PLAIN),
     "message": ("message_bytes", _BYTES),
     "wire": ("wire_bytes", _BYTES),
     "skipped": ("skipped", _PLAIN),

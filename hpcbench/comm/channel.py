@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
+
+import numpy as np
 
 from hpcbench.codecs.base import Codec
 
@@ -86,6 +89,8 @@ class Counters:
     """Of sampled values: the sum of squares of what decoding differs by."""
     sampled_square: float = 0.0
     """The sum of squares of the sampled values."""
+    lost_overflows: int = 0
+    """Messages with values that were not finite, by a codec that does not tell the receiver."""
 
 
 @dataclass
@@ -101,6 +106,8 @@ class Channel:
     """What messages lack is added to later ones: a reduction of the same vector keeps its residuals."""
     slices: int | None = None
     """Of every plan; None leaves the number to the plan."""
+    dtype: np.dtype[Any] | None = None
+    """What values are rounded to before the codec has them; None leaves them as they are."""
     counters: Counters = field(default_factory=Counters)
 
     def __post_init__(self) -> None:
@@ -109,5 +116,15 @@ class Channel:
             raise ValueError(
                 f"{who}: the MPI library's own collectives cannot carry codec {self.codec.name}: use algorithm encoded"
             )
+        if self.algorithm is Algorithm.NATIVE and self.dtype is not None:
+            raise ValueError(f"{who}: the MPI library's own collectives round nothing to {self.dtype}: use encoded")
         if self.algorithm is Algorithm.HOMOMORPHIC and not self.codec.name.startswith("int8:"):
             raise ValueError(f"{who}: homomorphic sums are of 8-bit integers: use codec int8, not {self.codec.name}")
+
+    def rounds(self, dtype: np.dtype[Any]) -> bool:
+        """Whether values of `dtype` travel in another type."""
+        return self.dtype is not None and self.dtype != dtype
+
+    def travels_as(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """The type in which values of `dtype` travel."""
+        return dtype if self.dtype is None else self.dtype

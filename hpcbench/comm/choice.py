@@ -44,17 +44,21 @@ class Choice:
         """
         if channel.algorithm is Algorithm.NATIVE:
             return None
+        rounds = channel.rounds(buf.dtype)
+        dtype = channel.travels_as(buf.dtype)
         if operation in _SUMS and buf.dtype not in (np.float32, np.float64):
             raise ValueError(f"a reduction sums fp32 or fp64, not {buf.dtype}: convert before it")
         algorithm = channel.algorithm
-        key = operation, algorithm, channel.codec.name, buf.size, buf.dtype, channel.slices, root, feedback
+        # one rounding of each contribution and one of each sum: what has residuals has no more either
+        feedback = feedback or rounds
+        key = operation, algorithm, channel.codec.name, buf.size, dtype, channel.slices, root, feedback
         if key not in self._plans:
             if refusal(operation, algorithm, self.topology, feedback=feedback):
                 algorithm = Algorithm.ENCODED  # the counters say so
             self._plans[key] = plan(
                 operation,
                 buf.size,
-                buf.dtype,
+                dtype,
                 self.topology,
                 channel.codec,
                 algorithm=algorithm,

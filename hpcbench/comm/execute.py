@@ -36,6 +36,7 @@ class Call:
     place: Place
     codec: Codec
     dtype: np.dtype[np.generic]
+    """In which values travel; it may be another one than that of `vector`."""
     vector: Vector
     seed: int
     feedback: Feedback | None = None

@@ -295,8 +295,10 @@ class Group:
         vector: Vector,
         feedback: Feedback | None,
     ) -> Call:
+        if place.on_device and channel.rounds(dtype):
+            raise ValueError(f"{dtype} of a GPU is not rounded to {channel.dtype} here: round it before")
         seed = channel.counters.calls << 20
-        return Call(comm, self.topology, place, channel.codec, dtype, vector, seed, feedback)
+        return Call(comm, self.topology, place, channel.codec, channel.travels_as(dtype), vector, seed, feedback)
 
     def _start(self, channel: Channel, tally: Tally, operation: Operation, how: str) -> Work:
         counters = channel.counters

@@ -39,6 +39,8 @@ class Tally:
     """Wire bytes that left the node."""
     encode_s: float = 0.0
     decode_s: float = 0.0
+    lost_overflows: int = 0
+    """Messages with values that were not finite, by a codec that does not tell the receiver."""
 
 
 class Message(Protocol):
@@ -114,7 +116,7 @@ class HostMemory:
     Parameters
     ----------
     codec, dtype
-        Of the operation.
+        Of the operation: values of another type are rounded to `dtype` when they are sent.
     scratch
         Lends message buffers.
     tally
@@ -135,22 +137,25 @@ class HostMemory:
         bound = self._codec.wire_bytes(values.size, self._dtype)
         buffer = self._borrow(bound + self._seal)
         start = time.perf_counter()
-        used = self._codec.encode(values, buffer[:bound], residual=residual, seed=seed)
+        sent = self._rounded(values, residual)
+        if not self._codec.carries_overflow:
+            self._tally.lost_overflows += not np.isfinite(sent).all()
+        used = self._codec.encode(sent, buffer[:bound], residual=residual, seed=seed)
         wire = buffer[:used]
         message = HostMessage(frame.seal(buffer, used) if self._seal else wire, wire, used)
         self._tally.encode_s += time.perf_counter() - start
         return message
 
     def plain(self, values: Array) -> HostMessage:
-        content = values.view(np.uint8)
-        return HostMessage(content, content, values.nbytes)
+        content = self._rounded(values).view(np.uint8)
+        return HostMessage(content, content, content.nbytes)
 
     def inbox(self, n: int, *, coded: bool) -> Array:
         nbytes = self._codec.wire_bytes(n, self._dtype) + self._seal if coded else n * self._dtype.itemsize
         return self._borrow(nbytes)
 
     def inbox_of(self, values: Array) -> Array:
-        return values.view(np.uint8)
+        return values.view(np.uint8) if values.dtype == self._dtype else self.inbox(values.size, coded=False)
 
     def arrived(self, inbox: Array, nbytes: int, sender: int) -> HostMessage:
         content = inbox[:nbytes]
@@ -158,15 +163,36 @@ class HostMemory:
 
     def decode(self, message: HostMessage, out: Array, *, accumulate: bool = False) -> None:
         start = time.perf_counter()
-        self._codec.decode(message.wire, out, accumulate=accumulate)
+        if out.dtype == self._dtype:
+            self._codec.decode(message.wire, out, accumulate=accumulate)
+        else:
+            # a message holds values of its type: whoever passes them on, plain or encoded, passes on the same
+            values = self._borrow(out.size * self._dtype.itemsize).view(self._dtype)
+            self._codec.decode(message.wire, values)
+            self._put(values, out, accumulate)
         self._tally.decode_s += time.perf_counter() - start
 
     def unpack(self, inbox: Array, out: Array, *, accumulate: bool = False) -> None:
-        values = inbox[: out.nbytes].view(out.dtype)
+        self._put(inbox[: out.size * self._dtype.itemsize].view(self._dtype), out, accumulate)
+
+    @staticmethod
+    def _put(values: Array, out: Array, accumulate: bool) -> None:
         if accumulate:
             np.add(out, values, out=out)
         elif values.ctypes.data != out.ctypes.data:
             np.copyto(out, values)
+
+    def _rounded(self, values: Array, residual: Array | None = None) -> Array:
+        """Values in the type in which they travel; what they lose goes to the residual."""
+        if values.dtype == self._dtype:
+            return values
+        rounded = self._borrow(values.size * self._dtype.itemsize).view(self._dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.copyto(rounded, values, casting="unsafe")
+            if residual is not None:
+                lack = values - rounded.astype(values.dtype)
+                np.add(residual, lack, out=residual, where=np.isfinite(lack), casting="same_kind")
+        return rounded
 
     def copy(self, values: Array, to: Array | None = None) -> Array:
         copied = self._borrow(values.nbytes).view(values.dtype) if to is None else to

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
@@ -40,10 +43,22 @@ class Policy:
         Codec of the traffic that no rule matches.
     rules
         In the order of the scheme.
+    dtype
+        What all but exact traffic is rounded to; None leaves values as they are. MPI libraries sum no half precision:
+        what was left to them is carried by our own algorithms then, without a codec.
     """
 
-    def __init__(self, *, algorithm: Algorithm, default: str = "none", rules: Sequence[Rule] = ()) -> None:
-        self._algorithm = algorithm
+    def __init__(
+        self,
+        *,
+        algorithm: Algorithm,
+        default: str = "none",
+        rules: Sequence[Rule] = (),
+        dtype: np.dtype[Any] | None = None,
+    ) -> None:
+        by_library = algorithm in (Algorithm.NATIVE, Algorithm.AUTO)
+        self._algorithm = Algorithm.ENCODED if by_library and dtype is not None else algorithm
+        self._dtype = dtype
         self._rules = [Rule(default), *rules]
         self._channels: dict[tuple[Dimension, Phase, Kind], Channel] = {}
 
@@ -52,19 +67,31 @@ class Policy:
         key = (dimension, phase, kind)
         if key not in self._channels:
             if dimension is Dimension.EXACT:
-                rule, algorithm = Rule("none"), Algorithm.NATIVE
+                rule, algorithm, dtype = Rule("none"), Algorithm.NATIVE, None
             else:
                 rule = next(rule for rule in reversed(self._rules) if rule.matches(*key))
-                algorithm = self._algorithm
+                algorithm, dtype = self._algorithm, self._dtype
                 if algorithm is Algorithm.HOMOMORPHIC and not rule.codec.startswith("int8"):
                     algorithm = Algorithm.ENCODED
-            self._channels[key] = Channel(dimension, phase, kind, get_codec(rule.codec), algorithm, rule.feedback)
+            self._channels[key] = Channel(
+                dimension, phase, kind, get_codec(rule.codec), algorithm, rule.feedback, dtype=dtype
+            )
         return self._channels[key]
 
     @property
     def exact(self) -> Channel:
         """For scalars, norms, flags and statistics."""
         return self.channel(Dimension.EXACT, Phase.STEP, Kind.OPTIM)
+
+    @property
+    def carries_overflow(self) -> bool:
+        """Whether every codec of the scheme tells the receiver of what is not finite: the same on all ranks."""
+        return all(get_codec(rule.codec).carries_overflow for rule in self._rules)
+
+    @property
+    def lost_overflows(self) -> int:
+        """Messages of this rank so far whose NaN or infinity the receiver does not see."""
+        return sum(channel.counters.lost_overflows for channel in self._channels.values())
 
     def calls(self) -> dict[str, int]:
         """Calls of each channel so far, for a checkpoint: random bits of stochastic rounding are a function of them."""

@@ -14,13 +14,16 @@ _EVERY, _VALUES = 64, 4096
 def sample_error(channel: Channel, place: Place, values: Any) -> None:
     """Count, now and then, what one encoding of the first values loses; a GPU's kernels lose the same bits."""
     codec, counters = channel.codec, channel.counters
-    if codec.lossless or counters.calls % _EVERY or not values.size:
+    rounds = channel.rounds(values.dtype)
+    if (codec.lossless and not rounds) or counters.calls % _EVERY or not values.size:
         return
-    sample = place.sample(values[:_VALUES])
+    taken = place.sample(values[:_VALUES])
+    with np.errstate(over="ignore"):
+        sample = taken.astype(channel.travels_as(taken.dtype), copy=False)
     wire = np.empty(codec.wire_bytes(sample.size, sample.dtype), dtype=np.uint8)
     decoded = np.empty_like(sample)
     codec.decode(wire[: codec.encode(sample, wire)], decoded)
-    finite = np.isfinite(sample) & np.isfinite(decoded)
-    exact, lossy = sample[finite].astype(np.float64), decoded[finite].astype(np.float64)
+    finite = np.isfinite(taken) & np.isfinite(decoded)
+    exact, lossy = taken[finite].astype(np.float64), decoded[finite].astype(np.float64)
     counters.error_square += float(np.square(lossy - exact).sum())
     counters.sampled_square += float(np.square(exact).sum())

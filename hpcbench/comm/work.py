@@ -39,6 +39,7 @@ class Work:
         counters.message_bytes += tally.message_bytes
         counters.wire_bytes += tally.wire_bytes
         counters.network_bytes += tally.network_bytes
+        counters.lost_overflows += tally.lost_overflows
         counters.encode_s += tally.encode_s
         counters.decode_s += tally.decode_s
         counters.transfer_s += max(0.0, operation.seconds - tally.encode_s - tally.decode_s)

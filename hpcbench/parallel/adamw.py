@@ -52,10 +52,19 @@ class AdamWState:
     def step(self, master: Tensor, gradient: Tensor, *, lr: float) -> None:
         """Change `master` by one step along `gradient`."""
         s = self._settings
+        self.add_to_first(gradient)
+        self.second.mul_(s.beta2).addcmul_(gradient, gradient, value=1 - s.beta2)
+        self.apply(master, lr=lr, seen=self.updates + 1)
+
+    def add_to_first(self, gradient: Tensor) -> None:
+        """Let the first moment take up a gradient."""
+        self.first.lerp_(gradient, 1 - self._settings.beta1)
+
+    def apply(self, master: Tensor, *, lr: float, seen: int) -> None:
+        """Change `master` by the moments as they are, of which the second has seen so many gradients."""
+        s = self._settings
         self.updates += 1
         for part in self._decays:
             master[part] *= 1 - lr * s.weight_decay
-        self.first.lerp_(gradient, 1 - s.beta1)
-        self.second.mul_(s.beta2).addcmul_(gradient, gradient, value=1 - s.beta2)
-        root = self.second.sqrt().div_(math.sqrt(1 - s.beta2**self.updates)).add_(s.eps)
+        root = self.second.sqrt().div_(math.sqrt(1 - s.beta2**seen)).add_(s.eps)
         master.addcdiv_(self.first, root, value=-lr / (1 - s.beta1**self.updates))

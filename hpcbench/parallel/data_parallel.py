@@ -122,12 +122,18 @@ class DataParallel:
 
     def gradient_norm(self) -> float:
         """2-norm of the whole model's gradient, each parameter counted once; the same bits on every rank."""
-        square = 0.0
-        if self._scattered or self._mesh.dp.rank == 0:
-            for piece in self.pieces:
-                for slot, part in piece.bucket.parts(piece.owned):
-                    if slot.shard.counts_in_norm:
-                        square += float(piece.gradient[part].double().square().sum())
+        return self._world_norm(self._square() if self._scattered or self._mesh.dp.rank == 0 else 0.0)
+
+    def _square(self) -> float:
+        """This rank's summand of the squared norm."""
+        return sum(
+            float(piece.gradient[part].double().square().sum())
+            for piece in self.pieces
+            for slot, part in piece.bucket.parts(piece.owned)
+            if slot.shard.counts_in_norm
+        )
+
+    def _world_norm(self, square: float) -> float:
         (total,) = exact_sum(self._mesh.world, [square], self._exact)
         return math.sqrt(total) if math.isfinite(total) else math.nan
 

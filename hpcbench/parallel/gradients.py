@@ -69,6 +69,9 @@ class Gradients:
         self._tied = policy.channel(Dimension.PP, Phase.BACKWARD, Kind.GRAD)
         self._summands = policy.channel(Dimension.EXACT, Phase.BACKWARD, Kind.GRAD)
         self._loss_scale = 1.0
+        self._scaled_messages = self._channel.dtype == np.float16 and not self._channel.feedback
+        self.averaged = True
+        """Whether the replicas' gradients are averaged; else the pieces hold this replica's own."""
         self._under_way: list[Piece] = []
         for piece in pieces:
             if freed:
@@ -88,7 +91,10 @@ class Gradients:
 
     def finish(self) -> None:
         """Average what is not yet averaged; the loss scale is taken out."""
-        for piece in self._pieces:
+        for piece in () if self.averaged else self._pieces:
+            piece.gradient.copy_(piece.bucket.gradients)
+            piece.gradient /= self._loss_scale
+        for piece in self._pieces if self.averaged else ():
             if piece.bucket.has_gradients and piece.reduction is None:
                 self._start(piece)
             if not self._overlap and piece.reduction:
@@ -102,6 +108,8 @@ class Gradients:
 
     def _added(self, piece: Piece, slot: Slot, parameter: Tensor) -> None:
         """A gradient has been added to: start what is complete, in the same order on every replica."""
+        if not self.averaged:
+            return
         piece.to_come -= 1
         if self._freed:
             piece.bucket.take_gradient(slot)
@@ -134,12 +142,13 @@ class Gradients:
         """Begin to reduce a bucket.
 
         Gradients are divided before they are sent: a sum of half-precision codes could overflow, and residuals would
-        be of another loss scale than the gradients that they are added to.
+        be of another loss scale than the gradients that they are added to. Only in fp16 messages without residuals
+        the loss scale stays on, which is there to keep small gradients from vanishing in fp16.
         """
         host = to_host(piece.bucket.gradients)
         if self._freed:
             piece.bucket.free_gradients()  # the message keeps the memory until it has left
-        host /= self._mesh.dp.size * self._loss_scale
+        host /= self._mesh.dp.size * (1.0 if self._scaled_messages else self._loss_scale)
         group, channel = self._mesh.dp, self._channel
         if self._scattered:
             result = np.empty(piece.gradient.numel(), host.dtype)
@@ -153,6 +162,8 @@ class Gradients:
         reduction, piece.reduction = piece.reduction, None
         assert reduction is not None
         reduction.work.wait()
+        if self._scaled_messages:
+            reduction.result /= self._loss_scale
         reduced = torch.from_numpy(reduction.result).to(piece.bucket.values.device)
         if self._link:
             reduced = self._link.down(reduced).wait()

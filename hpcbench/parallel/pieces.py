@@ -6,7 +6,7 @@ too, so replicas never differ.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -63,6 +63,8 @@ class Piece:
     """Gradients that the backward pass has not yet added to the bucket."""
     reduction: Reduction | None = None
     """Under way."""
+    further: dict[str, Tensor] = field(default_factory=dict)
+    """What an optimizer keeps beside master weights and moments, in the memory where it lies."""
 
     def parts(self) -> Iterator[tuple[Slot, slice, Owned]]:
         """Each parameter that reaches into the piece: where it lies in its bucket, its elements in the piece, and what
@@ -74,7 +76,7 @@ class Piece:
     @property
     def states(self) -> dict[str, Tensor]:
         """What the next update depends on, by the names that checkpoints use."""
-        return {"master": self.master, "first": self.adam.first, "second": self.adam.second}
+        return {"master": self.master, "first": self.adam.first, "second": self.adam.second, **self.further}
 
 
 def make_piece(

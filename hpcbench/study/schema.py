@@ -61,6 +61,9 @@ class Model(Section):
     tied: bool = Field(False, description="The head shares the embedding's weight.")
 
 
+Optimizer = Literal["adamw", "onebit-adam"]
+
+
 class Data(Section):
     """The text that is trained on."""
 
@@ -112,6 +115,11 @@ class Train(Section):
     micro_batch: Count = Field(1, description="Samples that a rank works on at a time.")
     seq_len: Count = Field(2048, description="Tokens a sample.")
     precision: Precision = Field("fp32", description="Of weights and activations.")
+    comm_precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+        "auto",
+        description="Of messages; auto: fp32, or fp64 with precision fp64. Sums are made in fp32 or better. With bf16 "
+        "and fp16, which MPI libraries do not sum, algorithms native and auto become encoded.",
+    )
     zero: Literal[0, 1, 2, 3] = Field(
         1,
         description="ZeRO stage: 1 spreads the optimizer's states over dp, 2 the gradients too, 3 the parameters too.",
@@ -151,6 +159,14 @@ class Train(Section):
         description="ZeRO++ (hpZ), for zero 3: a second copy of the parameters within each node, from which the "
         "backward pass gathers.",
     )
+    optimizer: Optimizer = Field(
+        "adamw",
+        description="onebit-adam averages momenta, not gradients, after freeze_step updates; zero 0 only.",
+    )
+    freeze_step: Count | None = Field(
+        None,
+        description="Updates before 1-bit Adam freezes its variance; by default a fifth of steps, or warmup_steps.",
+    )
 
     @model_validator(mode="after")
     def _steps_beyond_warmup(self) -> "Train":
@@ -188,10 +204,13 @@ class Rule(Section):
         "makes of it, unless a later rule is for SP; PP: between stages.",
     )
     phase: Literal["FORWARD", "BACKWARD", "STEP"] | None = Field(None, description="When it is sent.")
-    kind: Literal["GRAD", "ACT", "PARAM", "OPTIM"] | None = Field(None, description="What is sent.")
+    kind: Literal["GRAD", "ACT", "PARAM", "OPTIM"] | None = Field(
+        None, description="What is sent; OPTIM: momenta of 1-bit Adam."
+    )
     codec: str = Field(description=f"One of {spec.KNOWN}.")
     feedback: bool = Field(
-        False, description="Add what each message lacks to the next one; for gradients (dimension DP) only."
+        False,
+        description="Add what each message lacks to the next one; for gradients and momenta (dimension DP) only.",
     )
 
     _codec = field_validator("codec")(check_codec)
@@ -227,6 +246,9 @@ class Scheme(Section):
         default_factory=dict,
         description="Variables of this scheme's runs alone, taken literally: for MPI libraries that compress by "
         "themselves. What such a library sends is not known to hpcbench.",
+    )
+    optimizer: Optimizer | None = Field(
+        None, description="What this scheme's runs train with, in place of train.optimizer."
     )
     description: Line | None = Field(None, description="For people.")
 

@@ -34,6 +34,7 @@ from hpcbench.train.checkpoint_index import ReplicasDifferError
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.log import RunLog, Step, now
 from hpcbench.train.measured import first_measured
+from hpcbench.train.precision import message_dtype, message_precision
 from hpcbench.train.trainer import Trainer
 
 
@@ -134,6 +135,7 @@ def train(
                 message_bytes=result.message_bytes,
                 wire_bytes=result.wire_bytes,
                 skipped=trainer.skipped,
+                loss_scale=result.loss_scale if settings.precision == "fp16" else None,
             )
         )
         if not np.isfinite(result.loss):
@@ -213,9 +215,17 @@ def environment() -> dict[str, Any]:
 
 def transport(comm: MPI.Comm, run: config.Run) -> dict[str, Any]:
     """What decides how messages travel (a collective call)."""
-    found: dict[str, Any] = {"overlap": run.train.overlap, "mpi_thread_level": MPI.Query_thread(), "links": run.links}
+    precision = message_precision(run.train.precision, run.train.comm_precision)
+    found: dict[str, Any] = {
+        "comm_precision": precision,
+        "overlap": run.train.overlap,
+        "mpi_thread_level": MPI.Query_thread(),
+        "links": run.links,
+    }
     if run.links:
         found["links_note"] = links.load(Path(run.links)).foreign(Topology.of(comm))
+    if message_dtype(run.train.precision, run.train.comm_precision) and run.scheme.algorithm in ("native", "auto"):
+        found["algorithm_note"] = f"encoded in place of {run.scheme.algorithm}: the MPI library sums no {precision}"
     if run.device != "cpu":
         found["gpu_aware_mpi"] = str(gpu_aware(comm))
     return found

@@ -88,6 +88,12 @@ class Train:
     """Master weights, moments and their update are the host's."""
     node_copy: bool = False
     """ZeRO-3 keeps a second copy of the parameters within each node, for the backward pass."""
+    optimizer: str = "adamw"
+    """``adamw`` or ``onebit-adam``, the scheme's where that names one."""
+    freeze_step: int | None = None
+    """Updates before 1-bit Adam freezes its variance; None for other optimizers."""
+    comm_precision: str = "auto"
+    """``fp32``, ``bf16``, ``fp16``, or ``auto`` for the precision in which sums are made."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,8 @@ class Scheme:
     rules: list[SchemeRule]
     environment: dict[str, Any] = field(default_factory=dict)
     """Variables that every rank must have found set so."""
+    optimizer: str | None = None
+    """What the scheme trains with; None leaves it to the study."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +242,18 @@ def _check(run: Run, where: str) -> None:
         (
             run.data.source in ("stdlib", "file", "megatron", "numpy"),
             f"data.source: {run.data.source!r} is not known: use stdlib, file, megatron or numpy",
+        ),
+        (
+            t.comm_precision in ("auto", "fp32", "bf16", "fp16"),
+            f"train.comm_precision: {t.comm_precision!r} is not known",
+        ),
+        (t.optimizer in ("adamw", "onebit-adam"), f"train.optimizer: {t.optimizer!r} is not known"),
+        (run.scheme.optimizer in (None, t.optimizer), "scheme.optimizer: not that of train"),
+        (t.optimizer != "onebit-adam" or t.zero == 0, "train.zero: 1-bit Adam averages whole momenta: use 0"),
+        (t.optimizer != "onebit-adam" or not t.offload, "train.offload: 1-bit Adam's momenta are the device's: false"),
+        (
+            (t.optimizer == "onebit-adam") == bool(t.freeze_step),
+            "train.freeze_step: 1 or more for 1-bit Adam, else null",
         ),
         (m.positions in ("rotary", "learned"), f"model.positions: {m.positions!r} is not rotary or learned"),
     ]

@@ -31,9 +31,12 @@ class Step:
     message_bytes: int
     wire_bytes: int
     skipped: int
+    loss_scale: float | None = None
+    """None where the loss is not scaled."""
 
     def line(self) -> str:
         """The step's line."""
+        scale = "" if self.loss_scale is None else f" | loss-scale {self.loss_scale:.17g}"
         width = len(str(self.steps))
         return (
             f"step {self.step:>{width}}/{self.steps} | loss {self.loss:.6f} | time {self.seconds:.6f} s"
@@ -41,7 +44,7 @@ class Step:
             f" | model {self.model_flops_per_rank / 1e9:.3f} GFLOPS/rank"
             f" | hardware {self.hardware_flops_per_rank / 1e9:.3f} GFLOPS/rank"
             f" | lr {self.lr:.3E} | grad-norm {self.gradient_norm:.4E}"
-            f" | message {self.message_bytes} B | wire {self.wire_bytes} B | skipped {self.skipped} |"
+            f"{scale} | message {self.message_bytes} B | wire {self.wire_bytes} B | skipped {self.skipped} |"
         )
 
 

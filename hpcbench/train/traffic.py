@@ -82,6 +82,7 @@ class Traffic:
                     "phase": channel.phase.value,
                     "kind": channel.kind.value,
                     "codec": channel.codec.name,
+                    **({"dtype": channel.dtype.name} if channel.dtype is not None else {}),
                     "algorithm": channel.algorithm.value,
                     "algorithms": {name: round(own[i][name]) for name in channel.counters.algorithms if own[i][name]},
                     **{name: round(values[name]) for name in COUNTS},

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from mpi4py import MPI
 
@@ -19,6 +20,7 @@ from hpcbench.parallel.buckets import make_buckets
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.exact import exact_sum, replicas_agree
 from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.parallel.parallelize import parallelize
 from hpcbench.parallel.parts import parts_of
 from hpcbench.parallel.phases import Phases
@@ -33,7 +35,7 @@ from hpcbench.train.batches import Batches
 from hpcbench.train.config import Run, Scheme, Train
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.model import GPT, loss
-from hpcbench.train.precision import DTYPES, LossScale
+from hpcbench.train.precision import DTYPES, LossScale, message_dtype
 from hpcbench.train.stop import never
 from hpcbench.train.traffic import Traffic
 
@@ -49,12 +51,14 @@ class StepResult:
     message_bytes: int
     wire_bytes: int
     skipped: bool
+    loss_scale: float
+    """Of this step; 1 but in fp16."""
     stop: bool
     """Some rank was told to stop."""
 
 
-def make_policy(scheme: Scheme) -> Policy:
-    """The policy of a scheme."""
+def make_policy(scheme: Scheme, dtype: np.dtype[Any] | None = None) -> Policy:
+    """The policy of a scheme whose messages are of `dtype`; None leaves them as they are summed."""
     rules = [
         Rule(
             rule.codec,
@@ -65,7 +69,7 @@ def make_policy(scheme: Scheme) -> Policy:
         )
         for rule in scheme.rules
     ]
-    return Policy(algorithm=Algorithm(scheme.algorithm), default=scheme.default, rules=rules)
+    return Policy(algorithm=Algorithm(scheme.algorithm), default=scheme.default, rules=rules, dtype=dtype)
 
 
 def learning_rate(step: int, train: Train) -> float:
@@ -106,7 +110,8 @@ class Trainer:
         self.run = run
         self.corpus = corpus
         self.mesh = Mesh(comm, run.layout, progress, links.load(Path(run.links)) if run.links else links.DEFAULT)
-        self.policy = make_policy(run.scheme)
+        self.policy = make_policy(run.scheme, message_dtype(run.train.precision, run.train.comm_precision))
+        self._lost = 0
         self._exact = self.policy.exact
         self.traffic = Traffic(self.policy, self.mesh)
         self.phases = Phases()
@@ -132,16 +137,22 @@ class Trainer:
             stream=stream,
         )
         buckets = make_buckets(self.held, limit_bytes=train.bucket_mb * 1e6, pieces=run.layout.dp)
-        self.data_parallel = DataParallel(
-            buckets,
-            mesh=self.mesh,
-            policy=self.policy,
-            zero=train.zero,
-            adam=AdamW(train.beta1, train.beta2, train.eps, train.weight_decay),
-            overlap=train.overlap,
-            stacks=[self.module],
-            node_copy=train.node_copy,
-            offload=train.offload,
+        common: dict[str, Any] = {
+            "mesh": self.mesh,
+            "policy": self.policy,
+            "adam": AdamW(train.beta1, train.beta2, train.eps, train.weight_decay),
+            "overlap": train.overlap,
+        }
+        stages: dict[str, Any] = {
+            "zero": train.zero,
+            "stacks": [self.module],
+            "node_copy": train.node_copy,
+            "offload": train.offload,
+        }
+        self.data_parallel = (
+            DataParallel(buckets, **common, **stages)
+            if train.freeze_step is None
+            else OneBitAdam(buckets, **common, freeze_step=train.freeze_step)
         )
         parts = parts_of(self.module, self.mesh, model.layers)
         for part in parts:
@@ -179,6 +190,7 @@ class Trainer:
         """
         self.traffic.begin()
         start = time.perf_counter()
+        scale = self._scale.value
         mean_loss = self.backward(step)
         computed = time.perf_counter()
         lr, norm = self.update(step)
@@ -191,10 +203,12 @@ class Trainer:
         own = [mean_loss, message, wire, float(told_to_stop())]
         sums = exact_sum(self.mesh.world, own, self._exact)
         skipped = not math.isfinite(norm)
-        return StepResult(sums[0], seconds, lr, norm, round(sums[1]), round(sums[2]), skipped, stop=sums[3] > 0)
+        message, wire = round(sums[1]), round(sums[2])
+        return StepResult(sums[0], seconds, lr, norm, message, wire, skipped, loss_scale=scale, stop=sums[3] > 0)
 
     def backward(self, step: int) -> float:
         """Compute and reduce the gradients of step `step`; returns this rank's summand of the mean loss."""
+        self._lost = self.policy.lost_overflows
         batches = self._batches.train(step)
         self.data_parallel.begin(micro_batches=len(batches), loss_scale=self._scale.value)
         schedule, layout = SCHEDULES[self.run.train.schedule], self.run.layout
@@ -210,7 +224,7 @@ class Trainer:
     def update(self, step: int) -> tuple[float, float]:
         """Change the weights by the reduced gradients, if they are finite; returns learning rate and gradient norm."""
         lr = learning_rate(step, self.run.train)
-        norm = self.data_parallel.gradient_norm()
+        norm = math.nan if self._overflow_lost() else self.data_parallel.gradient_norm()
         overflow = not math.isfinite(norm)
         if overflow:
             self.data_parallel.forget_residuals()
@@ -219,6 +233,13 @@ class Trainer:
         self._scale.update(overflow=overflow)
         self.skipped += overflow
         return lr, norm
+
+    def _overflow_lost(self) -> bool:
+        """Whether some rank sent what is not finite through a codec that made it finite: the same on all ranks."""
+        if self.policy.carries_overflow:
+            return False
+        lost = float(self.policy.lost_overflows - self._lost)
+        return exact_sum(self.mesh.world, [lost], self._exact)[0] > 0
 
     def evaluate(self) -> tuple[float, int]:
         """Mean validation loss in nats a token, and over how many tokens."""

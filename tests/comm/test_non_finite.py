@@ -20,6 +20,7 @@ ALGORITHMS = [algorithm for operation, algorithm in PAIRS if operation is Operat
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.value)
 @pytest.mark.parametrize("codec", CODECS)
 def test_what_is_not_finite_reaches_every_rank(codec, algorithm):
+    assert get_codec(codec).carries_overflow
     for topology in (FLAT[4], REGULAR[0]):
         assert refusal(Operation.ALL_REDUCE, algorithm, topology) is None
         planned = lay_out(Operation.ALL_REDUCE, N, topology, get_codec(codec), algorithm)

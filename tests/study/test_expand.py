@@ -138,6 +138,7 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "micro_batch": 1,
         "seq_len": 2048,
         "precision": "fp32",
+        "comm_precision": "auto",
         "zero": 1,
         "seed": 1234,
         "lr": 1e-3,
@@ -157,6 +158,8 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "sequence_parallel": False,
         "offload": False,
         "node_copy": False,
+        "optimizer": "adamw",
+        "freeze_step": None,
     }
     assert data["scheme"] == {
         "name": "baseline",
@@ -164,6 +167,7 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "default": "none",
         "rules": [],
         "environment": {},
+        "optimizer": None,
     }
     assert (data["layout"], data["ranks"]) == ({"dp": 2, "tp": 1, "pp": 1, "chunks": 1, "stages": []}, 2)
     keys = (
@@ -306,3 +310,43 @@ def test_the_neox_study_scales_by_data_parallelism() -> None:
         (24, 4, 96),
         (48, 8, 192),
     }
+
+
+def test_a_scheme_may_name_the_optimizer(tmp_path: Path) -> None:
+    train = {"steps": 40, "warmup_steps": 4, "global_batch": 64, "zero": 0}
+    runs = runs_of(tmp_path, train=train, matrix={"scheme": ["baseline", "onebit-adam"]}, repeats=1)
+    chosen = [(file(run)["train"]["optimizer"], file(run)["train"]["freeze_step"]) for run in runs]
+    assert chosen == [("adamw", None), ("onebit-adam", 8)]
+    assert file(runs[1])["scheme"]["optimizer"] == "onebit-adam"
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(file(runs[1])), encoding="utf-8")
+    assert worker_config.load(path)[0].train.freeze_step == 8
+    late = {**train, "warmup_steps": 30}
+    runs = runs_of(tmp_path, train=late, matrix={"scheme": ["baseline", "onebit-adam"]}, repeats=1)
+    assert file(runs[1])["train"]["freeze_step"] == 30
+
+
+@pytest.mark.parametrize(
+    ("train", "words"),
+    [
+        ({"zero": 1}, "train.zero: 1-bit Adam averages whole momenta, and stage 1 cuts them up: set it to 0"),
+        ({"zero": 0, "freeze_step": 40}, "train.freeze_step: a variance that is frozen after 40 updates leaves none"),
+    ],
+)
+def test_an_optimizer_that_cannot_work_so_is_refused_by_field_and_remedy(tmp_path: Path, train, words) -> None:
+    with pytest.raises(UserError) as caught:
+        runs_of(
+            tmp_path,
+            train={"steps": 40, "warmup_steps": 4, "global_batch": 64, **train},
+            matrix={"scheme": ["baseline", "onebit-adam"]},
+        )
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_rounded_messages_are_not_asked_of_a_library_that_compresses_by_itself(tmp_path: Path) -> None:
+    library = {"algorithm": "native", "environment": {"MPI_COMPRESS": "1"}}
+    changes = {"schemes": {"library": library}, "matrix": {"scheme": ["baseline", "library"]}}
+    train = {"steps": 20, "global_batch": 64}
+    assert runs_of(tmp_path, train={**train, "comm_precision": "fp32"}, **changes)
+    with pytest.raises(UserError, match=r"train\.comm_precision: .* does not round to bf16: leave it at auto"):
+        runs_of(tmp_path, train={**train, "comm_precision": "bf16"}, **changes)

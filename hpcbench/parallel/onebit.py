@@ -1,0 +1,109 @@
+"""1-bit Adam (arXiv 2102.02888, algorithm 1): a warm-up with Adam, then a frozen variance and averaged momenta.
+
+Once the variance is frozen the update is linear in the momentum, so that what a codec lacks of one step's momentum can
+be made up for in the next. A reduction with error feedback (comm/feedback.py) is the paper's compressed all-reduce:
+each worker adds its residual and sends signs to the owners of the pieces, each owner averages, adds its residual and
+sends signs to all. The codec is the scheme's, as of all traffic. Where this differs from the paper:
+
+- ``sign:B`` has a magnitude a block, the mean of the values', in place of one a tensor, their root mean square;
+- what a rank owns it does not encode before it is summed, so that this part is exact;
+- Adam's corrections of the moments' first steps stay: the variance's is frozen with it.
+"""
+
+import torch
+
+from hpcbench.comm.channel import Dimension, Kind, Phase
+from hpcbench.comm.feedback import Feedback
+from hpcbench.comm.policy import Policy
+from hpcbench.parallel.adamw import AdamW
+from hpcbench.parallel.buckets import Bucket
+from hpcbench.parallel.buffers import from_host, to_host
+from hpcbench.parallel.data_parallel import DataParallel
+from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.pieces import Piece
+
+
+class OneBitAdam(DataParallel):
+    """Data parallelism without ZeRO whose gradients, after the warm-up, stay where they are: momenta are averaged.
+
+    Parameters
+    ----------
+    buckets, mesh, policy, adam, overlap
+        As of `DataParallel`. The momenta's channel is that of DP, STEP, OPTIM.
+    freeze_step
+        Updates with Adam and averaged gradients, after which the variance is frozen; at least 1.
+    """
+
+    def __init__(
+        self,
+        buckets: list[Bucket],
+        *,
+        mesh: Mesh,
+        policy: Policy,
+        adam: AdamW,
+        freeze_step: int,
+        overlap: bool = False,
+    ) -> None:
+        super().__init__(buckets, mesh=mesh, policy=policy, zero=0, adam=adam, overlap=overlap)
+        self._overlap = overlap and mesh.dp.size > 1
+        if freeze_step < 1:
+            raise ValueError(f"freeze_step {freeze_step}: a variance that has seen no gradient divides by nothing")
+        self._freeze_step = freeze_step
+        self._momenta = policy.channel(Dimension.DP, Phase.STEP, Kind.OPTIM)
+        self._errors: list[Feedback | None] = [None] * len(self.pieces)
+        if self._momenta.feedback and mesh.dp.size > 1:
+            self._errors = [Feedback(piece.bucket.values.numel()) for piece in self.pieces]
+        for piece, errors in zip(self.pieces, self._errors, strict=True):
+            if errors:
+                piece.further["worker_error"] = torch.from_numpy(errors.sent)
+                piece.further["server_error"] = torch.from_numpy(errors.summed)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the variance stays as it is: told by the number of updates, so a run that is resumed knows it."""
+        return self.updates >= self._freeze_step
+
+    def begin(self, *, micro_batches: int, loss_scale: float) -> None:
+        """As of `DataParallel`; once the variance is frozen the pieces will hold this replica's own gradients."""
+        self._gradients.averaged = not self.frozen
+        super().begin(micro_batches=micro_batches, loss_scale=loss_scale)
+
+    def gradient_norm(self) -> float:
+        """As of `DataParallel`; once the variance is frozen, the root mean square of the replicas' norms.
+
+        It is finite only if every replica's gradient is: all ranks skip a step together.
+        """
+        return self._world_norm(self._square() / self._mesh.dp.size) if self.frozen else super().gradient_norm()
+
+    def step(self, *, lr: float, clip: float, norm: float) -> None:
+        """Update the weights; all replicas' gradients are clipped by one factor."""
+        if not self.frozen:
+            super().step(lr=lr, clip=clip, norm=norm)
+            return
+        factor = clip / norm if 0 < clip < norm else 1.0
+        averages = []
+        for piece, errors in zip(self.pieces, self._errors, strict=True):
+            if factor != 1.0:
+                piece.gradient *= factor
+            piece.adam.add_to_first(piece.gradient)
+            momentum = to_host(piece.adam.first)
+            momentum /= self._mesh.dp.size
+            work = self._mesh.dp.all_reduce(momentum, channel=self._momenta, feedback=errors)
+            averages.append((piece, momentum, work.in_background() if self._overlap else work))
+        for piece, momentum, work in averages:
+            work.wait()
+            piece.adam.first.copy_(from_host(momentum, piece.adam.first))
+            self._clear_unused(piece)
+            piece.adam.apply(piece.master, lr=lr, seen=self._freeze_step)
+            piece.bucket.values.copy_(piece.master)
+
+    def _clear_unused(self, piece: Piece) -> None:
+        """Elements that never had a gradient keep a momentum and residuals of zero.
+
+        A sign cannot be zero: they would get their block's magnitude, and an update of that over a variance of zero.
+        So the padding stays zero, too. An element whose first gradient comes later stays as it is.
+        """
+        unused = piece.adam.second == 0
+        piece.adam.first.masked_fill_(unused, 0)
+        for residual in piece.further.values():
+            residual.masked_fill_(unused.to(residual.device), 0)

@@ -1,0 +1,283 @@
+"""Messages of half precision, bf16 weights and lost overflows on real ranks; prints JSON lines."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+from unittest.mock import PropertyMock, patch
+
+import numpy as np
+import torch
+from cases import run_of
+from mpi4py import MPI
+
+from hpcbench.codecs.base import Codec
+from hpcbench.codecs.identity import Identity
+from hpcbench.codecs.registry import get_codec
+from hpcbench.codecs.types import BFLOAT16, Array, Bytes
+from hpcbench.comm import policy
+from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
+from hpcbench.comm.feedback import Feedback
+from hpcbench.comm.group import Group
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.shards import length, shards
+from hpcbench.comm.topology import Topology
+from hpcbench.comm.wait import Wait
+from hpcbench.parallel.layout import Layout
+from hpcbench.parallel.pipeline import Pipeline
+from hpcbench.testing import parity
+from hpcbench.train import text
+from hpcbench.train.config import Run, Scheme, SchemeRule
+from hpcbench.train.trainer import Trainer
+
+WORLD = MPI.COMM_WORLD
+RANKS, N = 4, 5000
+HALF = {"fp16": np.dtype(np.float16), "bf16": BFLOAT16}
+UNIT = {"fp16": 2.0**-11, "bf16": 2.0**-8}
+"""Half a unit in the last place."""
+CORPUS = text.load(run_of("neox", Layout()).data, 12)
+
+
+def contribution(rank: int) -> Array:
+    return np.random.default_rng(rank).standard_normal(N).astype(np.float32)
+
+
+def channel(codec: str, name: str, algorithm: Algorithm = Algorithm.ENCODED) -> Channel:
+    return Channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD, get_codec(codec), algorithm, dtype=HALF[name])
+
+
+def digests_equal(values: Array) -> bool:
+    return len(set(WORLD.allgather(values.tobytes()))) == 1
+
+
+def operations() -> Iterator[dict[str, Any]]:
+    """Each operation with half messages, over a flat group and over two nodes."""
+    everyone = [contribution(rank) for rank in range(RANKS)]
+    exact = np.sum(everyone, axis=0, dtype=np.float64)
+    magnitudes = np.sum(np.abs(everyone), axis=0, dtype=np.float64)
+    piece = shards(N, RANKS)[WORLD.rank]
+    for nodes in (1, 2):
+        group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
+        group.topology = Topology.regular(nodes, RANKS // nodes)
+        for name, half in HALF.items():
+            for codec in ("none", "mpc"):
+                told: dict[str, Any] = {"nodes": nodes, "dtype": name, "codec": codec}
+                reduced, ch = contribution(WORLD.rank), channel(codec, name)
+                group.all_reduce(reduced, channel=ch).wait()
+                # a rounding of each contribution and one of the sum, and one more of those within nodes
+                bound = UNIT[name] * (nodes * magnitudes + (1 + 2 * UNIT[name]) * magnitudes) * 1.01
+                told["all_reduce"] = float((np.abs(reduced - exact) / bound).max())
+                told["replicas"] = digests_equal(reduced)
+                told["rounded"] = bool(np.array_equal(reduced, reduced.astype(half).astype(np.float32)))
+                plain = Channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD, get_codec(codec), Algorithm.TWO_SHOT)
+                narrow = replace(plain, dtype=half, counters=type(plain.counters)())
+                for each in (plain, narrow):
+                    group.all_reduce(contribution(WORLD.rank), channel=each).wait()
+                told["halved"] = plain.counters.message_bytes == 2 * narrow.counters.message_bytes > 0
+                if codec == "none":
+                    told["wire"] = narrow.counters.wire_bytes == narrow.counters.message_bytes
+                scattered = np.full(length(piece), np.nan, np.float32)
+                group.reduce_scatter(contribution(WORLD.rank), scattered, channel=ch).wait()
+                told["reduce_scatter"] = float((np.abs(scattered - exact[piece]) / bound[piece]).max())
+                want = np.concatenate([everyone[r][p] for r, p in enumerate(shards(N, RANKS))]).astype(half)
+                gathered = np.full(N, np.nan, np.float32)
+                group.all_gather(contribution(WORLD.rank)[piece], gathered, channel=ch).wait()
+                told["all_gather"] = bool(np.array_equal(gathered, want.astype(np.float32)))
+                sent = contribution(0 if WORLD.rank == 0 else 99)
+                group.broadcast(sent, 0, channel=ch).wait()
+                told["broadcast"] = bool(np.array_equal(sent, everyone[0].astype(half).astype(np.float32)))
+                came = np.full(N, np.nan, np.float32)
+                group.shift(contribution(WORLD.rank), came, by=1, channel=ch).wait()
+                before = everyone[(WORLD.rank - 1) % RANKS].astype(half).astype(np.float32)
+                told["shift"] = bool(np.array_equal(came, before))
+                swapped = np.full(N, np.nan, np.float32)
+                counts = [N // RANKS] * RANKS
+                group.all_to_all(contribution(WORLD.rank), swapped, (counts, counts), channel=ch).wait()
+                size = N // RANKS
+                parts = [x[WORLD.rank * size : (WORLD.rank + 1) * size] for x in everyone]
+                parts = [x if r == WORLD.rank else x.astype(half).astype(np.float32) for r, x in enumerate(parts)]
+                told["all_to_all"] = bool(np.array_equal(swapped, np.concatenate(parts)))
+                yield told
+
+
+def residuals() -> dict[str, Any]:
+    """With residuals the mean of many half-precision sums comes to the exact one: the rounding is in them, too."""
+    group, errors = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY)), []
+    exact = np.sum([contribution(rank) for rank in range(RANKS)], axis=0, dtype=np.float64)
+    for feedback in (Feedback(N), None):
+        total, ch = np.zeros(N), channel("none", "bf16", Algorithm.TWO_SHOT)
+        for _ in range(40):
+            values = contribution(WORLD.rank)
+            group.all_reduce(values, channel=ch, feedback=feedback).wait()
+            total += values
+        errors.append(float(np.linalg.norm(total / 40 - exact) / np.linalg.norm(exact)))
+    return {"with": errors[0], "without": errors[1]}
+
+
+def overflowing() -> dict[str, Any]:
+    """A value beyond fp16 is infinite on all ranks."""
+    group, values = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY)), contribution(WORLD.rank)
+    values[7] = 1e6 if WORLD.rank == 2 else 0
+    group.all_reduce(values, channel=channel("none", "fp16")).wait()
+    return {"infinite": bool(np.isinf(values[7])), "others": bool(np.isfinite(np.delete(values, 7)).all())}
+
+
+# ---------------------------------------------------------------- training
+
+
+def run(model: str, layout: Layout, scheme: Scheme | None = None, **settings: Any) -> Run:
+    plain = run_of(model, layout)
+    train = replace(plain.train, **{"global_batch": 8, "micro_batch": 2, "precision": "fp32", **settings})
+    return replace(plain, train=train, scheme=scheme or plain.scheme)
+
+
+def trainer_of(a_run: Run) -> Trainer:
+    return Trainer(a_run, WORLD.Dup(), Progress(Wait.GIVE_WAY, background=a_run.train.overlap), CORPUS)
+
+
+def message_bytes(trainer: Trainer) -> dict[str, int]:
+    rows = trainer.traffic.report()
+    return {f"{row['dimension']} {row['phase']} {row['kind']}": row["message_bytes"] for row in rows}
+
+
+def training() -> Iterator[dict[str, Any]]:
+    """The baseline with half messages in every dimension: half the bytes, nearly the same loss, equal replicas."""
+    identity = Scheme("identity", "two-shot", "none", [])
+    for model, layout in (("neox", Layout(dp=2, tp=2)), ("gpt2", Layout(dp=2, pp=2))):
+        runs = [trainer_of(run(model, layout, identity))]
+        runs += [trainer_of(run(model, layout, comm_precision=name)) for name in ("fp32", "bf16", "fp16")]
+        losses = [[trainer.step(k).loss for k in range(2)] for trainer in runs]
+        yield {
+            "model": model,
+            "losses": losses,
+            "bytes": [message_bytes(trainer) for trainer in runs],
+            "algorithms": [
+                trainer.policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD).algorithm for trainer in runs
+            ],
+            "agree": [trainer.replicas_agree() for trainer in runs],
+        }
+
+
+def small_gradients() -> dict[str, Any]:
+    """Gradients too small for fp16 survive in fp16 messages, because the loss scale is still on them."""
+    found = []
+    for comm_precision, fault in (("auto", False), ("fp16", False), ("fp16", True)):
+        trainer = trainer_of(run("neox", Layout(dp=4), precision="fp16", comm_precision=comm_precision, zero=0))
+        engine = trainer.data_parallel
+        engine._scaled_messages &= not fault
+        engine.begin(micro_batches=1, loss_scale=trainer._scale.value)
+        for piece in engine.pieces:
+            piece.bucket.gradients.fill_(2.0**-16)  # 2^-28 without the scale of 2^12
+            piece.to_come = 0
+        engine.reduce_gradients()
+        found.append(float(engine.pieces[0].gradient[0]))
+    return {"gradients": found}
+
+
+def masters() -> Iterator[dict[str, Any]]:
+    """bf16 weights are the rounded fp32 masters, on every rank; bf16 messages change no bit of them."""
+    for zero in (0, 1):
+        weights = []
+        for comm_precision in ("auto", "bf16"):
+            # gradients are summed in fp32 in both: only parameters travel in bf16
+            trainer = trainer_of(run("neox", Layout(dp=4), precision="bf16", zero=zero))
+            if comm_precision == "bf16":
+                parameters = trainer.policy.channel(Dimension.ZERO, Phase.STEP, Kind.PARAM)
+                parameters.algorithm, parameters.dtype = Algorithm.ENCODED, BFLOAT16
+            for k in range(2):
+                trainer.step(k)
+            weights.append([piece.bucket.values.clone() for piece in trainer.data_parallel.pieces])
+            whole = [
+                np.concatenate(WORLD.allgather(piece.master.numpy())) if zero else piece.master.numpy()
+                for piece in trainer.data_parallel.pieces
+            ]
+            rounded = all(
+                torch.equal(torch.from_numpy(master).to(torch.bfloat16), values)
+                for master, values in zip(whole, weights[-1], strict=True)
+            )
+            finer = any(not np.array_equal(master, master.astype(BFLOAT16).astype(np.float32)) for master in whole)
+            yield {"zero": zero, "comm": comm_precision, "rounded": rounded, "finer": finer}
+        same = all(torch.equal(a, b) for a, b in zip(*weights, strict=True))
+        yield {"zero": zero, "comm": "both", "same": same}
+
+
+# ---------------------------------------------------------------- overflows that a codec hides
+
+
+class Clamp(Identity):
+    """Makes everything finite."""
+
+    name = "clamp"
+    lossless = False
+    carries_overflow = False
+
+    def encode(self, x: Array, out: Bytes, *, residual: Array | None = None, seed: int = 0) -> int:
+        return super().encode(np.nan_to_num(x, nan=0.0, posinf=1.0, neginf=-1.0), out, residual=residual, seed=seed)
+
+
+def codec_of(name: str) -> Codec:
+    return Clamp() if name == "clamp" else get_codec(name)
+
+
+def hidden() -> Iterator[dict[str, Any]]:
+    """An infinity of one rank in a gradient, and in a message between stages, behind a codec that makes it finite."""
+    for dimension, layout in (("DP", Layout(dp=4)), ("PP", Layout(dp=2, pp=2))):
+        for fault in (False, True):
+            scheme = Scheme("clamp", "two-shot", "none", [SchemeRule(dimension, None, None, "clamp")])
+            with patch.object(policy, "get_codec", codec_of):
+                trainer = trainer_of(run("neox", layout, scheme, precision="fp16", zero=0, overlap=False))
+                deaf = patch.object(policy.Policy, "lost_overflows", PropertyMock(return_value=0))
+                trainer.step(0)
+                before = parity.parameters(trainer)
+                with deaf if fault else nullcontext(), poisoned(dimension, trainer):
+                    result = trainer.step(1)
+                same = all(
+                    np.array_equal(a.values, b.values) for a, b in zip(before, parity.parameters(trainer), strict=True)
+                )
+                trainer.step(2)
+            yield {
+                "dimension": dimension,
+                "fault": fault,
+                "skipped": result.skipped,
+                "same": same,
+                "count": trainer.skipped,
+            }
+
+
+def poisoned(dimension: str, trainer: Trainer) -> Any:
+    """An infinity on one rank, right before it is sent."""
+    if dimension == "DP":
+        engine = trainer.data_parallel
+        reduce = engine.reduce_gradients
+
+        def faulty() -> None:
+            if WORLD.rank == 3:
+                # the last bucket's second piece: another rank owns it, so that it must travel
+                gradients = engine.pieces[-1].bucket.gradients
+                gradients[gradients.numel() // 4 + 1] = torch.inf
+            reduce()
+
+        return patch.object(engine, "reduce_gradients", faulty)
+    send = Pipeline._send
+
+    def sending(self: Pipeline, x: torch.Tensor, peer: int, i: int, *, forward: bool) -> object:
+        if not forward and self._mesh.dp.rank == 1:
+            x = x.clone()
+            x.view(-1)[5] = torch.inf
+        return send(self, x, peer, i, forward=forward)
+
+    return patch.object(Pipeline, "_send", sending)
+
+
+def everything() -> None:
+    for case in (operations, residuals, overflowing, training, small_gradients, masters, hidden):
+        answers = case()
+        for answer in [answers] if isinstance(answers, dict) else answers:
+            for each in WORLD.gather({"case": case.__name__, **answer}) or []:
+                print(json.dumps(each), flush=True)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

@@ -1,0 +1,351 @@
+"""1-bit Adam on real ranks against the paper's algorithm, written out for all ranks in one process; prints JSON."""
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from cases import TRAIN, run_of
+from mpi4py import MPI
+
+from hpcbench.codecs.registry import get_codec
+from hpcbench.codecs.sign import Sign
+from hpcbench.codecs.types import Array, Bytes
+from hpcbench.comm.channel import Algorithm, Dimension, Kind, Phase
+from hpcbench.comm.feedback import Feedback
+from hpcbench.comm.plan import Operation, Plan, plan
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.topology import Topology
+from hpcbench.comm.wait import Wait
+from hpcbench.parallel.adamw import AdamWState
+from hpcbench.parallel.buckets import Bucket
+from hpcbench.parallel.layout import Layout
+from hpcbench.parallel.onebit import OneBitAdam
+from hpcbench.testing import parity
+from hpcbench.train import text
+from hpcbench.train.config import Run, Scheme, SchemeRule
+from hpcbench.train.trainer import Trainer
+
+WORLD = MPI.COMM_WORLD
+RANKS, WARM, STEPS = 4, 2, 4
+CODEC = "sign:256"
+MOMENTA = SchemeRule("DP", None, "OPTIM", CODEC, feedback=True)
+SIGNS = Scheme("onebit", "two-shot", "none", [MOMENTA], optimizer="onebit-adam")
+EXACT = Scheme("exact", "two-shot", "none", [], optimizer="onebit-adam")
+CORPUS = text.load(run_of("neox", Layout()).data, 12)
+
+
+def run(model: str, layout: Layout, scheme: Scheme = SIGNS, *, freeze_step: int | None = WARM, **settings: Any) -> Run:
+    """A run of 1-bit Adam, or with no step to freeze at one of plain Adam."""
+    plain = run_of(model, layout, zero=0, precision=settings.pop("precision", "fp32"))
+    optimizer = "onebit-adam" if freeze_step else "adamw"
+    settings = {"steps": STEPS, "global_batch": 8, "micro_batch": 2, **settings}
+    train = replace(plain.train, optimizer=optimizer, freeze_step=freeze_step, **settings)
+    return replace(plain, train=train, scheme=scheme if freeze_step else replace(scheme, optimizer=None))
+
+
+def trainer_of(a_run: Run, comm: MPI.Comm) -> Trainer:
+    return Trainer(a_run, comm, Progress(Wait.GIVE_WAY, background=a_run.train.overlap), CORPUS)
+
+
+def bits(trainer: Trainer) -> list[bytes]:
+    return [parameter.detach().double().numpy().tobytes() for parameter, _ in trainer.held]
+
+
+def states(trainer: Trainer) -> list[dict[str, Array]]:
+    """All that the optimizer keeps of each piece."""
+    engine = trainer.data_parallel
+    return [{name: values.numpy().copy() for name, values in engine._states(piece).items()} for piece in engine.pieces]
+
+
+# ---------------------------------------------------------------- the algorithm, all ranks in one process
+
+
+class Simulation:
+    """One bucket's masters, momentum and errors on all ranks after the warm-up.
+
+    Written from the paper's algorithm 1: each worker compensates and compresses, each server sums, compensates and
+    compresses again. A rank's own part of what it serves goes in as it is.
+    """
+
+    def __init__(self, state: dict[str, Array], bucket: Bucket, planned: Plan) -> None:
+        self.master, self.first, self.second = (state[name].copy() for name in ("master", "first", "second"))
+        self.worker = np.zeros((RANKS, self.first.size), np.float32)
+        self.server = np.zeros((RANKS, self.first.size), np.float32)
+        self.decays = [part for slot, part in bucket.parts(slice(0, self.first.size)) if len(slot.shard.shape) > 1]
+        self.used = self.second != 0
+        self.pieces = [(rank, pieces[rank]) for pieces in planned.slices for rank in range(RANKS)]
+        self.updates = WARM
+
+    def step(self, gradients: list[Array], lr: float) -> None:
+        """Take a step with the clipped gradients of all ranks."""
+        f4 = np.float32
+        momenta = [
+            torch.lerp(torch.from_numpy(self.first), torch.from_numpy(gradient), 1 - TRAIN.beta1).numpy() / f4(RANKS)
+            for gradient in gradients
+        ]
+        total = np.empty_like(self.first)
+        for owner, span in self.pieces:
+            here = slice(*span)
+            total[here] = self.reduce(owner, here, [momentum[here] for momentum in momenta])
+        self.first = np.where(self.used, total, f4(0))
+        self.worker *= self.used
+        self.server *= self.used
+        self.updates += 1
+        for part in self.decays:
+            self.master[part] *= f4(1 - lr * TRAIN.weight_decay)
+        root = np.sqrt(self.second) / f4(np.sqrt(1 - TRAIN.beta2**WARM)) + f4(TRAIN.eps)
+        self.master += f4(-lr / (1 - TRAIN.beta1**self.updates)) * self.first / root
+
+    def reduce(self, owner: int, here: slice, momenta: list[Array]) -> Array:
+        parts = []
+        for rank, momentum in enumerate(momenta):
+            if rank == owner:
+                parts.append(momentum)
+                continue
+            wanted = momentum + self.worker[rank, here]
+            parts.append(signs(wanted))
+            self.worker[rank, here] = wanted - parts[-1]
+        wanted = ((parts[0] + parts[1]) + parts[2]) + parts[3] + self.server[owner, here]
+        result = signs(wanted)
+        self.server[owner, here] = wanted - result
+        return result
+
+
+def signs(values: Array) -> Array:
+    """What the codec makes of values: +- the mean magnitude of each block, as kernels/hb_sign.h rounds it."""
+    codec = get_codec(CODEC)
+    wire, out = np.empty(codec.wire_bytes(values.size, values.dtype), np.uint8), np.empty_like(values)
+    codec.decode(wire[: codec.encode(np.ascontiguousarray(values), wire)], out)
+    assert np.array_equal(np.signbit(out), np.signbit(values))
+    for start in range(0, values.size, 256):
+        block = slice(start, start + 256)
+        assert np.allclose(np.abs(out[block]), np.abs(values[block]).mean(), rtol=1e-5)
+    return out
+
+
+def planned_for(n: int) -> Plan:
+    topology = Topology.of(WORLD)
+    return plan(
+        Operation.ALL_REDUCE, n, np.dtype("f4"), topology, get_codec(CODEC), algorithm=Algorithm.TWO_SHOT, feedback=True
+    )
+
+
+def follow(fault: Callable[[], Any]) -> dict[str, Any] | None:
+    """Train with a fault in the steps after the warm-up, and hold every step against the simulation."""
+    trainer = trainer_of(run("neox", Layout(dp=RANKS)), WORLD.Dup())
+    engine = trainer.data_parallel
+    assert isinstance(engine, OneBitAdam)
+    simulations: list[Simulation] = []
+    worst = {"master": 0.0, "first": 0.0, "errors": 0.0, "lost": 0.0}
+    norms = []
+    for k in range(STEPS):
+        if k == WARM:
+            own = states(trainer)
+            simulations = [
+                Simulation(state, piece.bucket, planned_for(piece.master.numel()))
+                for state, piece in zip(own, engine.pieces, strict=True)
+            ]
+        with fault() if k >= WARM else nullcontext():
+            trainer.backward(k)
+            everyone = WORLD.allgather([piece.gradient.numpy().copy() for piece in engine.pieces])
+            before = WORLD.allgather(states(trainer))
+            lr, norm = trainer.update(k)
+            after = WORLD.allgather(states(trainer))
+        if k < WARM:
+            continue
+        each = [sum(float(np.square(x, dtype=np.float64).sum()) for x in rank) for rank in everyone]
+        norms.append(abs(norm - float(np.sqrt(np.mean(each)))) / norm)  # the root mean square of the replicas'
+        factor = TRAIN.clip / norm if norm > TRAIN.clip else 1.0
+        for i, simulation in enumerate(simulations):
+            gradients = [gradients[i] * np.float32(factor) if factor != 1 else gradients[i] for gradients in everyone]
+            simulation.step(gradients, lr)
+            for rank in range(RANKS):
+                for name, want in (
+                    ("master", simulation.master),
+                    ("first", simulation.first),
+                    ("errors", simulation.worker[rank]),
+                    ("errors", simulation.server[rank]),
+                ):
+                    key = name if name != "errors" else ("worker_error", "server_error")[want.base is simulation.server]
+                    found = after[rank][i][key]
+                    worst[name] = max(worst[name], float(np.abs(found - want).max() / (np.abs(want).max() or 1)))
+            loss = lost([rank[i] for rank in before], [rank[i] for rank in after], gradients, simulation.used)
+            worst["lost"] = max(worst["lost"], loss)
+    if WORLD.rank:
+        return None
+    used = [int(simulation.used.sum()) for simulation in simulations]
+    unused = [int((~simulation.used).sum()) for simulation in simulations]
+    return {**worst, "norm": max(norms), "used": sum(used), "unused": sum(unused), "buckets": len(used)}
+
+
+def lost(before: list[dict[str, Array]], after: list[dict[str, Array]], gradients: list[Array], used: Array) -> float:
+    """What neither came out of a step nor is kept for the next one, over what went in."""
+    f8 = np.float64
+    errors = ("worker_error", "server_error")
+    beta = TRAIN.beta1
+    wanted = sum(beta * own["first"].astype(f8) + (1 - beta) * g for own, g in zip(before, gradients, strict=True))
+    wanted = wanted / RANKS + sum(own[name].astype(f8) for own in before for name in errors)
+    kept = after[0]["first"] + sum(own[name].astype(f8) for own in after for name in errors)
+    return float(np.linalg.norm((wanted - kept)[used]) / np.linalg.norm(wanted))
+
+
+# ---------------------------------------------------------------- planted faults
+
+
+def no_residual(side: str) -> Callable[[], Any]:
+    return lambda: patch.object(Feedback, side, lambda self, span: np.zeros(span.size, np.float32))
+
+
+def variance_not_frozen() -> Any:
+    add = AdamWState.add_to_first
+
+    def faulty(self: AdamWState, gradient: torch.Tensor) -> None:
+        add(self, gradient)
+        self.second.mul_(0.95).addcmul_(gradient, gradient, value=0.05)
+
+    return patch.object(AdamWState, "add_to_first", faulty)
+
+
+def scale_of_another_block() -> Any:
+    encode = Sign.encode
+
+    def faulty(self: Sign, x: Array, out: Bytes, *, residual: Array | None = None, seed: int = 0) -> int:
+        used = encode(self, x, out, residual=residual, seed=seed)
+        scales = out[-(-x.size // 32) * 4 : used].view(np.float32)
+        scales[:] = np.roll(scales, 1)
+        return used
+
+    return patch.object(Sign, "encode", faulty)
+
+
+def nothing_cleared() -> Any:
+    return patch.object(OneBitAdam, "_clear_unused", lambda self, piece: None)
+
+
+FAULTS: dict[str, Callable[[], Any]] = {
+    "none": nullcontext,
+    "worker_error_dropped": no_residual("worker"),
+    "server_error_dropped": no_residual("server"),
+    "variance_not_frozen": variance_not_frozen,
+    "scale_of_another_block": scale_of_another_block,
+    "unused_not_cleared": nothing_cleared,
+}
+
+
+def simulated() -> None:
+    for name, fault in FAULTS.items():
+        answer = follow(fault)
+        if answer is not None:
+            print(json.dumps({"case": "simulated", "fault": name, **answer}), flush=True)
+
+
+# ---------------------------------------------------------------- the rest of the engine
+
+
+def warm_up() -> dict[str, Any]:
+    """The first steps against plain Adam: the same bits. Then the bytes of a step."""
+    ours = trainer_of(run("neox", Layout(dp=RANKS)), WORLD.Dup())
+    plain = trainer_of(run("neox", Layout(dp=RANKS), freeze_step=None), WORLD.Dup())
+    same, grads, momenta = [], [], []
+    for k in range(STEPS):
+        ours.step(k)
+        plain.step(k)
+        same.append(bits(ours) == bits(plain))
+        counters = [
+            ours.policy.channel(Dimension.DP, phase, kind).counters
+            for phase, kind in ((Phase.BACKWARD, Kind.GRAD), (Phase.STEP, Kind.OPTIM))
+        ]
+        grads.append(counters[0].message_bytes)
+        momenta.append((counters[1].message_bytes, counters[1].wire_bytes))
+    plans = [planned_for(piece.master.numel()) for piece in ours.data_parallel.pieces]
+    one = [sum(p.message_bytes(WORLD.rank) for p in plans), sum(p.wire_bytes(WORLD.rank) for p in plans)]
+    return {"same": same, "gradients": grads, "momenta": momenta, "one_step": one, "agree": ours.replicas_agree()}
+
+
+def layouts() -> Iterator[dict[str, Any]]:
+    """With exact momenta against one process; with signs: replicas and tied copies agree."""
+    for model, layout in (("neox", Layout(dp=2, tp=2)), ("gpt2", Layout(dp=2, pp=2))):
+        answers = []
+        for scheme, precision in ((EXACT, "fp64"), (SIGNS, "bf16")):
+            trainer = trainer_of(run(model, layout, scheme, precision=precision, clip=0.0), WORLD.Dup())
+            for k in range(STEPS):
+                trainer.step(k)
+            whole = parity.assemble(WORLD, parity.parameters(trainer))
+            answer: dict[str, Any] = {"scheme": scheme.name, "agree": trainer.replicas_agree()}
+            if whole is not None:
+                answer["differ"] = whole.replicas_differ
+            if scheme is EXACT and whole is not None:
+                alone = trainer_of(run(model, Layout(), EXACT, precision=precision, clip=0.0), MPI.COMM_SELF.Dup())
+                for k in range(STEPS):
+                    alone.step(k)
+                reference = parity.assemble(MPI.COMM_SELF, parity.parameters(alone))
+                assert reference is not None
+                answer["error"], _ = parity.relative_error(whole.values, reference.values)
+            answers.append(answer)
+        yield {"model": model, "answers": answers}
+
+
+def resumed() -> dict[str, Any]:
+    """Steps after the state was saved and loaded, against those without: the same bits, errors included."""
+    settings = run("neox", Layout(dp=RANKS), precision="bf16")
+    whole, first, second = (trainer_of(settings, WORLD.Dup()) for _ in range(3))
+    for k in range(STEPS):
+        whole.step(k)
+    for k in range(WARM + 1):
+        first.step(k)
+    file = io.BytesIO()
+    torch.save(first.state(), file)
+    file.seek(0)
+    second.load(torch.load(file, weights_only=True))
+    for k in range(WARM + 1, STEPS):
+        second.step(k)
+    same = all(
+        np.array_equal(a[name], b[name]) for a, b in zip(states(whole), states(second), strict=True) for name in a
+    )
+    engine = second.data_parallel
+    errors = {
+        name: sum(float(np.abs(s[name]).sum()) for s in states(second)) for name in ("worker_error", "server_error")
+    }
+    return {"same": same and bits(whole) == bits(second), "frozen": engine.frozen, **errors}
+
+
+def overflow() -> dict[str, Any]:
+    """One rank's gradient is not finite, after the warm-up: nobody takes the step, and the errors stay."""
+    trainer = trainer_of(run("neox", Layout(dp=RANKS), precision="fp16"), WORLD.Dup())
+    for k in range(WARM + 1):
+        trainer.step(k)
+    before, weights, scale = states(trainer), bits(trainer), trainer._scale.value
+    trainer.backward(WARM + 1)
+    if WORLD.rank == 1:
+        trainer.data_parallel.pieces[0].gradient[3] = torch.inf
+    trainer.update(WARM + 1)
+    kept = all(np.array_equal(a[name], b[name]) for a, b in zip(before, states(trainer), strict=True) for name in a)
+    kept &= weights == bits(trainer)
+    trainer.step(WARM + 2)
+    moved = weights != bits(trainer)
+    return {"kept": kept, "skipped": trainer.skipped, "moved": moved, "agree": trainer.replicas_agree(), "scale": scale}
+
+
+def tell(answer: dict[str, Any]) -> None:
+    for each in WORLD.gather(answer) or []:
+        print(json.dumps(each), flush=True)
+
+
+def everything() -> None:
+    simulated()
+    tell({"case": "warm_up", **warm_up()})
+    for answer in layouts():
+        tell({"case": "layouts", **answer})
+    tell({"case": "resumed", **resumed()})
+    tell({"case": "overflow", **overflow()})
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

@@ -1,0 +1,95 @@
+"""1-bit Adam: its steps are those of the algorithm written out, its bytes those of the codec, its errors are kept."""
+
+from pathlib import Path
+
+import pytest
+
+WORKER = Path(__file__).with_name("onebit_worker.py")
+RANKS, WARM, STEPS = 4, 2, 4
+
+EXACT = 1e-12
+"""Of fp64 norms."""
+WEIGHTS = 1e-9
+"""As of plain Adam in the parity tests: gradients that are zero but for rounding are divided by their own size."""
+SINGLE = 1e-6
+"""A few roundings of fp32, where NumPy and PyTorch add and divide in another order."""
+
+
+@pytest.fixture
+def cases(mpi_results):
+    results = mpi_results(RANKS, WORKER, "everything")
+
+    def of(case, **wanted):
+        return [r for r in results if r["case"] == case and all(r[key] == value for key, value in wanted.items())]
+
+    return of
+
+
+def test_steps_are_those_of_the_algorithm_written_out(cases):
+    (result,) = cases("simulated", fault="none")
+    assert result["first"] == result["errors"] == 0.0, "momentum and both residuals have the same bits"
+    assert result["master"] <= SINGLE
+    assert result["lost"] <= SINGLE, "what does not come out of a step is kept for the next one"
+    assert result["norm"] <= EXACT
+    assert result["unused"] > 1000 and result["used"] > 10_000, "the mask was never at work"
+
+
+@pytest.mark.parametrize(
+    ("fault", "seen_in"),
+    [
+        ("worker_error_dropped", "first"),
+        ("server_error_dropped", "first"),
+        ("variance_not_frozen", "master"),
+        ("scale_of_another_block", "lost"),
+    ],
+)
+def test_planted_fault_is_seen(cases, fault, seen_in):
+    (result,) = cases("simulated", fault=fault)
+    assert result[seen_in] > 1e-2
+
+
+def test_weights_without_gradients_run_away_where_their_signs_are_taken_for_momenta(cases):
+    (result,) = cases("simulated", fault="unused_not_cleared")
+    assert result["master"] > 100, "a magnitude over a variance of zero"
+    assert result["errors"] > 0.1
+
+
+def test_the_warm_up_has_the_bits_of_adam(cases):
+    results = cases("warm_up")
+    assert len(results) == RANKS
+    for result in results:
+        assert result["same"] == [True] * WARM + [False] * (STEPS - WARM)
+        assert result["agree"]
+
+
+def test_after_it_only_the_codecs_bytes_travel(cases):
+    for result in cases("warm_up"):
+        assert result["gradients"] == [result["gradients"][0] * min(k, WARM) for k in range(1, STEPS + 1)]
+        message, wire = result["one_step"]
+        assert message == result["gradients"][0]
+        assert result["momenta"] == [[message * k, wire * k] for k in (0, 0, 1, 2)]
+        assert 1 / 32 < wire / message < 1 / 28
+
+
+def test_exact_momenta_train_as_one_process_and_signs_agree_on_all_replicas(cases):
+    results = cases("layouts")
+    assert len(results) == 2 * RANKS
+    answers = [answer for result in results for answer in result["answers"]]
+    assert all(answer["agree"] and answer.get("differ", 0.0) == 0.0 for answer in answers)
+    errors = [answer["error"] for answer in answers if "error" in answer]
+    assert len(errors) == 2 and max(errors) <= WEIGHTS
+
+
+def test_a_run_that_goes_on_has_the_same_bits_and_errors(cases):
+    results = cases("resumed")
+    assert len(results) == RANKS
+    for result in results:
+        assert result["same"] and result["frozen"]
+        assert result["worker_error"] > 0 and result["server_error"] > 0
+
+
+def test_all_ranks_skip_a_step_whose_gradient_overflows_on_one_and_keep_their_errors(cases):
+    results = cases("overflow")
+    assert len(results) == RANKS
+    for result in results:
+        assert result["kept"] and result["skipped"] == 1 and result["moved"] and result["agree"]
