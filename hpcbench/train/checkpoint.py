@@ -33,9 +33,18 @@ from hpcbench.train.corpus import Corpus
 
 T = TypeVar("T")
 
-_CUTS = ("layout.", "train.zero", "train.bucket_mb")
+_CUTS = ("layout.", "train.zero", "train.bucket_mb", "train.sequence_parallel")
 """Settings that decide which rank has what: another value of them is another layout."""
-_FREE = (*_CUTS, "train.micro_batch", "train.overlap", "train.checkpoint_every")
+_FREE = (
+    *_CUTS,
+    "train.micro_batch",
+    "train.overlap",
+    "train.checkpoint_every",
+    "train.schedule",
+    "train.recompute",
+    "train.offload",
+    "train.node_copy",
+)
 """What may change from one start of a run to the next."""
 _NOT_SCALARS = (*SHARED, RESIDUALS, "shards", "replica", "replicas", "calls")
 
