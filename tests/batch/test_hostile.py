@@ -48,6 +48,7 @@ SITE: dict[str, Any] = {
         "gpus": 1,
         "gpu": "g",
         "gpu_memory_gb": 1.0,
+        "gpu_peak_tflops": {"fp32": 1.0},
         "gpu_exclusive": False,
         "cores": 4,
         "sockets": 1,
@@ -107,6 +108,7 @@ STUDY: dict[str, Any] = {
     "repeats": 1,
     "pairing": "allocation",
     "baseline": {"scheme": "baseline"},
+    "thresholds": [{"quantity": "loss", "max": 9.0, "scheme": "mine", "cell": {"model.positions": "rotary"}}],
 }
 HEADS = 14
 """Directives that a script of these has, whatever its fields hold."""
