@@ -22,7 +22,7 @@ from hpcbench.comm.work import Work
 from hpcbench.parallel.adamw import AdamW, AdamWState
 from hpcbench.parallel.buckets import Bucket
 from hpcbench.parallel.buffers import from_host, to_host
-from hpcbench.parallel.exact import exact_sum
+from hpcbench.parallel.exact import exact_sum, square_sum
 from hpcbench.parallel.mesh import Mesh
 
 
@@ -251,7 +251,7 @@ class DataParallel:
             for piece in self.pieces:
                 for slot, part in piece.bucket.parts(piece.owned):
                     if slot.shard.counts_in_norm:
-                        square += float(piece.gradient[part].double().square().sum())
+                        square += square_sum(piece.gradient[part])
         (total,) = exact_sum(self._mesh.world, [square], self._exact)
         return math.sqrt(total) if math.isfinite(total) else math.nan
 
