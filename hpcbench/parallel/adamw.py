@@ -10,6 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+CHUNK = 1 << 17
+"""Elements that the optimizer goes through at a time: what it makes of them stays in the cache."""
+
 
 @dataclass(frozen=True)
 class AdamW:
@@ -55,7 +58,10 @@ class AdamWState:
         self.updates += 1
         for part in self._decays:
             master[part] *= 1 - lr * s.weight_decay
-        self.first.lerp_(gradient, 1 - s.beta1)
-        self.second.mul_(s.beta2).addcmul_(gradient, gradient, value=1 - s.beta2)
-        root = self.second.sqrt().div_(math.sqrt(1 - s.beta2**self.updates)).add_(s.eps)
-        master.addcdiv_(self.first, root, value=-lr / (1 - s.beta1**self.updates))
+        grown, size = math.sqrt(1 - s.beta2**self.updates), -lr / (1 - s.beta1**self.updates)
+        parts = (torch.split(x, CHUNK) for x in (master, gradient, self.first, self.second))
+        for weight, change, first, second in zip(*parts, strict=True):
+            first.lerp_(change, 1 - s.beta1)
+            second.mul_(s.beta2).addcmul_(change, change, value=1 - s.beta2)
+            root = second.sqrt().div_(grown).add_(s.eps)
+            weight.addcdiv_(first, root, value=size)

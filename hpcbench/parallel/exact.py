@@ -18,7 +18,7 @@ CHUNK = 1 << 18
 def square_sum(x: Tensor) -> float:
     """The sum of the squares of `x`, [n], in fp64."""
     total = torch.zeros((), dtype=torch.float64, device=x.device)
-    for part in x.split(CHUNK):
+    for part in torch.split(x, CHUNK):
         wide = part.double()
         total += torch.dot(wide, wide)
     return float(total)
