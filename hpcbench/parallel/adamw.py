@@ -10,6 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+CHUNK = 1 << 17
+"""Elements that the optimizer goes through at a time: what it makes of them stays in the cache."""
+
 
 @dataclass(frozen=True)
 class AdamW:
@@ -51,10 +54,7 @@ class AdamWState:
 
     def step(self, master: Tensor, gradient: Tensor, *, lr: float) -> None:
         """Change `master` by one step along `gradient`."""
-        s = self._settings
-        self.add_to_first(gradient)
-        self.second.mul_(s.beta2).addcmul_(gradient, gradient, value=1 - s.beta2)
-        self.apply(master, lr=lr, seen=self.updates + 1)
+        self._go(master, gradient, lr=lr, seen=self.updates + 1)
 
     def add_to_first(self, gradient: Tensor) -> None:
         """Let the first moment take up a gradient."""
@@ -62,9 +62,20 @@ class AdamWState:
 
     def apply(self, master: Tensor, *, lr: float, seen: int) -> None:
         """Change `master` by the moments as they are, of which the second has seen so many gradients."""
+        self._go(master, None, lr=lr, seen=seen)
+
+    def _go(self, master: Tensor, gradient: Tensor | None, *, lr: float, seen: int) -> None:
+        """Decay, take up a gradient if there is one, and change the weights, chunk by chunk."""
         s = self._settings
         self.updates += 1
         for part in self._decays:
             master[part] *= 1 - lr * s.weight_decay
-        root = self.second.sqrt().div_(math.sqrt(1 - s.beta2**seen)).add_(s.eps)
-        master.addcdiv_(self.first, root, value=-lr / (1 - s.beta1**self.updates))
+        grown, size = math.sqrt(1 - s.beta2**seen), -lr / (1 - s.beta1**self.updates)
+        for i in range(0, len(master), CHUNK):
+            part = slice(i, i + CHUNK)
+            first, second = self.first[part], self.second[part]
+            if gradient is not None:
+                first.lerp_(gradient[part], 1 - s.beta1)
+                second.mul_(s.beta2).addcmul_(gradient[part], gradient[part], value=1 - s.beta2)
+            root = second.sqrt().div_(grown).add_(s.eps)
+            master[part].addcdiv_(first, root, value=size)

@@ -25,7 +25,7 @@ from hpcbench.comm.policy import Policy
 from hpcbench.parallel import pieces as states
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import Bucket
-from hpcbench.parallel.exact import exact_sum
+from hpcbench.parallel.exact import exact_sum, square_sum
 from hpcbench.parallel.gradients import Gradients
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.offload import Crossing, HostLink
@@ -127,7 +127,7 @@ class DataParallel:
     def _square(self) -> float:
         """This rank's summand of the squared norm."""
         return sum(
-            float(piece.gradient[part].double().square().sum())
+            square_sum(piece.gradient[part])
             for piece in self.pieces
             for slot, part in piece.bucket.parts(piece.owned)
             if slot.shard.counts_in_norm

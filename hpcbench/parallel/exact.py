@@ -4,11 +4,24 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
 from hpcbench.parallel.buffers import to_host
+
+CHUNK = 1 << 18
+"""Elements whose copy in fp64 stays in the cache; a copy of all costs ten times as much as the sum."""
+
+
+def square_sum(x: Tensor) -> float:
+    """The sum of the squares of `x`, [n], in fp64."""
+    total = torch.zeros((), dtype=torch.float64, device=x.device)
+    for part in torch.split(x, CHUNK):
+        wide = part.double()
+        total += torch.dot(wide, wide)
+    return float(total)
 
 
 def gather(group: Group, values: Sequence[float], exact: Channel) -> list[list[float]]:

@@ -178,7 +178,7 @@ def load(path: Path) -> tuple[Run, dict[str, Any]]:
     except ValueError as error:
         raise UserError(f"{path}: not JSON: {error}: run files are written by `hpcbench submit`") from None
     run = _build(Run, raw, str(path))
-    _check(run, str(path))
+    check(run, str(path))
     return run, raw
 
 
@@ -209,7 +209,14 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     return value
 
 
-def _check(run: Run, where: str) -> None:
+def check(run: Run, where: str) -> None:
+    """Whether the settings fit each other.
+
+    Raises
+    ------
+    UserError
+        They do not; the words begin with `where`.
+    """
     m, t, p = run.model, run.train, run.layout
     rules = [
         (run.schema == 1, f"schema: {run.schema} is not known: this hpcbench reads schema 1"),

@@ -1,17 +1,22 @@
-"""The runs that the parity tests compare, and the layouts they are spread over."""
+"""What the parity tests compare, as data: settings of two runs, by the names of their fields."""
 
-from dataclasses import replace
-from itertools import product
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
 
+from covering import Case, cover, every_case
+from faults import FAULTS
+
+from hpcbench.errors import UserError
 from hpcbench.parallel.layout import Layout
-from hpcbench.train.config import Data, Model, Run, Scheme, SchemeRule, Train
+from hpcbench.train.config import Data, Model, Run, Scheme, SchemeRule, Train, check
 
 MOST_RANKS = 8
 STEPS = 3
 
 NEOX = Model("neox", 4, 32, 8, 256, "rotary", 0.5, parallel_residual=True, tied=False)
 GPT2 = Model("gpt2", 4, 32, 8, 259, "learned", 0.0, parallel_residual=False, tied=True)
-MODELS = {model.name: model for model in (NEOX, GPT2)}
 
 BASELINE = Scheme("baseline", "native", "none", [])
 IDENTITY = Scheme("identity", "two-shot", "none", [])
@@ -19,84 +24,226 @@ NAIVE_MPC = Scheme("naive-mpc", "two-shot", "mpc", [])
 HYBRID = Scheme("zhybrid-16-8", "two-shot", "zfp:16", [SchemeRule("DP", None, None, "zfp:8")])
 INT8 = Scheme("naive-int8", "encoded", "int8:256", [])
 SIGNS = Scheme("sign-feedback", "encoded", "none", [SchemeRule("DP", None, None, "sign:1024", feedback=True)])
-SCHEMES = {scheme.name: scheme for scheme in (BASELINE, IDENTITY, NAIVE_MPC, HYBRID, INT8, SIGNS)}
+
+NAMED: dict[str, dict[str, Any]] = {
+    "model": {model.name: model for model in (NEOX, GPT2)},
+    "scheme": {scheme.name: scheme for scheme in (BASELINE, IDENTITY, NAIVE_MPC, HYBRID, INT8, SIGNS)},
+}
+"""Values that settings call by name."""
 
 LOSSY = ("zhybrid-16-8", "naive-int8", "sign-feedback")
 
-LAYOUTS = [
-    Layout(dp=dp, tp=tp, pp=pp)
-    for dp, tp, pp in product((1, 2, 3, 4, 6, 8), (1, 2, 4, 8), (1, 2, 3, 4))
-    if 1 < dp * tp * pp <= MOST_RANKS
-]
-"""Every layout of at most eight ranks that divides the batch, the heads and the layers."""
+FUSED, UNFUSED = 0.05, 1e-6
+"""Sizes of buckets in MB: some parameters each, and one each."""
 
-SPREAD = [
-    Layout(dp=dp, tp=tp, pp=pp) for dp, tp, pp in ((1, 2, 1), (1, 4, 1), (2, 2, 1), (2, 4, 1), (1, 4, 2), (2, 2, 2))
-]
-"""Layouts for sequence parallelism."""
+AXES: dict[str, Sequence[Any]] = {
+    "layout.dp": range(1, MOST_RANKS + 1),
+    "layout.tp": range(1, MOST_RANKS + 1),
+    "layout.pp": range(1, MOST_RANKS + 1),
+    "model": tuple(NAMED["model"]),
+    "model.tied": (False, True),
+    "train.zero": (0, 1, 2, 3),
+    "train.micro_batch": (1, 2, 3),
+    "train.sequence_parallel": (False, True),
+    "layout.chunks+train.schedule": ((1, "1f1b"), (1, "gpipe"), (2, "interleaved")),
+    "train.recompute": ("none", "selective", "full", 2),
+    "train.offload": (False, True),
+    "train.overlap": (True, False),
+    "train.bucket_mb": (FUSED, UNFUSED),
+}
+"""Of the grid. Settings that go together are joined by a plus, their values are tuples. What a run's own rules reject
+where the axes that follow have their defaults is no case."""
 
-TRAIN = Train(
-    steps=STEPS,
-    warmup_steps=1,
-    global_batch=24,
-    micro_batch=1,
-    seq_len=12,
-    precision="fp64",
-    zero=1,
-    seed=7,
-    lr=1e-3,
-    min_lr=1e-4,
-    beta1=0.9,
-    beta2=0.95,
-    eps=1e-8,
-    weight_decay=0.01,
-    clip=1.0,
-    bucket_mb=0.05,
-    overlap=True,
-    eval_every=0,
-    eval_samples=5,
+TOGETHER = [("layout.dp", "layout.tp", "layout.pp", "model.tied")]
+"""Every layout, with the weights of embedding and head tied and not."""
+
+BASE = Run(
+    schema=1,
+    study="parity",
+    site="local",
+    run="parity",
+    repeat=1,
+    pairing="r1",
+    cell={},
+    model=NEOX,
+    data=Data("stdlib", None, 0.1),
+    train=Train(
+        steps=STEPS,
+        warmup_steps=1,
+        global_batch=24,
+        micro_batch=1,
+        seq_len=12,
+        precision="fp64",
+        zero=1,
+        seed=7,
+        lr=1e-3,
+        min_lr=1e-4,
+        beta1=0.9,
+        beta2=0.95,
+        eps=1e-8,
+        weight_decay=0.01,
+        clip=1.0,
+        bucket_mb=FUSED,
+        overlap=True,
+        eval_every=0,
+        eval_samples=5,
+    ),
+    layout=Layout(),
+    scheme=BASELINE,
+    ranks=1,
+    threads=1,
+    oversubscribe=True,
+    device="cpu",
+    links=None,
 )
 
 
-def run_of(
-    model: str,
-    layout: Layout,
-    *,
-    scheme: str = "baseline",
-    precision: str = "fp64",
-    zero: int = 1,
-    clip: float = TRAIN.clip,
-    overlap: bool = True,
-    sequence_parallel: bool = False,
-) -> Run:
-    """A run of a few steps."""
-    return Run(
-        schema=1,
-        study="parity",
-        site="local",
-        run="parity",
-        repeat=1,
-        pairing="r1",
-        cell={},
-        model=MODELS[model],
-        data=Data("stdlib", None, 0.1),
-        train=replace(
-            TRAIN, precision=precision, zero=zero, clip=clip, overlap=overlap, sequence_parallel=sequence_parallel
-        ),
-        layout=layout,
-        scheme=SCHEMES[scheme],
-        ranks=layout.ranks,
-        threads=1,
-        oversubscribe=True,
-        device="cpu",
-        links=None,
-    )
+def run_of(settings: Case) -> Run:
+    """A run of a few steps, `BASE` but for the settings."""
+    run = BASE
+    for name, value in settings.items():
+        values = value if "+" in name else (value,)
+        for part, each in zip(name.split("+"), values, strict=True):
+            run = _with(run, part, each)
+    return replace(run, ranks=run.layout.ranks)
 
 
-def in_pairs(run: Run) -> Run:
-    """With few samples, two at a time: sequence parallelism has to keep them apart."""
-    return replace(run, train=replace(run.train, global_batch=8, micro_batch=2))
+def _with(run: Run, name: str, value: Any) -> Run:
+    section, _, last = name.rpartition(".")
+    if section:
+        return replace(run, **{section: replace(getattr(run, section), **{last: value})})
+    return replace(run, **{name: NAMED[name][value]})
 
 
-def label(layout: Layout) -> str:
-    return f"dp{layout.dp}-tp{layout.tp}-pp{layout.pp}"
+def valid(settings: Case) -> bool:
+    """Whether there are ranks for it, and the engine would take it."""
+    run = run_of(settings)
+    try:
+        check(run, "")
+    except UserError:
+        return False
+    return run.ranks <= MOST_RANKS
+
+
+def label(settings: Case) -> str:
+    """For the name of a test."""
+
+    def short(name: str) -> str:
+        return "+".join(part.rpartition(".")[2] for part in name.split("+"))
+
+    return "-".join(f"{short(name)}={value}" for name, value in settings.items())
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs; `settings` is the one that is tried, perhaps with a fault."""
+
+    settings: Case
+    against: Case
+    fault: str | None = None
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", label({**self.settings, **({"fault": self.fault} if self.fault else {})}))
+
+    @property
+    def ranks(self) -> int:
+        return run_of(self.settings).ranks
+
+
+def one_process(settings: Case) -> Case:
+    """The same model in one process."""
+    return {name: value for name, value in settings.items() if name.startswith("model")}
+
+
+@cache
+def grid(*, full: bool = False) -> list[Comparison]:
+    """All cases, or those that cover them."""
+    cases = [case for case in every_case(AXES, valid) if run_of(case).ranks > 1]
+    return [Comparison(case, one_process(case)) for case in (cases if full else cover(cases, TOGETHER))]
+
+
+PLACES: list[Case] = [
+    {"layout.dp": 2},
+    {"layout.dp": 4, "layout.tp": 2},
+    {"layout.dp": 2, "layout.tp": 2, "layout.pp": 2},
+]
+WHOLE = PLACES[-1]
+PADDED: Case = {"layout.dp": 2, "layout.tp": 4, "train.bucket_mb": UNFUSED}
+"""A part of a parameter and padding lie in one codec's block."""
+
+RUN_FOR_RESIDUALS: Case = {
+    "layout.dp": 4,
+    "layout.tp": 2,
+    "scheme": "sign-feedback",
+    "train.precision": "fp32",
+    "train.zero": 0,
+}
+
+
+def bit_equal() -> Iterator[Comparison]:
+    """Settings that change no order of sums, so no bit.
+
+    Not clipped: the gradient's norm is a sum over pieces, which are cut differently.
+    """
+    common = {"scheme": "identity", "train.clip": 0.0}
+    for model in NAMED["model"]:
+        for place in PLACES:
+            plain = {"model": model, **common, **place, "train.zero": 0, "train.overlap": False}
+            for name, value in (
+                ("train.zero", 1),
+                ("train.overlap", True),
+                ("train.bucket_mb", UNFUSED),
+                ("train.recompute", "full"),
+                ("train.offload", True),
+            ):
+                yield Comparison({**plain, name: value}, plain)
+    for pp in (2, 4):  # of tied weights the gradients of a whole pass are added, not of each micro-batch
+        for dp in (1, 2):
+            plain = {"model": "neox", **common, "layout.dp": dp, "train.micro_batch": 2}
+            yield Comparison({**plain, "layout.pp": pp}, plain)
+
+
+def lossless() -> Iterator[Comparison]:
+    """A lossless codec against the same algorithm without one."""
+    for precision in ("fp32", "fp64"):
+        for model in NAMED["model"]:
+            common = {"model": model, "train.precision": precision, **WHOLE}
+            yield Comparison({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
+
+
+def lossy() -> Iterator[Comparison]:
+    """Lossy schemes: far from exact, and yet equal on all replicas."""
+    by_positions = {"layout.dp": 2, "layout.tp": 2, "train.sequence_parallel": True}
+    for place in (WHOLE, PADDED, by_positions):
+        for model in NAMED["model"]:
+            common = {"model": model, "train.precision": "fp32", **place}
+            for scheme in LOSSY:
+                yield Comparison({**common, "scheme": scheme}, {**common, "scheme": "identity"})
+
+
+def overlapped() -> Iterator[Comparison]:
+    """Gradients reduced during the backward pass against after it."""
+    for model, scheme in (("neox", "baseline"), ("gpt2", "zhybrid-16-8"), ("neox", "sign-feedback")):
+        common = {"model": model, "scheme": scheme, "train.precision": "fp32", **WHOLE}
+        yield Comparison({**common, "train.overlap": True}, {**common, "train.overlap": False})
+
+
+def faulty() -> Iterator[Comparison]:
+    """Each fault, and the same run without."""
+    sound = set()
+    for name, fault in FAULTS.items():
+        if fault.settings is None:
+            continue
+        settings = {**WHOLE, **fault.settings}
+        exact = settings.get("scheme", "baseline") == "baseline"
+        against = one_process(settings) if exact else {**settings, "scheme": "identity"}
+        for comparison in (Comparison(settings, against), Comparison(settings, against, name)):
+            if comparison.name not in sound:
+                sound.add(comparison.name)
+                yield comparison
+
+
+SUITES: dict[str, Callable[..., Iterable[Comparison]]] = {
+    suite.__name__: suite for suite in (grid, bit_equal, lossless, lossy, overlapped, faulty)
+}

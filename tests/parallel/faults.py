@@ -1,27 +1,101 @@
-"""Deliberate errors, one each: the parity test must see every one of them."""
+"""Deliberate errors, each of which must turn a test red; `python faults.py` prints the table of docs/parity.md."""
 
+import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import torch
 from mpi4py import MPI
 from torch import Tensor
 
+from hpcbench.codecs.registry import get_codec
+from hpcbench.comm import policy
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
 from hpcbench.comm.shards import shards
 from hpcbench.comm.work import Work
-from hpcbench.parallel import buckets, linear, pipeline, regions, sequence, vocabulary
+from hpcbench.parallel import (
+    buckets,
+    data_parallel,
+    gradients,
+    linear,
+    parallelize,
+    pipeline,
+    regions,
+    sequence,
+    vocabulary,
+)
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.gradients import Gradients
 from hpcbench.parallel.pieces import Piece
 from hpcbench.parallel.regions import Border
-from hpcbench.train import trainer
+from hpcbench.parallel.sharding import Shard
+from hpcbench.train import initial, trainer
+from hpcbench.train.batches import Batches
+
+ONE_PROCESS = "test_trains_as_one_process"
+LOSSY = "test_replicas_agree_under_a_lossy_scheme"
+LOSSLESS = "test_lossless_codec_gives_the_bits_of_the_identity"
+RESIDUALS = "test_residuals_belong_to_parameters_and_end_with_a_skipped_step"
+OVERFLOW = "test_an_overflow_of_one_rank_is_seen_by_all"
+
+Patch = AbstractContextManager[object]
 
 
-def divided_twice() -> object:
+@dataclass(frozen=True)
+class Fault:
+    """An error, and what finds it.
+
+    Attributes
+    ----------
+    plant
+        Puts it in place.
+    red
+        The test that it turns red.
+    seen_in
+        What that test sees.
+    settings
+        Of the run that shows it; None where the test makes runs of its own.
+    """
+
+    plant: Callable[[], Patch]
+    red: str
+    seen_in: str
+    settings: dict[str, Any] | None
+
+    @property
+    def description(self) -> str:
+        return " ".join((self.plant.__doc__ or "").split())
+
+
+FAULTS: dict[str, Fault] = {}
+
+
+def seen(test: str, by: str, **settings: Any) -> Callable[[Callable[[], Patch]], Callable[[], Patch]]:
+    """Enter a fault in the list; settings have two underscores for the dot."""
+
+    def enter(plant: Callable[[], Patch]) -> Callable[[], Patch]:
+        named = {name.replace("__", "."): value for name, value in settings.items()}
+        FAULTS[plant.__name__] = Fault(plant, test, by, None if test in (RESIDUALS, OVERFLOW) else named)
+        return plant
+
+    return enter
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Run the block with one fault in place."""
+    with FAULTS[name].plant():
+        yield
+
+
+@seen(ONE_PROCESS, "gradients")
+def divided_twice() -> Patch:
     """The gradient is divided by the number of replicas once too often."""
     begin = DataParallel.begin
 
@@ -31,48 +105,19 @@ def divided_twice() -> object:
     return patch.object(DataParallel, "begin", faulty)
 
 
-def reduce_left_out() -> object:
-    """A row layer keeps its partial sum."""
+@seen(ONE_PROCESS, "gradients")
+def loss_scale_left_in() -> Patch:
+    """The loss is scaled, and the gradients are never divided by the scale."""
+    begin = DataParallel.begin
 
-    def faulty(x: Tensor, border: Border) -> Tensor:
-        return x
+    def faulty(self: DataParallel, *, micro_batches: int, loss_scale: float) -> None:
+        begin(self, micro_batches=micro_batches, loss_scale=1.0)
 
-    return patch.object(linear, "leave", faulty)
-
-
-def backward_reduce_left_out() -> object:
-    """A column layer passes on the gradient of its own part only."""
-
-    def faulty(x: Tensor, border: Border) -> Tensor:
-        return x
-
-    return patch.object(linear, "enter", faulty)
+    return patch.object(DataParallel, "begin", faulty)
 
 
-def own_piece_exact() -> object:
-    """In an all-gather each rank keeps its own piece as it was before the codec: replicas decode different bytes."""
-    all_gather = Group.all_gather
-
-    def faulty(self: Group, src: Array, dst: Array, *, channel: Channel) -> Work:
-        own = src.copy()
-        all_gather(self, src, dst, channel=channel).wait()
-        dst[shards(dst.size, self.size)[self.rank]] = own
-        return Work.nothing(channel)
-
-    return patch.object(Group, "all_gather", faulty)
-
-
-def whole_and_split_mixed() -> object:
-    """What all ranks of a tensor group hold lies in a codec's block with what they split."""
-    return patch.object(buckets, "is_split", lambda shard: True)
-
-
-def tied_gradient_left_out() -> object:
-    """The two copies of the embedding's weight are updated with their own gradients only."""
-    return patch.object(Gradients, "_reduce_tied", lambda self: None)
-
-
-def one_replica_dropped() -> object:
+@seen(ONE_PROCESS, "gradients")
+def one_replica_dropped() -> Patch:
     """The last replica's gradients are lost."""
     start = Gradients._start
 
@@ -84,7 +129,106 @@ def one_replica_dropped() -> object:
     return patch.object(Gradients, "_start", faulty)
 
 
-def boundary_gradient_stale() -> object:
+@seen(ONE_PROCESS, "norm")
+def norm_counts_replicas() -> Patch:
+    """The gradient's norm counts what every rank of a tensor group holds once for each of them."""
+    return patch.object(Shard, "counts_in_norm", True)
+
+
+@seen(ONE_PROCESS, "weights", train__zero=1)
+def stale_weights_after_the_gather() -> Patch:
+    """A rank goes on with the other ranks' pieces as they were before the step."""
+    step = DataParallel.step
+
+    def faulty(self: DataParallel, **how: float) -> None:
+        before = [piece.bucket.values.clone() for piece in self.pieces]
+        step(self, **how)
+        for piece, old in zip(self.pieces, before, strict=True):
+            old[piece.owned] = piece.bucket.values[piece.owned]
+            piece.bucket.values.copy_(old)
+
+    return patch.object(DataParallel, "step", faulty)
+
+
+@seen(ONE_PROCESS, "weights", train__zero=1)
+def decay_of_everything() -> Patch:
+    """Weights decay wherever they lie in a bucket: biases and norms, too."""
+    made = data_parallel.make_piece
+
+    def faulty(*arguments: Any, **how: Any) -> Piece:
+        piece = made(*arguments, **how)
+        piece.adam._decays = [slice(0, piece.master.numel())]
+        return piece
+
+    return patch.object(data_parallel, "make_piece", faulty)
+
+
+@seen(ONE_PROCESS, "gradients", model="gpt2")
+def tied_gradient_left_out() -> Patch:
+    """The two copies of the embedding's weight are updated with their own gradients only."""
+    return patch.object(Gradients, "_reduce_tied", lambda self: None)
+
+
+@seen(ONE_PROCESS, "loss")
+def reduce_left_out() -> Patch:
+    """A row layer keeps its partial sum."""
+
+    def faulty(x: Tensor, border: Border) -> Tensor:
+        return x
+
+    return patch.object(linear, "leave", faulty)
+
+
+@seen(ONE_PROCESS, "gradients")
+def backward_reduce_left_out() -> Patch:
+    """A column layer passes on the gradient of its own part only."""
+
+    def faulty(x: Tensor, border: Border) -> Tensor:
+        return x
+
+    return patch.object(linear, "enter", faulty)
+
+
+@seen(ONE_PROCESS, "loss")
+def row_split_swapped() -> Patch:
+    """A row layer holds the columns that belong to another rank's part of the column layer before it."""
+    record = parallelize._record_shards
+
+    def faulty(*arguments: Any) -> dict[str, Shard]:
+        records = record(*arguments)
+        return {
+            name: replace(shard, index=shard.count - 1 - shard.index) if shard.dim == 1 else shard
+            for name, shard in records.items()
+        }
+
+    return patch.object(parallelize, "_record_shards", faulty)
+
+
+@seen(ONE_PROCESS, "loss")
+def initial_values_by_local_index() -> Patch:
+    """Every rank draws the first values of a parameter, whichever part it holds."""
+    values = initial.values
+
+    def faulty(name: str, shape: tuple[int, ...], *, held: tuple[slice, ...], **how: Any) -> Tensor:
+        return values(name, shape, held=tuple(slice(0, part.stop - part.start) for part in held), **how)
+
+    return patch.object(initial, "values", faulty)
+
+
+@seen(ONE_PROCESS, "loss")
+def samples_by_local_index() -> Patch:
+    """Every replica reads the first samples of the batch, as many as it needs."""
+    cut = Batches._cut
+
+    def faulty(self: Batches, split: str, seed: int, samples: np.ndarray) -> object:
+        piece = shards(len(samples), self._size)[self._rank]
+        return cut(self, split, seed, np.roll(samples, piece.start))
+
+    return patch.object(Batches, "_cut", faulty)
+
+
+@seen(ONE_PROCESS, "gradients")
+def boundary_gradient_stale() -> Patch:
     """A stage sends the gradient of the first micro-batch again and again."""
     send = pipeline.Pipeline._send
     first: dict[int, Tensor] = {}
@@ -97,7 +241,84 @@ def boundary_gradient_stale() -> object:
     return patch.object(pipeline.Pipeline, "_send", faulty)
 
 
-def statistics(fault: Callable[[Tensor, Tensor, MPI.Op], Tensor]) -> object:
+@seen(LOSSY, "replicas", scheme="zhybrid-16-8", train__precision="fp32")
+def own_piece_exact() -> Patch:
+    """In an all-gather each rank keeps its own piece as it was before the codec: replicas decode different bytes."""
+    all_gather = Group.all_gather
+
+    def faulty(self: Group, src: Array, dst: Array, *, channel: Channel) -> Work:
+        own = src.copy()
+        all_gather(self, src, dst, channel=channel).wait()
+        dst[shards(dst.size, self.size)[self.rank]] = own
+        return Work.nothing(channel)
+
+    return patch.object(Group, "all_gather", faulty)
+
+
+@seen(LOSSY, "replicas", scheme="naive-int8", train__precision="fp32")
+def whole_and_split_mixed() -> Patch:
+    """What all ranks of a tensor group hold lies in a codec's block with what they split."""
+    return patch.object(buckets, "is_split", lambda shard: True)
+
+
+@seen(
+    LOSSY,
+    "padding",
+    scheme="sign-feedback",
+    train__precision="fp32",
+    train__bucket_mb=1e-6,
+    layout__tp=4,
+    layout__pp=1,
+)
+def padding_leaks() -> Patch:
+    """What a codec makes of the zeros at a bucket's end stays there, and comes back with the next message."""
+    return patch.object(gradients, "clear_padding", lambda piece: None)
+
+
+@seen(LOSSY, "gradients", scheme="naive-int8", train__precision="fp32")
+def codec_silently_off() -> Patch:
+    """Every channel sends plain values, whatever the scheme says."""
+    return patch.object(policy, "get_codec", lambda name: get_codec("none"))
+
+
+@seen(LOSSLESS, "gradients", scheme="naive-mpc", train__precision="fp32")
+def lossless_codec_rounds() -> Patch:
+    """A codec that is said to be lossless loses a bit."""
+    return patch.object(policy, "get_codec", lambda name: get_codec("zfp:24" if name == "mpc" else name))
+
+
+@seen(RESIDUALS, "sizes")
+def error_feedback_lost() -> Patch:
+    """What messages lacked is thrown away after each step."""
+    reduce_gradients = DataParallel.reduce_gradients
+
+    def faulty(self: DataParallel) -> None:
+        reduce_gradients(self)
+        self.forget_residuals()
+
+    return patch.object(DataParallel, "reduce_gradients", faulty)
+
+
+@seen(RESIDUALS, "after_skipping")
+def residuals_outlive_a_skipped_step() -> Patch:
+    """The residuals of gradients that were thrown away are added to the next ones."""
+    return patch.object(DataParallel, "forget_residuals", lambda self: None)
+
+
+@seen(OVERFLOW, "skipped")
+def overflow_not_agreed() -> Patch:
+    """A rank whose own gradients are finite takes the step that others skip."""
+    gradient_norm = DataParallel.gradient_norm
+
+    def faulty(self: DataParallel) -> float:
+        norm = gradient_norm(self)
+        finite = all(bool(torch.isfinite(piece.gradient).all()) for piece in self.pieces)
+        return 1.0 if finite and not math.isfinite(norm) else norm
+
+    return patch.object(DataParallel, "gradient_norm", faulty)
+
+
+def statistics(fault: Callable[[Tensor, Tensor, MPI.Op], Tensor]) -> Patch:
     """What the softmax's statistics are instead: a function of a rank's own, of the group's, and of the operation."""
 
     def faulty(x: Tensor, group: Group, channel: Channel, op: MPI.Op) -> Tensor:
@@ -106,22 +327,26 @@ def statistics(fault: Callable[[Tensor, Tensor, MPI.Op], Tensor]) -> object:
     return patch.object(vocabulary, "all_reduce", faulty)
 
 
-def largest_logit_left_out() -> object:
+@seen(ONE_PROCESS, "loss", model="gpt2")
+def largest_logit_left_out() -> Patch:
     """Each rank takes the exponentials relative to the largest logit of its own."""
     return statistics(lambda own, whole, op: own if op is MPI.MAX else whole)
 
 
-def exponentials_left_out() -> object:
+@seen(ONE_PROCESS, "loss", model="gpt2")
+def exponentials_left_out() -> Patch:
     """Each rank divides by the sum of its own exponentials."""
     return statistics(lambda own, whole, op: whole if op is MPI.MAX else torch.stack((own[0], whole[1])))
 
 
-def target_counted_twice() -> object:
+@seen(ONE_PROCESS, "loss", model="gpt2")
+def target_counted_twice() -> Patch:
     """Two ranks give the logit of the target."""
     return statistics(lambda own, whole, op: whole if op is MPI.MAX else torch.stack((whole[0], 2 * whole[1])))
 
 
-def rows_off_by_one_rank() -> object:
+@seen(ONE_PROCESS, "loss", model="gpt2")
+def rows_off_by_one_rank() -> Patch:
     """A rank looks tokens up as if it held the rows of the next one."""
 
     def faulty(vocab: int, group: Group) -> slice:
@@ -130,12 +355,14 @@ def rows_off_by_one_rank() -> object:
     return patch.object(vocabulary, "held_rows", faulty)
 
 
-def summands_left_out() -> object:
+@seen(ONE_PROCESS, "gradients", model="gpt2", train__sequence_parallel=True)
+def summands_left_out() -> Patch:
     """Norms and biases are updated with the gradients of a rank's own positions."""
     return patch.object(Gradients, "_reduce_partial", lambda self: None)
 
 
-def gathered_in_wrong_order() -> object:
+@seen(ONE_PROCESS, "loss", model="gpt2", train__sequence_parallel=True, train__micro_batch=2)
+def gathered_in_wrong_order() -> Patch:
     """The positions of the ranks are joined from the last rank to the first."""
 
     def faulty(x: Tensor, group: Group, channel: Channel) -> Tensor:
@@ -144,29 +371,11 @@ def gathered_in_wrong_order() -> object:
     return patch.object(trainer, "SEQUENCE", regions.SEQUENCE._replace(expand=faulty))
 
 
-FAULTS: dict[str, Callable[[], object]] = {
-    fault.__name__: fault
-    for fault in (
-        divided_twice,
-        reduce_left_out,
-        backward_reduce_left_out,
-        own_piece_exact,
-        whole_and_split_mixed,
-        tied_gradient_left_out,
-        one_replica_dropped,
-        boundary_gradient_stale,
-        largest_logit_left_out,
-        exponentials_left_out,
-        target_counted_twice,
-        rows_off_by_one_rank,
-        summands_left_out,
-        gathered_in_wrong_order,
-    )
-}
+def table() -> str:
+    """The faults, for people."""
+    rows = [f"| `{name}` | {fault.description} | `{fault.red}` | {fault.seen_in} |" for name, fault in FAULTS.items()]
+    return "\n".join(["| fault | what is wrong | test that turns red | seen in |", "| --- | --- | --- | --- |", *rows])
 
 
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Run the block with one fault in place."""
-    with FAULTS[name]():  # type: ignore[attr-defined]
-        yield
+if __name__ == "__main__":
+    print(table())

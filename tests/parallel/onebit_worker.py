@@ -61,7 +61,7 @@ def bits(trainer: Trainer) -> list[bytes]:
 def states(trainer: Trainer) -> list[dict[str, Array]]:
     """All that the optimizer keeps of each piece."""
     engine = trainer.data_parallel
-    return [{name: values.numpy().copy() for name, values in engine._states(piece).items()} for piece in engine.pieces]
+    return [{name: values.numpy().copy() for name, values in piece.states.items()} for piece in engine.pieces]
 
 
 # ---------------------------------------------------------------- the algorithm, all ranks in one process

@@ -1,14 +1,19 @@
 """A model spread over ranks against the same model in one process: loss, gradients and weights by global name.
 
-The oracle runs in fp64, where rounding is 1e-16 and any mistake in a sum, a scale or a slice is far larger.
+The oracle runs in fp64, where rounding is 1e-16 and any mistake in a sum, a scale or a slice is far larger. What is
+compared is in cases.py; docs/parity.md says what is bit-equal and why, and how wide the tolerances are.
 """
 
+from itertools import combinations
 from pathlib import Path
 
+import faults
 import pytest
-from cases import LAYOUTS, LOSSY, MODELS, MOST_RANKS, SPREAD, label
+from cases import AXES, MOST_RANKS, SUITES, TOGETHER, bit_equal, grid, lossless, lossy, overlapped
+from covering import cover, every_case
 
 WORKER = Path(__file__).with_name("parity_worker.py")
+PAGE = Path(__file__).parents[2] / "docs/parity.md"
 
 TOLERANCE = 1e-12
 """Of loss, norm and gradients, relative to the reference's own norm: some thousand sums of rounding 1e-16."""
@@ -18,127 +23,154 @@ WEIGHT_TOLERANCE = 1e-9
 as rounding / eps: 1e-18 / 1e-8 of a learning rate, in a tensor that began at zero and is three learning rates large."""
 
 
-def by(results, **wanted):
-    found = [r for r in results if all(r[key] == value for key, value in wanted.items())]
-    assert len(found) == 1, f"{len(found)} results for {wanted}"
-    return found[0]
-
-
 def assert_same(result):
     for name in ("loss", "norm", "gradients", "evaluation"):
         assert result[name] <= TOLERANCE, f"{name} off by {result[name]:.2e} ({result['worst'].get(name)})"
     assert result["weights"] <= WEIGHT_TOLERANCE, result["worst"]["weights"]
+    assert_replicas_agree(result)
+
+
+def assert_replicas_agree(result):
     assert result["replicas"] == 0.0
+    assert result["padding"] == 0.0
     assert result["agree"]
     assert result["same_tokens"]
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("layout", [label(layout) for layout in LAYOUTS])
-def test_layout_trains_as_one_process(mpi_results, model, layout):
-    results = mpi_results(MOST_RANKS, WORKER, "every_layout")
-    assert_same(by(results, model=model, layout=layout))
-
-
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("layout", [label(layout) for layout in SPREAD])
-def test_layout_with_sequence_parallelism_trains_as_one_process(mpi_results, model, layout):
-    results = mpi_results(MOST_RANKS, WORKER, "spread_by_positions")
-    assert_same(by(results, model=model, layout=layout))
-
-
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("layout", ["dp2-tp1-pp1", "dp2-tp2-pp2"])
-def test_zero_1_gives_the_bits_of_plain_data_parallelism(mpi_results, model, layout):
-    result = by(mpi_results(MOST_RANKS, WORKER, "both_zero_stages"), model=model, layout=layout)
+def assert_bits(result):
     assert result["gradients"] == result["weights"] == result["loss"] == result["evaluation"] == 0.0
-
-
-@pytest.mark.parametrize("precision", ["fp32", "fp64"])
-@pytest.mark.parametrize("model", MODELS)
-def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, model, precision):
-    result = by(mpi_results(MOST_RANKS, WORKER, "lossless"), model=model, precision=precision)
-    assert result["gradients"] == result["weights"] == result["loss"] == result["evaluation"] == 0.0
-    assert result["agree"]
-
-
-@pytest.mark.parametrize(
-    ("model", "scheme"), [("neox", "baseline"), ("gpt2", "zhybrid-16-8"), ("neox", "sign-feedback")]
-)
-def test_overlap_changes_no_bit(mpi_results, model, scheme):
-    result = by(mpi_results(MOST_RANKS, WORKER, "overlapped"), model=model, scheme=scheme)
-    during, after = result["early"]
-    assert during > 0 and after == 0, "reductions that had begun before the backward pass was over"
-    assert result["gradients"] == result["weights"] == result["loss"] == result["evaluation"] == 0.0
-
-
-def test_residuals_belong_to_parameters_and_end_with_a_skipped_step(mpi_results):
-    for rank in mpi_results(MOST_RANKS, WORKER, "residuals"):
-        few, many = rank["buckets"]
-        assert many > few, "the buckets were to differ"
-        assert rank["parameters"] and rank["equal"]
-        assert min(rank["sizes"].values()) > 0, "no residual: nothing was shown"
-        assert rank["after_skipping"] == 0.0
-
-
-@pytest.mark.parametrize("scheme", LOSSY)
-@pytest.mark.parametrize("model", MODELS)
-def test_replicas_agree_under_a_lossy_scheme(mpi_results, model, scheme):
-    assert_lossy(by(mpi_results(MOST_RANKS, WORKER, "lossy"), model=model, scheme=scheme))
-
-
-@pytest.mark.parametrize("scheme", LOSSY[:2])
-@pytest.mark.parametrize("model", MODELS)
-def test_replicas_agree_under_a_lossy_scheme_with_sequence_parallelism(mpi_results, model, scheme):
-    assert_lossy(by(mpi_results(4, WORKER, "lossy_by_positions"), model=model, scheme=scheme))
+    assert_replicas_agree(result)
 
 
 def assert_lossy(result):
     assert result["gradients"] > 1e-3, "the lossy codec was never in the way"
-    assert result["replicas"] == 0.0
-    assert result["agree"]
+    assert_replicas_agree(result)
 
 
-@pytest.mark.parametrize(
-    ("fault", "seen_in"),
-    [
-        ("divided_twice", "gradients"),
-        ("reduce_left_out", "loss"),
-        ("backward_reduce_left_out", "gradients"),
-        ("tied_gradient_left_out", "gradients"),
-        ("one_replica_dropped", "gradients"),
-        ("boundary_gradient_stale", "gradients"),
-        ("own_piece_exact", "replicas"),
-        ("whole_and_split_mixed", "replicas"),
-    ],
-)
-def test_planted_fault_is_seen(mpi_results, fault, seen_in):
-    results = mpi_results(MOST_RANKS, WORKER, "faults")
-    place = next(i for i, result in enumerate(results) if result["fault"] == fault)
-    sound = results[place - 1]
-    assert sound["fault"] is None
-    assert_same(sound)
-    assert results[place][seen_in] > 1e-5 > TOLERANCE
+def assert_residuals(rank):
+    few, many = rank["buckets"]
+    assert many > few, "the buckets were to differ"
+    assert rank["parameters"] and rank["equal"]
+    assert rank["sizes"] > 0, "no residual: nothing was shown"
+    assert rank["after_skipping"] == 0.0
 
 
-@pytest.mark.parametrize(
-    ("fault", "seen_in"),
-    [
-        ("largest_logit_left_out", "loss"),
-        ("exponentials_left_out", "loss"),
-        ("target_counted_twice", "loss"),
-        ("rows_off_by_one_rank", "loss"),
-        ("summands_left_out", "gradients"),
-        ("gathered_in_wrong_order", "loss"),
-    ],
-)
-def test_planted_fault_of_tensor_parallelism_is_seen(mpi_results, fault, seen_in):
-    results = mpi_results(2, WORKER, "tensor_faults")
-    faulty = by(results, fault=fault)
-    assert_same(by(results, fault=None, sequence_parallel=faulty["sequence_parallel"]))
-    assert faulty[seen_in] > 1e-5 > TOLERANCE
+def assert_skipped(rank):
+    assert rank["skipped"] == 1
+    assert rank["unchanged"]
+
+
+def result_of(mpi_results, suite, name, *options):
+    results = mpi_results(MOST_RANKS, WORKER, suite, *options)
+    (found,) = (result for result in results if result["name"] == name)
+    return found
+
+
+def of_fault(mpi_results, scene, fault):
+    """Every rank's answer."""
+    found = [rank for rank in mpi_results(MOST_RANKS, WORKER, scene) if rank["fault"] == fault]
+    assert len(found) == MOST_RANKS
+    return found
+
+
+def pytest_generate_tests(metafunc):
+    if "case" in metafunc.fixturenames:
+        full = metafunc.config.getoption("--full-grid")
+        metafunc.parametrize("case", [comparison.name for comparison in grid(full=full)])
+
+
+def test_trains_as_one_process(mpi_results, case, request):
+    options = ["full"] if request.config.getoption("--full-grid") else []
+    assert_same(result_of(mpi_results, "grid", case, *options))
+
+
+def test_every_pair_of_settings_and_every_layout_is_in_the_grid():
+    covered, every = grid(), grid(full=True)
+    assert len(covered) < len(every) / 10
+    for group in (*combinations(AXES, 2), *TOGETHER):
+        wanted, had = ({tuple(one.settings[name] for name in group) for one in which} for which in (every, covered))
+        assert had == wanted, group
+
+
+def test_a_cover_leaves_nothing_out_and_is_always_the_same():
+    axes = {"a": (1, 2, 3), "b": (1, 2, 3), "c": (1, 2, 3), "d": (1, 2)}
+    cases = every_case(axes, lambda case: (case["a"], case.get("b")) != (2, 3))
+    assert len(cases) == 48
+    taken = cover(cases)
+    assert taken == cover(cases)
+    for pair in combinations(axes, 2):
+        assert {tuple(case[name] for name in pair) for case in taken} == {
+            tuple(case[name] for name in pair) for case in cases
+        }
+    assert len(taken) <= 12  # nine are needed for the pairs of two axes of three values
+
+
+@pytest.mark.parametrize("name", [comparison.name for comparison in bit_equal()])
+def test_changes_no_bit(mpi_results, name):
+    assert_bits(result_of(mpi_results, "bit_equal", name))
+
+
+@pytest.mark.parametrize("name", [comparison.name for comparison in lossless()])
+def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, name):
+    assert_bits(result_of(mpi_results, "lossless", name))
+
+
+@pytest.mark.parametrize("name", [comparison.name for comparison in overlapped()])
+def test_overlap_changes_no_bit(mpi_results, name):
+    result = result_of(mpi_results, "overlapped", name)
+    during, after = result["early"]
+    assert during > 0 and after == 0, "reductions that had begun before the backward pass was over"
+    assert_bits(result)
+
+
+@pytest.mark.parametrize("name", [comparison.name for comparison in lossy()])
+def test_replicas_agree_under_a_lossy_scheme(mpi_results, name):
+    assert_lossy(result_of(mpi_results, "lossy", name))
+
+
+def test_residuals_belong_to_parameters_and_end_with_a_skipped_step(mpi_results):
+    for rank in of_fault(mpi_results, "residuals", None):
+        assert_residuals(rank)
+
+
+def test_an_overflow_of_one_rank_is_seen_by_all(mpi_results):
+    for rank in of_fault(mpi_results, "overflow", None):
+        assert_skipped(rank)
+
+
+ASSERTIONS = {
+    faults.ONE_PROCESS: assert_same,
+    faults.LOSSY: assert_lossy,
+    faults.LOSSLESS: assert_bits,
+    faults.RESIDUALS: assert_residuals,
+    faults.OVERFLOW: assert_skipped,
+}
+SCENES = {faults.RESIDUALS: "residuals", faults.OVERFLOW: "overflow"}
+
+
+@pytest.mark.parametrize("name", faults.FAULTS)
+def test_planted_fault_is_seen(mpi_results, name):
+    fault = faults.FAULTS[name]
+    check = ASSERTIONS[fault.red]
+    if fault.settings is None:
+        sound, faulty = (of_fault(mpi_results, SCENES[fault.red], which) for which in (None, name))
+    else:
+        planted = next(comparison for comparison in SUITES["faulty"]() if comparison.fault == name)
+        names = (planted.name.removesuffix(f"-fault={name}"), planted.name)
+        sound, faulty = ([result_of(mpi_results, "faulty", which)] for which in names)
+    for result in sound:
+        check(result)
+    assert any(changed[fault.seen_in] != result[fault.seen_in] for changed, result in zip(faulty, sound, strict=True))
+    with pytest.raises(AssertionError):
+        for result in faulty:
+            check(result)
 
 
 def test_a_run_sees_that_its_replicas_differ(mpi_results):
-    results = mpi_results(MOST_RANKS, WORKER, "faults")
-    assert not by(results, fault="own_piece_exact")["agree"]
+    (planted,) = (comparison.name for comparison in SUITES["faulty"]() if comparison.fault == "own_piece_exact")
+    assert not result_of(mpi_results, "faulty", planted)["agree"]
+
+
+def test_the_page_lists_the_faults():
+    assert {fault.red for fault in faults.FAULTS.values()} <= globals().keys()
+    assert faults.table() in PAGE.read_text(), "print the table with `python tests/parallel/faults.py`"

@@ -1,0 +1,105 @@
+"""Does compression cost convergence: trains a study's schemes from paired seeds on real text, and compares the losses.
+
+    python benchmarks/convergence.py [--study studies/convergence.yaml] [--set KEY=VALUE ...] [--out DIR] [--estimate]
+
+An ordinary study, submitted to this machine: first some steps of each scheme are timed, and what all of it will take is
+printed. Whoever stops this program, or loses the machine, starts it again: runs that completed are kept, others go on
+from their checkpoints. At the end stands the report, with an equivalence test of each scheme's validation loss against
+the baseline's; the loss curves are in figures/ of the submission. Needs hpcbench[train,local,report].
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from hpcbench.errors import UserError
+from hpcbench.study.expand import expand
+from hpcbench.study.load import load_study
+from hpcbench.study.run import run_file
+from hpcbench.study.size import Room
+
+TRIAL_STEPS = 8
+"""Of which the last half is timed."""
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def hpcbench(*words: str) -> int:
+    """Run a command of hpcbench's; returns its exit status."""
+    return subprocess.run([sys.executable, "-m", "hpcbench", *words]).returncode
+
+
+def trial(run: dict[str, Any]) -> tuple[float, float]:
+    """Seconds of a step, and of all else but evaluations, in a short run."""
+    train = {**run["train"], "steps": TRIAL_STEPS, "warmup_steps": 1, "eval_every": 0, "checkpoint_every": 0}
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "run.json"
+        path.write_text(json.dumps({**run, "train": train}))
+        mpiexec = Path(sys.executable).with_name("mpiexec")
+        command = [str(mpiexec), "-n", str(run["ranks"]), sys.executable, "-m", "hpcbench.train", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise UserError(f"the trial of {run['scheme']['name']} ended with {done.returncode}: {done.stderr[-400:]}")
+    times = [float(found) for found in re.findall(r"^step .* time ([0-9.]+) s", done.stdout, re.MULTILINE)]
+    (seconds,) = re.findall(r'"event": "end".*"seconds": ([0-9.]+)', done.stdout)
+    return median(times[TRIAL_STEPS // 2 :]), float(seconds) - sum(times)
+
+
+def estimate(study: Path, sets: list[str]) -> str:
+    """What the study will take."""
+    runs = expand(load_study(study, sets), Room("this machine", 1, 1024))
+    files = [
+        run_file(run, site="local", threads=1, oversubscribe=True, device="cpu", base=study.parent) for run in runs
+    ]
+    of_scheme = {file["scheme"]["name"]: file for file in files}
+    total, lines = 0.0, []
+    for name, file in of_scheme.items():
+        step, rest = trial(file)
+        seconds = file["train"]["steps"] * step + rest
+        count = sum(other["scheme"]["name"] == name for other in files)
+        total += count * seconds
+        lines.append(f"  {name}: {1e3 * step:.0f} ms a step, {seconds / 60:.1f} min a run, {count} runs")
+    return "\n".join([*lines, f"{len(files)} runs: {total / 3600:.1f} h without evaluations"])
+
+
+def newest(out: Path) -> Path | None:
+    """The submission to go on with."""
+    return max((path for path in out.glob("[0-9][0-9][0-9]") if path.is_dir()), default=None)
+
+
+def main() -> int:
+    """Estimate, submit or go on, follow, report; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study", type=Path, default=ROOT / "studies/convergence.yaml")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="sets")
+    parser.add_argument("--out", type=Path, help="by default results/STUDY")
+    parser.add_argument("--estimate", action="store_true", help="say what it will take, and no more")
+    options = parser.parse_args()
+    out = options.out or Path("results") / options.study.stem
+    submission = newest(out)
+    try:
+        if submission is None or options.estimate:
+            print(estimate(options.study, options.sets), flush=True)
+    except UserError as error:
+        print(f"convergence: {error}", file=sys.stderr)
+        return 2
+    if options.estimate:
+        return 0
+    if submission is None:
+        settings = [word for each in options.sets for word in ("--set", each)]
+        status = hpcbench("submit", str(options.study), "--site", "local", "--out", str(out), "--wait", *settings)
+        submission = newest(out)
+    else:
+        status = hpcbench("retry", str(submission)) or hpcbench("status", str(submission), "--watch")
+    if submission is None or status > 1:
+        return status
+    return hpcbench("report", str(submission), "--tables", "loss", "--plots", str(submission / "figures")) or status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Few cases in which every combination of settings that matters occurs: a covering array, by a greedy search.
+
+Faults of a parallel engine come from one setting or from two that meet; seldom from three (Kuhn et al., IEEE
+TSE 30(6), 2004). So all pairs of values occur in some case, and all tuples of the axes that are asked for by name.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+
+Case = dict[str, Any]
+
+
+def every_case(axes: dict[str, Sequence[Any]], valid: Callable[[Case], bool]) -> list[Case]:
+    """The valid part of the product, the last axis fastest; `valid` must hold for cases of the first axes, too."""
+    cases: list[Case] = [{}]
+    for name, values in axes.items():
+        cases = [case for part, value in product(cases, values) if valid(case := {**part, name: value})]
+    return cases
+
+
+def cover(cases: Sequence[Case], together: Sequence[Sequence[str]] = ()) -> list[Case]:
+    """The cases that a greedy search takes until they cover what all of them do.
+
+    Parameters
+    ----------
+    cases
+        All with the same keys.
+    together
+        Keys whose values must occur in all combinations, beside the pairs.
+
+    Returns
+    -------
+    In the order in which they were taken: always the first of those that cover most.
+    """
+    names = list(cases[0])
+    groups = [*combinations(names, 2), *together]
+    numbered = [_numbered(cases, group) for group in groups]
+    missing = [np.ones(numbers.max() + 1, dtype=bool) for numbers in numbered]
+    taken = []
+    while True:
+        gain = sum(left[numbers].astype(int) for left, numbers in zip(missing, numbered, strict=True))
+        best = int(np.argmax(gain))
+        if not gain[best]:
+            return taken
+        taken.append(cases[best])
+        for left, numbers in zip(missing, numbered, strict=True):
+            left[numbers[best]] = False
+
+
+def _numbered(cases: Sequence[Case], group: Sequence[str]) -> np.ndarray:
+    """A number for each combination of values: [number of cases]."""
+    known: dict[tuple[Any, ...], int] = {}
+    return np.array([known.setdefault(tuple(case[name] for name in group), len(known)) for case in cases])
