@@ -14,10 +14,6 @@ import pytest
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--full-grid", action="store_true", help="train in every valid case, not in those that cover them")
-
-
 def run_ranks(
     n: int, script: Path, *arguments: str, timeout: float = 900, bind: str = "none"
 ) -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,7 @@ from hpcbench.comm.progress import Progress
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import make_buckets
 from hpcbench.parallel.data_parallel import DataParallel
-from hpcbench.parallel.exact import exact_sum, replicas_agree
+from hpcbench.parallel.exact import exact_sum, gather, replicas_agree
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.parallel.parallelize import parallelize
@@ -244,9 +244,13 @@ class Trainer:
     def evaluate(self) -> tuple[float, int]:
         """Mean validation loss in nats a token, and over how many tokens."""
         batches = self._batches.valid(self.run.train.eval_samples)
-        actions = forward_only(self.mesh.pp.rank, self.mesh.pp.size, len(batches), self.run.layout.chunks)
+        passes = len(batches)
+        if self.run.train.zero == 3:  # replicas give each other weights: those with fewer batches repeat the last one
+            passes = round(max(most for (most,) in gather(self.mesh.dp, [passes], self._exact)))
+        filler = (batches or self._batches.train(0))[-1:]
+        actions = forward_only(self.mesh.pp.rank, self.mesh.pp.size, passes, self.run.layout.chunks)
         with torch.no_grad():
-            losses = self.pipeline.run(actions, batches)
+            losses = self.pipeline.run(actions, [*batches, *filler * (passes - len(batches))])[: len(batches)]
         total, tokens = 0.0, 0
         if self.mesh.last_stage and self.mesh.tp.rank == 0:
             sizes = [batch.targets.numel() for batch in batches]

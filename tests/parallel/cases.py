@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from random import Random
 from typing import Any
 
 from covering import Case, cover, every_case
@@ -40,19 +41,26 @@ AXES: dict[str, Sequence[Any]] = {
     "layout.dp": range(1, MOST_RANKS + 1),
     "layout.tp": range(1, MOST_RANKS + 1),
     "layout.pp": range(1, MOST_RANKS + 1),
-    "model": tuple(NAMED["model"]),
-    "model.tied": (False, True),
-    "train.zero": (0, 1, 2, 3),
     "train.micro_batch": (1, 2, 3),
     "train.sequence_parallel": (False, True),
     "layout.chunks+train.schedule": ((1, "1f1b"), (1, "gpipe"), (2, "interleaved")),
-    "train.recompute": ("none", "selective", "full", 2),
-    "train.offload": (False, True),
+}
+"""Of the grid, those that restrict each other. Settings that go together are joined by a plus, their values are tuples.
+What a run's own rules reject where the axes that follow have their defaults is no case."""
+
+FREE: dict[str, Sequence[Any]] = {
+    "model": tuple(NAMED["model"]),
+    "model.tied": (False, True),
+    "train.zero": (0, 1, 2, 3),
     "train.overlap": (True, False),
     "train.bucket_mb": (FUSED, UNFUSED),
+    "train.recompute": ("none", "selective", "full", 2),
+    "train.offload": (False, True),
 }
-"""Of the grid. Settings that go together are joined by a plus, their values are tuples. What a run's own rules reject
-where the axes that follow have their defaults is no case."""
+"""Of the grid, those that go with anything."""
+
+FILLS = 24
+"""Of each case of `AXES`, how many choices of `FREE` the cover is chosen from."""
 
 TOGETHER = [("layout.dp", "layout.tp", "layout.pp", "model.tied")]
 """Every layout, with the weights of embedding and head tied and not."""
@@ -157,10 +165,12 @@ def one_process(settings: Case) -> Case:
 
 
 @cache
-def grid(*, full: bool = False) -> list[Comparison]:
-    """All cases, or those that cover them."""
-    cases = [case for case in every_case(AXES, valid) if run_of(case).ranks > 1]
-    return [Comparison(case, one_process(case)) for case in (cases if full else cover(cases, TOGETHER))]
+def grid() -> list[Comparison]:
+    """Cases in which all pairs of values occur that can."""
+    chance = Random(7)
+    fixed = [case for case in every_case(AXES, valid) if run_of(case).ranks > 1]
+    pool = [{**case, **fill} for case in fixed for fill in chance.sample(every_case(FREE, lambda case: True), FILLS)]
+    return [Comparison(case, one_process(case)) for case in cover(pool, TOGETHER)]
 
 
 PLACES: list[Case] = [

@@ -189,7 +189,7 @@ def of_every_rank(scene: Callable[[], dict[str, Any]], test: str) -> None:
             print(json.dumps({"fault": fault, **answer}), flush=True)
 
 
-def main(suite: str, *, full: bool) -> None:
+def main(suite: str) -> None:
     scale_of = LossScale.of
     with patch.object(LossScale, "of", lambda *given, **named: replace(scale_of(*given, **named), value=SCALE)):
         if suite == "residuals":
@@ -197,12 +197,12 @@ def main(suite: str, *, full: bool) -> None:
         elif suite == "overflow":
             of_every_rank(overflow, OVERFLOW)
         else:
-            compare_all(list(SUITES[suite](full=True) if full else SUITES[suite]()))
+            compare_all(list(SUITES[suite]()))
 
 
 if __name__ == "__main__":
     try:
-        main(sys.argv[1], full="full" in sys.argv[2:])
+        main(sys.argv[1])
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()

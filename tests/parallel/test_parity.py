@@ -4,12 +4,25 @@ The oracle runs in fp64, where rounding is 1e-16 and any mistake in a sum, a sca
 compared is in cases.py; docs/parity.md says what is bit-equal and why, and how wide the tolerances are.
 """
 
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import faults
 import pytest
-from cases import AXES, MOST_RANKS, SUITES, TOGETHER, bit_equal, grid, lossless, lossy, overlapped
+from cases import (
+    AXES,
+    FREE,
+    MOST_RANKS,
+    SUITES,
+    TOGETHER,
+    bit_equal,
+    grid,
+    lossless,
+    lossy,
+    overlapped,
+    run_of,
+    valid,
+)
 from covering import cover, every_case
 
 WORKER = Path(__file__).with_name("parity_worker.py")
@@ -73,23 +86,26 @@ def of_fault(mpi_results, scene, fault):
     return found
 
 
-def pytest_generate_tests(metafunc):
-    if "case" in metafunc.fixturenames:
-        full = metafunc.config.getoption("--full-grid")
-        metafunc.parametrize("case", [comparison.name for comparison in grid(full=full)])
-
-
-def test_trains_as_one_process(mpi_results, case, request):
-    options = ["full"] if request.config.getoption("--full-grid") else []
-    assert_same(result_of(mpi_results, "grid", case, *options))
+@pytest.mark.parametrize("name", [comparison.name for comparison in grid()])
+def test_trains_as_one_process(mpi_results, name):
+    assert_same(result_of(mpi_results, "grid", name))
 
 
 def test_every_pair_of_settings_and_every_layout_is_in_the_grid():
-    covered, every = grid(), grid(full=True)
-    assert len(covered) < len(every) / 10
-    for group in (*combinations(AXES, 2), *TOGETHER):
-        wanted, had = ({tuple(one.settings[name] for name in group) for one in which} for which in (every, covered))
-        assert had == wanted, group
+    had = {group: values(grid(), group) for group in (*combinations([*AXES, *FREE], 2), *TOGETHER)}
+    possible = [case for case in every_case(AXES, valid) if run_of(case).ranks > 1]
+    for group, found in had.items():
+        fixed, free = [name for name in group if name in AXES], [name for name in group if name in FREE]
+        wanted = {
+            (*(case[name] for name in fixed), *chosen)
+            for case in possible
+            for chosen in product(*(FREE[name] for name in free))
+        }
+        assert found == wanted, group
+
+
+def values(comparisons, group):
+    return {tuple(one.settings[name] for name in group) for one in comparisons}
 
 
 def test_a_cover_leaves_nothing_out_and_is_always_the_same():

@@ -51,8 +51,14 @@ def case(model: str, layout: Layout, zero: int, *, scheme: str = "identity", par
     )
 
 
+def gather(answer: Any) -> list[Any]:
+    """The ranks' answers, on rank 0; whoever is done waits asleep, not in a collective that spins."""
+    Progress(Wait.GIVE_WAY).complete([WORLD.Ibarrier()])
+    return WORLD.gather(answer) or []
+
+
 def split(run: Run) -> MPI.Comm | None:
-    """The first ranks of the world; the others wait for them asleep, not in a collective that spins."""
+    """The first ranks of the world."""
     Progress(Wait.GIVE_WAY).complete([WORLD.Ibarrier()])
     comm = WORLD.Split(0 if WORLD.rank < run.ranks else 1, WORLD.rank)
     return comm if WORLD.rank < run.ranks else None
@@ -156,7 +162,7 @@ def counted() -> None:
         if comm := split(run):
             with nodes():
                 answer = measure(run, comm, parts)
-        for rank, each in enumerate(WORLD.gather(answer) or []):
+        for rank, each in enumerate(gather(answer)):
             if each:
                 what = {"layout": label(layout), "zero": zero, "parts": parts, "more": more}
                 print(json.dumps({"test": "counted", **what, "rank": rank, **each}), flush=True)
@@ -228,7 +234,7 @@ def resumed() -> None:
             tensors += [each[key] for each in state["optimizer"].values() for key in ("master", "first", "second")]
             tensors += [values for each in state["residuals"].values() for values in each.values()]
             digests.append(digest(tensors))
-        answers = WORLD.gather(digests)
+        answers = gather(digests)
         if answers:
             same = all(first == second for first, second in answers)
             print(json.dumps({"test": "resumed", "zero": zero, "more": more, "same": same}), flush=True)
@@ -245,7 +251,7 @@ def lossy() -> None:
             digests: list[int] = []
             with patch.object(Bucket, "fill_values", noting(digests)), fault() if fault else nullcontext():
                 history = spread(case("gpt2", Layout(dp=4), 3, scheme="zeropp", precision="fp32", node_copy=True))
-            everyone = WORLD.gather(digests) or []
+            everyone = gather(digests)
             alike = all(each == everyone[0] for each in everyone[:4])
             run = case("gpt2", Layout(dp=4), 3)
             say(run, history, exact, test="lossy", fault=fault is not None, alike=alike, uses=len(digests))
