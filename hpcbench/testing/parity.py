@@ -58,7 +58,8 @@ def gradients(trainer: Trainer) -> list[Part]:
 def padding(trainer: Trainer) -> float:
     """Sum of the sizes of what a bucket of this rank holds for no parameter, of the bucket where it is largest."""
     buckets = [piece.bucket for piece in trainer.data_parallel.pieces]
-    return max(float(bucket.values[bucket.padding].double().abs().sum()) for bucket in buckets)
+    with trainer.data_parallel.whole():
+        return max(float(bucket.values[bucket.padding].double().abs().sum()) for bucket in buckets)
 
 
 def assemble(comm: MPI.Comm, parts: list[Part]) -> Whole | None:

@@ -73,8 +73,8 @@ def assert_skipped(rank):
     assert rank["unchanged"]
 
 
-def result_of(mpi_results, suite, name, *options):
-    results = mpi_results(MOST_RANKS, WORKER, suite, *options)
+def result_of(mpi_results, suite, name):
+    results = mpi_results(MOST_RANKS, WORKER, suite)
     (found,) = (result for result in results if result["name"] == name)
     return found
 
