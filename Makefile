@@ -34,7 +34,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.demo: $(SOURCES) | $(VENV)/bin/python
 	@echo "installing hpcbench into $(VENV) (PyTorch is large: some minutes on a slow line)"
-	@$(INSTALL) --editable '.[train,local]'
+	@$(INSTALL) --editable '.[train,local,report]'
 	@touch $@
 
 $(VENV)/.test: $(SOURCES) | $(VENV)/bin/python
