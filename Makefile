@@ -5,7 +5,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 RUN     = $(VENV)/bin
-SOURCES = pyproject.toml constraints.txt $(wildcard kernels/* kernels/*/*)
+SOURCES = Makefile pyproject.toml constraints.txt $(wildcard kernels/* kernels/*/*)
 INSTALL = $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test lint types clean
