@@ -5,7 +5,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 RUN     = $(VENV)/bin
-SOURCES = pyproject.toml constraints.txt $(wildcard kernels/* kernels/*/*)
+SOURCES = Makefile pyproject.toml constraints.txt $(wildcard kernels/* kernels/*/*)
 INSTALL = $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test lint types clean
@@ -34,7 +34,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.demo: $(SOURCES) | $(VENV)/bin/python
 	@echo "installing hpcbench into $(VENV) (PyTorch is large: some minutes on a slow line)"
-	@$(INSTALL) --editable '.[train,local]'
+	@$(INSTALL) --editable '.[train,local,report]'
 	@touch $@
 
 $(VENV)/.test: $(SOURCES) | $(VENV)/bin/python

@@ -56,10 +56,10 @@ def gradients(trainer: Trainer) -> list[Part]:
 
 
 def padding(trainer: Trainer) -> float:
-    """Sum of the sizes of what a bucket of this rank holds for no parameter, of the bucket where it is largest."""
-    buckets = [piece.bucket for piece in trainer.data_parallel.pieces]
-    with trainer.data_parallel.whole():
-        return max(float(bucket.values[bucket.padding].double().abs().sum()) for bucket in buckets)
+    """Sum of the sizes of what a piece of this rank holds for no parameter, of the piece where it is largest."""
+    pieces = trainer.data_parallel.pieces
+    ends = (piece.master[max(piece.bucket.padding.start - piece.owned.start, 0) :] for piece in pieces)
+    return max(float(end.double().abs().sum()) for end in ends)
 
 
 def assemble(comm: MPI.Comm, parts: list[Part]) -> Whole | None:

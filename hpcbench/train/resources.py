@@ -4,6 +4,7 @@ import resource
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
@@ -98,6 +99,18 @@ def phase_times(trainer: Trainer) -> list[dict[str, float]]:
     ]
 
 
+def peak_resident(status: Path = Path("/proc/self/status")) -> int:
+    """The most memory in bytes that was resident in this process.
+
+    The kernel's ``ru_maxrss`` is but the second choice: a process inherits it from the one that started it.
+    """
+    try:
+        _, _, after = status.read_text().partition("VmHWM:")
+        return int(after.split()[0]) << 10
+    except (OSError, ValueError, IndexError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
+
+
 def memory(trainer: Trainer) -> dict[str, int]:
     """Peak memory so far in bytes, the same on all ranks (a collective call).
 
@@ -105,7 +118,7 @@ def memory(trainer: Trainer) -> dict[str, int]:
     pages count for each of them; ``device_bytes`` and ``device_reserved_bytes`` are the most that PyTorch had allocated
     and held on the GPU of one rank.
     """
-    own = [float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT)]
+    own = [float(peak_resident())]
     if trainer.run.device != "cpu":
         own += [float(torch.cuda.max_memory_allocated()), float(torch.cuda.max_memory_reserved())]
     host, *device = zip(*gather(trainer.mesh.world, own, trainer.policy.exact), strict=True)

@@ -1,7 +1,8 @@
 """What a run says of its machine: which host is slow, how much memory it took, what computed."""
 
 import json
-import resource
+import subprocess
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hpcbench.collect.lines import Event, StepRecord, parse
 from hpcbench.parallel.layout import Layout
 from hpcbench.train import surroundings
 from hpcbench.train.config import Data, Scheme, SchemeRule
-from hpcbench.train.resources import by_host
+from hpcbench.train.resources import by_host, peak_resident
 
 WORKER = Path(__file__).with_name("slow_worker.py")
 SLEEP = 0.25
@@ -71,10 +72,26 @@ def test_channels_count_the_bytes_of_the_step_lines_and_no_others(records):
 def test_memory_is_that_of_the_ranks(records):
     memory = event(records, "memory")
     assert set(memory) == {"event", "host_rank_bytes", "host_bytes"}, "without a GPU nothing is said of one"
-    # an interpreter that has imported PyTorch, as this one has
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    assert own / 8 < memory["host_rank_bytes"] < own * 8
+    # an interpreter that has imported PyTorch, whatever else was run before it
+    asked = (
+        "import torch, pathlib; print(pathlib.Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])"
+    )
+    own = 1024 * int(subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True, text=True).stdout)
+    assert own / 4 < memory["host_rank_bytes"] < own * 8
     assert memory["host_rank_bytes"] < memory["host_bytes"] <= 4 * memory["host_rank_bytes"]
+
+
+def test_memory_is_a_process_s_own(tmp_path):
+    """A small process that a large one has started: ``ru_maxrss`` would tell of the large one."""
+    status = tmp_path / "status"
+    status.write_text("VmPeak:\t  999 kB\nVmHWM:\t   1234 kB\nVmRSS:\t 1 kB\n")
+    assert peak_resident(status) == 1234 * 1024
+    assert peak_resident(tmp_path / "none") > 1 << 20, "without the file the kernel's other count"
+    code = "x = bytearray(400 << 20); x[::4096] = b'1' * len(x[::4096]); import subprocess, sys; "
+    code += "print(subprocess.run([sys.executable, '-c', sys.argv[1]], capture_output=True, text=True).stdout)"
+    small = "import pathlib; print(pathlib.Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])"
+    said = subprocess.run([sys.executable, "-c", code, small], capture_output=True, check=True, text=True).stdout
+    assert int(said) << 10 < 100 << 20
 
 
 def test_processors_are_said_once_a_host(records):
