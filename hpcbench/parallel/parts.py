@@ -1,12 +1,14 @@
 """The parts of the model that a pipeline stage holds, as modules of their own."""
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
 
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.parallelize import Stack
+from hpcbench.parallel.sharding import Held
 
 
 def parts_of(model: Stack, mesh: Mesh, layers: int) -> list[nn.Module]:
@@ -38,3 +40,9 @@ def parts_of(model: Stack, mesh: Mesh, layers: int) -> list[nn.Module]:
             part.norm = part.head = None
         parts.append(part)
     return parts
+
+
+def held_by(part: nn.Module, held: Sequence[Held]) -> list[Held]:
+    """Those of the parameters that this rank holds which the part has."""
+    own = {id(parameter) for parameter in part.parameters()}
+    return [one for one in held if id(one.parameter) in own]

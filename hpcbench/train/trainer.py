@@ -22,7 +22,7 @@ from hpcbench.parallel.exact import exact_sum, gather, replicas_agree
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.parallel.parallelize import parallelize
-from hpcbench.parallel.parts import parts_of
+from hpcbench.parallel.parts import held_by, parts_of
 from hpcbench.parallel.phases import Phases
 from hpcbench.parallel.pipeline import Pipeline
 from hpcbench.parallel.recompute import recompute
@@ -136,7 +136,15 @@ class Trainer:
             initial=values,
             stream=stream,
         )
-        buckets = make_buckets(self.held, limit_bytes=train.bucket_mb * 1e6, pieces=run.layout.dp)
+        parts = parts_of(self.module, self.mesh, model.layers)
+        # each part's gradients are whole, and its weights come and go, in a time of its own; those of the last one first
+        buckets = [
+            bucket
+            for part in reversed(parts)
+            for bucket in make_buckets(
+                held_by(part, self.held), limit_bytes=train.bucket_mb * 1e6, pieces=run.layout.dp
+            )
+        ]
         common: dict[str, Any] = {
             "mesh": self.mesh,
             "policy": self.policy,
@@ -145,7 +153,7 @@ class Trainer:
         }
         stages: dict[str, Any] = {
             "zero": train.zero,
-            "stacks": [self.module],
+            "stacks": parts,
             "node_copy": train.node_copy,
             "offload": train.offload,
         }
@@ -154,7 +162,6 @@ class Trainer:
             if train.freeze_step is None
             else OneBitAdam(buckets, **common, freeze_step=train.freeze_step)
         )
-        parts = parts_of(self.module, self.mesh, model.layers)
         for part in parts:
             recompute(part, train.recompute)
         self.pipeline = Pipeline(
