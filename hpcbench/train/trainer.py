@@ -137,7 +137,7 @@ class Trainer:
             stream=stream,
         )
         parts = parts_of(self.module, self.mesh, model.layers)
-        # each part's gradients are whole, and its weights come and go, in a time of its own; those of the last one first
+        # Gradients come, and weights come and go, part by part: the last one's first.
         buckets = [
             bucket
             for part in reversed(parts)
