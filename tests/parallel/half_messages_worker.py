@@ -10,8 +10,8 @@ from unittest.mock import PropertyMock, patch
 
 import numpy as np
 import torch
-from cases import run_of
 from mpi4py import MPI
+from runs import run_of
 
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.identity import Identity

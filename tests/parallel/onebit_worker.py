@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from cases import TRAIN, run_of
 from mpi4py import MPI
+from runs import TRAIN, run_of
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.codecs.sign import Sign

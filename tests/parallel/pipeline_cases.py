@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from cases import NEOX, TRAIN
+from cases import NEOX
+from runs import TRAIN
 
 from hpcbench.parallel.layout import Layout
 

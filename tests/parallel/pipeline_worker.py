@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from cases import run_of
 from mpi4py import MPI
 from pipeline_cases import BATCH, FAULTY, FOUR, GRID, LAYERS, SEQ_LEN, STEPS, Case, without_pipeline
 from pipeline_faults import planted
+from runs import run_of
 from torch import Tensor, nn
 
 from hpcbench.comm.channel import Algorithm

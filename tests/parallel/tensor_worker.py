@@ -12,8 +12,8 @@ from itertools import product
 from typing import Any
 
 import torch
-from cases import in_pairs, label, run_of
 from mpi4py import MPI
+from runs import in_pairs, label, run_of
 from torch import Tensor, nn
 
 from hpcbench.comm.channel import Algorithm, Phase

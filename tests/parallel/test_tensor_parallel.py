@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from cases import MODELS, TRAIN, in_pairs, run_of
+from runs import MODELS, TRAIN, in_pairs, run_of
 from torch import nn
 
 from hpcbench.comm.channel import Algorithm, Dimension, Kind, Phase

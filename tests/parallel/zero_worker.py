@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from cases import SCHEMES, label, run_of
 from faults import divided_twice, own_piece_exact
 from mpi4py import MPI
 from parity_worker import WORLD, compare, train
+from runs import SCHEMES, label, run_of
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 

@@ -1,0 +1,40 @@
+"""Runs of a few steps for the tests of single mechanisms, from the grid's."""
+
+from dataclasses import replace
+
+from cases import BASE, NAMED
+
+from hpcbench.parallel.layout import Layout
+from hpcbench.train.config import Run
+
+TRAIN = BASE.train
+MODELS = NAMED["model"]
+SCHEMES = NAMED["scheme"]
+
+
+def run_of(
+    model: str,
+    layout: Layout,
+    *,
+    scheme: str = "baseline",
+    precision: str = "fp64",
+    zero: int = 1,
+    clip: float = TRAIN.clip,
+    overlap: bool = True,
+    sequence_parallel: bool = False,
+) -> Run:
+    """A run of a few steps; gpt2 has tied weights."""
+    train = replace(
+        TRAIN, precision=precision, zero=zero, clip=clip, overlap=overlap, sequence_parallel=sequence_parallel
+    )
+    return replace(BASE, model=MODELS[model], scheme=SCHEMES[scheme], layout=layout, ranks=layout.ranks, train=train)
+
+
+def in_pairs(run: Run) -> Run:
+    """With few samples, two at a time: sequence parallelism has to keep them apart."""
+    return replace(run, train=replace(run.train, global_batch=8, micro_batch=2))
+
+
+def label(layout: Layout) -> str:
+    """For the name of a test."""
+    return f"dp{layout.dp}-tp{layout.tp}-pp{layout.pp}"
