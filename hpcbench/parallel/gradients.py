@@ -184,9 +184,11 @@ class Gradients:
     def _reduce_partial(self) -> None:
         """Complete sums of which each rank of the tensor group has a summand: exactly, since they are few."""
         for piece in (piece for piece in self._pieces if piece.bucket.partial):
-            host = to_host(piece.gradient)
-            self._mesh.tp.all_reduce(host, channel=self._summands).wait()
-            piece.gradient.copy_(from_host(host, piece.gradient))
+            summands = piece.gradient[: max(piece.bucket.padding.start - piece.owned.start, 0)]
+            if summands.numel():
+                host = to_host(summands)
+                self._mesh.tp.all_reduce(host, channel=self._summands).wait()
+                summands.copy_(from_host(host, summands))
 
 
 def clear_padding(piece: Piece) -> None:

@@ -29,6 +29,7 @@ def tensor_parallel_bytes(
     positions: str,
     tp: int,
     dp: int,
+    zero: int,
     itemsize: int,
     sequence_parallel: bool,
 ) -> TensorParallelBytes:
@@ -46,6 +47,8 @@ def tensor_parallel_bytes(
         ``learned`` or ``rotary``: learned ones have gradients.
     tp, dp
         Sizes of the groups.
+    zero
+        ZeRO stage: from 1 on each replica completes the gradients that it owns, at stage 0 all of them.
     itemsize
         Bytes of a value as it is sent: 8 in fp64, 4 otherwise.
     sequence_parallel
@@ -61,5 +64,5 @@ def tensor_parallel_bytes(
         forward=activations,
         backward=activations,
         statistics=3 * tokens * all_reduce,
-        gradients=dp * spread * all_reduce if sequence_parallel else 0,
+        gradients=(1 if zero else dp) * spread * all_reduce if sequence_parallel else 0,
     )

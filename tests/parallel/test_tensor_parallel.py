@@ -61,6 +61,7 @@ def test_message_bytes_equal_the_closed_form(mpi_results):
             positions=model.positions,
             tp=tp,
             dp=dp,
+            zero=train.zero,
             itemsize=8 if result["precision"] == "fp64" else 4,
             sequence_parallel=result["sequence_parallel"],
         )
@@ -72,7 +73,16 @@ def test_message_bytes_equal_the_closed_form(mpi_results):
 
 def test_closed_form_by_hand():
     """One layer, h 2, s 3, one sample, fp32 on two ranks: an all-reduce sends 2 (2-1) 4 = 8 bytes a value."""
-    sizes = {"layers": 1, "hidden": 2, "seq_len": 3, "global_batch": 1, "dp": 1, "itemsize": 4, "positions": "learned"}
+    sizes = {
+        "layers": 1,
+        "hidden": 2,
+        "seq_len": 3,
+        "global_batch": 1,
+        "dp": 1,
+        "zero": 0,
+        "itemsize": 4,
+        "positions": "learned",
+    }
     assert tensor_parallel_bytes(**sizes, tp=2, sequence_parallel=False) == (144, 144, 72, 0)
     assert tensor_parallel_bytes(**sizes, tp=2, sequence_parallel=True) == (144, 144, 72, 8 * (4 + 2 + 2 + 3) * 2)
     assert tensor_parallel_bytes(**sizes, tp=1, sequence_parallel=True) == (0, 0, 0, 0)
