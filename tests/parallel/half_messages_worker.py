@@ -166,7 +166,7 @@ def small_gradients() -> dict[str, Any]:
     for comm_precision, fault in (("auto", False), ("fp16", False), ("fp16", True)):
         trainer = trainer_of(run("neox", Layout(dp=4), precision="fp16", comm_precision=comm_precision, zero=0))
         engine = trainer.data_parallel
-        engine._scaled_messages &= not fault
+        engine._gradients._scaled_messages &= not fault
         engine.begin(micro_batches=1, loss_scale=trainer._scale.value)
         for piece in engine.pieces:
             piece.bucket.gradients.fill_(2.0**-16)  # 2^-28 without the scale of 2^12

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
+from cases import GPT2
 from pipeline_cases import BATCH, FAULTY, GRID, LAYERS, SEQ_LEN, STEPS, WIDTH
 
 from hpcbench.parallel.pipeline import tag
@@ -67,7 +68,7 @@ def _tied(found, way, case):
     """Both copies' gradients are summed over the two ends: each sends as many bytes as the table has."""
     if way == "FORWARD" or case.model != "gpt2" or case.layout.pp == 1:
         return 0
-    return 2 * 256 * WIDTH * 8 * STEPS
+    return 2 * GPT2.vocab * WIDTH * 8 * STEPS
 
 
 @EACH
