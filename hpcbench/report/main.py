@@ -52,7 +52,8 @@ def report(
     -------
     int
         0, or 1 when a run diverged, failed, was cancelled, it is not known what became of it, a threshold of the study
-        is not kept, or a micro-benchmark had wrong results. With `against`: 1 when something got slower or worse, broke or is missing.
+        is not kept, or a micro-benchmark had wrong results. With `against`: 1 when something got slower or worse,
+        broke or is missing.
 
     Raises
     ------
@@ -62,9 +63,8 @@ def report(
     form = format_name(format, output)
     names = table_names(tables or FORMATS[form].tables)
     if tables and (against is not None or not FORMATS[form].chosen):
-        raise UserError(
-            f"--tables: cannot be chosen with {'--against' if against else f'--format {form}'}: leave it out"
-        )
+        fixed = f"--format {form}" if against is None else "--against"
+        raise UserError(f"--tables: cannot be chosen with {fixed}: leave it out")
     targets = _targets(exports)
     if plots is not None:
         need_matplotlib("--plots")
