@@ -51,8 +51,9 @@ def report(
     Returns
     -------
     int
-        0, or 1 when a run diverged, failed, was cancelled, it is not known what became of it, or a threshold of the
-        study is not kept. With `against`: 1 when something got slower or worse, broke or is missing.
+        0, or 1 when a run diverged, failed, was cancelled, it is not known what became of it, a threshold of the study
+        is not kept, or a micro-benchmark had wrong results. With `against`: 1 when something got slower or worse,
+        broke or is missing.
 
     Raises
     ------
@@ -61,6 +62,9 @@ def report(
     """
     form = format_name(format, output)
     names = table_names(tables or FORMATS[form].tables)
+    if tables and (against is not None or not FORMATS[form].chosen):
+        fixed = f"--format {form}" if against is None else "--against"
+        raise UserError(f"--tables: cannot be chosen with {fixed}: leave it out")
     targets = _targets(exports)
     if plots is not None:
         need_matplotlib("--plots")
@@ -72,6 +76,7 @@ def report(
     request = Request(sections, names, output, found.microbenchmarks)
     bad = any(run.state in BAD for submission, _ in sections for run in submission.runs)
     bad |= any(broken(cells, submission.plan.thresholds) for submission, cells in sections)
+    bad |= any(size.wrong for table in found.microbenchmarks for size in table.sizes)
     if against is not None:
         if FORMATS[form].runs:
             raise UserError(f"--format {form}: not with --against: use table, md, latex, html or json")

@@ -40,6 +40,7 @@ def read(paths: list[Path]) -> Found:
     if not paths:
         raise UserError("nothing to report: give a directory of results or a log file")
     submissions: list[Submission] = []
+    roots: set[Path] = set()
     runs: list[tuple[Path, RunResult]] = []
     microbenchmarks: list[Microbenchmark] = []
     logs: list[Named] = []
@@ -49,7 +50,9 @@ def read(paths: list[Path]) -> Found:
             continue
         if _is_directory(path):
             root = resolve(path)
-            submissions.append(load(root, jobs_of(root)))
+            if root.resolve() not in roots:
+                submissions.append(load(root, jobs_of(root)))
+            roots.add(root.resolve())
             continue
         try:
             runs.append((path, from_log(path)))

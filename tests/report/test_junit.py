@@ -109,3 +109,10 @@ def test_states_that_are_no_measurement(
     assert tags == {"r1-baseline": None, "r1-mzhybrid": "error", "r2-baseline": "error", "r2-mzhybrid": "skipped"}
     element = found["r1-mzhybrid"]
     assert element is not None and "<no> &" in (element.get("message") or "") and element.get("type") == "failed"
+
+
+def test_what_is_broken_goes_before_what_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = submission(tmp_path, [{"quantity": "mfu", "min": 0.1}, {"quantity": "loss", "max": 2.8}])
+    _, found = cases(root, capsys)
+    tags = {name: element.tag for name, element in found.items() if element is not None}
+    assert tags == {**dict.fromkeys((run.id for run in RUNS), "error"), "r2-mzhybrid": "failure"}

@@ -70,3 +70,9 @@ def test_what_needs_runs_says_so(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("Dear all,\nlatency was low.\n")
     with pytest.raises(UserError, match="nor a table of the OSU micro-benchmarks or nccl-tests"):
         report([tmp_path / "letter.txt"])
+
+
+def test_wrong_results_end_with_status_one() -> None:
+    assert report([FIXTURES / "nccl-all-reduce.txt"]) == 1
+    assert report([FIXTURES / "osu-validation.txt"]) == 1
+    assert report([FIXTURES / "osu-allreduce-cuda.txt"]) == 0

@@ -8,6 +8,7 @@ import pytest
 
 from hpcbench.errors import UserError
 from hpcbench.report.main import report
+from hpcbench.report.sections import read
 from hpcbench.testing.results import Planted, log_lines, write
 
 PAIR = [Planted(scheme, k, 0.2 * k, 2.7) for k in (1, 2) for scheme in ("baseline", "mzhybrid")]
@@ -169,3 +170,17 @@ def test_logs_with_nonsense_of_the_right_form(tmp_path: Path, capsys: pytest.Cap
             report([root], format)
             assert capsys.readouterr().out
         path.write_text(whole)
+
+
+@pytest.mark.parametrize("format", ["csv", "json", "junit"])
+def test_tables_are_not_asked_for_in_vain(tmp_path: Path, format: str) -> None:
+    root = write(tmp_path / "001", [Planted("baseline", 1, 0.3, 2.7)])
+    with pytest.raises(UserError, match=f"--tables: cannot be chosen with --format {format}"):
+        report([root], format, tables="speed")
+    with pytest.raises(UserError, match="--tables: cannot be chosen with --against"):
+        report([root], tables="speed", against=root)
+
+
+def test_a_submission_that_is_named_twice_is_reported_once(tmp_path: Path) -> None:
+    root = write(tmp_path / "study" / "001", [Planted("baseline", 1, 0.3, 2.7)])
+    assert len(read([tmp_path / "study", root, tmp_path / "study" / ".." / "study" / "001"]).sections) == 1

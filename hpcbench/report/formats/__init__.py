@@ -47,6 +47,8 @@ class Format:
     """What it shows unasked, as `table_names` takes it."""
     runs: bool = False
     """It speaks of runs and schemes, each for itself, and of nothing else."""
+    chosen: bool = True
+    """Its tables may be chosen; else it has all figures anyway, or none."""
 
 
 def _text(request: Request) -> str:
@@ -96,10 +98,10 @@ FORMATS = {
     TERMINAL: Format(_text, (".txt",)),
     "md": Format(_markdown, (".md", ".markdown")),
     "latex": Format(_latex, (".tex",)),
-    "csv": Format(_csv, (".csv",), runs=True),
-    "json": Format(_json, (".json",)),
+    "csv": Format(_csv, (".csv",), runs=True, chosen=False),
+    "json": Format(_json, (".json",), chosen=False),
     "html": Format(_html, (".html", ".htm"), tables="all"),
-    "junit": Format(_junit, (".xml",), runs=True),
+    "junit": Format(_junit, (".xml",), runs=True, chosen=False),
 }
 """By the name that ``--format`` takes."""
 
