@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from mpi4py import MPI
 from runs import SCHEMES, run_of
 
 from hpcbench.codecs.device import cuda
@@ -60,6 +61,13 @@ def test_what_only_the_cpu_does_is_refused_in_one_line():
     assert "train.comm_precision: bf16 messages are rounded in host memory" in gpu.refusal(halves)
     sums = replace(run, scheme=Scheme("sums", "homomorphic", "int8:256", []))
     assert "scheme sums: homomorphic sums" in gpu.refusal(sums)
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_the_site_decides_whether_mpi_is_given_pointers(said):
+    run = replace(run_of("neox", Layout()), gpu_aware_mpi=said)
+    assert gpu.awareness(MPI.COMM_SELF, run) is None
+    assert bool(gpu.awareness(MPI.COMM_SELF, replace(run, device="cuda"))) == said
 
 
 @pytest.mark.parametrize("why", [ImportError("codecs on a GPU need CuPy: pip install it"), RuntimeError("no GPU")])
