@@ -175,6 +175,7 @@ def _run_file(run: Run, job: Job, site: Site, base: Path) -> dict[str, Any]:
             "visibility": site.visibility,
         },
         peak_tflops=site.node.gpu_peak_tflops,
+        gpu_aware_mpi=site.gpu_aware_mpi,
     )
 
 

@@ -182,6 +182,7 @@ class CupyAccelerator(Accelerator):
         return DeviceArray(memory, int(memory.ptr), nbytes, np.dtype(np.uint8))
 
     def pinned(self, nbytes: int) -> Array:
+        self.use()  # a thread that has no device yet would wake up the first one
         return np.frombuffer(self._cupy.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
 
     def copy(self, target: DeviceArray | Array, source: DeviceArray | Array, stream: int) -> None:

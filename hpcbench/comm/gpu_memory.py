@@ -6,6 +6,7 @@ streams: it is given a message when an event says that the bytes are there, and 
 nobody reads them any more. Nobody blocks for an event: the executor asks for it, and goes on with other slices.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from hpcbench.codecs.identity import Identity
 from hpcbench.comm import frame
 from hpcbench.comm.accelerator import Accelerator, DeviceArray, Event
 from hpcbench.comm.arrays import Array
+from hpcbench.comm.clock import Spans
 from hpcbench.comm.memory import Pending, Tally
 from hpcbench.comm.scratch import Scratch
 
@@ -72,6 +74,7 @@ class Pools:
         self.accelerator, self.aware = accelerator, aware
         self.device = Scratch(accelerator.memory)
         self.host = Scratch(accelerator.pinned)
+        self.spans: Spans = []
         self._codecs: dict[str, CudaCodec | DeviceIdentity] = {}
         # operations take turns: one that waits for its values must not hold up another
         self._streams = [accelerator.new_stream() for _ in range(self._STREAMS)]
@@ -163,10 +166,10 @@ class _Finish:
 
     def __init__(self, memory: "DeviceMemory", decodings: list[tuple[Event, Event, int | Length]]) -> None:
         self._memory, self._decodings = memory, decodings
-        self._event = memory.mark()
+        self.event = memory.mark()
 
     def done(self) -> bool:
-        if not self._event.done():
+        if not self.event.done():
             return False
         for begin, end, length in self._decodings:
             int(length)  # a stream that is malformed
@@ -189,14 +192,25 @@ class DeviceMemory:
         Of the operation.
     tally
         Counts the time that the codec takes on the device.
+    ended
+        Is told where the slice ends.
     """
 
     ahead = True
     """The device goes on while the first ones are sent."""
 
     def __init__(
-        self, codec: Codec, dtype: np.dtype[Any], pools: Pools, stream: int, tally: Tally, *, sealed: bool
+        self,
+        codec: Codec,
+        dtype: np.dtype[Any],
+        pools: Pools,
+        stream: int,
+        tally: Tally,
+        ended: Callable[[Event], object],
+        *,
+        sealed: bool,
     ) -> None:
+        self._ended = ended
         self._host_codec, self._dtype, self._pools, self._stream = codec, dtype, pools, stream
         self._codec = pools.codec(codec)
         self._accelerator = pools.accelerator
@@ -265,7 +279,9 @@ class DeviceMemory:
         self._accelerator.add(total, values, self._stream)
 
     def finish(self) -> _Finish:
-        return _Finish(self, self._decodings)
+        finish = _Finish(self, self._decodings)
+        self._ended(finish.event)
+        return finish
 
     def give_back(self) -> None:
         for pool, buffer in self._lent:

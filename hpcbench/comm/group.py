@@ -121,7 +121,7 @@ class Group:
             sent = all_reduce_bytes(self._piece_bytes(buf), self.rank)
             blocking = self._blocking(plans.Operation.ALL_REDUCE, buf, channel)
             call = place.by_library(lambda _, buf: native.all_reduce(self._comm, buf, op, blocking=blocking), buf, buf)
-            return self._by_library(channel, sent, call, chosen)
+            return self._by_library(channel, place, sent, call, chosen)
         if chosen.algorithm is Algorithm.HOMOMORPHIC and isinstance(channel.codec, Quant):
             if place.on_device:
                 raise ValueError("homomorphic sums are made in host memory: on a GPU use another algorithm")
@@ -130,7 +130,7 @@ class Group:
             tally = Tally()
             slices = [homomorphic.all_reduce(self._planned, buf, channel.codec, tally)]
             self._integers = Operation(slices, 1, at_once=True)
-            return self._start(channel, tally, self._integers, chosen.algorithm.value)
+            return self._start(channel, place, tally, self._integers, chosen.algorithm.value)
         return self._carry_out(chosen, channel, place, buf, InPlace(buf), feedback)
 
     def reduce_scatter(self, src: Array, dst: Array, *, channel: Channel, feedback: Feedback | None = None) -> Work:
@@ -147,7 +147,7 @@ class Group:
             call = place.by_library(
                 lambda src, dst: native.reduce_scatter(self._comm, src, dst, blocking=blocking), src, dst
             )
-            return self._by_library(channel, sent, call, chosen)
+            return self._by_library(channel, place, sent, call, chosen)
         vector = Reduced(src, dst, Span(piece.start, piece.stop))
         return self._carry_out(chosen, channel, place, src, vector, feedback)
 
@@ -164,7 +164,7 @@ class Group:
             call = place.by_library(
                 lambda src, dst: native.all_gather(self._comm, src, dst, blocking=blocking), src, dst
             )
-            return self._by_library(channel, sent, call, chosen)
+            return self._by_library(channel, place, sent, call, chosen)
         place.copy(dst[shards(dst.size, self.size)[self.rank]], src)
         return self._carry_out(chosen, channel, place, src, InPlace(dst), None)
 
@@ -178,7 +178,7 @@ class Group:
             sent = (self.size - 1) * buf.nbytes if self.rank == root else 0
             blocking = self._blocking(plans.Operation.BROADCAST, buf, channel)
             call = place.by_library(lambda _, buf: native.broadcast(self._comm, buf, root, blocking=blocking), buf, buf)
-            return self._by_library(channel, sent, call, chosen)
+            return self._by_library(channel, place, sent, call, chosen)
         return self._carry_out(chosen, channel, place, buf, InPlace(buf), None)
 
     def all_to_all(
@@ -202,7 +202,7 @@ class Group:
             parts = [[slice(*span) for span in spans] for spans in (sends, receives)]
             sent = sum(span.size for peer, span in enumerate(sends) if peer != own) * src.itemsize
             call = place.by_library(lambda src, dst: native.all_to_all(self._comm, src, dst, *parts), src, dst)
-            return self._by_library(channel, sent, call, None)
+            return self._by_library(channel, place, sent, call, None)
         place.copy(dst[slice(*receives[own])], src[slice(*sends[own])])
         if self.size == 1:
             return Work.nothing(channel)
@@ -241,10 +241,10 @@ class Group:
             return True
         return self._choice.blocking(operation, buf, channel)
 
-    def _by_library(self, channel: Channel, sent: int, call: Slice, chosen: Plan | None) -> Work:
+    def _by_library(self, channel: Channel, place: Place, sent: int, call: Slice, chosen: Plan | None) -> Work:
         channel.counters.plain_calls += chosen is not None and channel.codec.name != "none"
         tally = Tally(message_bytes=sent, wire_bytes=sent)
-        return self._start(channel, tally, Operation([call], 1, at_once=True), Algorithm.NATIVE.value)
+        return self._start(channel, place, tally, Operation([call], 1, at_once=True), Algorithm.NATIVE.value)
 
     def _carry_out(
         self, chosen: Plan, channel: Channel, place: Place, values: Array, vector: Vector, feedback: Feedback | None
@@ -275,14 +275,16 @@ class Group:
         )
         operation = Operation(running, DEPTH)
         self._latest.append(operation)
-        return self._start(channel, call.tally, operation, how)
+        return self._start(channel, place, call.tally, operation, how)
 
     def _message(self, src: Array, dst: Array, todo: Sequence[Step], tag: int, channel: Channel) -> Work:
         place, (src, dst) = self._places.of(src, dst)
         sends_values = any(step.sends and not step.coded for step in todo)
         vector = Exchanged((place.snapshot(src) if sends_values else src).reshape(-1), dst.reshape(-1))
         call = self._call(self._comm, channel, place, src.dtype, vector, None)
-        work = self._start(channel, call.tally, Operation([carry_out(call, todo, tag)], 1, at_once=True), "direct")
+        work = self._start(
+            channel, place, call.tally, Operation([carry_out(call, todo, tag)], 1, at_once=True), "direct"
+        )
         place.settle()
         return work
 
@@ -300,12 +302,12 @@ class Group:
         seed = channel.counters.calls << 20
         return Call(comm, self.topology, place, channel.codec, channel.travels_as(dtype), vector, seed, feedback)
 
-    def _start(self, channel: Channel, tally: Tally, operation: Operation, how: str) -> Work:
+    def _start(self, channel: Channel, place: Place, tally: Tally, operation: Operation, how: str) -> Work:
         counters = channel.counters
         counters.calls += 1
         counters.algorithms[how] = counters.algorithms.get(how, 0) + 1
         self._progress.start(operation)
-        return Work(self._progress, operation, channel, tally)
+        return Work(self._progress, operation, channel, tally, place)
 
     def _piece_bytes(self, buf: Array) -> list[int]:
         return [length(piece) * buf.itemsize for piece in shards(buf.size, self.size)]

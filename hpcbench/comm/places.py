@@ -6,8 +6,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from hpcbench.codecs.base import Codec
-from hpcbench.comm.accelerator import Accelerator, DeviceArray, accelerator_of
+from hpcbench.comm.accelerator import Accelerator, DeviceArray, Event, accelerator_of
 from hpcbench.comm.arrays import Array
+from hpcbench.comm.clock import Clock, DeviceClock, HostClock
 from hpcbench.comm.gpu_memory import DeviceMemory, Pools
 from hpcbench.comm.memory import HostMemory, Memory, Slice, Tally
 from hpcbench.comm.scratch import Scratch
@@ -17,6 +18,10 @@ class Place(Protocol):
     """Where the arrays of one operation lie."""
 
     on_device: bool
+    clock: Clock
+    """Of what the caller computes."""
+    called: Any
+    """Mark of the clock at which the operation was called, where that may hold up the caller; else None."""
 
     def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> Memory:
         """For a slice."""
@@ -36,6 +41,9 @@ class Place(Protocol):
     def settle(self) -> None:
         """The caller may change what has been encoded so far."""
 
+    def took(self, seconds: float) -> float:
+        """Seconds of the operation, which is done and took so many by the host's clock."""
+
 
 class HostPlace:
     """NumPy's arrays.
@@ -47,9 +55,11 @@ class HostPlace:
     """
 
     on_device = False
+    called: Any = None
 
     def __init__(self, scratch: Scratch) -> None:
         self._scratch = scratch
+        self.clock: Clock = HostClock()
 
     def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> HostMemory:
         return HostMemory(codec, dtype, self._scratch, tally, sealed=sealed)
@@ -69,6 +79,9 @@ class HostPlace:
     def settle(self) -> None:
         pass
 
+    def took(self, seconds: float) -> float:
+        return seconds
+
 
 class DevicePlace:
     """One operation's arrays on a device, from the moment when it is called.
@@ -86,10 +99,13 @@ class DevicePlace:
     def __init__(self, pools: Pools, caller: int) -> None:
         self._pools, self._caller, self._stream = pools, caller, pools.stream()
         self._accelerator = pools.accelerator
+        self.clock: Clock = DeviceClock(pools.accelerator, caller, pools.spans)
+        self.called: Any = self.clock.mark()
+        self._ends: list[Event] = []
         self._follow()
 
     def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> DeviceMemory:
-        return DeviceMemory(codec, dtype, self._pools, self._stream, tally, sealed=sealed)
+        return DeviceMemory(codec, dtype, self._pools, self._stream, tally, self._ends.append, sealed=sealed)
 
     def copy(self, target: DeviceArray, source: DeviceArray) -> None:
         self._accelerator.copy(target, source, self._caller)
@@ -113,20 +129,31 @@ class DevicePlace:
         if self._pools.aware:
             self._accelerator.mark(self._stream).wait()
             return call(source, target)
-        here = self.sample(source)
-        there = here if target is source else np.empty(target.size, target.dtype)
-        return self._back(call(here, there), there, target)
+        lent = [self._pools.host.take(x.nbytes) for x in ((source,) if target is source else (source, target))]
+        here = lent[0][: source.nbytes].view(source.dtype)
+        there = lent[-1][: target.nbytes].view(target.dtype)
+        self._accelerator.copy(here, source, self._stream)
+        self._accelerator.mark(self._stream).wait()
+        return self._back(call(here, there), there, target, lent)
 
     def settle(self) -> None:
         self._accelerator.follow(self._caller, self._accelerator.mark(self._stream))
 
-    def _back(self, call: Slice, result: Array, target: DeviceArray) -> Slice:
+    def took(self, seconds: float) -> float:
+        return max((end.since(self._begin) for end in self._ends), default=seconds)  # without what it waited for
+
+    def _back(self, call: Slice, result: Array, target: DeviceArray, lent: list[Array]) -> Slice:
         yield from call
         self._accelerator.copy(target, result, self._stream)
-        yield self._accelerator.mark(self._stream)
+        end = self._accelerator.mark(self._stream)
+        self._ends.append(end)
+        yield end
+        for buffer in lent:
+            self._pools.host.give_back(buffer)
 
     def _follow(self) -> None:
         self._accelerator.follow(self._stream, self._accelerator.mark(self._caller))
+        self._begin = self._accelerator.mark(self._stream)
 
 
 class Places:
@@ -165,3 +192,13 @@ class Places:
             self._pools[id(device)] = Pools(device, self._aware)
         caller = device.codecs.stream(None, arrays[0])
         return DevicePlace(self._pools[id(device)], caller), tuple(device.array(x, caller) for x in arrays)
+
+    def clock(self, array: Any) -> Clock:
+        """Of the process, where such an array lies."""
+        place, _ = self.of(array)
+        return place.clock
+
+    @property
+    def device_bytes(self) -> int:
+        """Of the buffers that operations share on the devices; they are kept, so it is the most there ever were."""
+        return sum(pools.device.nbytes for pools in self._pools.values())

@@ -26,10 +26,16 @@ class Scratch:
     ----------
     allocate
         Makes so many bytes.
+
+    Attributes
+    ----------
+    nbytes : int
+        That were ever made: all are kept.
     """
 
     def __init__(self, allocate: Callable[[int], Any] = _on_host) -> None:
         self._allocate = allocate
+        self.nbytes = 0
         self._free: dict[int, list[Any]] = defaultdict(list)
         self._lock = threading.Lock()
 
@@ -41,6 +47,7 @@ class Scratch:
         with self._lock:
             if self._free[size]:
                 return self._free[size].pop()
+            self.nbytes += size
         return self._allocate(size)
 
     def give_back(self, buffer: Any) -> None:

@@ -1,24 +1,33 @@
 """What an operation returns: to be waited for, and counted then."""
 
-import time
 import warnings
 
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.memory import Tally
+from hpcbench.comm.places import Place
 from hpcbench.comm.progress import Operation, Progress
 
 
 class Work:
     """An operation under way."""
 
-    def __init__(self, progress: Progress | None, operation: Operation | None, channel: Channel, tally: Tally) -> None:
+    def __init__(
+        self,
+        progress: Progress | None,
+        operation: Operation | None,
+        channel: Channel,
+        tally: Tally,
+        place: Place | None,
+    ) -> None:
         self._progress, self._operation = progress, operation
-        self._channel, self._tally = channel, tally
+        self._channel, self._tally, self._place = channel, tally, place
+        self._not_exposed = 0.0
+        self._calling = (place.called, place.clock.mark()) if place and place.called is not None else None
 
     @classmethod
     def nothing(cls, channel: Channel) -> "Work":
         """What needed no messages."""
-        return cls(None, None, channel, Tally())
+        return cls(None, None, channel, Tally(), None)
 
     def in_background(self) -> "Work":
         """Let it move while the caller computes."""
@@ -28,13 +37,14 @@ class Work:
 
     def wait(self) -> None:
         """Return when the result is in the caller's buffers; counts what happened. Once for each operation."""
-        operation = self._operation
-        if operation is None or self._progress is None:
+        operation, place = self._operation, self._place
+        if operation is None or self._progress is None or place is None:
             return
-        self._operation = None
-        start = time.perf_counter()
+        self._operation = self._place = None
+        start = place.clock.mark()
         self._progress.finish(operation)
-        exposed = min(time.perf_counter() - start, operation.seconds)
+        end = place.clock.mark()
+        seconds = self._not_exposed = place.took(operation.seconds)
         counters, tally = self._channel.counters, self._tally
         counters.message_bytes += tally.message_bytes
         counters.wire_bytes += tally.wire_bytes
@@ -42,9 +52,18 @@ class Work:
         counters.lost_overflows += tally.lost_overflows
         counters.encode_s += tally.encode_s
         counters.decode_s += tally.decode_s
-        counters.transfer_s += max(0.0, operation.seconds - tally.encode_s - tally.decode_s)
-        counters.exposed_s += exposed
-        counters.hidden_s += operation.seconds - exposed
+        counters.transfer_s += max(0.0, seconds - tally.encode_s - tally.decode_s)
+        counters.hidden_s += seconds
+        if self._calling:
+            place.clock.count(*self._calling, self._exposed)
+        place.clock.count(start, end, self._exposed)
+
+    def _exposed(self, seconds: float) -> None:
+        """So long the caller could not go on."""
+        exposed = min(seconds, self._not_exposed)
+        self._not_exposed -= exposed
+        self._channel.counters.exposed_s += exposed
+        self._channel.counters.hidden_s -= exposed
 
     def __del__(self) -> None:
         if self._operation is not None:

@@ -12,6 +12,8 @@ from torch import Tensor
 
 CHUNK = 1 << 17
 """Elements that the optimizer goes through at a time: what it makes of them stays in the cache."""
+_ON_DEVICE = 1 << 25
+"""Elements of a GPU, which has no such cache and starts each operation anew."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,9 @@ class AdamWState:
         for part in self._decays:
             master[part] *= 1 - lr * s.weight_decay
         grown, size = math.sqrt(1 - s.beta2**seen), -lr / (1 - s.beta1**self.updates)
-        for i in range(0, len(master), CHUNK):
-            part = slice(i, i + CHUNK)
+        chunk = CHUNK if master.device.type == "cpu" else _ON_DEVICE
+        for i in range(0, len(master), chunk):
+            part = slice(i, i + chunk)
             first, second = self.first[part], self.second[part]
             if gradient is not None:
                 first.lerp_(gradient[part], 1 - s.beta1)

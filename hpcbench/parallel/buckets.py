@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from hpcbench.comm.arrays import Array
-from hpcbench.parallel.buffers import wire_dtype
+from hpcbench.parallel.buffers import Buffer, room, wire_dtype
 from hpcbench.parallel.sharding import Held, Shard, Tied
 
 ALIGNMENT = 16
@@ -74,10 +73,9 @@ class Bucket:
         self.gradients[slot.span].view(gradient.shape).add_(gradient)
         slot.parameter.grad = None
 
-    def room(self) -> Array:
-        """A host array for all values as they are sent."""
-        array: Array = torch.empty(self.values.numel(), dtype=self.wire_dtype).numpy()
-        return array
+    def room(self) -> Buffer:
+        """A buffer for all values as they are sent."""
+        return room(self.values.shape, like=self.values)
 
     @property
     def has_values(self) -> bool:

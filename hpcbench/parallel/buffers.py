@@ -1,13 +1,28 @@
-"""Between tensors and the host arrays that groups send.
+"""Between tensors and the buffers that groups work on: the one place where a tensor becomes what is sent.
+
+In the host's memory a buffer is an array of NumPy's, on a GPU a tensor, which groups encode and sum where it is: only
+what is on the wire passes through the host. Both kinds share their operators.
 
 Reductions and codecs work in fp32 (fp64 where the model does): MPI has no bf16 sum, and a half-precision sum over
 ranks would round at each addition.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from hpcbench.comm.arrays import Array
+from hpcbench.comm.feedback import Feedback
+
+Buffer = Any
+"""Contiguous: NumPy's array in the host's memory, or torch's tensor in a GPU's."""
+
+
+def on_device(x: Tensor) -> bool:
+    """Whether a tensor lies on a GPU."""
+    return x.device.type != "cpu"
 
 
 def wire_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -15,12 +30,33 @@ def wire_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
+def to_buffer(x: Tensor) -> Buffer:
+    """The values of `x` in its wire dtype, in the memory that it lies in; shares that of `x` where it can."""
+    values = x.detach().to(wire_dtype(x.dtype)).contiguous()
+    return values if on_device(x) else values.numpy()
+
+
+def room(shape: Sequence[int], like: Tensor) -> Buffer:
+    """A buffer for values of such a shape, in the wire dtype and the memory of `like`."""
+    return to_buffer(torch.empty(shape, dtype=wire_dtype(like.dtype), device=like.device))
+
+
+def to_tensor(buffer: Buffer) -> Tensor:
+    """The buffer's values where they are."""
+    return buffer if isinstance(buffer, Tensor) else torch.from_numpy(buffer)
+
+
+def from_buffer(buffer: Buffer, like: Tensor) -> Tensor:
+    """A tensor with the values of a buffer, in dtype and on the device of `like`."""
+    return to_tensor(buffer).to(device=like.device, dtype=like.dtype)
+
+
+def residuals(n: int, like: Tensor) -> Feedback:
+    """Residuals of `n` values that lie where `like` does."""
+    return Feedback(n, like if on_device(like) else None)
+
+
 def to_host(x: Tensor) -> Array:
-    """A contiguous host array with the values of `x` in its wire dtype; shares memory with `x` where it can."""
+    """A contiguous host array with the values of `x` in its wire dtype, wherever it lies."""
     array: Array = x.detach().to(device="cpu", dtype=wire_dtype(x.dtype)).contiguous().numpy()
     return array
-
-
-def from_host(array: Array, like: Tensor) -> Tensor:
-    """A tensor with the values of `array`, in dtype and on the device of `like`."""
-    return torch.from_numpy(array).to(device=like.device, dtype=like.dtype)

@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from hpcbench.comm.channel import Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
 from hpcbench.parallel.buckets import Slot
-from hpcbench.parallel.buffers import from_host, to_host
+from hpcbench.parallel.buffers import from_buffer, room, to_buffer, to_tensor
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.offload import HostLink
 from hpcbench.parallel.pieces import Piece, Reduction
@@ -145,18 +144,18 @@ class Gradients:
         be of another loss scale than the gradients that they are added to. Only in fp16 messages without residuals
         the loss scale stays on, which is there to keep small gradients from vanishing in fp16.
         """
-        host = to_host(piece.bucket.gradients)
+        buffer = to_buffer(piece.bucket.gradients)
         if self._freed:
             piece.bucket.free_gradients()  # the message keeps the memory until it has left
-        host /= self._mesh.dp.size * (1.0 if self._scaled_messages else self._loss_scale)
+        buffer /= self._mesh.dp.size * (1.0 if self._scaled_messages else self._loss_scale)
         group, channel = self._mesh.dp, self._channel
         if self._scattered:
-            result = np.empty(piece.gradient.numel(), host.dtype)
-            work = group.reduce_scatter(host, result, channel=channel, feedback=piece.feedback)
+            result = room(piece.gradient.shape, like=piece.bucket.values)
+            work = group.reduce_scatter(buffer, result, channel=channel, feedback=piece.feedback)
         else:
-            result = host
-            work = group.all_reduce(host, channel=channel, feedback=piece.feedback)
-        piece.reduction = Reduction(host, result, work.in_background() if self._overlap else work)
+            result = buffer
+            work = group.all_reduce(buffer, channel=channel, feedback=piece.feedback)
+        piece.reduction = Reduction(buffer, result, work.in_background() if self._overlap else work)
 
     def _finish(self, piece: Piece) -> None:
         reduction, piece.reduction = piece.reduction, None
@@ -164,7 +163,7 @@ class Gradients:
         reduction.work.wait()
         if self._scaled_messages:
             reduction.result /= self._loss_scale
-        reduced = torch.from_numpy(reduction.result).to(piece.bucket.values.device)
+        reduced = to_tensor(reduction.result).to(piece.bucket.values.device)
         if self._link:
             reduced = self._link.down(reduced).wait()
         if self._freed:
@@ -176,9 +175,9 @@ class Gradients:
     def _reduce_tied(self) -> None:
         """Add the gradients of the two copies of a tied weight: the pieces, which lie alike on both stages."""
         for piece in (piece for piece in self._pieces if piece.bucket.tied):
-            host = to_host(piece.gradient)
-            self._mesh.ends.all_reduce(host, channel=self._tied).wait()
-            piece.gradient.copy_(from_host(host, piece.gradient))
+            buffer = to_buffer(piece.gradient)
+            self._mesh.ends.all_reduce(buffer, channel=self._tied).wait()
+            piece.gradient.copy_(from_buffer(buffer, piece.gradient))
             clear_padding(piece)
 
     def _reduce_partial(self) -> None:
@@ -186,9 +185,9 @@ class Gradients:
         for piece in (piece for piece in self._pieces if piece.bucket.partial):
             summands = piece.gradient[: max(piece.bucket.padding.start - piece.owned.start, 0)]
             if summands.numel():
-                host = to_host(summands)
-                self._mesh.tp.all_reduce(host, channel=self._summands).wait()
-                summands.copy_(from_host(host, summands))
+                buffer = to_buffer(summands)
+                self._mesh.tp.all_reduce(buffer, channel=self._summands).wait()
+                summands.copy_(from_buffer(buffer, summands))
 
 
 def clear_padding(piece: Piece) -> None:

@@ -4,6 +4,7 @@ from mpi4py import MPI
 
 from hpcbench.comm.group import Group
 from hpcbench.comm.links import DEFAULT, Links
+from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
 from hpcbench.parallel.layout import Layout
 
@@ -21,6 +22,8 @@ class Mesh:
         Drives the operations of its groups.
     links
         What their plans are chosen by.
+    places
+        Where what they send may lie; by default the host, and GPUs of which the MPI library knows nothing.
 
     Attributes
     ----------
@@ -28,17 +31,27 @@ class Mesh:
         The ranks that differ from this one in that coordinate only; all of them.
     ends : Group
         First and last stage of this rank's pipeline, for the ranks of these stages; alone for the others.
+    places : Places
+        Of all these groups.
     """
 
-    def __init__(self, comm: MPI.Comm, layout: Layout, progress: Progress, links: Links = DEFAULT) -> None:
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        layout: Layout,
+        progress: Progress,
+        links: Links = DEFAULT,
+        places: Places | None = None,
+    ) -> None:
         if comm.size != layout.ranks:
             raise ValueError(f"the layout needs {layout.ranks} ranks, the communicator has {comm.size}")
         self.layout = layout
         self.rank = comm.rank
+        self.places = shared = places or Places()
         pp, dp, tp = layout.coordinates(comm.rank)
 
         def group(color: int, key: int) -> Group:
-            return Group(comm.Split(color, key), progress, links)
+            return Group(comm.Split(color, key), progress, links, shared)
 
         self.world = group(0, comm.rank)
         self.tp = group(pp * layout.dp + dp, tp)

@@ -18,13 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.shards import shards
 from hpcbench.comm.work import Work
 from hpcbench.parallel.buckets import Bucket
-from hpcbench.parallel.buffers import from_host, to_host
+from hpcbench.parallel.buffers import Buffer, from_buffer, to_buffer
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.pieces import Piece
 
@@ -36,7 +35,7 @@ class Guest:
     bucket: Bucket
     source: Tensor
     """What this rank gives the others: its piece of the master weights, on the model's device."""
-    arriving: tuple[Array, Work] | None = None
+    arriving: tuple[Buffer, Work] | None = None
     copy: Tensor | None = None
     """This rank's part of its node's copy, in the dtype of the weights."""
     fresh: bool = False
@@ -154,8 +153,8 @@ class OnDemand:
         hidden: list[tuple[nn.Parameter, Tensor]] = []
         for guest in self._guests.values():
             gathered = guest.bucket.room()
-            self._mesh.dp.all_gather(to_host(guest.source), gathered, channel=self._exact).wait()
-            values = from_host(gathered, guest.bucket.values)
+            self._mesh.dp.all_gather(to_buffer(guest.source), gathered, channel=self._exact).wait()
+            values = from_buffer(gathered, guest.bucket.values)
             for slot in guest.bucket.slots:
                 hidden.append((slot.parameter, slot.parameter.data))
                 slot.parameter.data = values[slot.span].view(slot.parameter.shape)
@@ -201,7 +200,7 @@ class OnDemand:
         group, source = self._mesh.dp, guest.source
         if phase is Phase.BACKWARD and self._node and guest.copy is not None and guest.fresh:
             group, source = self._node, guest.copy
-        work = group.all_gather(to_host(source), gathered, channel=self._channels[phase])
+        work = group.all_gather(to_buffer(source), gathered, channel=self._channels[phase])
         guest.arriving = gathered, work.in_background() if self._overlap else work
 
     def _arrive(self, guest: Guest) -> None:
@@ -210,9 +209,9 @@ class OnDemand:
         gathered, work = guest.arriving
         guest.arriving = None
         work.wait()
-        guest.bucket.fill_values(from_host(gathered, guest.bucket.values))
+        guest.bucket.fill_values(from_buffer(gathered, guest.bucket.values))
         if self._node and not guest.fresh:
-            mine = shards(gathered.size, self._node.size)[self._node.rank]
+            mine = shards(guest.bucket.values.numel(), self._node.size)[self._node.rank]
             guest.copy, guest.fresh = guest.bucket.values[mine].clone(), True
 
 

@@ -10,14 +10,12 @@ sends signs to all. The codec is the scheme's, as of all traffic. Where this dif
 - Adam's corrections of the moments' first steps stay: the variance's is frozen with it.
 """
 
-import torch
-
 from hpcbench.comm.channel import Dimension, Kind, Phase
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.policy import Policy
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import Bucket
-from hpcbench.parallel.buffers import from_host, to_host
+from hpcbench.parallel.buffers import from_buffer, residuals, to_buffer, to_tensor
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.pieces import Piece
@@ -52,11 +50,11 @@ class OneBitAdam(DataParallel):
         self._momenta = policy.channel(Dimension.DP, Phase.STEP, Kind.OPTIM)
         self._errors: list[Feedback | None] = [None] * len(self.pieces)
         if self._momenta.feedback and mesh.dp.size > 1:
-            self._errors = [Feedback(piece.bucket.values.numel()) for piece in self.pieces]
+            self._errors = [residuals(piece.bucket.values.numel(), piece.master) for piece in self.pieces]
         for piece, errors in zip(self.pieces, self._errors, strict=True):
             if errors:
-                piece.further["worker_error"] = torch.from_numpy(errors.sent)
-                piece.further["server_error"] = torch.from_numpy(errors.summed)
+                piece.further["worker_error"] = to_tensor(errors.sent)
+                piece.further["server_error"] = to_tensor(errors.summed)
 
     @property
     def frozen(self) -> bool:
@@ -86,13 +84,13 @@ class OneBitAdam(DataParallel):
             if factor != 1.0:
                 piece.gradient *= factor
             piece.adam.add_to_first(piece.gradient)
-            momentum = to_host(piece.adam.first)
+            momentum = to_buffer(piece.adam.first)
             momentum /= self._mesh.dp.size
             work = self._mesh.dp.all_reduce(momentum, channel=self._momenta, feedback=errors)
             averages.append((piece, momentum, work.in_background() if self._overlap else work))
         for piece, momentum, work in averages:
             work.wait()
-            piece.adam.first.copy_(from_host(momentum, piece.adam.first))
+            piece.adam.first.copy_(from_buffer(momentum, piece.adam.first))
             self._clear_unused(piece)
             piece.adam.apply(piece.master, lr=lr, seen=self._freeze_step)
             piece.bucket.values.copy_(piece.master)

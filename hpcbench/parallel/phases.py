@@ -1,11 +1,15 @@
 """Where the time of a rank's steps goes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from hpcbench.comm.clock import Clock, HostClock
 
 
 @dataclass
 class Phases:
-    """Seconds, summed over steps, by the host's clock: what a GPU was told to do is counted where it is waited for.
+    """Seconds, summed over steps: of the host, or on a GPU of the stream that computes, whatever the host waits for.
 
     Attributes
     ----------
@@ -21,6 +25,8 @@ class Phases:
         The whole: more than the sum of the others by what is between them.
     steps
         How many.
+    clock
+        By which they are counted; it must have been settled.
     """
 
     forward: float = 0.0
@@ -30,3 +36,13 @@ class Phases:
     optimizer: float = 0.0
     step: float = 0.0
     steps: int = 0
+    clock: Clock = field(default_factory=HostClock)
+
+    def count(self, phase: str, begin: Any, end: Any, *, out_of: str | None = None) -> None:
+        """Add the time between two marks of the clock to a phase; it is no part of the one that it lies in."""
+        self.clock.count(begin, end, partial(self._add, phase, out_of))
+
+    def _add(self, phase: str, out_of: str | None, seconds: float) -> None:
+        setattr(self, phase, getattr(self, phase) + seconds)
+        if out_of:
+            setattr(self, out_of, getattr(self, out_of) - seconds)

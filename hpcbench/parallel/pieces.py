@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hpcbench.comm.arrays import Array
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.shards import shards
 from hpcbench.comm.work import Work
 from hpcbench.parallel.adamw import AdamW, AdamWState
 from hpcbench.parallel.buckets import Bucket, Slot
+from hpcbench.parallel.buffers import Buffer, residuals, to_tensor
 from hpcbench.parallel.offload import HostLink
 
 
@@ -40,10 +40,10 @@ class Owned:
 
 @dataclass
 class Reduction:
-    """Host arrays of a reduction: what is sent, and where the piece's sum arrives."""
+    """Buffers of a reduction: what is sent, and where the piece's sum arrives."""
 
-    sent: Array
-    result: Array
+    sent: Buffer
+    result: Buffer
     work: Work
 
 
@@ -90,7 +90,8 @@ def make_piece(
         master = link.keep(master)
     gradient = torch.zeros_like(master) if link is None else link.keep(torch.zeros_like(master))
     matrices = [span for slot, span in bucket.parts(owned) if len(slot.shard.shape) > 1]
-    return Piece(bucket, owned, master, gradient, AdamWState(adam, master, matrices), Feedback(n) if feedback else None)
+    errors = residuals(n, like=bucket.values) if feedback else None
+    return Piece(bucket, owned, master, gradient, AdamWState(adam, master, matrices), errors)
 
 
 def save(pieces: Iterable[Piece]) -> dict[str, dict[str, Any]]:
@@ -137,7 +138,7 @@ def save_residuals(pieces: Iterable[Piece]) -> dict[str, dict[str, Tensor]]:
     """
     return {
         slot.shard.name: {
-            kind: torch.from_numpy(values[slot.span]).view(slot.parameter.shape).clone()
+            kind: to_tensor(values[slot.span]).view(slot.parameter.shape).to("cpu", copy=True)
             for kind, values in (("sent", piece.feedback.sent), ("summed", piece.feedback.summed))
         }
         for piece in pieces
@@ -159,4 +160,4 @@ def load_residuals(pieces: Iterable[Piece], saved: dict[str, dict[str, Tensor]])
             piece.feedback.forget()
             for slot in piece.bucket.slots:
                 for kind, values in (("sent", piece.feedback.sent), ("summed", piece.feedback.summed)):
-                    values[slot.span] = saved[slot.shard.name][kind].reshape(-1).numpy()
+                    to_tensor(values)[slot.span] = saved[slot.shard.name][kind].reshape(-1)

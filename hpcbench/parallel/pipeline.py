@@ -1,6 +1,5 @@
 """Executes a schedule on one stage of a pipeline: receives, computes, sends on."""
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 from hpcbench.comm.channel import Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.work import Work
-from hpcbench.parallel.buffers import from_host, to_host, wire_dtype
+from hpcbench.parallel.buffers import from_buffer, room, to_buffer
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.phases import Phases
 from hpcbench.parallel.schedule import Action
@@ -111,32 +110,28 @@ class Pipeline:
         The mean loss of each micro-batch in nats on the last stage, nothing on the others.
         """
         alive: dict[tuple[int, int], Alive] = {}
-        losses: list[float] = []
+        losses: list[Tensor] = []
         times = self._phases = phases or Phases()
-        begin, waited = time.perf_counter(), times.bubble
+        begin = times.clock.mark()
         for work, i, chunk in actions:
             self._sendings = _collect(self._sendings)
             if work == "forward":
                 source, result = self._forward(batches[i], i, chunk)
                 if self._is_last(chunk):
-                    losses.append(float(result.detach()))
+                    losses.append(result.detach())
                     result = result * (loss_scale / len(batches))
                 if torch.is_grad_enabled():
                     alive[i, chunk] = Alive(source, result)
                     self.most_alive = max(self.most_alive, len(alive))
             else:
                 self._backward(alive.pop((i, chunk)), i, chunk)
-            end, bubble = time.perf_counter(), times.bubble
-            spent = end - begin - (bubble - waited)
-            if work == "forward":
-                times.forward += spent
-            else:
-                times.backward += spent
-            begin, waited = end, bubble
+            end = times.clock.mark()
+            times.count(work, begin, end)
+            begin = end
         for sending in self._sendings:
             sending.wait()
         self._sendings = []
-        return losses
+        return [float(loss) for loss in losses]  # not before: a GPU would be waited for each time
 
     def _part(self, chunk: int) -> int:
         """Which part of the model the chunk is."""
@@ -173,17 +168,18 @@ class Pipeline:
         """Send on, in the background, what crosses the boundary between part `boundary` and the one before it."""
         channel = self._forward_channel if forward else self._backward_channel
         peer = (self._stage + (1 if forward else -1)) % self._stages
-        message = self._pp.send(to_host(x), peer, tag=self._tag(i, boundary, forward=forward), channel=channel)
+        message = self._pp.send(to_buffer(x), peer, tag=self._tag(i, boundary, forward=forward), channel=channel)
         self._sendings.append(message.in_background())
 
     def _receive(self, shape: tuple[int, ...], i: int, boundary: int, *, forward: bool) -> Tensor:
-        begin = time.perf_counter()
+        clock = self._phases.clock
+        begin = clock.mark()
         channel = self._forward_channel if forward else self._backward_channel
         peer = (self._stage - (1 if forward else -1)) % self._stages
-        host = torch.empty(shape, dtype=wire_dtype(self._like.dtype)).numpy()
-        self._pp.recv(host, peer, tag=self._tag(i, boundary, forward=forward), channel=channel).wait()
-        self._phases.bubble += time.perf_counter() - begin
-        return from_host(host, self._like)
+        buffer = room(shape, like=self._like)
+        self._pp.recv(buffer, peer, tag=self._tag(i, boundary, forward=forward), channel=channel).wait()
+        self._phases.count("bubble", begin, clock.mark(), out_of="forward" if forward else "backward")
+        return from_buffer(buffer, self._like)
 
     def _tag(self, i: int, boundary: int, *, forward: bool) -> int:
         return tag(i, boundary, forward=forward, parts=len(self._parts) * self._stages)

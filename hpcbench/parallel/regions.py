@@ -19,7 +19,7 @@ from hpcbench.comm.channel import Channel, Dimension, Kind, Phase
 from hpcbench.comm.group import Group
 from hpcbench.comm.policy import Policy
 from hpcbench.parallel import sequence
-from hpcbench.parallel.buffers import from_host, to_host
+from hpcbench.parallel.buffers import from_buffer, to_buffer
 
 Move = Callable[[Tensor, Group, Channel], Tensor]
 
@@ -28,9 +28,9 @@ def all_reduce(x: Tensor, group: Group, channel: Channel, op: MPI.Op = MPI.SUM) 
     """The sum of `x` over the group, or what else `op` says, in a new tensor."""
     if group.size == 1:
         return x
-    host = to_host(x.clone())
-    group.all_reduce(host.reshape(-1), channel=channel, op=op).wait()
-    return from_host(host, x)
+    buffer = to_buffer(x.clone())
+    group.all_reduce(buffer.reshape(-1), channel=channel, op=op).wait()
+    return from_buffer(buffer, x)
 
 
 def same(x: Tensor, group: Group, channel: Channel) -> Tensor:

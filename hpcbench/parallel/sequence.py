@@ -8,13 +8,12 @@ a step. A column layer keeps the gathered input for its backward pass (the paper
 Shapes: b samples, s positions, t ranks; t divides s.
 """
 
-import torch
 from torch import Tensor
 
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
 from hpcbench.comm.shards import shards
-from hpcbench.parallel.buffers import from_host, to_host, wire_dtype
+from hpcbench.parallel.buffers import from_buffer, room, to_buffer
 
 
 def all_gather(x: Tensor, group: Group, channel: Channel) -> Tensor:
@@ -22,9 +21,9 @@ def all_gather(x: Tensor, group: Group, channel: Channel) -> Tensor:
     if group.size == 1:
         return x.view_as(x)
     b, held, *rest = x.shape
-    gathered = torch.empty((group.size, b, held, *rest), dtype=wire_dtype(x.dtype)).numpy()  # [t, b, s/t, ...]
-    group.all_gather(to_host(x).reshape(-1), gathered.reshape(-1), channel=channel).wait()
-    return from_host(gathered, x).transpose(0, 1).reshape(b, group.size * held, *rest)
+    gathered = room((group.size, b, held, *rest), like=x)  # [t, b, s/t, ...]
+    group.all_gather(to_buffer(x).reshape(-1), gathered.reshape(-1), channel=channel).wait()
+    return from_buffer(gathered, x).transpose(0, 1).reshape(b, group.size * held, *rest)
 
 
 def reduce_scatter(x: Tensor, group: Group, channel: Channel) -> Tensor:
@@ -32,10 +31,10 @@ def reduce_scatter(x: Tensor, group: Group, channel: Channel) -> Tensor:
     if group.size == 1:
         return x.view_as(x)
     b, s, *rest = x.shape
-    by_owner = to_host(x.view(b, group.size, s // group.size, *rest).transpose(0, 1))  # [t, b, s/t, ...]
-    summed = torch.empty(by_owner.shape[1:], dtype=wire_dtype(x.dtype)).numpy()
+    by_owner = to_buffer(x.view(b, group.size, s // group.size, *rest).transpose(0, 1))  # [t, b, s/t, ...]
+    summed = room(by_owner.shape[1:], like=x)
     group.reduce_scatter(by_owner.reshape(-1), summed.reshape(-1), channel=channel).wait()
-    return from_host(summed, x)
+    return from_buffer(summed, x)
 
 
 def own(positions: Tensor, group: Group) -> Tensor:

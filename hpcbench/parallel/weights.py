@@ -4,12 +4,11 @@ from typing import Protocol
 
 from torch import Tensor
 
-from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.work import Work
 from hpcbench.parallel.buckets import Bucket
-from hpcbench.parallel.buffers import from_host, to_host
+from hpcbench.parallel.buffers import Buffer, from_buffer, to_buffer
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.pieces import Piece
 
@@ -40,16 +39,16 @@ class GatheredAfterStep:
     def __init__(self, mesh: Mesh, policy: Policy, *, overlap: bool) -> None:
         self._mesh, self._overlap = mesh, overlap
         self._channel = policy.channel(Dimension.ZERO, Phase.STEP, Kind.PARAM)
-        self._arriving: list[tuple[Bucket, Array, Work]] = []
+        self._arriving: list[tuple[Bucket, Buffer, Work]] = []
 
     def give(self, piece: Piece, source: Tensor) -> None:
         gathered = piece.bucket.room()
-        work = self._mesh.dp.all_gather(to_host(source), gathered, channel=self._channel)
+        work = self._mesh.dp.all_gather(to_buffer(source), gathered, channel=self._channel)
         work.in_background() if self._overlap else work.wait()
         self._arriving.append((piece.bucket, gathered, work))
 
     def settle(self) -> None:
         for bucket, gathered, work in self._arriving:
             work.wait()
-            bucket.values.copy_(from_host(gathered, bucket.values))
+            bucket.values.copy_(from_buffer(gathered, bucket.values))
         self._arriving = []

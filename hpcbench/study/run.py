@@ -18,6 +18,7 @@ def run_file(
     base: Path,
     shape: Mapping[str, int | str] | None = None,
     peak_tflops: Mapping[Precision, float] | None = None,
+    gpu_aware_mpi: bool | None = None,
 ) -> dict[str, Any]:
     """The run as plain JSON data, every key present.
 
@@ -36,6 +37,8 @@ def run_file(
         ``gpus_per_rank`` (a fraction in words) and ``visibility``. The worker refuses to run in another shape.
     peak_tflops
         Precision -> dense peak of a GPU, where the site says one: the report prefers it to its own table.
+    gpu_aware_mpi
+        What the site says of its MPI library; None where the ranks are to find out.
     """
     study = run.study
     train = study.train.model_dump()
@@ -66,6 +69,7 @@ def run_file(
         "links": str((base / study.links).resolve()) if study.links else None,
         "shape": dict(shape) if shape else None,
         "peak_tflops": {precision: float(peak) for precision, peak in (peak_tflops or {}).items()},
+        "gpu_aware_mpi": gpu_aware_mpi,
     }
 
 

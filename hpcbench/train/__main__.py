@@ -22,13 +22,14 @@ from mpi4py import MPI
 import hpcbench
 from hpcbench.codecs.registry import instruction_set
 from hpcbench.comm import links
-from hpcbench.comm.gpu_aware import gpu_aware
+from hpcbench.comm.gpu_aware import Awareness
+from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
 from hpcbench.errors import TransitError, UserError
 from hpcbench.predict import flops
-from hpcbench.train import binding, config, preflight, resources, stop, surroundings, text
+from hpcbench.train import binding, config, gpu, preflight, resources, stop, surroundings, text
 from hpcbench.train.checkpoint import Checkpoint, Checkpoints, Found, carried
 from hpcbench.train.checkpoint_index import ReplicasDifferError
 from hpcbench.train.corpus import Corpus
@@ -57,17 +58,19 @@ def main(argv: list[str]) -> int:
     begin = time.perf_counter()
     world = preflight.describe(comm, run)
     where = surroundings.hosts(comm, gpus=run.device != "cpu")
-    about = {**environment(), **transport(comm, run), **(surroundings.job() if comm.rank == 0 else {})}
+    aware = gpu.awareness(comm, run)
+    about = {**environment(), **transport(comm, run, aware), **(surroundings.job() if comm.rank == 0 else {})}
     log.event("environment", **about, hosts=where, world=world)
     preflight.check(world, run)
     if warnings := binding.check(world, run):
         log.event("binding", warnings=warnings)
+    gpu.check(run)
 
     torch.set_num_threads(run.threads)
     wait = Wait.GIVE_WAY if run.oversubscribe else Wait.SPIN
     progress = Progress(wait, background=run.train.overlap)
     corpus = text.load_shared(comm, progress, run.data, run.train.seq_len, run.model.vocab)
-    trainer = Trainer(run, comm, progress, corpus)
+    trainer = Trainer(run, comm, progress, corpus, Places(aware=bool(aware)))
     if comm.rank == 0:
         log.event("configuration", run=raw, **facts(run, corpus))
     if found.newest and (words := resume(trainer, checkpoints, found.newest, corpus)):
@@ -213,7 +216,7 @@ def environment() -> dict[str, Any]:
     }
 
 
-def transport(comm: MPI.Comm, run: config.Run) -> dict[str, Any]:
+def transport(comm: MPI.Comm, run: config.Run, aware: Awareness | None) -> dict[str, Any]:
     """What decides how messages travel (a collective call)."""
     precision = message_precision(run.train.precision, run.train.comm_precision)
     found: dict[str, Any] = {
@@ -226,8 +229,8 @@ def transport(comm: MPI.Comm, run: config.Run) -> dict[str, Any]:
         found["links_note"] = links.load(Path(run.links)).foreign(Topology.of(comm))
     if message_dtype(run.train.precision, run.train.comm_precision) and run.scheme.algorithm in ("native", "auto"):
         found["algorithm_note"] = f"encoded in place of {run.scheme.algorithm}: the MPI library sums no {precision}"
-    if run.device != "cpu":
-        found["gpu_aware_mpi"] = str(gpu_aware(comm))
+    if aware is not None:
+        found["gpu_aware_mpi"] = str(aware)
     return found
 
 

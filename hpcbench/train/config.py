@@ -161,6 +161,8 @@ class Run:
     """None where nobody said: nothing is then compared with it."""
     peak_tflops: dict[str, Any] = field(default_factory=dict)
     """Precision -> dense peak of a GPU, where the site knows better than the report: it is for the report alone."""
+    gpu_aware_mpi: bool | None = None
+    """Whether the MPI library is given device pointers; None leaves it to the ranks to find out."""
 
 
 def load(path: Path) -> tuple[Run, dict[str, Any]]:

@@ -116,13 +116,14 @@ def memory(trainer: Trainer) -> dict[str, int]:
 
     ``host_rank_bytes`` is resident in the rank that needed the most, ``host_bytes`` in all ranks together, where shared
     pages count for each of them; ``device_bytes`` and ``device_reserved_bytes`` are the most that PyTorch had allocated
-    and held on the GPU of one rank.
+    and held on the GPU of one rank, beside which collectives have ``device_buffer_bytes`` of their own.
     """
     own = [float(peak_resident())]
     if trainer.run.device != "cpu":
         own += [float(torch.cuda.max_memory_allocated()), float(torch.cuda.max_memory_reserved())]
+        own.append(float(trainer.mesh.places.device_bytes))
     host, *device = zip(*gather(trainer.mesh.world, own, trainer.policy.exact), strict=True)
-    names = ("device_bytes", "device_reserved_bytes")
+    names = ("device_bytes", "device_reserved_bytes", "device_buffer_bytes")
     return {
         "host_rank_bytes": round(max(host)),
         "host_bytes": round(sum(host)),

@@ -1,7 +1,6 @@
 """One rank's part of a training run: builds the model, takes steps, evaluates."""
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,10 +12,12 @@ from mpi4py import MPI
 
 from hpcbench.comm import links
 from hpcbench.comm.channel import Algorithm, Dimension, Kind, Phase
+from hpcbench.comm.places import Places
 from hpcbench.comm.policy import Policy, Rule
 from hpcbench.comm.progress import Progress
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import make_buckets
+from hpcbench.parallel.buffers import room
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.exact import exact_sum, gather, replicas_agree
 from hpcbench.parallel.mesh import Mesh
@@ -93,6 +94,8 @@ class Trainer:
         Drives the operations of the groups.
     corpus
         The text.
+    places
+        Where what the groups send may lie; see `Mesh`.
 
     Attributes
     ----------
@@ -106,15 +109,19 @@ class Trainer:
         Where the time of its steps went.
     """
 
-    def __init__(self, run: Run, comm: MPI.Comm, progress: Progress, corpus: Corpus) -> None:
+    def __init__(
+        self, run: Run, comm: MPI.Comm, progress: Progress, corpus: Corpus, places: Places | None = None
+    ) -> None:
         self.run = run
         self.corpus = corpus
-        self.mesh = Mesh(comm, run.layout, progress, links.load(Path(run.links)) if run.links else links.DEFAULT)
+        known = links.load(Path(run.links)) if run.links else links.DEFAULT
+        self.mesh = Mesh(comm, run.layout, progress, known, places)
         self.policy = make_policy(run.scheme, message_dtype(run.train.precision, run.train.comm_precision))
         self._lost = 0
         self._exact = self.policy.exact
         self.traffic = Traffic(self.policy, self.mesh)
-        self.phases = Phases()
+        self._clock = self.mesh.places.clock(room((1,), like=torch.empty(0, device=run.device)))
+        self.phases = Phases(clock=self._clock)
         self._scale = LossScale.of(run.train.precision)
         self.skipped = 0
         model, train = run.model, run.train
@@ -188,24 +195,29 @@ class Trainer:
     def forget_times(self) -> None:
         """Count traffic and times anew, as after the warm-up."""
         self.traffic.forget()
-        self.phases = Phases()
+        self.phases = Phases(clock=self._clock)
 
     def step(self, step: int, told_to_stop: Callable[[], bool] = never) -> StepResult:
         """Take step `step` (from 0). A step whose gradients are not finite changes no weight.
 
         `told_to_stop` is asked after the step was timed; its answer goes round with sums that every step makes.
         """
+        clock, phases = self._clock, self.phases
+        clock.settle()  # what was sent between the steps belongs to none
         self.traffic.begin()
-        start = time.perf_counter()
+        start = clock.mark()
         scale = self._scale.value
         mean_loss = self.backward(step)
-        computed = time.perf_counter()
+        computed = clock.mark()
         lr, norm = self.update(step)
-        end = time.perf_counter()
-        seconds = end - start
-        self.phases.optimizer += end - computed
-        self.phases.step += seconds
-        self.phases.steps += 1
+        end = clock.mark()
+        spent: list[float] = []
+        clock.count(start, end, spent.append)
+        phases.count("optimizer", computed, end)
+        phases.count("step", start, end)
+        phases.steps += 1
+        clock.settle()
+        (seconds,) = spent
         message, wire = self.traffic.end(seconds)
         own = [mean_loss, message, wire, float(told_to_stop())]
         sums = exact_sum(self.mesh.world, own, self._exact)
@@ -221,9 +233,9 @@ class Trainer:
         schedule, layout = SCHEDULES[self.run.train.schedule], self.run.layout
         actions = schedule(self.mesh.pp.rank, layout.pp, len(batches), layout.chunks)
         losses = self.pipeline.run(actions, batches, loss_scale=self._scale.value, phases=self.phases)
-        begin = time.perf_counter()
+        begin = self._clock.mark()
         self.data_parallel.reduce_gradients()
-        self.phases.reduction += time.perf_counter() - begin
+        self.phases.count("reduction", begin, self._clock.mark())
         if not losses or self.mesh.tp.rank:
             return 0.0
         return sum(losses) / len(losses) / self.mesh.dp.size

@@ -172,7 +172,7 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
     assert (data["layout"], data["ranks"]) == ({"dp": 2, "tp": 1, "pp": 1, "chunks": 1, "stages": []}, 2)
     keys = (
         "schema study site run repeat pairing cell model data train layout scheme ranks threads oversubscribe device "
-        "links shape peak_tflops"
+        "links shape peak_tflops gpu_aware_mpi"
     )
     assert " ".join(data) == keys
     path = tmp_path / "run.json"
@@ -180,7 +180,17 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
     assert worker_config.load(path)[0].run == "r1-baseline"  # the worker refuses missing, unknown and mistyped keys
     assert data["shape"] is None
     asked = {"nodes": 1, "ranks_per_node": 2, "cores_per_rank": 4, "gpus_per_rank": "1/2", "visibility": "all"}
-    told = run_file(runs[0], site="local", threads=1, oversubscribe=True, device="cpu", base=Path("/base"), shape=asked)
+    told = run_file(
+        runs[0],
+        site="local",
+        threads=1,
+        oversubscribe=True,
+        device="cpu",
+        base=Path("/base"),
+        shape=asked,
+        gpu_aware_mpi=False,
+    )
+    assert told["gpu_aware_mpi"] is False
     path.write_text(json.dumps(told), encoding="utf-8")
     assert worker_config.load(path)[0].shape == worker_config.Shape(1, 2, 4, "1/2", "all")
 

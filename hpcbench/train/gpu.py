@@ -1,0 +1,51 @@
+"""What a run on a GPU needs beside the GPU: found out before anything is timed, and never made up for on the CPU."""
+
+from mpi4py import MPI
+
+from hpcbench.codecs.compiled import Compiled
+from hpcbench.codecs.device import cuda
+from hpcbench.codecs.identity import Identity
+from hpcbench.codecs.registry import get_codec
+from hpcbench.comm.gpu_aware import Awareness, gpu_aware
+from hpcbench.errors import UserError
+from hpcbench.train.config import Run
+from hpcbench.train.precision import message_dtype
+
+
+def check(run: Run) -> None:
+    """Whether what the run sends can be made on the GPU of this rank.
+
+    Raises
+    ------
+    UserError
+        There is no CuPy, it cannot use the GPU, or the scheme asks for what only the CPU does.
+    """
+    if run.device == "cpu":
+        return
+    try:
+        cuda()
+    except (ImportError, RuntimeError) as error:
+        raise UserError(f"device {run.device}: {error}, or use a site with device cpu") from None
+    refused = refusal(run)
+    if refused:
+        raise UserError(f"device {run.device}: {refused}")
+
+
+def refusal(run: Run) -> str | None:
+    """What of the scheme has no counterpart on a GPU, and what to use instead."""
+    scheme, train = run.scheme, run.train
+    if scheme.algorithm == "homomorphic":
+        return f"scheme {scheme.name}: homomorphic sums are made in host memory: use two-shot, or device cpu"
+    if message_dtype(train.precision, train.comm_precision) is not None:
+        return (
+            f"train.comm_precision: {train.comm_precision} messages are rounded in host memory: use auto, or codec bf16"
+        )
+    for name in dict.fromkeys([scheme.default, *(rule.codec for rule in scheme.rules)]):
+        if not isinstance(get_codec(name), (Compiled, Identity)):
+            return f"scheme {scheme.name}: codec {name} has no kernels for a GPU: use another, or device cpu"
+    return None
+
+
+def awareness(comm: MPI.Comm, run: Run) -> Awareness | None:
+    """Whether the MPI library is given device pointers (a collective call); None where there are none."""
+    return None if run.device == "cpu" else gpu_aware(comm, run.gpu_aware_mpi)

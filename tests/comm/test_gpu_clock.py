@@ -1,0 +1,35 @@
+"""Times on a device: between places in its stream, known when it has come there."""
+
+from emulated_accelerator import CALLER, LazyAccelerator
+
+from hpcbench.comm.clock import DeviceClock, HostClock
+
+
+def test_a_span_of_a_stream_is_counted_when_the_clock_is_settled():
+    device, spans, seconds, done = LazyAccelerator(), [], [], []
+    clock = DeviceClock(device, CALLER, spans)
+    device.streams.put(CALLER, lambda: done.append("before"))
+    begin = clock.mark()
+    for k in range(3):
+        device.streams.put(CALLER, lambda k=k: done.append(k))
+    clock.count(begin, clock.mark(), seconds.append)
+    assert not seconds and not done, "nobody waits before"
+    clock.settle()
+    assert done == ["before", 0, 1, 2]
+    assert seconds == [3 * 1e-9]  # one for each thing to do, as the device in disguise counts
+    clock.settle()
+    assert len(seconds) == 1
+
+
+def test_spans_that_nobody_settles_do_not_pile_up():
+    device, spans, seconds = LazyAccelerator(), [], []
+    clock = DeviceClock(device, CALLER, spans)
+    for _ in range(DeviceClock._MOST + 1):
+        clock.count(clock.mark(), clock.mark(), seconds.append)
+    assert not spans and len(seconds) == DeviceClock._MOST + 1
+
+
+def test_the_host_counts_at_once():
+    clock, seconds = HostClock(), []
+    clock.count(clock.mark(), clock.mark(), seconds.append)
+    assert 0 <= seconds[0] < 10

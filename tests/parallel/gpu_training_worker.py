@@ -1,0 +1,198 @@
+"""Training on a device that is host memory in disguise, or on a real GPU, beside training on the CPU; prints JSON.
+
+The disguise is that of the collectives' tests: streams are lazy, so that a result that was not waited for is not there.
+PyTorch's own work is at once; what the stream of the caller is told to wait for has therefore come to its end.
+"""
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from mpi4py import MPI
+from runs import SCHEMES, run_of
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "comm"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "codecs"))
+import emulator
+from emulated_accelerator import CALLER, LazyAccelerator, LazyDevice
+
+from hpcbench.codecs.device import View
+from hpcbench.comm.accelerator import Event
+from hpcbench.comm.places import Place, Places
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.wait import Wait
+from hpcbench.parallel import buffers
+from hpcbench.parallel.layout import Layout
+from hpcbench.train import resources, text
+from hpcbench.train.config import Run, Scheme, SchemeRule
+from hpcbench.train.trainer import Trainer
+
+WORLD = MPI.COMM_WORLD
+CODEC = "int8:256"
+KEEPS = SchemeRule("DP", None, None, CODEC, feedback=True)
+KEEPING = Scheme("keeping", "two-shot", "none", [KEEPS])
+ONEBIT = Scheme("onebit", "two-shot", "none", [replace(KEEPS, kind="OPTIM")], optimizer="onebit-adam")
+INT8 = Scheme("int8", "two-shot", CODEC, [])
+
+
+def settings() -> dict[str, tuple[Run, bool]]:
+    """Runs that together send by every operation that training uses, and whether MPI takes device pointers."""
+
+    def made(layout: Layout, scheme: Scheme, **train: Any) -> Run:
+        base = run_of("gpt2" if layout.pp > 1 else "neox", layout, precision="fp32", zero=train.pop("zero", 0))
+        train = {"steps": 2, "global_batch": 4, "micro_batch": 1, "overlap": False, **train}
+        model = replace(base.model, layers=2)
+        return replace(base, model=model, scheme=scheme, train=replace(base.train, **train))
+
+    return {
+        "native": (made(Layout(dp=2), SCHEMES["baseline"], zero=1, overlap=True), False),
+        "native by pointers": (made(Layout(tp=2), SCHEMES["baseline"], sequence_parallel=True), True),
+        "pipeline": (made(Layout(pp=2), INT8), False),
+        "tensor": (made(Layout(tp=2), INT8, sequence_parallel=True), True),
+        "residuals": (made(Layout(dp=2), KEEPING, zero=2, overlap=True), False),
+        "onebit": (made(Layout(dp=2), ONEBIT, optimizer="onebit-adam", freeze_step=1), False),
+        "weights": (made(Layout(dp=2), INT8, zero=3, offload=True), True),
+    }
+
+
+class TensorDevice(LazyDevice):
+    """Takes tensors of the host for its own."""
+
+    def view(self, name: str, array: Any, stream: int) -> View:
+        if not isinstance(array, torch.Tensor):
+            return super().view(name, array, stream)
+        assert array.is_contiguous()
+        return View(array.data_ptr(), array.numel(), np.dtype(str(array.dtype).removeprefix("torch.")), True)
+
+
+class Disguised(LazyAccelerator):
+    """Its caller, PyTorch on the CPU, is never late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.codecs = TensorDevice(self.streams)
+
+    def follow(self, stream: int, event: Event) -> None:
+        event.wait() if stream == CALLER else super().follow(stream, event)
+
+    def copy(self, target: Any, source: Any, stream: int) -> None:
+        super().copy(target, source, stream)
+        if stream == CALLER:
+            self.mark(CALLER).wait()
+
+
+class Forgetful(Disguised):
+    """Says of whatever is asked that it is done."""
+
+    def mark(self, stream: int) -> Any:
+        event = super().mark(stream)
+        event.wait = lambda: None  # type: ignore[method-assign]
+        event.done = lambda: True  # type: ignore[method-assign]
+        event.since = lambda earlier: 0.0  # type: ignore[method-assign]
+        return event
+
+
+class Watched(Places):
+    """Keeps in mind the largest array of the host that a group was given."""
+
+    largest = 0
+
+    def of(self, *arrays: Any) -> tuple[Place, tuple[Any, ...]]:
+        if isinstance(arrays[0], np.ndarray):
+            self.largest = max(self.largest, *(array.size for array in arrays))
+        return super().of(*arrays)
+
+
+def train(run: Run, places: Places | None) -> tuple[Trainer, dict[str, Any]]:
+    """What a few steps give; the counts are sums over the ranks."""
+    corpus = text.load(run.data, run.train.seq_len)
+    progress = Progress(Wait.GIVE_WAY, background=run.train.overlap)
+    trainer = Trainer(run, WORLD.Dup(), progress, corpus, places)
+    results = [trainer.step(k) for k in range(run.train.steps)]
+    state = io.BytesIO()
+    torch.save({key: value for key, value in trainer.state().items() if key != "shards"}, state)
+    return trainer, {
+        "losses": [result.loss for result in results],
+        "norms": [result.gradient_norm for result in results],
+        "bytes": [(result.message_bytes, result.wire_bytes) for result in results],
+        "evaluation": trainer.evaluate(),
+        "state": state.getvalue().hex(),
+        "agree": trainer.replicas_agree(),
+    }
+
+
+def on_disguise(run: Run, places: Places) -> tuple[Trainer, dict[str, Any]]:
+    with patch.object(buffers, "on_device", lambda x: True):
+        return train(run, places)
+
+
+def compile_kernels(directory: str) -> None:
+    emulator.LIBRARIES = Path(directory)
+    if WORLD.rank == 0:
+        emulator.library(emulator.build_of(CODEC, "f4", "f4"))
+    WORLD.Barrier()
+
+
+def disguised(directory: str) -> None:
+    """Every setting."""
+    compile_kernels(directory)
+    for name, (run, aware) in settings().items():
+        _, expected = train(run, None)
+        device = Disguised()
+        places = Watched(aware=aware, device_of=lambda x, device=device: device)
+        trainer, found = on_disguise(run, places)
+        own = {
+            "differs": [key for key in expected if found[key] != expected[key]],
+            "largest": places.largest,
+            "smallest": min(piece.bucket.values.numel() for piece in trainer.data_parallel.pieces),
+            "staged": device.to_host,
+            "elsewhere": device.elsewhere,
+            "buffers": places.device_bytes,
+        }
+        tell({"setting": name, "aware": aware}, own)
+    planted()
+
+
+def planted() -> None:
+    """Where nobody waits for the device, the result is another one."""
+    run, aware = settings()["tensor"]
+    _, expected = train(run, None)
+    device = Forgetful()
+    _, found = on_disguise(run, Places(aware=aware, device_of=lambda x: device))
+    tell({"setting": "planted"}, {"differs": [key for key in expected if found[key] != expected[key]]})
+
+
+def on_gpu() -> None:
+    """Losses on the CPU and on a GPU, which ranks share where there are fewer."""
+    torch.cuda.set_device(WORLD.rank % torch.cuda.device_count())
+    for name, scheme in {**SCHEMES, "onebit": ONEBIT}.items():
+        for precision in ("fp64", "fp32") if name in ("baseline", "identity") else ("fp32",):
+            for layout, zero in ((Layout(dp=2, tp=2), 3), (Layout(dp=2, pp=2), 1)):
+                run = replace(run_of("neox", layout, precision=precision, zero=zero), scheme=scheme)
+                if scheme.optimizer:
+                    run = replace(run, train=replace(run.train, zero=0, optimizer=scheme.optimizer, freeze_step=1))
+                _, expected = train(run, None)
+                trainer, found = train(replace(run, device="cuda"), None)
+                memory = resources.memory(trainer)
+                about = {"scheme": name, "precision": precision, "agree": found["agree"], "memory": memory}
+                results = {"cpu": expected, "gpu": found}
+                tell({**about, **{key: {**each, "state": ""} for key, each in results.items()}}, {})
+
+
+def tell(about: dict[str, Any], own: dict[str, Any]) -> None:
+    everyone = WORLD.gather(own)
+    if everyone:
+        print(json.dumps({**about, "ranks": everyone}), flush=True)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    function: Callable[..., None] = globals()[sys.argv[1]]
+    function(*sys.argv[2:])

@@ -1,0 +1,105 @@
+"""Training on a GPU: what the CPU computes, and no values through the host but those on the wire.
+
+On a device in disguise everywhere; on a real one, where there is one, with ``pytest -m gpu tests/parallel``.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from mpi4py import MPI
+from runs import SCHEMES, run_of
+
+from hpcbench.codecs.device import cuda
+from hpcbench.errors import UserError
+from hpcbench.parallel.layout import Layout
+from hpcbench.train import gpu
+from hpcbench.train.config import Scheme, SchemeRule
+
+WORKER = Path(__file__).with_name("gpu_training_worker.py")
+
+try:
+    cuda()
+    WHY_NOT = ""
+except (ImportError, RuntimeError) as error:
+    WHY_NOT = str(error)
+
+
+@pytest.fixture(scope="session")
+def settings(mpi_results, tmp_path_factory):
+    """What the settings of the worker gave, by name."""
+    results = mpi_results(2, WORKER, "disguised", str(tmp_path_factory.mktemp("kernels")))
+    return {result.pop("setting"): result for result in results}
+
+
+def test_losses_weights_residuals_and_bytes_are_those_of_the_cpu(settings):
+    assert len(settings) == 8
+    differs = {name: [rank["differs"] for rank in result["ranks"]] for name, result in settings.items()}
+    assert all(differs.pop("planted")), "a result that nobody waited for is seen"
+    assert differs == {name: [[], []] for name in differs}
+
+
+def test_no_vector_of_the_host_is_sent(settings):
+    for name, result in settings.items():
+        for rank in result["ranks"] if name != "planted" else ():
+            assert rank["largest"] < rank["smallest"], name  # sums of scalars, but no bucket
+
+
+def test_mpi_is_given_pinned_copies_or_pointers(settings):
+    for name, result in settings.items():
+        for rank in result["ranks"] if name != "planted" else ():
+            assert (rank["staged"] == 0) == result["aware"], name
+            coded = not name.startswith("native")
+            assert (rank["elsewhere"] > 0) == (coded and name != "pipeline"), name  # samples of collectives
+            assert (rank["buffers"] > 0) == coded, name
+
+
+def test_what_only_the_cpu_does_is_refused_in_one_line():
+    run = replace(run_of("neox", Layout(dp=2), precision="fp32"), device="cuda")
+    assert gpu.refusal(run) is None
+    halves = replace(run, train=replace(run.train, comm_precision="bf16"))
+    assert "train.comm_precision: bf16 messages are rounded in host memory" in gpu.refusal(halves)
+    sums = replace(run, scheme=Scheme("sums", "homomorphic", "int8:256", []))
+    assert "scheme sums: homomorphic sums" in gpu.refusal(sums)
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_the_site_decides_whether_mpi_is_given_pointers(said):
+    run = replace(run_of("neox", Layout()), gpu_aware_mpi=said)
+    assert gpu.awareness(MPI.COMM_SELF, run) is None
+    assert bool(gpu.awareness(MPI.COMM_SELF, replace(run, device="cuda"))) == said
+
+
+@pytest.mark.parametrize("why", [ImportError("codecs on a GPU need CuPy: pip install it"), RuntimeError("no GPU")])
+def test_without_cupy_or_a_gpu_a_run_ends_in_words(monkeypatch, why):
+    def cuda():
+        raise why
+
+    monkeypatch.setattr(gpu, "cuda", cuda)
+    run = run_of("neox", Layout(dp=2))
+    gpu.check(run)
+    with pytest.raises(UserError, match=f"device cuda: {why}") as raised:
+        gpu.check(replace(run, device="cuda"))
+    assert "\n" not in str(raised.value)
+
+
+def test_a_codec_without_kernels_is_refused(monkeypatch):
+    plain = gpu.get_codec
+    monkeypatch.setattr(gpu, "get_codec", lambda name: object() if name == "zfp:8" else plain(name))
+    scheme = Scheme("mixed", "encoded", "none", [SchemeRule("DP", None, None, "zfp:8")])
+    run = replace(run_of("neox", Layout(dp=2)), scheme=scheme, device="cuda")
+    assert "codec zfp:8 has no kernels for a GPU" in gpu.refusal(run)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+def test_a_real_gpu_trains_as_the_cpu_does(mpi_results):
+    results = mpi_results(4, WORKER, "on_gpu")
+    assert len(results) == 2 * (len(SCHEMES) + 1 + 2)
+    for result in results:
+        exact = result["precision"] == "fp64"
+        cpu, gpu = result["cpu"], result["gpu"]
+        assert result["agree"], result["scheme"]
+        assert gpu["losses"] == pytest.approx(cpu["losses"], rel=1e-12 if exact else 2e-3), result["scheme"]
+        assert [sent for sent, _ in gpu["bytes"]] == [sent for sent, _ in cpu["bytes"]], result["scheme"]
+        assert result["memory"]["device_bytes"] > 0
