@@ -113,7 +113,6 @@ class Trainer:
         self.policy = make_policy(run.scheme, message_dtype(run.train.precision, run.train.comm_precision))
         self._lost = 0
         self._exact = self.policy.exact
-        self.traffic = Traffic(self.policy, self.mesh)
         self.phases = Phases()
         self._scale = LossScale.of(run.train.precision)
         self.skipped = 0
@@ -162,6 +161,7 @@ class Trainer:
             if train.freeze_step is None
             else OneBitAdam(buckets, **common, freeze_step=train.freeze_step)
         )
+        self.traffic = Traffic(self.policy, self.mesh, self.data_parallel.link)
         for part in parts:
             recompute(part, train.recompute)
         self.pipeline = Pipeline(
