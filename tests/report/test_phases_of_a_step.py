@@ -85,7 +85,7 @@ def table(root: Path, name: str) -> dict[str, dict[str, Entry]]:
 def test_idle_is_what_the_schedule_makes_of_equal_parts(tmp_path: Path, name: str, p: int, m: int, v: int) -> None:
     """The simulation knows the schedule's actions, the closed form does not."""
     root = write(tmp_path / "001", [Planted("baseline", 1, 0.4, 2.7)])
-    set_up(root, layout={"dp": 1, "tp": 8 // p, "pp": p, "chunks": v}, train={"global_batch": 2 * m, "micro_batch": 2})
+    set_up(root, layout={"dp": 2, "tp": 4 // p, "pp": p, "chunks": v}, train={"global_batch": 4 * m, "micro_batch": 2})
     rows = stages(name, p, m, v)
     change(root / "runs/r1-baseline/log.txt", "phases", {**SPAN, "stages": rows})
     found = table(root, "phases")["baseline"]
