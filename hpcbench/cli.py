@@ -165,7 +165,10 @@ def report(
     ] = None,
     output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
     tables: Annotated[
-        str, typer.Option(metavar="NAME,...|all", help="Further tables: speed, loss, traffic, memory, runs, published.")
+        str,
+        typer.Option(
+            metavar="NAME,...|all", help="Further tables: speed, phases, loss, traffic, memory, runs, published."
+        ),
     ] = "",
     plots: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Directory to write all figures to, as SVG and PNG.")
@@ -175,7 +178,7 @@ def report(
         typer.Option(
             "--export",
             metavar="FILE",
-            help="Also write the measured rows: records, runs or channels.{csv,jsonl,parquet}, or all in one .sqlite.",
+            help="Also write measured rows: records, runs, channels or phases.{csv,jsonl,parquet}, or all as .sqlite.",
             show_default=False,
         ),
     ] = None,

@@ -198,17 +198,23 @@ class DataParallel:
                 piece.feedback.forget()
 
     def held_bytes(self) -> dict[str, int]:
-        """Bytes of the tensors that last from step to step, on the device and with the host, by what they are for."""
+        """Bytes of the tensors that last from step to step, on the device and with the host, by what they are for.
+
+        Residuals of error feedback lie with the host, where messages are made; they are named where there are any.
+        """
         home = "host" if self.link else "device"
         sums = {"device parameters": 0, "device gradients": 0, f"{home} gradients": 0, f"{home} optimizer": 0}
+        residuals = 0
         for piece in self.pieces:
             sums["device parameters"] += piece.bucket.values.untyped_storage().nbytes()
             sums["device gradients"] += piece.bucket.gradients.nbytes
             sums[f"{home} gradients"] += piece.gradient.nbytes
-            sums[f"{home} optimizer"] += sum(values.nbytes for values in piece.states.values())
+            sums[f"{home} optimizer"] += piece.master.nbytes + piece.adam.first.nbytes + piece.adam.second.nbytes
+            residuals += sum(values.nbytes for values in piece.further.values())
+            residuals += piece.feedback.sent.nbytes + piece.feedback.summed.nbytes if piece.feedback else 0
         if self._on_demand:
             sums["device parameters"] += self._on_demand.held_bytes(own=self.link is not None)
-        return sums
+        return sums | ({"host residuals": residuals} if residuals else {})
 
     def _give_again(self) -> None:
         """Master weights have changed otherwise than by an update: what is gathered on demand is of them."""

@@ -30,6 +30,10 @@ class Basis:
     """That one sequence needs, as the run's configuration says."""
     hardware_flops: float | None
     """That one sequence costs, as the run's configuration says."""
+    neox_flops: float | None
+    """That one sequence costs by GPT-NeoX's formula, as the run's configuration says."""
+    recompute: str | int | None
+    """What the backward pass was to compute again: ``none``, ``selective``, ``full``, or so many layers at a time."""
     chip: str | None
     """What the ranks compute on; None for a CPU, and where they differ."""
     peak: float | None
@@ -50,9 +54,16 @@ def basis(run: RunResult, log: RunLog) -> Basis:
         shape=_shape(run.settings),
         model_flops=_finite(number(configuration, "model_flops_per_sample")),
         hardware_flops=_finite(number(configuration, "hardware_flops_per_sample")),
+        neox_flops=_finite(number(configuration, "neox_flops_per_sample")),
+        recompute=_recompute(train),
         chip=_chip(log.ranks),
         peak=_peak(log.ranks, text(train, "precision"), member(run.settings, "peak_tflops")),
     )
+
+
+def _recompute(train: Any) -> str | int | None:
+    words = text(train, "recompute")
+    return words if words in ("none", "selective", "full") else _positive(integer(train, "recompute"))
 
 
 def _shape(settings: Mapping[str, Any]) -> dict[str, int] | None:
@@ -99,9 +110,15 @@ def _finite(value: float | None) -> float | None:
 
 
 def flops_of(shape: Mapping[str, int]) -> dict[str, float]:
-    """Operations of one sequence of this shape by each convention in use, the one that hpcbench prints first."""
+    """Operations of one sequence of this shape by each convention in use, the one that hpcbench prints first.
+
+    GPT-NeoX's formula with recomputation is Megatron-LM's.
+    """
     return {
         "Megatron-LM's formula": flops.model_flops_per_sample(**shape),
-        "Megatron-LM's formula with recomputation": flops.hardware_flops_per_sample(**shape, recompute=True),
-        "GPT-NeoX's formula without recomputation": flops.neox_flops_per_sample(**shape, recompute=False),
+        "Megatron-LM's formula with recomputation": flops.hardware_flops_per_sample(**shape, recompute="full"),
+        "Megatron-LM's formula with selective recomputation": flops.hardware_flops_per_sample(
+            **shape, recompute="selective"
+        ),
+        "GPT-NeoX's formula without recomputation": flops.neox_flops_per_sample(**shape, recompute="none"),
     }

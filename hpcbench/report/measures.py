@@ -13,9 +13,10 @@ from hpcbench.collect.state import diverged_at
 from hpcbench.collect.submission import RunResult
 from hpcbench.report import checks, resources, traffic
 from hpcbench.report.basis import Basis, basis
+from hpcbench.report.phases import Phases, phases
 from hpcbench.report.provenance import differences
 from hpcbench.report.resources import HostTime, Memory
-from hpcbench.report.traffic import TimeSplit, Traffic, Unknown
+from hpcbench.report.traffic import HostLink, TimeSplit, Traffic, Unknown
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Measures:
     """FLOP/s that the model needs, recomputed from shape, samples/s and ranks."""
     hardware_flops_per_rank: float | None
     """FLOP/s that were executed, recomputed likewise."""
+    neox_flops_per_rank: float | None
+    """FLOP/s that GPT-NeoX's formula gives for what was executed; None in logs of others, which have their own."""
     unlabelled_flops_per_rank: float | None
     """FLOP/s of which the log does not say whether recomputation counts."""
     chip: str | None
@@ -58,6 +61,10 @@ class Measures:
     """What each channel carried."""
     dimensions: tuple[Traffic, ...]
     """What each parallel dimension carried."""
+    host_link: HostLink | None
+    """What crossed the links between devices and hosts; None where nothing is offloaded."""
+    phases: Phases | None
+    """Where the time of a step goes, by what the ranks are about."""
     hosts: tuple[HostTime, ...]
     """How long the ranks of each host computed."""
     memory: Memory
@@ -116,6 +123,7 @@ def measure(run: RunResult) -> Measures:
         tokens_per_s_per_rank=per_rank or _printed(log, "tokens_per_s_per_rank", first),
         model_flops_per_rank=model,
         hardware_flops_per_rank=hardware,
+        neox_flops_per_rank=_recomputed(rests_on.neox_flops, rate, rests_on),
         unlabelled_flops_per_rank=_printed(log, "unlabelled_flops_per_rank", first),
         chip=rests_on.chip,
         peak=rests_on.peak,
@@ -126,6 +134,8 @@ def measure(run: RunResult) -> Measures:
         time=time,
         channels=channels,
         dimensions=traffic.by_dimension(channels),
+        host_link=traffic.host_link(log, rests_on.ranks),
+        phases=phases(log, run.settings),
         hosts=resources.hosts(log),
         memory=resources.memory(log),
         skipped=_highest(log, "skipped"),
@@ -184,9 +194,11 @@ def _printed(log: RunLog, name: str, first: int) -> float | None:
 
 def _flops(log: RunLog, name: str, per_sample: float | None, rate: float | None, rests_on: Basis) -> float | None:
     """FLOP/s of a rank: from the rate where the work of a sample is known, as printed where it is not."""
-    if per_sample and rate and rests_on.ranks:
-        return per_sample * rate / rests_on.ranks
-    return _printed(log, name, rests_on.first)
+    return _recomputed(per_sample, rate, rests_on) or _printed(log, name, rests_on.first)
+
+
+def _recomputed(per_sample: float | None, rate: float | None, rests_on: Basis) -> float | None:
+    return per_sample * rate / rests_on.ranks if per_sample and rate and rests_on.ranks else None
 
 
 def _utilization(log: RunLog, name: str, flops: float | None, rests_on: Basis) -> float | None:

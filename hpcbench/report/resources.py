@@ -1,6 +1,7 @@
 """What a run took of its machine, as its log says: memory, and how long each host computed."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from hpcbench.collect.lines import integer, number, objects, printable, text
 from hpcbench.collect.run_log import RunLog
@@ -8,7 +9,7 @@ from hpcbench.collect.run_log import RunLog
 
 @dataclass(frozen=True)
 class Memory:
-    """Peak memory in bytes; None where the log does not say."""
+    """Peak memory in bytes, and what lasts from step to step; None where the log does not say."""
 
     device: int | None = None
     """Allocated on a GPU by the rank that needed the most."""
@@ -18,6 +19,20 @@ class Memory:
     """Resident in the rank that needed the most."""
     host: int | None = None
     """Resident in all ranks together; what ranks share counts for each of them."""
+    states: Mapping[str, int] = field(default_factory=dict)
+    """Name in the event, of those in `STATES` -> bytes that last from step to step in the rank that holds the most."""
+
+
+STATES = (
+    "device_parameters_bytes",
+    "device_gradients_bytes",
+    "device_optimizer_bytes",
+    "host_gradients_bytes",
+    "host_optimizer_bytes",
+    "host_residuals_bytes",
+)
+"""What lasts from step to step, on the device and with the host: the optimizer's are master weights and moments,
+residuals are those of error feedback."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +57,7 @@ def memory(log: RunLog) -> Memory:
         device_reserved=integer(event, "device_reserved_bytes"),
         host_rank=integer(event, "host_rank_bytes"),
         host=integer(event, "host_bytes"),
+        states={name: held for name in STATES if (held := integer(event, name)) is not None and held >= 0},
     )
 
 

@@ -56,6 +56,16 @@ class Traffic:
 
 
 @dataclass(frozen=True)
+class HostLink:
+    """What crossed the links between devices and hosts where states are offloaded, in bytes a step and rank."""
+
+    down: float
+    """From the device: reduced gradients."""
+    up: float
+    """To the device: updated weights."""
+
+
+@dataclass(frozen=True)
 class TimeSplit:
     """Where the time of a step goes, in seconds a step and rank: means over the steps and ranks that were counted.
 
@@ -92,6 +102,15 @@ def channels(log: RunLog, ranks: int | None, *, known: bool) -> tuple[Traffic, .
     if not steps or not ranks:
         return ()
     return tuple(_channel(row, steps * ranks, known=known) for row in rows if text(row, "dimension") is not None)
+
+
+def host_link(log: RunLog, ranks: int | None) -> HostLink | None:
+    """What crossed the hosts' links, as the run's ``traffic`` event says; None where it does not."""
+    event, shares = log.data("traffic"), len(window(log)) * (ranks or 0)
+    down, up = (integer(event, f"host_{way}_bytes") for way in ("down", "up"))
+    if not shares or down is None or up is None or not (0 <= down < _LARGEST and 0 <= up < _LARGEST):
+        return None
+    return HostLink(down / shares, up / shares)
 
 
 def window(log: RunLog) -> range:

@@ -148,7 +148,7 @@ def train(
         last = k + 1 == settings.steps
         if last:
             measured = {"from_step": counted, "to_step": settings.steps}
-            log.event("traffic", **measured, channels=trainer.traffic.report())
+            log.event("traffic", **measured, channels=trainer.traffic.report(), **trainer.traffic.link_bytes())
             log.event("phases", **measured, stages=resources.phase_times(trainer))
             if hosts:
                 log.event("hosts", **measured, hosts=resources.compute_times(trainer, hosts))
@@ -241,6 +241,12 @@ def facts(run: config.Run, corpus: Corpus) -> dict[str, Any]:
         "parameters": flops.parameters(**shape, positions=run.model.positions, tied=run.model.tied),
         "model_flops_per_sample": flops.model_flops_per_sample(**shape),
         "hardware_flops_per_sample": flops.hardware_flops_per_sample(**shape, recompute=run.train.recompute),
+        "neox_flops_per_sample": flops.neox_flops_per_sample(**shape, recompute=run.train.recompute),
+        "flops_formulas": {
+            "model": flops.MODEL_FORMULA,
+            "hardware": flops.hardware_formula(run.train.recompute),
+            "neox": flops.NEOX_FORMULA,
+        },
         "corpus": corpus.digest,
         "corpus_tokens": {"train": len(corpus.train), "valid": len(corpus.valid)},
         "valid_loss_uniform": corpus.uniform_loss,

@@ -116,16 +116,21 @@ def memory(trainer: Trainer) -> dict[str, int]:
 
     ``host_rank_bytes`` is resident in the rank that needed the most, ``host_bytes`` in all ranks together, where shared
     pages count for each of them; ``device_bytes`` and ``device_reserved_bytes`` are the most that PyTorch had allocated
-    and held on the GPU of one rank, beside which collectives have ``device_buffer_bytes`` of their own.
+    and held on the GPU of one rank, beside which collectives have ``device_buffer_bytes`` of their own. The others are
+    no peaks but what lasts from step to step, as `DataParallel.held_bytes` has it: of each the rank's with the most,
+    such as ``device_parameters_bytes`` and ``host_optimizer_bytes``.
     """
+    held = trainer.data_parallel.held_bytes()
     own = [float(peak_resident())]
     if trainer.run.device != "cpu":
         own += [float(torch.cuda.max_memory_allocated()), float(torch.cuda.max_memory_reserved())]
         own.append(float(trainer.mesh.places.device_bytes))
-    host, *device = zip(*gather(trainer.mesh.world, own, trainer.policy.exact), strict=True)
-    names = ("device_bytes", "device_reserved_bytes", "device_buffer_bytes")
+    names = ["device_bytes", "device_reserved_bytes", "device_buffer_bytes"][: len(own) - 1]
+    names += [f"{what.replace(' ', '_')}_bytes" for what in held]
+    own += map(float, held.values())
+    host, *others = zip(*gather(trainer.mesh.world, own, trainer.policy.exact), strict=True)
     return {
         "host_rank_bytes": round(max(host)),
         "host_bytes": round(sum(host)),
-        **{name: round(max(values)) for name, values in zip(names, device, strict=False)},
+        **{name: round(max(values)) for name, values in zip(names, others, strict=True)},
     }

@@ -12,6 +12,7 @@ from hpcbench.comm.channel import Channel, Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
 from hpcbench.parallel.exact import exact_sum
 from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.offload import HostLink
 
 COUNTS = ("calls", "plain_calls", "message_bytes", "wire_bytes", "network_bytes")
 SECONDS = ("encode_s", "decode_s", "transfer_s", "exposed_s", "hidden_s")
@@ -26,6 +27,15 @@ class Traffic:
 
     Every rank must have asked for the same channels when `report` is called, in any order.
 
+    Parameters
+    ----------
+    policy
+        Whose channels are counted.
+    mesh
+        Of the ranks.
+    link
+        To the host, where states are offloaded.
+
     Attributes
     ----------
     steps : int
@@ -34,20 +44,25 @@ class Traffic:
         That they took on this rank.
     """
 
-    def __init__(self, policy: Policy, mesh: Mesh) -> None:
+    def __init__(self, policy: Policy, mesh: Mesh, link: HostLink | None = None) -> None:
         self._policy = policy
         self._mesh = mesh
+        self._link = link
+        self._crossed_before = (0, 0)
         self._before: dict[Key, dict[str, float]] = {}
         self.forget()
 
     def forget(self) -> None:
         """Count anew, as after the warm-up."""
         self._sums: dict[Key, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+        self._crossed = (0, 0)
         self.steps, self.seconds = 0, 0.0
 
     def begin(self) -> None:
         """A step begins."""
         self._before = {_key(channel): _read(channel) for channel in self._policy.channels}
+        if self._link:
+            self._crossed_before = self._link.down_bytes, self._link.up_bytes
 
     def end(self, seconds: float) -> tuple[int, int]:
         """A step has ended that took so long; returns its message and wire bytes on this rank."""
@@ -57,6 +72,9 @@ class Traffic:
             for name, value in _read(channel).items():
                 sums[name] += value - before.get(name, 0.0)
                 step[name] += value - before.get(name, 0.0)
+        if self._link:
+            (down, up), (down_before, up_before) = self._crossed, self._crossed_before
+            self._crossed = down + self._link.down_bytes - down_before, up + self._link.up_bytes - up_before
         self.steps += 1
         self.seconds += seconds
         return round(step["message_bytes"]), round(step["wire_bytes"])
@@ -65,6 +83,16 @@ class Traffic:
     def compute_seconds(self) -> float:
         """Of this rank: what is left of the steps without the time in which it waited for messages."""
         return self.seconds - sum(sums["exposed_s"] for sums in self._sums.values())
+
+    def link_bytes(self) -> dict[str, int]:
+        """``host_down_bytes`` and ``host_up_bytes``: copied to the hosts and from them, the same on all ranks.
+
+        Empty without offload. No codec touches them: they are no messages.
+        """
+        if self._link is None:
+            return {}
+        down, up = exact_sum(self._mesh.world, list(map(float, self._crossed)), self._policy.exact)
+        return {"host_down_bytes": round(down), "host_up_bytes": round(up)}
 
     def report(self) -> list[dict[str, Any]]:
         """One entry a channel that carried anything, the same on all ranks. Bytes and calls are integers."""

@@ -119,7 +119,6 @@ class Trainer:
         self.policy = make_policy(run.scheme, message_dtype(run.train.precision, run.train.comm_precision))
         self._lost = 0
         self._exact = self.policy.exact
-        self.traffic = Traffic(self.policy, self.mesh)
         self._clock = self.mesh.places.clock(room((1,), like=torch.empty(0, device=run.device)))
         self.phases = Phases(clock=self._clock)
         self._scale = LossScale.of(run.train.precision)
@@ -169,6 +168,7 @@ class Trainer:
             if train.freeze_step is None
             else OneBitAdam(buckets, **common, freeze_step=train.freeze_step)
         )
+        self.traffic = Traffic(self.policy, self.mesh, self.data_parallel.link)
         for part in parts:
             recompute(part, train.recompute)
         self.pipeline = Pipeline(

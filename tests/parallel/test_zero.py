@@ -78,6 +78,15 @@ def test_messages_and_states_are_as_predicted(results):
         assert 0 <= result["padding"] < 16 * 4 * result["buckets"]
 
 
+def test_the_log_has_what_crossed_all_hosts_links_in_the_steps(results):
+    for stage, more in ((3, {"node_copy": True, "offload": True}), (2, {"offload": True}), (1, {"offload": True})):
+        ranks = [one for one in results("counted", zero=stage) if more.items() <= one["more"].items()]
+        assert len(ranks) == 4
+        expected = [sum(both) for both in zip(*(one["crossed"][1] for one in ranks), strict=True)]
+        assert all(expected) and all(one["crossed"][0] == expected for one in ranks)
+    assert all(one["crossed"][0] == [] for one in results("counted", zero=0))
+
+
 def test_the_owners_tile_the_parameters(results):
     for stage in (2, 3):
         ranks = results("counted", layout="dp2-tp2-pp2", zero=stage)

@@ -2,8 +2,10 @@
 
 # ruff: noqa: E501
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_measures import GPU, foreign, on_gpus
@@ -107,8 +109,9 @@ SHAPE = {"layers": 4, "hidden": 120, "vocab": 160, "seq_len": 128}
     "formula",
     [
         flops.model_flops_per_sample(**SHAPE),
-        flops.hardware_flops_per_sample(**SHAPE, recompute=True),
-        flops.neox_flops_per_sample(**SHAPE, recompute=False),
+        flops.hardware_flops_per_sample(**SHAPE, recompute="full"),
+        flops.hardware_flops_per_sample(**SHAPE, recompute="selective"),
+        flops.neox_flops_per_sample(**SHAPE, recompute="none"),
     ],
 )
 def test_flops_without_a_label_fit_one_of_the_formulas_or_none(formula: float) -> None:
@@ -118,8 +121,48 @@ def test_flops_without_a_label_fit_one_of_the_formulas_or_none(formula: float) -
     assert "times what the nearest formula for the run's shape gives" in note
 
 
+def stated(tmp_path: Path, recompute: Any, follows: Any) -> list[str]:
+    """Notes on a log whose run recomputes one thing, and whose FLOPs are those of another."""
+    hardware = flops.hardware_flops_per_sample(**SHAPE, recompute=follows)
+    facts = {
+        "hardware_flops_per_sample": hardware,
+        "neox_flops_per_sample": flops.neox_flops_per_sample(**SHAPE, recompute=follows),
+    }
+    configuration = json.loads(LINES[2])
+    configuration["run"]["train"]["recompute"] = recompute
+    lines = [*LINES[:2], json.dumps(configuration | facts), *LINES[3:]]
+    ratio = hardware / flops.model_flops_per_sample(**SHAPE)
+    lines = [line.replace("hardware 2.560", f"hardware {2.56 * ratio:.3f}") for line in lines]
+    lines = [line.replace("hardware 0.256", f"hardware {0.256 * ratio:.3f}") for line in lines]
+    path = tmp_path / "log.txt"
+    path.write_text("".join(line + "\n" for line in lines))
+    return list(measure(from_log(path)).notes)
+
+
+MODES = ("none", "selective", "full", 2)
+
+
+@pytest.mark.parametrize("recompute", MODES)
+def test_what_is_recomputed_says_what_was_executed(tmp_path: Path, recompute: str | int) -> None:
+    assert stated(tmp_path, recompute, recompute) == []
+    for other in MODES:
+        if {recompute, other} == {"full", 2} or recompute == other:
+            continue  # every n layers costs what all do
+        found = stated(tmp_path, recompute, other)
+        words = ["hardware_flops_per_sample", "neox_flops_per_sample"]
+        if {recompute, other} == {"none", "selective"}:
+            del words[1]  # which GPT-NeoX does not tell apart
+        assert [note.split(":3: ")[1].split(" is ")[0] for note in found] == words
+        assert all(note.endswith(f"by the formula for its shape with recompute: {recompute}") for note in found)
+
+
+@pytest.mark.parametrize("recompute", [None, True, -1, 0, 1.5, "all"])
+def test_a_log_that_does_not_say_what_was_recomputed_may_have_any_of_it(tmp_path: Path, recompute: Any) -> None:
+    assert all(stated(tmp_path, recompute, follows) == [] for follows in MODES)
+
+
 def test_the_formula_that_was_taken_is_named(tmp_path: Path) -> None:
-    executed = flops.hardware_flops_per_sample(**SHAPE, recompute=True) * 32 / 8 / 1e9
+    executed = flops.hardware_flops_per_sample(**SHAPE, recompute="full") * 32 / 8 / 1e9
     (note,) = [
         note for note in notes(tmp_path, STEP, "model 2.560", f"model {executed:.3f}") if "model FLOP/s printed" in note
     ]
@@ -129,9 +172,9 @@ def test_the_formula_that_was_taken_is_named(tmp_path: Path) -> None:
 def test_neox_formula_by_hand() -> None:
     """24 f s l h^2 (1 + s/(6h) + V/(16 l h)) for 20B: 348.5 TFLOP a sample with recomputation, three quarters without."""
     shape = {"layers": 44, "hidden": 6144, "vocab": 50432, "seq_len": 2048}
-    with_, without = (flops.neox_flops_per_sample(**shape, recompute=again) for again in (True, False))
+    with_, without = (flops.neox_flops_per_sample(**shape, recompute=again) for again in ("full", "none"))
     assert with_ / 1e12 == pytest.approx(348.5, abs=0.1)
-    assert with_ == pytest.approx(flops.hardware_flops_per_sample(**shape, recompute=True), rel=1e-12)
+    assert with_ == pytest.approx(flops.hardware_flops_per_sample(**shape, recompute="full"), rel=1e-12)
     assert without == pytest.approx(with_ * 3 / 4, rel=1e-12)
 
 

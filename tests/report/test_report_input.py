@@ -117,7 +117,7 @@ def test_wrong_input_is_one_line(tmp_path: Path, kind: str, format: str) -> None
 def test_wrong_arguments() -> None:
     with pytest.raises(UserError, match="--format xml: not known: use one of table, md, latex, csv, json"):
         report([Path()], "xml")
-    with pytest.raises(UserError, match="--tables sped: not known: use all, or some of speed, loss, traffic"):
+    with pytest.raises(UserError, match="--tables sped: not known: use all, or some of speed, phases, loss, traffic"):
         report([Path()], tables="loss, sped")
     with pytest.raises(UserError, match="nothing to report"):
         report([])

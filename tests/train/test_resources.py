@@ -30,7 +30,7 @@ def records(tmp_path_factory, mpi_run):
         data=Data("file", str(text), 0.5),
         train=replace(RUN.train, steps=5, warmup_steps=2, global_batch=4, eval_every=2),
         layout=Layout(2, 2, 1),
-        scheme=Scheme("zfp", "two-shot", "none", [SchemeRule("DP", None, None, "zfp:8")]),
+        scheme=Scheme("zfp", "two-shot", "none", [SchemeRule("DP", None, None, "zfp:8", feedback=True)]),
         ranks=4,
     )
     (folder / "run.json").write_text(json.dumps(asdict(run)))
@@ -58,6 +58,7 @@ def test_the_slow_host_stands_out_and_those_that_wait_for_it_do_not(records):
 
 def test_channels_count_the_bytes_of_the_step_lines_and_no_others(records):
     """Evaluations and the sums of losses go through the same channels, between the steps."""
+    assert not [name for name in event(records, "traffic") if name.startswith("host")], "nothing is offloaded"
     channels = event(records, "traffic")["channels"]
     steps = [record for record in records if isinstance(record, StepRecord) and record.step >= 3]
     assert len([record for record in records if isinstance(record, Event) and record.name == "evaluation"]) == 3
@@ -71,7 +72,10 @@ def test_channels_count_the_bytes_of_the_step_lines_and_no_others(records):
 
 def test_memory_is_that_of_the_ranks(records):
     memory = event(records, "memory")
-    assert set(memory) == {"event", "host_rank_bytes", "host_bytes"}, "without a GPU nothing is said of one"
+    kept = {f"device_{what}_bytes" for what in ("parameters", "gradients", "optimizer")} | {"host_residuals_bytes"}
+    assert set(memory) == {"event", "host_rank_bytes", "host_bytes"} | kept, "without a GPU no peak is said of one"
+    assert memory["host_residuals_bytes"] == 2 * memory["device_parameters_bytes"], "what both hops owe, in fp32"
+    assert memory["device_optimizer_bytes"] == 3 * memory["device_parameters_bytes"] // 2, "ZeRO-1 over two ranks"
     # an interpreter that has imported PyTorch, whatever else was run before it
     asked = (
         "import torch, pathlib; print(pathlib.Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])"

@@ -3,15 +3,20 @@
 import io
 import json
 import math
+import re
 from dataclasses import asdict, fields, replace
+from pathlib import Path
 
 import pytest
+import torch
 from mpi4py import MPI
 
 from hpcbench.collect.lines import Event, StepRecord, parse
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.parallel.layout import Layout
+from hpcbench.predict import zero as predicted
+from hpcbench.report.resources import STATES
 from hpcbench.train import text
 from hpcbench.train.__main__ import facts, train
 from hpcbench.train.config import Data, Model, Run, Scheme, Train
@@ -70,6 +75,60 @@ def test_collector_reads_every_line_that_the_worker_writes(corpus):
     assert [event.name for event in events] == ["evaluation", "traffic", "phases", "memory", "evaluation"]
     assert len(steps) + len(events) == len(records)
     assert steps[-1].loss < steps[0].loss
+
+
+def events_of(trainer):
+    _, records = logged(trainer)
+    return {record.name: record.data for record in records if isinstance(record, Event)}
+
+
+@pytest.mark.parametrize(("zero", "micro_batches"), [(1, 1), (2, 2)])
+def test_what_crosses_the_hosts_link_and_what_lasts_is_as_predicted(corpus, zero, micro_batches):
+    """Of the counted steps and no others: weights that are taken up cross the link, too."""
+    trainer = run_of(corpus, offload=True, zero=zero, micro_batch=2 // micro_batches, bucket_mb=0.02)
+    trainer.load(trainer.state())
+    trainer.data_parallel.link.up(torch.ones(1000))
+    found = events_of(trainer)
+    lengths = [piece.bucket.values.numel() for piece in trainer.data_parallel.pieces]
+    assert len(lengths) > 1
+    down, up = predicted.link_bytes(zero, lengths, 1, master=4, micro_batches=micro_batches)
+    crossed = found["traffic"]
+    steps = crossed["to_step"] - crossed["from_step"] + 1
+    assert steps == 3
+    assert (crossed["host_down_bytes"], crossed["host_up_bytes"]) == (steps * down, steps * up)
+    states = predicted.state_bytes(zero, lengths, 1, parameter=4, master=4, offload=True)
+    assert {f"{what.replace(' ', '_')}_bytes": held for what, held in states.items()}.items() <= found["memory"].items()
+
+
+def test_the_page_names_all_that_the_last_lines_say(corpus):
+    page = (Path(__file__).parents[2] / "docs" / "logs.md").read_text()
+    found = events_of(run_of(corpus, offload=True)) | {"configuration": {"run": {}, **facts(RUN, corpus)}}
+    for name in ("traffic", "phases", "memory", "configuration"):
+        assert f"| `{name}` |" in page
+        fields = {*found[name], *(key for stage in found[name].get("stages", ()) for key in stage)} - {"event"}
+        assert {key for key in fields if f"`{key}`" not in page} == set()
+    assert {key for key in STATES if f"`{key}`" not in page} == set()
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective", "full", 2])
+def test_the_log_names_the_formula_of_each_count(corpus, recompute):
+    """Its words, evaluated, give the number."""
+    found = facts(replace(RUN, train=replace(RUN.train, recompute=recompute)), corpus)
+    sizes = {"s": 16, "l": 1, "h": 16, "V": 256, "f": 3 if recompute in ("none", "selective") else 4}
+    for kind, words in found["flops_formulas"].items():
+        framework, _, formula = words.partition(": ")
+        assert framework == ("GPT-NeoX" if kind == "neox" else "Megatron-LM")
+        value = evaluated(formula.split(", ")[0], sizes)
+        assert value == pytest.approx(found[f"{kind}_flops_per_sample"], rel=1e-12), words
+
+
+def evaluated(formula, sizes):
+    """What stands beside each other is multiplied."""
+    tokens = re.findall(r"[0-9]+|[A-Za-z]|[+/^()]", formula)
+    pairs = zip(["(", *tokens], tokens, strict=False)
+    times = [before.isalnum() + (before == ")") and token.isalnum() + (token == "(") for before, token in pairs]
+    code = "".join(f"{'*' if one else ''}{token}" for one, token in zip(times, tokens, strict=True))
+    return eval(code.replace("^", "**"), {}, sizes)
 
 
 def test_every_field_of_a_step_survives_the_way_through_the_log():

@@ -22,6 +22,7 @@ CHECKS: tuple[Callable[[Subject], Iterator[str]], ...] = (
     sums.traffic_bytes,
     sums.wire,
     sums.waiting,
+    sums.phases,
     sums.times,
     course.damage,
     course.end,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from hpcbench.collect.lines import printable
+from hpcbench.predict import flops
 from hpcbench.report.basis import flops_of
 from hpcbench.report.checks.subject import Subject
 from hpcbench.report.relations import TOLERANCE, Mismatch, Relation
@@ -54,18 +55,23 @@ def conventions(subject: Subject) -> Iterator[str]:
     basis = subject.basis
     if basis.shape is None:
         return
-    formulas = flops_of(basis.shape)
+    # a log that does not say what was recomputed may have any of it
+    modes: list[str | int] = ["none", "selective", "full"] if basis.recompute is None else [basis.recompute]
+    mode = "" if basis.recompute is None else f" with recompute: {basis.recompute}"
+    hardware = [flops.hardware_flops_per_sample(**basis.shape, recompute=one) for one in modes]
+    neox = [flops.neox_flops_per_sample(**basis.shape, recompute=one) for one in modes]
     event = subject.log.event("configuration")
-    for words, stated, names in (
-        ("model_flops_per_sample", basis.model_flops, list(formulas)[:1]),
-        ("hardware_flops_per_sample", basis.hardware_flops, list(formulas)[:2]),
+    for words, stated, expected, given in (
+        ("model_flops_per_sample", basis.model_flops, [flops.model_flops_per_sample(**basis.shape)], ""),
+        ("hardware_flops_per_sample", basis.hardware_flops, hardware, mode),
+        ("neox_flops_per_sample", basis.neox_flops, neox, mode),
     ):
-        if stated and event and not any(abs(stated / formulas[name] - 1) <= TOLERANCE for name in names):
-            yield subject.at(
-                event.line, f"{words} is {stated:.4g}, and {formulas[names[-1]]:.4g} by the formula for its shape"
-            )
+        if stated and event and not any(abs(stated / one - 1) <= TOLERANCE for one in expected):
+            figures = f"{stated:.4g}, and {expected[-1]:.4g} by the formula for its shape{given}"
+            yield subject.at(event.line, f"{words} is {figures}")
     if not basis.batch or not basis.ranks:
         return
+    formulas = flops_of(basis.shape)
     found = [
         subject.mismatch(Relation("unlabelled_flops_per_rank", "seconds", None, _flops(subject, work, basis.batch)))
         for work in formulas.values()
@@ -128,8 +134,8 @@ def _convention(subject: Subject, words: str, found: Mismatch) -> str:
     per_sample = {"model FLOP/s": basis.model_flops, "hardware FLOP/s": basis.hardware_flops}.get(words)
     if basis.shape is None or per_sample is None:
         return ""
-    for name, flops in flops_of(basis.shape).items():
-        if abs(per_sample * found.ratio / flops - 1) <= TOLERANCE:
+    for name, work in flops_of(basis.shape).items():
+        if abs(per_sample * found.ratio / work - 1) <= TOLERANCE:
             return f", which is what {name} gives"
     return ""
 

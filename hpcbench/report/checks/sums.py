@@ -6,6 +6,7 @@ from math import isfinite
 from hpcbench.collect.lines import number, text
 from hpcbench.collect.times import elapsed
 from hpcbench.report.checks.subject import Subject
+from hpcbench.report.phases import PARTS, by_stage
 from hpcbench.report.relations import TOLERANCE
 from hpcbench.report.traffic import Unknown, counted, total, window
 
@@ -53,6 +54,16 @@ def waiting(subject: Subject) -> Iterator[str]:
     if event and time and time.exposed > time.step * (1 + TOLERANCE):
         words = f"ranks waited {time.exposed:.4g} s a step for messages, and a step took {time.step:.4g} s"
         yield subject.at(event.line, words)
+
+
+def phases(subject: Subject) -> Iterator[str]:
+    """What a stage was about in a step, against its step: whoever divides it leaves nothing out."""
+    event = subject.log.event("phases")
+    for stage, row in enumerate(by_stage(subject.log) if event else ()):
+        whole = sum(row[part] for part in PARTS)
+        if event and abs(whole - row["step"]) > TOLERANCE * row["step"]:
+            words = f"the phases of stage {stage} come to {whole:.4g} s a step, and its step took {row['step']:.4g} s"
+            yield subject.at(event.line, words)
 
 
 def times(subject: Subject) -> Iterator[str]:

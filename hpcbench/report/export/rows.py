@@ -12,6 +12,7 @@ from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.report.export.schema import (
     CHANNELS,
     IDENTITY,
+    PHASES,
     QUANTITIES,
     RECORDS,
     RUNS,
@@ -23,6 +24,7 @@ from hpcbench.report.export.schema import (
 )
 from hpcbench.report.export.values import as_json, bounded, place, plain, whole
 from hpcbench.report.measures import own_environment
+from hpcbench.report.resources import STATES
 from hpcbench.report.surroundings import device_name
 
 _LONGEST_CELL = 4096
@@ -77,7 +79,6 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
         "modules": as_json(environment.get("modules")),
         "model": plain(text(settings, "model", "name")),
         "parameters": whole(facts, "parameters"),
-        "model_flops_per_sample": number(facts, "model_flops_per_sample"),
         "device": plain(text(settings, "device")),
         "precision": plain(text(settings, "train", "precision")),
         "algorithm": plain(text(settings, "scheme", "algorithm")),
@@ -90,13 +91,17 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
     }
     found |= {name: plain(text(environment, name)) for name in _VERSIONS}
     found |= {name: whole(log.data("memory"), name) for name in _MEMORY}
+    found |= {name: whole(log.data("traffic"), name) for name in _LINK}
+    found |= {name: number(facts, name) for name in _FLOPS}
     for keys, names in _NUMBERS.items():
         found |= {name: whole(settings, *keys, name) for name in names}
     yield (*identity, *(found[name] for name in RUNS.names[len(IDENTITY) :]))
 
 
 _VERSIONS = ("revision", "mpi", "python", "torch", "numpy", "kernels")
-_MEMORY = ("host_bytes", "host_rank_bytes", "device_bytes", "device_reserved_bytes")
+_MEMORY = ("host_bytes", "host_rank_bytes", "device_bytes", "device_reserved_bytes", *STATES)
+_LINK = ("host_down_bytes", "host_up_bytes")
+_FLOPS = ("model_flops_per_sample", "hardware_flops_per_sample", "neox_flops_per_sample")
 _NUMBERS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     (): ("ranks", "threads"),
     ("model",): ("layers", "hidden", "heads", "vocab"),
@@ -107,14 +112,23 @@ _NUMBERS: Mapping[tuple[str, ...], tuple[str, ...]] = {
 
 
 def _channels(identity: Row, run: RunResult) -> Iterator[Row]:
-    event = run.log.event("traffic") if run.log else None
+    return _parts(CHANNELS, identity, run, "traffic", "channels")
+
+
+def _phases(identity: Row, run: RunResult) -> Iterator[Row]:
+    return _parts(PHASES, identity, run, "phases", "stages")
+
+
+def _parts(table: Table, identity: Row, run: RunResult, name: str, key: str) -> Iterator[Row]:
+    """A row for each object in the array `key` of an event that counts some steps."""
+    event = run.log.event(name) if run.log else None
     if run.log is None or event is None:
         return
     hidden, file = _hidden(run), place(run.log.path)
     span = (whole(event.data, "from_step"), whole(event.data, "to_step"))
-    columns = CHANNELS.columns[len(IDENTITY) + len(span) : -2]
-    for channel in objects(event.data, "channels"):
-        values = (_READ[one.type](channel, one.name) if one.name not in hidden else None for one in columns)
+    columns = table.columns[len(IDENTITY) + len(span) : -2]
+    for part in objects(event.data, key):
+        values = (_READ[one.type](part, one.name) if one.name not in hidden else None for one in columns)
         yield (*identity, *span, *values, file, event.line)
 
 
@@ -128,6 +142,7 @@ _ROWS: Mapping[str, Callable[[Row, RunResult], Iterator[Row]]] = {
     RECORDS.name: _records,
     RUNS.name: _runs,
     CHANNELS.name: _channels,
+    PHASES.name: _phases,
 }
 
 

@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Literal
 
-VERSION = 1
+VERSION = 2
 """Raised whenever a column is added, taken away, renamed, or changes its type, unit or place."""
 
 Type = Literal["text", "json", "integer", "real"]
@@ -121,6 +121,14 @@ RUNS = Table(
         Column("host_rank_bytes", "integer", "B", "Peak resident memory of the rank that needed the most"),
         Column("device_bytes", "integer", "B", "Peak of the tensors on the GPU of the rank with the most"),
         Column("device_reserved_bytes", "integer", "B", "Peak that was held on the GPU of the rank with the most"),
+        Column("device_parameters_bytes", "integer", "B", "Weights that last on the device of the rank with the most"),
+        Column("device_gradients_bytes", "integer", "B", "Gradients that last on the device of the rank with the most"),
+        Column("device_optimizer_bytes", "integer", "B", "Master weights and moments on the device, likewise"),
+        Column("host_gradients_bytes", "integer", "B", "Gradients that last with the host, where states are offloaded"),
+        Column("host_optimizer_bytes", "integer", "B", "Master weights and moments with the host, likewise"),
+        Column("host_residuals_bytes", "integer", "B", "What error feedback keeps, in the rank with the most"),
+        Column("host_down_bytes", "integer", "B", "From devices to hosts in the counted steps, all ranks together"),
+        Column("host_up_bytes", "integer", "B", "From hosts to devices in the counted steps, all ranks together"),
         Column("hpcbench", "text", "", "Version of the worker"),
         Column("revision", "text", "", "Git revision of the worker, -dirty where it had changes"),
         Column("modules", "json", "", "Environment modules that were loaded, as an array"),
@@ -136,6 +144,8 @@ RUNS = Table(
         Column("vocab", "integer", "1", "Rows of the embedding"),
         Column("parameters", "integer", "1", "Of the whole model"),
         Column("model_flops_per_sample", "real", "FLOP", "What the model needs for one sequence, both passes"),
+        Column("hardware_flops_per_sample", "real", "FLOP", "What one sequence costs, with what is recomputed"),
+        Column("neox_flops_per_sample", "real", "FLOP", "The same by GPT-NeoX's formula"),
         Column("dp", "integer", "1", "Size of the data-parallel dimension"),
         Column("tp", "integer", "1", "Size of the tensor-parallel dimension"),
         Column("pp", "integer", "1", "Size of the pipeline-parallel dimension"),
@@ -192,7 +202,27 @@ CHANNELS = Table(
     ),
 )
 
-TABLES = {table.name: table for table in (RECORDS, RUNS, CHANNELS)}
+PHASES = Table(
+    "phases",
+    "One row a run and stage of its pipeline, from the log's phases event: means over the stage's ranks and the steps "
+    "that it names.",
+    (
+        *IDENTITY,
+        Column("from_step", "integer", "1", "First step that is counted"),
+        Column("to_step", "integer", "1", "Last step that is counted"),
+        Column("stage", "integer", "", "Stage of the pipeline, from 0"),
+        Column("forward_s", "real", "s", "In the forward passes, with their tensor-parallel traffic"),
+        Column("backward_s", "real", "s", "In the backward passes, with their traffic and what is computed again"),
+        Column("bubble_s", "real", "s", "In the passes, waiting for another stage's message until it is there"),
+        Column("reduction_s", "real", "s", "After the last backward pass, until the gradients are reduced"),
+        Column("optimizer_s", "real", "s", "From the gradient norm to the new weights, gathered"),
+        Column("other_s", "real", "s", "What is left of the step"),
+        Column("step_s", "real", "s", "The step: the sum of the others"),
+        *_SOURCE,
+    ),
+)
+
+TABLES = {table.name: table for table in (RECORDS, RUNS, CHANNELS, PHASES)}
 
 
 def fingerprint() -> str:

@@ -7,6 +7,7 @@ from hpcbench.report.compare import Cell
 from hpcbench.report.document import Table
 from hpcbench.report.tables.loss import loss
 from hpcbench.report.tables.memory import memory
+from hpcbench.report.tables.phases import phases
 from hpcbench.report.tables.published import published
 from hpcbench.report.tables.runs import runs
 from hpcbench.report.tables.scaling import strong_scaling, weak_scaling
@@ -15,6 +16,7 @@ from hpcbench.report.tables.traffic import traffic
 
 OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "speed": speed,
+    "phases": phases,
     "loss": loss,
     "traffic": traffic,
     "memory": memory,

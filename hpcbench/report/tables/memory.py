@@ -6,7 +6,8 @@ from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Entry, Table
 from hpcbench.report.measures import Measures
-from hpcbench.report.notation import bytes_unit, name, quantity, ratio
+from hpcbench.report.notation import Unit, bytes_unit, name, quantity, ratio
+from hpcbench.report.resources import STATES
 from hpcbench.report.tables.comparison import SCHEME
 from hpcbench.report.tables.over_runs import highest
 from hpcbench.report.tables.tabulate import Field, tabulate
@@ -38,13 +39,37 @@ _KINDS: tuple[tuple[str, str, str, Callable[[Measures], int | None]], ...] = (
     ),
 )
 
+_STATES = {
+    "parameters": "weights that passes compute with",
+    "gradients": "whole ones, and the sums that the optimizer reads",
+    "optimizer": "master weights and moments",
+    "residuals": "what error feedback owes",
+}
+
 
 def memory(submission: Submission, cell: Cell) -> Table | None:
     """Peaks of the run that needed the most, each over the baseline's."""
     fields: list[Field[Row]] = [(SCHEME, lambda row: name(row.scheme))]
     for group, kind in enumerate(_KINDS):
         fields += _pair(cell, group, *kind)
-    return tabulate("memory", "Peak memory", cell.rows, fields)
+    unit = bytes_unit(highest(row, _held(key)) for row in cell.rows for key in STATES)
+    fields += [_state(key, unit, len(_KINDS)) for key in STATES]
+    return tabulate("memory", "Memory: peaks, and what lasts from step to step", cell.rows, fields)
+
+
+def _held(key: str) -> Callable[[Measures], int | None]:
+    return lambda run: run.memory.states.get(key)
+
+
+def _state(key: str, unit: Unit, group: int) -> Field[Row]:
+    where, what, _ = key.split("_")
+    column = Column(
+        key,
+        f"{what if where == 'device' else f'{what}, host'} ({unit.name})",
+        group=group,
+        help=f"Kept from step to step with the {where} of the rank that holds the most: {_STATES[what]}.",
+    )
+    return column, lambda row: quantity(highest(row, _held(key)), unit.show)
 
 
 def _pair(

@@ -1,10 +1,12 @@
 """One figure of a scheme from those of its runs."""
 
+import statistics
 from collections.abc import Callable
 
 from hpcbench.report.averages import geometric_mean_of_known, mean_of_known, mean_unless_unknown
 from hpcbench.report.compare import Row
 from hpcbench.report.measures import Measures
+from hpcbench.report.statistics import usable
 from hpcbench.report.traffic import Unknown
 
 Value = Callable[[Measures], float | None]
@@ -18,6 +20,12 @@ def mean(row: Row, value: Value) -> float | None:
 def geometric(row: Row, value: Value) -> float | None:
     """Geometric mean over the runs that count and have the figure."""
     return geometric_mean_of_known(map(value, row.counted))
+
+
+def median(row: Row, value: Value) -> float | None:
+    """Median over the runs that count and have the figure."""
+    known = [found for found in map(value, row.counted) if found is not None and usable(found)]
+    return statistics.median(known) if known else None
 
 
 def highest(row: Row, value: Value) -> float | None:

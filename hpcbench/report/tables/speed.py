@@ -1,7 +1,9 @@
 """How fast each scheme trains, in all the units in which people say it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from hpcbench.collect.lines import member, printable, text
 from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell, Row, step_time
 from hpcbench.report.document import Column, Table
@@ -18,10 +20,19 @@ from hpcbench.report.notation import (
 )
 from hpcbench.report.statistics import Interval
 from hpcbench.report.tables.comparison import CHANGE, SCHEME, rate
-from hpcbench.report.tables.flops import KINDS
+from hpcbench.report.tables.flops import KINDS, Kind
 from hpcbench.report.tables.over_runs import geometric
 from hpcbench.report.tables.tabulate import Field, tabulate
 from hpcbench.report.titles import example
+
+_FORMULAS = {"model": "of the model", "hardware": "executed", "neox": "by NeoX"}
+"""Name in the log's configuration event -> what the column is called."""
+_NEOX: Kind = (
+    "neox_flops_per_rank",
+    " by NeoX",
+    "FLOP/s that GPT-NeoX's formula gives: what its logs would print, recomputation counted.",
+    lambda run: run.neox_flops_per_rank,
+)
 
 
 def speed(submission: Submission, cell: Cell) -> Table | None:
@@ -50,7 +61,7 @@ def speed(submission: Submission, cell: Cell) -> Table | None:
             Column("speed_ratio", CHANGE, help="Samples/s over the baseline's in the same pairing, with its interval."),
             lambda row: estimate(row.speed, speed_interval),
         ),
-        *(flops(*kind) for kind in KINDS),
+        *(flops(*kind) for kind in (*KINDS, _NEOX)),
         (
             Column("mfu", "MFU", group=1, help="Model FLOP/s as a part of the chip's peak."),
             lambda row: quantity(geometric(row, lambda run: run.mfu), percent),
@@ -78,8 +89,19 @@ def _step_time(row: Row) -> Interval | None:
 
 def _notes(cell: Cell) -> list[str]:
     several = any(len(row.counted) > 1 for row in cell.rows)
-    return [
+    notes = [
         "Step time: geometric mean of the runs' medians, its interval by Student's t over the runs."
         if several
         else "Step time: median of the steps, its interval by the bootstrap."
     ]
+    said = next((found for run in cell.runs if (found := member(_facts(run), "flops_formulas"))), None)
+    formulas = [
+        f"FLOP/s {name}: {printable(words, 120)}."
+        for kind, name in _FORMULAS.items()
+        if (words := text(said, kind)) is not None
+    ]
+    return notes + formulas
+
+
+def _facts(run: Measures) -> Mapping[str, Any]:
+    return run.run.log.data("configuration") if run.run.log else {}

@@ -6,7 +6,7 @@ from math import isfinite
 from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell, Row, paired
 from hpcbench.report.document import Column, Entry, Table
-from hpcbench.report.notation import Unit, between, estimate, name, percent, quantity, ratio, seconds_unit
+from hpcbench.report.notation import Unit, between, bytes_unit, estimate, name, percent, quantity, ratio, seconds_unit
 from hpcbench.report.statistics import Interval, paired_difference
 from hpcbench.report.tables.comparison import CHANGE, SCHEME
 from hpcbench.report.tables.over_runs import mean, wire_over_message
@@ -36,6 +36,13 @@ def traffic(submission: Submission, cell: Cell) -> Table | None:
 
         return column, entry
 
+    crossed = [(run.host_link.down, run.host_link.up) for run in cell.runs if run.host_link]
+    size = bytes_unit(most for both in crossed for most in both)
+
+    def link(way: str, head: str, what: str) -> Field[Row]:
+        column = Column(f"host_{way}_bytes", f"{head} ({size.name})", group=2, help=what)
+        return column, lambda row: quantity(mean(row, lambda run: getattr(run.host_link, way, None)), size.show)
+
     fields = [
         (SCHEME, lambda row: name(row.scheme)),
         time("exposed", "Time a step in which a rank waited for messages."),
@@ -51,6 +58,8 @@ def traffic(submission: Submission, cell: Cell) -> Table | None:
         time("encode", "Time a step in the codec, before sending."),
         time("decode", "Time a step in the codec, after receiving."),
         *(wire(dimension) for dimension in DIMENSIONS),
+        link("down", "to host", "Copied a step from a rank's device to its host: gradients of offloaded states."),
+        link("up", "from host", "Copied a step from the host to the device: updated weights."),
     ]
     return tabulate("traffic", "Traffic: time a step and rank, and bytes by parallel dimension", cell.rows, fields)
 
