@@ -15,12 +15,16 @@ MPIEXEC = Path(sys.executable).with_name("mpiexec")
 
 
 def run_ranks(
-    n: int, script: Path, *arguments: str, timeout: float = 900, bind: str = "none"
+    n: int, script: Path, *arguments: str, timeout: float = 900, bind: str = "none", abort: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """Run a Python script on `n` ranks, one thread each, bound as the launcher's option says."""
+    """Run a Python script on `n` ranks, one thread each, bound as the launcher's option says.
+
+    With `abort`, a rank that raises ends all of them, which would wait for it forever.
+    """
     mpiexec = str(MPIEXEC) if MPIEXEC.exists() else shutil.which("mpiexec")
     assert mpiexec, "no mpiexec beside the interpreter nor on PATH: pip install 'hpcbench[local]'"
-    command = [mpiexec, "-n", str(n), "-bind-to", bind, sys.executable, str(script), *arguments]
+    program = [sys.executable, *(["-m", "mpi4py"] if abort else []), str(script), *arguments]
+    command = [mpiexec, "-n", str(n), "-bind-to", bind, *program]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         command, capture_output=True, text=True, timeout=timeout, env=environment, stdin=subprocess.DEVNULL
@@ -41,7 +45,7 @@ def mpi_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[
     def results(n: int, script: Path, *arguments: str) -> list[dict[str, Any]]:
         key = (n, script, arguments)
         if key not in cache:
-            done = run_ranks(n, script, *arguments)
+            done = run_ranks(n, script, *arguments, abort=True)
             assert done.returncode == 0, f"{script.name} exited with {done.returncode}:\n{done.stderr[-4000:]}"
             assert done.stderr == "", f"{script.name} wrote to standard error:\n{done.stderr[-4000:]}"
             cache[key] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

@@ -38,17 +38,19 @@ def test_small_messages_go_by_the_library_and_large_ones_through_the_codec(opera
 @given(
     operation=st.sampled_from(SUMS),
     size=st.integers(10, 28),
-    bandwidth=st.floats(1e7, 1e11),
+    bandwidth=st.floats(1e7, SLOW.within.bytes_per_s),
     more=st.floats(1, 1000),
-    ratio=st.floats(0.05, 1),
+    ratio=st.floats(0.05, 0.6),
     speed=st.floats(1e8, 2e10),
 )
 def test_more_bandwidth_never_makes_compression_more_attractive(
     operation: Operation, size: int, bandwidth: float, more: float, ratio: float, speed: float
 ) -> None:
+    """Up to that within nodes: where nodes are joined faster than their own ranks, the library's way is another."""
     codecs = (("int8:256", Speed(speed, speed, 2e-5, ratio)),)
+    wide = min(bandwidth * more, SLOW.within.bytes_per_s)
     slower = chosen(1 << size, replace(SLOW, between=Link(2e-5, bandwidth), codecs=codecs), operation)
-    faster = chosen(1 << size, replace(SLOW, between=Link(2e-5, bandwidth * more), codecs=codecs), operation)
+    faster = chosen(1 << size, replace(SLOW, between=Link(2e-5, wide), codecs=codecs), operation)
     if slower.algorithm is Algorithm.NATIVE:
         assert faster.algorithm is Algorithm.NATIVE
 

@@ -262,11 +262,11 @@ def poisoned(dimension: str, trainer: Trainer) -> Any:
         return patch.object(engine, "reduce_gradients", faulty)
     send = Pipeline._send
 
-    def sending(self: Pipeline, x: torch.Tensor, peer: int, i: int, *, forward: bool) -> object:
-        if not forward and self._mesh.dp.rank == 1:
+    def sending(self: Pipeline, x: torch.Tensor, *where: int, forward: bool) -> object:
+        if not forward and trainer.mesh.dp.rank == 1:
             x = x.clone()
             x.view(-1)[5] = torch.inf
-        return send(self, x, peer, i, forward=forward)
+        return send(self, x, *where, forward=forward)
 
     return patch.object(Pipeline, "_send", sending)
 

@@ -3,7 +3,6 @@
 import json
 import math
 import sys
-import traceback
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -201,9 +200,4 @@ def main(suite: str) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1])
-    except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
-        WORLD.Abort(1)
+    main(sys.argv[1])

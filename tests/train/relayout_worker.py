@@ -22,6 +22,7 @@ from hpcbench.train import checkpoint, checkpoint_load, text
 from hpcbench.train.checkpoint import Checkpoints, carried
 from hpcbench.train.checkpoint_index import Announced, Fragment, Index, fragments
 from hpcbench.train.config import Data, Model, Run, Scheme, SchemeRule, Train
+from hpcbench.train.extent import Extent
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
@@ -291,10 +292,9 @@ def halves_swapped() -> Iterator[None]:
 
     def faulty(fragment: Fragment) -> Announced:
         true = announce(fragment)
-        if true.kind == "optimizer" and true.name == "embedding.tokens.weight":
-            whole = true.extent.length
-            assert 2 * whole == true.shape[0] * true.shape[1], "ZeRO cuts it elsewhere"
-            return replace(true, extent=replace(true.extent, start=whole - true.extent.start))
+        half = true.extent.length
+        if true.kind == "optimizer" and 2 * half == Extent.of(tuple(slice(*pair) for pair in true.extent.box)).length:
+            return replace(true, extent=replace(true.extent, start=half - true.extent.start))
         return true
 
     with patch.object(checkpoint, "announce", faulty):
@@ -317,7 +317,8 @@ def faults(directory: str) -> None:
         reference = steps(one, 0, STEPS), tensors(MPI.COMM_SELF, one)
     for name, fault in FAULTS.items():
         with fault():
-            before = begin(run_of(NEOX, CUBE), Path(directory) / name)
+            # a bucket a parameter: ZeRO cuts each in halves
+            before = begin(run_of(NEOX, CUBE, bucket_mb=1e-6), Path(directory) / name)
             answer = go_on(run_of(NEOX, Layout(2)), Path(directory) / name, before, reference)
         if WORLD.rank == 0:
             print(json.dumps({"fault": name, **(answer or {})}), flush=True)
