@@ -63,9 +63,7 @@ class Flat(ctypes.Structure):
     _fields_ = (
         (
             "adamw",
-            ctypes.CFUNCTYPE(
-                None, _U32, ctypes.POINTER(AdamWStep), _POINTER, _POINTER, _POINTER, _POINTER, _U64, _U64
-            ),
+            ctypes.CFUNCTYPE(None, _U32, ctypes.POINTER(AdamWStep), _POINTER, _POINTER, _POINTER, _POINTER, _U64, _U64),
         ),
         ("squares", ctypes.CFUNCTYPE(_F64, _U32, _POINTER, _U64)),
     )
