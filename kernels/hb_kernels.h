@@ -5,7 +5,7 @@
 
 #include "hb_names.h"
 
-#define HB_ABI 2
+#define HB_ABI 3
 
 #define HB_MALFORMED (~0ull)
 
@@ -27,12 +27,27 @@ struct hb_ops {
                                 const void *local, uint64_t n, void *out, uint64_t seed);
 };
 
+// A step of AdamW. keep: what is left of a weight that decays; factor: of the gradients, for clipping; take1, keep2,
+// take2: 1 - beta1, beta2 and 1 - beta2; grown: 1 / sqrt(1 - beta2^t); size: lr / (1 - beta1^t).
+struct hb_adamw {
+  double keep, factor, take1, keep2, take2, grown, eps, size;
+  const uint64_t *ends;  // of runs of elements that in turn do not decay and do; the last one is that of the array
+};
+// Arrays of float32 or float64, aligned to their values.
+struct hb_flat {
+  // Elements from `from` to `to`. gradient: null leaves the moments as they are.
+  void (*adamw)(uint32_t type, const hb_adamw *how, void *master, const void *gradient, void *first, void *second,
+                uint64_t from, uint64_t to);
+  double (*squares)(uint32_t type, const void *x, uint64_t n);  // their sum, in float64
+};
+
 extern "C" {
 struct hb_kernels {
   uint32_t abi;
   uint32_t lanes;    // values that one vector holds
   const char *name;  // "avx512", "avx2", "sse2" or "generic"
   const hb_ops *ops[HB_FAMILIES];
+  const hb_flat *flat;
 };
 
 // The best table that this processor runs (name null), the one of that name, or null if it cannot run here.

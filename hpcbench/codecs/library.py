@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 _NAME = "libhpcbench_kernels.so"
-_ABI = 2
+_ABI = 3
 FAMILIES = (
     "zfp",
     "mpc",
@@ -31,7 +31,7 @@ INSTRUCTION_SETS = ("avx512", "avx2", "sse2", "generic")
 """Builds of the kernels, the fastest first. ``generic`` is plain C++, one block at a time on x86."""
 
 
-_U32, _U64, _POINTER = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
+_U32, _U64, _F64, _POINTER = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_double, ctypes.c_void_p
 
 
 class Ops(ctypes.Structure):
@@ -48,6 +48,27 @@ class Ops(ctypes.Structure):
     )
 
 
+class AdamWStep(ctypes.Structure):
+    """``hb_adamw`` of kernels/hb_kernels.h, where the fields are told."""
+
+    _fields_ = (
+        *((name, _F64) for name in ("keep", "factor", "take1", "keep2", "take2", "grown", "eps", "size")),
+        ("ends", _POINTER),
+    )
+
+
+class Flat(ctypes.Structure):
+    """``hb_flat`` of kernels/hb_kernels.h."""
+
+    _fields_ = (
+        (
+            "adamw",
+            ctypes.CFUNCTYPE(None, _U32, ctypes.POINTER(AdamWStep), _POINTER, _POINTER, _POINTER, _POINTER, _U64, _U64),
+        ),
+        ("squares", ctypes.CFUNCTYPE(_F64, _U32, _POINTER, _U64)),
+    )
+
+
 class _Table(ctypes.Structure):
     """``hb_kernels`` of kernels/hb_kernels.h."""
 
@@ -56,6 +77,7 @@ class _Table(ctypes.Structure):
         ("lanes", _U32),
         ("name", ctypes.c_char_p),
         ("ops", ctypes.POINTER(Ops) * len(FAMILIES)),
+        ("flat", ctypes.POINTER(Flat)),
     )
 
 
@@ -66,6 +88,7 @@ class Kernels:
         self._library = library  # its code must stay loaded
         self.instruction_set: str = table.name.decode()
         self.ops: dict[str, Any] = {family: table.ops[k].contents for k, family in enumerate(FAMILIES)}
+        self.flat: Any = table.flat.contents
 
 
 def library_path() -> Path:

@@ -6,14 +6,17 @@ Written out because PyTorch's own optimizers import its compiler at the first st
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
+import numpy as np
 import torch
 from torch import Tensor
 
-CHUNK = 1 << 17
-"""Elements that the optimizer goes through at a time: what it makes of them stays in the cache."""
-_ON_DEVICE = 1 << 25
-"""Elements of a GPU, which has no such cache and starts each operation anew."""
+from hpcbench.codecs.library import AdamWStep
+from hpcbench.parallel import flat
+
+CHUNK = 1 << 24
+"""Elements that a GPU goes through at a time: what it makes of them on the way takes memory."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class AdamWState:
     like
         The piece's master weights, [n], fp32 or fp64.
     decays
-        The parts of the piece whose weights decay.
+        The parts of the piece whose weights decay, in order.
 
     Attributes
     ----------
@@ -54,9 +57,9 @@ class AdamWState:
         self.first = torch.zeros_like(like)
         self.second = torch.zeros_like(like)
 
-    def step(self, master: Tensor, gradient: Tensor, *, lr: float) -> None:
-        """Change `master` by one step along `gradient`."""
-        self._go(master, gradient, lr=lr, seen=self.updates + 1)
+    def step(self, master: Tensor, gradient: Tensor, *, lr: float, factor: float = 1.0) -> None:
+        """Change `master` by one step along `factor` times `gradient`."""
+        self._go(master, gradient, lr=lr, seen=self.updates + 1, factor=factor)
 
     def add_to_first(self, gradient: Tensor) -> None:
         """Let the first moment take up a gradient."""
@@ -64,21 +67,39 @@ class AdamWState:
 
     def apply(self, master: Tensor, *, lr: float, seen: int) -> None:
         """Change `master` by the moments as they are, of which the second has seen so many gradients."""
-        self._go(master, None, lr=lr, seen=seen)
+        self._go(master, None, lr=lr, seen=seen, factor=1.0)
 
-    def _go(self, master: Tensor, gradient: Tensor | None, *, lr: float, seen: int) -> None:
-        """Decay, take up a gradient if there is one, and change the weights, chunk by chunk."""
+    def _go(self, master: Tensor, gradient: Tensor | None, *, lr: float, seen: int, factor: float) -> None:
+        """Decay, take up a gradient if there is one, and change the weights."""
         s = self._settings
         self.updates += 1
+        ends = np.array([*chain(*((part.start, part.stop) for part in self._decays)), len(master)], np.uint64)
+        how = AdamWStep(
+            keep=1 - lr * s.weight_decay,
+            factor=factor,
+            take1=1 - s.beta1,
+            keep2=s.beta2,
+            take2=1 - s.beta2,
+            grown=1 / math.sqrt(1 - s.beta2**seen),
+            eps=s.eps,
+            size=lr / (1 - s.beta1**self.updates),
+            ends=ends.ctypes.data,
+        )
+        if master.device.type == "cpu":
+            flat.adamw(how, master, gradient, self.first, self.second)
+        else:
+            self._by_torch(how, master, gradient)
+
+    def _by_torch(self, how: AdamWStep, master: Tensor, gradient: Tensor | None) -> None:
+        """On a GPU, where kernels/cpu/flat.cpp cannot go."""
         for part in self._decays:
-            master[part] *= 1 - lr * s.weight_decay
-        grown, size = math.sqrt(1 - s.beta2**seen), -lr / (1 - s.beta1**self.updates)
-        chunk = CHUNK if master.device.type == "cpu" else _ON_DEVICE
-        for i in range(0, len(master), chunk):
-            part = slice(i, i + chunk)
+            master[part] *= how.keep
+        for i in range(0, len(master), CHUNK):
+            part = slice(i, i + CHUNK)
             first, second = self.first[part], self.second[part]
             if gradient is not None:
-                first.lerp_(gradient[part], 1 - s.beta1)
-                second.mul_(s.beta2).addcmul_(gradient[part], gradient[part], value=1 - s.beta2)
-            root = second.sqrt().div_(grown).add_(s.eps)
-            master[part].addcdiv_(first, root, value=size)
+                taken = gradient[part] * how.factor
+                first.lerp_(taken, how.take1)
+                second.mul_(how.keep2).addcmul_(taken, taken, value=how.take2)
+            root = second.sqrt().mul_(how.grown).add_(how.eps)
+            master[part].addcdiv_(first, root, value=-how.size)

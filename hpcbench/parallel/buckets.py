@@ -49,29 +49,51 @@ class Bucket:
         self.values = torch.zeros(-(-start // unit) * unit, dtype=like.dtype, device=like.device)
         self.gradients = torch.zeros_like(self.values)
         """Sums of the backward passes; empty while there are none."""
-        for slot in self.slots:
-            self.values[slot.span] = slot.parameter.detach().reshape(-1)
-            slot.parameter.data = self.values[slot.span].view(slot.parameter.shape)
-            slot.parameter.grad = self.gradients[slot.span].view(slot.parameter.shape)
+        self._homes = self._views(self.gradients)
+        for slot, home in zip(self.slots, self._views(self.values), strict=True):
+            home.copy_(slot.parameter.detach())
+            slot.parameter.data = home
+
+    def _views(self, flat: Tensor) -> list[Tensor]:
+        """Of the parameters' shapes, in the order of the slots."""
+        return [flat[slot.span].view(slot.parameter.shape) for slot in self.slots]
 
     @property
     def has_gradients(self) -> bool:
         return self.gradients.numel() > 0
 
-    def free_gradients(self) -> None:
-        """Let go of the gradients; the backward pass makes new ones of its own, for `take_gradient`."""
-        self.gradients = self.values.new_empty(0)
+    def await_gradients(self) -> None:
+        """The backward pass makes gradients of its own, for `take_gradient`; what the bucket holds is of no use."""
+        self.gradients[self.padding] = 0
         for slot in self.slots:
             slot.parameter.grad = None
 
-    def take_gradient(self, slot: Slot) -> None:
-        """Add the parameter's own gradient to the bucket's, which begins with zeros, and let go of it."""
-        gradient = slot.parameter.grad
-        assert gradient is not None
+    def free_gradients(self) -> None:
+        """Let go of the gradients' memory."""
+        self.gradients = self.values.new_empty(0)
+        self._homes = []
+        self.await_gradients()
+
+    def take_gradient(self, k: int) -> None:
+        """Move a parameter's new gradient, that of slot `k`, into the bucket, where the next ones will be added to it.
+
+        So nothing is set to zero, and nothing added to it: the first gradient is copied while the cache holds it.
+        """
+        parameter = self.slots[k].parameter
         if not self.has_gradients:
-            self.gradients = torch.zeros_like(self.values)
-        self.gradients[slot.span].view(gradient.shape).add_(gradient)
-        slot.parameter.grad = None
+            self.gradients = torch.empty_like(self.values)
+            self.gradients[self.padding] = 0
+            self._homes = self._views(self.gradients)
+        gradient, home = parameter.grad, self._homes[k]
+        assert gradient is not None
+        if gradient is not home:
+            parameter.grad = home.copy_(gradient)
+
+    def clear_missing(self) -> None:
+        """Zeros for the parameters that no backward pass has used."""
+        for slot, home in zip(self.slots, self._homes, strict=True):
+            if slot.parameter.grad is None:
+                home.zero_()
 
     def room(self) -> Buffer:
         """A buffer for all values as they are sent."""

@@ -88,7 +88,10 @@ class DataParallel:
         part, parts = (mesh.dp.rank, mesh.dp.size) if self._scattered else (0, 1)
         feedback = policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD).feedback and mesh.dp.size > 1
         self.pieces = [
-            make_piece(bucket, adam, part=part, parts=parts, feedback=feedback, link=self.link) for bucket in buckets
+            make_piece(
+                bucket, adam, part=part, parts=parts, feedback=feedback, link=self.link, in_place=not self._scattered
+            )
+            for bucket in buckets
         ]
         self._weights: Weights
         self._on_demand: OnDemand | None = None
@@ -126,12 +129,7 @@ class DataParallel:
 
     def _square(self) -> float:
         """This rank's summand of the squared norm."""
-        return sum(
-            square_sum(piece.gradient[part])
-            for piece in self.pieces
-            for slot, part in piece.bucket.parts(piece.owned)
-            if slot.shard.counts_in_norm
-        )
+        return sum(square_sum(piece.gradient[part]) for piece in self.pieces for part in piece.counted())
 
     def _world_norm(self, square: float) -> float:
         (total,) = exact_sum(self._mesh.world, [square], self._exact)
@@ -148,9 +146,7 @@ class DataParallel:
         """Update piece by piece; master weights of the host cross to the device while the next piece is updated."""
         crossing: tuple[Piece, Crossing] | None = None
         for piece in self.pieces:
-            if factor != 1.0:
-                piece.gradient *= factor
-            piece.adam.step(piece.master, piece.gradient, lr=lr)
+            piece.adam.step(piece.master, piece.gradient, lr=lr, factor=factor)
             if self.link is None:
                 yield piece, piece.master
                 continue
@@ -208,8 +204,10 @@ class DataParallel:
         for piece in self.pieces:
             sums["device parameters"] += piece.bucket.values.untyped_storage().nbytes()
             sums["device gradients"] += piece.bucket.gradients.nbytes
-            sums[f"{home} gradients"] += piece.gradient.nbytes
-            sums[f"{home} optimizer"] += piece.master.nbytes + piece.adam.first.nbytes + piece.adam.second.nbytes
+            sums[f"{home} optimizer"] += piece.adam.first.nbytes + piece.adam.second.nbytes
+            if not piece.in_place:
+                sums[f"{home} optimizer"] += piece.master.nbytes
+                sums[f"{home} gradients"] += piece.gradient.nbytes
             residuals += sum(values.nbytes for values in piece.further.values())
             residuals += piece.feedback.sent.nbytes + piece.feedback.summed.nbytes if piece.feedback else 0
         if self._on_demand:

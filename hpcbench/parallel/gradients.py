@@ -13,8 +13,8 @@ from torch import Tensor
 
 from hpcbench.comm.channel import Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
-from hpcbench.parallel.buckets import Slot
-from hpcbench.parallel.buffers import from_buffer, room, to_buffer, to_tensor
+from hpcbench.comm.work import Work
+from hpcbench.parallel.buffers import Buffer, from_buffer, room, to_buffer, to_tensor, wire_dtype
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.offload import HostLink
 from hpcbench.parallel.pieces import Piece, Reduction
@@ -75,24 +75,28 @@ class Gradients:
         for piece in pieces:
             if freed:
                 piece.bucket.free_gradients()
-            if overlap or freed:
-                for slot in piece.bucket.slots:
-                    slot.parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
-                        partial(self._added, piece, slot)
-                    )
+            for k, slot in enumerate(piece.bucket.slots):
+                slot.parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                    partial(self._added, piece, k)
+                )
 
     def begin(self, *, micro_batches: int, loss_scale: float) -> None:
-        """Set all gradients to zero; so many backward passes will add to them, of losses times `loss_scale`."""
+        """Forget all gradients; so many backward passes will give new ones, of losses times `loss_scale`."""
         self._loss_scale = loss_scale
         for piece in self._pieces:
             piece.to_come = len(piece.bucket.slots) * (1 if self._freed else micro_batches)
-            (piece.gradient if self._freed else piece.bucket.gradients).zero_()
+            piece.bucket.await_gradients()
+            if self._freed:
+                piece.gradient.zero_()
 
     def finish(self) -> None:
         """Average what is not yet averaged; the loss scale is taken out."""
+        for piece in self._pieces:
+            if piece.bucket.has_gradients and piece.to_come:
+                piece.bucket.clear_missing()
         for piece in () if self.averaged else self._pieces:
-            piece.gradient.copy_(piece.bucket.gradients)
-            piece.gradient /= self._loss_scale
+            copy(piece.gradient, piece.bucket.gradients)
+            divide(piece.gradient, self._loss_scale)
         for piece in self._pieces if self.averaged else ():
             if piece.bucket.has_gradients and piece.reduction is None:
                 self._start(piece)
@@ -105,17 +109,17 @@ class Gradients:
         self._reduce_tied()
         self._reduce_partial()
 
-    def _added(self, piece: Piece, slot: Slot, parameter: Tensor) -> None:
-        """A gradient has been added to: start what is complete, in the same order on every replica."""
-        if not self.averaged:
-            return
+    def _added(self, piece: Piece, k: int, parameter: Tensor) -> None:
+        """The gradient of slot `k` has been added to: start what is complete, in the same order on every replica."""
+        piece.bucket.take_gradient(k)
         piece.to_come -= 1
         if self._freed:
-            piece.bucket.take_gradient(slot)
             if not piece.to_come:
                 if self._whole:
                     self._whole(piece)
                 self._start_and_free(piece)
+            return
+        if not self._overlap or not self.averaged:
             return
         for other in self._pieces:
             if other.reduction:
@@ -144,32 +148,40 @@ class Gradients:
         be of another loss scale than the gradients that they are added to. Only in fp16 messages without residuals
         the loss scale stays on, which is there to keep small gradients from vanishing in fp16.
         """
-        buffer = to_buffer(piece.bucket.gradients)
+        group, channel, gradients = self._mesh.dp, self._channel, piece.bucket.gradients
         if self._freed:
             piece.bucket.free_gradients()  # the message keeps the memory until it has left
-        buffer /= self._mesh.dp.size * (1.0 if self._scaled_messages else self._loss_scale)
-        group, channel = self._mesh.dp, self._channel
+        divisor = group.size * (1.0 if self._scaled_messages else self._loss_scale)
+        if group.size == 1:  # they stay where they are
+            sums = gradients.to(wire_dtype(gradients.dtype))
+            divide(sums, divisor)
+            piece.reduction = Reduction(sums, Work.nothing(channel))
+            return
+        buffer = to_buffer(gradients)
+        divide(buffer, divisor)
         if self._scattered:
             result = room(piece.gradient.shape, like=piece.bucket.values)
             work = group.reduce_scatter(buffer, result, channel=channel, feedback=piece.feedback)
         else:
             result = buffer
             work = group.all_reduce(buffer, channel=channel, feedback=piece.feedback)
-        piece.reduction = Reduction(buffer, result, work.in_background() if self._overlap else work)
+        if self._overlap:
+            work.in_background()
+        piece.reduction = Reduction(to_tensor(result), work, buffer)
 
     def _finish(self, piece: Piece) -> None:
         reduction, piece.reduction = piece.reduction, None
         assert reduction is not None
         reduction.work.wait()
         if self._scaled_messages:
-            reduction.result /= self._loss_scale
-        reduced = to_tensor(reduction.result).to(piece.bucket.values.device)
+            divide(reduction.result, self._loss_scale)
+        reduced = reduction.result.to(piece.bucket.values.device)
         if self._link:
             reduced = self._link.down(reduced).wait()
         if self._freed:
             piece.gradient += reduced
         else:
-            piece.gradient.copy_(reduced)
+            copy(piece.gradient, reduced)
         clear_padding(piece)
 
     def _reduce_tied(self) -> None:
@@ -177,7 +189,7 @@ class Gradients:
         for piece in (piece for piece in self._pieces if piece.bucket.tied):
             buffer = to_buffer(piece.gradient)
             self._mesh.ends.all_reduce(buffer, channel=self._tied).wait()
-            piece.gradient.copy_(from_buffer(buffer, piece.gradient))
+            copy(piece.gradient, from_buffer(buffer, piece.gradient))
             clear_padding(piece)
 
     def _reduce_partial(self) -> None:
@@ -187,7 +199,19 @@ class Gradients:
             if summands.numel():
                 buffer = to_buffer(summands)
                 self._mesh.tp.all_reduce(buffer, channel=self._summands).wait()
-                summands.copy_(from_buffer(buffer, summands))
+                copy(summands, from_buffer(buffer, summands))
+
+
+def divide(values: Buffer, divisor: float) -> None:
+    """In place; by one costs nothing."""
+    if divisor != 1.0:
+        values /= divisor
+
+
+def copy(there: Tensor, source: Tensor) -> None:
+    """Copy the values of `source`, unless they are there already: a reduction may have worked in place."""
+    if there.data_ptr() != source.data_ptr():
+        there.copy_(source)
 
 
 def clear_padding(piece: Piece) -> None:

@@ -93,7 +93,7 @@ class OneBitAdam(DataParallel):
             piece.adam.first.copy_(from_buffer(momentum, piece.adam.first))
             self._clear_unused(piece)
             piece.adam.apply(piece.master, lr=lr, seen=self._freeze_step)
-            piece.bucket.values.copy_(piece.master)
+            self._weights.give(piece, piece.master)
 
     def _clear_unused(self, piece: Piece) -> None:
         """Elements that never had a gradient keep a momentum and residuals of zero.

@@ -40,11 +40,11 @@ class Owned:
 
 @dataclass
 class Reduction:
-    """Buffers of a reduction: what is sent, and where the piece's sum arrives."""
+    """Of a bucket: where the piece's sum arrives, and what is sent, which must live as long."""
 
-    sent: Buffer
-    result: Buffer
+    result: Tensor
     work: Work
+    sent: Buffer | None = None
 
 
 @dataclass
@@ -73,6 +73,20 @@ class Piece:
             start = self.owned.start + part.start - slot.span.start
             yield slot, part, Owned(slot.shard.name, start, part.stop - part.start)
 
+    def counted(self) -> list[slice]:
+        """Runs of elements that count in the gradient's norm."""
+        runs: list[slice] = []
+        for slot, part in self.bucket.parts(self.owned):
+            if slot.shard.counts_in_norm:
+                start = runs.pop().start if runs and runs[-1].stop == part.start else part.start
+                runs.append(slice(start, part.stop))
+        return runs
+
+    @property
+    def in_place(self) -> bool:
+        """Whether master weights and reduced gradients are the bucket's own."""
+        return self.master is self.bucket.values
+
     @property
     def states(self) -> dict[str, Tensor]:
         """What the next update depends on, by the names that checkpoints use."""
@@ -80,15 +94,29 @@ class Piece:
 
 
 def make_piece(
-    bucket: Bucket, adam: AdamW, *, part: int, parts: int, feedback: bool, link: HostLink | None = None
+    bucket: Bucket,
+    adam: AdamW,
+    *,
+    part: int,
+    parts: int,
+    feedback: bool,
+    link: HostLink | None = None,
+    in_place: bool = False,
 ) -> Piece:
-    """Piece `part` of `parts` of a bucket, its states beyond the `link` where there is one."""
+    """Piece `part` of `parts` of a bucket, its states beyond the `link` where there is one.
+
+    A piece that is the whole bucket may be `in_place`: weights in fp32 or better are their own masters, and where their
+    gradients were is their sum.
+    """
     n = bucket.values.numel()
     owned = shards(n, parts)[part]
-    master = bucket.values[owned].to(bucket.wire_dtype, copy=True)
-    if link:
-        master = link.keep(master)
-    gradient = torch.zeros_like(master) if link is None else link.keep(torch.zeros_like(master))
+    if in_place and link is None and bucket.values.dtype is bucket.wire_dtype:
+        master, gradient = bucket.values, bucket.gradients
+    else:
+        master = bucket.values[owned].to(bucket.wire_dtype, copy=True)
+        if link:
+            master = link.keep(master)
+        gradient = torch.zeros_like(master) if link is None else link.keep(torch.zeros_like(master))
     matrices = [span for slot, span in bucket.parts(owned) if len(slot.shard.shape) > 1]
     errors = residuals(n, like=bucket.values) if feedback else None
     return Piece(bucket, owned, master, gradient, AdamWState(adam, master, matrices), errors)

@@ -27,7 +27,8 @@ class Replicated:
     """Every rank updates all (stage 0)."""
 
     def give(self, piece: Piece, source: Tensor) -> None:
-        piece.bucket.values.copy_(source)
+        if not piece.in_place:
+            piece.bucket.values.copy_(source)
 
     def settle(self) -> None:
         pass

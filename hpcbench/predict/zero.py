@@ -31,7 +31,8 @@ def state_bytes(
 
     The owner's sums of gradients are in the dtype of the master weights, not rounded to that of the parameters as in
     the paper; and at stage 3 the master weights are what is gathered, so there are no pieces in half precision. With
-    2 and 4 bytes that is 20, 4 + 16/N, 2 + 16/N and 16/N bytes a parameter.
+    2 and 4 bytes that is 20, 4 + 16/N, 2 + 16/N and 16/N bytes a parameter. At stage 0 parameters that are as wide as
+    master weights are these, and their gradients the sums.
 
     Parameters
     ----------
@@ -56,8 +57,9 @@ def state_bytes(
     held["device parameters"] += piece * master if stage == 3 and offload else 0
     held["device parameters"] += whole // node_ranks * parameter if node_ranks else 0
     held["device gradients"] += whole * parameter if stage < 2 else 0
-    held[f"{home} gradients"] += piece * master
-    held[f"{home} optimizer"] += (1 + MOMENTS) * piece * master
+    in_place = stage == 0 and parameter == master and not offload
+    held[f"{home} gradients"] += 0 if in_place else piece * master
+    held[f"{home} optimizer"] += (MOMENTS + (not in_place)) * piece * master
     return held
 
 

@@ -11,4 +11,5 @@ extern "C" const hb_kernels HB_NAME(hb_kernels) = {
         HB_EVERY_FAMILY(X)
 #undef X
     },
+    &HB_NAME(hb_flat),
 };

@@ -23,6 +23,7 @@
 #define X(family) extern "C" const hb_ops HB_NAME(hb_ops_##family);
 HB_EVERY_FAMILY(X)
 #undef X
+extern "C" const hb_flat HB_NAME(hb_flat);
 
 namespace {
 #include "../hb_lane.h"

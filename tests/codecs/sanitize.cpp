@@ -60,7 +60,25 @@ static uint64_t parameter(unsigned family, size_t n) {
   }
 }
 
+// Of arrays that end where the memory does; the weights of every other run of elements decay.
+template <class T> static void flat(uint32_t type, uint64_t n) {
+  T *arrays[4];
+  for (T *&array : arrays) {
+    array = (T *)malloc(n * sizeof(T));
+    for (uint64_t i = 0; i < n; i++) array[i] = (T)(random64() % 100) / 7;
+  }
+  uint64_t *ends = (uint64_t *)malloc(3 * sizeof(uint64_t)), from = n / 5;
+  ends[0] = n / 3, ends[1] = n / 2, ends[2] = n;
+  hb_adamw how = {0.9, 0.5, 0.1, 0.95, 0.05, 2.0, 1e-8, 1e-3, ends};
+  BUILD.flat->adamw(type, &how, arrays[0], arrays[1], arrays[2], arrays[3], 0, from);
+  BUILD.flat->adamw(type, &how, arrays[0], nullptr, arrays[2], arrays[3], from, n);
+  if (!(BUILD.flat->squares(type, arrays[1], n) >= 0)) fail("a sum of squares is negative", type, n);
+  for (T *array : arrays) free(array);
+  free(ends);
+}
+
 int main() {
+  for (uint64_t n = 0; n < 200; n++) flat<float>(HB_F32, n), flat<double>(HB_F64, n);
   unsigned long long values = 0, streams = 0, refused = 0;
   bool planted = false;
   while (values < VALUES)

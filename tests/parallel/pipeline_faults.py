@@ -50,10 +50,11 @@ def weights_of_a_chunk_left_out() -> object:
     backward = Pipeline._backward
 
     def faulty(self: Pipeline, alive: Alive, i: int, chunk: int) -> None:
-        before = [parameter.grad.clone() for parameter in self._parts[chunk].parameters()]
+        parameters = list(self._parts[chunk].parameters())
+        before = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in parameters]
         backward(self, alive, i, chunk)
         if chunk:
-            for parameter, gradient in zip(self._parts[chunk].parameters(), before, strict=True):
+            for parameter, gradient in zip(parameters, before, strict=True):
                 parameter.grad.copy_(gradient)
 
     return patch.object(Pipeline, "_backward", faulty)
