@@ -208,7 +208,6 @@ class DataParallel:
             if not piece.in_place:
                 sums[f"{home} optimizer"] += piece.master.nbytes
                 sums[f"{home} gradients"] += piece.gradient.nbytes
-            residuals += sum(values.nbytes for values in piece.further.values())
             residuals += piece.feedback.sent.nbytes + piece.feedback.summed.nbytes if piece.feedback else 0
         if self._on_demand:
             sums["device parameters"] += self._on_demand.held_bytes(own=self.link is not None)

@@ -149,6 +149,7 @@ class Gradients:
         the loss scale stays on, which is there to keep small gradients from vanishing in fp16.
         """
         group, channel, gradients = self._mesh.dp, self._channel, piece.bucket.gradients
+        feedback = piece.feedback if channel.feedback else None
         if self._freed:
             piece.bucket.free_gradients()  # the message keeps the memory until it has left
         divisor = group.size * (1.0 if self._scaled_messages else self._loss_scale)
@@ -161,10 +162,10 @@ class Gradients:
         divide(buffer, divisor)
         if self._scattered:
             result = room(piece.gradient.shape, like=piece.bucket.values)
-            work = group.reduce_scatter(buffer, result, channel=channel, feedback=piece.feedback)
+            work = group.reduce_scatter(buffer, result, channel=channel, feedback=feedback)
         else:
             result = buffer
-            work = group.all_reduce(buffer, channel=channel, feedback=piece.feedback)
+            work = group.all_reduce(buffer, channel=channel, feedback=feedback)
         if self._overlap:
             work.in_background()
         piece.reduction = Reduction(to_tensor(result), work, buffer)
@@ -186,9 +187,12 @@ class Gradients:
 
     def _reduce_tied(self) -> None:
         """Add the gradients of the two copies of a tied weight: the pieces, which lie alike on both stages."""
+        scale = self._loss_scale if self._tied.dtype == np.float16 else 1.0
         for piece in (piece for piece in self._pieces if piece.bucket.tied):
             buffer = to_buffer(piece.gradient)
+            divide(buffer, 1 / scale)  # fp16 keeps small gradients only with it
             self._mesh.ends.all_reduce(buffer, channel=self._tied).wait()
+            divide(buffer, scale)
             copy(piece.gradient, from_buffer(buffer, piece.gradient))
             clear_padding(piece)
 

@@ -11,7 +11,6 @@ sends signs to all. The codec is the scheme's, as of all traffic. Where this dif
 """
 
 from hpcbench.comm.channel import Dimension, Kind, Phase
-from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.policy import Policy
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import Bucket
@@ -48,13 +47,9 @@ class OneBitAdam(DataParallel):
             raise ValueError(f"freeze_step {freeze_step}: a variance that has seen no gradient divides by nothing")
         self._freeze_step = freeze_step
         self._momenta = policy.channel(Dimension.DP, Phase.STEP, Kind.OPTIM)
-        self._errors: list[Feedback | None] = [None] * len(self.pieces)
         if self._momenta.feedback and mesh.dp.size > 1:
-            self._errors = [residuals(piece.bucket.values.numel(), piece.master) for piece in self.pieces]
-        for piece, errors in zip(self.pieces, self._errors, strict=True):
-            if errors:
-                piece.further["worker_error"] = to_tensor(errors.sent)
-                piece.further["server_error"] = to_tensor(errors.summed)
+            for piece in self.pieces:
+                piece.feedback = piece.feedback or residuals(piece.bucket.values.numel(), piece.master)
 
     @property
     def frozen(self) -> bool:
@@ -80,13 +75,17 @@ class OneBitAdam(DataParallel):
             return
         factor = clip / norm if 0 < clip < norm else 1.0
         averages = []
-        for piece, errors in zip(self.pieces, self._errors, strict=True):
+        if self.updates == self._freeze_step:
+            super().forget_residuals()  # if gradients had any: of momenta nothing was sent yet
+        for piece in self.pieces:
             if factor != 1.0:
                 piece.gradient *= factor
             piece.adam.add_to_first(piece.gradient)
             momentum = to_buffer(piece.adam.first)
             momentum /= self._mesh.dp.size
-            work = self._mesh.dp.all_reduce(momentum, channel=self._momenta, feedback=errors)
+            work = self._mesh.dp.all_reduce(
+                momentum, channel=self._momenta, feedback=piece.feedback if self._momenta.feedback else None
+            )
             averages.append((piece, momentum, work.in_background() if self._overlap else work))
         for piece, momentum, work in averages:
             work.wait()
@@ -94,6 +93,12 @@ class OneBitAdam(DataParallel):
             self._clear_unused(piece)
             piece.adam.apply(piece.master, lr=lr, seen=self._freeze_step)
             self._weights.give(piece, piece.master)
+
+    def forget_residuals(self) -> None:
+        """As of `DataParallel`; once the variance is frozen a step is thrown away before its momenta are sent, so that
+        what the last ones lacked is still to be made up for."""
+        if not self.frozen:
+            super().forget_residuals()
 
     def _clear_unused(self, piece: Piece) -> None:
         """Elements that never had a gradient keep a momentum and residuals of zero.
@@ -103,5 +108,5 @@ class OneBitAdam(DataParallel):
         """
         unused = piece.adam.second == 0
         piece.adam.first.masked_fill_(unused, 0)
-        for residual in piece.further.values():
-            residual.masked_fill_(unused.to(residual.device), 0)
+        for residual in (piece.feedback.sent, piece.feedback.summed) if piece.feedback else ():
+            to_tensor(residual).masked_fill_(unused, 0)

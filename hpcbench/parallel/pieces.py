@@ -6,7 +6,7 @@ too, so replicas never differ.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -58,13 +58,11 @@ class Piece:
     """Reduced."""
     adam: AdamWState
     feedback: Feedback | None
-    """Residuals of the bucket's reduction."""
+    """Residuals of the bucket's messages: of gradients, or of 1-bit Adam's momenta."""
     to_come: int = 0
     """Gradients that the backward pass has not yet added to the bucket."""
     reduction: Reduction | None = None
     """Under way."""
-    further: dict[str, Tensor] = field(default_factory=dict)
-    """What an optimizer keeps beside master weights and moments, in the memory where it lies."""
 
     def parts(self) -> Iterator[tuple[Slot, slice, Owned]]:
         """Each parameter that reaches into the piece: where it lies in its bucket, its elements in the piece, and what
@@ -90,7 +88,7 @@ class Piece:
     @property
     def states(self) -> dict[str, Tensor]:
         """What the next update depends on, by the names that checkpoints use."""
-        return {"master": self.master, "first": self.adam.first, "second": self.adam.second, **self.further}
+        return {"master": self.master, "first": self.adam.first, "second": self.adam.second}
 
 
 def make_piece(

@@ -143,7 +143,7 @@ def train(
         )
         if not np.isfinite(result.loss):
             return "nan", f"loss is {result.loss} at step {k + 1}", k + 1
-        if result.skipped and settings.precision != "fp16":
+        if result.skipped and result.loss_scale <= trainer.smallest_loss_scale:
             return "nan", f"gradient norm is not finite at step {k + 1}", k + 1
         last = k + 1 == settings.steps
         if last:

@@ -39,7 +39,10 @@ class LossScale:
     hysteresis: int = 2
     smallest: float = 1.0
     _clean: int = 0
-    _patience: int = 2
+    _patience: int = 0
+
+    def __post_init__(self) -> None:
+        self._patience = self._patience or self.hysteresis
 
     @classmethod
     def of(cls, precision: str) -> "LossScale":

@@ -29,7 +29,7 @@ from hpcbench.parallel.pipeline import Pipeline
 from hpcbench.parallel.recompute import recompute
 from hpcbench.parallel.regions import SEQUENCE, WHOLE
 from hpcbench.parallel.schedule import SCHEDULES, forward_only
-from hpcbench.parallel.sharding import Shard
+from hpcbench.parallel.sharding import Shard, Tied
 from hpcbench.parallel.vocabulary import split_loss
 from hpcbench.train import initial
 from hpcbench.train.batches import Batches
@@ -192,6 +192,11 @@ class Trainer:
             device=run.device,
         )
 
+    @property
+    def smallest_loss_scale(self) -> float:
+        """A step that is skipped in spite of it has gradients that no scale makes finite."""
+        return self._scale.smallest
+
     def forget_times(self) -> None:
         """Count traffic and times anew, as after the warm-up."""
         self.traffic.forget()
@@ -316,10 +321,16 @@ class Trainer:
         self.skipped = state["skipped"]
 
     def replicas_agree(self) -> bool:
-        """Whether all replicas hold the same bytes: over DP all weights, over TP those that it does not split."""
+        """Whether all replicas hold the same bytes.
+
+        Over DP these are all weights, over TP those that it does not split, and over the first and the last stage the
+        two copies of a tied one.
+        """
         shared = [parameter for parameter, shard in self.held if shard.dim is None]
+        tied = [parameter for parameter, shard in self.held if shard.tied is not Tied.NO]
         with self.data_parallel.whole():
             agree = replicas_agree(self.mesh.dp, (parameter for parameter, _ in self.held), self._exact)
             agree &= replicas_agree(self.mesh.tp, shared, self._exact)
+            agree &= replicas_agree(self.mesh.ends, tied, self._exact)
         (votes,) = exact_sum(self.mesh.world, [float(agree)], self._exact)
         return round(votes) == self.mesh.world.size

@@ -176,6 +176,22 @@ def small_gradients() -> dict[str, Any]:
     return {"gradients": found}
 
 
+def tied_copies() -> dict[str, Any]:
+    """The sum of a tied weight's two small gradients; then the last stage's copy drifts away."""
+    trainer = trainer_of(run("gpt2", Layout(dp=2, pp=2), precision="fp16", comm_precision="fp16", zero=0))
+    engine = trainer.data_parallel
+    engine.begin(micro_batches=1, loss_scale=trainer._scale.value)
+    for piece in engine.pieces:
+        piece.bucket.gradients.fill_(2.0**-16)  # 2^-28 without the scale of 2^12
+        piece.to_come = 0
+    engine.reduce_gradients()
+    tied = [piece for piece in engine.pieces if piece.bucket.tied]
+    before = trainer.replicas_agree()
+    if trainer.mesh.last_stage:
+        tied[0].bucket.values[0] += 1
+    return {"gradients": [float(piece.gradient[0]) for piece in tied], "agree": [before, trainer.replicas_agree()]}
+
+
 def masters() -> Iterator[dict[str, Any]]:
     """bf16 weights are the rounded fp32 masters, on every rank; bf16 messages change no bit of them."""
     for zero in (0, 1):
@@ -272,7 +288,7 @@ def poisoned(dimension: str, trainer: Trainer) -> Any:
 
 
 def everything() -> None:
-    for case in (operations, residuals, overflowing, training, small_gradients, masters, hidden):
+    for case in (operations, residuals, overflowing, training, small_gradients, tied_copies, masters, hidden):
         answers = case()
         for answer in [answers] if isinstance(answers, dict) else answers:
             for each in WORLD.gather({"case": case.__name__, **answer}) or []:

@@ -60,8 +60,14 @@ def bits(trainer: Trainer) -> list[bytes]:
 
 def states(trainer: Trainer) -> list[dict[str, Array]]:
     """All that the optimizer keeps of each piece."""
-    engine = trainer.data_parallel
-    return [{name: values.numpy().copy() for name, values in piece.states.items()} for piece in engine.pieces]
+    return [
+        {
+            **{name: values.numpy().copy() for name, values in piece.states.items()},
+            **({"worker_error": piece.feedback.sent.copy()} if piece.feedback else {}),
+            **({"server_error": piece.feedback.summed.copy()} if piece.feedback else {}),
+        }
+        for piece in trainer.data_parallel.pieces
+    ]
 
 
 # ---------------------------------------------------------------- the algorithm, all ranks in one process

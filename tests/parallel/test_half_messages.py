@@ -65,6 +65,12 @@ def test_the_loss_scale_stays_on_gradients_that_travel_in_fp16(cases):
         assert without == 0.0, "the planted fault is not seen"
 
 
+def test_copies_of_a_tied_weight_have_one_gradient_and_are_seen_to_drift_apart(cases):
+    for result in cases("tied_copies"):
+        assert result["gradients"] == [2.0**-27]
+        assert result["agree"] == [True, False]
+
+
 @pytest.mark.parametrize("zero", [0, 1])
 def test_bf16_weights_are_the_rounded_masters_on_all_ranks(cases, zero):
     for comm in ("auto", "bf16"):

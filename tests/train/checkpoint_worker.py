@@ -42,6 +42,7 @@ NEOX = Model("neox", 2, 40, 4, 256, "rotary", 0.4, parallel_residual=True, tied=
 GPT2 = Model("gpt2", 2, 32, 4, 256, "learned", 0.0, parallel_residual=False, tied=True)
 BASELINE = Scheme("baseline", "native", "none", [])
 SIGNS = Scheme("signs", "encoded", "none", [SchemeRule("DP", None, None, "sign:1024", feedback=True)])
+ONEBIT = replace(SIGNS, rules=[SchemeRule("DP", None, "OPTIM", "sign:1024", feedback=True)], optimizer="onebit-adam")
 ROUNDED = Scheme("rounded", "two-shot", "int8:256:stochastic", [])
 SETTINGS = Train(STEPS, 1, 4, 1, 12, "fp32", 1, 7, 1e-2, 1e-3, 0.9, 0.95, 1e-8, 0.01, 1.0, 0.05, True, 2, 4)
 
@@ -61,6 +62,7 @@ CASES = {
     "dp2-fp32-zero1-feedback": run_of(Layout(2), SIGNS),
     "dp2-tp2-fp32-zero1-stochastic": run_of(Layout(2, 2), ROUNDED),
     "dp2-tp2-bf16-zero1-feedback": run_of(Layout(2, 2), SIGNS, precision="bf16"),
+    "dp2-tp2-fp32-zero0-onebit": run_of(Layout(2, 2), ONEBIT, zero=0, optimizer="onebit-adam", freeze_step=1),
     "pp2-fp64-zero1-tied": run_of(Layout(pp=2), model=GPT2, precision="fp64"),
     "pp2-fp16-zero0-overflow": run_of(Layout(pp=2), model=GPT2, precision="fp16", zero=0),
 }
