@@ -147,6 +147,15 @@ def test_absurd_learning_rate_is_called_a_nan(corpus):
     assert math.isnan(records[-1].loss)
 
 
+def test_gradients_that_no_loss_scale_makes_finite_end_the_run(corpus, monkeypatch):
+    trainer = run_of(corpus, precision="fp16", steps=40)
+    monkeypatch.setattr(trainer.data_parallel, "gradient_norm", lambda: math.nan)
+    (state, reason, steps), records = logged(trainer)
+    assert (state, reason, steps) == ("nan", "gradient norm is not finite at step 14", 14)
+    scales = [record.loss_scale for record in records if isinstance(record, StepRecord)]
+    assert scales == [2.0**12, *(2.0**k for k in range(12, -1, -1))]
+
+
 def test_replicas_that_differ_fail_the_run(corpus, monkeypatch):
     trainer = run_of(corpus)
     monkeypatch.setattr(trainer, "replicas_agree", lambda: False)
