@@ -65,37 +65,37 @@ def itemsize(train: Train) -> int:
 def buckets_of(model: Model, train: Train, layout: Layout, rank: int) -> list[Bucket]:
     """The buckets of a rank, of all parts of the model that it holds."""
     stage, _, index = layout.coordinates(rank)
+
+    def split(parameter: Parameter) -> bool:
+        return parameter.dim is not None and layout.tp > 1
+
+    def item(parameter: Parameter) -> Item:
+        nbytes = math.prod(parameter.shape) * itemsize(train) / (layout.tp if split(parameter) else 1)
+        return Item(nbytes, split(parameter), parameter.tied)
+
+    def held(parameter: Parameter) -> int:
+        """Elements on this rank."""
+        if parameter.dim is None:
+            return math.prod(parameter.shape)
+        cut = parameter.shape[parameter.dim]
+        return math.prod(parameter.shape) // cut * length(shards(cut, layout.tp)[index])
+
+    def bucket(inside: list[Parameter]) -> Bucket:
+        filled = sum(map(held, inside))
+        users = {unit for parameter in inside for unit in parameter.units}
+        return Bucket(
+            length=padded(filled, layout.dp),
+            filled=filled,
+            partial=train.sequence_parallel and layout.tp > 1 and not split(inside[0]),
+            tied=inside[0].tied,
+            gathers=sum(unit - 1 not in users for unit in users),
+        )
+
     found = []
     for number in range(stage, layout.parts, layout.pp):
         backwards = [*parameters_of(model, train, layout, number)][::-1]
-
-        def split(parameter: Parameter) -> bool:
-            return parameter.dim is not None and layout.tp > 1
-
-        def item(parameter: Parameter) -> Item:
-            nbytes = math.prod(parameter.shape) * itemsize(train) / (layout.tp if split(parameter) else 1)
-            return Item(nbytes, split(parameter), parameter.tied)
-
-        def size(parameter: Parameter) -> int:
-            """Elements on this rank."""
-            if parameter.dim is None:
-                return math.prod(parameter.shape)
-            cut = parameter.shape[parameter.dim]
-            return math.prod(parameter.shape) // cut * length(shards(cut, layout.tp)[index])
-
         for places in fuse(map(item, backwards), limit_bytes=train.bucket_mb * 1e6):
-            inside = [backwards[place] for place in places]
-            filled = sum(map(size, inside))
-            users = {unit for parameter in inside for unit in parameter.units}
-            found.append(
-                Bucket(
-                    length=padded(filled, layout.dp),
-                    filled=filled,
-                    partial=train.sequence_parallel and layout.tp > 1 and not split(inside[0]),
-                    tied=inside[0].tied,
-                    gathers=sum(unit - 1 not in users for unit in users),
-                )
-            )
+            found.append(bucket([backwards[place] for place in places]))
     return found
 
 
