@@ -12,10 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from hpcbench.parallel.buffers import Buffer, room, wire_dtype
+from hpcbench.parallel.fusion import Item, fuse, padded
 from hpcbench.parallel.sharding import Held, Shard, Tied
-
-ALIGNMENT = 16
-"""Elements: pieces begin on a codec's block and on a cache line."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Bucket:
     parameters
         In the order in which they lie; their values move into the bucket.
     pieces
-        The length is padded to a multiple of ``pieces * ALIGNMENT``.
+        The length is padded so that as many equal pieces can be made.
     """
 
     def __init__(self, parameters: list[Held], pieces: int) -> None:
@@ -44,9 +42,8 @@ class Bucket:
         for parameter, shard in parameters:
             self.slots.append(Slot(parameter, shard, slice(start, start + parameter.numel())))
             start += parameter.numel()
-        unit = pieces * ALIGNMENT
         like = parameters[0].parameter
-        self.values = torch.zeros(-(-start // unit) * unit, dtype=like.dtype, device=like.device)
+        self.values = torch.zeros(padded(start, pieces), dtype=like.dtype, device=like.device)
         self.gradients = torch.zeros_like(self.values)
         """Sums of the backward passes; empty while there are none."""
         self._homes = self._views(self.gradients)
@@ -140,46 +137,19 @@ class Bucket:
         return wire_dtype(self.values.dtype)
 
 
-def wire_bytes(item: Held) -> float:
-    """Of a gradient, a split one counting the mean of its parts: ranks that hold more of it cut no other buckets.
-
-    Replicas over the tensor group must make the same calls in the same order, and V may not be a multiple of t.
-    """
-    count = item.shard.count if is_split(item.shard) else 1
-    return math.prod(item.shard.shape) / count * wire_dtype(item.parameter.dtype).itemsize
-
-
 def is_split(shard: Shard) -> bool:
     """Whether the ranks of the tensor group hold different parts."""
     return shard.dim is not None
 
 
 def make_buckets(held: Sequence[Held], *, limit_bytes: float, pieces: int) -> list[Bucket]:
-    """Fill buckets up to `limit_bytes` of wire dtype, from the last parameter back: gradients come in that order.
+    """Buckets as `fuse` fills them, from the last parameter back: gradients come in that order."""
 
-    What tensor parallelism splits and what each of its ranks holds whole lie in different buckets: codecs code values
-    in blocks, and a block with both would decode the whole ones differently on each rank. A tied weight has a bucket
-    of its own for the same reason.
-    """
-    buckets: list[Bucket] = []
-    waiting: dict[bool, list[Held]] = {False: [], True: []}
-    size = {False: 0.0, True: 0.0}
+    def item(parameter: nn.Parameter, shard: Shard) -> Item:
+        nbytes = math.prod(shard.shape) * wire_dtype(parameter.dtype).itemsize
+        split = is_split(shard)
+        return Item(nbytes / (shard.count if split else 1), split, shard.tied is not Tied.NO)
 
-    def close(split: bool) -> None:
-        if waiting[split]:
-            buckets.append(Bucket(waiting[split], pieces))
-        waiting[split], size[split] = [], 0.0
-
-    for item in reversed(held):
-        if item.shard.tied is not Tied.NO:
-            buckets.append(Bucket([item], pieces))
-            continue
-        split = is_split(item.shard)
-        nbytes = wire_bytes(item)
-        if size[split] + nbytes > limit_bytes:
-            close(split)
-        waiting[split].append(item)
-        size[split] += nbytes
-    close(True)
-    close(False)
-    return buckets
+    backwards = held[::-1]
+    fused = fuse((item(*one) for one in backwards), limit_bytes=limit_bytes)
+    return [Bucket([backwards[place] for place in places], pieces) for places in fused]

@@ -39,16 +39,29 @@ def alive_by_formula(name: str, *, stage: int, stages: int, microbatches: int, c
 
 
 def layer_bytes(
-    *, seq_len: int, micro_batch: int, hidden: int, heads: int, tp: int = 1, recompute: str | int = "none"
+    *,
+    seq_len: int,
+    micro_batch: int,
+    hidden: int,
+    heads: int,
+    tp: int = 1,
+    sequence_parallel: bool = False,
+    recompute: str | int = "none",
 ) -> float:
-    """Bytes that one layer keeps of one micro-batch in 16 bits (arXiv 2205.05198, table 2, no sequence parallelism).
+    """Bytes that one layer keeps of one micro-batch in 16 bits, on one rank (arXiv 2205.05198, table 2).
 
-    ``s b h (10 + 24/t + 5 a s / (h t))``; selective recomputation drops the last term, and with full recomputation only
-    the input is left, ``2 s b h``, of every n-th layer where n layers are recomputed together. Dropout masks are
-    counted as in the paper (s b h bytes each), and the scores as if the attention kernel kept them.
+    ``s b h (10 + 24/t + 5 a s / (h t))``, and with sequence parallelism ``s b h (34/t + 5 a s / (h t))``: the 10 are
+    norms, dropouts and the inputs of column layers. Selective recomputation drops the last term. With full
+    recomputation only the input is left, ``2 s b h``, of every n-th layer where n layers are recomputed together; the
+    t-th part of it where the stream is spread by positions. Dropout masks are counted as in the paper (s b h bytes
+    each), and the scores as if the attention kernel kept them.
+
+    With sequence parallelism the paper gathers the inputs of column layers again for the backward pass; this engine
+    keeps them gathered, ``4 s b h (1 - 1/t)`` more without full recomputation.
     """
     tokens = seq_len * micro_batch * hidden
+    spread = tp if sequence_parallel else 1
     if recompute in ("none", "selective"):
         scores = 5 * heads * seq_len / hidden if recompute == "none" else 0.0
-        return tokens * (10 + (24 + scores) / tp)
-    return 2 * tokens / (1 if recompute == "full" else int(recompute))
+        return tokens * (10 / spread + (24 + scores) / tp)
+    return 2 * tokens / spread / (1 if recompute == "full" else int(recompute))

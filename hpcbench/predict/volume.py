@@ -1,68 +1,164 @@
-"""Message bytes of a training step, as integers that equal the engine's counters (pure arithmetic).
+"""Message bytes of a training step, as integers that equal the engine's counters. Pure.
 
-A collective counts what its bandwidth-optimal form sends: over t ranks and n bytes (t-1) n for a reduce-scatter and for
-an all-gather, twice that for an all-reduce. Algorithms that send whole vectors, such as recursive doubling, send more.
+A collective counts what its bandwidth-optimal form sends, as the MPI library's own are counted: over t ranks and n
+bytes (t-1) n for a reduce-scatter and for an all-gather, twice that for an all-reduce, each rank by the piece that it
+owns. Two-shot sends as much in all, but cuts the pieces of an all-reduce by blocks of a codec: there the sum over the
+ranks is what equals. Hierarchical algorithms send more within nodes, recursive doubling sends whole vectors.
 """
 
-from typing import NamedTuple
+from collections import Counter
+
+from hpcbench.comm.shards import all_gather_bytes, all_reduce_bytes, length, reduce_scatter_bytes, shards
+from hpcbench.parallel.layout import Layout
+from hpcbench.predict import zero
+from hpcbench.predict.buckets import Bucket, buckets_of, itemsize
+from hpcbench.train.config import Model, Train
+
+Key = tuple[str, str, str]
+"""Dimension, phase and kind of a channel."""
 
 
-class TensorParallelBytes(NamedTuple):
-    """Of one step, summed over all ranks."""
+def step_bytes(
+    model: Model, train: Train, layout: Layout, rank: int, *, updates: int = 0, node_ranks: int | None = None
+) -> dict[Key, int]:
+    """What one rank sends in a step, by channel; channels that carry nothing are left out.
 
-    forward: int
-    """Activations: channel TP FORWARD ACT, or SP with sequence parallelism."""
-    backward: int
-    """Their gradients: channel TP BACKWARD GRAD, or SP."""
-    statistics: int
-    """Of the softmax: largest logit, sum of exponentials and target logit (EXACT FORWARD ACT)."""
-    gradients: int
-    """Of the parameters that sequence parallelism computes by positions (EXACT BACKWARD GRAD)."""
-
-
-def tensor_parallel_bytes(
-    *,
-    layers: int,
-    hidden: int,
-    seq_len: int,
-    global_batch: int,
-    positions: str,
-    tp: int,
-    dp: int,
-    zero: int,
-    itemsize: int,
-    sequence_parallel: bool,
-) -> TensorParallelBytes:
-    """What tensor parallelism (arXiv 1909.08053, section 3) sends, with sequence parallelism (2205.05198) or without.
-
-    Forward the stream leaves two regions a layer and the embedding, and enters two regions a layer and the head. That
-    takes 2l + 1 all-reduces each way, or 2l + 1 all-gathers and as many reduce-scatters, which together send the same.
-    Neither the pipeline nor the size of micro-batches changes a byte.
+    Schedules do not matter: each has the same messages in another order. Evaluations and checkpoints belong to no step.
+    A scheme with a codec that does not carry overflows makes one more exact sum a step, as long as the norm's.
 
     Parameters
     ----------
-    layers, hidden, seq_len, global_batch
-        Sizes of model and batch.
-    positions
-        ``learned`` or ``rotary``: learned ones have gradients.
-    tp, dp
-        Sizes of the groups.
-    zero
-        ZeRO stage: from 1 on each replica completes the gradients that it owns, at stage 0 all of them.
-    itemsize
-        Bytes of a value as it is sent: 8 in fp64, 4 otherwise.
-    sequence_parallel
-        Whether the stream is spread by positions.
+    model, train, layout
+        Of the run.
+    rank
+        In the world.
+    updates
+        Of the optimizer before this step, by which 1-bit Adam knows whether its variance is frozen.
+    node_ranks
+        Neighbours of a data-parallel group that share a node, for `node_copy`; they divide the group. None for all.
     """
-    all_reduce = 2 * (tp - 1) * itemsize  # of one value
-    tokens = global_batch * seq_len
-    activations = (2 * layers + 1) * tokens * hidden * all_reduce
-    spread = (
-        6 * layers + 2 + (seq_len if positions == "learned" else 0)
-    ) * hidden  # norms 4h, biases of rows 2h a layer
-    return TensorParallelBytes(
-        forward=activations,
-        backward=activations,
-        statistics=3 * tokens * all_reduce,
-        gradients=(1 if zero else dp) * spread * all_reduce if sequence_parallel else 0,
-    )
+    step = _Step(model, train, layout, rank)
+    frozen = train.freeze_step is not None and updates >= train.freeze_step
+    sent = Counter[Key]()
+    for part in (
+        step.tensor_parallel(),
+        step.statistics(),
+        step.boundaries(),
+        step.replicas(node_ranks if train.node_copy else None, frozen=frozen),
+        step.tied(),
+        step.summands(),
+        {("EXACT", "STEP", "OPTIM"): 8 * (layout.ranks - 1)},  # the gradient's norm
+    ):
+        sent.update(part)
+    return dict(+sent)
+
+
+def all_ranks_bytes(
+    model: Model, train: Train, layout: Layout, *, updates: int = 0, node_ranks: int | None = None
+) -> dict[Key, int]:
+    """What all ranks send in a step: the sum of `step_bytes`."""
+    total = Counter[Key]()
+    for rank in range(layout.ranks):
+        total.update(step_bytes(model, train, layout, rank, updates=updates, node_ranks=node_ranks))
+    return dict(total)
+
+
+class _Step:
+    """One rank's place, and what it holds."""
+
+    def __init__(self, model: Model, train: Train, layout: Layout, rank: int) -> None:
+        self.model, self.train, self.layout = model, train, layout
+        self.stage, self.replica, self.index = layout.coordinates(rank)
+        self.parts = range(self.stage, layout.parts, layout.pp)
+        cut = layout.layers_of(model.layers)
+        self.layers = sum(len(cut[number]) for number in self.parts)
+        self.buckets: list[Bucket] = buckets_of(model, train, layout, rank)
+        self.micro_batches = train.global_batch // layout.dp // train.micro_batch
+        self.tokens = train.micro_batch * train.seq_len
+        self.exact = itemsize(train)
+        widths = {"auto": self.exact, "fp32": 4, "bf16": 2, "fp16": 2}
+        self.sent = widths[train.comm_precision]
+        """Bytes of a value in a message that is not exact."""
+
+    @property
+    def first(self) -> bool:
+        return self.stage == 0
+
+    @property
+    def last(self) -> bool:
+        return self.stage == self.layout.pp - 1
+
+    def pieces(self, n: int, width: int) -> list[int]:
+        """Bytes of each tensor-parallel rank's piece of `n` values."""
+        return _pieces(n, self.layout.tp, width)
+
+    def tensor_parallel(self) -> dict[Key, int]:
+        """Of the residual stream (arXiv 1909.08053, section 3; with sequence parallelism 2205.05198, section 4.2.2).
+
+        Forward it leaves two regions a layer and the embedding, and enters two regions a layer and the head. Leaving
+        sums forward, entering backward; spread by positions, each is a reduce-scatter, and the other way an all-gather.
+        What is recomputed goes through its regions once more.
+        """
+        leaves, enters = 2 * self.layers + self.first, 2 * self.layers + self.last
+        again = 2 * self.layers if self.train.recompute not in ("none", "selective") else 0
+        pieces = self.pieces(self.tokens * self.model.hidden, self.sent)
+        if self.train.sequence_parallel:
+            summed, gathered = reduce_scatter_bytes(pieces, self.index), all_gather_bytes(pieces, self.index)
+        else:
+            summed, gathered = all_reduce_bytes(pieces, self.index), 0
+        dimension = "SP" if self.train.sequence_parallel else "TP"
+        return {
+            (dimension, "FORWARD", "ACT"): self.micro_batches
+            * ((leaves + again) * summed + (enters + again) * gathered),
+            (dimension, "BACKWARD", "GRAD"): self.micro_batches * (enters * summed + leaves * gathered),
+        }
+
+    def statistics(self) -> dict[Key, int]:
+        """Of the softmax over a split vocabulary: largest logits; sums of exponentials and target logits together."""
+        sent = sum(all_reduce_bytes(self.pieces(each * self.tokens, self.exact), self.index) for each in (1, 2))
+        return {("EXACT", "FORWARD", "ACT"): self.micro_batches * sent if self.last else 0}
+
+    def boundaries(self) -> dict[Key, int]:
+        """Each part but the last sends its activations on, each but the first their gradients back."""
+        spread = self.layout.tp if self.train.sequence_parallel else 1
+        message = self.micro_batches * self.tokens // spread * self.model.hidden * self.sent
+        return {
+            ("PP", "FORWARD", "ACT"): message * sum(number < self.layout.parts - 1 for number in self.parts),
+            ("PP", "BACKWARD", "GRAD"): message * sum(number > 0 for number in self.parts),
+        }
+
+    def replicas(self, node_ranks: int | None, *, frozen: bool) -> dict[Key, int]:
+        """Gradients and weights over data-parallel ranks; once 1-bit Adam's variance is `frozen`, momenta."""
+        sent = zero.message_bytes(
+            self.train.zero,
+            [bucket.length for bucket in self.buckets],
+            self.layout.dp,
+            wire=self.sent,
+            micro_batches=self.micro_batches,
+            gathers=[bucket.gathers for bucket in self.buckets],
+            node_ranks=node_ranks,
+        )
+        return {("DP", "STEP", "OPTIM"): sent["DP", "BACKWARD", "GRAD"]} if frozen else sent
+
+    def tied(self) -> dict[Key, int]:
+        """The two copies' gradients are summed over first and last stage, each owner its piece."""
+        owned = sum(length(self.owned(bucket)) for bucket in self.buckets if bucket.tied)
+        return {("PP", "BACKWARD", "GRAD"): all_reduce_bytes(_pieces(owned, 2, self.sent), int(self.last))}
+
+    def summands(self) -> dict[Key, int]:
+        """Gradients of what sequence parallelism computes by positions: norms, biases of rows, learned positions."""
+        sent = 0
+        for bucket in self.buckets:
+            if bucket.partial:
+                owned = self.owned(bucket)
+                n = max(min(owned.stop, bucket.filled) - owned.start, 0)
+                sent += all_reduce_bytes(self.pieces(n, self.exact), self.index)
+        return {("EXACT", "BACKWARD", "GRAD"): sent}
+
+    def owned(self, bucket: Bucket) -> slice:
+        """The elements that this rank updates."""
+        return shards(bucket.length, self.layout.dp)[self.replica] if self.train.zero else slice(0, bucket.length)
+
+
+def _pieces(n: int, ranks: int, width: int) -> list[int]:
+    return [length(piece) * width for piece in shards(n, ranks)]

@@ -44,6 +44,7 @@ AXES: dict[str, Sequence[Any]] = {
     "train.micro_batch": (1, 2, 3),
     "train.sequence_parallel": (False, True),
     "layout.chunks+train.schedule": ((1, "1f1b"), (1, "gpipe"), (2, "interleaved")),
+    "layout.stages": ((), (1, 3), (1, 2, 1)),
 }
 """Of the grid, those that restrict each other. Settings that go together are joined by a plus, their values are tuples.
 What a run's own rules reject where the axes that follow have their defaults is no case."""
@@ -59,7 +60,7 @@ FREE: dict[str, Sequence[Any]] = {
 }
 """Of the grid, those that go with anything."""
 
-FILLS = 24
+FILLS = 28
 """Of each case of `AXES`, how many choices of `FREE` the cover is chosen from."""
 
 TOGETHER = [("layout.dp", "layout.tp", "layout.pp", "model.tied")]
@@ -119,6 +120,7 @@ def run_of(settings: Case) -> Run:
 def _with(run: Run, name: str, value: Any) -> Run:
     section, _, last = name.rpartition(".")
     if section:
+        value = list(value) if isinstance(value, tuple) else value
         return replace(run, **{section: replace(getattr(run, section), **{last: value})})
     return replace(run, **{name: NAMED[name][value]})
 

@@ -1,9 +1,11 @@
 """Deliberate errors, each of which must turn a test red; `python faults.py` prints the table of docs/parity.md."""
 
+import ast
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -26,6 +28,7 @@ from hpcbench.parallel import (
     linear,
     parallelize,
     pipeline,
+    recompute,
     regions,
     sequence,
     vocabulary,
@@ -35,6 +38,7 @@ from hpcbench.parallel.gradients import Gradients
 from hpcbench.parallel.pieces import Piece
 from hpcbench.parallel.regions import Border
 from hpcbench.parallel.sharding import Shard
+from hpcbench.parallel.weights import GatheredAfterStep
 from hpcbench.train import initial, trainer
 from hpcbench.train.batches import Batches
 
@@ -43,6 +47,7 @@ LOSSY = "test_replicas_agree_under_a_lossy_scheme"
 LOSSLESS = "test_lossless_codec_gives_the_bits_of_the_identity"
 RESIDUALS = "test_residuals_belong_to_parameters_and_end_with_a_skipped_step"
 OVERFLOW = "test_an_overflow_of_one_rank_is_seen_by_all"
+BYTES = "test_message_bytes_equal_the_closed_forms"
 
 Patch = AbstractContextManager[object]
 
@@ -371,11 +376,72 @@ def gathered_in_wrong_order() -> Patch:
     return patch.object(trainer, "SEQUENCE", regions.SEQUENCE._replace(expand=faulty))
 
 
+@seen(BYTES, "sent", train__zero=1)
+def gathered_twice() -> Patch:
+    """Every rank asks for the weights once more than it needs them: all values are right."""
+    give = GatheredAfterStep.give
+
+    def faulty(self: GatheredAfterStep, piece: Piece, source: Tensor) -> None:
+        give(self, piece, source)
+        give(self, piece, source)
+
+    return patch.object(GatheredAfterStep, "give", faulty)
+
+
+@seen(BYTES, "sent", train__recompute="full")
+def recomputed_for_nothing() -> Patch:
+    """What the backward pass needs is computed twice again, with all its messages: all values are right."""
+    again = recompute.again
+
+    def faulty(run: recompute.Run, inputs: list[Tensor], wanted: list[bool]) -> tuple[list[Tensor], Tensor]:
+        again(run, inputs, wanted)
+        return again(run, inputs, wanted)
+
+    return patch.object(recompute, "again", faulty)
+
+
 def table() -> str:
     """The faults, for people."""
     rows = [f"| `{name}` | {fault.description} | `{fault.red}` | {fault.seen_in} |" for name, fault in FAULTS.items()]
     return "\n".join(["| fault | what is wrong | test that turns red | seen in |", "| --- | --- | --- | --- |", *rows])
 
 
+ELSEWHERE = {
+    "parallel/zero_worker.py": "parallel/test_zero.py",
+    "parallel/pipeline_faults.py": "parallel/test_pipeline.py",
+    "parallel/onebit_worker.py": "parallel/test_onebit.py",
+    "parallel/half_messages_worker.py": "parallel/test_half_messages.py",
+    "train/checkpoint_worker.py": "train/test_checkpoint.py",
+    "train/relayout_worker.py": "train/test_relayout.py",
+}
+"""Where the faults of single mechanisms are planted, and whose tests they turn red."""
+
+
+def described(source: Path) -> dict[str, str]:
+    """The functions that a module's lists of faults name, and what their docstrings say; nothing is imported."""
+    body = ast.parse(source.read_text()).body
+    functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
+    found = {}
+    for node in body:
+        target = node.target if isinstance(node, ast.AnnAssign) else (*getattr(node, "targets", ()), None)[0]
+        if isinstance(target, ast.Name) and target.id.startswith("FAULTS"):
+            called = {call.func for call in ast.walk(node) if isinstance(call, ast.Call)}
+            for name in ast.walk(node):
+                if isinstance(name, ast.Name) and name not in called and name.id in functions:
+                    found[name.id] = " ".join((ast.get_docstring(functions[name.id]) or "").split())
+    return found
+
+
+def table_of_others() -> str:
+    """The faults of single mechanisms."""
+    tests = Path(__file__).parents[1]
+    rows = [
+        f"| `{name}` | {what} | `{red}` |"
+        for source, red in ELSEWHERE.items()
+        for name, what in described(tests / source).items()
+    ]
+    return "\n".join(["| fault | what is wrong | tests that turn red |", "| --- | --- | --- |", *rows])
+
+
 if __name__ == "__main__":
-    print(table())
+    print(table(), table_of_others(), sep="\n\n")

@@ -25,8 +25,10 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.shards import length, shards
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
+from hpcbench.parallel.gradients import Gradients
 from hpcbench.parallel.layout import Layout
 from hpcbench.parallel.pipeline import Pipeline
+from hpcbench.predict import volume
 from hpcbench.testing import parity
 from hpcbench.train import text
 from hpcbench.train.config import Run, Scheme, SchemeRule
@@ -139,7 +141,15 @@ def trainer_of(a_run: Run) -> Trainer:
 
 def message_bytes(trainer: Trainer) -> dict[str, int]:
     rows = trainer.traffic.report()
-    return {f"{row['dimension']} {row['phase']} {row['kind']}": row["message_bytes"] for row in rows}
+    sent = {f"{row['dimension']} {row['phase']} {row['kind']}": row["message_bytes"] for row in rows}
+    return {name: nbytes for name, nbytes in sent.items() if nbytes}
+
+
+def predicted(trainer: Trainer) -> dict[str, int]:
+    """Of the two steps."""
+    a_run = trainer.run
+    step = volume.all_ranks_bytes(a_run.model, a_run.train, a_run.layout)
+    return {" ".join(key): 2 * nbytes for key, nbytes in step.items()}
 
 
 def training() -> Iterator[dict[str, Any]]:
@@ -153,6 +163,7 @@ def training() -> Iterator[dict[str, Any]]:
             "model": model,
             "losses": losses,
             "bytes": [message_bytes(trainer) for trainer in runs],
+            "predicted": [predicted(trainer) for trainer in runs],
             "algorithms": [
                 trainer.policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD).algorithm for trainer in runs
             ],
@@ -163,10 +174,10 @@ def training() -> Iterator[dict[str, Any]]:
 def small_gradients() -> dict[str, Any]:
     """Gradients too small for fp16 survive in fp16 messages, because the loss scale is still on them."""
     found = []
-    for comm_precision, fault in (("auto", False), ("fp16", False), ("fp16", True)):
-        trainer = trainer_of(run("neox", Layout(dp=4), precision="fp16", comm_precision=comm_precision, zero=0))
+    for comm_precision, fault in (("auto", nullcontext), ("fp16", nullcontext), ("fp16", scale_off_too_early)):
+        with fault():
+            trainer = trainer_of(run("neox", Layout(dp=4), precision="fp16", comm_precision=comm_precision, zero=0))
         engine = trainer.data_parallel
-        engine._gradients._scaled_messages &= not fault
         engine.begin(micro_batches=1, loss_scale=trainer._scale.value)
         for piece in engine.pieces:
             piece.bucket.gradients.fill_(2.0**-16)  # 2^-28 without the scale of 2^12
@@ -244,10 +255,9 @@ def hidden() -> Iterator[dict[str, Any]]:
             scheme = Scheme("clamp", "two-shot", "none", [SchemeRule(dimension, None, None, "clamp")])
             with patch.object(policy, "get_codec", codec_of):
                 trainer = trainer_of(run("neox", layout, scheme, precision="fp16", zero=0, overlap=False))
-                deaf = patch.object(policy.Policy, "lost_overflows", PropertyMock(return_value=0))
                 trainer.step(0)
                 before = parity.parameters(trainer)
-                with deaf if fault else nullcontext(), poisoned(dimension, trainer):
+                with overflow_not_told() if fault else nullcontext(), poisoned(dimension, trainer):
                     result = trainer.step(1)
                 same = all(
                     np.array_equal(a.values, b.values) for a, b in zip(before, parity.parameters(trainer), strict=True)
@@ -285,6 +295,28 @@ def poisoned(dimension: str, trainer: Trainer) -> Any:
         return send(self, x, *where, forward=forward)
 
     return patch.object(Pipeline, "_send", sending)
+
+
+# ---------------------------------------------------------------- planted faults
+
+
+def scale_off_too_early() -> Any:
+    """Gradients are divided by the loss scale before they are rounded to fp16."""
+    made = Gradients.__init__
+
+    def faulty(self: Gradients, *arguments: Any, **how: Any) -> None:
+        made(self, *arguments, **how)
+        self._scaled_messages = False
+
+    return patch.object(Gradients, "__init__", faulty)
+
+
+def overflow_not_told() -> Any:
+    """The sender does not say that its codec has made an infinity finite."""
+    return patch.object(policy.Policy, "lost_overflows", PropertyMock(return_value=0))
+
+
+FAULTS = scale_off_too_early, overflow_not_told
 
 
 def everything() -> None:

@@ -27,6 +27,7 @@ from hpcbench.parallel.adamw import AdamWState
 from hpcbench.parallel.buckets import Bucket
 from hpcbench.parallel.layout import Layout
 from hpcbench.parallel.onebit import OneBitAdam
+from hpcbench.predict import volume
 from hpcbench.testing import parity
 from hpcbench.train import text
 from hpcbench.train.config import Run, Scheme, SchemeRule
@@ -205,11 +206,22 @@ def lost(before: list[dict[str, Array]], after: list[dict[str, Array]], gradient
 # ---------------------------------------------------------------- planted faults
 
 
-def no_residual(side: str) -> Callable[[], Any]:
-    return lambda: patch.object(Feedback, side, lambda self, span: np.zeros(span.size, np.float32))
+def no_residual(side: str) -> Any:
+    return patch.object(Feedback, side, lambda self, span: np.zeros(span.size, np.float32))
+
+
+def worker_error_dropped() -> Any:
+    """What a rank's signs lacked is not added to what it sends next."""
+    return no_residual("worker")
+
+
+def server_error_dropped() -> Any:
+    """What the signs of a sum lacked is not added to the next sum."""
+    return no_residual("server")
 
 
 def variance_not_frozen() -> Any:
+    """The variance goes on with each rank's own gradients."""
     add = AdamWState.add_to_first
 
     def faulty(self: AdamWState, gradient: torch.Tensor) -> None:
@@ -220,6 +232,7 @@ def variance_not_frozen() -> Any:
 
 
 def scale_of_another_block() -> Any:
+    """Signs are sent with the magnitude of the block before."""
     encode = Sign.encode
 
     def faulty(self: Sign, x: Array, out: Bytes, *, residual: Array | None = None, seed: int = 0) -> int:
@@ -231,17 +244,18 @@ def scale_of_another_block() -> Any:
     return patch.object(Sign, "encode", faulty)
 
 
-def nothing_cleared() -> Any:
+def unused_not_cleared() -> Any:
+    """Elements that never had a gradient take their block's magnitude for a momentum."""
     return patch.object(OneBitAdam, "_clear_unused", lambda self, piece: None)
 
 
 FAULTS: dict[str, Callable[[], Any]] = {
     "none": nullcontext,
-    "worker_error_dropped": no_residual("worker"),
-    "server_error_dropped": no_residual("server"),
+    "worker_error_dropped": worker_error_dropped,
+    "server_error_dropped": server_error_dropped,
     "variance_not_frozen": variance_not_frozen,
     "scale_of_another_block": scale_of_another_block,
-    "unused_not_cleared": nothing_cleared,
+    "unused_not_cleared": unused_not_cleared,
 }
 
 
@@ -272,7 +286,17 @@ def warm_up() -> dict[str, Any]:
         momenta.append((counters[1].message_bytes, counters[1].wire_bytes))
     plans = [planned_for(piece.master.numel()) for piece in ours.data_parallel.pieces]
     one = [sum(p.message_bytes(WORLD.rank) for p in plans), sum(p.wire_bytes(WORLD.rank) for p in plans)]
-    return {"same": same, "gradients": grads, "momenta": momenta, "one_step": one, "agree": ours.replicas_agree()}
+    settings = ours.run.model, ours.run.train, ours.run.layout
+    steps = [volume.all_ranks_bytes(*settings, updates=k) for k in range(STEPS)]
+    predicted = [[step.get(key, 0) for step in steps] for key in (("DP", "BACKWARD", "GRAD"), ("DP", "STEP", "OPTIM"))]
+    return {
+        "same": same,
+        "gradients": grads,
+        "momenta": momenta,
+        "one_step": one,
+        "predicted": predicted,
+        "agree": ours.replicas_agree(),
+    }
 
 
 def layouts() -> Iterator[dict[str, Any]]:

@@ -3,8 +3,9 @@
 import json
 import math
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 from unittest.mock import patch
@@ -14,10 +15,12 @@ from cases import MOST_RANKS, RUN_FOR_RESIDUALS, STEPS, SUITES, WHOLE, Compariso
 from faults import FAULTS, OVERFLOW, RESIDUALS, planted
 from mpi4py import MPI
 
+from hpcbench.comm.channel import Channel
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.exact import exact_sum
+from hpcbench.predict import volume
 from hpcbench.testing import parity
 from hpcbench.train import text
 from hpcbench.train.config import Run
@@ -47,12 +50,15 @@ def train(run: Run, comm: MPI.Comm) -> History | None:
     meet(comm)
     trainer = trainer_of(run, comm)
     begun: list[bool] = []
+    sent = Counter[str]()
     history = []
     for k in range(STEPS):
-        with patch.object(DataParallel, "reduce_gradients", noting(begun)):
-            (loss,) = exact_sum(trainer.mesh.world, [trainer.backward(k)], trainer.policy.exact)
+        with patch.object(DataParallel, "reduce_gradients", noting(begun)), counting(trainer, sent):
+            summand = trainer.backward(k)
+        (loss,) = exact_sum(trainer.mesh.world, [summand], trainer.policy.exact)
         gradients = parity.assemble(comm, parity.gradients(trainer))  # before clipping, which would hide their scale
-        _, norm = trainer.update(k)
+        with counting(trainer, sent):
+            _, norm = trainer.update(k)
         weights = parity.assemble(comm, parity.parameters(trainer))
         agree = trainer.replicas_agree()
         padding = max(comm.allgather(parity.padding(trainer)))
@@ -68,7 +74,30 @@ def train(run: Run, comm: MPI.Comm) -> History | None:
                 }
             )
     evaluation, tokens = trainer.evaluate()
-    return [*history, {"evaluation": evaluation, "tokens": tokens, "early": sum(begun)}] if history else None
+    everyones = comm.gather(dict(sent))
+    last = {"evaluation": evaluation, "tokens": tokens, "early": sum(begun), "sent": everyones}
+    return [*history, last] if history else None
+
+
+@contextmanager
+def counting(trainer: Trainer, sent: Counter[str]) -> Iterator[None]:
+    """Adds the message bytes of the block, by channel: what a step sends, and nothing that the comparison needs."""
+
+    def name(channel: Channel) -> str:
+        return f"{channel.dimension.value} {channel.phase.value} {channel.kind.value}"
+
+    def counters() -> Counter[str]:
+        return Counter({name(channel): channel.counters.message_bytes for channel in trainer.policy.channels})
+
+    before = counters()
+    yield
+    sent.update(counters() - before)
+
+
+def predicted(run: Run) -> list[dict[str, int]]:
+    """What `sent` should be, from the settings."""
+    steps = (volume.step_bytes(run.model, run.train, run.layout, rank) for rank in range(run.ranks))
+    return [{" ".join(key): STEPS * nbytes for key, nbytes in step.items()} for step in steps]
 
 
 def noting(begun: list[bool]) -> Callable[[DataParallel], None]:
@@ -103,6 +132,7 @@ def errors(history: History, reference: History) -> dict[str, Any]:
         "agree": all(step["agree"] for step in history[:-1]),
         "same_tokens": final["tokens"] == expected["tokens"],
         "early": [final["early"], expected["early"]],
+        "sent": final["sent"],
     }
 
 
@@ -121,7 +151,8 @@ def compared(comparisons: list[Comparison], team: MPI.Comm) -> list[dict[str, An
             history = train(run_of(comparison.settings), team)
         reference = references[key]
         if history and reference:
-            results.append({"name": comparison.name, **errors(history, reference)})
+            words = {"name": comparison.name, "predicted": predicted(run_of(comparison.settings))}
+            results.append({**words, **errors(history, reference)})
     return results
 
 

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass, replace
 
-from cases import NEOX
-from runs import TRAIN
+from runs import run_of
 
 from hpcbench.parallel.layout import Layout
+from hpcbench.train.config import Run
 
 STEPS = 2
 LAYERS, BATCH = 8, 8
-SEQ_LEN, WIDTH = TRAIN.seq_len, NEOX.hidden
 
 TWO, FOUR = Layout(pp=2, chunks=2), Layout(pp=4, chunks=2)
 
@@ -29,6 +28,12 @@ class Case:
         stages = "-".join(map(str, self.layout.stages))
         sizes = f"dp{self.layout.dp}-tp{self.layout.tp}-pp{self.layout.pp}"
         return f"{self.model}:{sizes}:{self.schedule}:{stages or 'even'}:{self.recompute}:zero{self.zero}"
+
+    @property
+    def run(self) -> Run:
+        run = run_of(self.model, self.layout, zero=self.zero, clip=0.0)
+        train = replace(run.train, global_batch=BATCH, schedule=self.schedule, recompute=self.recompute)
+        return replace(run, model=replace(run.model, layers=LAYERS), train=train)
 
 
 GRID = [

@@ -2,14 +2,13 @@
 
 import json
 from contextlib import nullcontext
-from dataclasses import replace
 
 import numpy as np
 import torch
+from cases import BASE
 from mpi4py import MPI
-from pipeline_cases import BATCH, FAULTY, FOUR, GRID, LAYERS, SEQ_LEN, STEPS, Case, without_pipeline
+from pipeline_cases import FAULTY, FOUR, GRID, STEPS, Case, without_pipeline
 from pipeline_faults import planted
-from runs import run_of
 from torch import Tensor, nn
 
 from hpcbench.comm.channel import Algorithm
@@ -25,26 +24,24 @@ from hpcbench.train import resources, text
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
-CORPUS = text.load(run_of("neox", Layout()).data, SEQ_LEN)
+CORPUS = text.load(BASE.data, BASE.train.seq_len)
 
 
 def train(case: Case, comm: MPI.Comm) -> dict[str, object]:
     """Losses, gradients and weights after each step, whole on rank 0; and what was sent and kept."""
-    run = run_of(case.model, case.layout, zero=case.zero, clip=0.0)
-    settings = replace(run.train, global_batch=BATCH, schedule=case.schedule, recompute=case.recompute)
-    run = replace(run, model=replace(run.model, layers=LAYERS), train=settings)
-    trainer = Trainer(run, comm, Progress(Wait.GIVE_WAY, background=True), CORPUS)
+    trainer = Trainer(case.run, comm, Progress(Wait.GIVE_WAY, background=True), CORPUS)
     history = []
     for k in range(STEPS):
         result = trainer.step(k)  # unclipped, the gradients stay as they were reduced
         tensors = [parity.assemble(comm, part(trainer)) for part in (parity.gradients, parity.parameters)]
         history.append((result.loss, *tensors))
-    channels = {f"{row['dimension']}-{row['phase']}": row["message_bytes"] for row in trainer.traffic.report()}
+    rows = [row for row in trainer.traffic.report() if row["message_bytes"]]
+    sent = {f"{row['dimension']} {row['phase']} {row['kind']}": row["message_bytes"] for row in rows}
     alive = comm.allgather((trainer.mesh.pp.rank, trainer.pipeline.most_alive))
     # every replica says the same
     phases = resources.phase_times(trainer)
     evaluation = trainer.evaluate()
-    return {"history": history, "evaluation": evaluation, "bytes": channels, "alive": dict(alive), "phases": phases}
+    return {"history": history, "evaluation": evaluation, "bytes": sent, "alive": dict(alive), "phases": phases}
 
 
 def differences(ours: dict[str, object], theirs: dict[str, object]) -> dict[str, object]:
@@ -85,7 +82,6 @@ def schedules() -> None:
                 "fault": fault,
                 "case": case.name,
                 "bytes": found["bytes"],
-                "plain_bytes": reference["bytes"],
                 "phases": found["phases"],
                 "alive": [found["alive"][stage] for stage in sorted(found["alive"])],
             }

@@ -47,6 +47,7 @@ def test_a_value_beyond_fp16_arrives_as_infinity(cases):
 @pytest.mark.parametrize("model", ["neox", "gpt2"])
 def test_a_run_sends_half_the_bytes_in_every_dimension_and_trains_alike(cases, model):
     for result in cases("training", model=model):
+        assert result["bytes"] == result["predicted"]
         single, native, bf16, fp16 = result["bytes"]
         assert native == single
         assert bf16 == fp16 == {name: n if name.startswith("EXACT") else n // 2 for name, n in single.items()}

@@ -1,5 +1,6 @@
 """1-bit Adam: its steps are those of the algorithm written out, its bytes those of the codec, its errors are kept."""
 
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,12 @@ def test_after_it_only_the_codecs_bytes_travel(cases):
         assert message == result["gradients"][0]
         assert result["momenta"] == [[message * k, wire * k] for k in (0, 0, 1, 2)]
         assert 1 / 32 < wire / message < 1 / 28
+    for of_steps, counted in (
+        (0, [result["gradients"] for result in cases("warm_up")]),
+        (1, [[message for message, _ in result["momenta"]] for result in cases("warm_up")]),
+    ):
+        expected = list(accumulate(cases("warm_up")[0]["predicted"][of_steps]))
+        assert [sum(ranks) for ranks in zip(*counted, strict=True)] == expected, "in the model of volumes"
 
 
 def test_exact_momenta_train_as_one_process_and_signs_agree_on_all_replicas(cases):

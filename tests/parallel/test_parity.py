@@ -73,6 +73,10 @@ def assert_skipped(rank):
     assert rank["unchanged"]
 
 
+def assert_bytes(result):
+    assert result["sent"] == result["predicted"], "by rank and channel"
+
+
 def result_of(mpi_results, suite, name):
     results = mpi_results(MOST_RANKS, WORKER, suite)
     (found,) = (result for result in results if result["name"] == name)
@@ -89,6 +93,11 @@ def of_fault(mpi_results, scene, fault):
 @pytest.mark.parametrize("name", [comparison.name for comparison in grid()])
 def test_trains_as_one_process(mpi_results, name):
     assert_same(result_of(mpi_results, "grid", name))
+
+
+@pytest.mark.parametrize("name", [comparison.name for comparison in grid()])
+def test_message_bytes_equal_the_closed_forms(mpi_results, name):
+    assert_bytes(result_of(mpi_results, "grid", name))
 
 
 def test_every_pair_of_settings_and_every_layout_is_in_the_grid():
@@ -160,6 +169,7 @@ ASSERTIONS = {
     faults.LOSSLESS: assert_bits,
     faults.RESIDUALS: assert_residuals,
     faults.OVERFLOW: assert_skipped,
+    faults.BYTES: assert_bytes,
 }
 SCENES = {faults.RESIDUALS: "residuals", faults.OVERFLOW: "overflow"}
 
@@ -189,4 +199,9 @@ def test_a_run_sees_that_its_replicas_differ(mpi_results):
 
 def test_the_page_lists_the_faults():
     assert {fault.red for fault in faults.FAULTS.values()} <= globals().keys()
-    assert faults.table() in PAGE.read_text(), "print the table with `python tests/parallel/faults.py`"
+    for source in faults.ELSEWHERE:
+        found = faults.described(PAGE.parents[1] / "tests" / source)
+        assert found and all(found.values()), f"{source}: faults that nobody describes"
+    page = PAGE.read_text()
+    for table in (faults.table(), faults.table_of_others()):
+        assert table in page, "print the tables with `python tests/parallel/faults.py`"

@@ -4,13 +4,15 @@ Only the tied embedding has other bits under a pipeline: its two copies sum over
 """
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cases import GPT2
-from pipeline_cases import BATCH, FAULTY, GRID, LAYERS, SEQ_LEN, STEPS, WIDTH
+from pipeline_cases import BATCH, FAULTY, GRID, STEPS, Case
 
+from hpcbench.parallel.layout import Layout
 from hpcbench.parallel.pipeline import tag
+from hpcbench.predict import volume
 from hpcbench.predict.activations import alive_by_formula
 
 WORKER = Path(__file__).with_name("pipeline_worker.py")
@@ -53,22 +55,26 @@ def test_as_many_activations_are_alive_as_the_schedule_says(found, case):
 
 @EACH
 def test_message_bytes_are_those_of_the_formula(found, case):
-    """An activation crosses each of ``parts - 1`` boundaries once each way; what is recomputed is reduced once more."""
-    layout, values = case.layout, BATCH * SEQ_LEN * WIDTH * 8 * STEPS
-    boundaries = layout.parts - 1
-    for way in ("FORWARD", "BACKWARD"):
-        assert found["bytes"].get(f"PP-{way}", 0) == boundaries * values * layout.tp + _tied(found, way, case)
-        again = 2 * LAYERS if way == "FORWARD" and case.recompute not in ("none", "selective") else 0
-        more = found["bytes"].get(f"TP-{way}", 0) - found["plain_bytes"].get(f"TP-{way}", 0)
-        assert more == again * 2 * (layout.tp - 1) * values
-    assert found["bytes"].get("DP-BACKWARD") == found["plain_bytes"].get("DP-BACKWARD")
+    run = case.run
+    expected = volume.all_ranks_bytes(run.model, run.train, run.layout)
+    assert found["bytes"] == {" ".join(key): STEPS * nbytes for key, nbytes in expected.items()}
 
 
-def _tied(found, way, case):
-    """Both copies' gradients are summed over the two ends: each sends as many bytes as the table has."""
-    if way == "FORWARD" or case.model != "gpt2" or case.layout.pp == 1:
-        return 0
-    return 2 * GPT2.vocab * WIDTH * 8 * STEPS
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_closed_form_by_hand(sequence_parallel):
+    """An activation crosses each of ``p v - 1`` boundaries once each way, from every tensor rank all or its part.
+
+    Both copies' gradients of the tied weight are summed over the two ends: each sends as many bytes as it holds.
+    """
+    layout = Layout(tp=2, pp=2, chunks=2, stages=[1, 3, 2, 2])
+    run = Case(layout, "interleaved", model="gpt2", zero=0).run
+    train = replace(run.train, sequence_parallel=sequence_parallel)
+    found = volume.all_ranks_bytes(run.model, train, layout)
+    values = BATCH * train.seq_len * run.model.hidden * (1 if sequence_parallel else 2)
+    table = run.model.vocab * run.model.hidden
+    assert found["PP", "FORWARD", "ACT"] == 3 * values * 8
+    assert run.model.vocab == 259 and run.model.hidden == 32, "halves of 130 and 129 rows, no padding"
+    assert found["PP", "BACKWARD", "GRAD"] == (3 * values + 2 * table) * 8
 
 
 @EACH

@@ -1,5 +1,6 @@
 """Tensor parallelism operation by operation: against one process, by finite differences, under codecs; its bytes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hpcbench.comm.policy import Policy, Rule
 from hpcbench.parallel.buckets import make_buckets
 from hpcbench.parallel.layout import Layout
 from hpcbench.parallel.sharding import Held, Shard
-from hpcbench.predict.volume import tensor_parallel_bytes
+from hpcbench.predict import volume
 
 WORKER = Path(__file__).with_name("tensor_worker.py")
 OPERATIONS = ("enter", "leave", "column", "row", "embedding", "positions", "cross-entropy")
@@ -47,45 +48,49 @@ def test_codec_is_in_one_direction_only_and_ranks_decode_the_same(mpi_results, c
 
 
 def test_message_bytes_equal_the_closed_form(mpi_results):
+    """Our own algorithms' too, and each precision's, summed over the ranks."""
     results = mpi_results(4, WORKER, "traffic")
     assert len(results) == 7
     for result in results:
-        model = MODELS[result["model"]]
-        dp, tp, _ = (int(part[2:]) for part in result["layout"].split("-"))
-        train = in_pairs(run_of("neox", Layout())).train
-        expected = tensor_parallel_bytes(
-            layers=model.layers,
-            hidden=model.hidden,
-            seq_len=TRAIN.seq_len,
-            global_batch=train.global_batch,
-            positions=model.positions,
-            tp=tp,
-            dp=dp,
-            zero=train.zero,
-            itemsize=8 if result["precision"] == "fp64" else 4,
-            sequence_parallel=result["sequence_parallel"],
+        dp, tp, pp = (int(part[2:]) for part in result["layout"].split("-"))
+        layout = Layout(dp, tp, pp)
+        run = in_pairs(
+            run_of(
+                result["model"],
+                layout,
+                precision=result["precision"],
+                sequence_parallel=result["sequence_parallel"],
+            )
         )
-        used, other = ("SP", "TP") if result["sequence_parallel"] else ("TP", "SP")
-        keys = (f"{used} FORWARD ACT", f"{used} BACKWARD GRAD", "EXACT FORWARD ACT", "EXACT BACKWARD GRAD")
-        assert tuple(result["sent"].get(key, 0) for key in keys) == expected, result
-        assert not any(key.startswith(other) for key in result["sent"])
+        expected = volume.all_ranks_bytes(run.model, run.train, layout)
+        assert result["sent"] == {" ".join(key): nbytes for key, nbytes in expected.items()}, result
 
 
 def test_closed_form_by_hand():
-    """One layer, h 2, s 3, one sample, fp32 on two ranks: an all-reduce sends 2 (2-1) 4 = 8 bytes a value."""
-    sizes = {
-        "layers": 1,
-        "hidden": 2,
-        "seq_len": 3,
-        "global_batch": 1,
-        "dp": 1,
-        "zero": 0,
-        "itemsize": 4,
-        "positions": "learned",
+    """One layer, h 2, s 3, one sample, fp32 on two ranks: an all-reduce sends 2 (2-1) 4 = 8 bytes a value.
+
+    The stream crosses three borders each way, with 6 values; norms 4h, biases of rows 2h, last norm 2h and positions 3h
+    are completed.
+    """
+    model = replace(MODELS["gpt2"], layers=1, hidden=2, heads=2)
+    train = replace(TRAIN, seq_len=3, global_batch=1, micro_batch=1, precision="fp32", zero=0)
+
+    def sent(layout, **more):
+        return volume.all_ranks_bytes(model, replace(train, **more), layout)
+
+    rest = {("EXACT", "FORWARD", "ACT"): 8 * 3 * 3, ("EXACT", "STEP", "OPTIM"): 2 * 8}
+    whole = sent(Layout(tp=2))
+    assert whole == {("TP", "FORWARD", "ACT"): 144, ("TP", "BACKWARD", "GRAD"): 144, **rest}
+    again = {**whole, ("TP", "FORWARD", "ACT"): 144 + 96}
+    assert sent(Layout(tp=2), recompute="full") == sent(Layout(tp=2), recompute=3) == again
+    assert sent(Layout(tp=2), recompute="selective") == whole
+    assert sent(Layout(tp=2), sequence_parallel=True) == {
+        ("SP", "FORWARD", "ACT"): 144,
+        ("SP", "BACKWARD", "GRAD"): 144,
+        ("EXACT", "BACKWARD", "GRAD"): 8 * (4 + 2 + 2 + 3) * 2,
+        **rest,
     }
-    assert tensor_parallel_bytes(**sizes, tp=2, sequence_parallel=False) == (144, 144, 72, 0)
-    assert tensor_parallel_bytes(**sizes, tp=2, sequence_parallel=True) == (144, 144, 72, 8 * (4 + 2 + 2 + 3) * 2)
-    assert tensor_parallel_bytes(**sizes, tp=1, sequence_parallel=True) == (0, 0, 0, 0)
+    assert sent(Layout(), sequence_parallel=True) == {}
 
 
 def test_a_rule_for_tp_holds_for_sequence_parallelism_until_one_for_sp():

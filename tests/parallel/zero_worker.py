@@ -18,7 +18,6 @@ from hpcbench.comm.channel import Phase
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
-from hpcbench.parallel import on_demand
 from hpcbench.parallel.buckets import Bucket
 from hpcbench.parallel.buffers import wire_dtype
 from hpcbench.parallel.exact import digest
@@ -28,6 +27,7 @@ from hpcbench.parallel.offload import Crossing, HostLink
 from hpcbench.parallel.on_demand import OnDemand, Unit
 from hpcbench.parallel.pieces import Piece
 from hpcbench.parallel.sharding import Shard
+from hpcbench.predict import volume
 from hpcbench.predict import zero as predict
 from hpcbench.study.presets import scheme as preset
 from hpcbench.train import text
@@ -149,33 +149,23 @@ def counted() -> None:
 
 def measure(run: Run, comm: MPI.Comm, parts: int) -> dict[str, Any]:
     trainer = Trainer(run, comm, Progress(Wait.GIVE_WAY, background=run.train.overlap), CORPUS)
-    trainer.step(0)
+    trainer.backward(0)
+    trainer.update(0)
     data = trainer.data_parallel
     lengths = [piece.bucket.values.numel() for piece in data.pieces]
     parameter = data.pieces[0].bucket.values.itemsize
     master = wire_dtype(data.pieces[0].bucket.values.dtype).itemsize
     node = PER_NODE if run.train.node_copy else None
     ranks, zero = run.layout.dp, run.train.zero
-    used = [{id(parameter) for parameter in unit.parameters()} for unit in on_demand.units(trainer.module)]
-    gathers = [
-        runs([any(id(slot.parameter) in ids for slot in piece.bucket.slots) for ids in used]) for piece in data.pieces
-    ]
-    expected = predict.message_bytes(
-        zero, lengths, ranks, wire=master, micro_batches=parts, gathers=gathers, node_ranks=node
-    )
-    if run.layout.pp > 1:  # the tied weight's two copies: an all-reduce of two; and the activations' gradients
-        expected["PP", "BACKWARD", "GRAD"] = sum(piece.gradient.nbytes for piece in data.pieces if piece.bucket.tied)
-        if not trainer.mesh.first_stage:
-            activations = run.train.global_batch // ranks * run.train.seq_len * run.model.hidden
-            expected["PP", "BACKWARD", "GRAD"] += activations * master
+    expected = volume.step_bytes(run.model, run.train, run.layout, comm.rank, node_ranks=node)
     sent = {(c.dimension.value, c.phase.value, c.kind.value): c.counters for c in trainer.policy.channels}
+    counted = {key: counters.message_bytes for key, counters in sent.items() if counters.message_bytes}
     link = [data.link.down_bytes, data.link.up_bytes] if data.link else None
     down, up = predict.link_bytes(zero, lengths, ranks, master=master, micro_batches=parts)
     first = up if zero == 3 else 0  # what the first forward pass gathers
     gathered = [sent.get(("ZERO", phase, "PARAM")) for phase in ("FORWARD", "BACKWARD")]
     return {
-        "messages": [[sent[key].message_bytes, nbytes] for key, nbytes in expected.items()],
-        "extra": [key for key in sent if key[0] in ("DP", "ZERO") and key not in expected and sent[key].message_bytes],
+        "messages": [{" ".join(key): nbytes for key, nbytes in each.items()} for each in (counted, expected)],
         "held": [
             data.held_bytes(),
             predict.state_bytes(
@@ -191,11 +181,6 @@ def measure(run: Run, comm: MPI.Comm, parts: int) -> dict[str, Any]:
         "between_nodes": [counters.network_bytes for counters in gathered if counters],
         "calls": sent["DP", "BACKWARD", "GRAD"].calls,
     }
-
-
-def runs(present: list[bool]) -> int:
-    """Runs of neighbours that are present."""
-    return sum(now and not before for before, now in zip([False, *present], present, strict=False))
 
 
 def resumed() -> None:

@@ -150,10 +150,12 @@ def exact(directory: str) -> None:
 
 
 def residuals_lost() -> object:
+    """What messages lacked before the checkpoint is forgotten."""
     return patch.object(DataParallel, "load_residuals", lambda self, saved: None)
 
 
 def moments_lost() -> object:
+    """Adam's variance begins anew."""
     load = DataParallel.load_optimizer
 
     def faulty(self: DataParallel, saved: dict[str, dict[str, Any]], *, updates: int) -> None:
@@ -165,6 +167,7 @@ def moments_lost() -> object:
 
 
 def updates_lost() -> object:
+    """Adam corrects its moments as if it had taken no step."""
     load = DataParallel.load_optimizer
 
     def faulty(self: DataParallel, saved: dict[str, dict[str, Any]], *, updates: int) -> None:
@@ -174,6 +177,7 @@ def updates_lost() -> object:
 
 
 def loss_scale_lost() -> object:
+    """The loss scale is that of the first step."""
     load = Trainer.load
 
     def faulty(self: Trainer, state: dict[str, Any]) -> None:
@@ -185,6 +189,7 @@ def loss_scale_lost() -> object:
 
 
 def seeds_lost() -> object:
+    """Random rounding draws the numbers of the first step again."""
     return patch.object(Policy, "load_calls", lambda self, saved: None)
 
 

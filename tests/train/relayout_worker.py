@@ -192,7 +192,7 @@ def lacking(comm: MPI.Comm, trainer: Trainer) -> dict[str, np.ndarray[Any, Any]]
 def residuals(directory: str) -> None:
     """Residuals of one layout in others, and then in the first one again."""
     journey = [CUBE, Layout(4, 1, 2), Layout(3, 2), Layout(1, 2, 2), CUBE]
-    for fault in (None, "sums_forgotten"):
+    for fault in (None, *FAULTS_OF_RESIDUALS):
         where = Path(directory) / str(fault)
         before: Any = None
         for i, layout in enumerate(journey):
@@ -204,7 +204,7 @@ def residuals(directory: str) -> None:
                 newest = checkpoints.find().newest
                 answer = None
                 if newest is not None:
-                    with sums_forgotten() if fault else nullcontext():
+                    with FAULTS_OF_RESIDUALS[fault]() if fault else nullcontext():
                         state = checkpoints.load(newest, trainer.state())
                     trainer.load(state)
                     now = lacking(comm, trainer)
@@ -229,6 +229,7 @@ def residuals(directory: str) -> None:
 
 
 def sums_forgotten() -> Any:
+    """In another layout only the residuals of contributions are taken up, not those of sums."""
     share = checkpoint_load.share_residuals
 
     def faulty(state: dict[str, Any], index: Index, files: checkpoint_load.Files, replicas: list[int]) -> None:
@@ -257,6 +258,7 @@ def slices_swapped() -> Iterator[None]:
 
 @contextmanager
 def moments_of_another() -> Iterator[None]:
+    """A norm is given the moments of another one of its layer."""
     fields = checkpoint_load._fields
 
     def faulty(file: dict[str, Any], fragment: Fragment) -> Any:
@@ -301,6 +303,7 @@ def halves_swapped() -> Iterator[None]:
         yield
 
 
+FAULTS_OF_RESIDUALS = {"sums_forgotten": sums_forgotten}
 FAULTS: dict[str, Callable[[], Any]] = {
     "none": nullcontext,
     "slices_swapped": slices_swapped,
