@@ -149,8 +149,10 @@ def counted() -> None:
 
 def measure(run: Run, comm: MPI.Comm, parts: int) -> dict[str, Any]:
     trainer = Trainer(run, comm, Progress(Wait.GIVE_WAY, background=run.train.overlap), CORPUS)
+    trainer.traffic.begin()
     trainer.backward(0)
     trainer.update(0)
+    trainer.traffic.end(0.0)
     data = trainer.data_parallel
     lengths = [piece.bucket.values.numel() for piece in data.pieces]
     parameter = data.pieces[0].bucket.values.itemsize
