@@ -107,10 +107,10 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
     notes += dict.fromkeys(run.clash for run in runs if run.clash)
     own = {run.scheme_name: run.scheme.environment for run in runs if run.scheme.environment}
     notes += [f"runs of {name} are started with {assignments(variables)}" for name, variables in own.items()]
-    return jobs, notes + _idle(runs)
+    return jobs, notes + idle_notes(runs)
 
 
-def _idle(runs: list[Run]) -> list[str]:
+def idle_notes(runs: list[Run]) -> list[str]:
     """Rules that carry nothing: where all do, a scheme is its default under another name."""
     of_scheme = Counter(run.scheme_name for run in runs)
     found = Counter(

@@ -125,7 +125,7 @@ class Progress:
             granted = _LEVELS[MPI.Query_thread()]
             raise UserError(
                 "train.overlap: messages that move beside the computation need MPI_THREAD_SERIALIZED, and this MPI "
-                f"library grants {granted}: set train.overlap to false, or have the library built or started with threads"
+                f"library grants {granted}: set train.overlap to false, or use one that is built for threads"
             )
         self.wait, self.background = wait, background
         self._operations: list[Operation] = []
