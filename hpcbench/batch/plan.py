@@ -3,6 +3,7 @@
 import fnmatch
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hpcbench.study.expand import Run
 from hpcbench.study.load import Loaded
 from hpcbench.study.presets import suggestion
 from hpcbench.study.schemes import assignments
+from hpcbench.study.settle import idle_rules
 from hpcbench.study.yaml12 import shown, shown_path
 
 
@@ -105,7 +107,19 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
     notes += dict.fromkeys(run.clash for run in runs if run.clash)
     own = {run.scheme_name: run.scheme.environment for run in runs if run.scheme.environment}
     notes += [f"runs of {name} are started with {assignments(variables)}" for name, variables in own.items()]
-    return jobs, notes
+    return jobs, notes + idle_notes(runs)
+
+
+def idle_notes(runs: list[Run]) -> list[str]:
+    """Rules that carry nothing: where all do, a scheme is its default under another name."""
+    of_scheme = Counter(run.scheme_name for run in runs)
+    found = Counter(
+        (run.scheme_name, words) for run in runs for words in idle_rules(run.study.train, run.scheme, run.size)
+    )
+    return [
+        f"scheme {name}: {words}" + (f", in {count} of {of_scheme[name]} runs" if count < of_scheme[name] else "")
+        for (name, words), count in found.items()
+    ]
 
 
 def _programs(site: Site, *, dry_run: bool) -> tuple[str, str | None]:

@@ -30,6 +30,11 @@ class CodecSpec:
     lossless: bool | None
     """None for another package's codec, which is not loaded here."""
 
+    @property
+    def takes_fp64(self) -> bool | None:
+        """Whether it takes float64: what loses anything computes in float32. None where nobody knows here."""
+        return self.lossless
+
 
 @dataclass(frozen=True)
 class Family:

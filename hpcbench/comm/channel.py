@@ -68,7 +68,8 @@ class Counters:
 
     calls: int = 0
     plain_calls: int = 0
-    """Calls that the plan left to the MPI library because the codec would have lost time."""
+    """Calls without the codec: left to the MPI library because it would have lost time, below `min_bytes`, or within a
+    node where only what crosses nodes is encoded."""
     message_bytes: int = 0
     """Bytes before the codec."""
     wire_bytes: int = 0
@@ -108,6 +109,10 @@ class Channel:
     """Of every plan; None leaves the number to the plan."""
     dtype: np.dtype[Any] | None = None
     """What values are rounded to before the codec has them; None leaves them as they are."""
+    min_bytes: int = 0
+    """Smaller messages travel as they are; a collective's is its whole vector, the same number on all ranks."""
+    between_nodes: bool = False
+    """Encode only what crosses nodes: messages within one, and sums within one, go as they are."""
     counters: Counters = field(default_factory=Counters)
 
     def __post_init__(self) -> None:
@@ -120,6 +125,19 @@ class Channel:
             raise ValueError(f"{who}: the MPI library's own collectives round nothing to {self.dtype}: use encoded")
         if self.algorithm is Algorithm.HOMOMORPHIC and not self.codec.name.startswith("int8:"):
             raise ValueError(f"{who}: homomorphic sums are of 8-bit integers: use codec int8, not {self.codec.name}")
+        if self.between_nodes and self.algorithm not in (Algorithm.AUTO, Algorithm.HIERARCHICAL):
+            raise ValueError(f"{who}: encoded between nodes only: use hierarchical or auto, not {self.algorithm.value}")
+
+    def plain_because(self, nbytes: int, *, one_node: bool) -> str | None:
+        """Why a message of so many bytes before the codec goes without it; None where it does not.
+
+        Whoever takes part knows the bytes and the nodes, so that all come to the same answer.
+        """
+        if self.codec.name == "none":
+            return None
+        if nbytes < self.min_bytes:
+            return f"{nbytes} bytes, less than min_bytes {self.min_bytes}"
+        return "between nodes only, and here is one" if self.between_nodes and one_node else None
 
     def rounds(self, dtype: np.dtype[Any]) -> bool:
         """Whether values of `dtype` travel in another type."""

@@ -1,7 +1,10 @@
 """What a group's plans are: chosen once for each case, and kept."""
 
+from dataclasses import replace
+
 import numpy as np
 
+from hpcbench.codecs.identity import Identity
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Algorithm, Channel
 from hpcbench.comm.links import Links
@@ -10,6 +13,7 @@ from hpcbench.comm.steps import Step
 from hpcbench.comm.topology import Topology
 
 _SUMS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER)
+_PLAIN = Identity()
 
 
 class Choice:
@@ -35,12 +39,14 @@ class Choice:
     ) -> Plan | None:
         """The plan; None where the channel leaves everything to the MPI library.
 
-        A scheme has one algorithm for all its traffic: what that one cannot do goes by the best that can.
+        A scheme has one algorithm for all its traffic: what that one cannot do goes by the best that can. What the
+        channel wants plain is the MPI library's, or where it rounds values our own without the codec.
 
         Raises
         ------
         ValueError
-            `buf` is to be summed in half precision, which would round at each rank.
+            `buf` is to be summed in half precision, which would round at each rank. Or only what crosses nodes is to be
+            encoded, and no algorithm does that here.
         """
         if channel.algorithm is Algorithm.NATIVE:
             return None
@@ -48,25 +54,32 @@ class Choice:
         dtype = channel.travels_as(buf.dtype)
         if operation in _SUMS and buf.dtype not in (np.float32, np.float64):
             raise ValueError(f"a reduction sums fp32 or fp64, not {buf.dtype}: convert before it")
-        algorithm = channel.algorithm
+        algorithm: Algorithm = channel.algorithm
+        codec = channel.codec
+        plain = channel.plain_because(buf.size * dtype.itemsize, one_node=self.topology.nodes == 1)
+        if plain:
+            algorithm, codec = Algorithm.ENCODED if rounds else Algorithm.NATIVE, _PLAIN
+        between = channel.between_nodes and not plain
         # one rounding of each contribution and one of each sum: what has residuals has no more either
         feedback = feedback or rounds
-        key = operation, algorithm, channel.codec.name, buf.size, dtype, channel.slices, root, feedback
+        key = operation, algorithm, codec.name, buf.size, dtype, channel.slices, root, feedback, between, plain
         if key not in self._plans:
-            if refusal(operation, algorithm, self.topology, feedback=feedback):
+            if not between and refusal(operation, algorithm, self.topology, feedback=feedback):
                 algorithm = Algorithm.ENCODED  # the counters say so
-            self._plans[key] = plan(
+            laid = plan(
                 operation,
                 buf.size,
                 dtype,
                 self.topology,
-                channel.codec,
+                codec,
                 algorithm=algorithm,
                 links=self.links,
                 slices=channel.slices,
                 root=root,
                 feedback=feedback,
+                between_nodes=between,
             )
+            self._plans[key] = replace(laid, why=plain) if plain else laid
         return self._plans[key]
 
     def steps(self, chosen: Plan) -> list[list[Step]]:

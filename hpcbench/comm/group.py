@@ -15,6 +15,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 from mpi4py import MPI
 
+from hpcbench.codecs.base import Codec
 from hpcbench.codecs.quant import Quant
 from hpcbench.comm import homomorphic, native, steps
 from hpcbench.comm import plan as plans
@@ -206,18 +207,20 @@ class Group:
         place.copy(dst[slice(*receives[own])], src[slice(*sends[own])])
         if self.size == 1:
             return Work.nothing(channel)
-        todo = [steps.all_to_all(own, sends, receives)]
-        return self._run(channel, place, src.dtype, Exchanged(src, dst), todo, None, "direct")
+        coded = self._coded(channel, src.dtype)
+        todo = steps.all_to_all(own, sends, receives, coded=coded)
+        vector = Exchanged(src, dst)
+        return self._run(channel, channel.codec, place, src.dtype, vector, [todo], None, "direct", _any_plain(todo))
 
     def send(self, buf: Array, peer: int, *, tag: int, channel: Channel) -> Work:
         """Encode `buf` and send it; the caller may change `buf` at once."""
-        step = steps.message(to=Part(peer, _whole(buf)), coded=channel.algorithm is not Algorithm.NATIVE)
-        return self._message(buf, buf, step, tag, channel)
+        todo = steps.message(to=Part(peer, _whole(buf)), coded=self._coded(channel, buf.dtype))
+        return self._message(buf, buf, todo, tag, channel)
 
     def recv(self, buf: Array, peer: int, *, tag: int, channel: Channel) -> Work:
         """Receive a message of `peer` and decode it into `buf`."""
-        step = steps.message(of=Part(peer, _whole(buf)), coded=channel.algorithm is not Algorithm.NATIVE)
-        return self._message(buf, buf, step, tag, channel)
+        todo = steps.message(of=Part(peer, _whole(buf)), coded=self._coded(channel, buf.dtype))
+        return self._message(buf, buf, todo, tag, channel)
 
     def shift(self, src: Array, dst: Array, *, by: int, tag: int = 0, channel: Channel) -> Work:
         """`src` to the rank `by` further round the ring, into `dst` what comes from as far before."""
@@ -227,8 +230,19 @@ class Group:
             return Work.nothing(channel)
         after, before = (self.rank + by) % self.size, (self.rank - by) % self.size
         to, of = Part(after, _whole(src)), Part(before, _whole(dst))
-        coded = channel.algorithm is not Algorithm.NATIVE
-        return self._message(src, dst, steps.message(to=to, of=of, coded=coded), tag, channel)
+        todo = steps.message(to=to, of=of, coded=self._coded(channel, src.dtype))
+        return self._message(src, dst, todo, tag, channel)
+
+    def _coded(self, channel: Channel, dtype: np.dtype[np.generic]) -> steps.Coded:
+        """Which messages between two ranks go through the codec."""
+        itemsize = channel.travels_as(dtype).itemsize
+
+        def coded(part: Part) -> bool:
+            one_node = self.topology.near(self.rank, part.peer)
+            plain = channel.plain_because(part.span.size * itemsize, one_node=one_node)
+            return channel.algorithm is not Algorithm.NATIVE and plain is None
+
+        return coded
 
     def _blocking(self, operation: plans.Operation, buf: Array, channel: Channel) -> bool:
         """Whether to use the library's blocking call: the same answer on every rank.
@@ -242,28 +256,32 @@ class Group:
         return self._choice.blocking(operation, buf, channel)
 
     def _by_library(self, channel: Channel, place: Place, sent: int, call: Slice, chosen: Plan | None) -> Work:
-        channel.counters.plain_calls += chosen is not None and channel.codec.name != "none"
         tally = Tally(message_bytes=sent, wire_bytes=sent)
-        return self._start(channel, place, tally, Operation([call], 1, at_once=True), Algorithm.NATIVE.value)
+        operation, how = Operation([call], 1, at_once=True), Algorithm.NATIVE.value
+        return self._start(channel, place, tally, operation, how, plain=chosen is not None)
 
     def _carry_out(
         self, chosen: Plan, channel: Channel, place: Place, values: Array, vector: Vector, feedback: Feedback | None
     ) -> Work:
-        sample_error(channel, place, values)
-        todo = self._choice.steps(chosen)
-        return self._run(channel, place, values.dtype, vector, todo, feedback, chosen.algorithm.value)
+        plain = chosen.codec.name != channel.codec.name
+        sample_error(channel, chosen.codec, place, values)
+        todo, how = self._choice.steps(chosen), chosen.algorithm.value
+        residuals = None if plain else feedback
+        return self._run(channel, chosen.codec, place, values.dtype, vector, todo, residuals, how, plain)
 
     def _run(
         self,
         channel: Channel,
+        codec: Codec,
         place: Place,
         dtype: np.dtype[np.generic],
         vector: Vector,
         slices: Iterable[Sequence[Step]],
         feedback: Feedback | None,
         how: str,
+        plain: bool,
     ) -> Work:
-        call = self._call(self._planned, channel, place, dtype, vector, feedback)
+        call = self._call(self._planned, channel, codec, place, dtype, vector, feedback)
         if len(self._latest) == _CALLS and not (oldest := self._latest.popleft()).done:
             self._progress.finish(oldest)  # its tags are due again
         first = self._calls % _CALLS * _SLICES
@@ -275,16 +293,15 @@ class Group:
         )
         operation = Operation(running, DEPTH)
         self._latest.append(operation)
-        return self._start(channel, place, call.tally, operation, how)
+        return self._start(channel, place, call.tally, operation, how, plain=plain)
 
     def _message(self, src: Array, dst: Array, todo: Sequence[Step], tag: int, channel: Channel) -> Work:
         place, (src, dst) = self._places.of(src, dst)
         sends_values = any(step.sends and not step.coded for step in todo)
         vector = Exchanged((place.snapshot(src) if sends_values else src).reshape(-1), dst.reshape(-1))
-        call = self._call(self._comm, channel, place, src.dtype, vector, None)
-        work = self._start(
-            channel, place, call.tally, Operation([carry_out(call, todo, tag)], 1, at_once=True), "direct"
-        )
+        call = self._call(self._comm, channel, channel.codec, place, src.dtype, vector, None)
+        operation = Operation([carry_out(call, todo, tag)], 1, at_once=True)
+        work = self._start(channel, place, call.tally, operation, "direct", plain=_any_plain(todo))
         place.settle()
         return work
 
@@ -292,6 +309,7 @@ class Group:
         self,
         comm: MPI.Comm,
         channel: Channel,
+        codec: Codec,
         place: Place,
         dtype: np.dtype[np.generic],
         vector: Vector,
@@ -300,17 +318,24 @@ class Group:
         if place.on_device and channel.rounds(dtype):
             raise ValueError(f"{dtype} of a GPU is not rounded to {channel.dtype} here: round it before")
         seed = channel.counters.calls << 20
-        return Call(comm, self.topology, place, channel.codec, channel.travels_as(dtype), vector, seed, feedback)
+        return Call(comm, self.topology, place, codec, channel.travels_as(dtype), vector, seed, feedback)
 
-    def _start(self, channel: Channel, place: Place, tally: Tally, operation: Operation, how: str) -> Work:
+    def _start(
+        self, channel: Channel, place: Place, tally: Tally, operation: Operation, how: str, *, plain: bool = False
+    ) -> Work:
         counters = channel.counters
         counters.calls += 1
+        counters.plain_calls += plain and channel.codec.name != "none"
         counters.algorithms[how] = counters.algorithms.get(how, 0) + 1
         self._progress.start(operation)
         return Work(self._progress, operation, channel, tally, place)
 
     def _piece_bytes(self, buf: Array) -> list[int]:
         return [length(piece) * buf.itemsize for piece in shards(buf.size, self.size)]
+
+
+def _any_plain(todo: Sequence[Step]) -> bool:
+    return any(not step.coded for step in todo)
 
 
 def _spans(counts: Sequence[int]) -> list[Span]:

@@ -148,6 +148,7 @@ def plan(
     slices: int | None = None,
     root: int = 0,
     feedback: bool = False,
+    between_nodes: bool = False,
 ) -> Plan:
     """Choose and lay out a collective.
 
@@ -169,13 +170,15 @@ def plan(
         Of a broadcast.
     feedback
         Whether residuals are kept, which takes one encoding of each contribution and one of each sum.
+    between_nodes
+        Whether only what crosses nodes may be encoded.
 
     Raises
     ------
     ValueError
         The algorithm does not do this here; the message says why.
     """
-    return _plan(operation, n, dtype, topology, codec, algorithm, links, slices, root, feedback)
+    return _plan(operation, n, dtype, topology, codec, algorithm, links, slices, root, feedback, between_nodes)
 
 
 @lru_cache(maxsize=4096)
@@ -190,8 +193,16 @@ def _plan(
     slices: int | None,
     root: int,
     feedback: bool,
+    between_nodes: bool,
 ) -> Plan:
     make = partial(_lay_out, operation, n, dtype, topology, codec, root=root)
+    if between_nodes:
+        reason = _not_between_nodes(operation, algorithm, topology)
+        if reason:
+            raise ValueError(f"no {operation.value} over {topology} is encoded between nodes only: {reason}")
+        found = [make(Algorithm.HIERARCHICAL, count) for count in _counts(n, topology, slices)]
+        found += [make(Algorithm.NATIVE, 1)] if algorithm is Algorithm.AUTO else []
+        return _best(found, links, "encoded between nodes only")
     if algorithm not in (Algorithm.AUTO, Algorithm.ENCODED):
         reason = refusal(operation, algorithm, topology, feedback=feedback)
         if reason:
@@ -217,6 +228,15 @@ def refusal(operation: Operation, algorithm: Algorithm, topology: Topology, *, f
     if feedback and algorithm in (Algorithm.RING, Algorithm.DOUBLING, Algorithm.HOMOMORPHIC):
         return "it has no place for error feedback"
     return None
+
+
+def _not_between_nodes(operation: Operation, algorithm: Algorithm, topology: Topology) -> str | None:
+    """Why there is no plan whose messages within nodes are plain, and those between nodes encoded."""
+    if operation is Operation.BROADCAST:
+        return "a broadcast passes on what its root has encoded"
+    if algorithm not in (Algorithm.HIERARCHICAL, Algorithm.AUTO):
+        return f"{algorithm.value} does not tell them from others"
+    return refusal(operation, Algorithm.HIERARCHICAL, topology)
 
 
 def _candidates(operation: Operation, topology: Topology, algorithm: Algorithm) -> Sequence[Algorithm]:

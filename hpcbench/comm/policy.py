@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from hpcbench.codecs.registry import get_codec
+from hpcbench.comm import rules as matching
 from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
-
-_STANDS_FOR = {Dimension.SP: Dimension.TP}
-"""Sequence parallelism cuts each all-reduce of tensor parallelism in two: a scheme that speaks of that means both."""
 
 
 @dataclass(frozen=True)
@@ -23,13 +21,10 @@ class Rule:
     kind: Kind | None = None
     feedback: bool = False
     """What each message lacks is added to the next one."""
-
-    def matches(self, dimension: Dimension, phase: Phase, kind: Kind) -> bool:
-        return (
-            self.dimension in (None, dimension, _STANDS_FOR.get(dimension))
-            and self.phase in (None, phase)
-            and self.kind in (None, kind)
-        )
+    min_bytes: int = 0
+    """Smaller messages travel as they are."""
+    between_nodes: bool = False
+    """Encode only what crosses nodes."""
 
 
 class Policy:
@@ -69,12 +64,22 @@ class Policy:
             if dimension is Dimension.EXACT:
                 rule, algorithm, dtype = Rule("none"), Algorithm.NATIVE, None
             else:
-                rule = next(rule for rule in reversed(self._rules) if rule.matches(*key))
+                rule = self._rules[matching.applying(self._rules, key)]
                 algorithm, dtype = self._algorithm, self._dtype
-                if algorithm is Algorithm.HOMOMORPHIC and not rule.codec.startswith("int8"):
+                if rule.between_nodes and algorithm is not Algorithm.AUTO:
+                    algorithm = Algorithm.HIERARCHICAL
+                elif algorithm is Algorithm.HOMOMORPHIC and not rule.codec.startswith("int8"):
                     algorithm = Algorithm.ENCODED
             self._channels[key] = Channel(
-                dimension, phase, kind, get_codec(rule.codec), algorithm, rule.feedback, dtype=dtype
+                dimension,
+                phase,
+                kind,
+                get_codec(rule.codec),
+                algorithm,
+                rule.feedback,
+                dtype=dtype,
+                min_bytes=rule.min_bytes,
+                between_nodes=rule.between_nodes,
             )
         return self._channels[key]
 

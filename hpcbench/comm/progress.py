@@ -15,6 +15,10 @@ from mpi4py import MPI
 
 from hpcbench.comm.memory import Pending, Slice
 from hpcbench.comm.wait import Wait
+from hpcbench.errors import UserError
+
+_LEVELS = {MPI.THREAD_SINGLE: "MPI_THREAD_SINGLE", MPI.THREAD_FUNNELED: "MPI_THREAD_FUNNELED"}
+"""Too low for a thread that drives operations."""
 
 
 class Operation:
@@ -112,15 +116,16 @@ class Progress:
 
     Raises
     ------
-    RuntimeError
+    UserError
         `background` is wanted and the MPI library allows no second thread.
     """
 
     def __init__(self, wait: Wait, *, background: bool = False) -> None:
         if background and MPI.Query_thread() < MPI.THREAD_SERIALIZED:
-            raise RuntimeError(
-                "overlap needs an MPI library that grants MPI_THREAD_SERIALIZED: this one grants "
-                f"level {MPI.Query_thread()}; use another library, or set overlap to false"
+            granted = _LEVELS[MPI.Query_thread()]
+            raise UserError(
+                "train.overlap: messages that move beside the computation need MPI_THREAD_SERIALIZED, and this MPI "
+                f"library grants {granted}: set train.overlap to false, or use one that is built for threads"
             )
         self.wait, self.background = wait, background
         self._operations: list[Operation] = []

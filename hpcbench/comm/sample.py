@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from hpcbench.codecs.base import Codec
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.places import Place
 
@@ -11,9 +12,9 @@ _EVERY, _VALUES = 64, 4096
 """Calls between two samples, and elements of one."""
 
 
-def sample_error(channel: Channel, place: Place, values: Any) -> None:
+def sample_error(channel: Channel, codec: Codec, place: Place, values: Any) -> None:
     """Count, now and then, what one encoding of the first values loses; a GPU's kernels lose the same bits."""
-    codec, counters = channel.codec, channel.counters
+    counters = channel.counters
     rounds = channel.rounds(values.dtype)
     if (codec.lossless and not rounds) or counters.calls % _EVERY or not values.size:
         return

@@ -5,7 +5,7 @@ gathering gives every rank all pieces; an all-reduce is one after the other. Own
 so the same functions serve reduce-scatter, all-gather, and each slice of a vector.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -233,20 +233,34 @@ def broadcast(topology: Topology, rank: int, root: int, span: Span, *, chain: bo
     )
 
 
-def all_to_all(rank: int, sends: Pieces, receives: Pieces) -> list[Step]:
+Coded = Callable[[Part], bool]
+"""Whether a message goes through the codec: the same answer on both sides of it."""
+
+
+def all_to_all(rank: int, sends: Pieces, receives: Pieces, *, coded: Coded) -> list[Step]:
     """Each rank's part to it; spans of what is sent and of what is received are of two vectors."""
     p = len(sends)
     others = [(rank + step) % p for step in range(1, p)]
-    return _step(
-        "exchange",
-        0,
-        True,
-        Combine.DELIVER,
-        [Part(peer, sends[peer]) for peer in others],
-        [Part(peer, receives[peer]) for peer in reversed(others)],
-    )
+    to = [Part(peer, sends[peer]) for peer in others]
+    return _delivered("exchange", to, [Part(peer, receives[peer]) for peer in reversed(others)], coded)
 
 
-def message(*, to: Part | None = None, of: Part | None = None, coded: bool) -> list[Step]:
+def message(*, to: Part | None = None, of: Part | None = None, coded: Coded) -> list[Step]:
     """One part to a rank, one of a rank, or both at once."""
-    return _step("message", 0, coded, Combine.DELIVER, [to] if to else [], [of] if of else [])
+    return _delivered("message", [to] if to else [], [of] if of else [], coded)
+
+
+def _delivered(name: str, sends: Sequence[Part], receives: Sequence[Part], coded: Coded) -> list[Step]:
+    """Encoded ones first: they wait for nobody's plain ones, whose receives are posted only when their turn comes."""
+    return [
+        step
+        for how in (True, False)
+        for step in _step(
+            name,
+            0,
+            how,
+            Combine.DELIVER,
+            [part for part in sends if coded(part) is how],
+            [part for part in receives if coded(part) is how],
+        )
+    ]

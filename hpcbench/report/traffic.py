@@ -30,7 +30,7 @@ class Traffic:
     """None for a dimension whose channels differ, and where the log does not say."""
     calls: int
     plain_calls: int
-    """Calls that were left to the MPI library because the codec would have lost time."""
+    """Calls without the channel's codec: because it would have lost time, or because the scheme's rule says so."""
     message_bytes: int
     """Before the codec."""
     wire_bytes: int | Unknown

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from hpcbench.codecs import spec
+from hpcbench.comm.rules import matches, possible
 from hpcbench.study.section import Count, File, Label, Line, Name, Precision, Scalar, Section, Variable
 from hpcbench.study.thresholds import Threshold
 
@@ -213,7 +214,37 @@ class Rule(Section):
         description="Add what each message lacks to the next one; for gradients and momenta (dimension DP) only.",
     )
 
+    min_bytes: int = Field(
+        0,
+        ge=0,
+        le=2**40,
+        description="Messages of fewer bytes, before the codec, travel as they are; of a collective its whole vector.",
+    )
+    between_nodes: bool = Field(
+        False,
+        description="Encode only what crosses nodes: collectives go by algorithm hierarchical, and what stays within a "
+        "node travels as it is.",
+    )
+
     _codec = field_validator("codec")(check_codec)
+
+    @model_validator(mode="after")
+    def _is_for_something(self) -> "Rule":
+        if not any(matches(self, triple) for triple in possible()):
+            near = [triple for triple in possible() if self.dimension in (None, triple[0])]
+            raise ValueError(
+                f"there is no such traffic in any run: {'of ' + self.dimension if self.dimension else 'there'} are "
+                f"{', '.join(' '.join(triple) for triple in near)}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _limits_are_of_a_codec(self) -> "Rule":
+        if self.codec == "none" and (self.min_bytes or self.between_nodes):
+            raise ValueError(
+                "min_bytes and between_nodes say when a codec runs, and codec none is none: leave them out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _feedback_needs_a_sum(self) -> "Rule":

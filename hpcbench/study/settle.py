@@ -2,8 +2,11 @@
 
 from collections.abc import Callable
 
+from hpcbench.codecs import spec
+from hpcbench.comm import rules as traffic
 from hpcbench.errors import UserError
-from hpcbench.study.schema import Scheme, Train
+from hpcbench.study.schema import Rule, Scheme, Study, Train
+from hpcbench.study.size import Size
 from hpcbench.study.yaml12 import Path_
 
 
@@ -41,3 +44,79 @@ def settled(train: Train, scheme: Scheme, where: Callable[[Path_], str]) -> Trai
             f"updates leaves none of {train.steps} steps to average momenta in: lower it"
         )
     return train.model_copy(update={"optimizer": optimizer, "freeze_step": freeze_step})
+
+
+def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Path_], str]) -> None:
+    """Whether the scheme's rules go with how its run trains.
+
+    Parameters
+    ----------
+    study
+        With settled settings; ``study.scheme`` is the scheme's name.
+
+    Raises
+    ------
+    UserError
+        A rule is for traffic that there is not with this optimizer or ZeRO stage, a codec does not take the precision,
+        or the backward pass would compute with other values than the forward pass.
+    """
+    train, rules, setting = study.train, _rules(scheme), _setting(study.train, size)
+    name = study.scheme
+    for k, rule in enumerate(rules):
+        if not any(traffic.matches(rule, triple) for triple in traffic.possible(train.optimizer)):
+            place, field = _place_of(k, study, where)
+            raise UserError(
+                f"{place}: {field}: {traffic.called(rules, k)} of scheme {name} is for what only 1-bit Adam sends, and "
+                f"the optimizer is {train.optimizer}: set optimizer: onebit-adam in the scheme, or remove the rule"
+            )
+    missed = traffic.missed_stage(rules, train.zero)
+    if missed is not None:
+        stage = "3" if rules[missed].phase != "STEP" else "1 or 2"
+        raise UserError(
+            f"{where(('train', 'zero'))}: train.zero: stage {train.zero} gathers no weights when "
+            f"{traffic.called(rules, missed)} of scheme {name} wants them encoded: set it to {stage}, or leave the "
+            "scheme out there"
+        )
+    if train.precision == "fp64" and train.comm_precision == "auto":
+        for triple in traffic.live(setting):
+            k = traffic.applying(rules, triple)
+            if spec.parse(rules[k].codec).takes_fp64 is False:
+                raise UserError(
+                    f"{where(('train', 'precision'))}: train.precision: fp64, which {traffic.called(rules, k)} of "
+                    f"scheme {name} cannot encode: set train.comm_precision to fp32, or use a lossless codec "
+                    "(none, mpc, xpk)"
+                )
+    unequal = traffic.wrong_gradients(rules, setting)
+    if unequal:
+        place, field = _place_of(None, study, where)
+        raise UserError(f"{place}: {field}: scheme {name}: {unequal}")
+
+
+def idle_rules(train: Train, scheme: Scheme, size: Size) -> list[str]:
+    """One line for each rule of the scheme that carries nothing in such a run."""
+    return traffic.idle(_rules(scheme), _setting(train, size))
+
+
+def _rules(scheme: Scheme) -> list[Rule]:
+    return [Rule(codec=scheme.default), *scheme.rules]
+
+
+def _setting(train: Train, size: Size) -> traffic.Setting:
+    return traffic.Setting(
+        size.dp,
+        size.tp,
+        size.pp,
+        train.zero,
+        train.optimizer,
+        train.sequence_parallel,
+        node_copy=train.node_copy,
+        recompute=train.recompute,
+    )
+
+
+def _place_of(k: int | None, study: Study, where: Callable[[Path_], str]) -> tuple[str, str]:
+    """Where the study says the rule, or where it names the scheme if that is another's; and the name of the field."""
+    path: Path_ = ("scheme",)
+    if study.scheme in study.schemes:
+        path = ("schemes", study.scheme, "rules", *(() if k is None else (k - 1,)))
+    return where(path), ".".join(map(str, path))

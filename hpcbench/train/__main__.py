@@ -21,7 +21,7 @@ from mpi4py import MPI
 
 import hpcbench
 from hpcbench.codecs.registry import instruction_set
-from hpcbench.comm import links
+from hpcbench.comm import links, rules
 from hpcbench.comm.gpu_aware import Awareness
 from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
@@ -71,6 +71,8 @@ def main(argv: list[str]) -> int:
     progress = Progress(wait, background=run.train.overlap)
     corpus = text.load_shared(comm, progress, run.data, run.train.seq_len, run.model.vocab)
     trainer = Trainer(run, comm, progress, corpus, Places(aware=bool(aware)))
+    for words in rules.idle(config.rules_of(run.scheme), config.setting(run)):
+        log.event("idle_rule", reason=words)
     if comm.rank == 0:
         log.event("configuration", run=raw, **facts(run, corpus))
     if found.newest and (words := resume(trainer, checkpoints, found.newest, corpus)):

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from hpcbench.comm import rules as traffic
 from hpcbench.errors import UserError
 from hpcbench.parallel.layout import Layout
 from hpcbench.parallel.schedule import SCHEDULES
@@ -106,6 +107,10 @@ class SchemeRule:
     codec: str
     feedback: bool = False
     """What each message lacks is added to the next one."""
+    min_bytes: int = 0
+    """Smaller messages travel as they are."""
+    between_nodes: bool = False
+    """Encode only what crosses nodes."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +170,19 @@ class Run:
     """Whether the MPI library is given device pointers; None leaves it to the ranks to find out."""
 
 
+def rules_of(scheme: Scheme) -> list[SchemeRule]:
+    """The scheme's rules behind its default, which matches everything."""
+    return [SchemeRule(None, None, None, scheme.default), *scheme.rules]
+
+
+def setting(run: Run) -> traffic.Setting:
+    """What decides which traffic the run has."""
+    t, p = run.train, run.layout
+    return traffic.Setting(
+        p.dp, p.tp, p.pp, t.zero, t.optimizer, t.sequence_parallel, node_copy=t.node_copy, recompute=t.recompute
+    )
+
+
 def load(path: Path) -> tuple[Run, dict[str, Any]]:
     """Read a run file; returns the run and the JSON as it stands.
 
@@ -220,6 +238,7 @@ def check(run: Run, where: str) -> None:
         They do not; the words begin with `where`.
     """
     m, t, p = run.model, run.train, run.layout
+    unequal = traffic.wrong_gradients(rules_of(run.scheme), setting(run))
     rules = [
         (run.schema == 1, f"schema: {run.schema} is not known: this hpcbench reads schema 1"),
         (run.ranks == p.ranks, f"ranks: {run.ranks} is not dp x tp x pp = {p.ranks}"),
@@ -264,6 +283,7 @@ def check(run: Run, where: str) -> None:
             (t.optimizer == "onebit-adam") == bool(t.freeze_step),
             "train.freeze_step: 1 or more for 1-bit Adam, else null",
         ),
+        (unequal is None, f"scheme.rules: {unequal}"),
         (m.positions in ("rotary", "learned"), f"model.positions: {m.positions!r} is not rotary or learned"),
     ]
     for holds, message in rules:

@@ -111,6 +111,8 @@ class Traffic:
                     "kind": channel.kind.value,
                     "codec": channel.codec.name,
                     **({"dtype": channel.dtype.name} if channel.dtype is not None else {}),
+                    **({"min_bytes": channel.min_bytes} if channel.min_bytes else {}),
+                    **({"between_nodes": True} if channel.between_nodes else {}),
                     "algorithm": channel.algorithm.value,
                     "algorithms": {name: round(own[i][name]) for name in channel.counters.algorithms if own[i][name]},
                     **{name: round(values[name]) for name in COUNTS},

@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from mpi4py import MPI
 
-from hpcbench.comm import links
+from hpcbench.comm import links, rules
 from hpcbench.comm.channel import Algorithm, Dimension, Kind, Phase
 from hpcbench.comm.places import Places
 from hpcbench.comm.policy import Policy, Rule
 from hpcbench.comm.progress import Progress
+from hpcbench.errors import UserError
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import make_buckets
 from hpcbench.parallel.buffers import room
@@ -33,7 +34,7 @@ from hpcbench.parallel.sharding import Shard, Tied
 from hpcbench.parallel.vocabulary import split_loss
 from hpcbench.train import initial
 from hpcbench.train.batches import Batches
-from hpcbench.train.config import Run, Scheme, Train
+from hpcbench.train.config import Run, Scheme, Train, rules_of, setting
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.model import GPT, loss
 from hpcbench.train.precision import DTYPES, LossScale, message_dtype
@@ -67,10 +68,32 @@ def make_policy(scheme: Scheme, dtype: np.dtype[Any] | None = None) -> Policy:
             Phase(rule.phase) if rule.phase else None,
             Kind(rule.kind) if rule.kind else None,
             rule.feedback,
+            rule.min_bytes,
+            rule.between_nodes,
         )
         for rule in scheme.rules
     ]
     return Policy(algorithm=Algorithm(scheme.algorithm), default=scheme.default, rules=rules, dtype=dtype)
+
+
+def check_nodes(run: Run, mesh: Mesh) -> None:
+    """Whether what is to be encoded between nodes only can be, where the launcher has put this rank's groups.
+
+    Raises
+    ------
+    UserError
+        A group has more ranks on one node than on another; which launcher puts ranks where, no login node knows.
+    """
+    scheme = rules_of(run.scheme)
+    groups = {"DP": mesh.dp, "ZERO": mesh.dp, "TP": mesh.tp, "SP": mesh.tp}  # what PP sends are messages
+    for triple in rules.live(setting(run)):
+        k, group = rules.applying(scheme, triple), groups.get(triple[0])
+        if group and scheme[k].between_nodes and not group.topology.regular_nodes:
+            raise UserError(
+                f"scheme {run.scheme.name}: {rules.called(scheme, k)} is for between nodes only, and a group of "
+                f"{triple[0]} has {group.topology}: sums within nodes need as many on each: change layout or "
+                "ranks_per_node, or leave between_nodes out"
+            )
 
 
 def learning_rate(step: int, train: Train) -> float:
@@ -116,6 +139,7 @@ class Trainer:
         self.corpus = corpus
         known = links.load(Path(run.links)) if run.links else links.DEFAULT
         self.mesh = Mesh(comm, run.layout, progress, known, places)
+        check_nodes(run, self.mesh)
         self.policy = make_policy(run.scheme, message_dtype(run.train.precision, run.train.comm_precision))
         self._lost = 0
         self._exact = self.policy.exact

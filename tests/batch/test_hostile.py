@@ -71,7 +71,15 @@ SITE: dict[str, Any] = {
             "algorithm": "native",
             "default": "none",
             "rules": [
-                {"dimension": "DP", "phase": "STEP", "kind": "GRAD", "codec": "none", "feedback": False},
+                {
+                    "dimension": "DP",
+                    "phase": "BACKWARD",
+                    "kind": "GRAD",
+                    "codec": "none",
+                    "feedback": False,
+                    "min_bytes": 0,
+                    "between_nodes": False,
+                },
             ],
             "environment": {"SCHEME_VARIABLE": "w"},
             "optimizer": "adamw",

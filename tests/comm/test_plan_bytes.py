@@ -145,7 +145,10 @@ def test_all_to_all_pairs_every_part():
         def spans(row):
             return [Span(int(stop - size), int(stop)) for size, stop in zip(row, np.cumsum(row), strict=True)]
 
-        programs = [steps.all_to_all(rank, spans(counts[rank]), spans(counts[:, rank])) for rank in range(p)]
+        programs = [
+            steps.all_to_all(rank, spans(counts[rank]), spans(counts[:, rank]), coded=lambda _: True)
+            for rank in range(p)
+        ]
         sent = {(r, part.peer): part.span.size for r, todo in enumerate(programs) for s in todo for part in s.sends}
         came = {(part.peer, r): part.span.size for r, todo in enumerate(programs) for s in todo for part in s.receives}
         assert sent == came == {(i, j): counts[i, j] for i in range(p) for j in range(p) if i != j and counts[i, j]}

@@ -1,0 +1,178 @@
+"""Which traffic a run has, and which rule of its scheme applies to it: read without NumPy, as login nodes do."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from hpcbench.codecs import spec
+
+Triple = tuple[str, str, str]
+"""Dimension, phase and kind of a channel: the enumerations of `channel`, or their words."""
+
+
+class Named(Protocol):
+    """A rule of a study, of a run file or of a policy: what it is for, and its codec."""
+
+    @property
+    def dimension(self) -> str | None: ...
+
+    @property
+    def phase(self) -> str | None: ...
+
+    @property
+    def kind(self) -> str | None: ...
+
+    @property
+    def codec(self) -> str: ...
+
+
+class Rule(Named, Protocol):
+    """A rule with its limits. Lists of rules begin with the scheme's default, so that rule k stands at index k."""
+
+    @property
+    def min_bytes(self) -> int: ...
+
+    @property
+    def between_nodes(self) -> bool: ...
+
+
+class Setting(NamedTuple):
+    """What decides which traffic there is."""
+
+    dp: int
+    tp: int
+    pp: int
+    zero: int
+    optimizer: str
+    sequence_parallel: bool
+    node_copy: bool
+    recompute: str | int
+
+
+_SENT_IF: dict[Triple, Callable[[Setting], bool]] = {
+    ("DP", "BACKWARD", "GRAD"): lambda s: s.dp > 1,
+    ("DP", "STEP", "OPTIM"): lambda s: s.dp > 1 and s.optimizer == "onebit-adam",
+    ("ZERO", "STEP", "PARAM"): lambda s: s.dp > 1 and s.zero in (1, 2),
+    ("ZERO", "FORWARD", "PARAM"): lambda s: s.dp > 1 and s.zero == 3,
+    ("ZERO", "BACKWARD", "PARAM"): lambda s: s.dp > 1 and s.zero == 3,
+    ("TP", "FORWARD", "ACT"): lambda s: s.tp > 1 and not s.sequence_parallel,
+    ("TP", "BACKWARD", "GRAD"): lambda s: s.tp > 1 and not s.sequence_parallel,
+    ("SP", "FORWARD", "ACT"): lambda s: s.tp > 1 and s.sequence_parallel,
+    ("SP", "BACKWARD", "GRAD"): lambda s: s.tp > 1 and s.sequence_parallel,
+    ("PP", "FORWARD", "ACT"): lambda s: s.pp > 1,
+    ("PP", "BACKWARD", "GRAD"): lambda s: s.pp > 1,
+}
+"""All traffic of the engine that a rule may speak of, and whether a run has it."""
+
+_STANDS_FOR = {"SP": "TP"}
+"""Sequence parallelism cuts each all-reduce of tensor parallelism in two: a scheme that speaks of that means both."""
+
+
+def live(setting: Setting) -> list[Triple]:
+    """The traffic that a run has."""
+    return [triple for triple, sent in _SENT_IF.items() if sent(setting)]
+
+
+def possible(optimizer: str | None = None) -> list[Triple]:
+    """The traffic that runs have in one layout or another, with one optimizer or any."""
+    return [triple for triple in _SENT_IF if triple[2] != "OPTIM" or optimizer in (None, "onebit-adam")]
+
+
+def matches(rule: Named, triple: Triple) -> bool:
+    """Whether a rule is for the traffic; what it leaves out matches everything."""
+    dimension, phase, kind = triple
+    return (
+        rule.dimension in (None, dimension, _STANDS_FOR.get(dimension))
+        and rule.phase in (None, phase)
+        and rule.kind in (None, kind)
+    )
+
+
+def applying(rules: Sequence[Named], triple: Triple) -> int:
+    """Index of the rule that applies: the last one that matches. The default, at index 0, matches everything."""
+    return max(k for k, rule in enumerate(rules) if matches(rule, triple))
+
+
+def called(rules: Sequence[Named], k: int) -> str:
+    """A rule as one would name it to its author."""
+    rule = rules[k]
+    words = " ".join(filter(None, (rule.dimension, rule.phase, rule.kind, rule.codec)))
+    return f"rule {k} ({words})" if k else f"the default ({words})"
+
+
+def idle(rules: Sequence[Named], setting: Setting) -> list[str]:
+    """One line for each rule that applies to nothing that the run sends."""
+    sent = live(setting)
+    used = {applying(rules, triple) for triple in sent}
+    return [
+        f"{called(rules, k)} carries nothing"
+        + (
+            ": later rules apply to all that it matches"
+            if any(matches(rules[k], t) for t in sent)
+            else " in this layout"
+        )
+        for k in range(1, len(rules))
+        if k not in used
+    ]
+
+
+def missed_stage(rules: Sequence[Named], zero: int) -> int | None:
+    """Index of a rule for weights gathered in a phase in which the ZeRO stage gathers none, if none is for its own."""
+    phases = {0: (), 3: ("FORWARD", "BACKWARD")}.get(zero, ("STEP",))
+    of_weights = [
+        k for k, rule in enumerate(rules) if {triple[0] for triple in possible() if matches(rule, triple)} == {"ZERO"}
+    ]
+    if any(rules[k].phase in (None, *phases) for k in of_weights):
+        return None
+    return of_weights[0] if of_weights else None
+
+
+def wrong_gradients(rules: Sequence[Rule], setting: Setting) -> str | None:
+    """Why the backward pass would see other values than the forward pass; None where both see the same.
+
+    The codec is the identity to autograd: a gradient is right only where what was decoded forward is what is used
+    backward. ZeRO-3 gathers weights for either pass, and recomputation sends activations again.
+    """
+    sent = live(setting)
+    if ("ZERO", "FORWARD", "PARAM") in sent:
+        k, j = (applying(rules, ("ZERO", phase, "PARAM")) for phase in ("FORWARD", "BACKWARD"))
+        there, back = rules[k], rules[j]
+        if _random(there.codec) or _random(back.codec):
+            bad = k if _random(there.codec) else j
+            return (
+                f"{called(rules, bad)} rounds gathered weights at random, so that forward and backward pass compute "
+                "with different ones: use a codec that does not, for ZERO"
+            )
+        if setting.node_copy:
+            if not (_lossless(back.codec) or back.between_nodes):
+                return (
+                    f"{called(rules, j)} changes the weights of the node's copy once more, so that forward and "
+                    "backward pass compute with different ones: give ZERO BACKWARD a lossless codec, such as none"
+                )
+        elif not (_lossless(there.codec) and _lossless(back.codec)) and _terms(there) != _terms(back):
+            return (
+                f"forward pass and backward pass compute with different weights, decoded by {called(rules, k)} and by "
+                f"{called(rules, j)}: use one rule for both, or node_copy: true"
+            )
+    if setting.recompute not in ("none", "selective"):
+        for dimension in ("TP", "SP"):
+            if (dimension, "FORWARD", "ACT") in sent:
+                k = applying(rules, (dimension, "FORWARD", "ACT"))
+                if _random(rules[k].codec):
+                    return (
+                        f"{called(rules, k)} rounds at random, so that recomputed activations are not those of the "
+                        "forward pass: use a codec that does not, or recompute: none"
+                    )
+    return None
+
+
+def _terms(rule: Rule) -> tuple[str, int, bool]:
+    return rule.codec, rule.min_bytes, rule.between_nodes
+
+
+def _random(codec: str) -> bool:
+    return codec.endswith(":stochastic")
+
+
+def _lossless(codec: str) -> bool:
+    """Of another package's codec nothing is known here."""
+    return spec.parse(codec).lossless is True

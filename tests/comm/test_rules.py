@@ -1,0 +1,125 @@
+"""Which traffic there is, which rule applies to it, and where the backward pass would see other values."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hpcbench.codecs import spec
+from hpcbench.codecs.registry import get_codec
+from hpcbench.comm.policy import Rule
+from hpcbench.comm.rules import Setting, idle, missed_stage, possible, wrong_gradients
+
+ALL = Setting(dp=2, tp=2, pp=2, zero=1, optimizer="adamw", sequence_parallel=False, node_copy=False, recompute="none")
+
+
+def rules(*listed: Any, default: str = "none") -> list[Any]:
+    return [Rule(default), *(Rule(**rule) for rule in listed)]
+
+
+@pytest.mark.parametrize(
+    ("listed", "change", "said"),
+    [
+        ([{"dimension": "DP", "codec": "zfp:8"}, {"dimension": "PP", "codec": "zfp:8"}], {}, []),
+        (
+            [{"dimension": "DP", "codec": "zfp:8"}, {"dimension": "PP", "codec": "zfp:8"}],
+            {"pp": 1},
+            ["rule 2 (PP zfp:8) carries nothing in this layout"],
+        ),
+        ([{"dimension": "ZERO", "codec": "mpc"}], {"zero": 0}, ["rule 1 (ZERO mpc) carries nothing in this layout"]),
+        ([{"dimension": "TP", "codec": "mpc"}], {"sequence_parallel": True}, []),
+        (
+            [{"dimension": "SP", "phase": "FORWARD", "codec": "mpc"}],
+            {},
+            ["rule 1 (SP FORWARD mpc) carries nothing in this layout"],
+        ),
+        (
+            [{"dimension": "DP", "codec": "mpc"}, {"kind": "GRAD", "codec": "xpk"}],
+            {},
+            ["rule 1 (DP mpc) carries nothing: later rules apply to all that it matches"],
+        ),
+        ([{"kind": "OPTIM", "codec": "xpk"}], {"optimizer": "onebit-adam", "zero": 0}, []),
+        ([{"codec": "xpk"}], {"dp": 1, "tp": 1, "pp": 1}, ["rule 1 (xpk) carries nothing in this layout"]),
+    ],
+)
+def test_rules_that_carry_nothing_are_named(listed: Any, change: Any, said: list[str]) -> None:
+    assert idle(rules(*listed), ALL._replace(**change)) == said
+
+
+@pytest.mark.parametrize(
+    ("listed", "stages"),
+    [
+        ([{"dimension": "ZERO", "phase": "FORWARD", "codec": "mpc"}], {0, 1, 2}),
+        ([{"phase": "BACKWARD", "kind": "PARAM", "codec": "mpc"}], {0, 1, 2}),
+        ([{"dimension": "ZERO", "phase": "STEP", "codec": "mpc"}], {0, 3}),
+        ([{"dimension": "ZERO", "phase": p, "codec": "mpc"} for p in ("STEP", "FORWARD")], {0}),
+        ([{"dimension": "ZERO", "codec": "mpc"}], set()),
+        ([{"phase": "FORWARD", "codec": "mpc"}], set()),
+        ([], set()),
+    ],
+)
+def test_rules_for_weights_know_the_stage(listed: Any, stages: set[int]) -> None:
+    assert {zero for zero in range(4) if missed_stage(rules(*listed), zero) is not None} == stages
+
+
+FORWARD = {"dimension": "ZERO", "phase": "FORWARD"}
+BACKWARD = {"dimension": "ZERO", "phase": "BACKWARD"}
+RANDOM = "int8:256:stochastic"
+
+
+@pytest.mark.parametrize(
+    ("listed", "change", "words"),
+    [
+        (
+            [{**FORWARD, "codec": "int8:256"}],
+            {},
+            "decoded by rule 1 (ZERO FORWARD int8:256) and by the default (none)",
+        ),
+        ([{**FORWARD, "codec": "int8:256"}], {"dp": 1}, None),
+        ([{**FORWARD, "codec": "int8:256"}], {"node_copy": True}, None),
+        ([{**FORWARD, "codec": "mpc"}], {}, None),
+        ([{"dimension": "ZERO", "codec": "int8:256"}], {}, None),
+        ([{"dimension": "ZERO", "codec": "int8:256"}, {**BACKWARD, "codec": "int8:256", "min_bytes": 9}], {}, "rule 2"),
+        ([{"dimension": "ZERO", "codec": RANDOM}], {}, "rule 1 (ZERO int8:256:stochastic) rounds gathered weights at"),
+        ([{**FORWARD, "codec": RANDOM}], {"node_copy": True}, "rounds gathered weights at random"),
+        ([{"dimension": "ZERO", "codec": "zfp:8"}], {"node_copy": True}, "changes the weights of the node's copy once"),
+        ([{"dimension": "ZERO", "codec": "zfp:8", "between_nodes": True}], {"node_copy": True}, None),
+        (
+            [{"dimension": "TP", "codec": RANDOM}],
+            {"recompute": "full"},
+            "recomputed activations are not",
+        ),
+        ([{"dimension": "TP", "codec": RANDOM}], {"recompute": 2, "sequence_parallel": True}, "or recompute: none"),
+        ([{"dimension": "TP", "codec": RANDOM}], {"recompute": "selective"}, None),
+        ([{"dimension": "TP", "codec": RANDOM}], {"recompute": "full", "tp": 1}, None),
+        ([{"dimension": "TP", "phase": "BACKWARD", "codec": RANDOM}], {"recompute": "full"}, None),
+        ([{"dimension": "TP", "codec": "int8:256"}], {"recompute": "full"}, None),
+    ],
+)
+def test_what_forward_and_backward_would_see_differently_is_said(listed: Any, change: Any, words: str | None) -> None:
+    said = wrong_gradients(rules(*listed), ALL._replace(**{"zero": 3, **change}))
+    assert said is None if words is None else said is not None and words in said
+    if words and "recompute" not in change:
+        assert wrong_gradients(rules(*listed), ALL._replace(**{**change, "zero": 2, "node_copy": False})) is None
+
+
+def test_only_one_bit_adam_sends_optimizer_states() -> None:
+    assert set(possible("onebit-adam")) - set(possible("adamw")) == {("DP", "STEP", "OPTIM")}
+    assert set(possible()) == set(possible("onebit-adam"))
+
+
+NAMES = [
+    *("none", "zfp:8", "mpc", "xpk", "fp16", "bf16", "fp8e4m3", "fp8e5m2", "int8", "int4", "sign", "topk:0.1"),
+    *("threshold:0.1", "rowsparse:4", "2:4"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_know_which_codecs_take_fp64(name: str) -> None:
+    assert {spec.parse(each).family for each in NAMES} == set(spec.FAMILIES)
+    codec = get_codec(name)
+    if spec.parse(name).takes_fp64:
+        assert codec.wire_bytes(16, np.dtype(np.float64)) > 0
+    else:
+        with pytest.raises(TypeError):
+            codec.wire_bytes(16, np.dtype(np.float64))

@@ -1,0 +1,94 @@
+"""What four ranks really send under each setting, and schemes with limits in training; prints a JSON line a case."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from runs import run_of
+from zero_worker import CORPUS, WORLD, nodes
+
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.rules import live
+from hpcbench.comm.topology import Topology
+from hpcbench.comm.wait import Wait
+from hpcbench.errors import UserError
+from hpcbench.parallel.layout import Layout
+from hpcbench.train.config import Run, Scheme, SchemeRule, setting
+from hpcbench.train.trainer import Trainer
+
+QUIET = Progress(Wait.GIVE_WAY)
+IDENTITY = Scheme("identity", "encoded", "none", [])
+
+
+def case(layout: Layout, scheme: Scheme = IDENTITY, **train: Any) -> Run:
+    run = run_of("gpt2", layout, precision="fp32")
+    settings = {"global_batch": 8, "micro_batch": 2, "overlap": False, "steps": 2, **train}
+    return replace(run, scheme=scheme, train=replace(run.train, **settings))
+
+
+def trained(run: Run) -> list[dict[str, Any]]:
+    """Every channel that carried something in a step, or with 1-bit Adam in two, with its sums over all ranks."""
+    trainer = Trainer(run, WORLD.Dup(), QUIET, CORPUS)
+    for step in range(2 if run.train.freeze_step else 1):
+        trainer.step(step)
+    rows = trainer.traffic.report()
+    assert trainer.replicas_agree()
+    return rows
+
+
+def triples() -> None:
+    """`live` against the channels that carried something."""
+    onebit = {"zero": 0, "optimizer": "onebit-adam", "freeze_step": 1}
+    for layout, train in (
+        (Layout(dp=2, pp=2), onebit),
+        (Layout(dp=2, tp=2), {"zero": 3, "sequence_parallel": True}),
+        (Layout(dp=2, tp=2), {"zero": 2}),
+        (Layout(tp=2, pp=2), {"zero": 3}),
+    ):
+        run = case(layout, **train)
+        found = [
+            [row["dimension"], row["phase"], row["kind"]]
+            for row in trained(run)
+            if row["message_bytes"] and row["dimension"] != "EXACT"
+        ]
+        tell(test="triples", found=sorted(found), live=sorted(map(list, live(setting(run)))))
+
+
+def limited() -> None:
+    """Two nodes of two ranks: dp crosses them, tp does not. All that crosses is encoded, and nothing else."""
+    own = [SchemeRule(None, None, None, "int8:256", min_bytes=1024, between_nodes=True)]
+    limited = Scheme("limited", "encoded", "none", own)
+    identity = Scheme("identity", "two-shot", "none", [])
+    cases = [(limited, Layout(dp=2, tp=2)), (identity, Layout(dp=2, tp=2)), (limited, Layout(tp=2, pp=2))]
+    for scheme, layout in (*cases, (limited, Layout(dp=4))):
+        each_alone = 1e-6 if layout.dp == 2 else 0.1  # then some of the buckets are smaller than the threshold
+        with nodes():
+            rows = trained(case(layout, scheme, zero=3, bucket_mb=each_alone))
+        tell(test="limited", case=[scheme.name, layout.dp, layout.pp], rows=rows)
+
+
+def irregular() -> None:
+    own = [SchemeRule("DP", None, None, "int8:256", between_nodes=True)]
+    said = ""
+    run = case(Layout(dp=4), Scheme("own", "encoded", "none", own))
+    whole = Topology.of
+    Topology.of = lambda comm: Topology.by_label(comm.allgather(WORLD.rank // 3))  # type: ignore[method-assign]
+    try:
+        Trainer(run, WORLD.Dup(), QUIET, CORPUS)
+    except UserError as error:
+        said = str(error)
+    finally:
+        Topology.of = whole  # type: ignore[method-assign]
+    everyone = WORLD.gather(said)
+    tell(test="irregular", said=everyone)
+
+
+def tell(**words: Any) -> None:
+    if WORLD.rank == 0:
+        print(json.dumps(words), flush=True)
+
+
+if __name__ == "__main__":
+    triples()
+    limited()
+    irregular()

@@ -1,0 +1,74 @@
+"""Which traffic a run has, against what the engine sends; and rules with limits in training, bytes as integers."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpcbench.codecs.registry import get_codec
+
+WORKER = Path(__file__).with_name("rules_worker.py")
+CODEC = get_codec("int8:256")
+
+
+@pytest.fixture(scope="module")
+def told(mpi_results):
+    return mpi_results(4, WORKER)
+
+
+@pytest.fixture
+def limited(told):
+    """Rows by channel of the schemes that are tried with limits, by scheme and size of dp and pp."""
+
+    def of(scheme, dp, pp):
+        (rows,) = (line["rows"] for line in told if line.get("case") == [scheme, dp, pp])
+        return {(row["dimension"], row["phase"], row["kind"]): row for row in rows if row["dimension"] != "EXACT"}
+
+    return of
+
+
+def test_the_list_of_traffic_is_what_is_sent(told):
+    cases = [line for line in told if line["test"] == "triples"]
+    assert len(cases) == 4
+    for line in cases:
+        assert line["found"] == line["live"], line
+    assert len({tuple(triple) for line in cases for triple in line["live"]}) == 11, "every one is live in some case"
+
+
+def test_what_stays_on_a_node_travels_as_it_is_and_what_crosses_is_encoded(limited):
+    rows, plain = limited("limited", 2, 1), limited("identity", 2, 1)
+    assert rows.keys() == plain.keys()
+    for key, row in rows.items():
+        assert (row["min_bytes"], row["between_nodes"], row["codec"]) == (1024, True, "int8:256")
+        assert row["message_bytes"] == plain[key]["message_bytes"] > 0, key
+        assert row["calls"] == plain[key]["calls"], key
+        if key[0] == "TP":
+            assert row["wire_bytes"] == row["message_bytes"] and row["plain_calls"] == row["calls"], key
+            assert row["network_bytes"] == 0, key
+        else:
+            assert row["wire_bytes"] < row["message_bytes"] and 0 < row["plain_calls"] < row["calls"], key
+
+
+def test_messages_of_the_pipeline_between_nodes_have_the_codecs_bytes(limited):
+    sent = limited("limited", 1, 2)["PP", "FORWARD", "ACT"]
+    messages = sent["calls"] // 2
+    values = sent["message_bytes"] // messages // 4
+    assert sent["plain_calls"] == 0
+    assert sent["wire_bytes"] == sent["network_bytes"] == messages * CODEC.wire_bytes(values, np.dtype(np.float32))
+
+
+def test_a_sum_over_nodes_of_several_ranks_is_encoded_between_them_only(limited):
+    for key, row in limited("limited", 4, 1).items():
+        encoded = row["calls"] - row["plain_calls"]
+        assert row["algorithms"]["hierarchical"] == encoded // 4 > 0, "of the first rank"
+        assert 0 < row["network_bytes"] < row["message_bytes"] // 6, key
+        assert row["wire_bytes"] - row["network_bytes"] >= row["message_bytes"] * 2 // 3, key
+
+
+def test_nodes_of_unequal_size_are_refused_in_one_line(told):
+    (line,) = (line for line in told if line["test"] == "irregular")
+    words = (
+        "scheme own: rule 1 (DP int8:256) is for between nodes only, and a group of DP has 4 ranks on 2 nodes, 3 + 1: "
+        "sums within nodes need as many on each: change layout or ranks_per_node, or leave between_nodes out"
+    )
+    assert line["said"] == [words] * 4

@@ -1,0 +1,135 @@
+"""Schemes whose rules do not go with how a run trains: refused by file, line, field and remedy, or named in a note."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcbench.batch.plan import idle_notes
+from hpcbench.errors import UserError
+from hpcbench.resources import data_dir
+from hpcbench.study import presets
+from hpcbench.study.expand import Run, expand
+from hpcbench.study.load import load_study
+from hpcbench.study.size import Room
+
+TRAIN: dict[str, Any] = {"steps": 20, "global_batch": 64}
+LAYOUT = {"dp": 2, "tp": 2, "pp": 2}
+ROOM = Room("local", None, 8)
+
+
+def runs_of(directory: Path, scheme: Any, *, matrix: dict[str, Any] | None = None, **train: Any) -> list[Run]:
+    """Runs of a preset by name, or of the study's own scheme `mine`."""
+    own = {} if isinstance(scheme, str) else {"mine": scheme}
+    name = scheme if isinstance(scheme, str) else "mine"
+    study = {
+        "study": "s",
+        "model": "gpt-tiny",
+        "train": {**TRAIN, **train},
+        "layout": LAYOUT,
+        "schemes": own,
+        "matrix": {"scheme": ["baseline", name], **(matrix or {})},
+    }
+    path = directory / "s.yaml"
+    path.write_text(json.dumps(study, indent=1), encoding="utf-8")
+    return expand(load_study(path), ROOM)
+
+
+def refusal(directory: Path, scheme: Any, **settings: Any) -> tuple[str, str]:
+    """The line of the file that is named, and what is said of it."""
+    with pytest.raises(UserError) as caught:
+        runs_of(directory, scheme, **settings)
+    said = str(caught.value)
+    assert "\n" not in said and said.startswith(f"{directory}/s.yaml:"), said
+    number = int(said.removeprefix(f"{directory}/s.yaml:").split(":")[0])
+    return (directory / "s.yaml").read_text(encoding="utf-8").splitlines()[number - 1].strip(), said
+
+
+def rule(**fields: Any) -> dict[str, Any]:
+    return {"rules": [{"codec": "int8", **fields}]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            {"dimension": "DP", "phase": "FORWARD"},
+            "no such traffic in any run: of DP are DP BACKWARD GRAD, DP STEP",
+        ),
+        ({"dimension": "TP", "kind": "PARAM"}, "of TP are TP FORWARD ACT, TP BACKWARD GRAD"),
+        ({"phase": "STEP", "kind": "ACT"}, "there are DP BACKWARD GRAD"),
+        (
+            {"codec": "none", "min_bytes": 1},
+            "min_bytes and between_nodes say when a codec runs, and codec none is none",
+        ),
+        ({"codec": "none", "between_nodes": True}, "leave them out"),
+        ({"min_bytes": -1}, "schemes.mine.rules.0.min_bytes: must be at least 0, not -1"),
+        ({"between_nodes": 1}, "between_nodes: must be true or false"),
+    ],
+)
+def test_rules_that_can_never_apply_are_refused_at_their_line(tmp_path: Path, fields: Any, said: str) -> None:
+    line, words = refusal(tmp_path, rule(**fields))
+    assert said in words and "schemes.mine.rules.0" in words
+    assert line in ("{", '"min_bytes": -1', '"between_nodes": 1')
+
+
+@pytest.mark.parametrize("fields", [{"dimension": "DP", "phase": "STEP"}, {"kind": "OPTIM"}])
+def test_rules_for_momenta_want_one_bit_adam(tmp_path: Path, fields: Any) -> None:
+    line, said = refusal(tmp_path, rule(**fields))
+    assert line == "{" and "schemes.mine.rules.0: rule 1 (" in said
+    assert "is for what only 1-bit Adam sends, and the optimizer is adamw: set optimizer: onebit-adam" in said
+    assert runs_of(tmp_path, {**rule(**fields), "optimizer": "onebit-adam"}, zero=0)
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2])
+def test_zeropp_wants_stage_3(tmp_path: Path, zero: int) -> None:
+    line, said = refusal(tmp_path, "zeropp", zero=zero)
+    assert line == f'"zero": {zero}'
+    assert f"train.zero: stage {zero} gathers no weights when rule 1 (ZERO FORWARD int8:256) of scheme zeropp" in said
+    assert "set it to 3" in said
+
+
+def test_zeropp_without_the_nodes_copy_is_refused(tmp_path: Path) -> None:
+    line, said = refusal(tmp_path, "zeropp", zero=3)
+    assert line == '"zeropp"' and "scheme: scheme zeropp: forward pass and backward pass compute with different" in said
+    assert said.endswith("use one rule for both, or node_copy: true")
+    assert runs_of(tmp_path, "zeropp", zero=3, node_copy=True)
+    line, said = refusal(tmp_path, {"default": "int8:256:stochastic"}, zero=3)
+    assert "the default (int8:256:stochastic) rounds gathered weights at random" in said
+    assert "schemes.mine.rules" in said
+    line, said = refusal(tmp_path, {"default": "int8:256:stochastic"}, recompute="full")
+    assert "recomputed activations are not those of the forward pass" in said
+
+
+@pytest.mark.parametrize("scheme", ["naive-zfp8", "naive-int8", "mzhybrid", "sign-feedback", rule(dimension="PP")])
+def test_fp64_is_refused_where_a_codec_does_not_take_it(tmp_path: Path, scheme: Any) -> None:
+    line, said = refusal(tmp_path, scheme, precision="fp64")
+    assert line == '"precision": "fp64"' and "set train.comm_precision to fp32, or use a lossless codec" in said
+    assert runs_of(tmp_path, scheme, precision="fp64", comm_precision="fp32")
+    assert runs_of(tmp_path, scheme, precision="fp64", matrix={"layout.dp": [1], "layout.tp": [1], "layout.pp": [1]})
+    assert runs_of(tmp_path, "naive-mpc", precision="fp64")
+
+
+def test_rules_that_this_layout_has_nothing_for_are_said_once(tmp_path: Path) -> None:
+    scheme = {"rules": [{"dimension": "DP", "codec": "int8"}, {"dimension": "PP", "codec": "zfp:8"}]}
+    runs = runs_of(tmp_path, scheme, matrix={"layout.pp": [1, 2]})
+    assert idle_notes(runs) == ["scheme mine: rule 2 (PP zfp:8) carries nothing in this layout, in 3 of 6 runs"]
+    runs = runs_of(tmp_path, scheme, matrix={"layout.pp": [1]})
+    assert idle_notes(runs) == ["scheme mine: rule 2 (PP zfp:8) carries nothing in this layout"]
+    assert idle_notes(runs_of(tmp_path, scheme)) == []
+
+
+LAYOUTS = [{"dp": dp, "tp": tp, "pp": pp} for dp in (1, 2) for tp in (1, 2) for pp in (1, 2)]
+
+
+def test_presets_and_studies_stay_accepted_in_every_layout(tmp_path: Path) -> None:
+    names = [pattern.format(rate=8, dp=8, mp=16, share=1) for pattern in presets.schemes() if pattern != "baseline"]
+    for name in names:
+        stage = {"zeropp": {"zero": 3, "node_copy": True}, "onebit-adam": {"zero": 0}}.get(name, {})
+        zip_ = {f"layout.{key}": [layout[key] for layout in LAYOUTS] for key in ("dp", "tp", "pp")}
+        runs = runs_of(tmp_path, name, matrix={"zip": zip_}, **stage)
+        assert len(runs) == 3 * 2 * len(LAYOUTS)
+    for path in sorted(data_dir("studies").glob("*.yaml")):
+        runs = expand(load_study(path), Room("any", 4, 4) if "neox" in path.name else ROOM)
+        assert idle_notes(runs) == []

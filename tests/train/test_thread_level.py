@@ -1,0 +1,54 @@
+"""What the worker says before it trains: an MPI library without threads, rules that carry nothing."""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from mpi4py import MPI
+from test_run_loop import RUN
+
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.wait import Wait
+from hpcbench.errors import UserError
+from hpcbench.train.config import Scheme, SchemeRule
+
+WORKER = Path(__file__).with_name("run_worker.py")
+WORDS = (
+    "train.overlap: messages that move beside the computation need MPI_THREAD_SERIALIZED, and this MPI library grants "
+    "MPI_THREAD_{}: set train.overlap to false, or use one that is built for threads"
+)
+
+
+@pytest.mark.parametrize(("level", "name"), [(MPI.THREAD_SINGLE, "SINGLE"), (MPI.THREAD_FUNNELED, "FUNNELED")])
+def test_overlap_without_threads_is_a_line_with_a_remedy(monkeypatch, level, name):
+    monkeypatch.setattr(MPI, "Query_thread", lambda: level)
+    with pytest.raises(UserError) as caught:
+        Progress(Wait.SPIN, background=True)
+    assert str(caught.value) == WORDS.format(name)
+    assert not Progress(Wait.SPIN).background
+
+
+def run_file(directory, scheme):
+    path = directory / "run.json"
+    path.write_text(json.dumps(asdict(replace(RUN, scheme=scheme, oversubscribe=True))), encoding="utf-8")
+    return path
+
+
+def test_the_worker_says_it_in_one_line(mpi_run, tmp_path, monkeypatch):
+    monkeypatch.setenv("MPI4PY_RC_THREAD_LEVEL", "single")
+    done = mpi_run(1, WORKER, str(run_file(tmp_path, RUN.scheme)))
+    assert done.returncode == 2
+    said = [line for line in done.stderr.splitlines() if "hpcbench.train" in line]
+    assert said == [f"hpcbench.train: {WORDS.format('SINGLE')}"] and "Traceback" not in done.stderr
+
+
+def test_rules_that_carry_nothing_stand_in_the_log(mpi_run, tmp_path):
+    rules = [SchemeRule("DP", None, None, "int8"), SchemeRule("PP", None, None, "zfp:8", min_bytes=100)]
+    done = mpi_run(1, WORKER, str(run_file(tmp_path, Scheme("own", "encoded", "none", rules))))
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert [event["reason"] for event in events if event["event"] == "idle_rule"] == [
+        "rule 1 (DP int8) carries nothing in this layout",
+        "rule 2 (PP zfp:8) carries nothing in this layout",
+    ]
