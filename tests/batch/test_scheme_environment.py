@@ -103,7 +103,13 @@ def test_a_study_compares_with_a_scheme_of_the_site(fake: Fake) -> None:
     own = {run: {name: env[name] for name in LIBRARY["environment"] if name in env} for run, env in calls.items()}
     assert own == {"r1-baseline": {}, "r1-mzhybrid": {}, "r1-library": LIBRARY["environment"]}
     data = read_json(submission.root / "runs" / "r1-library" / "run.json")
-    assert data is not None and data["scheme"] == {"name": "library", "default": "none", "rules": [], **LIBRARY}
+    assert data is not None and data["scheme"] == {
+        "name": "library",
+        "default": "none",
+        "rules": [],
+        "optimizer": None,
+        **LIBRARY,
+    }
 
 
 def test_a_clash_of_names_is_said(fake: Fake) -> None:
