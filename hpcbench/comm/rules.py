@@ -46,6 +46,8 @@ class Setting(NamedTuple):
     sequence_parallel: bool
     node_copy: bool
     recompute: str | int
+    tied: bool = False
+    """Embedding and head share a weight."""
 
 
 _SENT_IF: dict[Triple, Callable[[Setting], bool]] = {
@@ -162,6 +164,22 @@ def wrong_gradients(rules: Sequence[Rule], setting: Setting) -> str | None:
                         f"{called(rules, k)} rounds at random, so that recomputed activations are not those of the "
                         "forward pass: use a codec that does not, or recompute: none"
                     )
+    return None
+
+
+def drifting_copies(rules: Sequence[Rule], setting: Setting) -> str | None:
+    """Why the two copies of a tied weight would part, which the first and the last stage update; None where they stay.
+
+    Each call of a codec draws numbers of its own, and stages make different calls.
+    """
+    if setting.tied and setting.pp > 1:
+        for triple in live(setting):
+            k = applying(rules, triple)
+            if triple in (("ZERO", "STEP", "PARAM"), ("DP", "STEP", "OPTIM")) and _random(rules[k].codec):
+                return (
+                    f"{called(rules, k)} rounds at random, so that the copies of the tied weight on the first and the "
+                    "last stage would part: use a codec that does not, or a model whose weights are not tied"
+                )
     return None
 
 

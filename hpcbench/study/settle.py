@@ -86,7 +86,8 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Path_
                     f"scheme {name} cannot encode: set train.comm_precision to fp32, or use a lossless codec "
                     "(none, mpc, xpk)"
                 )
-    unequal = traffic.wrong_gradients(rules, setting)
+    setting = setting._replace(tied=study.model.tied)
+    unequal = traffic.wrong_gradients(rules, setting) or traffic.drifting_copies(rules, setting)
     if unequal:
         place, field = _place_of(None, study, where)
         raise UserError(f"{place}: {field}: scheme {name}: {unequal}")

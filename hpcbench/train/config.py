@@ -179,7 +179,15 @@ def setting(run: Run) -> traffic.Setting:
     """What decides which traffic the run has."""
     t, p = run.train, run.layout
     return traffic.Setting(
-        p.dp, p.tp, p.pp, t.zero, t.optimizer, t.sequence_parallel, node_copy=t.node_copy, recompute=t.recompute
+        p.dp,
+        p.tp,
+        p.pp,
+        t.zero,
+        t.optimizer,
+        t.sequence_parallel,
+        node_copy=t.node_copy,
+        recompute=t.recompute,
+        tied=run.model.tied,
     )
 
 
@@ -238,7 +246,8 @@ def check(run: Run, where: str) -> None:
         They do not; the words begin with `where`.
     """
     m, t, p = run.model, run.train, run.layout
-    unequal = traffic.wrong_gradients(rules_of(run.scheme), setting(run))
+    listed, there = rules_of(run.scheme), setting(run)
+    unequal = traffic.wrong_gradients(listed, there) or traffic.drifting_copies(listed, there)
     rules = [
         (run.schema == 1, f"schema: {run.schema} is not known: this hpcbench reads schema 1"),
         (run.ranks == p.ranks, f"ranks: {run.ranks} is not dp x tp x pp = {p.ranks}"),

@@ -8,7 +8,7 @@ import pytest
 from hpcbench.codecs import spec
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.policy import Rule
-from hpcbench.comm.rules import Setting, idle, missed_stage, possible, wrong_gradients
+from hpcbench.comm.rules import Setting, drifting_copies, idle, missed_stage, possible, wrong_gradients
 
 ALL = Setting(dp=2, tp=2, pp=2, zero=1, optimizer="adamw", sequence_parallel=False, node_copy=False, recompute="none")
 
@@ -101,6 +101,23 @@ def test_what_forward_and_backward_would_see_differently_is_said(listed: Any, ch
     assert said is None if words is None else said is not None and words in said
     if words and "recompute" not in change:
         assert wrong_gradients(rules(*listed), ALL._replace(**{**change, "zero": 2, "node_copy": False})) is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "change", "parts"),
+    [
+        ({"dimension": "ZERO", "codec": "int8:256:stochastic"}, {}, True),
+        ({"dimension": "ZERO", "codec": "int8:256"}, {}, False),
+        ({"dimension": "ZERO", "codec": "int8:256:stochastic"}, {"tied": False}, False),
+        ({"dimension": "ZERO", "codec": "int8:256:stochastic"}, {"pp": 1}, False),
+        ({"dimension": "DP", "codec": "int8:256:stochastic"}, {"zero": 0}, False),
+        ({"dimension": "DP", "codec": "int8:256:stochastic"}, {"zero": 0, "optimizer": "onebit-adam"}, True),
+    ],
+)
+def test_copies_of_a_tied_weight_that_would_part_are_refused(rule: Any, change: Any, parts: bool) -> None:
+    said = drifting_copies(rules(rule), ALL._replace(**{"tied": True, **change}))
+    assert (said is not None and "rule 1 (" in said and "use a codec that does not" in said) is parts
+    assert (said is None) is not parts
 
 
 def test_only_one_bit_adam_sends_optimizer_states() -> None:
