@@ -133,7 +133,7 @@ class Train(Section):
     eps: float = Field(1e-8, gt=0, description="Adam's guard against a division by zero.")
     weight_decay: float = Field(0.01, ge=0, description="Decoupled weight decay.")
     clip: float = Field(1.0, ge=0, description="Largest global gradient norm; 0 does not clip.")
-    bucket_mb: float = Field(4.0, gt=0, description="Size of the gradient buckets in MiB.")
+    bucket_mb: float = Field(4.0, gt=0, description="Size of the gradient buckets in MB (10^6 bytes).")
     overlap: bool = Field(True, description="Reduce gradients while the backward pass goes on.")
     eval_every: int = Field(0, ge=0, description="Steps between evaluations; 0 evaluates at the end only.")
     eval_samples: Count = Field(32, description="Samples an evaluation.")
@@ -168,6 +168,9 @@ class Train(Section):
         None,
         description="Updates before 1-bit Adam freezes its variance; by default a fifth of steps, or warmup_steps.",
     )
+    loss_scale: float = Field(4096.0, ge=1, description="First loss scale of fp16; other precisions have none.")
+    loss_scale_window: Count = Field(1000, description="Steps without an overflow after which it doubles.")
+    loss_scale_hysteresis: Count = Field(2, description="It halves from the so manieth overflow on.")
 
     @model_validator(mode="after")
     def _steps_beyond_warmup(self) -> "Train":

@@ -93,6 +93,12 @@ class Train:
     """``adamw`` or ``onebit-adam``, the scheme's where that names one."""
     freeze_step: int | None = None
     """Updates before 1-bit Adam freezes its variance; None for other optimizers."""
+    loss_scale: float = 2.0**12
+    """The first one, of fp16."""
+    loss_scale_window: int = 1000
+    """Clean steps before it doubles."""
+    loss_scale_hysteresis: int = 2
+    """It halves from the so manieth overflow on."""
     comm_precision: str = "auto"
     """``fp32``, ``bf16``, ``fp16``, or ``auto`` for the precision in which sums are made."""
 
@@ -292,6 +298,8 @@ def check(run: Run, where: str) -> None:
             (t.optimizer == "onebit-adam") == bool(t.freeze_step),
             "train.freeze_step: 1 or more for 1-bit Adam, else null",
         ),
+        (t.loss_scale >= 1, "train.loss_scale: below 1"),
+        (t.loss_scale_window > 0 < t.loss_scale_hysteresis, "train.loss_scale_window, _hysteresis: not both 1 or more"),
         (unequal is None, f"scheme.rules: {unequal}"),
         (m.positions in ("rotary", "learned"), f"model.positions: {m.positions!r} is not rotary or learned"),
     ]

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from hpcbench.codecs.types import BFLOAT16
+from hpcbench.train.config import Train
 
 DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """Dtype of parameters and activations for each precision of a run."""
@@ -27,7 +28,7 @@ def message_dtype(precision: str, comm_precision: str) -> np.dtype[Any] | None:
 
 @dataclass
 class LossScale:
-    """Dynamic loss scale by DeepSpeed's rule, with the settings of GPT-NeoX-20B.
+    """Dynamic loss scale by DeepSpeed's rule; the defaults are the settings of GPT-NeoX-20B.
 
     On overflow the step is skipped and, from the `hysteresis`-th overflow on, the scale halved; after `window` steps
     without one it doubles, and the patience is back.
@@ -45,9 +46,11 @@ class LossScale:
         self._patience = self._patience or self.hysteresis
 
     @classmethod
-    def of(cls, precision: str) -> "LossScale":
-        """2^12 for fp16; for others 1, which never changes."""
-        return cls(2.0**12) if precision == "fp16" else cls(1.0, window=0)
+    def of(cls, train: Train) -> "LossScale":
+        """As set for fp16; for others 1, which never changes."""
+        if train.precision != "fp16":
+            return cls(1.0, window=0)
+        return cls(train.loss_scale, window=train.loss_scale_window, hysteresis=train.loss_scale_hysteresis)
 
     def update(self, *, overflow: bool) -> None:
         """Take note of a step."""

@@ -145,7 +145,7 @@ class Trainer:
         self._exact = self.policy.exact
         self._clock = self.mesh.places.clock(room((1,), like=torch.empty(0, device=run.device)))
         self.phases = Phases(clock=self._clock)
-        self._scale = LossScale.of(run.train.precision)
+        self._scale = LossScale.of(run.train)
         self.skipped = 0
         model, train = run.model, run.train
         dtype = DTYPES[train.precision]

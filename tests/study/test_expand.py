@@ -160,6 +160,9 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "node_copy": False,
         "optimizer": "adamw",
         "freeze_step": None,
+        "loss_scale": 4096.0,
+        "loss_scale_window": 1000,
+        "loss_scale_hysteresis": 2,
     }
     assert data["scheme"] == {
         "name": "baseline",

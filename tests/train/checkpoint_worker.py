@@ -68,9 +68,9 @@ CASES = {
 }
 
 
-def overflowing(cls: type[LossScale], precision: str) -> LossScale:
+def overflowing(cls: type[LossScale], train: Train) -> LossScale:
     """A scale that the first steps skip for, and that doubles soon after."""
-    return cls(2.0**19, window=2) if precision == "fp16" else cls(1.0, window=0)
+    return cls(2.0**19, window=2) if train.precision == "fp16" else cls(1.0, window=0)
 
 
 def trainer_of(run: Run, comm: MPI.Comm) -> Trainer:

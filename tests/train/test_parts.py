@@ -249,7 +249,13 @@ def test_loss_scale_follows_a_scripted_trace():
         trace.append(math.log2(scale.value))
     # the first overflow is borne, the next ones halve; a window without one doubles and restores the patience
     assert trace == [12, 11, 10, 10, 10, 11, 11, 10, 10, 10, 11]
-    fixed = LossScale.of("fp32")
+    patient = LossScale.of(replace(TRAIN, precision="fp16", loss_scale=64.0, loss_scale_hysteresis=3))
+    values = []
+    for _ in range(4):
+        patient.update(overflow=True)
+        values.append(patient.value)
+    assert values == [64.0, 64.0, 32.0, 16.0]
+    fixed = LossScale.of(TRAIN)
     for _ in range(5000):
         fixed.update(overflow=False)
     assert fixed.value == 1.0
