@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from hpcbench.parallel.buffers import Buffer, room, wire_dtype
 from hpcbench.parallel.fusion import Item, fuse, padded
-from hpcbench.parallel.sharding import Held, Shard, Tied
+from hpcbench.parallel.sharding import Held, Initial, Shard, Tied
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,11 @@ class Bucket:
         In the order in which they lie; their values move into the bucket.
     pieces
         The length is padded so that as many equal pieces can be made.
+    initial
+        Gives the parameters' values; by default they have them.
     """
 
-    def __init__(self, parameters: list[Held], pieces: int) -> None:
+    def __init__(self, parameters: list[Held], pieces: int, initial: Initial | None = None) -> None:
         self.slots: list[Slot] = []
         start = 0
         for parameter, shard in parameters:
@@ -48,7 +50,7 @@ class Bucket:
         """Sums of the backward passes; empty while there are none."""
         self._homes = self._views(self.gradients)
         for slot, home in zip(self.slots, self._views(self.values), strict=True):
-            home.copy_(slot.parameter.detach())
+            home.copy_(initial(slot.shard, home.dtype) if initial else slot.parameter.detach())
             slot.parameter.data = home
 
     def _views(self, flat: Tensor) -> list[Tensor]:
@@ -142,8 +144,13 @@ def is_split(shard: Shard) -> bool:
     return shard.dim is not None
 
 
-def make_buckets(held: Sequence[Held], *, limit_bytes: float, pieces: int) -> list[Bucket]:
-    """Buckets as `fuse` fills them, from the last parameter back: gradients come in that order."""
+def make_buckets(
+    held: Sequence[Held], *, limit_bytes: float, pieces: int, initial: Initial | None = None
+) -> Iterator[Bucket]:
+    """Buckets as `fuse` fills them, from the last parameter back: gradients come in that order.
+
+    Each is made when it is asked for: whoever needs but a piece of it may let go of the rest before the next one.
+    """
 
     def item(parameter: nn.Parameter, shard: Shard) -> Item:
         nbytes = math.prod(shard.shape) * wire_dtype(parameter.dtype).itemsize
@@ -152,4 +159,5 @@ def make_buckets(held: Sequence[Held], *, limit_bytes: float, pieces: int) -> li
 
     backwards = held[::-1]
     fused = fuse((item(*one) for one in backwards), limit_bytes=limit_bytes)
-    return [Bucket([backwards[place] for place in places], pieces) for places in fused]
+    for places in fused:
+        yield Bucket([backwards[place] for place in places], pieces, initial)

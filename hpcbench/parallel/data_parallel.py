@@ -14,7 +14,7 @@ stage  owned        gradients                    weights
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -69,7 +69,7 @@ class DataParallel:
 
     def __init__(
         self,
-        buckets: list[Bucket],
+        buckets: Iterable[Bucket],
         *,
         mesh: Mesh,
         policy: Policy,
@@ -84,15 +84,21 @@ class DataParallel:
         self._scattered = zero > 0
         self._exact = policy.exact
         overlap = overlap and mesh.dp.size > 1
-        self.link = HostLink(buckets[0].values.device) if offload else None
+        self.link: HostLink | None = None
         part, parts = (mesh.dp.rank, mesh.dp.size) if self._scattered else (0, 1)
         feedback = policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD).feedback and mesh.dp.size > 1
-        self.pieces = [
-            make_piece(
+        self.pieces: list[Piece] = []
+        for bucket in buckets:  # what is not owned goes before the next one is made
+            if offload and self.link is None:
+                self.link = HostLink(bucket.values.device)
+            piece = make_piece(
                 bucket, adam, part=part, parts=parts, feedback=feedback, link=self.link, in_place=not self._scattered
             )
-            for bucket in buckets
-        ]
+            self.pieces.append(piece)
+            if zero >= 2:
+                bucket.free_gradients()
+            if zero == 3:
+                bucket.free_values()
         self._weights: Weights
         self._on_demand: OnDemand | None = None
         if zero == 0:

@@ -73,8 +73,6 @@ class Gradients:
         """Whether the replicas' gradients are averaged; else the pieces hold this replica's own."""
         self._under_way: list[Piece] = []
         for piece in pieces:
-            if freed:
-                piece.bucket.free_gradients()
             for k, slot in enumerate(piece.bucket.slots):
                 slot.parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
                     partial(self._added, piece, k)

@@ -119,7 +119,6 @@ class OnDemand:
             users = [stack for stack in stacks if any(homes[id(p)] is guest for p in stack.parameters())]
             if len(users) > 1 and len(guest.bucket.slots) > 1:
                 raise ValueError("a bucket holds parameters of two stacks: make the buckets of each stack apart")
-            guest.bucket.free_values()
 
     def give(self, piece: Piece, source: Tensor) -> None:
         """The next gather sends `source`."""

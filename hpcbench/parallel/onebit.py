@@ -10,6 +10,8 @@ sends signs to all. The codec is the scheme's, as of all traffic. Where this dif
 - Adam's corrections of the moments' first steps stay: the variance's is frozen with it.
 """
 
+from collections.abc import Iterable
+
 from hpcbench.comm.channel import Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
 from hpcbench.parallel.adamw import AdamW
@@ -33,7 +35,7 @@ class OneBitAdam(DataParallel):
 
     def __init__(
         self,
-        buckets: list[Bucket],
+        buckets: Iterable[Bucket],
         *,
         mesh: Mesh,
         policy: Policy,

@@ -1,11 +1,11 @@
-"""Makes a plain model parallel, in place and in this order: stage, split layers, record shards, fill in weights."""
+"""Makes a plain model parallel, in place and in this order: stage, split layers, record shards, make parameters."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from hpcbench.comm.policy import Policy
 from hpcbench.parallel.linear import ColumnLinear, RowLinear
@@ -13,10 +13,6 @@ from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.regions import WHOLE, Border, Stream
 from hpcbench.parallel.sharding import Held, Shard, Tied
 from hpcbench.parallel.vocabulary import PositionEmbedding, VocabularyEmbedding
-
-Initial = Callable[[Shard, torch.dtype], Tensor]
-"""Gives the values of the part of a parameter that a rank holds."""
-
 
 SPLIT: dict[str, Callable[[Any, Border], nn.Module]] = {
     "column": ColumnLinear,
@@ -45,7 +41,6 @@ def parallelize(
     dtype: torch.dtype,
     device: str,
     tied: bool,
-    initial: Initial,
     stream: Stream = WHOLE,
 ) -> list[Held]:
     """Leave in `model` what this rank holds.
@@ -62,14 +57,13 @@ def parallelize(
         Of the parameters.
     tied
         The head uses the embedding's weight.
-    initial
-        Gives the values.
     stream
         How the residual stream lies between the split layers.
 
     Returns
     -------
-    The parameters that this rank holds, in the model's order.
+    The parameters that this rank holds, in the model's order, without values: buckets fill them in, so that no rank need
+    ever hold them all.
     """
     module = model
     assert isinstance(module, nn.Module)
@@ -83,7 +77,7 @@ def parallelize(
     held = []
     for name, shard in shards_by_name.items():
         layer_name, _, attribute = name.rpartition(".")
-        parameter = nn.Parameter(initial(shard, dtype).to(device))
+        parameter = nn.Parameter(torch.empty((), dtype=dtype, device=device).expand(shard.local_shape))
         setattr(module.get_submodule(layer_name), attribute, parameter)
         held.append(Held(parameter, shard))
     if tied and mesh.pp.size == 1:

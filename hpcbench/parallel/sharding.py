@@ -3,11 +3,13 @@
 Initial weights, the gradient norm, parity tests and parameter counts all read this one record.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from hpcbench.comm.shards import shards
 
@@ -64,6 +66,10 @@ class Shard:
     def counts_in_norm(self) -> bool:
         """Whether this rank's copy is the one that the global gradient norm counts."""
         return self.tied is not Tied.COPY and (self.dim is not None or self.index == 0)
+
+
+Initial = Callable[[Shard, torch.dtype], Tensor]
+"""Gives the values of the part of a parameter that a rank holds."""
 
 
 class Held(NamedTuple):

@@ -163,34 +163,39 @@ class Trainer:
             dtype=dtype,
             device=run.device,
             tied=model.tied,
-            initial=values,
             stream=stream,
         )
         parts = parts_of(self.module, self.mesh, model.layers)
         # Gradients come, and weights come and go, part by part: the last one's first.
-        buckets = [
+        buckets = (
             bucket
             for part in reversed(parts)
             for bucket in make_buckets(
-                held_by(part, self.held), limit_bytes=train.bucket_mb * 1e6, pieces=run.layout.dp
+                held_by(part, self.held), limit_bytes=train.bucket_mb * 1e6, pieces=run.layout.dp, initial=values
             )
-        ]
-        common: dict[str, Any] = {
-            "mesh": self.mesh,
-            "policy": self.policy,
-            "adam": AdamW(train.beta1, train.beta2, train.eps, train.weight_decay),
-            "overlap": train.overlap,
-        }
-        stages: dict[str, Any] = {
-            "zero": train.zero,
-            "stacks": parts,
-            "node_copy": train.node_copy,
-            "offload": train.offload,
-        }
+        )
+        adam = AdamW(train.beta1, train.beta2, train.eps, train.weight_decay)
         self.data_parallel = (
-            DataParallel(buckets, **common, **stages)
+            DataParallel(
+                buckets,
+                mesh=self.mesh,
+                policy=self.policy,
+                zero=train.zero,
+                adam=adam,
+                overlap=train.overlap,
+                stacks=parts,
+                node_copy=train.node_copy,
+                offload=train.offload,
+            )
             if train.freeze_step is None
-            else OneBitAdam(buckets, **common, freeze_step=train.freeze_step)
+            else OneBitAdam(
+                buckets,
+                mesh=self.mesh,
+                policy=self.policy,
+                adam=adam,
+                freeze_step=train.freeze_step,
+                overlap=train.overlap,
+            )
         )
         self.traffic = Traffic(self.policy, self.mesh, self.data_parallel.link)
         for part in parts:

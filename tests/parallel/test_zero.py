@@ -1,11 +1,20 @@
 """ZeRO stages: the bits of plain data parallelism, and as many bytes in memory and in messages as predicted."""
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from mpi4py import MPI
+from runs import run_of
 
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.wait import Wait
+from hpcbench.parallel.buckets import Bucket
+from hpcbench.parallel.layout import Layout
 from hpcbench.predict import zero
+from hpcbench.train import text
+from hpcbench.train.trainer import Trainer
 
 WORKER = Path(__file__).with_name("zero_worker.py")
 RANKS = 8
@@ -141,6 +150,25 @@ def test_all_ranks_compute_with_the_same_decoded_weights(results):
 def test_planted_fault_is_seen(results, fault, seen_in):
     (result,) = results("faults", fault=fault)
     assert result[seen_in] > 1e-5 > TOLERANCE
+
+
+@pytest.mark.parametrize(("stage", "most"), [(2, "values"), (3, "nothing")])
+def test_a_rank_lets_go_of_what_it_does_not_own_before_the_next_bucket_is_made(monkeypatch, stage, most):
+    made, values, gradients = [], [], []
+    make = Bucket.__init__
+
+    def noted(self, *given):
+        values.append(sum(bucket.values.untyped_storage().nbytes() for bucket in made))
+        gradients.append(sum(bucket.gradients.nbytes for bucket in made))
+        make(self, *given)
+        made.append(self)
+
+    monkeypatch.setattr(Bucket, "__init__", noted)
+    run = run_of("neox", Layout(), zero=stage)
+    run = replace(run, train=replace(run.train, bucket_mb=1e-6))
+    Trainer(run, MPI.COMM_SELF, Progress(Wait.GIVE_WAY), text.load(run.data, run.train.seq_len))
+    assert len(made) > 20 and not any(gradients)
+    assert any(values) is (most == "values")
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 8])
