@@ -62,8 +62,8 @@ def parallelize(
 
     Returns
     -------
-    The parameters that this rank holds, in the model's order, without values: buckets fill them in, so that no rank need
-    ever hold them all.
+    The parameters that this rank holds, in the model's order, without values: buckets fill them in, so that no
+    rank need ever hold them all.
     """
     module = model
     assert isinstance(module, nn.Module)
