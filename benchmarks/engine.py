@@ -154,7 +154,7 @@ class Plain:
         """This rank's loss."""
         import torch
 
-        from hpcbench.train.trainer import learning_rate
+        from hpcbench.train.learning_rate import learning_rate
 
         (batch,) = self._batches.train(k)
         for group in self._optimizer.param_groups:

@@ -12,7 +12,8 @@ from hpcbench.errors import UserError
 from hpcbench.study.load import Loaded, fill_model, put, split_key
 from hpcbench.study.matrix import Cell, cells
 from hpcbench.study.problems import user_error
-from hpcbench.study.schema import Scheme, Study
+from hpcbench.study.schema import Study
+from hpcbench.study.scheme import Scheme
 from hpcbench.study.schemes import NOTHING, Offer, find_scheme
 from hpcbench.study.section import Scalar
 from hpcbench.study.settle import check_rules, settled

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from hpcbench.errors import UserError
 from hpcbench.study import presets
 from hpcbench.study.problems import user_error
-from hpcbench.study.schema import Scheme
+from hpcbench.study.scheme import Scheme
 
 
 @dataclass(frozen=True)

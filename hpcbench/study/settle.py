@@ -5,8 +5,10 @@ from collections.abc import Callable
 from hpcbench.codecs import spec
 from hpcbench.comm import rules as traffic
 from hpcbench.errors import UserError
-from hpcbench.study.schema import Rule, Scheme, Study, Train
+from hpcbench.study.schema import Study
+from hpcbench.study.scheme import Rule, Scheme
 from hpcbench.study.size import Size
+from hpcbench.study.training import Train
 from hpcbench.study.yaml12 import Path_
 
 

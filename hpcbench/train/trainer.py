@@ -6,16 +6,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from mpi4py import MPI
 
-from hpcbench.comm import links, rules
-from hpcbench.comm.channel import Algorithm, Dimension, Kind, Phase
+from hpcbench.comm import links
 from hpcbench.comm.places import Places
-from hpcbench.comm.policy import Policy, Rule
 from hpcbench.comm.progress import Progress
-from hpcbench.errors import UserError
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import make_buckets
 from hpcbench.parallel.buffers import room
@@ -34,10 +30,12 @@ from hpcbench.parallel.sharding import Shard, Tied
 from hpcbench.parallel.vocabulary import split_loss
 from hpcbench.train import initial
 from hpcbench.train.batches import Batches
-from hpcbench.train.config import Run, Scheme, Train, rules_of, setting
+from hpcbench.train.config import Run
 from hpcbench.train.corpus import Corpus
+from hpcbench.train.learning_rate import learning_rate
 from hpcbench.train.model import GPT, loss
 from hpcbench.train.precision import DTYPES, LossScale, message_dtype
+from hpcbench.train.scheme import check_nodes, make_policy
 from hpcbench.train.stop import never
 from hpcbench.train.traffic import Traffic
 
@@ -57,51 +55,6 @@ class StepResult:
     """Of this step; 1 but in fp16."""
     stop: bool
     """Some rank was told to stop."""
-
-
-def make_policy(scheme: Scheme, dtype: np.dtype[Any] | None = None) -> Policy:
-    """The policy of a scheme whose messages are of `dtype`; None leaves them as they are summed."""
-    rules = [
-        Rule(
-            rule.codec,
-            Dimension(rule.dimension) if rule.dimension else None,
-            Phase(rule.phase) if rule.phase else None,
-            Kind(rule.kind) if rule.kind else None,
-            rule.feedback,
-            rule.min_bytes,
-            rule.between_nodes,
-        )
-        for rule in scheme.rules
-    ]
-    return Policy(algorithm=Algorithm(scheme.algorithm), default=scheme.default, rules=rules, dtype=dtype)
-
-
-def check_nodes(run: Run, mesh: Mesh) -> None:
-    """Whether what is to be encoded between nodes only can be, where the launcher has put this rank's groups.
-
-    Raises
-    ------
-    UserError
-        A group has more ranks on one node than on another; which launcher puts ranks where, no login node knows.
-    """
-    scheme = rules_of(run.scheme)
-    groups = {"DP": mesh.dp, "ZERO": mesh.dp, "TP": mesh.tp, "SP": mesh.tp}  # what PP sends are messages
-    for triple in rules.live(setting(run)):
-        k, group = rules.applying(scheme, triple), groups.get(triple[0])
-        if group and scheme[k].between_nodes and not group.topology.regular_nodes:
-            raise UserError(
-                f"scheme {run.scheme.name}: {rules.called(scheme, k)} is for between nodes only, and a group of "
-                f"{triple[0]} has {group.topology}: sums within nodes need as many on each: change layout or "
-                "ranks_per_node, or leave between_nodes out"
-            )
-
-
-def learning_rate(step: int, train: Train) -> float:
-    """Rate of step `step` (from 0): a linear warm-up, then a cosine down to ``min_lr`` at the last step."""
-    if step < train.warmup_steps:
-        return train.lr * (step + 1) / train.warmup_steps
-    progress = (step - train.warmup_steps) / max(1, train.steps - 1 - train.warmup_steps)
-    return train.min_lr + (train.lr - train.min_lr) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
 
 
 class Trainer:

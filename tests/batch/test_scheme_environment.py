@@ -21,7 +21,7 @@ from hpcbench.batch.sites.show_site import show_site
 from hpcbench.batch.sites.site import Site, load_site, names, sites_with
 from hpcbench.batch.submit import submit
 from hpcbench.resources import data_dir
-from hpcbench.study.schema import Scheme
+from hpcbench.study.scheme import Scheme
 from hpcbench.study.yaml12 import read
 
 LIBRARY: dict[str, Any] = {"algorithm": "native", "environment": {"MPIR_CVAR_X": "1 2", "_Y": "$HOME"}}

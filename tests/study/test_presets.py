@@ -4,7 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from hpcbench.study import presets
-from hpcbench.study.schema import Model, Scheme
+from hpcbench.study.scheme import Scheme
+from hpcbench.study.training import Model
 
 
 def parameters(model: Model, seq_len: int) -> float:

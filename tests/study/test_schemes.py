@@ -9,7 +9,7 @@ import pytest
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import load_study
-from hpcbench.study.schema import Scheme
+from hpcbench.study.scheme import Scheme
 from hpcbench.study.schemes import Offer, assignments
 from hpcbench.study.size import Room
 

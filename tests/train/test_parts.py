@@ -19,10 +19,10 @@ from hpcbench.predict import flops
 from hpcbench.train import config, initial, preflight, text
 from hpcbench.train.batches import Batches
 from hpcbench.train.config import Data, Model, Run, Scheme, SchemeRule, Train
+from hpcbench.train.learning_rate import learning_rate
 from hpcbench.train.log import Step
 from hpcbench.train.model import GPT, rotate
 from hpcbench.train.precision import LossScale
-from hpcbench.train.trainer import learning_rate
 
 MODEL = Model("tiny", 2, 32, 4, 256, "rotary", 0.5, parallel_residual=True, tied=False)
 TRAIN = Train(10, 2, 8, 2, 16, "fp32", 1, 1, 1e-3, 1e-4, 0.9, 0.95, 1e-8, 0.01, 1.0, 4.0, True, 0, 8)

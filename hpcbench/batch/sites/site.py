@@ -13,7 +13,7 @@ from hpcbench.errors import UserError
 from hpcbench.resources import data_dir
 from hpcbench.study.presets import suggestion
 from hpcbench.study.problems import user_error
-from hpcbench.study.schema import Scheme
+from hpcbench.study.scheme import Scheme
 from hpcbench.study.schemes import Offer
 from hpcbench.study.section import Count, Line, Name, Precision, Section, Variable
 from hpcbench.study.size import Room

@@ -1,0 +1,152 @@
+"""What a study or a site may say of a scheme: which codec on which traffic, and in which environment."""
+
+import re
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from hpcbench.codecs import spec
+from hpcbench.comm.rules import matches, possible
+from hpcbench.study.section import Line, Section, Variable
+from hpcbench.study.training import Optimizer
+
+
+def check_codec(name: str) -> str:
+    """The codec's canonical name.
+
+    Raises
+    ------
+    ValueError
+        There is no such codec.
+    """
+    return spec.parse(name).name
+
+
+_FIXED = (
+    (
+        r"PATH|LD_.*|PYTHON.*|VIRTUAL_ENV|BASH_ENV|ENV",
+        "changes which programs and libraries run, not how they communicate",
+    ),
+    (r"HPCBENCH_.*", "is hpcbench's own"),
+    (r"OMP_.*|CUDA_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES", "follows from the site and the layout"),
+)
+"""Variables that all runs of a comparison must have in common, and why."""
+
+
+def check_environment(environment: dict[str, str]) -> dict[str, str]:
+    """Variables that a scheme may set.
+
+    Raises
+    ------
+    ValueError
+        One of them would change more than the communication.
+    """
+    for name in environment:
+        for pattern, reason in _FIXED:
+            if re.fullmatch(pattern, name):
+                raise ValueError(f"{name} {reason}: if all runs need it, set it in the site file")
+    return environment
+
+
+class Rule(Section):
+    """A codec for the traffic that matches; what is left out matches everything."""
+
+    dimension: Literal["DP", "ZERO", "TP", "SP", "PP"] | None = Field(
+        None,
+        description="DP: gradients; ZERO: gathered parameters; TP: tensor parallel, and what train.sequence_parallel "
+        "makes of it, unless a later rule is for SP; PP: between stages.",
+    )
+    phase: Literal["FORWARD", "BACKWARD", "STEP"] | None = Field(None, description="When it is sent.")
+    kind: Literal["GRAD", "ACT", "PARAM", "OPTIM"] | None = Field(
+        None, description="What is sent; OPTIM: momenta of 1-bit Adam."
+    )
+    codec: str = Field(description=f"One of {spec.KNOWN}.")
+    feedback: bool = Field(
+        False,
+        description="Add what each message lacks to the next one; for gradients and momenta (dimension DP) only.",
+    )
+
+    min_bytes: int = Field(
+        0,
+        ge=0,
+        le=2**40,
+        description="Messages of fewer bytes, before the codec, travel as they are; of a collective its whole vector.",
+    )
+    between_nodes: bool = Field(
+        False,
+        description="Encode only what crosses nodes: collectives go by algorithm hierarchical, and what stays within a "
+        "node travels as it is.",
+    )
+
+    _codec = field_validator("codec")(check_codec)
+
+    @model_validator(mode="after")
+    def _is_for_something(self) -> "Rule":
+        if not any(matches(self, triple) for triple in possible()):
+            near = [triple for triple in possible() if self.dimension in (None, triple[0])]
+            raise ValueError(
+                f"there is no such traffic in any run: {'of ' + self.dimension if self.dimension else 'there'} are "
+                f"{', '.join(' '.join(triple) for triple in near)}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _limits_are_of_a_codec(self) -> "Rule":
+        if self.codec == "none" and (self.min_bytes or self.between_nodes):
+            raise ValueError(
+                "min_bytes and between_nodes say when a codec runs, and codec none is none: leave them out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _feedback_needs_a_sum(self) -> "Rule":
+        if self.feedback and self.dimension != "DP":
+            raise ValueError("feedback is for the reduction of gradients: write dimension: DP beside it")
+        return self
+
+
+class Scheme(Section):
+    """Which codec on which traffic: the last rule that matches applies."""
+
+    algorithm: Literal[
+        "encoded",
+        "auto",
+        "native",
+        "two-shot",
+        "hierarchical",
+        "hierarchical-encoded",
+        "ring",
+        "doubling",
+        "homomorphic",
+    ] = Field(
+        "encoded",
+        description="encoded: the fastest of our own; auto: the same, or the MPI library's where a codec would lose "
+        "time; native: the MPI library's, without codecs; the others: one of our own, where it can do what is asked.",
+    )
+    default: str = Field("none", description=f"Codec where no rule matches: one of {spec.KNOWN}.")
+    rules: list[Rule] = Field(default_factory=list, description="Exceptions to the default.")
+    environment: dict[Variable, Line] = Field(
+        default_factory=dict,
+        description="Variables of this scheme's runs alone, taken literally: for MPI libraries that compress by "
+        "themselves. What such a library sends is not known to hpcbench.",
+    )
+    optimizer: Optimizer | None = Field(
+        None, description="What this scheme's runs train with, in place of train.optimizer."
+    )
+    description: Line | None = Field(None, description="For people.")
+
+    _default = field_validator("default")(check_codec)
+    _environment = field_validator("environment")(check_environment)
+
+    @model_validator(mode="after")
+    def _native_is_plain(self) -> "Scheme":
+        codecs = {self.default, *(rule.codec for rule in self.rules)}
+        if self.algorithm == "native" and codecs != {"none"}:
+            raise ValueError("algorithm native runs no codec: use encoded, or the codec none")
+        return self
+
+    @model_validator(mode="after")
+    def _environment_says_whose_collectives(self) -> "Scheme":
+        if self.environment and "algorithm" not in self.model_fields_set:
+            raise ValueError("environment needs algorithm beside it: native, for the MPI library's own collectives")
+        return self

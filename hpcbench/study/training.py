@@ -1,0 +1,157 @@
+"""What a study may say of one run: model, text, training and layout."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from hpcbench.study.section import Count, File, Name, Precision, Section
+
+Optimizer = Literal["adamw", "onebit-adam"]
+
+
+class Model(Section):
+    """A GPT in the manner of GPT-NeoX."""
+
+    name: Name = Field("custom", description="What tables call the model; a preset's name by default.")
+    layers: Count = Field(description="Transformer layers.")
+    hidden: Count = Field(description="Width of the residual stream.")
+    heads: Count = Field(description="Attention heads; must divide hidden.")
+    vocab: int = Field(256, ge=256, le=10**9, description="Rows of the embedding; the text is bytes, so 256 or more.")
+    positions: Literal["rotary", "learned"] = Field("rotary", description="How positions are told.")
+    rotary_fraction: float = Field(1.0, ge=0, le=1, description="Part of each head that is rotated.")
+    parallel_residual: bool = Field(True, description="Attention and MLP read the same input, as in GPT-J.")
+    tied: bool = Field(False, description="The head shares the embedding's weight.")
+
+
+class Data(Section):
+    """The text that is trained on."""
+
+    source: Literal["stdlib", "file", "megatron", "numpy"] = Field(
+        "stdlib",
+        description="Python's standard library, a text file, a .bin and .idx pair of Megatron-LM, or token numbers.",
+    )
+    path: File | None = Field(
+        None, description="The file, relative to the study file; of a pair without its ending, or either of the two."
+    )
+    valid_fraction: float = Field(
+        0.1, gt=0, lt=1, description="Part of the text that is kept for evaluation; of token numbers the last."
+    )
+    tokenizer: File | None = Field(
+        None,
+        description="A tokenizer.json of the library tokenizers, relative to the study file; without it text is bytes.",
+    )
+    dtype: Literal["uint16", "int32"] | None = Field(
+        None, description="Of token numbers in a file that is no .npy; uint16 by default."
+    )
+
+    @model_validator(mode="after")
+    def _path_with_file(self) -> "Data":
+        if (self.path is None) != (self.source == "stdlib"):
+            raise ValueError(
+                "path and source disagree: `source: stdlib` takes no path, `source: file`, megatron and numpy need one"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _settings_of_the_source(self) -> "Data":
+        if self.tokenizer is not None and self.source not in ("stdlib", "file"):
+            raise ValueError(f"tokenizer is for text, and `source: {self.source}` holds tokens: leave it out")
+        if self.dtype is not None and (self.source != "numpy" or str(self.path).endswith(".npy")):
+            raise ValueError("dtype is for `source: numpy` with a file of bare numbers: others say it: leave it out")
+        return self
+
+
+class Train(Section):
+    """Steps, batches, precision and optimizer of a run."""
+
+    steps: Count = Field(description="Optimizer steps of a run.")
+    warmup_steps: int = Field(
+        10,
+        ge=0,
+        description="Steps in which the learning rate rises; throughput is counted only after them.",
+    )
+    global_batch: Count = Field(description="Samples a step over all ranks; a multiple of micro_batch x dp.")
+    micro_batch: Count = Field(1, description="Samples that a rank works on at a time.")
+    seq_len: Count = Field(2048, description="Tokens a sample.")
+    precision: Precision = Field("fp32", description="Of weights and activations.")
+    comm_precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+        "auto",
+        description="Of messages; auto: fp32, or fp64 with precision fp64. Sums are made in fp32 or better. With bf16 "
+        "and fp16, which MPI libraries do not sum, algorithms native and auto become encoded.",
+    )
+    zero: Literal[0, 1, 2, 3] = Field(
+        1,
+        description="ZeRO stage: 1 spreads the optimizer's states over dp, 2 the gradients too, 3 the parameters too.",
+    )
+    seed: int = Field(1234, ge=0, lt=2**31, description="Of repeat 1; repeat k takes seed + k - 1 in every scheme.")
+    lr: float = Field(1e-3, gt=0, description="Highest learning rate.")
+    min_lr: float | None = Field(None, ge=0, description="Learning rate at the end; a tenth of lr by default.")
+    beta1: float = Field(0.9, ge=0, lt=1, description="Adam's first moment.")
+    beta2: float = Field(0.95, ge=0, lt=1, description="Adam's second moment.")
+    eps: float = Field(1e-8, gt=0, description="Adam's guard against a division by zero.")
+    weight_decay: float = Field(0.01, ge=0, description="Decoupled weight decay.")
+    clip: float = Field(1.0, ge=0, description="Largest global gradient norm; 0 does not clip.")
+    bucket_mb: float = Field(4.0, gt=0, description="Size of the gradient buckets in MB (10^6 bytes).")
+    overlap: bool = Field(True, description="Reduce gradients while the backward pass goes on.")
+    eval_every: int = Field(0, ge=0, description="Steps between evaluations; 0 evaluates at the end only.")
+    eval_samples: Count = Field(32, description="Samples an evaluation.")
+    checkpoint_every: int = Field(
+        0, ge=0, description="Steps between checkpoints; 0 writes one only when a run is told to stop before its end."
+    )
+    schedule: Literal["gpipe", "1f1b", "interleaved"] = Field(
+        "1f1b", description="Order of the pipeline's work; interleaved goes with layout.chunks of 2 or more."
+    )
+    recompute: Literal["none", "selective", "full"] | Count = Field(
+        "none",
+        description="Activations that the backward pass computes again: none, those of the attention core (selective), "
+        "of each layer (full), or of so many layers at a time.",
+    )
+    sequence_parallel: bool = Field(
+        False,
+        description="Split what lies between tensor-parallel layers by positions; tp must divide seq_len.",
+    )
+    offload: bool = Field(
+        False, description="ZeRO-Offload: keep the optimizer's states with the host, and update the weights there."
+    )
+    node_copy: bool = Field(
+        False,
+        description="ZeRO++ (hpZ), for zero 3: a second copy of the parameters within each node, from which the "
+        "backward pass gathers.",
+    )
+    optimizer: Optimizer = Field(
+        "adamw",
+        description="onebit-adam averages momenta, not gradients, after freeze_step updates; zero 0 only.",
+    )
+    freeze_step: Count | None = Field(
+        None,
+        description="Updates before 1-bit Adam freezes its variance; by default a fifth of steps, or warmup_steps.",
+    )
+    loss_scale: float = Field(4096.0, ge=1, description="First loss scale of fp16; other precisions have none.")
+    loss_scale_window: Count = Field(1000, description="Steps without an overflow after which it doubles.")
+    loss_scale_hysteresis: Count = Field(2, description="It halves from the so manieth overflow on.")
+
+    @model_validator(mode="after")
+    def _steps_beyond_warmup(self) -> "Train":
+        if self.warmup_steps >= self.steps:
+            raise ValueError(f"warmup_steps {self.warmup_steps} leaves none of {self.steps} steps to measure: lower it")
+        if self.min_lr is not None and self.min_lr > self.lr:
+            raise ValueError(f"min_lr {self.min_lr} is above lr {self.lr}: lower it")
+        if self.node_copy and self.zero != 3:
+            raise ValueError(f"node_copy is a second copy of stage 3's pieces, and zero is {self.zero}: set zero to 3")
+        return self
+
+
+class Layout(Section):
+    """Sizes of the parallel dimensions; their product is the number of ranks."""
+
+    dp: Count | None = Field(None, description="Data parallel; by default what nodes and the site leave room for.")
+    tp: Count = Field(1, description="Tensor parallel; must divide model.heads.")
+    pp: Count = Field(1, description="Pipeline stages; at most model.layers.")
+    chunks: Count = Field(
+        1, description="Parts of the model that each pipeline stage holds, for train.schedule interleaved."
+    )
+    stages: list[Count] = Field(
+        default_factory=list,
+        description="Layers of each of the pp x chunks parts, first to last; by default as even as possible. The head "
+        "weighs as much as vocab / (12 hidden) layers of the last part, the embedding next to nothing.",
+    )
