@@ -18,6 +18,7 @@ from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import Bucket
 from hpcbench.parallel.buffers import from_buffer, residuals, to_buffer, to_tensor
 from hpcbench.parallel.data_parallel import DataParallel
+from hpcbench.parallel.exact import exact_sum
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.pieces import Piece
 
@@ -57,6 +58,19 @@ class OneBitAdam(DataParallel):
     def frozen(self) -> bool:
         """Whether the variance stays as it is: told by the number of updates, so a run that is resumed knows it."""
         return self.updates >= self._freeze_step
+
+    def frozen_elements(self) -> dict[str, int]:
+        """Of the whole model, and those among them that had no gradient yet and so stay as they are.
+
+        A collective call; the same on all ranks, and of use right after the freeze.
+        """
+        own = [0.0, 0.0]
+        for variance in (piece.adam.second[part] for piece in self.pieces for part in piece.counted()):
+            own[0] += variance.numel()
+            own[1] += float((variance == 0).sum())
+        elements, unused = exact_sum(self._mesh.world, own, self._exact)
+        replicas = self._mesh.dp.size
+        return {"elements": round(elements / replicas), "without_gradient": round(unused / replicas)}
 
     def begin(self, *, micro_batches: int, loss_scale: float) -> None:
         """As of `DataParallel`; once the variance is frozen the pieces will hold this replica's own gradients."""

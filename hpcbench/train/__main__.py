@@ -28,6 +28,7 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
 from hpcbench.errors import TransitError, UserError
+from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.predict import flops
 from hpcbench.train import binding, config, gpu, preflight, resources, stop, surroundings, text
 from hpcbench.train.checkpoint import Checkpoint, Checkpoints, Found, carried
@@ -143,6 +144,9 @@ def train(
                 loss_scale=result.loss_scale if settings.precision == "fp16" else None,
             )
         )
+        engine = trainer.data_parallel
+        if isinstance(engine, OneBitAdam) and engine.updates == settings.freeze_step and not result.skipped:
+            log.event("variance_frozen", step=k + 1, **engine.frozen_elements())
         if not np.isfinite(result.loss):
             return "nan", f"loss is {result.loss} at step {k + 1}", k + 1
         if result.skipped and result.loss_scale <= trainer.smallest_loss_scale:

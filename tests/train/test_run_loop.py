@@ -156,6 +156,17 @@ def test_gradients_that_no_loss_scale_makes_finite_end_the_run(corpus, monkeypat
     assert scales == [2.0**12, *(2.0**k for k in range(12, -1, -1))]
 
 
+def test_the_log_says_what_one_bit_adam_will_never_update(corpus):
+    trainer = run_of(corpus, optimizer="onebit-adam", freeze_step=2, zero=0)
+    _, records = logged(trainer)
+    (found,) = [record.data for record in records if isinstance(record, Event) and record.name == "variance_frozen"]
+    zeros = sum(
+        int((piece.adam.second == 0)[: piece.bucket.padding.start].sum()) for piece in trainer.data_parallel.pieces
+    )
+    assert found["step"] == 2 and found["elements"] == facts(RUN, corpus)["parameters"]
+    assert found["without_gradient"] == zeros > 0
+
+
 def test_replicas_that_differ_fail_the_run(corpus, monkeypatch):
     trainer = run_of(corpus)
     monkeypatch.setattr(trainer, "replicas_agree", lambda: False)
