@@ -61,7 +61,15 @@ def _model(run: RunResult) -> str:
 
 
 def _layout(run: RunResult) -> str:
+    """Sizes of the dimensions, and how pipeline stages are cut where that was chosen."""
     layout = member(run.settings, "layout")
     if not isinstance(layout, dict):
         return ""
-    return " x ".join(f"{name}{size}" for name, size in layout.items())
+    sizes = {"chunks": 1, "stages": [], **layout}
+    chunks, stages = sizes.pop("chunks"), sizes.pop("stages")
+    words = [" x ".join(f"{name}{size}" for name, size in sizes.items())]
+    if chunks != 1:
+        words.append(f"in {chunks} chunks")
+    if isinstance(stages, list) and stages:
+        words.append(f"of {'+'.join(map(str, stages))} layers")
+    return " ".join(words)

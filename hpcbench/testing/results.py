@@ -75,7 +75,7 @@ def settings(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "c
         "model": {"name": "gpt-tiny", "layers": 4, "hidden": 120, "heads": 4, "vocab": 160},
         "data": {"source": "stdlib", "path": None, "valid_fraction": 0.1},
         "train": {"steps": steps, "warmup_steps": warmup, "global_batch": 8, "seq_len": 128, "seed": 1000 + run.repeat},
-        "layout": {"dp": 2, "tp": 2, "pp": 2},
+        "layout": {"dp": 2, "tp": 2, "pp": 2, "chunks": 1, "stages": []},
         "scheme": {
             "name": run.scheme,
             "algorithm": algorithm,
