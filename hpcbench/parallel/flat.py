@@ -1,5 +1,5 @@
-"""Flat tensors of the host, gone through once by compiled kernels: with PyTorch's operations the optimizer takes three
-times as long, and its fused one rounds an element by where it lies in an array.
+"""Flat tensors of the host, gone through once by compiled kernels: PyTorch's operations go through memory once
+each, and its fused optimizer rounds an element by where it lies in an array.
 
 They work on as many threads as PyTorch does. Neither their number nor the instruction set changes a bit.
 """

@@ -171,6 +171,16 @@ def training() -> Iterator[dict[str, Any]]:
         }
 
 
+def reduce_small_gradients(trainer: Trainer) -> None:
+    """2^-28 each, without the loss scale of 2^12."""
+    engine = trainer.data_parallel
+    engine.begin(micro_batches=1, loss_scale=trainer._scale.value)
+    for piece in engine.pieces:
+        piece.bucket.gradients.fill_(2.0**-16)
+        piece.to_come = 0
+    engine.reduce_gradients()
+
+
 def small_gradients() -> dict[str, Any]:
     """Gradients too small for fp16 survive in fp16 messages, because the loss scale is still on them."""
     found = []
@@ -178,11 +188,7 @@ def small_gradients() -> dict[str, Any]:
         with fault():
             trainer = trainer_of(run("neox", Layout(dp=4), precision="fp16", comm_precision=comm_precision, zero=0))
         engine = trainer.data_parallel
-        engine.begin(micro_batches=1, loss_scale=trainer._scale.value)
-        for piece in engine.pieces:
-            piece.bucket.gradients.fill_(2.0**-16)  # 2^-28 without the scale of 2^12
-            piece.to_come = 0
-        engine.reduce_gradients()
+        reduce_small_gradients(trainer)
         found.append(float(engine.pieces[0].gradient[0]))
     return {"gradients": found}
 
@@ -191,11 +197,7 @@ def tied_copies() -> dict[str, Any]:
     """The sum of a tied weight's two small gradients; then the last stage's copy drifts away."""
     trainer = trainer_of(run("gpt2", Layout(dp=2, pp=2), precision="fp16", comm_precision="fp16", zero=0))
     engine = trainer.data_parallel
-    engine.begin(micro_batches=1, loss_scale=trainer._scale.value)
-    for piece in engine.pieces:
-        piece.bucket.gradients.fill_(2.0**-16)  # 2^-28 without the scale of 2^12
-        piece.to_come = 0
-    engine.reduce_gradients()
+    reduce_small_gradients(trainer)
     tied = [piece for piece in engine.pieces if piece.bucket.tied]
     before = trainer.replicas_agree()
     if trainer.mesh.last_stage:
