@@ -3,9 +3,9 @@
     python benchmarks/convergence.py [--study studies/convergence.yaml] [--set KEY=VALUE ...] [--out DIR] [--estimate]
 
 An ordinary study, submitted to this machine: first some steps of each scheme are timed, and what all of it will take is
-printed. Whoever stops this program, or loses the machine, starts it again: runs that completed are kept, others go on
-from their checkpoints. At the end stands the report, with an equivalence test of each scheme's validation loss against
-the baseline's; the loss curves are in figures/ of the submission. Needs hpcbench[train,local,report].
+printed. Whoever stops this program or its jobs, or loses the machine, starts it again: runs that completed are kept,
+others go on from their checkpoints. At the end stands the report, with an equivalence test of each scheme's validation
+loss against the baseline's; the loss curves are in figures/ of the submission. Needs hpcbench[train,local,report].
 """
 
 import argparse
@@ -95,7 +95,7 @@ def main() -> int:
         status = hpcbench("submit", str(options.study), "--site", "local", "--out", str(out), "--wait", *settings)
         submission = newest(out)
     else:
-        status = hpcbench("retry", str(submission)) or hpcbench("status", str(submission), "--watch")
+        status = hpcbench("retry", str(submission), "--all") or hpcbench("status", str(submission), "--watch")
     if submission is None or status > 1:
         return status
     return hpcbench("report", str(submission), "--tables", "loss", "--plots", str(submission / "figures")) or status

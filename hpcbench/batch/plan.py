@@ -15,7 +15,7 @@ from hpcbench.errors import UserError
 from hpcbench.study.expand import Run
 from hpcbench.study.load import Loaded
 from hpcbench.study.presets import suggestion
-from hpcbench.study.schemes import assignments
+from hpcbench.study.scheme import assignments
 from hpcbench.study.settle import idle_rules
 from hpcbench.study.yaml12 import shown, shown_path
 
@@ -113,9 +113,7 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
 def idle_notes(runs: list[Run]) -> list[str]:
     """Rules that carry nothing: where all do, a scheme is its default under another name."""
     of_scheme = Counter(run.scheme_name for run in runs)
-    found = Counter(
-        (run.scheme_name, words) for run in runs for words in idle_rules(run.study.train, run.scheme, run.size)
-    )
+    found = Counter((run.scheme_name, words) for run in runs for words in idle_rules(run.study, run.scheme, run.size))
     return [
         f"scheme {name}: {words}" + (f", in {count} of {of_scheme[name]} runs" if count < of_scheme[name] else "")
         for (name, words), count in found.items()

@@ -7,9 +7,7 @@ A group of one rank sends nothing and encodes nothing. An operation on a GPU fol
 """
 
 import math
-from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -20,15 +18,16 @@ from hpcbench.codecs.quant import Quant
 from hpcbench.comm import homomorphic, native, steps
 from hpcbench.comm import plan as plans
 from hpcbench.comm.arrays import Array
+from hpcbench.comm.calls import Calls
 from hpcbench.comm.channel import Algorithm, Channel
 from hpcbench.comm.choice import Choice
-from hpcbench.comm.execute import STAGES, Call, carry_out
+from hpcbench.comm.execute import Call, carry_out
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.links import DEFAULT, Links
 from hpcbench.comm.memory import Slice, Tally
 from hpcbench.comm.places import Place, Places
 from hpcbench.comm.plan import Plan
-from hpcbench.comm.progress import Operation, Progress
+from hpcbench.comm.progress import Progress
 from hpcbench.comm.sample import sample_error
 from hpcbench.comm.shards import Span, all_gather_bytes, all_reduce_bytes, length, reduce_scatter_bytes, shards
 from hpcbench.comm.steps import Part, Step
@@ -36,11 +35,6 @@ from hpcbench.comm.topology import Topology
 from hpcbench.comm.vector import Exchanged, InPlace, Reduced, Vector
 from hpcbench.comm.wait import Wait
 from hpcbench.comm.work import Work
-
-DEPTH = 4
-"""Slices under way: enough that the wire never waits for a codec, few enough to stay in the cache."""
-_CALLS, _SLICES = 32, 64
-"""Calls and slices whose tags differ: 32 x 64 x 16 is what every MPI library has tags for."""
 
 
 class Group:
@@ -65,9 +59,7 @@ class Group:
         self._planned = comm.Dup()  # messages of plans have tags of their own
         self._choice = Choice(comm.rank, Topology.of(comm), links)
         self._places = places or Places()
-        self._calls = 0
-        self._latest: deque[Operation] = deque()
-        self._integers: Operation | None = None
+        self._calls = Calls(progress)
 
     @property
     def topology(self) -> Topology:
@@ -126,12 +118,9 @@ class Group:
         if chosen.algorithm is Algorithm.HOMOMORPHIC and isinstance(channel.codec, Quant):
             if place.on_device:
                 raise ValueError("homomorphic sums are made in host memory: on a GPU use another algorithm")
-            if self._integers is not None and not self._integers.done:
-                self._progress.finish(self._integers)  # MPI wants its collectives called in one order
-            tally = Tally()
-            slices = [homomorphic.all_reduce(self._planned, buf, channel.codec, tally)]
-            self._integers = Operation(slices, 1, at_once=True)
-            return self._start(channel, place, tally, self._integers, chosen.algorithm.value)
+            tally, how = Tally(), chosen.algorithm.value
+            slice_ = homomorphic.all_reduce(self._planned, buf, channel.codec, tally)
+            return self._calls.at_once(slice_, channel, place, tally, how=how, in_order=True)
         return self._carry_out(chosen, channel, place, buf, InPlace(buf), feedback)
 
     def reduce_scatter(self, src: Array, dst: Array, *, channel: Channel, feedback: Feedback | None = None) -> Work:
@@ -202,15 +191,15 @@ class Group:
         if channel.algorithm is Algorithm.NATIVE and self.size > 1:
             parts = [[slice(*span) for span in spans] for spans in (sends, receives)]
             sent = sum(span.size for peer, span in enumerate(sends) if peer != own) * src.itemsize
-            call = place.by_library(lambda src, dst: native.all_to_all(self._comm, src, dst, *parts), src, dst)
-            return self._by_library(channel, place, sent, call, None)
+            exchange = place.by_library(lambda src, dst: native.all_to_all(self._comm, src, dst, *parts), src, dst)
+            return self._by_library(channel, place, sent, exchange, None)
         place.copy(dst[slice(*receives[own])], src[slice(*sends[own])])
         if self.size == 1:
             return Work.nothing(channel)
         coded = self._coded(channel, src.dtype)
         todo = steps.all_to_all(own, sends, receives, coded=coded)
-        vector = Exchanged(src, dst)
-        return self._run(channel, channel.codec, place, src.dtype, vector, [todo], None, "direct", _any_plain(todo))
+        call = self._call(self._planned, channel, channel.codec, place, src.dtype, Exchanged(src, dst))
+        return self._calls.planned(call, [todo], channel, how="direct", plain=_any_plain(todo))
 
     def send(self, buf: Array, peer: int, *, tag: int, channel: Channel) -> Work:
         """Encode `buf` and send it; the caller may change `buf` at once."""
@@ -256,52 +245,26 @@ class Group:
         return self._choice.blocking(operation, buf, channel)
 
     def _by_library(self, channel: Channel, place: Place, sent: int, call: Slice, chosen: Plan | None) -> Work:
-        tally = Tally(message_bytes=sent, wire_bytes=sent)
-        operation, how = Operation([call], 1, at_once=True), Algorithm.NATIVE.value
-        return self._start(channel, place, tally, operation, how, plain=chosen is not None)
+        tally, how = Tally(message_bytes=sent, wire_bytes=sent), Algorithm.NATIVE.value
+        return self._calls.at_once(call, channel, place, tally, how=how, plain=chosen is not None)
 
     def _carry_out(
         self, chosen: Plan, channel: Channel, place: Place, values: Array, vector: Vector, feedback: Feedback | None
     ) -> Work:
         plain = chosen.codec.name != channel.codec.name
         sample_error(channel, chosen.codec, place, values)
-        todo, how = self._choice.steps(chosen), chosen.algorithm.value
         residuals = None if plain else feedback
-        return self._run(channel, chosen.codec, place, values.dtype, vector, todo, residuals, how, plain)
-
-    def _run(
-        self,
-        channel: Channel,
-        codec: Codec,
-        place: Place,
-        dtype: np.dtype[np.generic],
-        vector: Vector,
-        slices: Iterable[Sequence[Step]],
-        feedback: Feedback | None,
-        how: str,
-        plain: bool,
-    ) -> Work:
-        call = self._call(self._planned, channel, codec, place, dtype, vector, feedback)
-        if len(self._latest) == _CALLS and not (oldest := self._latest.popleft()).done:
-            self._progress.finish(oldest)  # its tags are due again
-        first = self._calls % _CALLS * _SLICES
-        self._calls += 1
-        running = (
-            # each slice rounds by seeds of its own, whichever goes on first
-            carry_out(replace(call, seed=call.seed + (k << 14)), todo, (first + k % _SLICES) * STAGES)
-            for k, todo in enumerate(slices)
-        )
-        operation = Operation(running, DEPTH)
-        self._latest.append(operation)
-        return self._start(channel, place, call.tally, operation, how, plain=plain)
+        call = self._call(self._planned, channel, chosen.codec, place, values.dtype, vector, residuals)
+        slices, how = self._choice.steps(chosen), chosen.algorithm.value
+        return self._calls.planned(call, slices, channel, how=how, plain=plain)
 
     def _message(self, src: Array, dst: Array, todo: Sequence[Step], tag: int, channel: Channel) -> Work:
         place, (src, dst) = self._places.of(src, dst)
         sends_values = any(step.sends and not step.coded for step in todo)
         vector = Exchanged((place.snapshot(src) if sends_values else src).reshape(-1), dst.reshape(-1))
-        call = self._call(self._comm, channel, channel.codec, place, src.dtype, vector, None)
-        operation = Operation([carry_out(call, todo, tag)], 1, at_once=True)
-        work = self._start(channel, place, call.tally, operation, "direct", plain=_any_plain(todo))
+        call = self._call(self._comm, channel, channel.codec, place, src.dtype, vector)
+        slice_, plain = carry_out(call, todo, tag), _any_plain(todo)
+        work = self._calls.at_once(slice_, channel, place, call.tally, how="direct", plain=plain)
         place.settle()
         return work
 
@@ -313,22 +276,12 @@ class Group:
         place: Place,
         dtype: np.dtype[np.generic],
         vector: Vector,
-        feedback: Feedback | None,
+        feedback: Feedback | None = None,
     ) -> Call:
         if place.on_device and channel.rounds(dtype):
             raise ValueError(f"{dtype} of a GPU is not rounded to {channel.dtype} here: round it before")
         seed = channel.counters.calls << 20
         return Call(comm, self.topology, place, codec, channel.travels_as(dtype), vector, seed, feedback)
-
-    def _start(
-        self, channel: Channel, place: Place, tally: Tally, operation: Operation, how: str, *, plain: bool = False
-    ) -> Work:
-        counters = channel.counters
-        counters.calls += 1
-        counters.plain_calls += plain and channel.codec.name != "none"
-        counters.algorithms[how] = counters.algorithms.get(how, 0) + 1
-        self._progress.start(operation)
-        return Work(self._progress, operation, channel, tally, place)
 
     def _piece_bytes(self, buf: Array) -> list[int]:
         return [length(piece) * buf.itemsize for piece in shards(buf.size, self.size)]

@@ -35,6 +35,38 @@ class Rule(Named, Protocol):
     def between_nodes(self) -> bool: ...
 
 
+class Sizes(Protocol):
+    """A layout, of a study or of a run."""
+
+    @property
+    def dp(self) -> int: ...
+
+    @property
+    def tp(self) -> int: ...
+
+    @property
+    def pp(self) -> int: ...
+
+
+class Training(Protocol):
+    """What of a study's or a run's settings decides which traffic there is."""
+
+    @property
+    def zero(self) -> int: ...
+
+    @property
+    def optimizer(self) -> str: ...
+
+    @property
+    def sequence_parallel(self) -> bool: ...
+
+    @property
+    def node_copy(self) -> bool: ...
+
+    @property
+    def recompute(self) -> str | int: ...
+
+
 class Setting(NamedTuple):
     """What decides which traffic there is."""
 
@@ -48,6 +80,21 @@ class Setting(NamedTuple):
     recompute: str | int
     tied: bool = False
     """Embedding and head share a weight."""
+
+    @classmethod
+    def of(cls, sizes: Sizes, train: Training, *, tied: bool) -> "Setting":
+        """That of a run."""
+        return cls(
+            sizes.dp,
+            sizes.tp,
+            sizes.pp,
+            train.zero,
+            train.optimizer,
+            train.sequence_parallel,
+            train.node_copy,
+            train.recompute,
+            tied,
+        )
 
 
 _SENT_IF: dict[Triple, Callable[[Setting], bool]] = {

@@ -12,7 +12,7 @@ from hpcbench.report.measures import is_uncompressed, own_environment
 from hpcbench.report.outliers import odd_baselines, slow_hosts
 from hpcbench.report.statistics import Interval
 from hpcbench.report.statistics.power import MOST
-from hpcbench.study.schemes import assignments
+from hpcbench.study.scheme import assignments
 
 _WHERE = {"local": "On this machine", UNKNOWN_SITE: "By these logs"}
 

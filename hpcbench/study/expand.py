@@ -9,12 +9,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from hpcbench.errors import UserError
+from hpcbench.study.find_scheme import NOTHING, Offer, find_scheme
 from hpcbench.study.load import Loaded, fill_model, put, split_key
 from hpcbench.study.matrix import Cell, cells
 from hpcbench.study.problems import user_error
 from hpcbench.study.schema import Study
 from hpcbench.study.scheme import Scheme
-from hpcbench.study.schemes import NOTHING, Offer, find_scheme
 from hpcbench.study.section import Scalar
 from hpcbench.study.settle import check_rules, settled
 from hpcbench.study.size import Room, Size, resolve

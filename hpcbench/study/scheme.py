@@ -1,6 +1,8 @@
 """What a study or a site may say of a scheme: which codec on which traffic, and in which environment."""
 
 import re
+import shlex
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -46,6 +48,11 @@ def check_environment(environment: dict[str, str]) -> dict[str, str]:
             if re.fullmatch(pattern, name):
                 raise ValueError(f"{name} {reason}: if all runs need it, set it in the site file")
     return environment
+
+
+def assignments(environment: Mapping[str, str]) -> str:
+    """A scheme's variables as one would write them in a shell."""
+    return " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
 
 
 class Rule(Section):

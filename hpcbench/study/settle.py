@@ -62,8 +62,8 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Path_
         A rule is for traffic that there is not with this optimizer or ZeRO stage, a codec does not take the precision,
         or the backward pass would compute with other values than the forward pass.
     """
-    train, rules, setting = study.train, _rules(scheme), _setting(study.train, size)
-    name = study.scheme
+    train, rules, name = study.train, _rules(scheme), study.scheme
+    setting = traffic.Setting.of(size, train, tied=study.model.tied)
     for k, rule in enumerate(rules):
         if not any(traffic.matches(rule, triple) for triple in traffic.possible(train.optimizer)):
             place, field = _place_of(k, study, where)
@@ -88,33 +88,19 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Path_
                     f"scheme {name} cannot encode: set train.comm_precision to fp32, or use a lossless codec "
                     "(none, mpc, xpk)"
                 )
-    setting = setting._replace(tied=study.model.tied)
     unequal = traffic.wrong_gradients(rules, setting) or traffic.drifting_copies(rules, setting)
     if unequal:
         place, field = _place_of(None, study, where)
         raise UserError(f"{place}: {field}: scheme {name}: {unequal}")
 
 
-def idle_rules(train: Train, scheme: Scheme, size: Size) -> list[str]:
-    """One line for each rule of the scheme that carries nothing in such a run."""
-    return traffic.idle(_rules(scheme), _setting(train, size))
+def idle_rules(study: Study, scheme: Scheme, size: Size) -> list[str]:
+    """One line for each rule of the scheme that carries nothing in a run of the settled study."""
+    return traffic.idle(_rules(scheme), traffic.Setting.of(size, study.train, tied=study.model.tied))
 
 
 def _rules(scheme: Scheme) -> list[Rule]:
     return [Rule(codec=scheme.default), *scheme.rules]
-
-
-def _setting(train: Train, size: Size) -> traffic.Setting:
-    return traffic.Setting(
-        size.dp,
-        size.tp,
-        size.pp,
-        train.zero,
-        train.optimizer,
-        train.sequence_parallel,
-        node_copy=train.node_copy,
-        recompute=train.recompute,
-    )
 
 
 def _place_of(k: int | None, study: Study, where: Callable[[Path_], str]) -> tuple[str, str]:

@@ -183,18 +183,7 @@ def rules_of(scheme: Scheme) -> list[SchemeRule]:
 
 def setting(run: Run) -> traffic.Setting:
     """What decides which traffic the run has."""
-    t, p = run.train, run.layout
-    return traffic.Setting(
-        p.dp,
-        p.tp,
-        p.pp,
-        t.zero,
-        t.optimizer,
-        t.sequence_parallel,
-        node_copy=t.node_copy,
-        recompute=t.recompute,
-        tied=run.model.tied,
-    )
+    return traffic.Setting.of(run.layout, run.train, tied=run.model.tied)
 
 
 def load(path: Path) -> tuple[Run, dict[str, Any]]:

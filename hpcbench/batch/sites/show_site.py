@@ -12,7 +12,7 @@ from hpcbench.console import show_table
 from hpcbench.errors import UserError
 from hpcbench.resources import data_dir
 from hpcbench.study.presets import is_scheme
-from hpcbench.study.schemes import assignments
+from hpcbench.study.scheme import assignments
 from hpcbench.study.yaml12 import shown_path
 
 _SEES = {"one": "its own GPU", "socket": "the GPUs of its socket", "all": "all GPUs of its node"}

@@ -11,10 +11,10 @@ from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.sites.site_rules import faults
 from hpcbench.errors import UserError
 from hpcbench.resources import data_dir
+from hpcbench.study.find_scheme import Offer
 from hpcbench.study.presets import suggestion
 from hpcbench.study.problems import user_error
 from hpcbench.study.scheme import Scheme
-from hpcbench.study.schemes import Offer
 from hpcbench.study.section import Count, Line, Name, Precision, Section, Variable
 from hpcbench.study.size import Room
 from hpcbench.study.yaml12 import Document, read, shown, shown_path

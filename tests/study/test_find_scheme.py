@@ -8,9 +8,9 @@ import pytest
 
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
+from hpcbench.study.find_scheme import Offer
 from hpcbench.study.load import load_study
-from hpcbench.study.scheme import Scheme
-from hpcbench.study.schemes import Offer, assignments
+from hpcbench.study.scheme import Scheme, assignments
 from hpcbench.study.size import Room
 
 LIBRARY: dict[str, Any] = {"algorithm": "native", "environment": {"SWITCH": "on"}}

@@ -1,6 +1,5 @@
 """Which scheme a name means: the study's own goes before the site's, and that before a preset."""
 
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -47,11 +46,6 @@ def find_scheme(name: str, own: Mapping[str, Scheme], offer: Offer, where: str) 
         return _preset(name, offer, where), None
     others = [*(who for who, _ in found[1:]), *(["a preset"] if presets.is_scheme(name) else [])]
     return found[0][1], f"scheme {name} is that of {found[0][0]}, not {' nor '.join(others)}" if others else None
-
-
-def assignments(environment: Mapping[str, str]) -> str:
-    """A scheme's variables as one would write them in a shell."""
-    return " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
 
 
 def _preset(name: str, offer: Offer, where: str) -> Scheme:

@@ -1,0 +1,98 @@
+"""Starts what a group was asked for: keeps calls that are under way apart, and counts each.
+
+Messages of two calls may be under way between the same two ranks, and slices of one call overtake each other: each
+slice has tags of its own, and a call waits for the one whose tags it gets. On every rank calls are made in the same
+order, so that all give a call the same tags.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from hpcbench.comm.channel import Channel
+from hpcbench.comm.execute import STAGES, Call, carry_out
+from hpcbench.comm.memory import Slice, Tally
+from hpcbench.comm.places import Place
+from hpcbench.comm.progress import Operation, Progress
+from hpcbench.comm.steps import Step
+from hpcbench.comm.work import Work
+
+DEPTH = 4
+"""Slices under way: enough that the wire never waits for a codec, few enough to stay in the cache."""
+_CALLS, _SLICES = 32, 64
+"""Calls and slices whose tags differ: 32 x 64 x 16 is what every MPI library has tags for."""
+
+
+class Calls:
+    """The calls of one group.
+
+    Parameters
+    ----------
+    progress
+        Drives them.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._planned = 0
+        self._latest: deque[Operation] = deque()
+        self._in_order: Operation | None = None
+
+    def planned(self, call: Call, slices: Iterable[Sequence[Step]], channel: Channel, *, how: str, plain: bool) -> Work:
+        """Carry out this rank's steps of a plan, slice by slice.
+
+        Parameters
+        ----------
+        how
+            The algorithm, to be counted.
+        plain
+            Whether a codec was wanted and is left out.
+        """
+        if len(self._latest) == _CALLS and not (oldest := self._latest.popleft()).done:
+            self._progress.finish(oldest)  # its tags are due again
+        first = self._planned % _CALLS * _SLICES
+        self._planned += 1
+        running = (
+            # each slice rounds by seeds of its own, whichever goes on first
+            carry_out(replace(call, seed=call.seed + (k << 14)), todo, (first + k % _SLICES) * STAGES)
+            for k, todo in enumerate(slices)
+        )
+        operation = Operation(running, DEPTH)
+        self._latest.append(operation)
+        return self._start(operation, channel, call.place, call.tally, how=how, plain=plain)
+
+    def at_once(
+        self,
+        slice_: Slice,
+        channel: Channel,
+        place: Place,
+        tally: Tally,
+        *,
+        how: str,
+        plain: bool = False,
+        in_order: bool = False,
+    ) -> Work:
+        """Begin with a single slice in the caller's thread.
+
+        Parameters
+        ----------
+        in_order
+            It makes more than one of MPI's own collectives, which MPI wants called in one order on all ranks: the last
+            such call is finished before.
+        """
+        if in_order and self._in_order is not None and not self._in_order.done:
+            self._progress.finish(self._in_order)
+        operation = Operation([slice_], 1, at_once=True)
+        if in_order:
+            self._in_order = operation
+        return self._start(operation, channel, place, tally, how=how, plain=plain)
+
+    def _start(
+        self, operation: Operation, channel: Channel, place: Place, tally: Tally, *, how: str, plain: bool
+    ) -> Work:
+        counters = channel.counters
+        counters.calls += 1
+        counters.plain_calls += plain and channel.codec.name != "none"
+        counters.algorithms[how] = counters.algorithms.get(how, 0) + 1
+        self._progress.start(operation)
+        return Work(self._progress, operation, channel, tally, place)
