@@ -1,0 +1,117 @@
+"""The files of checkpoints: no kill leaves half of one, and what is damaged or of another run is named."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+WORKER = Path(__file__).with_name("checkpoint_files_worker.py")
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory):
+    """One name a session, so that `mpi_results` runs a worker once."""
+    return str(tmp_path_factory.mktemp("checkpoints"))
+
+
+POINTS = {
+    "before_any_file": 4,
+    "before_own_file": 4,
+    "in_own_file": 4,
+    "before_complete": 4,
+    "in_complete": 4,
+    "before_rename": 4,
+    "after_rename": 6,
+    "in_prune": 6,
+}
+"""Where a rank dies while the checkpoint of step 6 is written, and the step that is then gone on from."""
+
+
+@pytest.fixture(scope="module")
+def killed(mpi_run, mpi_results, tmp_path_factory):
+    root = tmp_path_factory.mktemp("killed")
+    for point in POINTS:
+        done = mpi_run(2, WORKER, "kill", str(root / point), point)
+        assert done.returncode == 9, f"{point}: {done.stderr}"
+    return mpi_results(2, WORKER, "after", *(str(root / point) for point in POINTS))
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_kill_while_a_checkpoint_is_written_leaves_the_one_before(killed, point):
+    results = [result for result in killed if result["point"] == point]
+    assert len(results) == 2
+    for result in results:
+        assert result["step"] == POINTS[point]
+        assert result["sound"] and result["damaged"] == []
+        assert result["names"] == [f"step-00000{POINTS[point]}", "step-000008"], "leftovers, or not the last two"
+        assert result["then"] == 8
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("cut", "rank-00001.pt has 1000 bytes, [0-9]+ were written"),
+        ("flipped", "rank-00001.pt has other bytes than were written"),
+        ("gone", "rank-00000.pt: No such file or directory"),
+        ("empty", "rank-00000.pt has 0 bytes, [0-9]+ were written"),
+        ("no_complete", "complete.json: No such file or directory"),
+        ("complete_cut", "complete.json is damaged"),
+        ("complete_other_step", "complete.json is damaged"),
+        ("complete_no_digest", "complete.json is damaged"),
+        ("complete_few_ranks", "complete.json is damaged"),
+        ("complete_other_place", "complete.json is damaged"),
+        ("complete_stale", "rank-00000.pt has other bytes than were written"),
+        ("complete_is_a_list", "complete.json is damaged"),
+    ],
+)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_taken(mpi_results, place, damage, words):
+    results = [r for r in mpi_results(2, WORKER, "damage", place + "/damage") if r["damage"] == damage]
+    assert len(results) == 2
+    for result in results:
+        assert result["step"] == 2 and result["sound"]
+        assert re.fullmatch(f"step-000004: {words}", *result["damaged"])
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_starts_from_its_first_step(mpi_results, place):
+    results = [r for r in mpi_results(2, WORKER, "damage", place + "/damage") if r["damage"] == "both"]
+    assert [result["step"] for result in results] == [None, None]
+    assert all(len(result["damaged"]) == 2 for result in results)
+
+
+def test_a_damaged_checkpoint_does_not_push_out_the_last_good_one(mpi_results, place):
+    results = [r for r in mpi_results(2, WORKER, "damage", place + "/damage") if r["damage"] == "kept"]
+    assert results[0]["names"] == ["step-000002", "step-000006"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("learning rate", "train.lr is 0.01 there and 0.5 in the run file"),
+        ("seed", "train.seed is 7 there and 8 in the run file"),
+        ("vocabulary", "model.vocab is 256 there and 300 in the run file"),
+        ("data", "data.valid_fraction is 0.1 there and 0.2 in the run file"),
+        ("model", "model.name is 'neox' there and 'gpt2' in the run file"),
+        ("scheme", "scheme.name is 'baseline' there and 'signs' in the run file"),
+        ("version", "written by another version of hpcbench"),
+    ],
+)
+def test_a_checkpoint_of_another_run_is_refused_by_its_first_difference(mpi_results, place, change, words):
+    results = [r for r in mpi_results(2, WORKER, "others", place + "/others") if r["change"] == change]
+    assert len(results) == 2
+    for result in results:
+        assert words in result["error"] and "step-000002" in result["error"]
+        assert "to start from step 1" in result["error"] and "\n" not in result["error"]
+
+
+def test_how_often_checkpoints_are_written_may_change(mpi_results, place):
+    results = [r for r in mpi_results(2, WORKER, "others", place + "/others") if r["change"] == "checkpoint_every"]
+    assert [result.get("step") for result in results] == [2, 2]
+
+
+def test_a_full_disk_of_one_rank_is_told_by_all(mpi_results, place):
+    results = mpi_results(2, WORKER, "full", place + "/full-disk")
+    assert len(results) == 2
+    for result in results:
+        assert "checkpoint of step 4 cannot be written: rank 1 on" in result["error"]
+        assert "No space left on device: make room" in result["error"]
+        assert result["step"] == 2 and result["sound"]
