@@ -15,7 +15,6 @@ stage  owned        gradients                    weights
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torch import Tensor, nn
@@ -24,7 +23,7 @@ from hpcbench.comm.channel import Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
 from hpcbench.parallel import pieces as states
 from hpcbench.parallel.adamw import AdamW
-from hpcbench.parallel.buckets import Bucket
+from hpcbench.parallel.buckets import Bucket, Slot
 from hpcbench.parallel.exact import exact_sum, square_sum
 from hpcbench.parallel.gradients import Gradients
 from hpcbench.parallel.mesh import Mesh
@@ -162,9 +161,42 @@ class DataParallel:
         if crossing:
             yield crossing[0], crossing[1].wait()
 
-    def whole(self) -> AbstractContextManager[None]:
-        """For the time of a block all parameters may be read, and kept; a collective call at stage 3."""
-        return self._on_demand.whole() if self._on_demand else nullcontext()
+    def weights(self) -> Iterator[tuple[Slot, Tensor]]:
+        """All of this rank's weights, of its stage and tensor-parallel part.
+
+        At stage 3 they come bucket by bucket, a collective call each: every replica has to take them all.
+        """
+        if self._on_demand:
+            yield from self._on_demand.weights()
+            return
+        for piece in self.pieces:
+            for slot in piece.bucket.slots:
+                yield slot, slot.parameter.detach()
+
+    def held_weights(self) -> dict[str, dict[str, Any]]:
+        """The weights that are here between steps, by parameter name, for a checkpoint: all, or at stage 3 the pieces.
+
+        ``values`` are in the model's dtype and flattened, ``start`` is the place of the first of them in the
+        parameter's local part.
+        """
+        if self._on_demand:
+            return states.save_weights(self.pieces)
+        return {
+            slot.shard.name: {"start": 0, "values": values.to("cpu", copy=True).view(-1)}
+            for slot, values in self.weights()
+        }
+
+    def load_weights(self, saved: dict[str, dict[str, Any]]) -> None:
+        """Take up what `held_weights` gave, in the same layout; stage 3 has its weights of the optimizer.
+
+        Raises
+        ------
+        KeyError
+            A parameter has none.
+        """
+        if not self._on_demand:
+            for slot, values in self.weights():
+                values.view(-1).copy_(saved[slot.shard.name]["values"])
 
     @property
     def owned(self) -> list[Owned]:

@@ -10,7 +10,6 @@ rank of a node keeps its part of what the forward pass has gathered first after 
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -22,7 +21,7 @@ from hpcbench.comm.channel import Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.shards import shards
 from hpcbench.comm.work import Work
-from hpcbench.parallel.buckets import Bucket
+from hpcbench.parallel.buckets import Bucket, Slot
 from hpcbench.parallel.buffers import Buffer, from_buffer, to_buffer
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.pieces import Piece
@@ -143,25 +142,17 @@ class OnDemand:
             for guest in self._guests.values()
         )
 
-    @contextmanager
-    def whole(self) -> Iterator[None]:
-        """For the time of a block every parameter may be read, and holds what its owners have, exactly.
+    def weights(self) -> Iterator[tuple[Slot, Tensor]]:
+        """Every parameter's values as its owners have them, exactly; no more than a bucket of them takes memory.
 
-        The parameters lie elsewhere then, so that what has been read may be kept.
+        Each bucket is a collective call, so that every replica has to take them all.
         """
-        hidden: list[tuple[nn.Parameter, Tensor]] = []
         for guest in self._guests.values():
             gathered = guest.bucket.room()
             self._mesh.dp.all_gather(to_buffer(guest.source), gathered, channel=self._exact).wait()
             values = from_buffer(gathered, guest.bucket.values)
             for slot in guest.bucket.slots:
-                hidden.append((slot.parameter, slot.parameter.data))
-                slot.parameter.data = values[slot.span].view(slot.parameter.shape)
-        try:
-            yield
-        finally:
-            for parameter, data in hidden:
-                parameter.data = data
+                yield slot, values[slot.span].view(slot.parameter.shape)
 
     def _entered(self, unit: Unit, module: nn.Module, arguments: Any) -> None:
         # within a backward pass this is recomputation: what it needs is needed at once by the backward pass as well

@@ -136,6 +136,15 @@ def save(pieces: Iterable[Piece]) -> dict[str, dict[str, Any]]:
     }
 
 
+def save_weights(pieces: Iterable[Piece]) -> dict[str, dict[str, Any]]:
+    """Of what `save` gives, the master weights alone, as ``values`` in the dtype of the model's."""
+    return {
+        owned.name: {"start": owned.start, "values": piece.master[part].to("cpu", piece.bucket.values.dtype, copy=True)}
+        for piece in pieces
+        for _, part, owned in piece.parts()
+    }
+
+
 def load(pieces: Iterable[Piece], saved: dict[str, dict[str, Any]], *, updates: int) -> None:
     """Take up what `save` gave, after so many `updates`, in the same layout.
 

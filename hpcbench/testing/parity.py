@@ -39,8 +39,7 @@ class Whole:
 
 def parameters(trainer: Trainer) -> list[Part]:
     """This rank's weights, as the model computes with them."""
-    with trainer.data_parallel.whole():
-        return [Part(shard, parameter.detach().double().cpu().numpy()) for parameter, shard in trainer.held]
+    return [Part(slot.shard, values.double().cpu().numpy()) for slot, values in trainer.data_parallel.weights()]
 
 
 def gradients(trainer: Trainer) -> list[Part]:

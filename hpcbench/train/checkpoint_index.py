@@ -54,14 +54,11 @@ class Fragment:
 def fragments(state: dict[str, Any]) -> Iterator[Fragment]:
     """The tensors of what `Trainer.state` gives, in its order."""
     shards = state["shards"]
-    for name, values in state["parameters"].items():
-        yield Fragment(
-            "parameters", name, shards[name].shape, Extent.of(shards[name].held), {"values": values.view(-1)}
-        )
-    for name, entry in state["optimizer"].items():
-        fields = {key: values for key, values in entry.items() if key != "start"}
-        extent = Extent.of(shards[name].held, entry["start"], next(iter(fields.values())).numel())
-        yield Fragment("optimizer", name, shards[name].shape, extent, fields)
+    for kind in SHARED:
+        for name, entry in state[kind].items():
+            fields = {key: values for key, values in entry.items() if key != "start"}
+            extent = Extent.of(shards[name].held, entry["start"], next(iter(fields.values())).numel())
+            yield Fragment(kind, name, shards[name].shape, extent, fields)
     for name, entry in state[RESIDUALS].items():
         fields = {key: values.view(-1) for key, values in entry.items()}
         yield Fragment(RESIDUALS, name, shards[name].shape, Extent.of(shards[name].held), fields)

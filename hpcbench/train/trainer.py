@@ -10,6 +10,7 @@ import torch
 from mpi4py import MPI
 
 from hpcbench.comm import links
+from hpcbench.comm.group import Group
 from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
 from hpcbench.parallel.adamw import AdamW
@@ -270,10 +271,8 @@ class Trainer:
 
         Beside it stand what the tensors are parts of, and this rank's place among the replicas.
         """
-        with self.data_parallel.whole():
-            parameters = {shard.name: parameter.detach().to("cpu", copy=True) for parameter, shard in self.held}
         return {
-            "parameters": parameters,
+            "parameters": self.data_parallel.held_weights(),
             "optimizer": self.data_parallel.optimizer(),
             "updates": self.data_parallel.updates,
             "residuals": self.data_parallel.residuals(),
@@ -293,9 +292,7 @@ class Trainer:
         KeyError, ValueError
             It is the state of another part of the model.
         """
-        with torch.no_grad(), self.data_parallel.whole():
-            for parameter, shard in self.held:
-                parameter.copy_(state["parameters"][shard.name])
+        self.data_parallel.load_weights(state["parameters"])
         self.data_parallel.load_optimizer(state["optimizer"], updates=state["updates"])
         self.data_parallel.load_residuals(state["residuals"])
         self._scale = LossScale(**state["loss_scale"])
@@ -308,11 +305,13 @@ class Trainer:
         Over DP these are all weights, over TP those that it does not split, and over the first and the last stage the
         two copies of a tied one.
         """
-        shared = [parameter for parameter, shard in self.held if shard.dim is None]
-        tied = [parameter for parameter, shard in self.held if shard.tied is not Tied.NO]
-        with self.data_parallel.whole():
-            agree = replicas_agree(self.mesh.dp, (parameter for parameter, _ in self.held), self._exact)
-            agree &= replicas_agree(self.mesh.tp, shared, self._exact)
-            agree &= replicas_agree(self.mesh.ends, tied, self._exact)
+
+        def agree_over(group: Group, compared: Callable[[Shard], bool]) -> bool:
+            weights = (values for slot, values in self.data_parallel.weights() if compared(slot.shard))
+            return replicas_agree(group, weights, self._exact)
+
+        agree = agree_over(self.mesh.dp, lambda shard: True)
+        agree &= agree_over(self.mesh.tp, lambda shard: shard.dim is None)
+        agree &= agree_over(self.mesh.ends, lambda shard: shard.tied is not Tied.NO)
         (votes,) = exact_sum(self.mesh.world, [float(agree)], self._exact)
         return round(votes) == self.mesh.world.size

@@ -123,6 +123,7 @@ def test_the_backward_pass_gathers_within_the_node(results):
 def test_a_resumed_run_has_the_same_bits(results, stage, more):
     (result,) = results("resumed", zero=stage, more=more)
     assert result["same"]
+    assert result["gathers"] == 0, "a rank's checkpoint is of what it has"
 
 
 def test_all_ranks_compute_with_the_same_decoded_weights(results):

@@ -192,19 +192,26 @@ def resumed() -> None:
         trainers = [Trainer(run, WORLD.Dup(), Progress(Wait.GIVE_WAY, background=True), CORPUS) for _ in range(2)]
         for step in range(2):
             trainers[0].step(step)
-        trainers[1].load(trainers[0].state())
+        exact = trainers[0].policy.exact.counters
+        before = exact.calls
+        state = trainers[0].state()
+        gathers = exact.calls - before
+        trainers[1].load(state)
         digests = []
         for trainer in trainers:
             trainer.step(2)
             state = trainer.state()
-            tensors = [*state["parameters"].values()]
+            tensors = [each["values"] for each in state["parameters"].values()]
             tensors += [each[key] for each in state["optimizer"].values() for key in ("master", "first", "second")]
             tensors += [values for each in state["residuals"].values() for values in each.values()]
             digests.append(digest(tensors))
         answers = gather(digests)
         if answers:
             same = all(first == second for first, second in answers)
-            print(json.dumps({"test": "resumed", "zero": zero, "more": more, "same": same}), flush=True)
+            print(
+                json.dumps({"test": "resumed", "zero": zero, "more": more, "same": same, "gathers": gathers}),
+                flush=True,
+            )
 
 
 def lossy() -> None:

@@ -30,7 +30,7 @@ def toy_state(step: int) -> dict[str, Any]:
     """Each rank has its half of one tensor, and what both have alike."""
     shard = Shard("weights", (100_000,), 0, WORLD.rank, 2)
     return {
-        "parameters": {"weights": torch.full((50_000,), float(100 * step + WORLD.rank))},
+        "parameters": {"weights": {"start": 0, "values": torch.full((50_000,), float(100 * step + WORLD.rank))}},
         "optimizer": {},
         "residuals": {},
         "calls": {"DP BACKWARD GRAD": 10 * step + WORLD.rank},
