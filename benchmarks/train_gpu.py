@@ -29,16 +29,15 @@ from hpcbench.study.run import run_file
 from hpcbench.study.size import Room
 
 STUDY = Path(__file__).with_suffix(".yaml")
-NUMBERS = {"rate": 8, "dp": 8, "mp": 16}
+NUMBERS = {"rate": 8, "dp": 8, "mp": 16, "share": 0.01}
 NEEDS = {"onebit-adam": ["train.zero=0", "train.freeze_step=20"], "zeropp": ["train.zero=3"]}
 """Settings without which a scheme is not itself."""
 COLUMNS = ("scheme", "loss", "ms a step", "samples/s", "wire/message", "exposed ms", "GPU MiB", "buffers MiB", "state")
 
 
 def schemes() -> list[str]:
-    """All presets, with numbers where they take some, and the study's own."""
-    named = [name for name in presets.schemes() if "{share}" not in name]
-    return [*(name.format(**NUMBERS) for name in named), "topk-feedback"]
+    """All presets, with numbers where they take some."""
+    return [name.format(**NUMBERS) for name in presets.schemes()]
 
 
 def need_gpu() -> None:

@@ -66,6 +66,7 @@ def test_every_model_preset_follows_the_schema(name: str) -> None:
         ("mzhybrid-12", "encoded", "mpc", "zfp:12"),
         ("zhybrid-16-8", "encoded", "zfp:16", "zfp:8"),
         ("zhybrid-24-8", "encoded", "zfp:24", "zfp:8"),
+        ("topk0.01-feedback", "encoded", "none", "topk:0.01"),
     ],
 )
 def test_scheme_names_carry_their_rates(name: str, algorithm: str, default: str, dp: str) -> None:
@@ -75,7 +76,9 @@ def test_scheme_names_carry_their_rates(name: str, algorithm: str, default: str,
     assert all(rule.dimension == "DP" and rule.phase is None and rule.kind is None for rule in scheme.rules)
 
 
-@pytest.mark.parametrize("name", ["naive-zfp", "naive-zfp08", "naive-zfp8x", "zhybrid-8", "mzhybrid-", "Baseline", ""])
+@pytest.mark.parametrize(
+    "name", ["naive-zfp", "naive-zfp08", "naive-zfp8x", "zhybrid-8", "mzhybrid-", "topk5-feedback", "Baseline", ""]
+)
 def test_other_names_are_no_schemes(name: str) -> None:
     with pytest.raises(ValueError, match="unknown scheme"):
         presets.scheme(name)

@@ -21,7 +21,7 @@ def models() -> list[str]:
 
 
 def schemes() -> list[str]:
-    """Names of the scheme presets; words in braces stand for whole numbers."""
+    """Names of the scheme presets; words in braces stand for whole numbers, a share for one between 0 and 1."""
     return list(_table("schemes"))
 
 
@@ -64,11 +64,16 @@ def is_scheme(name: str) -> bool:
 def _match(name: str) -> tuple[dict[str, Any], dict[str, str]] | None:
     """Fields of the preset, and what stands for the words in braces."""
     for pattern, fields in _table("schemes").items():
-        expression = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[1-9][0-9]{0,2})", re.escape(pattern))
+        expression = re.sub(r"\\{(\w+)\\}", _number, re.escape(pattern))
         match = re.fullmatch(expression, name)
         if match:
             return fields, match.groupdict()
     return None
+
+
+def _number(word: re.Match[str]) -> str:
+    """What may stand for a word in braces."""
+    return f"(?P<{word[1]}>{r'0[.][0-9]{1,6}' if word[1] == 'share' else '[1-9][0-9]{0,2}'})"
 
 
 def suggestion(word: str, known: list[str]) -> str:
