@@ -5,7 +5,7 @@
 
 #include "hb_names.h"
 
-#define HB_ABI 3
+#define HB_ABI 4
 
 #define HB_MALFORMED (~0ull)
 
@@ -40,6 +40,14 @@ struct hb_flat {
                 uint64_t from, uint64_t to);
   double (*squares)(uint32_t type, const void *x, uint64_t n);  // their sum, in float64
 };
+// Arrays of 16-bit floats of `type`, beside arrays of float32. Pointers to float32 are aligned to their values.
+struct hb_halves {
+  // n values of float32, rounded. residual: null, or n float32 to which what rounding takes is added where that is
+  // finite.
+  void (*narrow)(uint32_t type, const float *x, uint64_t n, void *out, float *residual);
+  void (*widen)(uint32_t type, const void *x, uint64_t n, float *out, uint32_t add);  // put there, or added
+  void (*add)(uint32_t type, const void *x, void *onto, uint64_t n);  // each sum is made in float32 and rounded
+};
 
 extern "C" {
 struct hb_kernels {
@@ -48,6 +56,7 @@ struct hb_kernels {
   const char *name;  // "avx512", "avx2", "sse2" or "generic"
   const hb_ops *ops[HB_FAMILIES];
   const hb_flat *flat;
+  const hb_halves *halves;
 };
 
 // The best table that this processor runs (name null), the one of that name, or null if it cannot run here.

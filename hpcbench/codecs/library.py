@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 _NAME = "libhpcbench_kernels.so"
-_ABI = 3
+_ABI = 4
 FAMILIES = (
     "zfp",
     "mpc",
@@ -69,6 +69,16 @@ class Flat(ctypes.Structure):
     )
 
 
+class Halves(ctypes.Structure):
+    """``hb_halves`` of kernels/hb_kernels.h, where the arguments are told."""
+
+    _fields_ = (
+        ("narrow", ctypes.CFUNCTYPE(None, _U32, _POINTER, _U64, _POINTER, _POINTER)),
+        ("widen", ctypes.CFUNCTYPE(None, _U32, _POINTER, _U64, _POINTER, _U32)),
+        ("add", ctypes.CFUNCTYPE(None, _U32, _POINTER, _POINTER, _U64)),
+    )
+
+
 class _Table(ctypes.Structure):
     """``hb_kernels`` of kernels/hb_kernels.h."""
 
@@ -78,6 +88,7 @@ class _Table(ctypes.Structure):
         ("name", ctypes.c_char_p),
         ("ops", ctypes.POINTER(Ops) * len(FAMILIES)),
         ("flat", ctypes.POINTER(Flat)),
+        ("halves", ctypes.POINTER(Halves)),
     )
 
 
@@ -89,6 +100,7 @@ class Kernels:
         self.instruction_set: str = table.name.decode()
         self.ops: dict[str, Any] = {family: table.ops[k].contents for k, family in enumerate(FAMILIES)}
         self.flat: Any = table.flat.contents
+        self.halves: Any = table.halves.contents
 
 
 def library_path() -> Path:

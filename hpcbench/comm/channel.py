@@ -73,6 +73,8 @@ class Counters:
     message_bytes: int = 0
     """Bytes before the codec."""
     wire_bytes: int = 0
+    coded_bytes: int = 0
+    """Message bytes that went through the codec."""
     """Bytes after the codec."""
     network_bytes: int = 0
     """Wire bytes that left the node. The MPI library's own collectives do not say."""
@@ -121,8 +123,6 @@ class Channel:
             raise ValueError(
                 f"{who}: the MPI library's own collectives cannot carry codec {self.codec.name}: use algorithm encoded"
             )
-        if self.algorithm is Algorithm.NATIVE and self.dtype is not None:
-            raise ValueError(f"{who}: the MPI library's own collectives round nothing to {self.dtype}: use encoded")
         if self.algorithm is Algorithm.HOMOMORPHIC and not self.codec.name.startswith("int8:"):
             raise ValueError(f"{who}: homomorphic sums are of 8-bit integers: use codec int8, not {self.codec.name}")
         if self.between_nodes and self.algorithm not in (Algorithm.AUTO, Algorithm.HIERARCHICAL):

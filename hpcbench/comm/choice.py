@@ -40,7 +40,7 @@ class Choice:
         """The plan; None where the channel leaves everything to the MPI library.
 
         A scheme has one algorithm for all its traffic: what that one cannot do goes by the best that can. What the
-        channel wants plain is the MPI library's, or where it rounds values our own without the codec.
+        channel wants plain is the MPI library's.
 
         Raises
         ------
@@ -50,7 +50,6 @@ class Choice:
         """
         if channel.algorithm is Algorithm.NATIVE:
             return None
-        rounds = channel.rounds(buf.dtype)
         dtype = channel.travels_as(buf.dtype)
         if operation in _SUMS and buf.dtype not in (np.float32, np.float64):
             raise ValueError(f"a reduction sums fp32 or fp64, not {buf.dtype}: convert before it")
@@ -58,10 +57,11 @@ class Choice:
         codec = channel.codec
         plain = channel.plain_because(buf.size * dtype.itemsize, one_node=self.topology.nodes == 1)
         if plain:
-            algorithm, codec = Algorithm.ENCODED if rounds else Algorithm.NATIVE, _PLAIN
+            algorithm, codec = Algorithm.NATIVE, _PLAIN
         between = channel.between_nodes and not plain
-        # one rounding of each contribution and one of each sum: what has residuals has no more either
-        feedback = feedback or rounds
+        # one rounding of each contribution and one of each sum: what has residuals has no more either. A ring rounds at
+        # each hop, and is there to be compared with.
+        feedback = feedback or (channel.rounds(buf.dtype) and algorithm is not Algorithm.RING)
         key = operation, algorithm, codec.name, buf.size, dtype, channel.slices, root, feedback, between, plain
         if key not in self._plans:
             if not between and refusal(operation, algorithm, self.topology, feedback=feedback):

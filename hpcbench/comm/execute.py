@@ -23,7 +23,7 @@ from hpcbench.comm.topology import Topology
 from hpcbench.comm.vector import Vector
 
 STAGES = 16
-"""That tags tell apart; further ones are kept in order by MPI."""
+"""Stages of a plan whose messages have tags of their own; MPI keeps later ones in order."""
 _SUMS = (Combine.SUM, Combine.SUM_DECODED)
 
 
@@ -116,7 +116,9 @@ class _Run:
 
     def _send(self, step: Step, part: Part, message: Message) -> MPI.Request:
         call, wire = self._call, message.wire_bytes
-        call.tally.message_bytes += part.span.size * call.dtype.itemsize
+        message_bytes = part.span.size * call.dtype.itemsize
+        call.tally.message_bytes += message_bytes
+        call.tally.coded_bytes += message_bytes if step.coded and call.codec.name != "none" else 0
         call.tally.wire_bytes += wire
         if not call.topology.near(call.comm.rank, part.peer):
             call.tally.network_bytes += wire
@@ -126,7 +128,10 @@ class _Run:
         """The part's message; whoever encodes a part that replaces others' takes it in decoded form like them."""
         span = part.span
         if not step.coded:
-            return self._memory.plain(self._call.vector.read(span))
+            values = self._call.vector.read(span)
+            if step.combine is Combine.REPLACE:
+                self._memory.round_in_place(values)  # those who receive it hold no more
+            return self._memory.plain(values)
         if step.combine is Combine.DELIVER:
             return self._encode(span, None)
         if step.combine is Combine.SUM:

@@ -7,15 +7,16 @@ A group of one rank sends nothing and encodes nothing. An operation on a GPU fol
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
 import numpy as np
 from mpi4py import MPI
 
 from hpcbench.codecs.base import Codec
+from hpcbench.codecs.identity import Identity
 from hpcbench.codecs.quant import Quant
-from hpcbench.comm import homomorphic, native, steps
+from hpcbench.comm import homomorphic, steps
 from hpcbench.comm import plan as plans
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.calls import Calls
@@ -25,6 +26,7 @@ from hpcbench.comm.execute import Call, carry_out
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.links import DEFAULT, Links
 from hpcbench.comm.memory import Slice, Tally
+from hpcbench.comm.native import Library
 from hpcbench.comm.places import Place, Places
 from hpcbench.comm.plan import Plan
 from hpcbench.comm.progress import Progress
@@ -35,6 +37,8 @@ from hpcbench.comm.topology import Topology
 from hpcbench.comm.vector import Exchanged, InPlace, Reduced, Vector
 from hpcbench.comm.wait import Wait
 from hpcbench.comm.work import Work
+
+_PLAIN = Identity()
 
 
 class Group:
@@ -57,6 +61,7 @@ class Group:
     ) -> None:
         self._comm, self._progress = comm, progress
         self._planned = comm.Dup()  # messages of plans have tags of their own
+        self._library = Library(comm)
         self._choice = Choice(comm.rank, Topology.of(comm), links)
         self._places = places or Places()
         self._calls = Calls(progress)
@@ -111,10 +116,13 @@ class Group:
         place, (buf,) = self._places.of(buf)
         chosen = self._choice.plan(plans.Operation.ALL_REDUCE, buf, channel, feedback=feedback is not None)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
-            sent = all_reduce_bytes(self._piece_bytes(buf), self.rank)
+            sent = all_reduce_bytes(self._piece_bytes(buf, channel), self.rank)
             blocking = self._blocking(plans.Operation.ALL_REDUCE, buf, channel)
-            call = place.by_library(lambda _, buf: native.all_reduce(self._comm, buf, op, blocking=blocking), buf, buf)
-            return self._by_library(channel, place, sent, call, chosen)
+            return self._by_library(
+                lambda _, buf: self._library.all_reduce(buf, op, blocking=blocking),
+                *(buf, buf, place, channel, sent, chosen),
+                sums=True,
+            )
         if chosen.algorithm is Algorithm.HOMOMORPHIC and isinstance(channel.codec, Quant):
             if place.on_device:
                 raise ValueError("homomorphic sums are made in host memory: on a GPU use another algorithm")
@@ -132,12 +140,13 @@ class Group:
             return Work.nothing(channel)
         chosen = self._choice.plan(plans.Operation.REDUCE_SCATTER, src, channel, feedback=feedback is not None)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
-            sent = reduce_scatter_bytes(self._piece_bytes(src), self.rank)
+            sent = reduce_scatter_bytes(self._piece_bytes(src, channel), self.rank)
             blocking = self._blocking(plans.Operation.REDUCE_SCATTER, src, channel)
-            call = place.by_library(
-                lambda src, dst: native.reduce_scatter(self._comm, src, dst, blocking=blocking), src, dst
+            return self._by_library(
+                lambda src, dst: self._library.reduce_scatter(src, dst, blocking=blocking),
+                *(src, dst, place, channel, sent, chosen),
+                sums=True,
             )
-            return self._by_library(channel, place, sent, call, chosen)
         vector = Reduced(src, dst, Span(piece.start, piece.stop))
         return self._carry_out(chosen, channel, place, src, vector, feedback)
 
@@ -149,12 +158,12 @@ class Group:
             return Work.nothing(channel)
         chosen = self._choice.plan(plans.Operation.ALL_GATHER, dst, channel)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
-            sent = all_gather_bytes(self._piece_bytes(dst), self.rank)
+            sent = all_gather_bytes(self._piece_bytes(dst, channel), self.rank)
             blocking = self._blocking(plans.Operation.ALL_GATHER, dst, channel)
-            call = place.by_library(
-                lambda src, dst: native.all_gather(self._comm, src, dst, blocking=blocking), src, dst
+            return self._by_library(
+                lambda src, dst: self._library.all_gather(src, dst, blocking=blocking),
+                *(src, dst, place, channel, sent, chosen),
             )
-            return self._by_library(channel, place, sent, call, chosen)
         place.copy(dst[shards(dst.size, self.size)[self.rank]], src)
         return self._carry_out(chosen, channel, place, src, InPlace(dst), None)
 
@@ -165,16 +174,21 @@ class Group:
         place, (buf,) = self._places.of(buf)
         chosen = self._choice.plan(plans.Operation.BROADCAST, buf, channel, root=root)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
-            sent = (self.size - 1) * buf.nbytes if self.rank == root else 0
+            each = buf.size * channel.travels_as(buf.dtype).itemsize
+            sent = (self.size - 1) * each if self.rank == root else 0
             blocking = self._blocking(plans.Operation.BROADCAST, buf, channel)
-            call = place.by_library(lambda _, buf: native.broadcast(self._comm, buf, root, blocking=blocking), buf, buf)
-            return self._by_library(channel, place, sent, call, chosen)
+            return self._by_library(
+                lambda _, buf: self._library.broadcast(buf, root, blocking=blocking),
+                *(buf, buf, place, channel, sent, chosen),
+            )
         return self._carry_out(chosen, channel, place, buf, InPlace(buf), None)
 
     def all_to_all(
         self, src: Array, dst: Array, counts: tuple[Sequence[int], Sequence[int]], *, channel: Channel
     ) -> Work:
-        """Part i of `src` to rank i; the parts that come lie in `dst` in rank order. One's own part stays exact.
+        """Part i of `src` to rank i; the parts that come lie in `dst` in rank order.
+
+        A rank's own part stays exact, or is rounded like the others where the MPI library carries another type.
 
         Parameters
         ----------
@@ -190,9 +204,11 @@ class Group:
         own = self.rank
         if channel.algorithm is Algorithm.NATIVE and self.size > 1:
             parts = [[slice(*span) for span in spans] for spans in (sends, receives)]
-            sent = sum(span.size for peer, span in enumerate(sends) if peer != own) * src.itemsize
-            exchange = place.by_library(lambda src, dst: native.all_to_all(self._comm, src, dst, *parts), src, dst)
-            return self._by_library(channel, place, sent, exchange, None)
+            values = sum(span.size for peer, span in enumerate(sends) if peer != own)
+            sent = values * channel.travels_as(src.dtype).itemsize
+            return self._by_library(
+                lambda src, dst: self._library.all_to_all(src, dst, *parts), *(src, dst, place, channel, sent, None)
+            )
         place.copy(dst[slice(*receives[own])], src[slice(*sends[own])])
         if self.size == 1:
             return Work.nothing(channel)
@@ -244,18 +260,34 @@ class Group:
             return True
         return self._choice.blocking(operation, buf, channel)
 
-    def _by_library(self, channel: Channel, place: Place, sent: int, call: Slice, chosen: Plan | None) -> Work:
+    def _by_library(
+        self,
+        call: Callable[[Array, Array], Slice],
+        src: Array,
+        dst: Array,
+        place: Place,
+        channel: Channel,
+        sent: int,
+        chosen: Plan | None,
+        *,
+        sums: bool = False,
+    ) -> Work:
+        """Let the MPI library carry `src` to `dst`; `sent` are this rank's bytes, of the type that travels."""
+        dtype = channel.travels_as(src.dtype)
+        on_host = sums and self._library.by_processor(dtype)
+        slice_ = place.by_library(call, src, dst, dtype, on_host=on_host)
         tally, how = Tally(message_bytes=sent, wire_bytes=sent), Algorithm.NATIVE.value
-        return self._calls.at_once(call, channel, place, tally, how=how, plain=chosen is not None)
+        return self._calls.at_once(slice_, channel, place, tally, how=how, plain=chosen is not None)
 
     def _carry_out(
         self, chosen: Plan, channel: Channel, place: Place, values: Array, vector: Vector, feedback: Feedback | None
     ) -> Work:
-        plain = chosen.codec.name != channel.codec.name
-        sample_error(channel, chosen.codec, place, values)
+        slices, how = self._choice.steps(chosen), chosen.algorithm.value
+        # a plan may have the codec and no step that runs it, such as a hierarchical one on a single node
+        plain = chosen.codec.name != channel.codec.name or not any(step.coded for todo in slices for step in todo)
+        sample_error(channel, _PLAIN if plain else chosen.codec, place, values)
         residuals = None if plain else feedback
         call = self._call(self._planned, channel, chosen.codec, place, values.dtype, vector, residuals)
-        slices, how = self._choice.steps(chosen), chosen.algorithm.value
         return self._calls.planned(call, slices, channel, how=how, plain=plain)
 
     def _message(self, src: Array, dst: Array, todo: Sequence[Step], tag: int, channel: Channel) -> Work:
@@ -283,8 +315,10 @@ class Group:
         seed = channel.counters.calls << 20
         return Call(comm, self.topology, place, codec, channel.travels_as(dtype), vector, seed, feedback)
 
-    def _piece_bytes(self, buf: Array) -> list[int]:
-        return [length(piece) * buf.itemsize for piece in shards(buf.size, self.size)]
+    def _piece_bytes(self, buf: Array, channel: Channel) -> list[int]:
+        """Bytes of each rank's piece of a vector, in the type that travels."""
+        width = channel.travels_as(buf.dtype).itemsize
+        return [length(piece) * width for piece in shards(buf.size, self.size)]
 
 
 def _any_plain(todo: Sequence[Step]) -> bool:

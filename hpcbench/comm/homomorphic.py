@@ -59,4 +59,5 @@ def all_reduce(comm: MPI.Comm, buf: Array, codec: Quant, tally: Tally) -> Slice:
     tally.decode_s += time.perf_counter() - start
     share = 2 * (comm.size - 1) / comm.size
     tally.message_bytes += round(share * buf.nbytes)
+    tally.coded_bytes += round(share * buf.nbytes)
     tally.wire_bytes += round(share * (codes.nbytes + largest.nbytes))

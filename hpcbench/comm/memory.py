@@ -15,6 +15,7 @@ from mpi4py import MPI
 from hpcbench.codecs.base import Codec
 from hpcbench.comm import frame
 from hpcbench.comm.arrays import Array
+from hpcbench.comm.rounding import narrow, widen
 from hpcbench.comm.scratch import Scratch
 
 
@@ -35,6 +36,8 @@ class Tally:
 
     message_bytes: int = 0
     wire_bytes: int = 0
+    coded_bytes: int = 0
+    """Message bytes that went through the codec."""
     network_bytes: int = 0
     """Wire bytes that left the node."""
     encode_s: float = 0.0
@@ -86,6 +89,9 @@ class Memory(Protocol):
 
     def unpack(self, inbox: Any, out: Any, *, accumulate: bool = False) -> None:
         """What a plain message holds."""
+
+    def round_in_place(self, values: Any) -> None:
+        """Make values what their plain message holds."""
 
     def copy(self, values: Any, to: Any = None) -> Any:
         """A copy, by default one that lasts as long as the slice."""
@@ -169,29 +175,22 @@ class HostMemory:
             # a message holds values of its type: whoever passes them on, plain or encoded, passes on the same
             values = self._borrow(out.size * self._dtype.itemsize).view(self._dtype)
             self._codec.decode(message.wire, values)
-            self._put(values, out, accumulate)
+            widen(values, out, accumulate=accumulate)
         self._tally.decode_s += time.perf_counter() - start
 
     def unpack(self, inbox: Array, out: Array, *, accumulate: bool = False) -> None:
-        self._put(inbox[: out.size * self._dtype.itemsize].view(self._dtype), out, accumulate)
+        widen(inbox[: out.size * self._dtype.itemsize].view(self._dtype), out, accumulate=accumulate)
 
-    @staticmethod
-    def _put(values: Array, out: Array, accumulate: bool) -> None:
-        if accumulate:
-            np.add(out, values, out=out)
-        elif values.ctypes.data != out.ctypes.data:
-            np.copyto(out, values)
+    def round_in_place(self, values: Array) -> None:
+        if values.dtype != self._dtype:
+            widen(self._rounded(values), values)
 
     def _rounded(self, values: Array, residual: Array | None = None) -> Array:
         """Values in the type in which they travel; what they lose goes to the residual."""
         if values.dtype == self._dtype:
             return values
         rounded = self._borrow(values.size * self._dtype.itemsize).view(self._dtype)
-        with np.errstate(over="ignore", invalid="ignore"):
-            np.copyto(rounded, values, casting="unsafe")
-            if residual is not None:
-                lack = values - rounded.astype(values.dtype)
-                np.add(residual, lack, out=residual, where=np.isfinite(lack), casting="same_kind")
+        narrow(values, rounded, residual)
         return rounded
 
     def copy(self, values: Array, to: Array | None = None) -> Array:

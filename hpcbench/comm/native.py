@@ -2,55 +2,130 @@
 
 Nonblocking calls, so that the way of waiting is the run's own; blocking ones, which may go faster, where nothing else
 is under way. The library keeps the choice of its algorithm; the bytes that are counted are those of the
-bandwidth-optimal one.
+bandwidth-optimal one. Values of 16 bits are summed as `half_sums` tells.
 """
 
+from typing import Any
+
+import numpy as np
 from mpi4py import MPI
 
 from hpcbench.comm.arrays import Array
+from hpcbench.comm.half_sums import KERNEL, HalfSum, agreed
 from hpcbench.comm.memory import Slice
+from hpcbench.comm.rounding import is_half
 from hpcbench.comm.shards import length, shards
 
-
-def all_reduce(comm: MPI.Comm, buf: Array, op: MPI.Op, *, blocking: bool = False) -> Slice:
-    """Reduce `buf` in place."""
-    if blocking:
-        comm.Allreduce(MPI.IN_PLACE, buf, op)
-    else:
-        yield [comm.Iallreduce(MPI.IN_PLACE, buf, op)]
+_WHOLE = 1 << 15
+"""Bytes of a vector that is summed in one call, whoever adds."""
 
 
-def reduce_scatter(comm: MPI.Comm, src: Array, dst: Array, *, blocking: bool = False) -> Slice:
-    """Sum `src` over the ranks and leave this rank's piece in `dst`."""
-    counts = [length(piece) for piece in shards(src.size, comm.size)]
-    if blocking:
-        comm.Reduce_scatter(src, dst, counts, MPI.SUM)
-    else:
-        yield [comm.Ireduce_scatter(src, dst, counts, MPI.SUM)]
+class Library:
+    """The collectives of one communicator.
+
+    Parameters
+    ----------
+    comm
+        Making it is a collective call.
+
+    Attributes
+    ----------
+    half_sums : dict of str to HalfSum
+        How values of 16 bits are summed, by name of their NumPy type; the same on all ranks.
+    """
+
+    def __init__(self, comm: MPI.Comm) -> None:
+        self._comm, self._gathers = comm, comm.Dup()
+        self._turn: _Turn | None = None
+        self.half_sums = agreed(comm)
+
+    def by_processor(self, dtype: np.dtype[Any]) -> bool:
+        """Whether a sum of such values is made by a loop that needs them in the host's memory."""
+        return is_half(dtype) and self.half_sums[dtype.name].whose == KERNEL
+
+    def all_reduce(self, buf: Array, op: MPI.Op, *, blocking: bool = False) -> Slice:
+        """Reduce `buf` in place."""
+        half = self._half(buf)
+        if half is not None and half.whose == KERNEL and self._comm.size > 2 and buf.nbytes > _WHOLE:
+            yield from self._in_two(buf, half, blocking=blocking)
+        elif blocking:
+            self._comm.Allreduce(MPI.IN_PLACE, _message(buf, half), half.op if half else op)
+        else:
+            yield [self._comm.Iallreduce(MPI.IN_PLACE, _message(buf, half), half.op if half else op)]
+
+    def reduce_scatter(self, src: Array, dst: Array, *, blocking: bool = False) -> Slice:
+        """Sum `src` over the ranks and leave this rank's piece in `dst`."""
+        half = self._half(src)
+        counts = [length(piece) for piece in shards(src.size, self._comm.size)]
+        arguments = _message(src, half), _message(dst, half), counts, half.op if half else MPI.SUM
+        if blocking:
+            self._comm.Reduce_scatter(*arguments)
+        else:
+            yield [self._comm.Ireduce_scatter(*arguments)]
+
+    def all_gather(self, src: Array, dst: Array, *, blocking: bool = False) -> Slice:
+        """Join every rank's `src` in `dst`."""
+        pieces = shards(dst.size, self._comm.size)
+        if blocking:
+            self._comm.Allgatherv(_message(src), _parts(dst, pieces))
+        else:
+            yield [self._comm.Iallgatherv(_message(src), _parts(dst, pieces))]
+
+    def broadcast(self, buf: Array, root: int, *, blocking: bool = False) -> Slice:
+        """`buf` of the root to everyone."""
+        if blocking:
+            self._comm.Bcast(_message(buf), root)
+        else:
+            yield [self._comm.Ibcast(_message(buf), root)]
+
+    def all_to_all(self, src: Array, dst: Array, sends: list[slice], receives: list[slice]) -> Slice:
+        """Part i of `src` to rank i, the parts that come into `dst`."""
+        yield [self._comm.Ialltoallv(_parts(src, sends), _parts(dst, receives))]
+
+    def _half(self, buf: Array) -> HalfSum | None:
+        return self.half_sums[buf.dtype.name] if is_half(buf.dtype) else None
+
+    def _in_two(self, buf: Array, half: HalfSum, *, blocking: bool) -> Slice:
+        """Sum by a reduce-scatter and an all-gather of the library.
+
+        With an operation that it does not know MPICH exchanges whole vectors: log2(p) times their bytes, in place of
+        2 (p - 1) / p times. MPI wants collectives of a communicator called in one order on all ranks: the gathers have
+        one of their own, and begin in the order of the calls.
+        """
+        pieces = shards(buf.size, self._comm.size)
+        mine: Array = np.empty(length(pieces[self._comm.rank]), buf.dtype)
+        self._turn = turn = _Turn(self._turn)
+        yield from self.reduce_scatter(buf, mine, blocking=blocking)
+        if not turn.done():
+            yield turn
+        if blocking:
+            self._gathers.Allgatherv(_message(mine), _parts(buf, pieces))
+            turn.take()
+        else:
+            request = self._gathers.Iallgatherv(_message(mine), _parts(buf, pieces))
+            turn.take()
+            yield [request]
 
 
-def all_gather(comm: MPI.Comm, src: Array, dst: Array, *, blocking: bool = False) -> Slice:
-    """Join every rank's `src` in `dst`."""
-    pieces = shards(dst.size, comm.size)
-    spec = [dst, [length(piece) for piece in pieces], [piece.start for piece in pieces], None]
-    if blocking:
-        comm.Allgatherv(src, spec)
-    else:
-        yield [comm.Iallgatherv(src, spec)]
+class _Turn:
+    """The place of a call in the order in which all ranks begin their gathers."""
+
+    def __init__(self, before: "_Turn | None") -> None:
+        self._before, self._taken = before, False
+
+    def done(self) -> bool:
+        """Whether the call before has begun its own."""
+        return self._before is None or self._before._taken
+
+    def take(self) -> None:
+        self._taken, self._before = True, None
 
 
-def broadcast(comm: MPI.Comm, buf: Array, root: int, *, blocking: bool = False) -> Slice:
-    """`buf` of the root to everyone."""
-    if blocking:
-        comm.Bcast(buf, root)
-    else:
-        yield [comm.Ibcast(buf, root)]
+def _message(buf: Array, half: HalfSum | None = None) -> Any:
+    """A buffer as mpi4py takes it: of bfloat16 it knows nothing."""
+    values = buf.view(np.uint16) if is_half(buf.dtype) else buf
+    return [values, half.datatype] if half else values
 
 
-def all_to_all(comm: MPI.Comm, src: Array, dst: Array, sends: list[slice], receives: list[slice]) -> Slice:
-    """Part i of `src` to rank i, the parts that come into `dst`."""
-
-    def spec(buf: Array, parts: list[slice]) -> list[object]:
-        return [buf, [length(part) for part in parts], [part.start for part in parts], None]
-
-    yield [comm.Ialltoallv(spec(src, sends), spec(dst, receives))]
+def _parts(buf: Array, parts: list[slice]) -> list[object]:
+    return [_message(buf), [length(part) for part in parts], [part.start for part in parts], None]

@@ -11,6 +11,7 @@ from hpcbench.comm.arrays import Array
 from hpcbench.comm.clock import Clock, DeviceClock, HostClock
 from hpcbench.comm.gpu_memory import DeviceMemory, Pools
 from hpcbench.comm.memory import HostMemory, Memory, Slice, Tally
+from hpcbench.comm.rounding import narrow, widen
 from hpcbench.comm.scratch import Scratch
 
 
@@ -35,8 +36,18 @@ class Place(Protocol):
     def sample(self, values: Any) -> Array:
         """A copy on the host, at once."""
 
-    def by_library(self, call: Callable[[Any, Any], Slice], source: Any, target: Any) -> Slice:
-        """A collective of the MPI library, which reads `source` and writes `target`."""
+    def by_library(
+        self, call: Callable[[Any, Any], Slice], source: Any, target: Any, dtype: np.dtype[Any], *, on_host: bool
+    ) -> Slice:
+        """A collective of the MPI library, which reads `source` and writes `target`.
+
+        Parameters
+        ----------
+        dtype
+            Type in which values travel: the call is given such arrays.
+        on_host
+            It has to be given arrays of the host's memory.
+        """
 
     def settle(self) -> None:
         """The caller may change what has been encoded so far."""
@@ -73,14 +84,34 @@ class HostPlace:
     def sample(self, values: Array) -> Array:
         return values
 
-    def by_library(self, call: Callable[[Array, Array], Slice], source: Array, target: Array) -> Slice:
-        return call(source, target)
+    def by_library(
+        self,
+        call: Callable[[Array, Array], Slice],
+        source: Array,
+        target: Array,
+        dtype: np.dtype[Any],
+        *,
+        on_host: bool,
+    ) -> Slice:
+        if dtype == source.dtype:
+            return call(source, target)
+        arrays = (source,) if target is source else (source, target)
+        lent = [self._scratch.take(x.size * dtype.itemsize) for x in arrays]
+        here, there = (lent[k][: x.size * dtype.itemsize].view(dtype) for k, x in ((0, source), (-1, target)))
+        narrow(source.reshape(-1), here)
+        return self._back(call(here, there), there, target, lent)
 
     def settle(self) -> None:
         pass
 
     def took(self, seconds: float) -> float:
         return seconds
+
+    def _back(self, call: Slice, result: Array, target: Array, lent: list[Array]) -> Slice:
+        yield from call
+        widen(result, target.reshape(-1))
+        for buffer in lent:
+            self._scratch.give_back(buffer)
 
 
 class DevicePlace:

@@ -1,6 +1,6 @@
 """A policy: a scheme, resolved into channels."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm import rules as matching
 from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
+from hpcbench.comm.message_precision import content_of
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ class Policy:
         Codec of the traffic that no rule matches.
     rules
         In the order of the scheme.
-    dtype
-        What all but exact traffic is rounded to; None leaves values as they are. MPI libraries sum no half precision:
-        what was left to them is carried by our own algorithms then, without a codec.
+    dtypes
+        Type in which values travel, by what messages hold (`message_precision.CONTENTS`); None, or nothing, leaves
+        them as they are.
     """
 
     def __init__(
@@ -49,11 +50,10 @@ class Policy:
         algorithm: Algorithm,
         default: str = "none",
         rules: Sequence[Rule] = (),
-        dtype: np.dtype[Any] | None = None,
+        dtypes: Mapping[str, np.dtype[Any] | None] | None = None,
     ) -> None:
-        by_library = algorithm in (Algorithm.NATIVE, Algorithm.AUTO)
-        self._algorithm = Algorithm.ENCODED if by_library and dtype is not None else algorithm
-        self._dtype = dtype
+        self._algorithm = algorithm
+        self._dtypes = dtypes or {}
         self._rules = [Rule(default), *rules]
         self._channels: dict[tuple[Dimension, Phase, Kind], Channel] = {}
 
@@ -62,10 +62,10 @@ class Policy:
         key = (dimension, phase, kind)
         if key not in self._channels:
             if dimension is Dimension.EXACT:
-                rule, algorithm, dtype = Rule("none"), Algorithm.NATIVE, None
+                rule, algorithm = Rule("none"), Algorithm.NATIVE
             else:
                 rule = self._rules[matching.applying(self._rules, key)]
-                algorithm, dtype = self._algorithm, self._dtype
+                algorithm = self._algorithm
                 if rule.between_nodes and algorithm is not Algorithm.AUTO:
                     algorithm = Algorithm.HIERARCHICAL
                 elif algorithm is Algorithm.HOMOMORPHIC and not rule.codec.startswith("int8"):
@@ -77,7 +77,7 @@ class Policy:
                 get_codec(rule.codec),
                 algorithm,
                 rule.feedback,
-                dtype=dtype,
+                dtype=self._dtypes.get(content_of(key) or ""),
                 min_bytes=rule.min_bytes,
                 between_nodes=rule.between_nodes,
             )

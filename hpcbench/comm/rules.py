@@ -109,6 +109,7 @@ _SENT_IF: dict[Triple, Callable[[Setting], bool]] = {
     ("SP", "BACKWARD", "GRAD"): lambda s: s.tp > 1 and s.sequence_parallel,
     ("PP", "FORWARD", "ACT"): lambda s: s.pp > 1,
     ("PP", "BACKWARD", "GRAD"): lambda s: s.pp > 1,
+    ("PP", "STEP", "GRAD"): lambda s: s.pp > 1 and s.tied,
 }
 """All traffic of the engine that a rule may speak of, and whether a run has it."""
 

@@ -48,6 +48,7 @@ class Work:
         counters, tally = self._channel.counters, self._tally
         counters.message_bytes += tally.message_bytes
         counters.wire_bytes += tally.wire_bytes
+        counters.coded_bytes += tally.coded_bytes
         counters.network_bytes += tally.network_bytes
         counters.lost_overflows += tally.lost_overflows
         counters.encode_s += tally.encode_s

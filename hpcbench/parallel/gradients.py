@@ -65,7 +65,7 @@ class Gradients:
         self._link = link
         self._whole = whole
         self._channel = policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD)
-        self._tied = policy.channel(Dimension.PP, Phase.BACKWARD, Kind.GRAD)
+        self._tied = policy.channel(Dimension.PP, Phase.STEP, Kind.GRAD)
         self._summands = policy.channel(Dimension.EXACT, Phase.BACKWARD, Kind.GRAD)
         self._loss_scale = 1.0
         self._scaled_messages = self._channel.dtype == np.float16 and not self._channel.feedback

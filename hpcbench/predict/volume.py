@@ -7,12 +7,17 @@ ranks is what equals. Hierarchical algorithms send more within nodes, recursive 
 """
 
 from collections import Counter
+from dataclasses import asdict
 
+from hpcbench.comm.message_precision import precisions
 from hpcbench.comm.shards import all_gather_bytes, all_reduce_bytes, length, reduce_scatter_bytes, shards
 from hpcbench.parallel.layout import Layout
 from hpcbench.predict import zero
 from hpcbench.predict.buckets import Bucket, buckets_of, itemsize
 from hpcbench.train.config import Model, Train
+
+_WIDTHS = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
+"""Bytes of a value."""
 
 Key = tuple[str, str, str]
 """Dimension, phase and kind of a channel."""
@@ -76,9 +81,9 @@ class _Step:
         self.micro_batches = train.global_batch // layout.dp // train.micro_batch
         self.tokens = train.micro_batch * train.seq_len
         self.exact = itemsize(train)
-        widths = {"auto": self.exact, "fp32": 4, "bf16": 2, "fp16": 2}
-        self.sent = widths[train.comm_precision]
-        """Bytes of a value in a message that is not exact."""
+        formats = precisions(train.precision, asdict(train.comm_precision))
+        self.widths = {content: _WIDTHS[name] for content, name in formats.items()}
+        """Bytes of a value in a message, by what it holds."""
 
     @property
     def first(self) -> bool:
@@ -101,7 +106,7 @@ class _Step:
         """
         leaves, enters = 2 * self.layers + self.first, 2 * self.layers + self.last
         again = 2 * self.layers if self.train.recompute not in ("none", "selective") else 0
-        pieces = self.pieces(self.tokens * self.model.hidden, self.sent)
+        pieces = self.pieces(self.tokens * self.model.hidden, self.widths["activations"])
         if self.train.sequence_parallel:
             summed, gathered = reduce_scatter_bytes(pieces, self.index), all_gather_bytes(pieces, self.index)
         else:
@@ -121,7 +126,7 @@ class _Step:
     def boundaries(self) -> dict[Key, int]:
         """Each part but the last sends its activations on, each but the first their gradients back."""
         spread = self.layout.tp if self.train.sequence_parallel else 1
-        message = self.micro_batches * self.tokens // spread * self.model.hidden * self.sent
+        message = self.micro_batches * self.tokens // spread * self.model.hidden * self.widths["activations"]
         return {
             ("PP", "FORWARD", "ACT"): message * sum(number < self.layout.parts - 1 for number in self.parts),
             ("PP", "BACKWARD", "GRAD"): message * sum(number > 0 for number in self.parts),
@@ -133,7 +138,8 @@ class _Step:
             self.train.zero,
             [bucket.length for bucket in self.buckets],
             self.layout.dp,
-            wire=self.sent,
+            gradient=self.exact if frozen else self.widths["gradients"],
+            parameter=self.widths["parameters"],
             micro_batches=self.micro_batches,
             gathers=[bucket.gathers for bucket in self.buckets],
             node_ranks=node_ranks,
@@ -143,7 +149,7 @@ class _Step:
     def tied(self) -> dict[Key, int]:
         """The two copies' gradients are summed over first and last stage, each owner its piece."""
         owned = sum(length(self.owned(bucket)) for bucket in self.buckets if bucket.tied)
-        return {("PP", "BACKWARD", "GRAD"): all_reduce_bytes(_pieces(owned, 2, self.sent), int(self.last))}
+        return {("PP", "STEP", "GRAD"): all_reduce_bytes(_pieces(owned, 2, self.widths["gradients"]), int(self.last))}
 
     def summands(self) -> dict[Key, int]:
         """Gradients of what sequence parallelism computes by positions: norms, biases of rows, learned positions."""

@@ -68,7 +68,8 @@ def message_bytes(
     lengths: Sequence[int],
     ranks: int,
     *,
-    wire: int,
+    gradient: int,
+    parameter: int,
     micro_batches: int,
     gathers: Sequence[int] = (),
     node_ranks: int | None = None,
@@ -80,7 +81,7 @@ def message_bytes(
 
     Parameters
     ----------
-    wire
+    gradient, parameter
         Bytes of an element as it is sent.
     micro_batches
         Of a step.
@@ -90,16 +91,16 @@ def message_bytes(
     node_ranks
         Ranks of which the backward pass gathers; None for all.
     """
-    once = sum(_others(n, ranks) for n in lengths) * wire
-    gradients = {0: 2 * once, 1: once, 2: micro_batches * once, 3: micro_batches * once}[stage]
-    sent = {("DP", "BACKWARD", "GRAD"): gradients}
+    once = sum(_others(n, ranks) for n in lengths)
+    times = {0: 2, 1: 1, 2: micro_batches, 3: micro_batches}[stage]
+    sent = {("DP", "BACKWARD", "GRAD"): times * once * gradient}
     if stage in (1, 2):
-        sent["ZERO", "STEP", "PARAM"] = once
+        sent["ZERO", "STEP", "PARAM"] = once * parameter
     if stage == 3:
         forward = sum(times * _others(n, ranks) for times, n in zip(gathers, lengths, strict=True))
-        sent["ZERO", "FORWARD", "PARAM"] = micro_batches * forward * wire
+        sent["ZERO", "FORWARD", "PARAM"] = micro_batches * forward * parameter
         backward = sum(_others(n, node_ranks or ranks) for n in lengths)
-        sent["ZERO", "BACKWARD", "PARAM"] = micro_batches * backward * wire
+        sent["ZERO", "BACKWARD", "PARAM"] = micro_batches * backward * parameter
     return sent
 
 

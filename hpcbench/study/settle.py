@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from hpcbench.codecs import spec
 from hpcbench.comm import rules as traffic
+from hpcbench.comm.message_precision import content_of, precisions
 from hpcbench.errors import UserError
 from hpcbench.study.schema import Study
 from hpcbench.study.scheme import Rule, Scheme
@@ -23,14 +24,8 @@ def settled(train: Train, scheme: Scheme, where: Callable[[Path_], str]) -> Trai
     Raises
     ------
     UserError
-        The optimizer cannot work so, or messages are not of the precision that is asked for.
+        The optimizer cannot work so.
     """
-    rounded = train.comm_precision not in ("auto", "fp64" if train.precision == "fp64" else "fp32")
-    if scheme.environment and rounded:
-        raise UserError(
-            f"{where(('train', 'comm_precision'))}: train.comm_precision: a scheme with an environment is carried by "
-            f"the MPI library, which does not round to {train.comm_precision}: leave it at auto"
-        )
     optimizer = scheme.optimizer or train.optimizer
     if optimizer != "onebit-adam":
         return train.model_copy(update={"optimizer": optimizer, "freeze_step": None})
@@ -79,10 +74,11 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Path_
             f"{traffic.called(rules, missed)} of scheme {name} wants them encoded: set it to {stage}, or leave the "
             "scheme out there"
         )
-    if train.precision == "fp64" and train.comm_precision == "auto":
+    if train.precision == "fp64":
+        formats = precisions(train.precision, train.message_formats)
         for triple in traffic.live(setting):
-            k = traffic.applying(rules, triple)
-            if spec.parse(rules[k].codec).takes_fp64 is False:
+            k, content = traffic.applying(rules, triple), content_of(triple)
+            if (content is None or formats[content] == "fp64") and spec.parse(rules[k].codec).takes_fp64 is False:
                 raise UserError(
                     f"{where(('train', 'precision'))}: train.precision: fp64, which {traffic.called(rules, k)} of "
                     f"scheme {name} cannot encode: set train.comm_precision to fp32, or use a lossless codec "

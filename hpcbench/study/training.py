@@ -4,9 +4,11 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from hpcbench.comm.message_precision import PRESETS
 from hpcbench.study.section import Count, File, Name, Precision, Section
 
 Optimizer = Literal["adamw", "onebit-adam"]
+MessageFormat = Literal["auto", "fp32", "bf16", "fp16"]
 
 
 class Model(Section):
@@ -61,6 +63,14 @@ class Data(Section):
         return self
 
 
+class CommPrecision(Section):
+    """The number format of messages, by what they hold; auto is train.precision."""
+
+    activations: MessageFormat = Field("auto", description="Activations and their gradients: TP, SP and PP.")
+    gradients: MessageFormat = Field("auto", description="Gradients of the weights; fp32 is Megatron-LM's habit.")
+    parameters: MessageFormat = Field("auto", description="Weights that ZeRO gathers.")
+
+
 class Train(Section):
     """Steps, batches, precision and optimizer of a run."""
 
@@ -74,10 +84,11 @@ class Train(Section):
     micro_batch: Count = Field(1, description="Samples that a rank works on at a time.")
     seq_len: Count = Field(2048, description="Tokens a sample.")
     precision: Precision = Field("fp32", description="Of weights and activations.")
-    comm_precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+    comm_precision: MessageFormat | Literal["megatron"] | CommPrecision = Field(
         "auto",
-        description="Of messages; auto: fp32, or fp64 with precision fp64. Sums are made in fp32 or better. With bf16 "
-        "and fp16, which MPI libraries do not sum, algorithms native and auto become encoded.",
+        description="Number format of messages: one for all, or one each for activations, gradients and parameters. "
+        "auto: that of precision, as GPT-NeoX and DeepSpeed do; megatron: auto, but gradients in fp32. Collectives of "
+        "hpcbench sum in fp32 or better and round once; the MPI library's own sum in the format of the message.",
     )
     zero: Literal[0, 1, 2, 3] = Field(
         1,
@@ -129,6 +140,12 @@ class Train(Section):
     loss_scale: float = Field(4096.0, ge=1, description="First loss scale of fp16; other precisions have none.")
     loss_scale_window: Count = Field(1000, description="Steps without an overflow after which it doubles.")
     loss_scale_hysteresis: Count = Field(2, description="It halves from the so manieth overflow on.")
+
+    @property
+    def message_formats(self) -> dict[str, str]:
+        """The format, or auto, of each content of messages."""
+        chosen = self.comm_precision
+        return dict(PRESETS[chosen]) if isinstance(chosen, str) else chosen.model_dump()
 
     @model_validator(mode="after")
     def _steps_beyond_warmup(self) -> "Train":

@@ -23,6 +23,7 @@ import hpcbench
 from hpcbench.codecs.registry import instruction_set
 from hpcbench.comm import links, rules
 from hpcbench.comm.gpu_aware import Awareness
+from hpcbench.comm.half_sums import agreed
 from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
@@ -36,7 +37,7 @@ from hpcbench.train.checkpoint_index import ReplicasDifferError
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.log import RunLog, Step, now
 from hpcbench.train.measured import first_measured
-from hpcbench.train.precision import message_dtype, message_precision
+from hpcbench.train.precision import message_precisions
 from hpcbench.train.trainer import Trainer
 
 
@@ -224,17 +225,18 @@ def environment() -> dict[str, Any]:
 
 def transport(comm: MPI.Comm, run: config.Run, aware: Awareness | None) -> dict[str, Any]:
     """What decides how messages travel (a collective call)."""
-    precision = message_precision(run.train.precision, run.train.comm_precision)
+    formats = message_precisions(run.train)
     found: dict[str, Any] = {
-        "comm_precision": precision,
+        "comm_precision": formats,
         "overlap": run.train.overlap,
         "mpi_thread_level": MPI.Query_thread(),
         "links": run.links,
     }
     if run.links:
         found["links_note"] = links.load(Path(run.links)).foreign(Topology.of(comm))
-    if message_dtype(run.train.precision, run.train.comm_precision) and run.scheme.algorithm in ("native", "auto"):
-        found["algorithm_note"] = f"encoded in place of {run.scheme.algorithm}: the MPI library sums no {precision}"
+    if run.scheme.algorithm in ("native", "auto"):
+        names, sums = {"fp16": "float16", "bf16": "bfloat16"}, agreed(comm)
+        found["half_sums"] = {name: sums[names[name]].whose for name in sorted({*formats.values()} & names.keys())}
     if aware is not None:
         found["gpu_aware_mpi"] = str(aware)
     return found

@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -47,6 +47,15 @@ class Data:
     """A tokenizer.json; None trains on the bytes of a text."""
     dtype: str | None = None
     """Of a file of bare numbers."""
+
+
+@dataclass(frozen=True)
+class CommPrecision:
+    """The number format of messages by what they hold: ``auto`` (that of the run), ``fp32``, ``bf16`` or ``fp16``."""
+
+    activations: str = "auto"
+    gradients: str = "auto"
+    parameters: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -99,8 +108,7 @@ class Train:
     """Clean steps before it doubles."""
     loss_scale_hysteresis: int = 2
     """It halves from the so manieth overflow on."""
-    comm_precision: str = "auto"
-    """``fp32``, ``bf16``, ``fp16``, or ``auto`` for the precision in which sums are made."""
+    comm_precision: CommPrecision = CommPrecision()
 
 
 @dataclass(frozen=True)
@@ -276,7 +284,7 @@ def check(run: Run, where: str) -> None:
             f"data.source: {run.data.source!r} is not known: use stdlib, file, megatron or numpy",
         ),
         (
-            t.comm_precision in ("auto", "fp32", "bf16", "fp16"),
+            {*asdict(t.comm_precision).values()} <= {"auto", "fp32", "bf16", "fp16"},
             f"train.comm_precision: {t.comm_precision!r} is not known",
         ),
         (t.optimizer in ("adamw", "onebit-adam"), f"train.optimizer: {t.optimizer!r} is not known"),

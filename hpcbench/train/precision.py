@@ -1,12 +1,13 @@
 """Number formats, and the loss scale that keeps fp16 gradients from vanishing."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from hpcbench.codecs.types import BFLOAT16
+from hpcbench.comm.message_precision import precisions, summed_in
 from hpcbench.train.config import Train
 
 DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -15,15 +16,15 @@ DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16, 
 _MESSAGES = {"fp32": np.dtype(np.float32), "bf16": BFLOAT16, "fp16": np.dtype(np.float16)}
 
 
-def message_precision(precision: str, comm_precision: str) -> str:
-    """Name of the format in which a run of `precision` sends, with ``auto`` the one in which it sums."""
-    return comm_precision if comm_precision != "auto" else "fp64" if precision == "fp64" else "fp32"
+def message_precisions(train: Train) -> dict[str, str]:
+    """Name of the format in which a run sends, by what messages hold."""
+    return precisions(train.precision, asdict(train.comm_precision))
 
 
-def message_dtype(precision: str, comm_precision: str) -> np.dtype[Any] | None:
-    """What messages are rounded to; None where they travel as they are summed."""
-    name = message_precision(precision, comm_precision)
-    return None if name == message_precision(precision, "auto") else _MESSAGES[name]
+def message_dtypes(train: Train) -> dict[str, np.dtype[Any] | None]:
+    """What messages are rounded to, by what they hold; None where they travel as they are summed."""
+    exact = summed_in(train.precision)
+    return {content: None if name == exact else _MESSAGES[name] for content, name in message_precisions(train).items()}
 
 
 @dataclass

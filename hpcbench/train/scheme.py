@@ -1,5 +1,6 @@
 """A run's scheme, on the ranks that it has got."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,14 @@ from hpcbench.parallel.mesh import Mesh
 from hpcbench.train.config import Run, Scheme, rules_of, setting
 
 
-def make_policy(scheme: Scheme, dtype: np.dtype[Any] | None = None) -> Policy:
-    """The policy of a scheme whose messages are of `dtype`; None leaves them as they are summed."""
+def make_policy(scheme: Scheme, dtypes: Mapping[str, np.dtype[Any] | None] | None = None) -> Policy:
+    """The policy of a scheme.
+
+    Parameters
+    ----------
+    dtypes
+        Types in which messages travel, by what they hold; see `Policy`.
+    """
     rules = [
         Rule(
             rule.codec,
@@ -26,7 +33,7 @@ def make_policy(scheme: Scheme, dtype: np.dtype[Any] | None = None) -> Policy:
         )
         for rule in scheme.rules
     ]
-    return Policy(algorithm=Algorithm(scheme.algorithm), default=scheme.default, rules=rules, dtype=dtype)
+    return Policy(algorithm=Algorithm(scheme.algorithm), default=scheme.default, rules=rules, dtypes=dtypes)
 
 
 def check_nodes(run: Run, mesh: Mesh) -> None:

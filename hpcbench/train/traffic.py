@@ -14,7 +14,7 @@ from hpcbench.parallel.exact import exact_sum
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.offload import HostLink
 
-COUNTS = ("calls", "plain_calls", "message_bytes", "wire_bytes", "network_bytes")
+COUNTS = ("calls", "plain_calls", "message_bytes", "wire_bytes", "coded_bytes", "network_bytes")
 SECONDS = ("encode_s", "decode_s", "transfer_s", "exposed_s", "hidden_s")
 FIELDS = (*COUNTS, *SECONDS, "error_square", "sampled_square")
 

@@ -35,7 +35,7 @@ from hpcbench.train.config import Run
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.learning_rate import learning_rate
 from hpcbench.train.model import GPT, loss
-from hpcbench.train.precision import DTYPES, LossScale, message_dtype
+from hpcbench.train.precision import DTYPES, LossScale, message_dtypes
 from hpcbench.train.scheme import check_nodes, make_policy
 from hpcbench.train.stop import never
 from hpcbench.train.traffic import Traffic
@@ -94,7 +94,7 @@ class Trainer:
         known = links.load(Path(run.links)) if run.links else links.DEFAULT
         self.mesh = Mesh(comm, run.layout, progress, known, places)
         check_nodes(run, self.mesh)
-        self.policy = make_policy(run.scheme, message_dtype(run.train.precision, run.train.comm_precision))
+        self.policy = make_policy(run.scheme, message_dtypes(run.train))
         self._lost = 0
         self._exact = self.policy.exact
         self._clock = self.mesh.places.clock(room((1,), like=torch.empty(0, device=run.device)))

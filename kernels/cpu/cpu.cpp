@@ -12,4 +12,5 @@ extern "C" const hb_kernels HB_NAME(hb_kernels) = {
 #undef X
     },
     &HB_NAME(hb_flat),
+    &HB_NAME(hb_halves),
 };

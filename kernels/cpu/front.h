@@ -24,6 +24,7 @@
 HB_EVERY_FAMILY(X)
 #undef X
 extern "C" const hb_flat HB_NAME(hb_flat);
+extern "C" const hb_halves HB_NAME(hb_halves);
 
 namespace {
 #include "../hb_lane.h"

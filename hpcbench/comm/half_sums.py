@@ -1,0 +1,75 @@
+"""How an MPI library sums values of 16 bits: by a type of its own, or by an operation whose loop is a kernel of ours.
+
+MPI's standard has no sum of half precision that every library knows. MPICH and Open MPI have a type for float16, and
+may add it up in software, value by value: ten times slower than float32, which would make the uncompressed baseline
+look bad. A user-defined operation on 2-byte values works with every library. Each sum is made in float32 and rounded,
+at every addition, as MPI and NCCL do it.
+"""
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+
+from hpcbench.codecs.library import kernels
+from hpcbench.codecs.types import Type
+from hpcbench.comm.arrays import Array
+
+LIBRARY, KERNEL = "MPI library's type", "hpcbench's loop as an MPI operation"
+_SLOWER = 2.0
+"""The library's own type is taken unless it takes so many times as long as our loop."""
+_TRIED = 1 << 15
+"""Values that are summed to find out."""
+
+
+class HalfSum(NamedTuple):
+    """What a reduction of 16-bit values is called with."""
+
+    datatype: MPI.Datatype
+    op: MPI.Op
+    whose: str
+    """`LIBRARY` or `KERNEL`."""
+
+
+def agreed(comm: MPI.Comm) -> dict[str, HalfSum]:
+    """The sums by name of the NumPy type, the same on all ranks (a collective call)."""
+    library = _library_sum()
+    everyone: int = comm.allreduce(int(library is not None), MPI.MIN)
+    half = library if library is not None and everyone else _kernel_sum("float16")
+    return {"float16": half, "bfloat16": _kernel_sum("bfloat16")}
+
+
+@functools.cache
+def _library_sum() -> HalfSum | None:
+    """The library's own sum of float16, if it has one that is not slow. Of bfloat16 none can be asked for safely."""
+    try:
+        datatype = MPI.Datatype.fromcode("e")
+        own = _seconds(lambda a, b: MPI.SUM.Reduce_local([a, datatype], [b, datatype]))
+    except (ValueError, KeyError, MPI.Exception):
+        return None
+    ours = _kernel_sum("float16")
+    other = _seconds(lambda a, b: ours.op.Reduce_local([a, ours.datatype], [b, ours.datatype]))
+    return HalfSum(datatype, MPI.SUM, LIBRARY) if own <= _SLOWER * other else None
+
+
+@functools.cache
+def _kernel_sum(name: str) -> HalfSum:
+    kind = Type.F16 if name == "float16" else Type.BF16
+
+    def add(came: Any, total: Any, datatype: MPI.Datatype) -> None:
+        kernels().halves.add(kind, came.address, total.address, total.nbytes // 2)
+
+    return HalfSum(MPI.UINT16_T, MPI.Op.Create(add, commute=True), KERNEL)
+
+
+def _seconds(call: Callable[[Array, Array], None]) -> float:
+    a, b = (np.zeros(_TRIED, np.uint16) for _ in range(2))
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        call(a, b)
+        times.append(time.perf_counter() - start)
+    return min(times)

@@ -1,0 +1,47 @@
+"""Values that travel in a shorter type than they have: rounded, widened, summed. Each goes through memory once."""
+
+from typing import Any
+
+import numpy as np
+
+from hpcbench.codecs.library import kernels
+from hpcbench.codecs.types import Type, type_of
+from hpcbench.comm.arrays import Array
+
+_HALVES = (Type.F16, Type.BF16)
+
+
+def is_half(dtype: np.dtype[Any]) -> bool:
+    """Whether values of the type have 16 bits."""
+    return type_of(dtype) in _HALVES
+
+
+def narrow(values: Array, out: Array, residual: Array | None = None) -> None:
+    """Round values to the type of `out`, to nearest even.
+
+    Parameters
+    ----------
+    values, out
+        Contiguous, shape (n,).
+    residual
+        float32, shape (n,): what rounding takes is added to it where that is finite.
+    """
+    if is_half(out.dtype) and values.dtype == np.float32:
+        lacked = None if residual is None else residual.ctypes.data
+        kernels().halves.narrow(type_of(out.dtype), values.ctypes.data, values.size, out.ctypes.data, lacked)
+        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.copyto(out, values, casting="unsafe")
+        if residual is not None:
+            lack = values - out.astype(values.dtype)
+            np.add(residual, lack, out=residual, where=np.isfinite(lack), casting="same_kind")
+
+
+def widen(values: Array, out: Array, *, accumulate: bool = False) -> None:
+    """Put values, or add them, to an array of a type that holds them; both contiguous, shape (n,)."""
+    if is_half(values.dtype) and out.dtype == np.float32:
+        kernels().halves.widen(type_of(values.dtype), values.ctypes.data, values.size, out.ctypes.data, accumulate)
+    elif accumulate:
+        np.add(out, values, out=out)
+    elif values.ctypes.data != out.ctypes.data:
+        np.copyto(out, values)
