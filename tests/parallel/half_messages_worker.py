@@ -21,6 +21,7 @@ from hpcbench.comm import policy
 from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.group import Group
+from hpcbench.comm.memory import HostMemory
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.shards import length, shards
 from hpcbench.comm.topology import Topology
@@ -31,7 +32,7 @@ from hpcbench.parallel.pipeline import Pipeline
 from hpcbench.predict import volume
 from hpcbench.testing import parity
 from hpcbench.train import text
-from hpcbench.train.config import Run, Scheme, SchemeRule
+from hpcbench.train.config import CommPrecision, Run, Scheme, SchemeRule
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
@@ -104,6 +105,55 @@ def operations() -> Iterator[dict[str, Any]]:
                 yield told
 
 
+def reductions() -> Iterator[dict[str, Any]]:
+    """Sums by algorithms that round elsewhere: by the MPI library, and within a single node without the codec."""
+    everyone = [contribution(rank) for rank in range(RANKS)]
+    exact = np.sum(everyone, axis=0, dtype=np.float64)
+    magnitudes = np.sum(np.abs(everyone), axis=0, dtype=np.float64)
+    group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
+    for name, half in HALF.items():
+        for algorithm in (Algorithm.NATIVE, Algorithm.HIERARCHICAL, Algorithm.RING):
+            for fault in (False, True) if algorithm is Algorithm.HIERARCHICAL else (False,):
+                forgotten = patch.object(HostMemory, "round_in_place", lambda self, values: None)
+                reduced = contribution(WORLD.rank)
+                ch = channel("none" if algorithm is Algorithm.NATIVE else "int8:256", name, algorithm)
+                ch = channel("mpc", name, algorithm) if algorithm is Algorithm.RING else ch
+                with forgotten if fault else nullcontext():
+                    group.all_reduce(reduced, channel=ch).wait()
+                piece = shards(N, RANKS)[WORLD.rank]
+                scattered = np.full(length(piece), np.nan, np.float32)
+                group.reduce_scatter(contribution(WORLD.rank), scattered, channel=ch).wait()
+                bound = UNIT[name] * 2 * RANKS * magnitudes
+                counters = ch.counters
+                yield {
+                    "dtype": name,
+                    "algorithm": algorithm.value,
+                    "fault": fault,
+                    "all_reduce": float((np.abs(reduced - exact) / bound).max()),
+                    "reduce_scatter": float((np.abs(scattered - exact[piece]) / bound[piece]).max()),
+                    "replicas": digests_equal(reduced),
+                    "rounded": bool(np.array_equal(reduced, reduced.astype(half).astype(np.float32))),
+                    "ways": counters.algorithms,
+                    "bytes": [counters.message_bytes, counters.wire_bytes, counters.coded_bytes],
+                    "plain_calls": counters.plain_calls,
+                    "error": (counters.error_square / counters.sampled_square) ** 0.5 if counters.sampled_square else 0,
+                }
+
+
+def many_sums() -> dict[str, Any]:
+    """Sums of the MPI library in the background, of which each is a reduce-scatter and an all-gather."""
+    group, ch = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY, background=True)), channel("none", "bf16", Algorithm.NATIVE)
+    rng = np.random.default_rng(WORLD.rank)
+    sizes = [20_000, 300_000, 17_000, 90_000, 40]
+    buffers = [rng.integers(-8, 9, n).astype(np.float32) for n in sizes]
+    works = [group.all_reduce(buffer, channel=ch).in_background() for buffer in buffers]
+    for work in works:
+        work.wait()
+    draws = [np.random.default_rng(rank) for rank in range(RANKS)]
+    wanted = [np.sum([rng.integers(-8, 9, n) for rng in draws], axis=0) for n in sizes]
+    return {"right": all(np.array_equal(a, b) for a, b in zip(buffers, wanted, strict=True))}
+
+
 def residuals() -> dict[str, Any]:
     """With residuals the mean of many half-precision sums comes to the exact one: the rounding is in them, too."""
     group, errors = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY)), []
@@ -127,6 +177,10 @@ def overflowing() -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- training
+
+
+def messages(name: str) -> CommPrecision:
+    return CommPrecision(name, name, name)
 
 
 def run(model: str, layout: Layout, scheme: Scheme | None = None, **settings: Any) -> Run:
@@ -157,7 +211,7 @@ def training() -> Iterator[dict[str, Any]]:
     identity = Scheme("identity", "two-shot", "none", [])
     for model, layout in (("neox", Layout(dp=2, tp=2)), ("gpt2", Layout(dp=2, pp=2))):
         runs = [trainer_of(run(model, layout, identity))]
-        runs += [trainer_of(run(model, layout, comm_precision=name)) for name in ("fp32", "bf16", "fp16")]
+        runs += [trainer_of(run(model, layout, comm_precision=messages(name))) for name in ("fp32", "bf16", "fp16")]
         losses = [[trainer.step(k).loss for k in range(2)] for trainer in runs]
         yield {
             "model": model,
@@ -169,6 +223,35 @@ def training() -> Iterator[dict[str, Any]]:
             ],
             "agree": [trainer.replicas_agree() for trainer in runs],
         }
+
+
+def squeezed() -> dict[str, Any]:
+    """A bf16 run under MPC: the codec is given the 16 bits of the values, and no zeros beside them."""
+    scheme, seen = Scheme("naive-mpc", "two-shot", "mpc", []), []
+    wide = run("neox", Layout(dp=2, tp=2), scheme, precision="bf16", zero=0, bucket_mb=4.0)
+    trainer = trainer_of(replace(wide, model=replace(wide.model, hidden=256)))
+    kind = type(get_codec("mpc"))
+    encode = kind.encode
+
+    def recorded(self: Any, x: Array, out: Bytes, **how: Any) -> int:
+        seen.append(np.array(x))
+        return encode(self, x, out, **how)
+
+    with patch.object(kind, "encode", recorded):
+        trainer.step(0)
+    values = np.concatenate(seen)
+    wire = np.empty(get_codec("mpc").wire_bytes(values.size, values.dtype), np.uint8)
+    rows = [row for row in trainer.traffic.report() if row["dimension"] != "EXACT"]
+    sent, on_wire, coded = (sum(row[key] for row in rows) for key in ("message_bytes", "wire_bytes", "coded_bytes"))
+    predicted = volume.all_ranks_bytes(trainer.run.model, trainer.run.train, trainer.run.layout)
+    return {
+        "ratio": on_wire / sent,
+        "alone": get_codec("mpc").encode(values, wire) / values.nbytes,
+        "dtype": values.dtype.name,
+        "coded": coded / sent,
+        "forward": [row["message_bytes"] for row in rows if (row["dimension"], row["phase"]) == ("TP", "FORWARD")],
+        "predicted": [predicted["TP", "FORWARD", "ACT"]],
+    }
 
 
 def reduce_small_gradients(trainer: Trainer) -> None:
@@ -184,9 +267,10 @@ def reduce_small_gradients(trainer: Trainer) -> None:
 def small_gradients() -> dict[str, Any]:
     """Gradients too small for fp16 survive in fp16 messages, because the loss scale is still on them."""
     found = []
-    for comm_precision, fault in (("auto", nullcontext), ("fp16", nullcontext), ("fp16", scale_off_too_early)):
+    for name, fault in (("fp32", nullcontext), ("auto", nullcontext), ("auto", scale_off_too_early)):
         with fault():
-            trainer = trainer_of(run("neox", Layout(dp=4), precision="fp16", comm_precision=comm_precision, zero=0))
+            how: dict[str, Any] = {"precision": "fp16", "comm_precision": messages(name), "zero": 0}
+            trainer = trainer_of(run("neox", Layout(dp=4), **how))
         engine = trainer.data_parallel
         reduce_small_gradients(trainer)
         found.append(float(engine.pieces[0].gradient[0]))
@@ -195,7 +279,7 @@ def small_gradients() -> dict[str, Any]:
 
 def tied_copies() -> dict[str, Any]:
     """The sum of a tied weight's two small gradients; then the last stage's copy drifts away."""
-    trainer = trainer_of(run("gpt2", Layout(dp=2, pp=2), precision="fp16", comm_precision="fp16", zero=0))
+    trainer = trainer_of(run("gpt2", Layout(dp=2, pp=2), precision="fp16", zero=0))
     engine = trainer.data_parallel
     reduce_small_gradients(trainer)
     tied = [piece for piece in engine.pieces if piece.bucket.tied]
@@ -209,12 +293,10 @@ def masters() -> Iterator[dict[str, Any]]:
     """bf16 weights are the rounded fp32 masters, on every rank; bf16 messages change no bit of them."""
     for zero in (0, 1):
         weights = []
-        for comm_precision in ("auto", "bf16"):
+        for name in ("fp32", "bf16"):
             # gradients are summed in fp32 in both: only parameters travel in bf16
-            trainer = trainer_of(run("neox", Layout(dp=4), precision="bf16", zero=zero))
-            if comm_precision == "bf16":
-                parameters = trainer.policy.channel(Dimension.ZERO, Phase.STEP, Kind.PARAM)
-                parameters.algorithm, parameters.dtype = Algorithm.ENCODED, BFLOAT16
+            how: dict[str, Any] = {"precision": "bf16", "comm_precision": replace(messages("fp32"), parameters=name)}
+            trainer = trainer_of(run("neox", Layout(dp=4), zero=zero, **how))
             for k in range(2):
                 trainer.step(k)
             weights.append([piece.bucket.values.clone() for piece in trainer.data_parallel.pieces])
@@ -227,7 +309,7 @@ def masters() -> Iterator[dict[str, Any]]:
                 for master, values in zip(whole, weights[-1], strict=True)
             )
             finer = any(not np.array_equal(master, master.astype(BFLOAT16).astype(np.float32)) for master in whole)
-            yield {"zero": zero, "comm": comm_precision, "rounded": rounded, "finer": finer}
+            yield {"zero": zero, "comm": name, "rounded": rounded, "finer": finer}
         same = all(torch.equal(a, b) for a, b in zip(*weights, strict=True))
         yield {"zero": zero, "comm": "both", "same": same}
 
@@ -322,7 +404,8 @@ FAULTS = scale_off_too_early, overflow_not_told
 
 
 def everything() -> None:
-    for case in (operations, residuals, overflowing, training, small_gradients, tied_copies, masters, hidden):
+    cases = (operations, reductions, many_sums, residuals, overflowing, training, squeezed)
+    for case in (*cases, small_gradients, tied_copies, masters, hidden):
         answers = case()
         for answer in [answers] if isinstance(answers, dict) else answers:
             for each in WORLD.gather({"case": case.__name__, **answer}) or []:

@@ -1,5 +1,7 @@
 """The loss scale by DeepSpeed's rule, in what messages travel, and what the log says of both."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,8 +12,10 @@ from hpcbench.collect.lines import parse
 from hpcbench.comm.channel import Algorithm, Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
 from hpcbench.train.log import Step
-from hpcbench.train.precision import LossScale, message_dtype, message_precision
+from hpcbench.train.config import CommPrecision, Train
+from hpcbench.train.precision import LossScale, message_dtypes, message_precisions
 
+TRAIN = Train(10, 2, 8, 2, 16, "fp32", 1, 1, 1e-3, 1e-4, 0.9, 0.95, 1e-8, 0.01, 1.0, 4.0, True, 0, 8)
 TABLE = [  # steps, overflow, exponent of the scale and patience left after them; window 4, hysteresis 2
     (1, True, 12, 1),
     (1, True, 11, 1),
@@ -67,29 +71,46 @@ def test_loss_scale_is_deepspeeds_on_any_trace(trace, window):
         assert (ours.value, ours._patience) == (theirs.scale, theirs.patience)
 
 
+def messages_of(precision: str, **chosen: str) -> dict[str, tuple[str, object]]:
+    train = replace(TRAIN, precision=precision, comm_precision=CommPrecision(**chosen))
+    names, dtypes = message_precisions(train), message_dtypes(train)
+    assert set(names) == set(dtypes) == {"activations", "gradients", "parameters"}
+    return {content: (names[content], dtypes[content]) for content in names}
+
+
 @pytest.mark.parametrize(
-    ("precision", "comm", "name", "dtype"),
-    [
-        ("fp32", "auto", "fp32", None),
-        ("bf16", "auto", "fp32", None),
-        ("fp64", "auto", "fp64", None),
-        ("fp16", "fp32", "fp32", None),
-        ("fp64", "fp32", "fp32", np.dtype(np.float32)),
-        ("fp32", "fp16", "fp16", np.dtype(np.float16)),
-        ("bf16", "bf16", "bf16", BFLOAT16),
-    ],
+    ("precision", "dtype"), [("fp64", None), ("fp32", None), ("bf16", BFLOAT16), ("fp16", np.dtype(np.float16))]
 )
-def test_messages_are_rounded_only_where_that_is_asked_for(precision, comm, name, dtype):
-    assert message_precision(precision, comm) == name
-    assert message_dtype(precision, comm) == dtype
+def test_messages_are_of_the_runs_precision_unless_asked_otherwise(precision, dtype):
+    assert set(messages_of(precision).values()) == {(precision, dtype)}
 
 
-@pytest.mark.parametrize("algorithm", [Algorithm.NATIVE, Algorithm.AUTO])
-def test_what_no_library_sums_is_not_left_to_it_and_exact_traffic_is_never_rounded(algorithm):
-    policy = Policy(algorithm=algorithm, dtype=BFLOAT16)
-    channel = policy.channel(Dimension.TP, Phase.FORWARD, Kind.ACT)
-    assert (channel.algorithm, channel.dtype) == (Algorithm.ENCODED, BFLOAT16)
-    assert (policy.exact.algorithm, policy.exact.dtype) == (Algorithm.NATIVE, None)
+def test_each_content_of_messages_has_a_precision_of_its_own():
+    assert messages_of("bf16", gradients="fp32") == {
+        "activations": ("bf16", BFLOAT16),
+        "gradients": ("fp32", None),
+        "parameters": ("bf16", BFLOAT16),
+    }
+    assert messages_of("fp64", activations="fp32")["activations"] == ("fp32", np.dtype(np.float32))
+
+
+def test_a_channels_type_follows_from_what_its_messages_hold():
+    half, single = np.dtype(np.float16), np.dtype(np.float32)
+    policy = Policy(
+        algorithm=Algorithm.NATIVE, dtypes={"activations": half, "gradients": single, "parameters": BFLOAT16}
+    )
+
+    def dtype(dimension: Dimension, phase: Phase, kind: Kind) -> object:
+        channel = policy.channel(dimension, phase, kind)
+        assert channel.algorithm is Algorithm.NATIVE
+        return channel.dtype
+
+    for dimension in (Dimension.TP, Dimension.SP, Dimension.PP):
+        assert dtype(dimension, Phase.FORWARD, Kind.ACT) == dtype(dimension, Phase.BACKWARD, Kind.GRAD) == half
+    assert dtype(Dimension.DP, Phase.BACKWARD, Kind.GRAD) == dtype(Dimension.PP, Phase.STEP, Kind.GRAD) == single
+    assert dtype(Dimension.ZERO, Phase.STEP, Kind.PARAM) == dtype(Dimension.ZERO, Phase.FORWARD, Kind.PARAM) == BFLOAT16
+    assert dtype(Dimension.DP, Phase.STEP, Kind.OPTIM) is None
+    assert dtype(Dimension.EXACT, Phase.BACKWARD, Kind.GRAD) is policy.exact.dtype is None
 
 
 def test_the_step_line_has_the_loss_scale_in_fp16_only():
