@@ -44,7 +44,6 @@ def run_file(
     train = study.train.model_dump()
     if train["min_lr"] is None:
         train["min_lr"] = study.train.lr / 10
-    train["comm_precision"] = study.train.message_formats
     train["seed"] = study.train.seed + run.repeat - 1
     data = study.data.model_dump()
     for key in ("path", "tokenizer"):

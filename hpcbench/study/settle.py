@@ -75,7 +75,7 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Path_
             "scheme out there"
         )
     if train.precision == "fp64":
-        formats = precisions(train.precision, train.message_formats)
+        formats = precisions(train.precision, train.comm_precision.model_dump())
         for triple in traffic.live(setting):
             k, content = traffic.applying(rules, triple), content_of(triple)
             if (content is None or formats[content] == "fp64") and spec.parse(rules[k].codec).takes_fp64 is False:

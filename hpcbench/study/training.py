@@ -1,8 +1,8 @@
 """What a study may say of one run: model, text, training and layout."""
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from hpcbench.comm.message_precision import PRESETS
 from hpcbench.study.section import Count, File, Name, Precision, Section
@@ -71,6 +71,17 @@ class CommPrecision(Section):
     parameters: MessageFormat = Field("auto", description="Weights that ZeRO gathers.")
 
 
+def _by_content(said: Any) -> Any:
+    """A word for all messages as one each."""
+    if not isinstance(said, str):
+        return said
+    if said not in PRESETS:
+        raise ValueError(
+            f"{said!r} is not known: use {', '.join(PRESETS)}, or a mapping of activations, gradients and parameters"
+        )
+    return PRESETS[said]
+
+
 class Train(Section):
     """Steps, batches, precision and optimizer of a run."""
 
@@ -84,8 +95,11 @@ class Train(Section):
     micro_batch: Count = Field(1, description="Samples that a rank works on at a time.")
     seq_len: Count = Field(2048, description="Tokens a sample.")
     precision: Precision = Field("fp32", description="Of weights and activations.")
-    comm_precision: MessageFormat | Literal["megatron"] | CommPrecision = Field(
-        "auto",
+    comm_precision: Annotated[
+        CommPrecision,
+        BeforeValidator(_by_content, json_schema_input_type=MessageFormat | Literal["megatron"] | CommPrecision),
+    ] = Field(
+        CommPrecision(),
         description="Number format of messages: one for all, or one each for activations, gradients and parameters. "
         "auto: that of precision, as GPT-NeoX and DeepSpeed do; megatron: auto, but gradients in fp32. Collectives of "
         "hpcbench sum in fp32 or better and round once; the MPI library's own sum in the format of the message.",
@@ -140,12 +154,6 @@ class Train(Section):
     loss_scale: float = Field(4096.0, ge=1, description="First loss scale of fp16; other precisions have none.")
     loss_scale_window: Count = Field(1000, description="Steps without an overflow after which it doubles.")
     loss_scale_hysteresis: Count = Field(2, description="It halves from the so manieth overflow on.")
-
-    @property
-    def message_formats(self) -> dict[str, str]:
-        """The format, or auto, of each content of messages."""
-        chosen = self.comm_precision
-        return dict(PRESETS[chosen]) if isinstance(chosen, str) else chosen.model_dump()
 
     @model_validator(mode="after")
     def _steps_beyond_warmup(self) -> "Train":

@@ -115,7 +115,7 @@ STUDY: dict[str, Any] = {
         "schedule": "1f1b",
         "recompute": "none",
         "optimizer": "adamw",
-        "comm_precision": "auto",
+        "comm_precision": dict.fromkeys(("activations", "gradients", "parameters"), "auto"),
     },
     "layout": {"dp": 2, "tp": 2},
     "scheme": "baseline",

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hpcbench.comm.message_precision import CONTENTS
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import load_study
@@ -138,7 +139,7 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "micro_batch": 1,
         "seq_len": 2048,
         "precision": "fp32",
-        "comm_precision": "auto",
+        "comm_precision": dict.fromkeys(("activations", "gradients", "parameters"), "auto"),
         "zero": 1,
         "seed": 1234,
         "lr": 1e-3,
@@ -356,10 +357,26 @@ def test_an_optimizer_that_cannot_work_so_is_refused_by_field_and_remedy(tmp_pat
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_rounded_messages_are_not_asked_of_a_library_that_compresses_by_itself(tmp_path: Path) -> None:
-    library = {"algorithm": "native", "environment": {"MPI_COMPRESS": "1"}}
-    changes = {"schemes": {"library": library}, "matrix": {"scheme": ["baseline", "library"]}}
-    train = {"steps": 20, "global_batch": 64}
-    assert runs_of(tmp_path, train={**train, "comm_precision": "fp32"}, **changes)
-    with pytest.raises(UserError, match=r"train\.comm_precision: .* does not round to bf16: leave it at auto"):
-        runs_of(tmp_path, train={**train, "comm_precision": "bf16"}, **changes)
+@pytest.mark.parametrize(
+    ("said", "formats"),
+    [
+        ("auto", ("auto", "auto", "auto")),
+        ("bf16", ("bf16", "bf16", "bf16")),
+        ("megatron", ("auto", "fp32", "auto")),
+        ({"gradients": "fp32"}, ("auto", "fp32", "auto")),
+        ({"activations": "fp16", "parameters": "bf16"}, ("fp16", "auto", "bf16")),
+    ],
+)
+def test_the_precision_of_messages_is_said_in_a_word_or_by_content(tmp_path: Path, said, formats) -> None:
+    train = {"steps": 20, "global_batch": 64, "precision": "bf16", "comm_precision": said}
+    run, *_ = runs_of(tmp_path, train=train)
+    assert run.study.train.comm_precision.model_dump() == dict(zip(CONTENTS, formats, strict=True))
+
+
+@pytest.mark.parametrize("said", ["fp8", {"gradients": "fp8"}, {"weights": "fp32"}])
+def test_a_precision_of_messages_that_does_not_exist_is_refused_by_line_and_field(tmp_path: Path, said) -> None:
+    with pytest.raises(UserError) as caught:
+        runs_of(tmp_path, train={"steps": 20, "global_batch": 64, "comm_precision": said})
+    message = str(caught.value)
+    assert "\n" not in message and ".yaml:" in message and "comm_precision" in message
+    assert "fp32" in message or "gradients" in message, message
