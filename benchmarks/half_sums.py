@@ -1,0 +1,108 @@
+"""How fast an MPI library sums values of 16 bits: by its own type, by our loop as its operation, and fp32 beside them.
+
+    python benchmarks/half_sums.py [--ranks 2] [--mib 4] [--repeats 15] [--tiny]
+
+Why the baseline of a half-precision run is summed as it is (hpcbench/comm/half_sums.py). Reduce_local adds up one
+vector in one process; Allreduce does it over the ranks of this machine, in the same run and in turns. Each row is of
+the same number of values. Needs hpcbench[train,local].
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from provenance import head
+from rich.console import Console
+from rich.table import Table
+
+from hpcbench.console import columns
+
+
+def worker(values: int, repeats: int) -> None:
+    """Time all sums on all ranks; rank 0 prints a JSON line each."""
+    from mpi4py import MPI
+
+    from hpcbench.comm import half_sums
+
+    world = MPI.COMM_WORLD
+    loop = half_sums._kernel_sum("bfloat16")
+    sums: dict[str, tuple[Any, Any, MPI.Op]] = {"fp32, MPI library": (np.float32, MPI.FLOAT, MPI.SUM)}
+    try:
+        own = MPI.Datatype.fromcode("e")
+        MPI.SUM.Reduce_local([np.zeros(1, np.uint16), own], [np.zeros(1, np.uint16), own])
+        sums["fp16, MPI library's type"] = np.uint16, own, MPI.SUM
+    except (ValueError, KeyError, MPI.Exception):
+        pass
+    fp16 = half_sums._kernel_sum("float16")
+    sums["fp16, our loop"] = np.uint16, fp16.datatype, fp16.op
+    sums["bf16, our loop"] = np.uint16, loop.datatype, loop.op
+    times: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in sums}
+    buffers = {name: (np.zeros(values, kind), np.zeros(values, kind)) for name, (kind, _, _) in sums.items()}
+
+    def timed(call: Callable[[], object]) -> float:
+        world.Barrier()
+        start = time.perf_counter()
+        call()
+        return float(world.allreduce(time.perf_counter() - start, MPI.MAX))
+
+    for _ in range(repeats + 1):
+        for name, (_, datatype, op) in sums.items():
+            a, b = ([x, datatype] for x in buffers[name])
+            local, everywhere = times[name]
+            local.append(timed(lambda a=a, b=b, op=op: op.Reduce_local(a, b)))  # type: ignore[misc]
+            everywhere.append(timed(lambda b=b, op=op: world.Allreduce(MPI.IN_PLACE, b, op)))  # type: ignore[misc]
+    if world.rank == 0:
+        taken = half_sums.agreed(MPI.COMM_SELF)["float16"].whose
+        for name, (local, everywhere) in times.items():
+            print(json.dumps({"name": name, "local": median(local[1:]), "all": median(everywhere[1:]), "taken": taken}))
+
+
+def main() -> int:
+    """Run the benchmark; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--mib", type=float, default=4.0, help="of the fp32 vector")
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--tiny", action="store_true", help="to see that it works")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    values = 1 << 12 if options.tiny else round(options.mib * 2**20 / 4)
+    repeats = 2 if options.tiny else options.repeats
+    if options.worker:
+        worker(values, repeats)
+        return 0
+    print(*head(Path(__file__)), sep="\n")
+    mpiexec = str(Path(sys.executable).with_name("mpiexec"))
+    command = [mpiexec, "-n", str(options.ranks), "-bind-to", "none", sys.executable, *sys.argv, "--worker"]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise SystemExit(f"half_sums: the ranks ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    table = Table(title=f"sums of {values} values, {options.ranks} ranks", box=None, pad_edge=False)
+    for heading in ("", "Reduce_local, us", "x fp32", "Allreduce, us", "x fp32"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for row in rows:
+        cells = [f(row, key) for key in ("local", "all") for f in (_microseconds, lambda r, k: _ratio(r, rows[0], k))]
+        table.add_row(row["name"], *cells)
+    Console(width=columns(), highlight=False).print(table)
+    print(f"fp16 messages of the baseline are summed by: {rows[0]['taken']}")
+    return 0
+
+
+def _microseconds(row: dict[str, Any], key: str) -> str:
+    return f"{row[key] * 1e6:.0f}"
+
+
+def _ratio(row: dict[str, Any], reference: dict[str, Any], key: str) -> str:
+    return f"{row[key] / reference[key]:.2f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
