@@ -331,7 +331,7 @@ def test_the_dry_run_says_what_it_would_do(
     code, out, err = run(capsys, monkeypatch, "submit", study, "--dry-run", "--out", str(tmp_path / "o"))
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == "9 jobs, 54 runs on lassen (lsf), 504.0 node-hours at most: a dry run"
+    assert lines[0] == "9 jobs, 72 runs on lassen (lsf), 504.0 node-hours at most: a dry run"
     assert lines[1] == (
         "  j0001-r1 ... j0007-r3 (3 jobs): 12 nodes x 4 ranks, 10 threads a rank, walltime 2h, queue pbatch"
     )

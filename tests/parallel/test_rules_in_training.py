@@ -32,7 +32,7 @@ def test_the_list_of_traffic_is_what_is_sent(told):
     assert len(cases) == 4
     for line in cases:
         assert line["found"] == line["live"], line
-    assert len({tuple(triple) for line in cases for triple in line["live"]}) == 11, "every one is live in some case"
+    assert len({tuple(triple) for line in cases for triple in line["live"]}) == 12, "every one is live in some case"
 
 
 def test_what_stays_on_a_node_travels_as_it_is_and_what_crosses_is_encoded(limited):
