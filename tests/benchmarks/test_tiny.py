@@ -13,7 +13,13 @@ from hpcbench.codecs.device import cuda
 from hpcbench.testing.hosts import why_not
 
 Tiny = Callable[..., Printed]
-SCRIPTS = [path for path in sorted((ROOT / "benchmarks").glob("*.py")) if '__name__ == "__main__"' in path.read_text()]
+TOOLS = {"figures.py"}
+"""They measure nothing."""
+SCRIPTS = [
+    path
+    for path in sorted((ROOT / "benchmarks").glob("*.py"))
+    if path.name not in TOOLS and '__name__ == "__main__"' in path.read_text()
+]
 MISSING = "not installed"
 
 try:
