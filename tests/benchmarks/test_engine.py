@@ -1,16 +1,20 @@
 """benchmarks/engine.py: fair peers are there, ratios are paired, a verdict says no more than its interval."""
 
+import importlib
 import json
 import re
-import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from printed import Printed
 from stored_results import ROOT
 
+from hpcbench.comm.wait import Wait
 from hpcbench.report.statistics import Interval, paired_ratio
 
 GLOO = "gloo, TCP over loopback"
@@ -27,14 +31,10 @@ SPREAD = {
 }
 
 
-@pytest.fixture(scope="module")
-def engine() -> Any:
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        import engine as module
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
-    return module
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("engine")
 
 
 def test_all_contenders_do_the_same_work_in_turns(engine: Any, tiny: Callable[..., Printed], tmp_path: Path) -> None:
@@ -89,13 +89,10 @@ def test_the_reference_is_the_fastest_of_the_same_turns_among_fair_peers(engine:
     assert engine.fastest(rows)["name"] == "b"
 
 
-def test_other_work_is_not_timed() -> None:
+def test_other_work_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loss that is off by more than rounding ends the benchmark; a lossy one may be off by more."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        from engine_turns import same_work
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    same_work = importlib.import_module("engine_turns").same_work
     reference = [4.0, 3.9]
     same_work({"a": reference, "b": [4.00003, 3.9]}, {"a": True, "b": True})
     same_work({"a": reference, "b": [4.1, 3.9]}, {"a": True, "b": False})
@@ -103,3 +100,40 @@ def test_other_work_is_not_timed() -> None:
         same_work({"a": reference, "b": [4.0001, 3.9]}, {"a": True, "b": True})
     with pytest.raises(SystemExit, match="b does other work"):
         same_work({"a": reference, "b": [float("nan"), 3.9]}, {"a": True, "b": False})
+
+
+class Library:
+    """An MPI library whose sums of two ranks end when they are told to."""
+
+    size = 2
+
+    def __init__(self) -> None:
+        self.ended: list[bool] = []
+        self.tested = threading.Event()
+
+    def Iallreduce(self, where: Any, values: Any) -> Any:  # noqa: N802
+        number = len(self.ended)
+        self.ended.append(False)
+
+        def test() -> bool:
+            self.tested.set()
+            if self.ended[number]:
+                values[:] *= 2  # the other rank has the same
+            return self.ended[number]
+
+        return SimpleNamespace(Test=test)
+
+
+def test_a_bucket_is_given_back_when_its_sum_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not before; and the later of two may be the first."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    library = Library()
+    hook = importlib.import_module("engine_peers").Iallreduce(library, Wait.GIVE_WAY)
+    buckets = [torch.full((3,), float(k)) for k in (1, 2)]
+    futures = [hook(None, SimpleNamespace(buffer=lambda values=values: values)) for values in buckets]
+    library.tested.clear()
+    assert library.tested.wait(60) and not any(future.done() for future in futures)
+    library.ended[1] = True
+    assert futures[1].wait().tolist() == [2.0] * 3 and not futures[0].done()
+    library.ended[0] = True
+    assert futures[0].wait().tolist() == [1.0] * 3, "the mean of the ranks"
