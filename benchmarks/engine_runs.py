@@ -4,7 +4,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hpcbench.train.config import Data, Layout, Model, Run, Scheme, Train
+from hpcbench.parallel.layout import Layout
+from hpcbench.train.config import Data, Model, Run, Scheme, Train
 
 MPI, GLOO, NONE = "MPI", "gloo, TCP over loopback", "-"
 """Transports: the library that hpcbench uses, too; PyTorch's own for CPUs; nothing to send."""

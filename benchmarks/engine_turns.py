@@ -70,7 +70,8 @@ def begun(one: Contender, comm: MPI.Comm) -> tuple[Taker, list[float], str]:
     def nothing(k: int) -> Step:
         raise AssertionError(f"{one.name} does not run")
 
-    taker, own, why = nothing, [], ""
+    taker: Taker = nothing
+    own, why = list[float](), ""
     try:
         taker = one.make()
         own = [taker(k).loss for k in range(CHECKED)]

@@ -62,7 +62,7 @@ def ideal_seconds(nbytes: int, wire_share: float, rate: str, topology: Topology)
         algorithm=Algorithm.HIERARCHICAL,
         slices=1,
     )
-    return how.busiest_link() * wire_share * 8 / bits_per_second(rate)
+    return float(how.busiest_link() * wire_share * 8 / bits_per_second(rate))
 
 
 def wire_share(codec: str, row: dict[str, Any], topology: Topology) -> float:
