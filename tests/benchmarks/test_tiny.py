@@ -159,11 +159,3 @@ def test_throttled_allreduce(tiny: Tiny, need: Callable[[str | None], None], tmp
         assert by.startswith(row["algorithm"])
         assert figures[0] == f"{row['seconds'] * 1e3:.1f}" and figures[1] == f"{row['speedup']:.2f}"
     assert printed.row("native")[3] == "-" and positive(printed.row("int8:256 encoded")[1:], 3)
-
-
-def test_report_statistics(tiny: Tiny) -> None:
-    """A row for each noise and truth, and the peers' rows whether they are installed or not."""
-    rows = list(tiny("report_statistics.py").rows())
-    studies = [cells for cells in rows if cells[0] in ("normal", "heavy", "steps")]
-    assert len(studies) >= 4 and all(re.search(r"\d\.\d", " ".join(cells[1:])) for cells in studies)
-    assert sum(cells[0].startswith(("scipy", "statsmodels")) for cells in rows) >= 5
