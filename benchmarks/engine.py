@@ -15,7 +15,8 @@ slowest rank. "gradients" is the forward and backward pass with what is waited f
 norm, clipping and new weights; hpcbench's step has the sum of the ranks' losses and the accounting of its traffic
 beside them. Times are medians over the turns; ratios are geometric means over the pairs of one turn, with Student's
 95 % interval on their logarithms. A goal is set by the fastest of the loops, or of DDP over the same MPI library; it
-is met, or missed, only where the whole interval lies on one side of it. Exit status 1 if a goal is missed.
+is met, or missed, only where the whole interval lies on one side of it. Exit status 1 if a goal is missed,
+but for --tiny, whose few steps of a tiny model say nothing of it.
 """
 
 import argparse
@@ -156,7 +157,7 @@ def main() -> int:
     if options.json:
         document = {"provenance": provenance(Path(__file__)), "measured": everything}
         options.json.write_text(json.dumps(document, indent=1) + "\n")
-    return int(missed)
+    return int(missed and not options.tiny)
 
 
 if __name__ == "__main__":
