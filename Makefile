@@ -1,6 +1,7 @@
 # make demo   trains with and without compression on this machine and prints the answer
 # make test   lint, types and every test
-# Both do all their set-up in .venv themselves; they need python3 (3.10 to 3.13) with venv, make and g++.
+# make figures   copies figures and tables from results/reference into README.md and docs
+# All do all their set-up in .venv themselves; they need python3 (3.10 to 3.13) with venv, make and g++.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -8,7 +9,7 @@ RUN     = $(VENV)/bin
 SOURCES = Makefile pyproject.toml constraints.txt $(wildcard kernels/* kernels/*/*)
 INSTALL = $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint types clean
+.PHONY: demo test lint types figures clean
 
 demo: $(VENV)/.demo
 	@$(RUN)/hpcbench submit studies/demo.yaml --site local --wait; status=$$?; \
@@ -22,6 +23,9 @@ lint: $(VENV)/.test
 
 types: $(VENV)/.test
 	@$(RUN)/mypy
+
+figures: $(VENV)/.demo
+	@$(RUN)/python benchmarks/figures.py
 
 clean:
 	rm -rf $(VENV) build

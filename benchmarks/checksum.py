@@ -1,6 +1,6 @@
 """What the checksum of encoded messages costs: its share of a call of an all-reduce, beside the same call without it.
 
-    python benchmarks/checksum.py [--ranks 2] [--mib 16] [--repeats 40]
+    python benchmarks/checksum.py [--ranks 2] [--mib 16] [--repeats 40] [--tiny]
 
 Ranks on this machine, as many as cores, so that no link hides the cost; calls with and without the checksum in turns.
 Beside the whole call: the checksum's speed and that of CRC-32 (zlib) on the same bytes. Needs hpcbench[train,local].
@@ -20,8 +20,10 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from provenance import head
 from rich.console import Console
 from rich.table import Table
+from tiny import parse
 
 from hpcbench.comm import frame
 from hpcbench.console import columns
@@ -91,11 +93,12 @@ def main() -> int:
     parser.add_argument("--mib", type=float, default=16.0)
     parser.add_argument("--repeats", type=int, default=40)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parse(parser, mib=0.25, repeats=2)
     nbytes = int(options.mib * 2**20) // 4 * 4
     if options.worker:
         worker(nbytes, options.repeats)
         return 0
+    print(*head(Path(__file__), ["numpy", "xxhash"]), sep="\n", flush=True)
     mpiexec = str(Path(sys.executable).with_name("mpiexec"))
     command = [mpiexec, "-n", str(options.ranks), sys.executable, __file__, *sys.argv[1:], "--worker"]
     done = subprocess.run(command, capture_output=True, text=True)

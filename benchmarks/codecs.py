@@ -1,10 +1,11 @@
 """Our codecs beside other people's, on the same values in the same run, and the goals that were set for them.
 
     python benchmarks/codecs.py [--data NAME|FILE] [--mib N] [--repeats K] [--cores 1 2] [--type float32 bfloat16]
+                                [--tiny]
 
 GB/s count uncompressed bytes; the best of K turns is shown, as other programs on the machine can only slow a turn down.
 With two cores the values are halved between two threads, for compressors that have no threads of their own. What is not
-installed is left out and named: pip install 'hpcbench[bench,train]'.
+installed is not measured, and says so: pip install 'hpcbench[bench,train]'.
 
 All are called as their users call them. Ours, and a few others, write to memory that they are given; many return new
 memory, which above 32 MiB the C library takes from the system each time, page by page. --keep-memory makes it keep
@@ -18,11 +19,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
-from peers import BLOCK, ZFP_RATES, Coder, Entry, entries
+from peers import BLOCK, PACKAGES, ZFP_RATES, Coder, Entry, entries
+from provenance import head
 from rich.console import Console
 from rich.table import Table
+from tiny import parse
 
 from hpcbench.bench.data import TYPES, load
 from hpcbench.bench.fidelity import Errors, errors
@@ -87,6 +91,7 @@ GOALS = (
 
 def spread(entry: Entry, x: Array, out: Array, cores: int, pool: ThreadPoolExecutor) -> Coder:
     """The compressor on `cores` threads: its own, or one for each part of the values."""
+    assert entry.make
     if cores == 1 or entry.threads:
         return entry.make(x, out, cores)
     edges = [x.size * k // cores // 1024 * 1024 for k in range(cores)] + [x.size]
@@ -104,8 +109,9 @@ def spread(entry: Entry, x: Array, out: Array, cores: int, pool: ThreadPoolExecu
     return Coder(calls, sum(part.wire_bytes for part in parts), check)
 
 
-def measure(x: Array, found: list[Entry], cores: int, repeats: int) -> dict[str, Measured]:
-    """Everything on the same values, in turns."""
+def measure(x: Array, rows: list[Entry], cores: int, repeats: int) -> dict[str, Measured]:
+    """All that is installed on the same values, in turns."""
+    found = [entry for entry in rows if entry.make]
     out = np.empty_like(x)
     coders, differences = [], []
     with ThreadPoolExecutor(cores) as pool:
@@ -128,12 +134,16 @@ def measure(x: Array, found: list[Entry], cores: int, repeats: int) -> dict[str,
     }
 
 
-def table(rows: dict[str, Measured], title: str) -> Table:
+def table(entries: list[Entry], rows: dict[str, Measured], title: str) -> Table:
     """A row each; ours say how many times as fast as their rival they are."""
     page = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("codec", "ratio", "encode", "decode", "decode+add", "rel. RMSE", "max error", "encode, decode vs"):
         page.add_column(heading, justify="left" if heading.startswith(("codec", "encode,")) else "right")
-    for row in rows.values():
+    for entry in entries:
+        if entry.name not in rows:
+            page.add_row(entry.name, "-", *["-"] * (len(OPERATIONS) + 2), "not installed")
+            continue
+        row = rows[entry.name]
         speeds = [significant(row.speeds[name]) if name in row.speeds else "" for name in OPERATIONS]
         versus = ""
         if row.entry.rival:
@@ -170,7 +180,7 @@ def run(arguments: argparse.Namespace, build: Kernels, console: Console) -> Iter
     for type in arguments.type:
         dtype = TYPES[type]
         x = load(arguments.data, max(1024, int(arguments.mib * 2**20) // dtype.itemsize), dtype)
-        found, missing = entries(dtype, build)
+        found = entries(dtype, build)
         for cores in arguments.cores:
             rows = measure(x, found, cores, arguments.repeats)
             if cores == 1:
@@ -179,9 +189,7 @@ def run(arguments: argparse.Namespace, build: Kernels, console: Console) -> Iter
             where = f"{cores} core{'s' if cores > 1 else ''} of {cpu_model()}, kernels {build.instruction_set}"
             kept = ", memory kept" if arguments.keep_memory else ""
             title = f"{what}; {where}; GB/s of values, best of {arguments.repeats}{kept}"
-            console.print(table(rows, title))
-        if missing:
-            console.print(f"not installed, left out: {', '.join(missing)}")
+            console.print(table(found, rows, title))
         console.print()
     for goal in GOALS:
         yield judge(goal, results)
@@ -204,13 +212,15 @@ def main() -> None:
     parser.add_argument("--type", nargs="+", choices=("float32", "bfloat16"), default=["float32", "bfloat16"])
     parser.add_argument("--isa", choices=INSTRUCTION_SETS, default=None, help="build of the kernels (default: fastest)")
     parser.add_argument("--keep-memory", action="store_true", help="do not let new memory cost anybody time")
-    arguments = parser.parse_args()
+    arguments = parse(parser, mib=0.1, repeats=1, cores=[1])
     if not arguments.mib > 0 or arguments.repeats < 1:
         parser.error("--mib must be above 0, --repeats at least 1")
     console = Console(width=columns(), highlight=False)
     try:
         if arguments.keep_memory:
             keep_memory()
+        packages = [name.partition(".")[0] for name in PACKAGES if name != "torch"]
+        print(*head(Path(__file__), ["numpy", *packages]), sep="\n", flush=True)
         for line in run(arguments, kernels(arguments.isa), console):
             console.print(line, soft_wrap=True)
     except (UserError, ValueError) as failure:

@@ -1,11 +1,13 @@
 """Speed, ratio and error of the codecs on a GPU, beside other compressors, on the same data in the same run.
 
     python benchmarks/codecs_gpu.py [--mib N] [--repeats K] [--data NAME|FILE.npy] [--zfp LIBZFP.so] [--json FILE]
+                                    [--tiny]
 
 GB/s count uncompressed float32 bytes, by CUDA events around warm calls: the median, and the best behind it. "of copy"
 is the share of the memory traffic that a copy of the same bytes reached in this run: bytes that a call must read and
 write, by its median time. "fused" decodes, adds and encodes; "3 kernels" is how many times its time the same takes as
-decode, add and encode, one after another. PyTorch, nvCOMP and a libzfp with CUDA are shown as far as they are there.
+decode, add and encode, one after another. PyTorch, nvCOMP and a libzfp with CUDA (--zfp) have a row each that says so
+where they are missing or fail. Exit status 2 where there is no GPU.
 """
 
 import argparse
@@ -20,9 +22,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from gpu_peers import Peer, cuzfp_peers, nvcomp_peers, torch_peers
+from provenance import head, provenance
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from tiny import parse
 
 from hpcbench.codecs.cuda import CudaCodec
 from hpcbench.codecs.device import cuda
@@ -39,6 +43,7 @@ DATA: dict[str, Callable[[np.random.Generator, int], Values]] = {
     "sparse": lambda r, n: r.standard_normal(n, dtype=np.float32) * (r.random(n, dtype=np.float32) < 0.1),
 }
 WARM = 3
+GPU_PACKAGES = ("cupy-cuda13x", "cupy-cuda12x", "nvidia-nvcomp-cu13", "nvidia-nvcomp-cu12")
 
 
 @dataclass
@@ -62,6 +67,8 @@ class Row:
     rmse: float
     """Of the decoded values, relative to their root mean square."""
     speeds: dict[str, Speed]
+    lack: str = ""
+    """Why it was not measured."""
     three_kernels: float | None = None
     """Time of decode, add and encode, over that of the fused call."""
 
@@ -115,7 +122,7 @@ class Bench:
             speeds["fused"] = self.speed(peer.fused, 2 * wire + size)
             if three:
                 ratio = median(self.seconds(three)) / speeds["fused"].median_seconds
-        return Row(peer.name, size / wire, rmse, speeds, ratio)
+        return Row(peer.name, size / wire, rmse, speeds, three_kernels=ratio)
 
 
 def ours(bench: Bench, name: str) -> Row:
@@ -145,21 +152,22 @@ def ours(bench: Bench, name: str) -> Row:
     return bench.row(peer, three)
 
 
-def peers(bench: Bench, zfp: Path | None, complain: Callable[[str], None]) -> Iterator[Row]:
-    """Those that are installed; of the others why they are not shown."""
+def peers(bench: Bench, zfp: Path | None) -> Iterator[Row]:
+    """Those that are there; of the others why they were not measured."""
     stream = bench.cupy.cuda.get_current_stream().ptr
     kinds: dict[str, Callable[[], Iterator[Peer]]] = {
         "PyTorch": lambda: torch_peers(bench.x),
         "nvCOMP": lambda: nvcomp_peers(bench.x, stream),
+        "cuZFP": lambda: cuzfp_peers(bench.x, zfp, ZFP_RATES),
     }
-    if zfp:
-        kinds["cuZFP"] = lambda: cuzfp_peers(bench.x, zfp, ZFP_RATES)
     for kind, make in kinds.items():
         try:
             for peer in make():
                 yield bench.row(peer)
+        except ImportError:
+            yield Row(kind, 0, 0, {}, "not installed")
         except Exception as error:  # a peer that fails must not cost the table
-            complain(f"{kind} is not shown: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+            yield Row(kind, 0, 0, {}, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:80])
 
 
 def table(rows: list[Row], title: str) -> Table:
@@ -173,6 +181,9 @@ def table(rows: list[Row], title: str) -> Table:
         shown.add_column("of copy", justify="right")
     shown.add_column("3 kernels", justify="right")
     for row in rows:
+        if row.lack:
+            shown.add_row(f"{row.name}: {row.lack}")
+            continue
         cells = [row.name, f"{row.ratio:.3f}", "exact" if row.rmse == 0 else f"{row.rmse:.1e}"]
         for kind in kinds:
             speed = row.speeds.get(kind)
@@ -198,7 +209,7 @@ def main() -> int:
     parser.add_argument("--codecs", nargs="+", default=CODECS, help="names as in a study")
     parser.add_argument("--zfp", type=Path, default=None, help="libzfp.so with CUDA, to compare with")
     parser.add_argument("--json", type=Path, default=None, help="file for the numbers")
-    arguments = parser.parse_args()
+    arguments = parse(parser, mib=1, repeats=2)
     if arguments.mib < 1 or arguments.repeats < 1:
         parser.error("--mib and --repeats must be at least 1")
     if arguments.data not in DATA and not Path(arguments.data).is_file():
@@ -210,16 +221,18 @@ def main() -> int:
         return 2
     import cupy
 
+    print(*head(Path(__file__), GPU_PACKAGES), sep="\n", flush=True)
     n = arguments.mib * 2**18
     bench = Bench(cupy, values(arguments.data, n), arguments.repeats)
     gpu = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
     console = Console(width=None if sys.stdout.isatty() else 200)
     rows = [ours(bench, name) for name in arguments.codecs]
-    rows += peers(bench, arguments.zfp, lambda line: print(line, file=sys.stderr))
+    rows += peers(bench, arguments.zfp)
     title = f"{arguments.data}, {arguments.mib} MiB float32, {gpu}, copy {bench.copy / 1e9:.0f} GB/s read and written"
     console.print(table(rows, title))
     if arguments.json:
         about = {
+            "provenance": provenance(Path(__file__), GPU_PACKAGES),
             "gpu": gpu,
             "cupy": cupy.__version__,
             "cuda": cupy.cuda.runtime.runtimeGetVersion(),

@@ -1,6 +1,7 @@
 """Does compression cost convergence: trains a study's schemes from paired seeds on real text, and compares the losses.
 
     python benchmarks/convergence.py [--study studies/convergence.yaml] [--set KEY=VALUE ...] [--out DIR] [--estimate]
+                                     [--tiny]
 
 An ordinary study, submitted to this machine: first some steps of each scheme are timed, and what all of it will take is
 printed. Whoever stops this program or its jobs, or loses the machine, starts it again: runs that completed are kept,
@@ -18,6 +19,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from provenance import ROOT, head
+from tiny import parse
+
 from hpcbench.errors import UserError
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
@@ -26,7 +30,12 @@ from hpcbench.study.size import Room
 
 TRIAL_STEPS = 8
 """Of which the last half is timed."""
-ROOT = Path(__file__).resolve().parents[1]
+TINY = [
+    "train={steps: 6, warmup_steps: 2, global_batch: 4, micro_batch: 2, seq_len: 32, eval_samples: 4}",
+    "layout={dp: 2}",
+    "matrix.scheme=[baseline, naive-zfp8]",
+    "repeats=1",
+]
 
 
 def hpcbench(*words: str) -> int:
@@ -73,14 +82,22 @@ def newest(out: Path) -> Path | None:
 
 
 def main() -> int:
-    """Estimate, submit or go on, follow, report; returns the exit status."""
+    """Read the options, then estimate, submit or go on, follow, report; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", type=Path, default=ROOT / "studies/convergence.yaml")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="sets")
     parser.add_argument("--out", type=Path, help="by default results/STUDY")
     parser.add_argument("--estimate", action="store_true", help="say what it will take, and no more")
-    options = parser.parse_args()
-    out = options.out or Path("results") / options.study.stem
+    options = parse(parser, sets=TINY)
+    print(*head(Path(__file__)), sep="\n", flush=True)
+    if options.tiny and not options.out:
+        with tempfile.TemporaryDirectory() as directory:
+            return carry_out(options, Path(directory))
+    return carry_out(options, options.out or Path("results") / options.study.stem)
+
+
+def carry_out(options: argparse.Namespace, out: Path) -> int:
+    """The same with what was asked for, in the directory of the submissions."""
     submission = newest(out)
     try:
         if submission is None or options.estimate:

@@ -1,12 +1,13 @@
 """What a dry run costs: start-up, and job scripts for 1,000 and 10,000 runs, beside ReFrame and JUBE on this machine.
 
     python benchmarks/dry_run.py [--reframe PATH] [--jube PATH] [--sizes 100 1000 10000] [--peers-up-to 1000]
+                                 [--tiny]
 
 Each tool writes one Slurm script a run, of two nodes with four ranks each, without submitting it: hpcbench by `submit
 --dry-run` (which writes the run's settings as well and checks each against site and queue), ReFrame by `--dry-run` of a
 parameterised test, JUBE by a step that substitutes into a copied script. Start-up is the same with one run. Times are
 wall clock and processor time of the whole command, the least of the turns, which go round the tools. ReFrame comes from
-`pip install reframe-hpc`, JUBE from its own page; who is not found is said to be missing.
+`pip install reframe-hpc`, JUBE from its own page; the row of one that is not found says so.
 """
 
 import argparse
@@ -21,8 +22,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from provenance import head
 from rich.console import Console
 from rich.table import Table
+from tiny import parse
 
 from hpcbench.console import columns
 
@@ -140,7 +143,8 @@ class Tool:
     """A tool, and how it renders `runs` scripts in a directory; gives the command and where the scripts will be."""
 
     name: str
-    prepare: Callable[[Path, int], tuple[list[str], str]]
+    prepare: Callable[[Path, int], tuple[list[str], str]] | None
+    """None: it is not installed."""
 
 
 def split(runs: int) -> tuple[list[str], int]:
@@ -179,6 +183,7 @@ def jube(program: str) -> Callable[[Path, int], tuple[list[str], str]]:
 
 def measure(tool: Tool, runs: int) -> tuple[float, float]:
     """Wall clock and processor time in seconds of one rendering; all scripts must be there."""
+    assert tool.prepare
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         command, scripts = tool.prepare(directory, runs)
@@ -199,31 +204,33 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1000, 10000], help="runs to render")
     parser.add_argument("--peers-up-to", type=int, default=1000, help="most runs for ReFrame and JUBE")
     parser.add_argument("--repeats", type=int, default=3, help="turns up to 100 runs; one beyond")
-    options = parser.parse_args()
-    tools = [Tool("hpcbench", hpcbench)]
-    tools += [Tool("ReFrame", reframe(options.reframe))] if options.reframe else []
-    tools += [Tool("JUBE", jube(options.jube))] if options.jube else []
-
+    options = parse(parser, sizes=[10], repeats=1)
+    tools = [
+        Tool("hpcbench", hpcbench),
+        Tool("ReFrame", reframe(options.reframe) if options.reframe else None),
+        Tool("JUBE", jube(options.jube) if options.jube else None),
+    ]
+    print(*head(Path(__file__), ["reframe-hpc", "jube"]), sep="\n", flush=True)
     console = Console(width=columns(), highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
-    for head in ("runs", "tool", "wall s", "processor s", "ms a run", "x hpcbench"):
-        table.add_column(head, justify="left" if head == "tool" else "right")
+    for heading in ("runs", "tool", "wall s", "processor s", "ms a run", "x hpcbench"):
+        table.add_column(heading, justify="left" if heading == "tool" else "right")
     for runs in [1, *options.sizes]:
         taking = [tool for tool in tools if tool.name == "hpcbench" or runs <= options.peers_up_to]
         best: dict[str, tuple[float, float]] = {}
         for _ in range(options.repeats if runs <= 100 else 1):
-            for tool in taking:
+            for tool in filter(lambda tool: tool.prepare, taking):
                 found = measure(tool, runs)
                 best[tool.name] = min(best.get(tool.name, found), found)
                 print(f"{runs} runs, {tool.name}: {found[0]:.2f} s", file=sys.stderr)
         for tool in taking:
+            if not tool.prepare:
+                table.add_row(str(runs), tool.name, "not installed", *["-"] * 3)
+                continue
             wall, processor = best[tool.name]
             ratio = f"{wall / best['hpcbench'][0]:.1f}"
             table.add_row(str(runs), tool.name, f"{wall:.2f}", f"{processor:.2f}", f"{wall / runs * 1e3:.2f}", ratio)
     console.print(table)
-    for name, program in (("ReFrame", options.reframe), ("JUBE", options.jube)):
-        if not program:
-            console.print(f"{name}: not found, not measured")
 
 
 if __name__ == "__main__":

@@ -115,14 +115,18 @@ class _Zfp:
         library.zfp_stream_set_execution.argtypes = [ctypes.c_void_p, ctypes.c_int]
 
 
-def cuzfp_peers(x: Any, path: Path, rates: tuple[int, ...]) -> Iterator[Peer]:
+def cuzfp_peers(x: Any, path: Path | None, rates: tuple[int, ...]) -> Iterator[Peer]:
     """cuZFP out of a libzfp that was built with CUDA.
 
     Raises
     ------
+    ImportError
+        No libzfp was named.
     OSError, RuntimeError
         It cannot be loaded, or has no CUDA.
     """
+    if path is None:
+        raise ImportError("no libzfp was named")
     cupy = import_module("cupy")
     zfp = _Zfp(path).library
     out = cupy.zeros_like(x)

@@ -1,6 +1,6 @@
 """Whether links between virtual hosts carry what they should: messages of 4 MB between two hosts, and within one.
 
-    python benchmarks/links.py [--rates 50mbit 200mbit ...] [--messages N]
+    python benchmarks/links.py [--rates 50mbit 200mbit ...] [--messages N] [--tiny]
 
 A message's time lasts until the receiver's empty answer; the median of N counts. Headers of TCP, IP and Ethernet leave
 95.6 % of a link, 1448 of each 1514 bytes. Ranks of one host meet in shared memory: what they reach says only that the
@@ -11,10 +11,13 @@ import argparse
 import statistics
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
+from provenance import head
 from rich.console import Console
 from rich.table import Table
+from tiny import parse
 
 from hpcbench.bench.machine import cpu_model
 from hpcbench.bench.progress import progress
@@ -77,7 +80,7 @@ def main() -> None:
     parser.add_argument("--rates", nargs="+", default=["50mbit", "200mbit", "1gbit", "2gbit"], metavar="RATE")
     parser.add_argument("--messages", type=int, default=7, help="messages of which the median counts (default 7)")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parse(parser, rates=["1gbit"], messages=2)
     if arguments.messages < 1:
         parser.error("--messages must be at least 1")
     if arguments.worker:
@@ -86,6 +89,7 @@ def main() -> None:
     try:
         if reason := why_not():
             raise UserError(reason)
+        print(*head(Path(__file__)), sep="\n", flush=True)
         page = table(arguments.rates, arguments.messages)
     except UserError as failure:
         print(f"links: {failure}", file=sys.stderr)

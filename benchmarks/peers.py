@@ -4,7 +4,7 @@ numcodecs is not among them, as it wraps the same libraries.
 """
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,8 @@ class Entry:
     """A row of the table."""
 
     name: str
-    make: Make
+    make: Make | None
+    """None where the package that it takes is not installed."""
     rival: str = ""
     """Name of the row that this one, ours, is compared with."""
     threads: bool = False
@@ -71,8 +72,8 @@ def memcpy(x: Array, out: Array, threads: int) -> Coder:
     return Coder({"encode": copy, "decode": copy, "decode_add": copy}, x.nbytes, copy)
 
 
-def entries(dtype: np.dtype[Any], build: Kernels) -> tuple[list[Entry], list[str]]:
-    """What is measured on values of a type, rivals before ours, and the packages that are not installed.
+def entries(dtype: np.dtype[Any], build: Kernels) -> list[Entry]:
+    """The rows of a table on values of a type, rivals before ours; those of missing packages stand there, too.
 
     Parameters
     ----------
@@ -82,12 +83,14 @@ def entries(dtype: np.dtype[Any], build: Kernels) -> tuple[list[Entry], list[str
         Our kernels.
     """
     found: list[Entry] = [Entry("memcpy", memcpy)]
-    missing = []
-    for package, make in _PACKAGES.items():
+    for name, package in PACKAGES.items():
+        rows = (*(package.float32 if dtype == np.float32 else ()), *package.rows)
+        makers: Iterable[Make | None]
         try:
-            found += make(importlib.import_module(package), dtype)
+            makers = package.makers(importlib.import_module(name), dtype)
         except ImportError:
-            missing.append(package)
+            makers = [None] * len(rows)
+        found += [Entry(row, make, threads=package.threads) for row, make in zip(rows, makers, strict=True)]
     rivals = {
         f"int8:{BLOCK}": "torch int8",
         "mpc": "blosc2 bitshuffle+lz4",
@@ -96,15 +99,15 @@ def entries(dtype: np.dtype[Any], build: Kernels) -> tuple[list[Entry], list[str
     if dtype == np.float32:
         rivals |= {"fp16": "torch cast fp16", "bf16": "torch cast bf16"}
         rivals |= {f"zfp:{rate}": f"zfpy {rate}" for rate in ZFP_RATES}
-    names = {entry.name for entry in found}
+    names = {entry.name for entry in found if entry.make}
     for name, rival in rivals.items():
         entry = ours(name, build, rival if rival in names else "")
         place = next((k + 1 for k, other in enumerate(found) if other.name == rival), len(found))
         found.insert(place, entry)
-    return found, missing
+    return found
 
 
-def _torch(torch: Any, dtype: np.dtype[Any]) -> Iterator[Entry]:
+def _torch(torch: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
     torch.set_num_threads(1)  # threads are given parts of the values
 
     def tensor(x: Array) -> Any:
@@ -139,12 +142,12 @@ def _torch(torch: Any, dtype: np.dtype[Any]) -> Iterator[Entry]:
         return Coder(calls, q.numel() + 4 * scale.numel() + x[whole:].nbytes, calls["decode"])
 
     if dtype == np.float32:
-        yield Entry("torch cast fp16", cast(torch.float16))
-        yield Entry("torch cast bf16", cast(torch.bfloat16))
-    yield Entry("torch int8", int8)
+        yield cast(torch.float16)
+        yield cast(torch.bfloat16)
+    yield int8
 
 
-def _zfpy(zfpy: Any, dtype: np.dtype[Any]) -> Iterator[Entry]:
+def _zfpy(zfpy: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
     def at(rate: int) -> Make:
         def make(x: Array, out: Array, threads: int) -> Coder:
             wire: bytes = zfpy.compress_numpy(x, rate=rate, write_header=False)
@@ -159,10 +162,10 @@ def _zfpy(zfpy: Any, dtype: np.dtype[Any]) -> Iterator[Entry]:
 
     if dtype == np.float32:
         for rate in ZFP_RATES:
-            yield Entry(f"zfpy {rate}", at(rate))
+            yield at(rate)
 
 
-def _blosc2(blosc2: Any, dtype: np.dtype[Any]) -> Iterator[Entry]:
+def _blosc2(blosc2: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
     def with_(codec: Any, transform: Any) -> Make:
         def make(x: Array, out: Array, threads: int) -> Coder:
             data = x.view(np.uint8)
@@ -177,11 +180,11 @@ def _blosc2(blosc2: Any, dtype: np.dtype[Any]) -> Iterator[Entry]:
 
         return make
 
-    yield Entry("blosc2 bitshuffle+lz4", with_(blosc2.Codec.LZ4, blosc2.Filter.BITSHUFFLE), threads=True)
-    yield Entry("blosc2 shuffle+zstd", with_(blosc2.Codec.ZSTD, blosc2.Filter.SHUFFLE), threads=True)
+    yield with_(blosc2.Codec.LZ4, blosc2.Filter.BITSHUFFLE)
+    yield with_(blosc2.Codec.ZSTD, blosc2.Filter.SHUFFLE)
 
 
-def _pcodec(pcodec: Any, dtype: np.dtype[Any]) -> Iterator[Entry]:
+def _pcodec(pcodec: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
     def at(level: int) -> Make:
         def make(x: Array, out: Array, threads: int) -> Coder:
             """bfloat16, which it does not know, as integers of 16 bits."""
@@ -197,8 +200,8 @@ def _pcodec(pcodec: Any, dtype: np.dtype[Any]) -> Iterator[Entry]:
 
         return make
 
-    yield Entry("pcodec", at(pcodec.DEFAULT_COMPRESSION_LEVEL))
-    yield Entry("pcodec level 0", at(0))
+    yield at(pcodec.DEFAULT_COMPRESSION_LEVEL)
+    yield at(0)
 
 
 def _bytes(compress: Callable[[Any], bytes], decompress: Callable[[bytes], bytes]) -> Make:
@@ -216,25 +219,36 @@ def _bytes(compress: Callable[[Any], bytes], decompress: Callable[[bytes], bytes
     return make
 
 
-def _zstandard(zstandard: Any, dtype: np.dtype[Any]) -> Iterator[Entry]:
-    yield Entry(  # an object each, as they may not be shared by threads
-        "zstd 1",
-        _bytes(
-            lambda data: zstandard.ZstdCompressor(level=1).compress(data),
-            lambda wire: zstandard.ZstdDecompressor().decompress(wire),
-        ),
+def _zstandard(zstandard: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
+    yield _bytes(  # an object each, as they may not be shared by threads
+        lambda data: zstandard.ZstdCompressor(level=1).compress(data),
+        lambda wire: zstandard.ZstdDecompressor().decompress(wire),
     )
 
 
-def _lz4(frame: Any, dtype: np.dtype[Any]) -> Iterator[Entry]:
-    yield Entry("lz4", _bytes(frame.compress, frame.decompress))
+def _lz4(frame: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
+    yield _bytes(frame.compress, frame.decompress)
 
 
-_PACKAGES: dict[str, Callable[[Any, np.dtype[Any]], Iterator[Entry]]] = {
-    "torch": _torch,
-    "zfpy": _zfpy,
-    "blosc2": _blosc2,
-    "pcodec": _pcodec,
-    "zstandard": _zstandard,
-    "lz4.frame": _lz4,
+@dataclass(frozen=True)
+class Package:
+    """Somebody's compressors, and the rows that they are, known before it is imported."""
+
+    makers: Callable[[Any, np.dtype[Any]], Iterator[Make]]
+    """From the module and a type, in the order of the rows."""
+    rows: tuple[str, ...]
+    float32: tuple[str, ...] = ()
+    """Rows of float32 alone, before the others."""
+    threads: bool = False
+    """See `Entry`."""
+
+
+PACKAGES = {
+    "torch": Package(_torch, ("torch int8",), ("torch cast fp16", "torch cast bf16")),
+    "zfpy": Package(_zfpy, (), tuple(f"zfpy {rate}" for rate in ZFP_RATES)),
+    "blosc2": Package(_blosc2, ("blosc2 bitshuffle+lz4", "blosc2 shuffle+zstd"), threads=True),
+    "pcodec": Package(_pcodec, ("pcodec", "pcodec level 0")),
+    "zstandard": Package(_zstandard, ("zstd 1",)),
+    "lz4.frame": Package(_lz4, ("lz4",)),
 }
+"""By the module that is imported."""

@@ -1,6 +1,7 @@
 """What a report costs: seconds and memory for 1,000 logs of 1,000 steps, beside a plain `grep -c` over the same files.
 
     python benchmarks/report.py [--logs 100 200 500 1000] [--steps 1000] [--turns 3] [--format table] [--profile FILE]
+                                [--tiny]
 
 The submissions are of 10 cells with 5 schemes each, and as many repeats as make up the number of logs. `hpcbench
 report` runs as a command of its own, and so does grep; they take turns, all files lie in the page cache, and the least
@@ -19,8 +20,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from provenance import head
 from rich.console import Console
 from rich.table import Table
+from tiny import parse
 
 from hpcbench.console import columns
 from hpcbench.testing import results
@@ -83,15 +86,16 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--format", default="table", help="of the report")
     parser.add_argument("--profile", type=Path, help="where to put a profile of the last report, for pstats")
-    options = parser.parse_args()
+    options = parse(parser, logs=[50], steps=20, turns=1)
     if any(logs <= 0 or logs % (CELLS * len(SCHEMES)) for logs in options.logs):
         parser.error(f"--logs: multiples of {CELLS * len(SCHEMES)}, which all cells and schemes share")
     if not shutil.which("grep"):
         parser.error("grep is not found")
+    print(*head(Path(__file__)), sep="\n", flush=True)
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in ("logs", "MB", "report s", "processor s", "ms a log", "memory MB", "grep -c s", "x grep"):
-        table.add_column(head, justify="right")
+    for heading in ("logs", "MB", "report s", "processor s", "ms a log", "memory MB", "grep -c s", "x grep"):
+        table.add_column(heading, justify="right")
     found: list[Cost] = []
     for logs in options.logs:
         with tempfile.TemporaryDirectory() as name:

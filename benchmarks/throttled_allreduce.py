@@ -1,10 +1,11 @@
 """All-reduce on links that are really slow: codecs beside the MPI library's own, and beside what the bytes would allow.
 
     python benchmarks/throttled_allreduce.py [--rates 50mbit ...] [--min 1M] [--max 64M] [--codecs ...] [--json FILE]
+                                             [--hosts 4] [--ranks 2] [--tiny]
 
-Virtual hosts (hpcbench.testing.hosts), four with two ranks each. At each link rate `hpcbench bench network` measures
-the links, `hpcbench bench collectives` every codec in turns with the library's call, blocking and not, of which the
-faster counts, and then once more with automatic choice by what was just measured.
+Virtual hosts (hpcbench.testing.hosts), four with two ranks each unless options say otherwise. At each link rate
+`hpcbench bench network` measures the links, `hpcbench bench collectives` every codec in turns with the library's call,
+blocking and not, of which the faster counts, and then once more with automatic choice by what was just measured.
 
 The ideal is the time in which the bytes that a hierarchical all-reduce must send from each host pass its link; headers
 of TCP, IP and Ethernet take 4.6 % of what a link carries. Needs Linux, root or user namespaces, iproute2, and
@@ -16,12 +17,15 @@ import json
 import sys
 import tempfile
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from provenance import head, provenance
 from rich.console import Console
 from rich.table import Table
+from tiny import parse
 
 from hpcbench.bench.machine import machine
 from hpcbench.bench.progress import progress
@@ -33,24 +37,22 @@ from hpcbench.console import columns
 from hpcbench.errors import UserError
 from hpcbench.testing.hosts import Hosts, bits_per_second, why_not
 
-HOSTS, RANKS_A_HOST = 4, 2
 CODECS = ["none", "zfp:16", "zfp:8", "int8:256", "int4:32", "sign:1024", "mpc:1", "xpk"]
 SLOWEST = 30.0
 """Seconds that one call of the library may take; larger vectors are left out."""
 
 
-def bench(hosts: Hosts, *arguments: str) -> None:
+def bench(hosts: Hosts, ranks_per_host: int, *arguments: str) -> None:
     """Run an ``hpcbench bench`` command on all hosts."""
     command = [sys.executable, "-m", "hpcbench", "bench", *arguments]
-    done = hosts.run(command, ranks=HOSTS * RANKS_A_HOST, ranks_per_host=RANKS_A_HOST, timeout=3600)
+    done = hosts.run(command, ranks=hosts.count * ranks_per_host, ranks_per_host=ranks_per_host, timeout=3600)
     if done.returncode:
         words = " ".join((done.stderr or done.stdout).split())[-400:]
         raise UserError(f"{' '.join(arguments[:1])}: the ranks ended with {done.returncode}: {words}")
 
 
-def ideal_seconds(nbytes: int, wire_share: float, rate: str) -> float:
+def ideal_seconds(nbytes: int, wire_share: float, rate: str, topology: Topology) -> float:
     """Time in which what a hierarchical all-reduce sends from a host passes its link."""
-    topology = Topology.regular(HOSTS, RANKS_A_HOST)
     how = plan(
         Operation.ALL_REDUCE,
         nbytes // 4,
@@ -60,29 +62,29 @@ def ideal_seconds(nbytes: int, wire_share: float, rate: str) -> float:
         algorithm=Algorithm.HIERARCHICAL,
         slices=1,
     )
-    return how.busiest_link() * wire_share * 8 / bits_per_second(rate)
+    return float(how.busiest_link() * wire_share * 8 / bits_per_second(rate))
 
 
-def wire_share(codec: str, row: dict[str, Any]) -> float:
+def wire_share(codec: str, row: dict[str, Any], topology: Topology) -> float:
     """Wire bytes for each of the message, of what is encoded."""
     n, made = row["bytes"] // 4, get_codec(codec)
     if made.fixed_size:
         return made.wire_bytes(n, np.dtype(np.float32)) / (4 * n)
-    plain = Fraction(row["message_bytes"] - _encoded_bytes(row), row["message_bytes"])
+    plain = Fraction(row["message_bytes"] - _encoded_bytes(row, topology), row["message_bytes"])
     return float((Fraction(row["wire_bytes"], row["message_bytes"]) - plain) / (1 - plain))
 
 
-def _encoded_bytes(row: dict[str, Any]) -> int:
+def _encoded_bytes(row: dict[str, Any], topology: Topology) -> int:
     """Of the message, what goes through the codec: not the sums within hosts."""
     if row["algorithm"] != Algorithm.HIERARCHICAL.value:
         return int(row["message_bytes"])
-    return int(row["message_bytes"]) - HOSTS * (RANKS_A_HOST - 1) * int(row["bytes"])
+    return int(row["message_bytes"]) - (topology.ranks - len(topology.members)) * int(row["bytes"])
 
 
-def largest(rate: str, most: str) -> str:
+def largest(rate: str, most: str, topology: Topology) -> str:
     """The largest size, of `most` or a quarter of it and so on, that the library moves in time."""
     size = int(most.removesuffix("M"))
-    while size > 1 and ideal_seconds(size << 20, 1.0, rate) > SLOWEST / 2:
+    while size > 1 and ideal_seconds(size << 20, 1.0, rate, topology) > SLOWEST / 2:
         size //= 4
     return f"{size}M"
 
@@ -92,24 +94,27 @@ def measure(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     codecs = [word for codec in options.codecs for word in ("--codec", codec)]
     chosen = [word for codec in options.codecs if codec != "none" for word in ("--codec", codec)]
-    with Hosts(HOSTS) as hosts, progress() as show, tempfile.TemporaryDirectory() as directory:
+    topology = Topology.regular(options.hosts, options.ranks)
+    with Hosts(options.hosts) as hosts, progress() as show, tempfile.TemporaryDirectory() as directory:
+        run, turns = partial(bench, hosts, options.ranks), 3 * len(options.rates)
         links, rows = str(Path(directory) / "links.json"), Path(directory) / "rows.json"
         for i, rate in enumerate(options.rates):
             hosts.set_rate(rate)
-            sizes = ["--min", options.min, "--max", largest(rate, options.max), "--repeats", str(options.repeats)]
-            show(3 * i, 3 * len(options.rates), f"{rate}: links and codecs")
-            bench(hosts, "network", *options.codecs, "--json", links, "--max-mb", "4", "--repeats", "3")
-            show(3 * i + 1, 3 * len(options.rates), f"{rate}: every codec")
-            bench(hosts, "collectives", *codecs, "--links", links, "--tune", links, *sizes, "--json", str(rows))
+            sizes = ["--min", options.min, "--max", largest(rate, options.max, topology)]
+            how = ["--links", links, *sizes, "--repeats", str(options.repeats), "--json", str(rows)]
+            show(3 * i, turns, f"{rate}: links and codecs")
+            run("network", *options.codecs, "--json", links, "--max-mb", "4", "--repeats", "3")
+            show(3 * i + 1, turns, f"{rate}: every codec")
+            run("collectives", *codecs, "--tune", links, *how)
             found[rate] = json.loads(rows.read_text())["rows"]
-            show(3 * i + 2, 3 * len(options.rates), f"{rate}: automatic choice")
-            bench(hosts, "collectives", *chosen, "--algorithm", "auto", "--links", links, *sizes, "--json", str(rows))
+            show(3 * i + 2, turns, f"{rate}: automatic choice")
+            run("collectives", *chosen, "--algorithm", "auto", *how)
             found[rate] += [row for row in json.loads(rows.read_text())["rows"] if row["scheme"] != "native"]
     for rate, own in found.items():
         for row in own:
             if row["scheme"] != "native":
-                share = wire_share(row["codec"], row) if row["algorithm"] != "native" else 1.0
-                row["ideal_s"] = ideal_seconds(row["bytes"], share, rate)
+                share = wire_share(row["codec"], row, topology) if row["algorithm"] != "native" else 1.0
+                row["ideal_s"] = ideal_seconds(row["bytes"], share, rate, topology)
                 row["of_ideal"] = row["seconds"] / row["ideal_s"]
     return found
 
@@ -145,11 +150,15 @@ def main() -> int:
     parser.add_argument("--max", default="64M")
     parser.add_argument("--codecs", nargs="+", default=CODECS)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--hosts", type=int, default=4)
+    parser.add_argument("--ranks", type=int, default=2, help="a host")
     parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    tiny = {"rates": ["1gbit"], "max": "1M", "codecs": ["none", "int8:256"], "repeats": 1, "hosts": 2, "ranks": 1}
+    options = parse(parser, **tiny)
     try:
         if reason := why_not():
             raise UserError(reason)
+        print(*head(Path(__file__)), sep="\n", flush=True)
         found = measure(options)
     except UserError as error:
         print(f"throttled_allreduce: {error}", file=sys.stderr)
@@ -158,7 +167,8 @@ def main() -> int:
     for rate, rows in found.items():
         console.print(table(rate, rows), "")
     if options.json:
-        document = {"machine": machine(), "hosts": HOSTS, "ranks_per_host": RANKS_A_HOST, "rates": found}
+        about = {"provenance": provenance(Path(__file__)), "machine": machine()}
+        document = {**about, "hosts": options.hosts, "ranks_per_host": options.ranks, "rates": found}
         options.json.write_text(json.dumps(document, indent=1) + "\n")
     return 0
 

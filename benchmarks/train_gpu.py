@@ -1,6 +1,7 @@
 """Training on GPUs in every scheme preset, one run each: loss, time of a step by CUDA events, bytes and device memory.
 
     python benchmarks/train_gpu.py [--schemes NAME ...] [--set KEY=VALUE ...] [--out DIR]
+                                   [--tiny]
 
 gpt2-small on the text of Python's own library (benchmarks/train_gpu.yaml), on the GPUs of this machine. Ranks share
 them where there are fewer: that tries out the path, and measures no network. `--set layout.tp=2` changes the layout,
@@ -18,8 +19,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from provenance import head
 from rich.console import Console
 from rich.table import Table
+from tiny import parse
 
 from hpcbench.errors import UserError
 from hpcbench.study import presets
@@ -32,6 +35,11 @@ STUDY = Path(__file__).with_suffix(".yaml")
 NUMBERS = {"rate": 8, "dp": 8, "mp": 16, "share": 0.01}
 NEEDS = {"onebit-adam": ["train.zero=0", "train.freeze_step=20"], "zeropp": ["train.zero=3"]}
 """Settings without which a scheme is not itself."""
+TINY_SCHEMES = ["baseline", "naive-int8"]
+TINY_RUN = [
+    "model=gpt-tiny",
+    "train={steps: 6, warmup_steps: 2, global_batch: 4, micro_batch: 2, seq_len: 32, precision: bf16, eval_samples: 4}",
+]
 COLUMNS = ("scheme", "loss", "ms a step", "samples/s", "wire/message", "exposed ms", "GPU MiB", "buffers MiB", "state")
 
 
@@ -119,7 +127,7 @@ def main() -> int:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="sets")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--out", type=Path, default=Path("results/train-gpu"))
-    options = parser.parse_args()
+    options = parse(parser, schemes=TINY_SCHEMES, sets=TINY_RUN)
     try:
         if options.device == "cuda":
             need_gpu()
@@ -127,6 +135,7 @@ def main() -> int:
     except UserError as error:
         print(f"train_gpu.py: {error}", file=sys.stderr)
         return 2
+    print(*head(Path(__file__), ["cupy-cuda13x", "cupy-cuda12x"]), sep="\n", flush=True)
     table = Table(*COLUMNS, title=f"{runs[0]['model']['name']}, {runs[0]['train']['precision']}, {runs[0]['layout']}")
     states = []
     for run in runs:

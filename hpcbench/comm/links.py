@@ -212,7 +212,7 @@ def load(path: Path) -> Links:
         if raw["schema"] != SCHEMA:
             raise UserError(f"{path}: schema {raw['schema']} is not known: measure again with `hpcbench bench network`")
         return Links(
-            within=Link(**raw["within"]),
+            within=Link(**(raw["within"] or raw["between"])),  # null where each node has one rank
             between=Link(**(raw["between"] or raw["within"])),  # null where there is one node
             codecs=tuple((name, Speed(**speed)) for name, speed in raw["codecs"].items()),
             native=tuple((str(op), int(size), float(s)) for op, size, s in raw["native"]),

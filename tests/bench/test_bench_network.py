@@ -62,6 +62,16 @@ def test_the_file_says_where_it_comes_from(written: tuple[int, Path, str]) -> No
     assert list(file.parent.iterdir()) == [file]
 
 
+@pytest.mark.parametrize(("missing", "there"), [("within", "between"), ("between", "within")])
+def test_a_machine_with_one_kind_of_link_is_read(missing: str, there: str, tmp_path: Path) -> None:
+    """Each node has one rank, or all ranks are on one node: nothing was measured of the other kind."""
+    link = {"latency_s": 1e-5, "bytes_per_s": 1e9}
+    file = tmp_path / "links.json"
+    file.write_text(json.dumps({"schema": 1, missing: None, there: link, "codecs": {}, "native": [], "measured": []}))
+    links = load(file)
+    assert links.within == links.between and links.within.bytes_per_s == 1e9
+
+
 def test_the_tables(written: tuple[int, Path, str]) -> None:
     ranks, _, out = written
     lines = out.splitlines()

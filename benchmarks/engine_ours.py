@@ -1,0 +1,84 @@
+"""hpcbench's side of engine.py: the engine under several schemes, and once with PyTorch's optimizer."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from engine_runs import MPI, NONE, Contender, Step
+from mpi4py import MPI as mpi  # noqa: N811
+from torch import Tensor
+
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.wait import Wait
+from hpcbench.parallel.pieces import Piece
+from hpcbench.train.config import Run, Scheme, SchemeRule
+from hpcbench.train.trainer import Trainer
+
+BASELINE = Scheme("baseline", "native", "none", [])
+IDENTITY = Scheme("identity", "encoded", "none", [])
+LOSSY = tuple(
+    Scheme(name, "encoded", "none", [SchemeRule("DP", None, None, codec)])
+    for name, codec in (("fp16", "fp16"), ("bf16", "bf16"), ("int8", "int8:256"), ("zfp8", "zfp:8"))
+)
+
+
+class FusedAdamW:
+    """PyTorch's fused AdamW on a piece of the engine's, parameter by parameter as PyTorch's users have it."""
+
+    def __init__(self, piece: Piece, run: Run) -> None:
+        train = run.train
+        groups: dict[float, list[torch.nn.Parameter]] = {train.weight_decay: [], 0.0: []}
+        for slot, part, _ in piece.parts():
+            values = torch.nn.Parameter(piece.master[part].detach())
+            values.grad = piece.gradient[part]
+            groups[train.weight_decay if slot.parameter.dim() > 1 else 0.0].append(values)
+        self._optimizer = torch.optim.AdamW(
+            [{"params": each, "weight_decay": decay} for decay, each in groups.items()],
+            betas=(train.beta1, train.beta2),
+            eps=train.eps,
+            fused=True,
+        )
+
+    def step(self, master: Tensor, gradient: Tensor, *, lr: float, factor: float = 1.0) -> None:
+        """In the place of `hpcbench.parallel.adamw.AdamWState.step`, on the piece that this was made for."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = lr
+        if factor != 1.0:
+            gradient.mul_(factor)
+        self._optimizer.step()
+
+
+class Engine:
+    """Takes steps of a `Trainer`, and tells the optimizer's time apart."""
+
+    def __init__(self, run: Run, comm: mpi.Comm, corpus: Any, *, fused: bool = False) -> None:
+        wait = Wait.GIVE_WAY if run.oversubscribe else Wait.SPIN
+        self._trainer = Trainer(run, comm.Dup(), Progress(wait, background=run.train.overlap), corpus)
+        self._ranks = run.ranks
+        for piece in self._trainer.data_parallel.pieces if fused else ():
+            piece.adam = FusedAdamW(piece, run)  # type: ignore[assignment]
+
+    def step(self, k: int) -> Step:
+        """Take step k."""
+        before = self._trainer.phases.step, self._trainer.phases.optimizer
+        loss = self._trainer.step(k).loss / self._ranks
+        all_s, optimizer_s = self._trainer.phases.step - before[0], self._trainer.phases.optimizer - before[1]
+        return Step(loss, all_s - optimizer_s, optimizer_s)
+
+
+def ours(run: Run, comm: mpi.Comm, corpus: Any) -> Iterator[Contender]:
+    """The engine's contenders, the one first that the goal is set for."""
+
+    def engine(scheme: Scheme, **how: Any) -> Callable[[], Callable[[int], Step]]:
+        return lambda: Engine(replace(run, scheme=scheme), comm, corpus, **how).step
+
+    if comm.size == 1:
+        yield Contender("hpcbench", NONE, engine(BASELINE))
+        yield Contender("hpcbench, PyTorch's fused AdamW", NONE, engine(BASELINE, fused=True))
+        return
+    yield Contender("hpcbench baseline", MPI, engine(BASELINE))
+    yield Contender("hpcbench baseline, PyTorch's fused AdamW", MPI, engine(BASELINE, fused=True))
+    yield Contender("hpcbench identity", MPI, engine(IDENTITY))
+    for scheme in LOSSY:
+        yield Contender(f"hpcbench {scheme.name}", MPI, engine(scheme), exact=False)

@@ -1,0 +1,105 @@
+"""What the contenders of engine.py train, and what each of them tells of a step."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hpcbench.parallel.layout import Layout
+from hpcbench.train.config import Data, Model, Run, Scheme, Train
+
+MPI, GLOO, NONE = "MPI", "gloo, TCP over loopback", "-"
+"""Transports: the library that hpcbench uses, too; PyTorch's own for CPUs; nothing to send."""
+CHECKED = 4
+"""Steps after which the losses are compared; these are the warm-up, too."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """A model and how much of it a step computes."""
+
+    name: str
+    model: Model
+    seq_len: int
+    samples: int
+    """A rank and step."""
+    steps: int
+    """Of a turn."""
+
+
+def _model(layers: int, hidden: int, heads: int) -> Model:
+    return Model(f"{layers}x{hidden}", layers, hidden, heads, 256, "rotary", 0.25, parallel_residual=True, tied=False)
+
+
+COMPUTE = Size("compute", _model(4, 256, 4), 256, 4, steps=2)
+COMMUNICATION = Size("communication", _model(4, 384, 4), 32, 1, steps=6)
+TINY = Size("tiny", _model(2, 64, 4), 32, 2, steps=2)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a rank knows of a step that it took."""
+
+    loss: float
+    """A part of the loss that the ranks' sum completes."""
+    gradients_s: float
+    """Forward and backward pass with the gradients' communication, as far as it was waited for."""
+    optimizer_s: float
+    """Norm, clipping, and the new weights."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """Who takes turns."""
+
+    name: str
+    transport: str
+    make: Callable[[], Callable[[int], Step]]
+    """Gives what takes step k."""
+    exact: bool = True
+    """Its losses are the reference's but for rounding."""
+    fair: bool = False
+    """The goal is set by the fastest of these: other people's, exact, over the same transport."""
+
+
+def run_of(size: Size, ranks: int, threads: int, scheme: Scheme, steps: int = 10_000) -> Run:
+    """A run of the engine; learning rates change too slowly for the number of steps to matter."""
+    train = Train(
+        steps=steps,
+        warmup_steps=10,
+        global_batch=ranks * size.samples,
+        micro_batch=size.samples,
+        seq_len=size.seq_len,
+        precision="fp32",
+        zero=0,
+        seed=1,
+        lr=1e-3,
+        min_lr=1e-4,
+        beta1=0.9,
+        beta2=0.95,
+        eps=1e-8,
+        weight_decay=0.01,
+        clip=1.0,
+        bucket_mb=25.0,
+        overlap=ranks > 1,
+        eval_every=0,
+        eval_samples=1,
+    )
+    return Run(
+        schema=1,
+        study="engine",
+        site="local",
+        run="engine",
+        repeat=1,
+        pairing="r1",
+        cell={},
+        model=size.model,
+        data=Data("stdlib", None, 0.1),
+        train=train,
+        layout=Layout(dp=ranks),
+        scheme=scheme,
+        ranks=ranks,
+        threads=threads,
+        oversubscribe=ranks * threads > len(os.sched_getaffinity(0)),
+        device="cpu",
+        links=None,
+    )

@@ -1,0 +1,109 @@
+"""The ranks of engine.py: all contenders of a size in the same processes, checked for the same work, then in turns."""
+
+import json
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import torch
+from engine_ours import BASELINE, ours
+from engine_peers import peers
+from engine_runs import CHECKED, Contender, Size, Step, run_of
+from mpi4py import MPI
+
+from hpcbench.train import text
+
+AGREE, NEAR = 1e-5, 0.05
+"""Relative differences of the losses: of exact contenders, and of lossy ones."""
+
+Taker = Callable[[int], Step]
+
+
+def worker(size: Size, *, turns: int, steps: int, threads: int, port: int) -> None:
+    """Check and time all contenders on the ranks that MPI started; rank 0 prints a JSON line each.
+
+    Raises
+    ------
+    SystemExit
+        Somebody's losses are those of other work.
+    """
+    comm = MPI.COMM_WORLD
+    torch.set_num_threads(threads)
+    if comm.size > 1:
+        torch.distributed.init_process_group(
+            "gloo",
+            init_method=f"tcp://127.0.0.1:{port}",
+            rank=comm.rank,
+            world_size=comm.size,
+            timeout=timedelta(minutes=5),
+        )
+    run = run_of(size, comm.size, threads, BASELINE)
+    corpus = text.load(run.data, run.train.seq_len)
+    contenders = [*peers(run, comm, corpus), *ours(run, comm, corpus)]
+    taking: list[tuple[Contender, Taker]] = []
+    losses: dict[str, list[float]] = {}
+    lacking: dict[str, str] = {}
+    for one in contenders:
+        taker, own, why = begun(one, comm)
+        if why:
+            lacking[one.name] = why
+        else:
+            losses[one.name] = own
+            taking.append((one, taker))
+    same_work(losses, {one.name: one.exact for one in contenders})
+    times: dict[str, list[tuple[float, ...]]] = {one.name: [] for one, _ in taking}
+    for turn in range(turns):
+        shift = turn % len(taking)
+        for one, taker in (*taking[shift:], *taking[:shift])[:: 1 if turn % 2 else -1]:
+            times[one.name].append(timed(taker, range(CHECKED + turn * steps, CHECKED + (turn + 1) * steps), comm))
+    for one in contenders if comm.rank == 0 else ():
+        about = {"name": one.name, "transport": one.transport, "fair": one.fair}
+        found = {"lack": lacking[one.name]} if one.name in lacking else {"turns": times[one.name]}
+        print(json.dumps({**about, **found, "losses": losses.get(one.name)}), flush=True)
+    if comm.size > 1:
+        torch.distributed.destroy_process_group()
+
+
+def begun(one: Contender, comm: MPI.Comm) -> tuple[Taker, list[float], str]:
+    """What takes its steps, the losses of the first ones, and why it cannot run here, if so on any rank."""
+
+    def nothing(k: int) -> Step:
+        raise AssertionError(f"{one.name} does not run")
+
+    taker: Taker = nothing
+    own, why = list[float](), ""
+    try:
+        taker = one.make()
+        own = [taker(k).loss for k in range(CHECKED)]
+    except Exception as error:
+        why = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:100]}"
+    reasons = [each for each in comm.allgather(why) if each]
+    return taker, [] if reasons else [comm.allreduce(loss) for loss in own], reasons[0] if reasons else ""
+
+
+def same_work(losses: dict[str, list[float]], exact: dict[str, bool]) -> None:
+    """Hold all losses against those of the first contender.
+
+    Raises
+    ------
+    SystemExit
+        They differ by more than rounding, or a lossy codec, explains.
+    """
+    expected = next(iter(losses.values()))
+    for name, own in losses.items():
+        off = max(abs(a - b) / b for a, b in zip(own, expected, strict=True))
+        if not off <= (AGREE if exact[name] else NEAR):
+            raise SystemExit(f"engine: {name} does other work: losses {own}, not {expected}")
+
+
+def timed(taker: Taker, steps: range, comm: MPI.Comm) -> tuple[float, ...]:
+    """Seconds of a step, of its gradients and of its optimizer, each of the slowest rank."""
+    comm.Barrier()
+    begin = time.perf_counter()
+    taken = [taker(k) for k in steps]
+    own = (
+        time.perf_counter() - begin,
+        sum(step.gradients_s for step in taken),
+        sum(step.optimizer_s for step in taken),
+    )
+    return tuple(comm.allreduce(seconds, MPI.MAX) / len(steps) for seconds in own)

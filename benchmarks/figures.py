@@ -1,0 +1,156 @@
+"""Copies figures and tables from stored results into the documentation, and says where the two differ.
+
+    python benchmarks/figures.py [--check] [FILE.md ...]
+
+Without files: README.md, docs/*.md and results/README.md. A block in Markdown is filled from the result that it names:
+
+    <!-- from results/reference/engine.txt: "compute: " to "goal" -->
+    (what stands here is replaced by a code block)
+    <!-- end -->
+
+`"START" to "END"` takes the lines from the first one that contains START to the next one that contains END, `"START" to
+end` goes to the last line, and `lines REGEX` takes all lines that match. A figure in a sentence is taken from the only
+line that matches, as the group of the regular expression, or from the first one behind a line that contains some text;
+or from a JSON document by the keys on the way to it, with a format if need be:
+
+    <!-- =results/reference/report.txt ^time: ([0-9.]+) s -->3.61<!-- end -->
+    <!-- =results/reference/engine.txt after "compute: " goal, .*: ([0-9.]+) -->0.971<!-- end -->
+    <!-- =results/reference/engine.json measured/0/ratio .2f -->0.97<!-- end -->
+
+--check changes nothing: it prints a line for each difference, and its exit status is then 1. It is 2 where a marker
+names what is not there.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcbench.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = ("README.md", "docs/*.md", "results/README.md")
+_PLACE = re.compile(
+    r"<!-- from (?P<block>\S+): (?P<what>[^\n]+?) -->\n(?P<lines>.*?)(?P<last>^<!-- end -->)"
+    r"|<!-- =(?P<inline>\S+) (?P<key>[^\n]+?) -->(?P<figure>[^\n]*?)<!-- end -->",
+    re.DOTALL | re.MULTILINE,
+)
+_BEGIN = re.compile(r"<!-- (?:from |=)\S*results/")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a document shows a result: its text from `start` to `end`, and what should stand there."""
+
+    line: int
+    source: str
+    start: int
+    end: int
+    wanted: str
+
+
+def places(text: str, root: Path) -> Iterator[Place]:
+    """All of a document, in order.
+
+    Raises
+    ------
+    UserError
+        A marker without an end, or one that names what is not there; it begins with the line.
+    """
+    found = list(_PLACE.finditer(text))
+    for begin in _BEGIN.finditer(text):
+        if not any(match.start() == begin.start() for match in found):
+            raise UserError(f"{_line(text, begin.start())}: a marker that is not understood, or has no <!-- end -->")
+    for match in found:
+        line, source = _line(text, match.start()), match["block"] or match["inline"]
+        part = "lines" if match["block"] else "figure"
+        try:
+            content = (root / source).read_text(encoding="utf-8")
+            if match["block"]:
+                wanted = "```\n" + "".join(f"{each.rstrip()}\n" for each in _lines(content, match["what"])) + "```\n"
+            else:
+                wanted = _number(content, match["key"]) if source.endswith(".json") else _group(content, match["key"])
+        except OSError as error:
+            raise UserError(f"{line}: {source}: {error.strerror}") from None
+        except (ValueError, re.error) as error:
+            raise UserError(f"{line}: {source}: {error}") from None
+        yield Place(line, source, *match.span(part), wanted)
+
+
+def _line(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
+
+
+def _lines(content: str, what: str) -> list[str]:
+    """Of a result; ValueError where there are none."""
+    lines = content.splitlines()
+    if what.startswith("lines "):
+        found = [line for line in lines if re.search(what.removeprefix("lines "), line)]
+    elif match := re.fullmatch(r'"(.+)" to (?:end|"(.+)")', what):
+        start = next((k for k, line in enumerate(lines) if match[1] in line), len(lines))
+        last = (k for k in range(start, len(lines)) if match[2] is None or match[2] in lines[k])
+        stop = len(lines) - 1 if match[2] is None else next(last, -1)
+        found = lines[start : stop + 1]
+    else:
+        raise ValueError(f'{what!r} is neither "START" to "END", "START" to end, nor lines REGEX')
+    if not found:
+        raise ValueError(f"no lines are {what!r}")
+    return found
+
+
+def _group(content: str, pattern: str) -> str:
+    """The group of the only match in a line, or of the first one behind another; ValueError where there is none."""
+    lines = content.splitlines()
+    if behind := re.fullmatch(r'after "(.+?)" (.+)', pattern):
+        start = next((k + 1 for k, line in enumerate(lines) if behind[1] in line), len(lines))
+        lines, pattern = lines[start:], behind[2]
+    found = [match for line in lines if (match := re.search(pattern, line))]
+    if not found or (len(found) > 1 and not behind) or not found[0].re.groups:
+        raise ValueError(f"{len(found)} lines match {pattern!r}, which needs one, and a group")
+    return str(found[0][1])
+
+
+def _number(content: str, key: str) -> str:
+    """By keys, and a format; ValueError where it is not there."""
+    way, _, form = key.partition(" ")
+    value = json.loads(content)
+    for step in way.split("/"):
+        try:
+            value = value[int(step)] if isinstance(value, list) else value[step]
+        except (LookupError, TypeError, ValueError):
+            raise ValueError(f"{step!r} of {way!r} is not there") from None
+    return format(value, form)
+
+
+def main() -> int:
+    """Fill, or check; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("documents", nargs="*", type=Path)
+    parser.add_argument("--check", action="store_true", help="say what differs, and change nothing")
+    parser.add_argument("--root", type=Path, default=ROOT, help="of the repository")
+    options = parser.parse_args()
+    differing = 0
+    for path in options.documents or [path for name in DOCUMENTS for path in sorted(options.root.glob(name))]:
+        text = path.read_text(encoding="utf-8")
+        try:
+            found = list(places(text, options.root))
+        except UserError as error:
+            print(f"{path}:{error}", file=sys.stderr)
+            return 2
+        for place in reversed(found):
+            if text[place.start : place.end] == place.wanted:
+                continue
+            differing += 1
+            text = text[: place.start] + place.wanted + text[place.end :]
+            words = f"differs from {place.source}: make figures copies it"
+            print(f"{path}:{place.line}: {words if options.check else f'filled from {place.source}'}")
+        if not options.check:
+            path.write_text(text, encoding="utf-8")
+    return int(options.check and differing > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

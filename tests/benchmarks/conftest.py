@@ -1,0 +1,39 @@
+"""Runs a benchmark in its tiny form, as a user starts it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from printed import Printed, run
+from stored_results import KEYS, head
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Callable[..., Printed]:
+    """Runs ``benchmarks/SCRIPT --tiny ARGUMENTS``, which must succeed and say first where its figures come from."""
+
+    def ran(script: str, *arguments: str) -> Printed:
+        done = run(script, *arguments)
+        assert done.returncode == 0, f"{script} ended with {done.returncode}:\n{done.stderr[-3000:]}"
+        lines = done.stdout.splitlines()
+        said = head(lines)
+        assert list(said) == list(KEYS), f"{script} begins with {lines[:3]}"
+        assert said["command"] == " ".join(["python", f"benchmarks/{script}", "--tiny", *arguments])
+        assert "core" in said["machine"] and "Python 3." in said["machine"]
+        return Printed(lines[len(KEYS) :])
+
+    return ran
+
+
+@pytest.fixture(scope="session")
+def refused() -> Callable[..., str]:
+    """The same where something is missing: the benchmark prints nothing and says so in one line, with status 2."""
+
+    def ran(script: str, *arguments: str) -> str:
+        done = run(script, *arguments)
+        assert done.returncode == 2, f"{script} ended with {done.returncode}:\n{done.stdout}{done.stderr[-3000:]}"
+        (line,) = done.stderr.splitlines()
+        assert done.stdout == "" and line.startswith(f"{Path(script).stem}")
+        return line
+
+    return ran

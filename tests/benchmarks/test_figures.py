@@ -1,0 +1,110 @@
+"""Figures in the documentation are those of the stored results, and the command that copies them finds its way."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from stored_results import ROOT
+
+FAST = "fast: 1 run\nname   ms\na    1.50   \nb    2.25\ngoal: 1.50, met\n"
+SLOW = "slow: 1 run\na    9.00\ngoal: 9.00, missed\n"
+
+
+def figures(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "benchmarks" / "figures.py"), "--root", str(root), *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    directory = tmp_path / "results" / "reference"
+    directory.mkdir(parents=True)
+    (directory / "x.txt").write_text(f"# command: x\n{FAST}{SLOW}")
+    (directory / "x.json").write_text(json.dumps({"rows": [{"ratio": 1.2345}]}))
+    return tmp_path
+
+
+def filled(root: Path, document: str) -> str:
+    """A document when its figures have been copied; a second time changes nothing."""
+    path = root / "README.md"
+    path.write_text(document)
+    done = figures(root)
+    assert done.returncode == 0, done.stderr
+    checked = figures(root, "--check")
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+    return path.read_text()
+
+
+def test_the_documentation_shows_what_is_stored() -> None:
+    done = figures(ROOT, "--check")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert "<!-- from results/reference/" in (ROOT / "README.md").read_text(), "there is something to hold together"
+
+
+@pytest.mark.parametrize(
+    ("what", "lines"),
+    [
+        ('"name" to "goal"', ["name   ms", "a    1.50", "b    2.25", "goal: 1.50, met"]),
+        ('"slow" to end', ["slow: 1 run", "a    9.00", "goal: 9.00, missed"]),
+        ("lines ^a ", ["a    1.50", "a    9.00"]),
+    ],
+)
+def test_blocks(what: str, lines: list[str], root: Path) -> None:
+    before, after = "Text <b>\n\n", "\nmore\n"
+    begin, end = f"<!-- from results/reference/x.txt: {what} -->\n", "<!-- end -->\n"
+    for old in ("", "```\nold\n```\n"):
+        text = filled(root, f"{before}{begin}{old}{end}{after}")
+        assert text == before + begin + "```\n" + "\n".join(lines) + "\n```\n" + end + after
+
+
+@pytest.mark.parametrize(
+    ("key", "figure"),
+    [
+        ("x.txt ^goal: ([0-9.]+), met", "1.50"),
+        ('x.txt after "slow" ^goal: ([0-9.]+)', "9.00"),
+        ("x.json rows/0/ratio .2f", "1.23"),
+        ("x.json rows/0/ratio", "1.2345"),
+    ],
+)
+def test_figures_in_a_sentence(key: str, figure: str, root: Path) -> None:
+    marker = f"<!-- =results/reference/{key} -->"
+    assert filled(root, f"It takes {marker}7<!-- end --> s.\n") == f"It takes {marker}{figure}<!-- end --> s.\n"
+
+
+def test_a_difference_is_one_line_and_nothing_changes(root: Path) -> None:
+    path = root / "README.md"
+    marker = "<!-- =results/reference/x.txt ^goal: ([0-9.]+), met -->"
+    path.write_text(f"line\n{marker}1.49<!-- end --> and {marker}1.50<!-- end -->\n")
+    before = path.read_text()
+    done = figures(root, "--check")
+    assert (
+        done.returncode == 1
+        and done.stdout == f"{path}:2: differs from results/reference/x.txt: make figures copies it\n"
+    )
+    assert done.stderr == "" and path.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("marker", "says"),
+    [
+        ('<!-- from results/reference/gone.txt: "a" to end -->\n<!-- end -->', "gone.txt: No such file"),
+        ('<!-- from results/reference/x.txt: "nothing" to end -->\n<!-- end -->', "no lines are"),
+        ('<!-- from results/reference/x.txt: "name" to "nothing" -->\n<!-- end -->', "no lines are"),
+        ("<!-- from results/reference/x.txt: all -->\n<!-- end -->", "'all' is neither"),
+        ('<!-- from results/reference/x.txt: "name" to "goal" -->\ntext', "has no <!-- end -->"),
+        ("<!-- =results/reference/x.txt ^goal: (.*) -->1<!-- end -->", "2 lines match"),
+        ("<!-- =results/reference/x.txt ^goal: .*met -->1<!-- end -->", "and a group"),
+        ("<!-- =results/reference/x.txt ^goal: ( -->1<!-- end -->", "unterminated subpattern"),
+        ("<!-- =results/reference/x.json rows/1/ratio -->1<!-- end -->", "'1' of 'rows/1/ratio' is not there"),
+        ("<!-- =results/reference/x.json rows/0/ratio .2q -->1<!-- end -->", "Unknown format"),
+    ],
+)
+def test_a_marker_that_names_nothing(marker: str, says: str, root: Path) -> None:
+    path = root / "README.md"
+    path.write_text(f"line\n{marker}\n")
+    done = figures(root, "--check")
+    assert done.returncode == 2 and done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"{path}:2: ") and says in line

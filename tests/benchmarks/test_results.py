@@ -1,0 +1,82 @@
+"""Every stored result says which command made it, at which revision, on which machine."""
+
+import json
+from pathlib import Path
+
+import pytest
+from stored_results import BESIDE, ROOT, faults, git_knows
+
+REFERENCE = ROOT / "results" / "reference"
+NOT_RECORDED = {
+    "checksum.txt",
+    "codecs-cpu-keep-memory.txt",
+    "codecs-cpu.txt",
+    "demo-2-cores/report.json",
+    "demo-2-cores/table.txt",
+    "dry-run.txt",
+    "links.txt",
+    "overlap.txt",
+    "report.txt",
+    "statistics.txt",
+    "throttled-allreduce.json",
+    "throttled-allreduce.txt",
+    "throttled-training.json",
+    "throttled-training.txt",
+}
+"""Measured before results named their revision: whoever measures one again takes it off. Nothing is added."""
+GOOD = {"command": "python benchmarks/links.py", "revision": "0123456789ab of 2026-11-22", "machine": "2 cores"}
+
+knows = git_knows()
+
+
+def stored() -> list[str]:
+    """All files but those that speak for others."""
+    files = (path for path in REFERENCE.rglob("*") if path.is_file() and path.name != BESIDE)
+    return sorted(path.relative_to(REFERENCE).as_posix() for path in files)
+
+
+@pytest.mark.parametrize("name", stored())
+def test_a_stored_result_says_where_it_comes_from(name: str) -> None:
+    assert not list(faults(REFERENCE / name, knows, may_lack_revision=name in NOT_RECORDED)), name
+
+
+def test_what_may_lack_a_revision_is_there() -> None:
+    assert set(stored()) >= NOT_RECORDED
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({}, None),
+        ({"command": "make demo; hpcbench report results/demo"}, None),
+        ({"machine": None}, "says nothing of its machine"),
+        ({"command": None, "revision": None}, "says nothing of its command and revision"),
+        ({"command": "python benchmarks/gone.py --tiny"}, "benchmarks/gone.py does not exist"),
+        ({"command": "make nothing"}, "the Makefile has no nothing"),
+        ({"command": "magic"}, "'magic' is no command of this repository"),
+        ({"revision": "0123456789ab-dirty of 2026-11-22"}, "is not one that was committed"),
+        ({"revision": "unknown: this is no checkout of git's"}, "is not one that was committed"),
+        ({"revision": "ffff567 of 2026-11-22"}, "git does not know its revision ffff567"),
+        ({"revision": "not recorded; committed in 0123456789ab"}, "its revision is not recorded: measure it again"),
+    ],
+)
+@pytest.mark.parametrize("form", ["x.txt", "x.json", "beside"])
+def test_what_is_wrong_is_found(form: str, change: dict[str, str | None], fault: str | None, tmp_path: Path) -> None:
+    said = {key: value for key, value in {**GOOD, **change}.items() if value is not None}
+    path = tmp_path / ("x.svg" if form == "beside" else form)
+    head = "".join(f"# {key}: {value}\n" for key, value in said.items())
+    if form == "beside":
+        path.write_text("<svg/>")
+        (tmp_path / BESIDE).write_text(f"# files: other.*\n\n# files: y.svg x.*\n{head}")
+    else:
+        path.write_text(json.dumps({"provenance": said}) if form == "x.json" else f"{head}a table\n")
+    found = list(faults(path, lambda revision: revision == "0123456789ab", may_lack_revision=False))
+    assert (len(found) == 1 and fault in found[0]) if fault else not found
+
+
+def test_a_revision_that_was_found_again_leaves_the_list(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({"provenance": GOOD}))
+    assert list(faults(path, lambda revision: True, may_lack_revision=True)) == [
+        "its revision is recorded now: take it off the list"
+    ]

@@ -1,0 +1,161 @@
+"""Every benchmark runs from its entry to its last line, and what it prints are figures, not blanks."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from printed import Printed
+from stored_results import ROOT
+
+from hpcbench.codecs.device import cuda
+from hpcbench.testing.hosts import why_not
+
+Tiny = Callable[..., Printed]
+TOOLS = {"figures.py"}
+"""They measure nothing."""
+SCRIPTS = [
+    path
+    for path in sorted((ROOT / "benchmarks").glob("*.py"))
+    if path.name not in TOOLS and '__name__ == "__main__"' in path.read_text()
+]
+MISSING = "not installed"
+
+try:
+    cuda()
+    NO_GPU = ""
+except (ImportError, RuntimeError) as error:
+    NO_GPU = str(error)
+
+
+def numbers(cells: list[str]) -> list[float]:
+    """All of them, without their units; the test fails where one is none."""
+    return [float(cell.replace(",", "").rstrip("%x")) for cell in cells]
+
+
+def positive(cells: list[str], count: int) -> bool:
+    """So many numbers above 0."""
+    return len(cells) == count and min(numbers(cells)) > 0
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_every_benchmark_has_a_tiny_form_that_is_tested(script: Path) -> None:
+    """Some test file names the script and runs the form, and the script knows its provenance."""
+    tests = (path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    assert any(f'"{script.name}"' in text and re.search(r"\btiny\(|--tiny", text) for text in tests)
+    assert "from provenance import" in script.read_text()
+
+
+def test_checksum(tiny: Tiny) -> None:
+    printed = tiny("checksum.py")
+    for codec in ("none", "int8:256", "int4:32", "zfp:8", "zfp:16", "mpc"):
+        *times, cost = printed.row(codec)
+        assert positive(times, 2) and re.fullmatch(r"[+-]\d+\.\d%", cost)
+    assert re.fullmatch(r"256 KiB: checksum \d+ GB/s, CRC-32 of zlib [\d.]+ GB/s", printed.lines[-1])
+
+
+def test_codecs(tiny: Tiny) -> None:
+    """The same bytes and errors as zfpy; a row each for peers that are there and peers that are not."""
+    printed = tiny("codecs.py")
+    parts = "\n".join(printed.lines).split("\n\n")
+    cells = {row[0]: row[1:] for row in Printed(parts[0].splitlines()).rows()}
+    assert cells["mpc"][4:6] == ["0", "0"] and cells["memcpy"][0] == "1.000"
+    assert cells["zfp:8"][0] == cells["zfpy 8"][0] and 3.9 < float(cells["zfp:8"][0]) <= 4, "the same bytes"
+    assert cells["zfp:8"][4:6] == cells["zfpy 8"][3:5], "the same errors"
+    halves = {row[0]: row[1:] for row in Printed(parts[1].splitlines()).rows()}
+    for name in ("blosc2 bitshuffle+lz4", "blosc2 shuffle+zstd", "pcodec", "pcodec level 0", "zstd 1", "lz4"):
+        for row in (cells[name], halves[name]):
+            assert row[-1] == MISSING or min(numbers(row[:3])) > 0
+    verdicts = [line for line in printed.lines if ">=" in line]
+    assert len(verdicts) == 11 and all(re.search(r": (reached|MISSED.*|not measured, .*)$", line) for line in verdicts)
+
+
+@pytest.mark.skipif(not NO_GPU, reason="there is a GPU: test_codecs_on_a_gpu")
+def test_codecs_need_a_gpu(refused: Callable[..., str]) -> None:
+    assert "need" in refused("codecs_gpu.py")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(bool(NO_GPU), reason=NO_GPU)
+def test_codecs_on_a_gpu(tiny: Tiny, tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    printed = tiny("codecs_gpu.py", "--json", str(file))
+    document = json.loads(file.read_text())
+    assert set(document["provenance"]) == {"command", "revision", "machine"}
+    rows = {row["name"]: row for row in document["rows"]}
+    assert rows["zfp:8"]["ratio"] == pytest.approx(4, rel=0.01) and rows["mpc"]["rmse"] == 0
+    assert rows["int8:256"]["speeds"]["encode"]["gb_per_s"] > 0
+    text = "\n".join(printed.lines)
+    assert all(peer in text for peer in ("torch", "nvCOMP", "cuZFP"))
+
+
+@pytest.mark.skipif(not NO_GPU, reason="there is a GPU: test_training_on_a_device")
+def test_training_needs_a_gpu(refused: Callable[..., str]) -> None:
+    assert "GPU" in refused("train_gpu.py")
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "cpu",
+        pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(bool(NO_GPU), reason=NO_GPU)]),
+    ],
+)
+def test_training_on_a_device(tiny: Tiny, device: str, tmp_path: Path) -> None:
+    printed = tiny("train_gpu.py", "--device", device, "--out", str(tmp_path))
+    rows = {
+        cells[0]: cells[1:] for line in printed.lines if len(cells := line.strip("│").replace(" ", "").split("│")) > 1
+    }
+    for scheme in ("baseline", "naive-int8"):
+        loss, *speeds, memory, buffers, state = rows[scheme]
+        assert state == "completed" and 3 < float(loss) < 6 and positive(speeds, 4)
+        assert (memory == buffers == "-") == (device == "cpu")
+    assert rows["baseline"][3] == "1.000" and float(rows["naive-int8"][3]) < 0.6
+
+
+def test_convergence(tiny: Tiny) -> None:
+    printed = tiny("convergence.py")
+    assert any(re.fullmatch(r"2 runs: [\d.]+ h without evaluations", line) for line in printed.lines)
+    losses = [cells for cells in printed.rows() if cells[0] in ("baseline", "naive-zfp8")]
+    assert len(losses) == 4, "the comparison and the losses"
+    (_, *base), (_, *lossy) = losses[:2]
+    assert base[3] == "1.000" and lossy[3] == "0.250"
+    assert all(3 < float(cells[1]) < 6 for cells in losses[2:])
+
+
+def test_links(tiny: Tiny, need: Callable[[str | None], None]) -> None:
+    need(why_not())
+    assert positive(tiny("links.py").row("1gbit"), 4)
+
+
+def test_report(tiny: Tiny) -> None:
+    printed = tiny("report.py")
+    assert positive(printed.row("50")[1:5], 4)
+    assert [line.split(":")[0] for line in printed.lines[-2:]] == ["time", "memory"]
+    assert all(re.search(r", goal \d+ (s|MB): (met|missed)$", line) for line in printed.lines[-2:])
+
+
+def test_dry_run(tiny: Tiny) -> None:
+    """Peers that are not installed keep their rows."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for cells in tiny("dry_run.py").rows():
+        found[cells[0], cells[1]] = cells[2:]
+    for runs in ("1", "10"):
+        assert positive(found[runs, "hpcbench"], 4)
+        for peer in ("ReFrame", "JUBE"):
+            assert found[runs, peer] == [MISSING, "-", "-", "-"] or positive(found[runs, peer], 4)
+
+
+def test_throttled_allreduce(tiny: Tiny, need: Callable[[str | None], None], tmp_path: Path) -> None:
+    need(why_not())
+    file = tmp_path / "rows.json"
+    printed = tiny("throttled_allreduce.py", "--json", str(file))
+    document = json.loads(file.read_text())
+    assert document["provenance"]["command"].endswith(f"--json {file}")
+    assert (document["hosts"], document["ranks_per_host"]) == (2, 1)
+    for row in document["rates"]["1gbit"]:
+        by, *figures = printed.row(row["scheme"])
+        assert by.startswith(row["algorithm"])
+        assert figures[0] == f"{row['seconds'] * 1e3:.1f}" and figures[1] == f"{row['speedup']:.2f}"
+    assert printed.row("native")[3] == "-" and positive(printed.row("int8:256 encoded")[1:], 3)
