@@ -18,6 +18,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import tiny
 from provenance import head
 from rich.console import Console
 from rich.table import Table
@@ -32,7 +33,7 @@ def worker(values: int, repeats: int) -> None:
     from hpcbench.comm import half_sums
 
     world = MPI.COMM_WORLD
-    loop = half_sums._kernel_sum("bfloat16")
+    fp16, bf16 = (half_sums.by_kernel(name) for name in ("float16", "bfloat16"))
     sums: dict[str, tuple[Any, Any, MPI.Op]] = {"fp32, MPI library": (np.float32, MPI.FLOAT, MPI.SUM)}
     try:
         own = MPI.Datatype.fromcode("e")
@@ -40,9 +41,8 @@ def worker(values: int, repeats: int) -> None:
         sums["fp16, MPI library's type"] = np.uint16, own, MPI.SUM
     except (ValueError, KeyError, MPI.Exception):
         pass
-    fp16 = half_sums._kernel_sum("float16")
     sums["fp16, our loop"] = np.uint16, fp16.datatype, fp16.op
-    sums["bf16, our loop"] = np.uint16, loop.datatype, loop.op
+    sums["bf16, our loop"] = np.uint16, bf16.datatype, bf16.op
     times: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in sums}
     buffers = {name: (np.zeros(values, kind), np.zeros(values, kind)) for name, (kind, _, _) in sums.items()}
 
@@ -70,13 +70,11 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--mib", type=float, default=4.0, help="of the fp32 vector")
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--tiny", action="store_true", help="to see that it works")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    values = 1 << 12 if options.tiny else round(options.mib * 2**20 / 4)
-    repeats = 2 if options.tiny else options.repeats
+    options = tiny.parse(parser, mib=1 / 64, repeats=2)
+    values = round(options.mib * 2**20 / 4)
     if options.worker:
-        worker(values, repeats)
+        worker(values, options.repeats)
         return 0
     print(*head(Path(__file__)), sep="\n")
     mpiexec = str(Path(sys.executable).with_name("mpiexec"))

@@ -38,8 +38,8 @@ def agreed(comm: MPI.Comm) -> dict[str, HalfSum]:
     """The sums by name of the NumPy type, the same on all ranks (a collective call)."""
     library = _library_sum()
     everyone: int = comm.allreduce(int(library is not None), MPI.MIN)
-    half = library if library is not None and everyone else _kernel_sum("float16")
-    return {"float16": half, "bfloat16": _kernel_sum("bfloat16")}
+    half = library if library is not None and everyone else by_kernel("float16")
+    return {"float16": half, "bfloat16": by_kernel("bfloat16")}
 
 
 @functools.cache
@@ -50,13 +50,14 @@ def _library_sum() -> HalfSum | None:
         own = _seconds(lambda a, b: MPI.SUM.Reduce_local([a, datatype], [b, datatype]))
     except (ValueError, KeyError, MPI.Exception):
         return None
-    ours = _kernel_sum("float16")
+    ours = by_kernel("float16")
     other = _seconds(lambda a, b: ours.op.Reduce_local([a, ours.datatype], [b, ours.datatype]))
     return HalfSum(datatype, MPI.SUM, LIBRARY) if own <= _SLOWER * other else None
 
 
 @functools.cache
-def _kernel_sum(name: str) -> HalfSum:
+def by_kernel(name: str) -> HalfSum:
+    """The sum of ``float16`` or ``bfloat16`` by our loop."""
     kind = Type.F16 if name == "float16" else Type.BF16
 
     def add(came: Any, total: Any, datatype: MPI.Datatype) -> None:

@@ -128,8 +128,8 @@ class Scheme(Section):
     ] = Field(
         "encoded",
         description="encoded: the fastest of our own, which encodes all that crosses nodes; auto: the same, or the MPI "
-        "library's where a codec would lose time; native: the MPI library's, without codecs; the others: one of our own, "
-        "where it can do what is asked.",
+        "library's where a codec would lose time; native: the MPI library's, without codecs; the others: one of our "
+        "own, where it can do what is asked.",
     )
     default: str = Field("none", description=f"Codec where no rule matches: one of {spec.KNOWN}.")
     rules: list[Rule] = Field(default_factory=list, description="Exceptions to the default.")

@@ -55,6 +55,13 @@ def test_checksum(tiny: Tiny) -> None:
     assert re.fullmatch(r"256 KiB: checksum \d+ GB/s, CRC-32 of zlib [\d.]+ GB/s", printed.lines[-1])
 
 
+def test_half_sums(tiny: Tiny) -> None:
+    printed = tiny("half_sums.py")
+    for name in ("fp32, MPI library", "fp16, our loop", "bf16, our loop"):
+        assert positive(printed.row(name), 4)
+    assert re.fullmatch(r"fp16 messages of the baseline are summed by: .*(type|operation)", printed.lines[-1])
+
+
 def test_codecs(tiny: Tiny) -> None:
     """The same bytes and errors as zfpy; a row each for peers that are there and peers that are not."""
     printed = tiny("codecs.py")

@@ -11,8 +11,8 @@ from hpcbench.codecs.types import BFLOAT16
 from hpcbench.collect.lines import parse
 from hpcbench.comm.channel import Algorithm, Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
-from hpcbench.train.log import Step
 from hpcbench.train.config import CommPrecision, Train
+from hpcbench.train.log import Step
 from hpcbench.train.precision import LossScale, message_dtypes, message_precisions
 
 TRAIN = Train(10, 2, 8, 2, 16, "fp32", 1, 1, 1e-3, 1e-4, 0.9, 0.95, 1e-8, 0.01, 1.0, 4.0, True, 0, 8)
