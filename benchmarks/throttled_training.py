@@ -6,12 +6,12 @@
 
 A small GPT is trained end to end on virtual hosts whose links are limited (hpcbench.testing.hosts). The parts, by
 default all of them: `shared` (eight ranks that share the cores, dp x tp x pp), `own` (a core for each of two ranks),
-`tensor` (tensor parallelism across the link), `curve` (over tokens a replica and step). In each repeat all schemes run one
-after another in the same processes, in rotated order, with the same seed, and are compared in pairs; a table without a
-limit stands beside those with one, so that what the link does is told from what the processors do.
+`tensor` (tensor parallelism across the link), `curve` (over tokens a replica and step). In each repeat all schemes run
+one after another in the same processes, in rotated order, with the same seed, and are compared in pairs; a table
+without a limit stands beside those with one, so that what the link does is told from what the processors do.
 
-With --out each part is kept in DIR/throttled-training-PART.json after every start of the ranks, an interrupted measurement
-goes on where it stopped, and what is printed is written beside it, the curve as .svg and .png too. A run in another
+With --out each part is kept in DIR/throttled-training-PART.json after every repeat, an interrupted measurement goes on
+where it stopped, and what is printed is written beside it, the curve as .svg and .png too. A measurement in another
 precision (--set train.precision=bf16) has the precision in the names.
 
 Needs Linux, root or user namespaces, iproute2, and hpcbench[train,local,report]. Exit status 2 if something is missing.
@@ -67,7 +67,7 @@ def main() -> int:
 
 def run_part(part: Part, options: argparse.Namespace) -> None:
     """Measure, or go on, and print."""
-    settings = [*part.settings, *(TINY if options.tiny else ()), *options.sets]
+    settings = [*part.settings, *((*TINY, *part.tiny) if options.tiny else ()), *options.sets]
     if options.repeats:
         settings.append(f"repeats={options.repeats}")
     runs = run_files(options.study, settings, ranks_a_host=part.ranks_a_host)

@@ -25,7 +25,7 @@ class Column:
 
     @property
     def where(self) -> str:
-        return f"links of {self.rate}" if self.rate else "no limit"
+        return f"at links of {self.rate}" if self.rate else "without a limit"
 
     def pairs(self, scheme: str, other: str, value: str = "samples_per_s") -> list[tuple[float, float]]:
         """Values of two schemes in each repeat that has both."""
@@ -120,7 +120,7 @@ def link_gain(limited: Column, free: Column, scheme: str) -> Interval:
     A codec also costs and spares time of processors, which is the same in both and falls out.
     """
     base, own = limited.runs["baseline"], limited.runs[scheme]
-    common = sorted(base.keys() & own.keys() & free.runs["baseline"].keys() & free.runs[scheme].keys())
+    common = sorted(base.keys() & own.keys())
 
     def gains(column: Column) -> list[float]:
         runs = column.runs
@@ -132,8 +132,7 @@ def link_gain(limited: Column, free: Column, scheme: str) -> Interval:
 def share_of_link(limited: Column, free: Column) -> Interval:
     """Part of its time that the limit costs the baseline, paired by repeat."""
     one, two = limited.runs["baseline"], free.runs["baseline"]
-    common = sorted(one.keys() & two.keys())
-    kept = _ratio([(one[k]["samples_per_s"], two[k]["samples_per_s"]) for k in common])
+    kept = _ratio([(one[k]["samples_per_s"], two[k]["samples_per_s"]) for k in sorted(one)])
     low, high = (None if end is None else 1 - end for end in (kept.high, kept.low))
     return Interval(1 - kept.estimate, low, high, kept.pairs)
 

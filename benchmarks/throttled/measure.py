@@ -1,18 +1,16 @@
-"""One part measured: a start of the ranks for each rate of each repeat, kept in a file after every start."""
+"""One part measured: a start of the ranks for each repeat, kept in a file after every start."""
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from throttled.parts import Part
-from throttled.rates import calibrate
-from throttled.start import train
-
 from hpcbench.bench.progress import progress
 from hpcbench.errors import UserError
 from hpcbench.testing.hosts import Hosts
+from throttled.parts import Part
+from throttled.rates import calibrate
+from throttled.start import train
 
 Document = dict[str, Any]
 """What a file holds: provenance, what was asked for, the rates, and a dict for each run."""
@@ -94,40 +92,40 @@ def save(path: Path, document: Document) -> None:
     runs = ",\n".join(f"  {json.dumps(run)}" for run in document["runs"])
     beside = path.with_name(path.name + ".new")
     beside.write_text(f'{head[:-2]},\n "runs": [\n{runs}\n ]\n}}\n', encoding="utf-8")
-    os.replace(beside, path)
+    beside.replace(path)
 
 
 def measure(part: Part, runs: Sequence[dict[str, Any]], document: Document, path: Path | None) -> None:
-    """Measure what the document lacks.
+    """Measure the repeats that the document lacks.
 
-    Rates take turns within a repeat, so that a drift of the machine falls on all of them. Each start of the ranks trains
-    all schemes, in an order that is rotated from repeat to repeat.
+    Each start of the ranks trains all schemes of a repeat at all rates, both in an order that is rotated from repeat to
+    repeat, so that a drift of the machine falls on all of them alike.
     """
-    done = {(run["rate"], run["repeat"]) for run in document["runs"]}
+    done = {run["repeat"] for run in document["runs"]}
     repeats = sorted({run["repeat"] for run in runs})
-    free = [None] if part.free else []
-    count = len(free) + len(document["rates"] or document["asked"]["shares"])
-    turn, turns = 0, count * len(repeats) + 1
-    if len(done) == turns - 1:
+    missing = [repeat for repeat in repeats if repeat not in done]
+    if not missing:
         return
+    turns = len(repeats) + 1
     with Hosts(part.hosts) as hosts, progress(unit="starts") as show:
-        show(turn, turns, f"{part.name}: the calibration")
         if document["rates"] is None:
+            show(0, turns, f"{part.name}: the calibration")
             trial = next(run for run in runs if run["scheme"]["name"] == "baseline")
             document["rates"] = calibrate(hosts, trial, document["asked"]["shares"], ranks_a_host=part.ranks_a_host)
             _keep(path, document)
-        rates = [*free, *document["rates"]]
-        for repeat in repeats:
-            first = repeat % len(rates)
-            for rate in rates[first:] + rates[:first]:
-                turn += 1
-                if (rate, repeat) in done:
-                    continue
-                show(turn, turns, f"{part.name}: {rate or 'no limit'}, repeat {repeat}")
-                hosts.set_rate(rate)
-                own = [run for run in runs if run["repeat"] == repeat]
-                document["runs"] += [{"rate": rate, **run} for run in train(hosts, own, ranks_a_host=part.ranks_a_host)]
-                _keep(path, document)
+        for repeat in missing:
+            show(1 + repeats.index(repeat), turns, f"{part.name}: repeat {repeat}")
+            own = [run for run in runs if run["repeat"] == repeat]
+            tasks = [(rate, run) for rate in rotated(part, document["rates"], repeat) for run in own]
+            document["runs"] += train(hosts, tasks, ranks_a_host=part.ranks_a_host)
+            _keep(path, document)
+
+
+def rotated(part: Part, rates: Sequence[str], repeat: int) -> list[str | None]:
+    """Rates in the order of a repeat, with no limit among them if the part says so."""
+    every = [*([None] if part.free else []), *rates]
+    first = (repeat - 1) % len(every)
+    return every[first:] + every[:first]
 
 
 def _keep(path: Path | None, document: Document) -> None:

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from throttled.start import train
-
 from hpcbench.errors import UserError
 from hpcbench.testing.hosts import Hosts
+from throttled.start import train
 
 TRIAL = "100mbit"
 """Rate of the trial that tells what a limit costs."""
@@ -15,11 +14,10 @@ TRIAL = "100mbit"
 
 def calibrate(hosts: Hosts, run: dict[str, Any], shares: Sequence[float], *, ranks_a_host: int) -> list[str]:
     """Rates at which a limit costs this run about the given percents of its time."""
-    seconds = {}
-    for rate in (None, TRIAL):
-        hosts.set_rate(rate)
-        seconds[rate] = median(result["seconds"] for result in train(hosts, [run] * 3, ranks_a_host=ranks_a_host))
-    return choose_rates(seconds[None], seconds[TRIAL], [share / 100 for share in shares])
+    tasks = [(rate, run) for rate in (None, TRIAL) for _ in range(3)]
+    found = train(hosts, tasks, ranks_a_host=ranks_a_host)
+    free, limited = (median(own["seconds"] for own in found if own["rate"] == rate) for rate in (None, TRIAL))
+    return choose_rates(free, limited, [share / 100 for share in shares])
 
 
 def choose_rates(free: float, limited: float, shares: Sequence[float]) -> list[str]:

@@ -6,11 +6,11 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+from hpcbench.console import UNBOUND
 from throttled import curve
 from throttled.compare import Column, Row, columns, rows, share_of_link
 from throttled.words import KNOWN_WORSE, loss_note, sentences, shown
-
-from hpcbench.console import UNBOUND
 
 LEGEND = """\
 speed: samples/s over the baseline's, a ratio over pairs of runs of one repeat, with Student's 95 % interval.
@@ -26,32 +26,33 @@ def told(document: dict[str, Any], head: Iterable[str]) -> str:
     console = Console(file=text, width=UNBOUND, highlight=False)
     for line in (*head, ""):
         console.print(line, soft_wrap=True, markup=False)
-    for line in about(document):
-        console.print(line, markup=False)
     found = columns(document)
-    for thing in (*(curve.tables(found, document) if curve.fits(found) else tables(found, document)), *notes(document)):
-        console.print(*(("",) if thing == "" else (thing,)), markup=False)
+    along = curve.fits(found)
+    body = curve.tables(found, document) if along else tables(found, document)
+    for thing in (*about(document, found), *body, *(curve.LEGEND if along else notes(document))):
+        console.print(thing, markup=False)
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
 
 
-def about(document: dict[str, Any]) -> list[str]:
+def about(document: dict[str, Any], found: list[Column]) -> list[str]:
     """What was run."""
     run, train = document["run"], document["run"]["train"]
     repeats = len({run["repeat"] for run in document["runs"]})
-    cores = "ranks share cores" if run["oversubscribe"] else "a core for each rank"
+    cores = "which share cores" if run["oversubscribe"] else "a core for each"
+    batches = list(dict.fromkeys(column.cell.get(curve.BATCH, train["global_batch"]) for column in found))
     asked = document["asked"]["shares"]
     chosen = (
-        "Rates are a choice: they were taken so that the link costs the baseline about "
-        f"{' and '.join(f'{share:.0f}' for share in asked)} % of its time; a gain holds for such a share."
+        f"taken so that links cost the baseline about {' and '.join(f'{share:.0f}' for share in asked)} % of its time"
         if asked
-        else "Rates are a choice: they were given by name; a gain holds for the share of time that they cost."
+        else "given by name"
     )
     return [
         f"{document['part']}: {document['title']}",
-        f"{run['model']['name']}, {train['precision']}, messages {train['comm_precision']}, ZeRO-{train['zero']}, "
-        f"{train['steps'] - train['warmup_steps']} counted steps of {train['global_batch']} x {train['seq_len']} tokens after "
-        f"{train['warmup_steps']}; {run['ranks']} ranks, {cores}; {repeats} repeats, schemes in rotated order.",
-        chosen,
+        f"{run['model']['name']} in {train['precision']} (messages: {train['comm_precision']}), ZeRO-{train['zero']}, "
+        f"{run['ranks']} ranks, {cores}.",
+        f"{train['steps'] - train['warmup_steps']} counted steps of {', '.join(map(str, batches))} samples of "
+        f"{train['seq_len']} tokens after {train['warmup_steps']}; {repeats} repeats, schemes and rates in rotated order.",
+        f"The rates are a choice: {chosen}. A gain holds for such a share of time only.",
         "",
     ]
 
@@ -73,7 +74,8 @@ def tables(found: list[Column], document: dict[str, Any]) -> Iterable[Any]:
 
 def summary(made: dict[str | None, list[Row]]) -> Table:
     """Speeds at all rates, and how much of them the link makes."""
-    table = Table(title="speed over the baseline's, and what of it is due to the link (95 % CI)", box=None, pad_edge=False)
+    heading = "speed over the baseline's, and what of it is due to the link (95 % CI)"
+    table = Table(title=heading, box=None, pad_edge=False)
     table.add_column("scheme")
     for rate in made:
         table.add_column(rate or "no limit", justify="right")
@@ -95,7 +97,7 @@ def title(column: Column, free: Column | None, document: dict[str, Any]) -> str:
     if column.rate is None:
         return "no limit: what the codecs cost and spare the processors"
     share = share_of_link(column, free) if free else None
-    words = f"{column.where}"
+    words = f"links of {column.rate}"
     if share:
         low, high = share.low, share.high
         between = f" ({low:.0%} to {high:.0%})" if low is not None and high is not None else ""

@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from hpcbench.study.size import Room
 from hpcbench.testing.hosts import Hosts
 
 WORKER = Path(__file__).with_name("worker.py")
+Task = tuple[str | None, dict[str, Any]]
+"""A link rate, None without a limit, and a run file."""
 LONGEST = 1800.0
 """Seconds that a start of the ranks may take."""
 
@@ -36,7 +40,7 @@ def run_files(study: Path, settings: Sequence[str], *, ranks_a_host: int) -> lis
     ]
 
 
-def train(hosts: Hosts, runs: Sequence[dict[str, Any]], *, ranks_a_host: int) -> list[dict[str, Any]]:
+def train(hosts: Hosts, tasks: Sequence[Task], *, ranks_a_host: int) -> list[dict[str, Any]]:
     """Train all runs, one after another in one start of the ranks; what was found of each, in their order.
 
     Raises
@@ -44,22 +48,54 @@ def train(hosts: Hosts, runs: Sequence[dict[str, Any]], *, ranks_a_host: int) ->
     UserError
         The ranks did not come to their end, or replicas differ: then the numbers mean nothing.
     """
+    rates = [rate for rate, _ in tasks]
+    hosts.set_rate(rates[0])
     with tempfile.TemporaryDirectory() as directory:
-        for k, run in enumerate(runs):
+        (Path(directory) / "rates").write_text(json.dumps(rates))
+        for k, (_, run) in enumerate(tasks):
             (Path(directory) / f"{k:04}.json").write_text(json.dumps(run))
-        command = [sys.executable, str(WORKER), directory]
+        # A rank that fails ends all of them, which would wait for it forever.
+        command = [sys.executable, "-m", "mpi4py", str(WORKER), directory]
         ranks = hosts.count * ranks_a_host
-        try:
-            done = hosts.run(command, ranks=ranks, ranks_per_host=ranks_a_host, timeout=LONGEST)
-        except subprocess.TimeoutExpired:
-            raise UserError(f"the ranks did not end within {LONGEST:.0f} s: fewer steps (--set train.steps)") from None
+        with _limits(hosts, Path(directory), rates) as refused:
+            try:
+                done = hosts.run(command, ranks=ranks, ranks_per_host=ranks_a_host, timeout=LONGEST)
+            except subprocess.TimeoutExpired:
+                raise UserError(f"the ranks did not end within {LONGEST:.0f} s: --set train.steps=...") from None
+    if refused:
+        raise refused[0]
     if done.returncode:
         raise UserError(f"the ranks ended with {done.returncode}: {' '.join(done.stderr.split())[-400:]}")
     results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    if [result["scheme"] for result in results] != [run["scheme"]["name"] for run in runs]:
-        raise UserError(f"{len(runs)} runs were asked for, and the ranks printed {len(results)} results")
+    if [result["scheme"] for result in results] != [run["scheme"]["name"] for _, run in tasks]:
+        raise UserError(f"{len(tasks)} runs were asked for, and the ranks printed {len(results)} results")
     if differ := [result["scheme"] for result in results if not result["replicas_agree"]]:
         raise UserError(f"replicas differ after training with {', '.join(differ)}: the numbers mean nothing")
     return [
-        {"repeat": run["repeat"], "cell": run["cell"], **result} for run, result in zip(runs, results, strict=True)
+        {"rate": rate, "repeat": run["repeat"], "cell": run["cell"], **result}
+        for (rate, run), result in zip(tasks, results, strict=True)
     ]
+
+
+@contextmanager
+def _limits(hosts: Hosts, directory: Path, rates: Sequence[str | None]) -> Iterator[list[UserError]]:
+    """Sets a run's link rate when the ranks ask for it; see the worker. Gives what went wrong."""
+    ended, refused = threading.Event(), list[UserError]()
+
+    def answer() -> None:
+        while not ended.wait(0.02):
+            for asked in directory.glob("*.asked"):
+                try:
+                    hosts.set_rate(rates[int(asked.stem)])
+                except UserError as error:
+                    refused.append(error)
+                    return
+                asked.unlink()
+
+    thread = threading.Thread(target=answer, name="limits")
+    thread.start()
+    try:
+        yield refused
+    finally:
+        ended.set()
+        thread.join()

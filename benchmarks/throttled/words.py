@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-from throttled.compare import Column, beside
-
 from hpcbench.report.findings import SpeedFinding
 from hpcbench.report.statistics import Interval
+from throttled.compare import Column, beside
 
 CONTROLS = {
+    "baseline": "the MPI library's own calls without a codec",
     "naive-bf16": "a plain cast of all traffic to 16 bits",
     "naive-int8": "8-bit integers for all traffic",
 }
-"""Simple schemes that a better one has to beat."""
+"""Simple schemes that another one has to beat."""
 KNOWN_WORSE = {"naive-zfp8": 0.48}
 """Validation loss minus the baseline's after 600 steps, of those that are shown to be worse: docs/convergence.md."""
 
@@ -40,17 +40,18 @@ def sentences(column: Column) -> list[str]:
             continue
         found = beside(column, control)
         pairs = min(finding.pairs for finding in found.values())
-        lines.append(f"Beside {control}, {words}, at {column.where} ({_pairs(pairs)}, Holm over {len(found)} schemes):")
+        lines.append(f"Beside {control}, {words}, {column.where} ({_pairs(pairs)}, Holm over {len(found)} schemes):")
         for what, names in sorted_out(found).items():
             told = ", ".join(f"{name} {shown(found[name], 2)}" for name in names)
             head = {"neither": "not shown to be faster or slower"}.get(what, f"shown to be {what}")
             lines.append(f"  {head}: {told or 'none'}.")
-        lines += hybrids(found, control)
+        if control != "baseline":
+            lines += hybrids(found, control)
     return lines
 
 
 def hybrids(found: Mapping[str, SpeedFinding], control: str) -> list[str]:
-    """Whether hybrids, which compress one dimension more than the others, beat the simple scheme."""
+    """Whether schemes that compress one dimension more than the others beat a simple one."""
     own = {name: finding for name, finding in found.items() if "hybrid" in name}
     if not own:
         return []
@@ -62,8 +63,8 @@ def hybrids(found: Mapping[str, SpeedFinding], control: str) -> list[str]:
 def loss_note(steps: int, schemes: Sequence[str]) -> list[str]:
     """What the losses in the tables do not say."""
     lines = [
-        f"loss: validation loss minus the baseline's. After {steps} steps it separates no schemes and is no verdict: what a "
-        "scheme costs in convergence is measured over 600 steps in docs/convergence.md."
+        f"loss: validation loss minus the baseline's. After {steps} steps it separates no schemes and is no verdict: "
+        "what a scheme costs in convergence is measured over 600 steps in docs/convergence.md."
     ]
     for scheme, worse in KNOWN_WORSE.items():
         if scheme in schemes:
