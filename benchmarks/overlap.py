@@ -4,8 +4,8 @@
 
 Two virtual hosts with one rank each, so that every rank has a core of its own; data parallel. In each turn every scheme
 trains with overlap and without, one after the other in the same processes. Times are of the gradients' channel, a step
-and rank: waited for, and passed while the rank computed (of several buckets at a time each counts). Needs Linux, root or
-user namespaces, iproute2, and hpcbench[train,local]. Exit status 2 if something is missing.
+and rank: waited for, and passed while the rank computed (of several buckets at a time each counts). Needs Linux, root
+or user namespaces, iproute2, and hpcbench[train,local]. Exit status 2 if something is missing.
 """
 
 import argparse
@@ -81,14 +81,15 @@ def sort(runs: Sequence[dict[str, Any]], results: Sequence[dict[str, Any]]) -> F
 def show(found: Found, rate: str) -> None:
     """Print the table, and what overlap gains."""
     turns = len(next(iter(found.values())))
-    title = f"gradients over links of {rate}: ms a step, mean of {turns} turn{'s' * (turns > 1)} (95 % CI)"
-    table = Table(title=title, box=None, pad_edge=False)
+    print(f"\ngradients over links of {rate}: ms a step, mean of {turns} turn{'s' * (turns > 1)} (95 % CI)")
+    table = Table(box=None, pad_edge=False)
     for heading in ("scheme", "overlap", "step", "exposed", "hidden"):
         table.add_column(heading, justify="left" if heading in ("scheme", "overlap") else "right")
     for (scheme, on), own in found.items():
         cells = (shown(mean_interval([one[name] for one in own]), 1) for name in ("step", "exposed", "hidden"))
         table.add_row(scheme, "on" if on else "off", *cells)
     show_table(table)
+    print()
     schemes = dict.fromkeys(scheme for scheme, _ in found)
 
     def pairs(scheme: str, name: str) -> list[tuple[float, float]]:
@@ -97,9 +98,10 @@ def show(found: Found, rate: str) -> None:
     for scheme, finding in speeds({scheme: pairs(scheme, "samples_per_s") for scheme in schemes}, margin=0.01).items():
         exposed = paired_difference(*zip(*pairs(scheme, "exposed"), strict=True))
         verdict = "slower" if finding.slower else "faster" if finding.shown == "faster" else "not shown to differ"
+        basis = f"5 %, Holm over {len(schemes)} schemes, {finding.pairs} pair{'s' * (finding.pairs > 1)}"
         print(
-            f"{scheme}: with overlap {shown(finding, 2)} times as fast ({verdict}; 5 %, Holm over {len(schemes)} schemes, "
-            f"{finding.pairs} pair{'s' * (finding.pairs > 1)}); a rank waits {shown(exposed, 1, '+')} ms a step."
+            f"{scheme}: with overlap {shown(finding, 2)} times as fast ({verdict}; {basis}); "
+            f"a rank waits {shown(exposed, 1, '+')} ms a step."
         )
     print("every run's replicas agree")
 
