@@ -139,8 +139,7 @@ def share_of_link(limited: Column, free: Column) -> Interval:
 
 def ideal(limited: Column, free: Column, wire: float) -> float:
     """The gain if the limit cost the baseline only `wire` of what it costs it."""
-    taken, without = (column.mean("baseline", lambda run: run["seconds"]) for column in (limited, free))
-    return taken / (taken - (taken - without) * (1 - wire))
+    return 1 / (1 - share_of_link(limited, free).estimate * (1 - wire))
 
 
 def beside(column: Column, control: str) -> dict[str, SpeedFinding]:
