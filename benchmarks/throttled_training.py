@@ -31,7 +31,7 @@ from throttled.start import run_files
 
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
-from hpcbench.testing.hosts import why_not
+from hpcbench.testing.hosts import bits_per_second, why_not
 
 
 def main() -> int:
@@ -55,6 +55,12 @@ def main() -> int:
             raise UserError(f"no part {unknown[0]!r}: use {', '.join(PARTS)}")
         if wrong := [share for share in options.shares or () if not 1 <= share <= 95]:
             raise UserError(f"--shares {wrong[0]:g}: give percents from 1 to 95")
+        for rate in options.rates or ():
+            bits_per_second(rate)
+            if options.rates.count(rate) > 1:
+                raise UserError(f"--rates: {rate} is here twice: remove one")
+        if options.repeats is not None and options.repeats < 1:
+            raise UserError(f"--repeats {options.repeats}: give 1 or more")
         if reason := why_not():
             raise UserError(reason)
         for name in options.parts or PARTS:

@@ -14,6 +14,7 @@ from throttled.start import train
 
 Document = dict[str, Any]
 """What a file holds: provenance, what was asked for, the rates, and a dict for each run."""
+KEYS = {"provenance", "part", "title", "asked", "run", "schemes", "rates", "runs"}
 
 
 def begin(
@@ -81,7 +82,7 @@ def load(path: Path) -> Document:
         raise UserError(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise UserError(f"{path}: not JSON: {error}") from None
-    if not isinstance(found, dict) or not {"provenance", "part", "asked", "rates", "runs"} <= found.keys():
+    if not isinstance(found, dict) or not KEYS <= found.keys():
         raise UserError(f"{path}: no measurement of throttled_training.py: remove it, or name another")
     return found
 
