@@ -82,7 +82,7 @@ def load(path: Path) -> Document:
         raise UserError(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise UserError(f"{path}: not JSON: {error}") from None
-    if not isinstance(found, dict) or not KEYS <= found.keys():
+    if not isinstance(found, dict) or not found.keys() >= KEYS:
         raise UserError(f"{path}: no measurement of throttled_training.py: remove it, or name another")
     return found
 
