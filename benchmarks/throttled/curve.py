@@ -59,7 +59,8 @@ def tables(found: Sequence[Column], document: dict[str, Any]) -> Iterable[Any]:
                 continue
             found_at = beside_in_all(own, control)
             yield ""
-            yield _table(f"speed over that of {control} (95 % CI)", sizes, found_at)
+            yield f"speed over that of {control} (95 % CI)"
+            yield _table(sizes, found_at)
             yield ""
             pairs = min(finding.pairs for at in found_at for finding in at.values())
             yield f"Shown (5 %, Holm over {len(found_at[0])} schemes x {len(sizes)} sizes, {pairs} pairs each):"
@@ -108,8 +109,8 @@ def _paint(axes: "Axes", own: Sequence[Column], sizes: Sequence[int]) -> None:
     axes.set_xlabel("tokens a replica and step")
 
 
-def _table(title: str, sizes: Sequence[int], found: Sequence[dict[str, SpeedFinding]]) -> Table:
-    table = Table(title=title, box=None, pad_edge=False)
+def _table(sizes: Sequence[int], found: Sequence[dict[str, SpeedFinding]]) -> Table:
+    table = Table(box=None, pad_edge=False)
     table.add_column("tokens a replica and step")
     for size in sizes:
         table.add_column(str(size), justify="right")

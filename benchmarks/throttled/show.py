@@ -51,7 +51,7 @@ def about(document: dict[str, Any], found: list[Column]) -> list[str]:
         f"{run['model']['name']} in {train['precision']} (messages: {train['comm_precision']}), ZeRO-{train['zero']}, "
         f"{run['ranks']} ranks, {cores}.",
         f"{train['steps'] - train['warmup_steps']} counted steps, of {', '.join(map(str, batches))} samples of "
-        f"{train['seq_len']} tokens, after {train['warmup_steps']}; {repeats} repeats, in rotated order.",
+        f"{train['seq_len']} tokens, after {train['warmup_steps']}; {repeats} repeat{'s' * (repeats != 1)}, in rotated order.",
         f"The rates are a choice: {chosen}. A gain holds for such a share of time only.",
         "",
     ]
@@ -62,6 +62,7 @@ def tables(found: list[Column], document: dict[str, Any]) -> Iterable[Any]:
     free = next((column for column in found if column.rate is None), None)
     made = {column.rate: rows(column, free, document["run"]["ranks"]) for column in found}
     if free and len(found) > 1:
+        yield "speed over the baseline's, and what of it is due to the link (95 % CI)"
         yield summary(made)
         yield ""
     for column in found:
@@ -74,8 +75,7 @@ def tables(found: list[Column], document: dict[str, Any]) -> Iterable[Any]:
 
 def summary(made: dict[str | None, list[Row]]) -> Table:
     """Speeds at all rates, and how much of them the link makes."""
-    heading = "speed over the baseline's, and what of it is due to the link (95 % CI)"
-    table = Table(title=heading, box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
     table.add_column("scheme")
     for rate in made:
         table.add_column(rate or "no limit", justify="right")
