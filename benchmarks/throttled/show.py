@@ -51,7 +51,7 @@ def about(document: dict[str, Any], found: list[Column]) -> list[str]:
         f"{run['model']['name']} in {train['precision']} (messages: {train['comm_precision']}), ZeRO-{train['zero']}, "
         f"{run['ranks']} ranks, {cores}.",
         f"{train['steps'] - train['warmup_steps']} counted steps, of {', '.join(map(str, batches))} samples of "
-        f"{train['seq_len']} tokens, after {train['warmup_steps']}; {repeats} repeat{'s' * (repeats != 1)}, in rotated order.",
+        f"{train['seq_len']} tokens, after {train['warmup_steps']}; repeats: {repeats}, in rotated order.",
         f"The rates are a choice: {chosen}. A gain holds for such a share of time only.",
         "",
     ]
