@@ -1,78 +1,109 @@
 """What is left to wait for when gradients are reduced during the backward pass: training with overlap on and off.
 
-    python benchmarks/overlap.py [--rate 300mbit] [--turns 2]
+    python benchmarks/overlap.py [--rate 300mbit] [--turns 8] [--tiny]
 
-Two virtual hosts with one rank each, so that every rank has a core of its own; data parallel, runs in turns. Times are
-of the gradients' channel, a step and rank: waited for, and passed while the rank computed (of several buckets at a time
-each counts). Needs Linux, root or user namespaces, iproute2, and hpcbench[train,local].
+Two virtual hosts with one rank each, so that every rank has a core of its own; data parallel. In each turn every scheme
+trains with overlap and without, one after the other in the same processes. Times are of the gradients' channel, a step
+and rank: waited for, and passed while the rank computed (of several buckets at a time each counts). Needs Linux, root
+or user namespaces, iproute2, and hpcbench[train,local]. Exit status 2 if something is missing.
 """
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-from rich.console import Console
+from provenance import provenance
 from rich.table import Table
-from throttled_training import train
+from throttled.parts import TINY_STEPS, TWO_REPLICAS
+from throttled.start import run_files, train
+from throttled.words import shown
 
-from hpcbench.console import columns
+from hpcbench.console import show_table
 from hpcbench.errors import UserError
-from hpcbench.study.expand import expand
-from hpcbench.study.load import load_study
-from hpcbench.study.run import run_file
-from hpcbench.study.size import Room
-from hpcbench.testing.hosts import Hosts
+from hpcbench.report.findings import speeds
+from hpcbench.report.statistics import mean_interval, paired_difference
+from hpcbench.testing.hosts import Hosts, bits_per_second, why_not
 
-SETTINGS = [
-    "repeats=1",
-    "train.steps=16",
-    "train.bucket_mb=0.4",
-    "layout.dp=2",
-    "layout.tp=1",
-    "layout.pp=1",
-    "nodes=2",
-    "ranks_per_node=1",
-    "matrix.scheme=[baseline, zhybrid-16-8]",
-]
-
-
-def run_files(*, overlap: bool) -> list[dict[str, Any]]:
-    """A run of each scheme."""
-    study = Path(__file__).with_name("throttled_training.yaml")
-    runs = expand(load_study(study, [*SETTINGS, f"train.overlap={str(overlap).lower()}"]), Room("virtual hosts", 1, 1))
-    return [
-        run_file(run, site="hosts", threads=1, oversubscribe=False, device="cpu", base=study.parent) for run in runs
-    ]
+SETTINGS = (*TWO_REPLICAS, "train.bucket_mb=0.4", "matrix.scheme=[baseline, zhybrid-16-8]")
+RANKS = 2
+STUDY = Path(__file__).with_name("throttled_training.yaml")
+Found = dict[tuple[str, bool], list[dict[str, float]]]
+"""Of a scheme with overlap or without, what was measured in each turn."""
 
 
 def main() -> int:
     """Run the benchmark; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", default="300mbit")
-    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--turns", type=int, help="repeats, 8 by default")
+    parser.add_argument("--tiny", action="store_true", help="the same in seconds; its numbers mean nothing")
     options = parser.parse_args()
-    files = [run for _ in range(options.turns) for on in (True, False) for run in run_files(overlap=on)]
+    turns = options.turns if options.turns is not None else 2 if options.tiny else 8
     try:
-        with Hosts(2, rate=options.rate) as hosts:
-            results = train(hosts, files, ranks_a_host=1)
+        if turns < 1:
+            raise UserError(f"--turns {turns}: give 1 or more")
+        bits_per_second(options.rate)
+        if reason := why_not():
+            raise UserError(reason)
+        print("\n".join(f"# {key}: {value}" for key, value in provenance(Path(__file__)).items()), flush=True)
+        runs = in_turns([*SETTINGS, *(TINY_STEPS if options.tiny else ()), f"repeats={turns}"])
+        with Hosts(RANKS) as hosts:
+            results = train(hosts, [(options.rate, run) for run in runs], ranks_a_host=1)
     except UserError as error:
         print(f"overlap: {error}", file=sys.stderr)
         return 2
-    found: dict[tuple[str, bool], list[tuple[float, ...]]] = {}
-    for asked, result in zip(files, results, strict=True):
-        (channel,) = (c for c in result["channels"] if c["dimension"] == "DP")
-        own = (channel[name] / result["steps"] / 2 for name in ("exposed_s", "hidden_s"))
-        found.setdefault((result["scheme"], asked["train"]["overlap"]), []).append((result["seconds"], *own))
-    table = Table(title=f"gradients over links of {options.rate}, {options.turns} turns", box=None, pad_edge=False)
-    for heading in ("scheme", "overlap", "step, ms", "exposed, ms", "hidden, ms"):
-        table.add_column(heading, justify="left" if heading in ("scheme", "overlap") else "right")
-    for (scheme, on), times in sorted(found.items()):
-        cells = (f"{fmean(column) * 1e3:.1f}" for column in zip(*times, strict=True))
-        table.add_row(scheme, "on" if on else "off", *cells)
-    Console(width=columns(), highlight=False).print(table)
+    show(sort(runs, results), options.rate)
     return 0
+
+
+def in_turns(settings: Sequence[str]) -> list[dict[str, Any]]:
+    """Every run without overlap and with it, one after the other; which comes first alternates."""
+    off, on = (
+        run_files(STUDY, [*settings, f"train.overlap={overlap}"], ranks_a_host=1) for overlap in ("false", "true")
+    )
+    pairs = zip(off, on, strict=True)
+    return [run for pair in pairs for run in (pair if pair[0]["repeat"] % 2 else reversed(pair))]
+
+
+def sort(runs: Sequence[dict[str, Any]], results: Sequence[dict[str, Any]]) -> Found:
+    """Milliseconds a step, and of the gradients' channel a step and rank, in the order of the turns."""
+    found: Found = {}
+    for asked, result in zip(runs, results, strict=True):
+        times = {name: result["traffic"]["DP"][f"{name}_s"] / RANKS * 1e3 for name in ("exposed", "hidden")}
+        found.setdefault((result["scheme"], asked["train"]["overlap"]), []).append(
+            {"step": result["seconds"] * 1e3, "samples_per_s": result["samples_per_s"], **times}
+        )
+    return dict(sorted(found.items()))
+
+
+def show(found: Found, rate: str) -> None:
+    """Print the table, and what overlap gains."""
+    turns = len(next(iter(found.values())))
+    print(f"\ngradients over links of {rate}: ms a step, mean of {turns} turn{'s' * (turns > 1)} (95 % CI)")
+    table = Table(box=None, pad_edge=False)
+    for heading in ("scheme", "overlap", "step", "exposed", "hidden"):
+        table.add_column(heading, justify="left" if heading in ("scheme", "overlap") else "right")
+    for (scheme, on), own in found.items():
+        cells = (shown(mean_interval([one[name] for one in own]), 1) for name in ("step", "exposed", "hidden"))
+        table.add_row(scheme, "on" if on else "off", *cells)
+    show_table(table)
+    print()
+    schemes = dict.fromkeys(scheme for scheme, _ in found)
+
+    def pairs(scheme: str, name: str) -> list[tuple[float, float]]:
+        return [(on[name], off[name]) for on, off in zip(found[scheme, True], found[scheme, False], strict=True)]
+
+    for scheme, finding in speeds({scheme: pairs(scheme, "samples_per_s") for scheme in schemes}, margin=0.01).items():
+        exposed = paired_difference(*zip(*pairs(scheme, "exposed"), strict=True))
+        verdict = "slower" if finding.slower else "faster" if finding.shown == "faster" else "not shown to differ"
+        basis = f"5 %, Holm over {len(schemes)} schemes, {finding.pairs} pair{'s' * (finding.pairs > 1)}"
+        print(
+            f"{scheme}: with overlap {shown(finding, 2)} times as fast ({verdict}; {basis}); "
+            f"a rank waits {shown(exposed, 1, '+')} ms a step."
+        )
+    print("every run's replicas agree")
 
 
 if __name__ == "__main__":

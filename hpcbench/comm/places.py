@@ -22,7 +22,7 @@ class Place(Protocol):
     clock: Clock
     """Of what the caller computes."""
     called: Any
-    """Mark of the clock at which the operation was called, where that may hold up the caller; else None."""
+    """Mark of the clock at which the operation was called; None where it is that of its beginning."""
 
     def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> Memory:
         """For a slice."""

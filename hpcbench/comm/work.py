@@ -22,7 +22,10 @@ class Work:
         self._progress, self._operation = progress, operation
         self._channel, self._tally, self._place = channel, tally, place
         self._not_exposed = 0.0
-        self._calling = (place.called, place.clock.mark()) if place and place.called is not None else None
+        self._calling = None
+        if operation and place:
+            called = operation.begun if place.called is None else place.called
+            self._calling = (called, place.clock.mark())
 
     @classmethod
     def nothing(cls, channel: Channel) -> "Work":

@@ -1,0 +1,164 @@
+"""Schemes beside each other at a rate: ratios over pairs of runs of one repeat, and what these show."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from hpcbench.report.findings import SpeedFinding, speeds
+from hpcbench.report.statistics import Interval, paired_difference, paired_ratio
+
+MARGIN = 0.01
+"""A gain below it is none: the studies' own default."""
+Runs = dict[str, dict[int, dict[str, Any]]]
+"""Of each scheme, its run in each repeat."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """All runs at a rate, and at one value of what else varies."""
+
+    rate: str | None
+    """None without a limit."""
+    cell: dict[str, Any]
+    runs: Runs
+
+    @property
+    def where(self) -> str:
+        return f"at links of {self.rate}" if self.rate else "without a limit"
+
+    def pairs(self, scheme: str, other: str, value: str = "samples_per_s") -> list[tuple[float, float]]:
+        """Values of two schemes in each repeat that has both."""
+        one, two = self.runs[scheme], self.runs[other]
+        return [(one[k][value], two[k][value]) for k in sorted(one.keys() & two.keys())]
+
+    def mean(self, scheme: str, value: Callable[[dict[str, Any]], float]) -> float:
+        return fmean(value(run) for run in self.runs[scheme].values())
+
+
+@dataclass(frozen=True)
+class Row:
+    """A scheme at a rate."""
+
+    scheme: str
+    samples_per_s: float
+    speed: Interval
+    """Over the baseline's."""
+    link: Interval | None
+    """Of that, what the limit adds: over the same ratio without a limit."""
+    wire: float | None
+    """Bytes between hosts, of the identity's."""
+    ideal: float | None
+    """What the bytes alone would let the limit add."""
+    exposed_s: float
+    hidden_s: float
+    """Seconds a step and rank of communication that was waited for, and that passed meanwhile."""
+    loss: Interval
+    """Validation loss minus the baseline's."""
+
+
+def columns(document: dict[str, Any]) -> list[Column]:
+    """The runs by cell and rate: cells in their order, without a limit first."""
+    runs = document["runs"]
+    cells = [cell for k, cell in enumerate(run["cell"] for run in runs) if cell not in [r["cell"] for r in runs[:k]]]
+    cells.sort(key=lambda cell: list(cell.values()))
+    found = []
+    for cell in cells:
+        for rate in (None, *(document["rates"] or ())):
+            own: Runs = {scheme: {} for scheme in document["schemes"]}
+            for run in runs:
+                if run["rate"] == rate and run["cell"] == cell:
+                    own[run["scheme"]][run["repeat"]] = run
+            if all(own.values()):
+                found.append(Column(rate, cell, own))
+    return found
+
+
+def rows(column: Column, free: Column | None, ranks: int) -> list[Row]:
+    """A row a scheme, in the study's order.
+
+    Parameters
+    ----------
+    free
+        The same without a limit, if it was measured.
+    """
+
+    def spent(name: str) -> Callable[[dict[str, Any]], float]:
+        return lambda run: sum(dimension[name] for dimension in run["traffic"].values()) / ranks
+
+    made = []
+    for scheme in column.runs:
+        wire = None
+        if "identity" in column.runs and scheme != "baseline":
+            plain = column.mean("identity", between_hosts)
+            wire = column.mean(scheme, between_hosts) / plain if plain else None
+        limited = free is not None and column.rate is not None
+        made.append(
+            Row(
+                scheme,
+                column.mean(scheme, lambda run: run["samples_per_s"]),
+                _ratio(column.pairs(scheme, "baseline")),
+                link_gain(column, free, scheme) if free and limited else None,
+                wire,
+                ideal(column, free, wire) if free and limited and wire is not None else None,
+                column.mean(scheme, spent("exposed_s")),
+                column.mean(scheme, spent("hidden_s")),
+                paired_difference(*zip(*column.pairs(scheme, "baseline", "valid"), strict=True)),
+            )
+        )
+    return made
+
+
+def between_hosts(run: dict[str, Any]) -> float:
+    """Bytes a step that left their host."""
+    return float(sum(dimension["network_bytes"] for dimension in run["traffic"].values()))
+
+
+def link_gain(limited: Column, free: Column, scheme: str) -> Interval:
+    """Ratio of ratios: how much faster than the baseline with a limit, over the same without, paired by repeat.
+
+    A codec also costs and spares time of processors, which is the same in both and falls out.
+    """
+    base, own = limited.runs["baseline"], limited.runs[scheme]
+    common = sorted(base.keys() & own.keys())
+
+    def gains(column: Column) -> list[float]:
+        runs = column.runs
+        return [runs[scheme][k]["samples_per_s"] / runs["baseline"][k]["samples_per_s"] for k in common]
+
+    return paired_ratio(gains(limited), gains(free))
+
+
+def share_of_link(limited: Column, free: Column) -> Interval:
+    """Part of its time that the limit costs the baseline, paired by repeat."""
+    one, two = limited.runs["baseline"], free.runs["baseline"]
+    kept = _ratio([(one[k]["samples_per_s"], two[k]["samples_per_s"]) for k in sorted(one)])
+    low, high = (None if end is None else 1 - end for end in (kept.high, kept.low))
+    return Interval(1 - kept.estimate, low, high, kept.pairs)
+
+
+def ideal(limited: Column, free: Column, wire: float) -> float:
+    """The gain if the limit cost the baseline only `wire` of what it costs it."""
+    return 1 / (1 - share_of_link(limited, free).estimate * (1 - wire))
+
+
+def beside(column: Column, control: str) -> dict[str, SpeedFinding]:
+    """Every other scheme's speed over the control's; p-values corrected for them all."""
+    return speeds({scheme: column.pairs(scheme, control) for scheme in column.runs if scheme != control}, MARGIN)
+
+
+def beside_in_all(cells: Sequence[Column], control: str) -> list[dict[str, SpeedFinding]]:
+    """The same for each column, corrected for all columns together."""
+    family = {
+        (k, scheme): column.pairs(scheme, control)
+        for k, column in enumerate(cells)
+        for scheme in column.runs
+        if scheme != control
+    }
+    names = {f"{k} {scheme}": pairs for (k, scheme), pairs in family.items()}
+    found = speeds(names, MARGIN)
+    return [{scheme: found[f"{k} {scheme}"] for i, scheme in family if i == k} for k in range(len(cells))]
+
+
+def _ratio(pairs: Sequence[tuple[float, float]]) -> Interval:
+    return paired_ratio([one for one, _ in pairs], [two for _, two in pairs])

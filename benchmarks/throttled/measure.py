@@ -1,0 +1,134 @@
+"""One part measured: a start of the ranks for each repeat, kept in a file after every start."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hpcbench.bench.progress import progress
+from hpcbench.errors import UserError
+from hpcbench.testing.hosts import Hosts
+from throttled.parts import Part
+from throttled.rates import calibrate
+from throttled.start import train
+
+Document = dict[str, Any]
+"""What a file holds: provenance, what was asked for, the rates, and a dict for each run."""
+KEYS = {"provenance", "part", "title", "asked", "run", "schemes", "rates", "runs"}
+
+
+def begin(
+    part: Part,
+    runs: Sequence[dict[str, Any]],
+    *,
+    provenance: dict[str, str],
+    settings: Sequence[str],
+    shares: Sequence[float],
+    rates: Sequence[str] | None,
+) -> Document:
+    """A document with nothing measured; `rates` stand in place of what `shares` ask for."""
+    first = runs[0]
+    return {
+        "provenance": provenance,
+        "part": part.name,
+        "title": part.title,
+        "asked": {
+            "settings": list(settings),
+            "shares": None if rates else list(shares),
+            "rates": list(rates) if rates else None,
+        },
+        "run": {key: first[key] for key in ("model", "train", "layout", "ranks", "oversubscribe")},
+        "schemes": list(dict.fromkeys(run["scheme"]["name"] for run in runs if run["repeat"] == 1)),
+        "rates": list(rates) if rates else None,
+        "runs": [],
+    }
+
+
+def resume(path: Path, fresh: Document) -> Document:
+    """What the file holds already, or else `fresh`.
+
+    Raises
+    ------
+    UserError
+        The file holds another measurement, or one of another revision.
+    """
+    if not path.exists():
+        return fresh
+    kept = load(path)
+    for what, old, new in (
+        ("revision", kept["provenance"]["revision"], fresh["provenance"]["revision"]),
+        ("machine", kept["provenance"]["machine"], fresh["provenance"]["machine"]),
+        *((key, kept[key], fresh[key]) for key in ("part", "asked", "run", "schemes")),
+    ):
+        if old != new:
+            raise UserError(
+                f"{path}: holds a measurement of another {what}, to which nothing can be added: remove it, or show it "
+                "with --show"
+            )
+    return kept
+
+
+def load(path: Path) -> Document:
+    """Read a file.
+
+    Raises
+    ------
+    UserError
+        It is missing, or none of ours.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise UserError(f"{path}: not JSON: {error}") from None
+    if not isinstance(found, dict) or not found.keys() >= KEYS:
+        raise UserError(f"{path}: no measurement of throttled_training.py: remove it, or name another")
+    return found
+
+
+def save(path: Path, document: Document) -> None:
+    """Write the file at once or not at all, a run a line."""
+    head = json.dumps({key: value for key, value in document.items() if key != "runs"}, indent=1)
+    runs = ",\n".join(f"  {json.dumps(run)}" for run in document["runs"])
+    beside = path.with_name(path.name + ".new")
+    beside.write_text(f'{head[:-2]},\n "runs": [\n{runs}\n ]\n}}\n', encoding="utf-8")
+    beside.replace(path)
+
+
+def measure(part: Part, runs: Sequence[dict[str, Any]], document: Document, path: Path | None) -> None:
+    """Measure the repeats that the document lacks.
+
+    Each start of the ranks trains all schemes of a repeat at all rates, both in an order that is rotated from repeat to
+    repeat, so that a drift of the machine falls on all of them alike.
+    """
+    done = {run["repeat"] for run in document["runs"]}
+    repeats = sorted({run["repeat"] for run in runs})
+    missing = [repeat for repeat in repeats if repeat not in done]
+    if not missing:
+        return
+    turns = len(repeats) + 1
+    with Hosts(part.hosts) as hosts, progress(unit="starts") as show:
+        if document["rates"] is None:
+            show(0, turns, f"{part.name}: the calibration")
+            trial = next(run for run in runs if run["scheme"]["name"] == "baseline")
+            document["rates"] = calibrate(hosts, trial, document["asked"]["shares"], ranks_a_host=part.ranks_a_host)
+            _keep(path, document)
+        for repeat in missing:
+            show(1 + repeats.index(repeat), turns, f"{part.name}: repeat {repeat}")
+            own = [run for run in runs if run["repeat"] == repeat]
+            tasks = [(rate, run) for rate in rotated(part, document["rates"], repeat) for run in own]
+            document["runs"] += train(hosts, tasks, ranks_a_host=part.ranks_a_host)
+            _keep(path, document)
+
+
+def rotated(part: Part, rates: Sequence[str], repeat: int) -> list[str | None]:
+    """Rates in the order of a repeat, with no limit among them if the part says so."""
+    every = [*([None] if part.free else []), *rates]
+    first = (repeat - 1) % len(every)
+    return every[first:] + every[:first]
+
+
+def _keep(path: Path | None, document: Document) -> None:
+    if path:
+        save(path, document)

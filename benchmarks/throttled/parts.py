@@ -1,0 +1,65 @@
+"""What is measured: a list of layouts, each with its own settings of one study."""
+
+from dataclasses import dataclass
+
+SHARES = (20.0, 50.0)
+"""Percent of its time that the link costs the baseline, for which rates are chosen."""
+FEW = "matrix.scheme=[baseline, identity, naive-bf16, naive-int8, zhybrid-16-8]"
+TINY_STEPS = ("train.steps=6", "train.warmup_steps=2", "train.seq_len=32", "train.eval_samples=4")
+TINY = (*TINY_STEPS, "repeats=2", "matrix.scheme=[baseline, identity, naive-int8]")
+"""The same measurement in seconds; its numbers mean nothing."""
+
+
+def _two(dp: int, tp: int) -> tuple[str, ...]:
+    """Settings of two hosts with a rank each."""
+    return (f"layout.dp={dp}", f"layout.tp={tp}", "layout.pp=1", "nodes=2", "ranks_per_node=1")
+
+
+TWO_REPLICAS = _two(dp=2, tp=1)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Runs that are measured and shown together."""
+
+    name: str
+    title: str
+    hosts: int
+    ranks_a_host: int
+    settings: tuple[str, ...] = ()
+    """``KEY=VALUE`` each, in place of what the study says."""
+    shares: tuple[float, ...] = SHARES
+    free: bool = True
+    """Measured without a limit, too, beside which the link's share of a gain is told."""
+    tiny: tuple[str, ...] = ()
+    """Settings of the tiny form beside `TINY`."""
+
+
+PARTS = {
+    part.name: part
+    for part in (
+        Part("shared", "eight ranks on four hosts: dp 2 x tp 2 x pp 2, ranks share cores", 4, 2),
+        Part("own", "two ranks on two hosts: dp 2, a core for each rank", 2, 1, TWO_REPLICAS),
+        Part(
+            "tensor",
+            "two ranks on two hosts: tp 2 across the link, a core for each rank",
+            2,
+            1,
+            (*_two(dp=1, tp=2), FEW),
+        ),
+        Part(
+            "curve",
+            "tokens a replica and step: two ranks on two hosts, dp 2, a core for each rank",
+            2,
+            1,
+            (
+                *TWO_REPLICAS,
+                "matrix.scheme=[baseline, naive-bf16, naive-int8, zhybrid-16-8]",
+                "matrix.train.global_batch=[4, 8, 16, 32]",
+            ),
+            shares=(40.0,),
+            free=False,
+            tiny=("matrix.train.global_batch=[4, 8]",),
+        ),
+    )
+}

@@ -1,0 +1,44 @@
+"""Link rates that cost the baseline a wanted share of its time."""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from hpcbench.errors import UserError
+from hpcbench.testing.hosts import Hosts
+from throttled.start import train
+
+TRIAL = "100mbit"
+"""Rate of the trial that tells what a limit costs."""
+
+
+def calibrate(hosts: Hosts, run: dict[str, Any], shares: Sequence[float], *, ranks_a_host: int) -> list[str]:
+    """Rates at which a limit costs this run about the given percents of its time."""
+    tasks = [(rate, run) for rate in (None, TRIAL) for _ in range(3)]
+    found = train(hosts, tasks, ranks_a_host=ranks_a_host)
+    free, limited = (median(own["seconds"] for own in found if own["rate"] == rate) for rate in (None, TRIAL))
+    return choose_rates(free, limited, [share / 100 for share in shares])
+
+
+def choose_rates(free: float, limited: float, shares: Sequence[float]) -> list[str]:
+    """Rates in whole Mbit/s at which a limit costs the given shares of the time of a step.
+
+    What the trial's limit costs is proportional to the time of a bit, so that at another rate it costs
+    ``(limited - free) * trial / rate``, which is to be the share of itself and `free` together.
+
+    Parameters
+    ----------
+    free, limited
+        Seconds a step without a limit, and at the rate of the trial.
+    shares
+        Between 0 and 1.
+
+    Raises
+    ------
+    UserError
+        The trial's limit cost too little to tell.
+    """
+    if limited < 1.05 * free:
+        raise UserError(f"links of {TRIAL} cost the baseline less than 5 % of its time here: name rates with --rates")
+    megabits = (limited - free) * float(TRIAL.removesuffix("mbit"))  # that pass the busiest link in a step
+    return [f"{max(1, round(megabits * (1 - share) / (share * free)))}mbit" for share in shares]

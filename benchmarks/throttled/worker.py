@@ -1,0 +1,98 @@
+"""Trains runs one after another in one start of the ranks: ``mpiexec ... python worker.py DIRECTORY``.
+
+The directory holds run files, which are taken in the order of their names, and a list of their link rates. Before a run
+whose rate is another than the one before, rank 0 makes a file NAME.asked and waits until whoever started the ranks has
+set the links and taken it away. Rank 0 prints a JSON line for each run. Times and bytes are the engine's own counts: of
+the steps after the warm-up, and of nothing between them.
+"""
+
+import json
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from mpi4py import MPI
+
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.wait import Wait
+from hpcbench.train import config, text
+from hpcbench.train.config import Run
+from hpcbench.train.trainer import Trainer
+
+COUNTED = ("message_bytes", "wire_bytes", "network_bytes", "exposed_s", "hidden_s")
+LONGEST = 60.0
+"""Seconds that a change of the links may take."""
+
+
+def main(directory: Path) -> None:
+    """Train every run of the directory."""
+    torch.set_num_threads(1)
+    world = MPI.COMM_WORLD
+    files = sorted(directory.glob("*.json"))
+    runs = [config.load(file)[0] for file in files]
+    rates: list[str | None] = json.loads((directory / "rates").read_text())
+    drivers: dict[tuple[Wait, bool], Progress] = {}
+
+    def driver_of(run: Run) -> Progress:
+        how = (Wait.GIVE_WAY if run.oversubscribe else Wait.SPIN, run.train.overlap)
+        if how not in drivers:
+            drivers[how] = Progress(how[0], background=how[1])
+        return drivers[how]
+
+    first, current = runs[0], rates[0]
+    corpus = text.load_shared(world, driver_of(first), first.data, first.train.seq_len)
+    # The first steps of a start pay for libraries and connections: no run that counts shall be the first.
+    rehearsal = Trainer(first, world, driver_of(first), corpus)
+    for k in range(max(1, first.train.warmup_steps)):
+        rehearsal.step(k)
+    for file, rate, run in zip(files, rates, runs, strict=True):
+        if rate != current:
+            ask(world, file.with_suffix(".asked"))
+            current = rate
+        result = train(Trainer(run, world, driver_of(run), corpus))
+        if world.rank == 0:
+            print(json.dumps(result), flush=True)
+
+
+def ask(world: MPI.Comm, file: Path) -> None:
+    """Return on all ranks when the links have the rate of the next run."""
+    world.Barrier()
+    if world.rank == 0:
+        file.touch()
+        asked = time.monotonic()
+        while file.exists():
+            if time.monotonic() - asked > LONGEST:
+                raise TimeoutError(f"the link rate was not set within {LONGEST:.0f} s")
+            time.sleep(0.02)
+    world.Barrier()
+
+
+def train(trainer: Trainer) -> dict[str, Any]:
+    """Take all steps; times are seconds a step of this rank, traffic is a step's, summed over all ranks."""
+    run, settings = trainer.run, trainer.run.train
+    for k in range(settings.steps):
+        if k == settings.warmup_steps:
+            trainer.forget_times()
+        trainer.step(k)
+    steps, seconds = trainer.traffic.steps, trainer.traffic.seconds / trainer.traffic.steps
+    traffic: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(COUNTED, 0.0))
+    for channel in trainer.traffic.report():
+        for name in COUNTED:
+            traffic[channel["dimension"]][name] += channel[name] / steps
+    valid, _ = trainer.evaluate()
+    return {
+        "scheme": run.scheme.name,
+        "steps": steps,
+        "seconds": seconds,
+        "samples_per_s": settings.global_batch / seconds,
+        "traffic": traffic,
+        "valid": valid,
+        "replicas_agree": trainer.replicas_agree(),
+    }
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
