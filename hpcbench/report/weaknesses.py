@@ -153,7 +153,7 @@ WEAKNESSES = (
     ),
     Weakness(
         "few_steps",
-        f"Fewer than {FEW_STEPS} counted steps in a run: they say little of the step time, and training has hardly begun",
+        f"Fewer than {FEW_STEPS} counted steps in a run: little to time a step by, and training has hardly begun",
         _few_steps,
     ),
     Weakness(

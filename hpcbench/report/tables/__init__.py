@@ -11,10 +11,12 @@ from hpcbench.report.tables.phases import phases
 from hpcbench.report.tables.published import published
 from hpcbench.report.tables.runs import runs
 from hpcbench.report.tables.scaling import strong_scaling, weak_scaling
+from hpcbench.report.tables.schemes import schemes
 from hpcbench.report.tables.speed import speed
 from hpcbench.report.tables.traffic import traffic
 
 OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
+    "schemes": schemes,
     "speed": speed,
     "phases": phases,
     "loss": loss,
