@@ -164,7 +164,7 @@ WEAKNESSES = (
     ),
     Weakness(
         "shared_cores",
-        "Ranks shared cores and took turns: time in a codec is time taken from computing, unlike on a real machine",
+        "Ranks shared cores and took turns: what one rank's codec takes, another's computing waits for",
         _shared_cores,
     ),
     LEARNT_NOTHING,

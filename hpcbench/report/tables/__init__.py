@@ -16,12 +16,12 @@ from hpcbench.report.tables.speed import speed
 from hpcbench.report.tables.traffic import traffic
 
 OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
-    "schemes": schemes,
     "speed": speed,
     "phases": phases,
     "loss": loss,
     "traffic": traffic,
     "memory": memory,
+    "schemes": schemes,
 }
 """Further tables of the schemes of one cell, which has the comparison anyway."""
 
