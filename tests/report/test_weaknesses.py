@@ -125,7 +125,7 @@ def cut(log: Path) -> None:
 def test_the_speed_of_a_pair_is_of_the_steps_that_both_counted(
     tmp_path: Path, fault: Callable[[Path], None], last: int
 ) -> None:
-    """One run of a pair lacks steps that the other has, fast ones or slow ones; where both have them, both are alike."""
+    """One run of a pair lacks steps that the other has; where both have them, both are alike."""
     runs = [Planted(scheme, k, 0.4, 2.7) for k in (1, 2) for scheme in ("baseline", "mzhybrid")]
     root = write(tmp_path, runs, steps=60, warmup=2)
     for log in root.glob("runs/*/log.txt"):
