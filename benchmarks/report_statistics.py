@@ -292,8 +292,8 @@ def _apart(own: float, theirs: float) -> float:
 def _table(words: str, *figures: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(words)
-    for head in figures:
-        table.add_column(head, justify="right")
+    for heading in figures:
+        table.add_column(heading, justify="right")
     return table
 
 

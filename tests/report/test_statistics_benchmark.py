@@ -12,10 +12,8 @@ def test_the_tiny_form_prints_all_tables_and_the_goals() -> None:
     done = subprocess.run([sys.executable, str(SCRIPT), "--tiny"], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
     assert [line.split(":")[0] for line in lines[:3]] == ["# command", "# revision", "# machine"]
-    heads = [
-        line.split()[0] for i, line in enumerate(lines) if i and (not lines[i - 1] or lines[i - 1][0] == "#") and line
-    ]
-    assert [head for head in heads if head in ("noise", "memory", "beside")] == ["noise", "noise", "memory", "beside"]
+    heads = [word for line in lines if (word := line.partition(" ")[0]) in ("noise", "memory", "beside")]
+    assert heads == ["noise", "noise", "memory", "beside"]
     assert re.search(r"^normal +large +3( +[\d.]+){6}$", done.stdout, re.MULTILINE)
     dominated = re.search(r"^normal +8 +([\d.]+) +([\d.]+) +([\d.]+)$", done.stdout, re.MULTILINE)
     assert dominated is not None
