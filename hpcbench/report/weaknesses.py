@@ -3,10 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from math import isfinite
+from operator import itemgetter
 from statistics import fmean
 
 from hpcbench.collect.lines import integer, number, text
+from hpcbench.collect.times import moment
 from hpcbench.report.compare import Cell, Row, paired
 from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import usable
@@ -116,6 +119,36 @@ def _shares(run: Measures) -> bool:
     return not world or any(count > len(cores[host]) for host, count in threads.items())
 
 
+def _other_jobs(cell: Cell, row: Row, base: Row) -> bool:
+    """Whether runs of two jobs of the cell were on one node at the same time, by the marks of their job scripts."""
+    used = {id(run) for run in _used(row, base)}
+    spans: dict[str, list[tuple[datetime, datetime, str | None, bool]]] = {}
+    for run in cell.runs:
+        start, end = moment(run.run.start), moment(run.run.end)
+        if start is None or end is None:
+            continue
+        for host in _hosts(run):
+            spans.setdefault(host, []).append((start, end, run.run.job, id(run) in used))
+    return any(_overlap(sorted(own, key=itemgetter(0))) for own in spans.values())
+
+
+def _overlap(spans: Sequence[tuple[datetime, datetime, str | None, bool]]) -> bool:
+    """Whether two spans of different jobs, one of them of a run that was used, have time in common; sorted by start."""
+    under_way: list[tuple[datetime, datetime, str | None, bool]] = []
+    for span in spans:
+        start, _, job, used = span
+        under_way = [other for other in under_way if other[1] > start]
+        if any(other[2] != job and (used or other[3]) for other in under_way):
+            return True
+        under_way.append(span)
+    return False
+
+
+def _hosts(run: Measures) -> set[str]:
+    named = {host for rank in run.run.log.ranks if (host := text(rank, "host"))} if run.run.log else set()
+    return named or {host for host in [run.run.host] if host}
+
+
 def _learnt_nothing(cell: Cell, row: Row, base: Row) -> bool:
     bounds = [bound for run in _used(row, base) if (bound := _unigram(run)) is not None]
     losses = [one.loss_valid for one in (row, base) if one.loss_valid is not None]
@@ -166,6 +199,11 @@ WEAKNESSES = (
         "shared_cores",
         "Ranks shared cores and took turns: what one rank's codec takes, another's computing waits for",
         _shared_cores,
+    ),
+    Weakness(
+        "other_jobs",
+        "Runs of different jobs of this comparison were on one node at the same time, and took time from each other",
+        _other_jobs,
     ),
     LEARNT_NOTHING,
     Weakness(

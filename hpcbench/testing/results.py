@@ -227,8 +227,10 @@ def write(root: Path, runs: list[Planted], *, steps: int = 12, warmup: int = 2, 
 
 
 def write_marker(directory: Path, job: str, status: int) -> None:
-    """The exit marker of a run that ended."""
-    marker = {"state": "ended", "exit": status, "start": "2026-11-21T06:30:00Z", "end": "2026-11-21T06:31:00Z"}
+    """The exit marker of a run that ended; each job has an hour of its own."""
+    start = datetime(2026, 11, 21, 6, 30) + timedelta(hours=int(job[1:5]) - 1)
+    end = start + timedelta(minutes=1)
+    marker = {"state": "ended", "exit": status, "start": f"{start.isoformat()}Z", "end": f"{end.isoformat()}Z"}
     (directory / "status.json").write_text(json.dumps({**marker, "host": "n1", "job": job}))
 
 

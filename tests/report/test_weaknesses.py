@@ -57,6 +57,13 @@ def fall(root: Path) -> None:
         log.write_text(re.sub(r"(step +(1[01][0-9]|120)/.*?\| loss) 2\.7", r"\1 2.5", log.read_text()))
 
 
+def run_at_once(root: Path) -> None:
+    """The job of the second repeat begins half a minute after that of the first, which takes a minute."""
+    for path in root.glob("runs/r2-*/status.json"):
+        words = path.read_text()
+        path.write_text(words.replace("T07:30:00", "T06:30:30").replace("T07:31:00", "T06:31:30"))
+
+
 def test_a_strong_study_has_no_mark(tmp_path: Path) -> None:
     found = weakened(cell(strong(tmp_path)))
     assert (found.reasons, found.mark("mzhybrid"), found.sentences) == ((), "", [])
@@ -67,6 +74,7 @@ def test_a_strong_study_has_no_mark(tmp_path: Path) -> None:
     [
         (share_cores, "shared_cores", "[a] Ranks shared cores"),
         (learn_nothing, "learnt_nothing", "[a] The validation loss of the scheme or of the baseline is no better than"),
+        (run_at_once, "other_jobs", "[a] Runs of different jobs of this comparison were on one node"),
         (fall, "still_falling", "[a] The baseline's training loss still fell"),
     ],
 )
@@ -85,6 +93,14 @@ def test_few_pairs_and_few_steps(tmp_path: Path) -> None:
     found = weakened(cell(strong(tmp_path / "2", steps=FEW_STEPS + 1)))
     assert found.names("mzhybrid") == ["few_steps"], "two of the steps are the warm-up"
     assert weakened(cell(strong(tmp_path / "3", steps=FEW_STEPS + 2))).names("mzhybrid") == []
+
+
+def test_jobs_on_other_nodes_or_after_each_other_disturb_nothing(tmp_path: Path) -> None:
+    root = strong(tmp_path)
+    run_at_once(root)
+    for log in root.glob("runs/r2-*/log.txt"):
+        log.write_text(log.read_text().replace('"host": "n1"', '"host": "n2"'))
+    assert not weakened(cell(root)).reasons
 
 
 def test_cores_that_may_be_shared_and_are_not(tmp_path: Path) -> None:
