@@ -2,7 +2,6 @@
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import isfinite
 from pathlib import Path
 from statistics import median
@@ -97,7 +96,7 @@ class Measures:
         """Bytes that went through a codec, as a part of those that the scheme has a codec for; None without such."""
         return traffic.coded_part(self.channels)
 
-    @cached_property
+    @property
     def counted_steps(self) -> list[float]:
         """Numbers of the steps that the throughput rests on."""
         return self.run.log.steps.column("step", first=self.first) if self.run.log else []
