@@ -97,13 +97,13 @@ def _fastest(
         return []
     duels = {other: front.duel(leader.scheme, other) for other in good if other != leader.scheme}
     if all(duel and duel.faster for duel in duels.values()):
-        return [f"The fastest of them is {leader.scheme}, which is shown to be faster than each of the others."]
+        return [f"Of those as good in loss {leader.scheme} is shown to be faster than each other one."]
     said = [
         f"{relation(duel)}."
         for other, duel in duels.items()
         if duel and other in simplest and not duel.faster and kinds[other] is not Kind.CAST
     ]
-    return ["Which of them is the fastest is not shown.", *said]
+    return ["Which of those as good in loss is the fastest is not shown.", *said]
 
 
 def _simplest(baseline: str, rows: Sequence[Row], front: Front, kinds: dict[str, Kind]) -> list[str]:
