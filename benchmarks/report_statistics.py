@@ -1,6 +1,6 @@
 """What the report's statistics are worth: simulated studies whose truth is known, through the comparison of the report.
 
-    python benchmarks/report_statistics.py [--studies 6000] [--pairs 3 5 10] [--seed 1]
+    python benchmarks/report_statistics.py [--studies 6000] [--pairs 3 5 10] [--front-pairs 5 8 10] [--seed 1] [--tiny]
 
 A study has a baseline and four schemes. What a pair shares (machine, seed) scatters by 10 % of the speed and 0.02 of
 the loss, what a run has of its own by 1 % and 0.004; the margins are 1 % of speed and of loss. The truth is: all
@@ -11,8 +11,13 @@ of 100 steps that remember each other (AR(1), 0.8).
 cover: of the 95 % intervals, the part that holds the truth. false: studies in which any scheme was given a verdict that
 is not true. right: schemes that were given the one that is; at the margin there is none.
 
-A second table has the bootstrap interval of a run's median step time, of steps that remember each other more or less;
-a third has p-values and intervals beside those of SciPy and statsmodels on the same values, where these are installed.
+A second table has schemes against each other: two that are equal (10 % faster than the baseline, as good), one that is
+dominated (5 % faster, as good), and one that stands on the front with the two (15 % faster, 0.1 worse). It says in how
+many studies the report calls the dominated one beaten by one of the two, one of the two beaten by any scheme, and any
+of the three that are not beaten.
+
+A third table has the bootstrap interval of a run's median step time, of steps that remember each other more or less;
+a fourth has p-values and intervals beside those of SciPy and statsmodels on the same values, where these are installed.
 """
 
 import argparse
@@ -23,14 +28,18 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from statistics import median
 
+from provenance import head
 from rich.table import Table
+from tiny import parse
 
 from hpcbench.collect.state import Verdict
 from hpcbench.collect.submission import Criteria, RunResult
 from hpcbench.console import show_table
 from hpcbench.report.compare import Cell, compare
+from hpcbench.report.front import front
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.statistics import holm, mean_interval, mean_of, median_interval
 
@@ -51,6 +60,12 @@ TRUTHS: dict[str, list[Effect]] = {
     "large": [LARGE] * 4,
     "mixed": [(0.0, MARGINS[1]), (MARGINS[0], 0.0), (LARGE[0], -LARGE[1]), (-LARGE[0], LARGE[1])],
 }
+RIVALS: list[Effect] = [(2 * LARGE[0], 0.0), (2 * LARGE[0], 0.0), (LARGE[0], 0.0), (3 * LARGE[0], LARGE[1])]
+"""Two that are equal, one that is dominated by both, and one that is faster and worse."""
+FOUND, CALLED = 95.0, 5.0
+"""Per cent of studies in which the dominated scheme is to be called beaten, and any other may be."""
+ENOUGH = 8
+"""Pairs from which on the first is asked for."""
 Noise = Callable[[random.Random], float]
 """Draws a number of mean 0 and deviation 1."""
 
@@ -177,6 +192,36 @@ def studies(options: argparse.Namespace) -> tuple[Table, str]:
     return table, goals
 
 
+def fronts(options: argparse.Namespace) -> tuple[Table, str]:
+    """How often a dominated scheme is called beaten, and others; and what became of the goals for normal noise."""
+    table = _table("noise", "pairs", "dominated: beaten", "one of two equal: beaten", "any that is not: beaten")
+    found, called = [], []
+    for name, noise in NOISES.items():
+        for pairs in options.front_pairs:
+            rng = random.Random(f"{options.seed} front {name} {pairs}")
+            count = options.studies if noise is normal else options.studies // 3
+            counts = [0, 0, 0]
+            for _ in range(count):
+                rivals = front(study(rng, noise, pairs, RIVALS))
+                equal, other, dominated, trade = (rivals.beaten_by(f"scheme{k}") for k in (1, 2, 3, 4))
+                counts[0] += not {"scheme1", "scheme2"}.isdisjoint(dominated)
+                counts[1] += bool(equal)
+                counts[2] += bool(equal or other or trade)
+            shares = [100 * number / count for number in counts]
+            table.add_row(name, str(pairs), *(f"{share:.1f}" for share in shares))
+            if noise is normal:
+                called.append(shares[2])
+                found += shares[:1] if pairs >= ENOUGH else []
+    chance = 100 * math.sqrt(CALLED / 100 * (1 - CALLED / 100) / options.studies)
+    least = f"{min(found):.1f}" if found else "-"
+    goals = (
+        f"Normal noise: from {ENOUGH} pairs on the dominated scheme is called beaten in {least} % of a row's studies at"
+        f" least (goal: {FOUND:.0f}); any other in {max(called):.1f} % at most (goal: {CALLED:.0f}; chance adds"
+        f" {chance:.1f})."
+    )
+    return table, goals
+
+
 def medians(options: argparse.Namespace) -> Table:
     """Coverage of the bootstrap interval of a median, and its width."""
     table = _table("memory", "steps", "cover", "width / that of no memory")
@@ -247,8 +292,8 @@ def _apart(own: float, theirs: float) -> float:
 def _table(words: str, *figures: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(words)
-    for head in figures:
-        table.add_column(head, justify="right")
+    for heading in figures:
+        table.add_column(heading, justify="right")
     return table
 
 
@@ -259,13 +304,18 @@ def main() -> None:
         "--studies", type=int, default=6000, help="studies a row; a third of it where the noise is not normal"
     )
     parser.add_argument("--pairs", type=int, nargs="+", default=[3, 5, 10], help="pairs of a scheme")
+    parser.add_argument(
+        "--front-pairs", type=int, nargs="+", default=[5, 8, 10], help="pairs of schemes against each other"
+    )
     parser.add_argument("--series", type=int, default=4000, help="runs a row of the medians")
     parser.add_argument("--samples", type=int, default=1000, help="samples and families beside the peers")
     parser.add_argument("--seed", type=int, default=1, help="of all random numbers")
-    options = parser.parse_args()
-    table, goals = studies(options)
-    show_table(table)
-    print(f"\n{goals}\n")
+    options = parse(parser, studies=30, pairs=[3], front_pairs=[8], series=50, samples=20)
+    print(*head(Path(__file__), ("scipy", "statsmodels")), sep="\n", flush=True)
+    for simulated in (studies, fronts):
+        table, goals = simulated(options)
+        show_table(table)
+        print(f"\n{goals}\n")
     for table in (medians(options), peers(options)):
         show_table(table)
         print()

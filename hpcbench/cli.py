@@ -167,7 +167,8 @@ def report(
     tables: Annotated[
         str,
         typer.Option(
-            metavar="NAME,...|all", help="Further tables: speed, phases, loss, traffic, memory, runs, published."
+            metavar="NAME,...|all",
+            help="Further tables: speed, phases, loss, traffic, memory, schemes, runs, published.",
         ),
     ] = "",
     plots: Annotated[

@@ -2,17 +2,18 @@
 
 from collections.abc import Callable, Sequence
 
-from hpcbench.collect.lines import number
 from hpcbench.collect.state import BAD, OPEN
 from hpcbench.collect.submission import UNKNOWN_SITE
-from hpcbench.report.compare import GOOD, NO_LOSS, NOT_FASTER, NOT_SHOWN, WORSE, Cell, Row, paired
-from hpcbench.report.equal_time import WINDOW
-from hpcbench.report.findings import LEVEL, LossFinding, SpeedFinding
-from hpcbench.report.measures import is_uncompressed, own_environment
-from hpcbench.report.outliers import odd_baselines, slow_hosts
+from hpcbench.report.compare import Cell, Row
+from hpcbench.report.findings import LossFinding, SpeedFinding
+from hpcbench.report.front import front
+from hpcbench.report.front_words import conclusion
+from hpcbench.report.kinds import Kind, kind
+from hpcbench.report.method import basis
 from hpcbench.report.statistics import Interval
 from hpcbench.report.statistics.power import MOST
-from hpcbench.study.scheme import assignments
+from hpcbench.report.verdicts import IDLE, LOSS_OPEN, WORSE_OPEN, WORSE_SLOWER, Group
+from hpcbench.report.weaknesses import LEARNT_NOTHING, Weakened, weakened
 
 _WHERE = {"local": "On this machine", UNKNOWN_SITE: "By these logs"}
 
@@ -23,22 +24,26 @@ def answer(cell: Cell, site: str) -> list[str]:
     if base is None or not base.completed:
         missing = "there is no run of the baseline" if base is None else f"no run of {base.scheme} completed"
         return [f"Nothing can be compared: {missing}."]
-    compared = [row for row in cell.rows if row is not base and row.speed is not None and not row.diverged]
-    control = [row for row in compared if is_control(row)]
-    schemes = [row for row in compared if row not in control]
+    weak, rivals = weakened(cell), front(cell)
+    compared = [row for row in cell.rows if row is not base and row.compared]
+    kinds = {row.scheme: kind(cell, row) for row in compared}
+    idle = [row for row in compared if row.idle]
+    schemes = [row for row in compared if not kinds[row.scheme].is_control and not row.idle]
     diverged = [row for row in cell.rows if row.diverged]
     sentences = []
     if not compared and len(cell.rows) > 1:
         sentences.append(f"Nothing can be compared: no scheme completed a run that has its pair in {base.scheme}.")
-    sentences += [*_speed(schemes, site), *(_control(row) for row in control)]
+    sentences += [*_speed(schemes, site, weak), *_idle(idle)]
+    sentences += [_control(row, kinds[row.scheme]) for row in compared if kinds[row.scheme].is_control]
     if diverged:
         sentences.append(f"Diverged, and out of the comparison whatever the speed: {_list(diverged)}.")
     return [
         *filter(None, sentences),
         *_loss(compared),
         *_loss_in_time(compared),
-        *_basis(cell, base),
-        *_odd(cell, base),
+        *conclusion(cell, rivals),
+        *weak.sentences,
+        *basis(cell, base, rivals),
     ]
 
 
@@ -56,30 +61,27 @@ def trouble(cell: Cell) -> list[str]:
     return found
 
 
-def is_control(row: Row) -> bool:
-    """Whether a scheme has the algorithm of the compressed ones, but no codec."""
-    return all(is_uncompressed(measures.run) and not measures.run.given for measures in row.runs)
-
-
-def _speed(schemes: list[Row], site: str) -> list[str]:
+def _speed(schemes: list[Row], site: str, weak: Weakened) -> list[str]:
     if not schemes:
         return []
-    good = [row for row in schemes if row.verdict.startswith(GOOD)]
-    bad = [row for row in schemes if row.verdict.startswith(WORSE)]
-    open_ = [row for row in schemes if row.verdict.startswith(NOT_SHOWN)]
-    blind = [row for row in schemes if row.verdict.startswith(NO_LOSS)]
+
+    def of(*groups: Group) -> list[Row]:
+        return [row for row in schemes if row.outcome and row.outcome.group in groups]
+
+    good, blind = of("good"), of("no loss")
+    undecided = [row for row in schemes if row in of("open") or row.outcome == WORSE_OPEN]
+    bad = [row for row in of("worse") if row.speed_shown == "faster"]
     where = _WHERE.get(site, f"On {site}")
     sentences = []
     if good:
-        best = max(good, key=lambda row: row.speed.estimate if row.speed else 0.0)
-        sentences.append(f"{where} compression pays: {_list(good, _gain)}, at a loss as good as the baseline's.")
-        if len(good) > 1:
-            sentences.append(f"The fastest of them is {best.scheme}.")
+        learnt = not any(weak.has(row.scheme, LEARNT_NOTHING) for row in good)
+        loss = "at a loss as good as the baseline's" if learnt else "at a loss that says nothing, see below"
+        sentences.append(f"{where} compression pays: {_list(good, _gain)}, {loss}.")
     elif all(row.speed and row.speed.slower for row in schemes):
         sentences.append(f"{where} compression does not pay: {_every(schemes)} slower than the baseline.")
-    elif not bad and not open_ and not blind:
+    elif not bad and not undecided and not blind:
         sentences.append(f"{where} compression does not pay: {_none(schemes)} faster than the baseline.")
-    elif not open_ and not blind:
+    elif not undecided and not blind:
         sentences.append(f"{where} compression does not pay: what is faster trains to a worse loss.")
     else:
         sentences.append(_undecided(schemes, where))
@@ -87,14 +89,23 @@ def _speed(schemes: list[Row], site: str) -> list[str]:
         sentences.append(f"Faster, but at a worse loss: {_list(bad, _gain)}.")
     if blind:
         sentences.append(f"Faster, but without a validation loss to compare: {_list(blind, _gain)}.")
-    if good or bad or blind:
-        losing = [row for row in schemes if row not in (*good, *bad, *blind, *open_)]
-        if losing:
-            sentences.append(f"Not faster: {_list(losing, _gain)}.")
-    if open_:
-        undecided = [row.loss if row.speed_shown == "faster" else row.speed for row in open_]
-        sentences.append(f"Not decided for {_list(open_)}: too few repeats{_enough(undecided)}.")
+    losing = [row for row in schemes if row in of("not faster") or row.outcome == WORSE_SLOWER]
+    if losing and (good or bad or blind):
+        sentences.append(f"Not faster: {_list(losing, _gain)}.")
+    if undecided:
+        open_ = [row.loss if row.outcome == LOSS_OPEN else row.speed for row in undecided]
+        sentences.append(f"Not decided for {_list(undecided)}: too few repeats{_enough(open_)}.")
     return sentences
+
+
+def _idle(rows: list[Row]) -> list[str]:
+    if not rows:
+        return []
+    whose = "its" if len(rows) == 1 else "their"
+    return [
+        f"{IDLE.capitalize()} in {_list(rows)}: 0 % of the bytes that {whose} codecs were for went through them."
+        f" So {whose} speed and loss say nothing of the codecs, and are not counted."
+    ]
 
 
 def _undecided(schemes: list[Row], where: str) -> str:
@@ -108,9 +119,12 @@ def _undecided(schemes: list[Row], where: str) -> str:
     )
 
 
-def _control(row: Row) -> str:
+def _control(row: Row, kind: Kind) -> str:
     if row.speed is None:
         return ""
+    if kind is Kind.CAST:
+        verdict = f" ({row.outcome.words})" if row.outcome else ""
+        return f"{row.scheme}, {kind.words}, runs at {_ratio(row.speed)} times the baseline's speed{verdict}."
     return (
         f"{row.scheme}, the same algorithm without a codec, runs at {_ratio(row.speed)} times the baseline's speed:"
         " that part is the algorithm's, the rest is the codecs'."
@@ -153,94 +167,6 @@ def _loss_in_time(rows: list[Row]) -> list[str]:
         if found:
             parts.append(f"{words} for {_list(found, lambda row: _change(row.loss_in_time))}")
     return [f"Training loss at equal time: {'; '.join(parts)}."] if parts else []
-
-
-def _basis(cell: Cell, base: Row) -> list[str]:
-    sentences = _method(cell)
-    if any(row.verdict.startswith(NOT_FASTER) and row.speed and not row.speed.slower for row in cell.rows):
-        sentences.append(f"Not faster is what is shown to gain less than {100 * cell.criteria.speed_margin:.3g} %.")
-    margin = next((row.loss_margin for row in cell.rows if row.loss_margin is not None), None)
-    if margin is not None:
-        sentences.append(
-            f"A loss is as good when two one-sided tests show it within {margin:.4f} of the baseline's"
-            f" ({100 * cell.criteria.loss_margin:.3g} % of it)."
-        )
-    if any(row.loss_in_time for row in cell.rows):
-        sentences.append(
-            "Equal time is when the faster run of a pair ended; the other's learning rate had not yet fallen as far."
-            f" Losses there are means of the last {100 * WINDOW:.3g} % of the steps."
-        )
-    for row in cell.rows:
-        environment = own_environment(row.runs[0].run)
-        if environment:
-            sentences.append(
-                f"{row.scheme} ran with {assignments(environment)}; what the MPI library then sent is not known."
-            )
-    if any(row.partial for row in cell.rows):
-        sentences.append("* from runs that did not complete; they are compared with nothing.")
-    log = next((measures.run.log for measures in base.runs if measures.run.log), None)
-    configuration = log.data("configuration") if log else {}
-    uniform = number(configuration, "valid_loss_uniform")
-    unigram = number(configuration, "valid_loss_unigram")
-    if uniform is not None and unigram is not None:
-        sentences.append(
-            f"For scale: a model that guesses has a loss of {uniform:.3f}, one that knows only how often each byte"
-            f" occurs {unigram:.3f}."
-        )
-    return sentences
-
-
-def _method(cell: Cell) -> list[str]:
-    """What the intervals and the verdicts rest on."""
-    found = [row.speed for row in cell.rows if row.speed]
-    if not found:
-        return []
-    counts = sorted({finding.pairs for finding in found})
-    pairs = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    tested = sum(finding.equal is not None for finding in found)
-    level = f"{100 * LEVEL:.0f} %"
-    if not tested:
-        basis = "no interval can be given"
-    elif tested == 1:
-        basis = f"the interval is Student's t, the verdict a test at {level}"
-    else:
-        basis = f"intervals (Student's t) are not corrected for {tested} schemes, verdicts ({level}, Holm) are"
-    noun = "pair" if counts == [1] else "pairs"
-    if any(measures.run.given for measures in cell.runs):
-        return [
-            f"Each scheme is compared over {pairs} {noun} of logs, the first with the baseline's first and so on in the"
-            f" order given; {basis}.",
-            "That the logs of a pair had equal model, batch, ranks, seed and nodes is not checked.",
-        ]
-    return [f"Each scheme is compared over {pairs} {noun} of runs of equal seed{_where(cell)}; {basis}."]
-
-
-def _odd(cell: Cell, base: Row) -> list[str]:
-    """Nodes and allocations that were unlike the others."""
-    sentences = [
-        f"Node {host.name} is {100 * host.excess:.0f} % slower than the median of its runs' nodes"
-        f" ({host.slow} of {host.runs} runs)."
-        for host in slow_hosts(cell.runs)
-    ]
-    for pairing, ratio in odd_baselines(base.runs):
-        sentences.append(
-            f"The baseline of {pairing} ran at {ratio:.2f} times the median speed of the baselines: its nodes, or what"
-            " else went on there, were unlike the others'."
-        )
-    return sentences
-
-
-def _where(cell: Cell) -> str:
-    """Whether the runs of a pair had the same nodes."""
-    base = cell.row(cell.baseline)
-    others = [row for row in cell.rows if row is not base and row.speed]
-    both = [pair for row in others for pair in paired(row.runs, base.runs)] if base else []
-    apart = sum(mine.run.allocation != other.run.allocation for mine, other in both)
-    if not apart:
-        return " and allocation"
-    if apart == len(both):
-        return ", each in an allocation of its own, perhaps on other nodes"
-    return f"; {apart} of all {len(both)} pairs ran in two allocations, perhaps on other nodes"
 
 
 def _every(rows: list[Row]) -> str:

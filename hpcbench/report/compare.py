@@ -5,45 +5,18 @@ only of schemes of which no run diverged.
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hpcbench.collect.lines import integer, printable
-from hpcbench.collect.state import OPEN, State
 from hpcbench.collect.submission import Criteria
 from hpcbench.report.averages import geometric_mean_of_known, mean_of_known, mean_unless_unknown
 from hpcbench.report.equal_time import curve, losses_at_equal_time
-from hpcbench.report.findings import Family, Loss, LossFinding, Speed, SpeedFinding, losses, speeds
-from hpcbench.report.measures import Measures
+from hpcbench.report.findings import Key, Loss, LossFinding, Speed, SpeedFinding, losses, speeds
+from hpcbench.report.measures import Measures, common_rate
 from hpcbench.report.statistics import Interval, geometric_interval, median_interval, usable
-from hpcbench.report.traffic import Unknown
-
-GOOD = "faster and as good"
-WORSE = "faster but worse loss"
-NOT_FASTER = "not faster"
-NOT_SHOWN = "not shown (too few repeats)"
-NO_LOSS = "faster, no loss to compare"
-NO_BASELINE = "not compared (no baseline)"
-NO_PAIR = "not compared (no pair with the baseline)"
-
-# Of the runs of a scheme that did not complete, the one to name.
-_WORST: tuple[State, ...] = (
-    "failed",
-    "out of memory",
-    "timed out",
-    "node failure",
-    "preempted",
-    "lost",
-    "unknown",
-    "incomplete",
-    "stopped",
-    "cancelled",
-    "suspended",
-    "running",
-    "pending",
-)
+from hpcbench.report.traffic import Unknown, coded_part
+from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, in_words, verdict
 
 
 @dataclass(frozen=True)
@@ -67,13 +40,32 @@ class Row:
     step_seconds: Interval | None
     """Geometric mean of the runs' median step times, with Student's interval over the runs."""
     speed: SpeedFinding | None
-    """Samples/s over the baseline's, or of `Measures.rates` the first that both logs give. This and the losses are
-    None of a scheme that diverged, or has no pair."""
+    """Samples/s over the baseline's, or another rate that both logs give, of the steps that both counted. This and the
+    losses are None of a scheme that diverged, or has no pair."""
     loss: LossFinding | None
     """Validation loss minus the baseline's, at the last step."""
     loss_in_time: LossFinding | None
     """Training loss minus the baseline's, when the faster run of a pair ended."""
-    verdict: str
+    coded_part: float | Unknown | None
+    """Bytes that went through a codec, as a part of those that the scheme has one for, all runs together; None without
+    such."""
+    outcome: Outcome | None
+    """What is shown of speed and loss together; None for the baseline."""
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in words, with what became of the runs."""
+        return in_words(self.outcome, self.runs, self.completed, idle=self.idle)
+
+    @property
+    def idle(self) -> bool:
+        """Whether the scheme has codecs, and they encoded nothing."""
+        return self.coded_part == 0
+
+    @property
+    def compared(self) -> bool:
+        """Whether something may be said of its speed beside the baseline's."""
+        return self.speed is not None and not self.diverged
 
     @property
     def counted(self) -> list[Measures]:
@@ -114,17 +106,6 @@ class Cell:
     def row(self, scheme: str | None) -> Row | None:
         """The row of a scheme."""
         return next((row for row in self.rows if row.scheme == scheme), None)
-
-
-def verdict(speed: Speed, loss: Loss | None) -> str:
-    """The answer for a scheme; `loss` is None where no pair has validation losses."""
-    if speed == "not faster":
-        return NOT_FASTER
-    if speed == "faster" and loss is None:
-        return NO_LOSS
-    if speed == "not shown" or loss in ("not shown", None):
-        return NOT_SHOWN
-    return WORSE if loss == "worse" else GOOD
 
 
 def compare(runs: Sequence[Measures], baseline: str, criteria: Criteria) -> list[Cell]:
@@ -175,28 +156,33 @@ def _findings(schemes: Mapping[str, list[Measures]], base: list[Measures], crite
     used = {other.run.pairing: other for own in pairs.values() for _, other in own}
     curves = {pairing: curve(other.run.log) for pairing, other in used.items()}
 
-    def rates(mine: Measures, other: Measures) -> tuple[float | None, float | None]:
-        both = ((_positive(a), _positive(b)) for a, b in zip(mine.rates, other.rates, strict=True))
-        return next(((a, b) for a, b in both if a is not None and b is not None), (None, None))
-
-    def valid(mine: Measures, other: Measures) -> tuple[float | None, float | None]:
-        return mine.loss_valid, other.loss_valid
-
-    def in_time(mine: Measures, other: Measures) -> tuple[float | None, float | None]:
+    def in_time(mine: Measures, other: Measures) -> Both:
         return losses_at_equal_time(curve(mine.run.log), curves[other.run.pairing])
 
     return _Findings(
-        speeds(_family(pairs, rates), criteria.speed_margin),
-        losses(_family(pairs, valid), criteria.loss_margin),
-        losses(_family(pairs, in_time), criteria.loss_margin),
+        speeds(family(pairs, rates), criteria.speed_margin),
+        losses(family(pairs, valid_losses), criteria.loss_margin),
+        losses(family(pairs, in_time), criteria.loss_margin),
     )
 
 
-def _family(
-    pairs: Mapping[str, list[tuple[Measures, Measures]]],
-    values: Callable[[Measures, Measures], tuple[float | None, float | None]],
-) -> Family:
-    """The two values of each pair that has both, of each scheme that has such a pair."""
+Both = tuple[float | None, float | None]
+
+
+def rates(mine: Measures, other: Measures) -> Both:
+    """Samples/s of both, or another rate that both logs give, over the steps that both counted."""
+    return common_rate(mine, other) or (None, None)
+
+
+def valid_losses(mine: Measures, other: Measures) -> Both:
+    """Validation losses of both, after the last step."""
+    return mine.loss_valid, other.loss_valid
+
+
+def family(
+    pairs: Mapping[Key, list[tuple[Measures, Measures]]], values: Callable[[Measures, Measures], Both]
+) -> dict[Key, list[tuple[float, float]]]:
+    """The two values of each pair that has both, of whatever has such a pair."""
     found = {}
     for scheme, own in pairs.items():
         both = [values(mine, other) for mine, other in own]
@@ -212,13 +198,13 @@ def _row(scheme: str, runs: list[Measures], findings: _Findings, base: list[Meas
     counted = _counted(runs)
     speed, loss = findings.speed.get(scheme), findings.loss.get(scheme)
     if base is None:
-        words = "" if completed else NO_BASELINE
+        outcome = None if completed else NO_BASELINE
     elif not by_pairing(base):
-        words = NO_BASELINE
+        outcome = NO_BASELINE
     elif speed is None:
-        words = NO_PAIR
+        outcome = NO_PAIR
     else:
-        words = verdict(speed.shown, loss.shown if loss else None)
+        outcome = verdict(speed.shown, loss.shown if loss else None)
     times = [run.step_seconds for run in counted if run.step_seconds and usable(run.step_seconds)]
     return Row(
         scheme=scheme,
@@ -235,7 +221,8 @@ def _row(scheme: str, runs: list[Measures], findings: _Findings, base: list[Meas
         speed=speed,
         loss=loss,
         loss_in_time=findings.loss_in_time.get(scheme),
-        verdict=_with_states(words, runs, len(completed)),
+        coded_part=coded_part([channel for run in counted for channel in run.channels]),
+        outcome=outcome,
     )
 
 
@@ -266,25 +253,3 @@ def _completed(runs: Sequence[Measures]) -> list[Measures]:
 
 def _diverged(runs: Sequence[Measures]) -> bool:
     return any(run.run.state == "nan" for run in runs)
-
-
-def _with_states(words: str, runs: list[Measures], completed: int) -> str:
-    """The verdict, unless runs diverged or none completed; with the number of those that did not."""
-    states = Counter(run.run.state for run in runs)
-    total = len(runs)
-    if states["nan"]:
-        first = next(run for run in runs if run.run.state == "nan")
-        step = first.diverged_at or (integer(first.run.log.data("end"), "steps") if first.run.log else None)
-        at = f" (NaN at step {step})" if step else " (NaN)"
-        return f"diverged{at}" + (f" in {states['nan']} of {total} runs" if states["nan"] < total else "")
-    worst = next((state for state in _WORST if states[state]), None)
-    if worst is None:
-        return words
-    if not completed:
-        reason = next(run.run.verdict.reason for run in runs if run.run.state == worst)
-        return worst if worst in OPEN or not reason else f"{worst}: {printable(reason, 72)}"
-    return f"{words} ({states[worst]} of {total} runs {worst})".strip()
-
-
-def _positive(value: float | None) -> float | None:
-    return value if value is not None and value > 0 else None

@@ -1,17 +1,19 @@
-"""What pairs of runs show of each scheme: intervals, p-values, and what these allow to be said.
+"""What pairs of runs show of schemes: intervals, p-values, and what these allow to be said.
 
-A family is what one call is given: all schemes of a cell that are asked the same question. Intervals are each for
-itself; what is shown rests on p-values that are corrected for the whole family. Each question has two hypotheses that
-exclude each other, such as "as fast" and "faster by the margin": to reject either is to show something. That a
-difference is also shown to lie on its true side follows from no theorem where tests depend on each other; simulated
-studies say so (``benchmarks/report_statistics.py``), which count a wrong side as false.
+A family is what one call is given: all schemes of a cell that are asked the same question. Against the baseline, speed
+and loss are two questions, and two families. Schemes against each other are asked one question, which of them is
+beaten, so that their speeds and losses are one family. Intervals are each for itself; what is shown rests on p-values
+that are corrected for the whole family. Each question has hypotheses that exclude each other, such as "as fast" and
+"faster by the margin": to reject either is to show something. That a difference is also shown to lie on its true side
+follows from no theorem where tests depend on each other; simulated studies say so
+(``benchmarks/report_statistics.py``), which count a wrong side as false.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Literal
+from typing import Literal, TypeVar
 
 from hpcbench.report.statistics import Interval, Mean, holm, mean_of, pairs_needed
 
@@ -20,8 +22,11 @@ LEVEL = 0.05
 
 Speed = Literal["faster", "not faster", "not shown"]
 Loss = Literal["better", "as good", "worse", "not shown"]
-Family = Mapping[str, Sequence[tuple[float, float]]]
-"""Of each scheme, its value and the baseline's in each pair; one or more pairs."""
+Key = TypeVar("Key", bound=Hashable)
+Values = Sequence[tuple[float, float]]
+"""A scheme's value and that of what it is compared with, in each pair of runs; one or more pairs."""
+Family = Mapping[Key, Values]
+"""By scheme, or by pair of schemes."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class PValue:
 
 @dataclass(frozen=True)
 class SpeedFinding(Interval):
-    """Samples/s over the baseline's. One pair has no p-values."""
+    """Samples/s over the baseline's, or over another scheme's. One pair has no p-values."""
 
     margin: float
     """What is less than this faster is not faster, as a part of 1."""
@@ -50,6 +55,8 @@ class SpeedFinding(Interval):
     """Of the hypothesis that the ratio is ``1 + margin``, two-sided."""
     enough: int | None
     """Pairs that would probably show more, where nothing is shown; None where no such number can be given."""
+    at_slower: PValue | None = None
+    """Of the hypothesis that the ratio is ``1 / (1 + margin)``, two-sided; None where that is not asked."""
 
     @property
     def shown(self) -> Speed:
@@ -64,10 +71,23 @@ class SpeedFinding(Interval):
         """Whether the ratio is shown to be below 1."""
         return self.equal is not None and self.equal.rejects and self.estimate < 1
 
+    @property
+    def as_fast(self) -> bool:
+        """Whether the ratio is shown to be above ``1 / (1 + margin)``."""
+        above = self.at_slower is not None and self.at_slower.rejects and self.estimate * (1 + self.margin) > 1
+        return above or self.shown == "faster"
+
+    def turned(self) -> "SpeedFinding":
+        """The same, of the other one over this one."""
+        ends = [None if end is None else _inverse(end) for end in (self.estimate, self.high, self.low)]
+        return SpeedFinding(
+            ends[0] or 0.0, ends[1], ends[2], self.pairs, self.margin, self.equal, self.at_slower, None, self.at_margin
+        )
+
 
 @dataclass(frozen=True)
 class LossFinding(Interval):
-    """Loss minus the baseline's. One pair has no p-values."""
+    """Loss minus the baseline's, or another scheme's. One pair has no p-values."""
 
     margin: float
     """Difference that is as good as none."""
@@ -92,9 +112,14 @@ class LossFinding(Interval):
             return None
         return "worse" if self.estimate > 0 else "better"
 
+    def turned(self) -> "LossFinding":
+        """The same, of the other one minus this one."""
+        low, high = (None if end is None else -end for end in (self.high, self.low))
+        return LossFinding(-self.estimate, low, high, self.pairs, self.margin, self.equal, self.apart, None)
 
-def speeds(family: Family, margin: float) -> dict[str, SpeedFinding]:
-    """Compare samples/s.
+
+def speeds(family: Family[Key], margin: float) -> dict[Key, SpeedFinding]:
+    """Compare samples/s with the baseline's.
 
     Raises
     ------
@@ -102,7 +127,7 @@ def speeds(family: Family, margin: float) -> dict[str, SpeedFinding]:
         A scheme without pairs, or a value that is not positive and finite.
     """
     limit = math.log1p(margin)
-    means = {scheme: mean_of([math.log(a) - math.log(b) for a, b in pairs]) for scheme, pairs in family.items()}
+    means = _log_ratios(family)
     p = _adjusted({scheme: (mean.p_two_sided(), mean.p_two_sided(limit)) for scheme, mean in _tested(means)})
     found = {}
     for scheme, mean in means.items():
@@ -115,8 +140,8 @@ def speeds(family: Family, margin: float) -> dict[str, SpeedFinding]:
     return found
 
 
-def losses(family: Family, part: float) -> dict[str, LossFinding]:
-    """Compare losses.
+def losses(family: Family[Key], part: float) -> dict[Key, LossFinding]:
+    """Compare losses with the baseline's.
 
     Parameters
     ----------
@@ -131,7 +156,7 @@ def losses(family: Family, part: float) -> dict[str, LossFinding]:
         A scheme without pairs, or a value that is not finite.
     """
     margins = {scheme: part * abs(fmean(other for _, other in pairs)) for scheme, pairs in family.items()}
-    means = {scheme: mean_of([a - b for a, b in pairs]) for scheme, pairs in family.items()}
+    means = _differences(family)
     p = _adjusted({scheme: (mean.p_two_sided(), mean.p_within(margins[scheme])) for scheme, mean in _tested(means)})
     found = {}
     for scheme, mean in means.items():
@@ -144,20 +169,76 @@ def losses(family: Family, part: float) -> dict[str, LossFinding]:
     return found
 
 
+def both(
+    speed: Family[Key], loss: Family[Key], margin: float, part: float
+) -> tuple[dict[Key, SpeedFinding], dict[Key, LossFinding]]:
+    """Compare schemes with each other, speeds and losses as one family, so that findings may be turned round.
+
+    Of a speed there are three hypotheses that exclude each other: as fast, faster by the margin, slower by it.
+
+    Parameters
+    ----------
+    speed, loss
+        By pair of schemes.
+    margin
+        Of the speed, as a part of 1.
+    part
+        The margin of the loss, as a part of the mean loss of both schemes.
+
+    Raises
+    ------
+    ValueError
+        A pair of schemes without pairs of runs, or a value that is not finite; a speed that is not positive.
+    """
+    limit = math.log1p(margin)
+    margins = {key: part * abs(fmean(value for pair in pairs for value in pair)) for key, pairs in loss.items()}
+    ratios, changes = _log_ratios(speed), _differences(loss)
+    p = _adjusted(
+        {
+            **{
+                ("speed", key): (mean.p_two_sided(), mean.p_two_sided(limit), mean.p_two_sided(-limit))
+                for key, mean in _tested(ratios)
+            },
+            **{("loss", key): (mean.p_two_sided(), mean.p_within(margins[key])) for key, mean in _tested(changes)},
+        }
+    )
+    speeds_found, losses_found = {}, {}
+    for key, mean in ratios.items():
+        equal, at_margin, at_slower = p.get(("speed", key), (None, None, None))
+        parts = _parts(mean.interval().exp())
+        speeds_found[key] = SpeedFinding(*parts, margin, equal, at_margin, None, at_slower)
+    for key, mean in changes.items():
+        equal, apart = p.get(("loss", key), (None, None))
+        losses_found[key] = LossFinding(*_parts(mean.interval()), margins[key], equal, apart, None)
+    return speeds_found, losses_found
+
+
+def _log_ratios(family: Family[Key]) -> dict[Key, Mean]:
+    return {key: mean_of([math.log(a) - math.log(b) for a, b in pairs]) for key, pairs in family.items()}
+
+
+def _differences(family: Family[Key]) -> dict[Key, Mean]:
+    return {key: mean_of([a - b for a, b in pairs]) for key, pairs in family.items()}
+
+
+def _inverse(x: float) -> float:
+    return 1 / x if x else math.inf
+
+
 def _parts(interval: Interval) -> tuple[float, float | None, float | None, int]:
     return interval.estimate, interval.low, interval.high, interval.pairs
 
 
-def _tested(means: Mapping[str, Mean]) -> list[tuple[str, Mean]]:
-    """Schemes of two pairs or more: one tells no scatter, and does not count in the family."""
+def _tested(means: Mapping[Key, Mean]) -> list[tuple[Key, Mean]]:
+    """Those of two pairs or more: one tells no scatter, and does not count in the family."""
     return [(scheme, mean) for scheme, mean in means.items() if mean.error is not None]
 
 
-def _adjusted(p: dict[str, tuple[float, float]]) -> dict[str, tuple[PValue, PValue]]:
+def _adjusted(p: Mapping[Key, tuple[float, ...]]) -> dict[Key, tuple[PValue, ...]]:
     adjusted = holm(list(p.values()))
     return {
-        scheme: (PValue(raw[0], own[0]), PValue(raw[1], own[1]))
-        for (scheme, raw), own in zip(p.items(), adjusted, strict=True)
+        key: tuple(PValue(*values) for values in zip(raw, own, strict=True))
+        for (key, raw), own in zip(p.items(), adjusted, strict=True)
     }
 
 

@@ -1,6 +1,6 @@
 """The numbers of one run: what its log says after the warm-up."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -17,6 +17,10 @@ from hpcbench.report.phases import Phases, phases
 from hpcbench.report.provenance import differences
 from hpcbench.report.resources import HostTime, Memory
 from hpcbench.report.traffic import HostLink, TimeSplit, Traffic, Unknown
+
+Rates = tuple[float | None, ...]
+"""Work a second in samples, tokens, tokens of a rank, and steps: where runs differ in nothing else, the ratio of any of
+them is the ratio of their speeds."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +92,23 @@ class Measures:
         return traffic.wire_over_message(self.wire_bytes, self.message_bytes)
 
     @property
-    def rates(self) -> tuple[float | None, ...]:
-        """Work a second in samples, tokens, tokens of a rank, and steps: where runs differ in nothing else, the ratio
-        of any of them is the ratio of their speeds."""
-        steps = 1 / self.step_seconds if self.step_seconds else None
-        return self.samples_per_s, self.tokens_per_s, self.tokens_per_s_per_rank, steps
+    def coded_part(self) -> float | Unknown | None:
+        """Bytes that went through a codec, as a part of those that the scheme has a codec for; None without such."""
+        return traffic.coded_part(self.channels)
+
+    @property
+    def counted_steps(self) -> list[float]:
+        """Numbers of the steps that the throughput rests on."""
+        return self.run.log.steps.column("step", first=self.first) if self.run.log else []
+
+    @property
+    def rates(self) -> Rates:
+        """What it did a second, over the steps that it counted."""
+        return _rates(self.samples_per_s, self.tokens_per_s, self.tokens_per_s_per_rank, self.step_seconds)
+
+    def rates_over(self, steps: Container[float]) -> Rates:
+        """What it did a second, over those of its counted steps that are among `steps`."""
+        return _rates(*_speeds(self.run.log, basis(self.run, self.run.log), steps)) if self.run.log else self.rates
 
     def step_times(self) -> list[float]:
         """Seconds of the steps after the warm-up, in the order of the log: what an interval is drawn from."""
@@ -105,12 +121,9 @@ def measure(run: RunResult) -> Measures:
     known = not own_environment(run)
     rests_on = basis(run, log)
     first = rests_on.first
-    seconds = _median(_times(log, first))
-    rate = _rate(log, rests_on, seconds)
+    rate, tokens, per_rank, seconds = _speeds(log, rests_on)
     model = _flops(log, "model_flops_per_rank", rests_on.model_flops, rate, rests_on)
     hardware = _flops(log, "hardware_flops_per_rank", rests_on.hardware_flops, rate, rests_on)
-    tokens = rate * rests_on.seq_len if rate and rests_on.seq_len else _printed(log, "tokens_per_s", first)
-    per_rank = tokens / rests_on.ranks if tokens and rests_on.ranks else None
     channels = traffic.channels(log, rests_on.ranks, known=known)
     time = traffic.time_split(channels, traffic.counted(log, "seconds"))
     last = log.last_step
@@ -120,7 +133,7 @@ def measure(run: RunResult) -> Measures:
         step_seconds=seconds,
         samples_per_s=rate,
         tokens_per_s=tokens,
-        tokens_per_s_per_rank=per_rank or _printed(log, "tokens_per_s_per_rank", first),
+        tokens_per_s_per_rank=per_rank,
         model_flops_per_rank=model,
         hardware_flops_per_rank=hardware,
         neox_flops_per_rank=_recomputed(rests_on.neox_flops, rate, rests_on),
@@ -175,21 +188,61 @@ def is_uncompressed(run: RunResult) -> bool:
     return {text(scheme, "default"), *(text(rule, "codec") for rule in rules)} == {"none"}
 
 
-def _times(log: RunLog, first: int) -> list[float]:
-    return [seconds for seconds in log.steps.column("seconds", first=first) if seconds > 0]
+def common_rates(mine: Measures, other: Measures) -> tuple[Rates, Rates]:
+    """What two runs did a second, over the steps that both counted.
+
+    One that was cut, or had a longer warm-up, is not compared by steps that the other did not take.
+    """
+    if mine.counted_steps == other.counted_steps:
+        return mine.rates, other.rates
+    both = frozenset(mine.counted_steps).intersection(other.counted_steps)
+    return mine.rates_over(both), other.rates_over(both)
 
 
-def _rate(log: RunLog, rests_on: Basis, seconds: float | None) -> float | None:
+def common_rate(mine: Measures, other: Measures) -> tuple[float, float] | None:
+    """The first of `common_rates` that is known of both, such as samples/s; None where none is."""
+    pairs = zip(*common_rates(mine, other), strict=True)
+    return next(((a, b) for a, b in pairs if a is not None and b is not None and a > 0 and b > 0), None)
+
+
+def _rates(samples: float | None, tokens: float | None, per_rank: float | None, seconds: float | None) -> Rates:
+    return samples, tokens, per_rank, 1 / seconds if seconds else None
+
+
+def _speeds(
+    log: RunLog, rests_on: Basis, steps: Container[float] | None = None
+) -> tuple[float | None, float | None, float | None, float | None]:
+    """Samples/s, tokens/s, tokens/s of a rank, and seconds a step: of the counted steps, or some of them."""
+    first = rests_on.first
+    seconds = _median(_times(log, first, steps))
+    rate = _rate(log, rests_on, seconds, steps)
+    tokens = rate * rests_on.seq_len if rate and rests_on.seq_len else _printed(log, "tokens_per_s", first, steps)
+    per_rank = tokens / rests_on.ranks if tokens and rests_on.ranks else None
+    return rate, tokens, per_rank or _printed(log, "tokens_per_s_per_rank", first, steps), seconds
+
+
+def _times(log: RunLog, first: int, steps: Container[float] | None = None) -> list[float]:
+    return [seconds for seconds in _column(log, "seconds", first, steps) if seconds > 0]
+
+
+def _rate(log: RunLog, rests_on: Basis, seconds: float | None, steps: Container[float] | None) -> float | None:
     """Samples/s: from the batch that was set, as printed, or from the batch that every step line names."""
     if rests_on.batch and seconds:
         return rests_on.batch / seconds
-    printed = _printed(log, "samples_per_s", rests_on.first)
-    batches = set(log.steps.column("samples", first=rests_on.first))
+    printed = _printed(log, "samples_per_s", rests_on.first, steps)
+    batches = set(_column(log, "samples", rests_on.first, steps))
     return batches.pop() / seconds if printed is None and len(batches) == 1 and seconds else printed
 
 
-def _printed(log: RunLog, name: str, first: int) -> float | None:
-    return _median(log.steps.column(name, first=first))
+def _printed(log: RunLog, name: str, first: int, steps: Container[float] | None = None) -> float | None:
+    return _median(_column(log, name, first, steps))
+
+
+def _column(log: RunLog, name: str, first: int, steps: Container[float] | None) -> list[float]:
+    """A quantity of the steps from number `first` on, or of some of them."""
+    if steps is None:
+        return log.steps.column(name, first=first)
+    return [value for step, value in log.steps.columns("step", name, first=first) if step in steps]
 
 
 def _flops(log: RunLog, name: str, per_sample: float | None, rate: float | None, rests_on: Basis) -> float | None:

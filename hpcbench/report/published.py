@@ -11,9 +11,9 @@ from hpcbench.study.problems import user_error
 from hpcbench.study.section import Section
 from hpcbench.study.yaml12 import read
 
-Mark = Literal["confirmed", "second-hand", "derived"]
-"""confirmed: read in the paper's own text, its authors' documentation or code; second-hand: in somebody's account of
-it; derived: computed from confirmed figures."""
+Citation = Literal["first-hand", "second-hand", "derived"]
+"""How a figure was read. first-hand: in the paper's own text, its authors' documentation or code; second-hand: in
+somebody's account of it; derived: computed from first-hand figures."""
 
 
 class Published(Section):
@@ -23,7 +23,7 @@ class Published(Section):
     setting: str = Field(description="Model, machine, size.")
     quantity: Literal["speed_ratio", "flops_ratio", "tflops", "mfu", "wire_over_message", "mode_ratio"]
     value: float
-    mark: Mark
+    citation: Citation
     read_in: str = Field(description="Abstract, table, code: where the figure was read.")
     gpu: str | None = Field(None, description="Part of the name of the GPU that it is for.")
     schemes: list[str] = Field(default_factory=list, description="Patterns of the schemes to set beside it.")

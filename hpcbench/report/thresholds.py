@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hpcbench.report.compare import Cell, by_pairing
-from hpcbench.report.measures import Measures
+from hpcbench.report.measures import Measures, common_rate
 from hpcbench.study.thresholds import Quantity, Threshold
 
 
@@ -60,9 +60,8 @@ def broken(cells: Sequence[Cell], thresholds: Sequence[Threshold]) -> list[str]:
 
 
 def _ratio(run: Measures, base: Measures | None) -> float | None:
-    if base is None or not base.samples_per_s or run.samples_per_s is None:
-        return None
-    return run.samples_per_s / base.samples_per_s
+    rates = common_rate(run, base) if base is not None else None
+    return rates[0] / rates[1] if rates else None
 
 
 def _difference(run: Measures, base: Measures | None) -> float | None:

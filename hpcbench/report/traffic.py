@@ -33,6 +33,10 @@ class Traffic:
     """Calls without the channel's codec: because it would have lost time, or because the scheme's rule says so."""
     message_bytes: int
     """Before the codec."""
+    to_code: int
+    """Those of them that a channel with a codec carried."""
+    coded_bytes: int | Unknown
+    """Those of them that went through the codec; unknown where the log does not say."""
     wire_bytes: int | Unknown
     """After the codec."""
     network_bytes: int | Unknown
@@ -53,6 +57,11 @@ class Traffic:
     def wire_over_message(self) -> float | Unknown | None:
         """Wire bytes per message byte; None where nothing was sent."""
         return wire_over_message(self.wire_bytes, self.message_bytes)
+
+    @property
+    def coded_part(self) -> float | Unknown | None:
+        """What went through the codec, as a part of what channels with a codec carried; None without such."""
+        return part_of(self.coded_bytes, self.to_code)
 
 
 @dataclass(frozen=True)
@@ -180,6 +189,11 @@ def _channel(row: Any, shares: int, *, known: bool) -> Traffic:
         said = text(row, name)
         return printable(said, 40) if said is not None else None
 
+    def coded() -> int | Unknown:
+        # Logs of earlier versions do not say it.
+        return "unknown" if to_code and integer(row, "coded_bytes") is None else min(count("coded_bytes"), to_code)
+
+    to_code = count("message_bytes") if word("codec") not in (None, "none") else 0
     return Traffic(
         dimension=word("dimension") or "",
         phase=word("phase"),
@@ -188,6 +202,8 @@ def _channel(row: Any, shares: int, *, known: bool) -> Traffic:
         calls=count("calls"),
         plain_calls=count("plain_calls"),
         message_bytes=count("message_bytes"),
+        to_code=to_code,
+        coded_bytes=coded(),
         wire_bytes=count("wire_bytes") if known else "unknown",
         network_bytes=count("network_bytes") if known else "unknown",
         encode_s=seconds("encode_s"),
@@ -210,6 +226,8 @@ def _sum(dimension: str, rows: list[Traffic]) -> Traffic:
         calls=sum(row.calls for row in rows),
         plain_calls=sum(row.plain_calls for row in rows),
         message_bytes=sum(row.message_bytes for row in rows),
+        to_code=sum(row.to_code for row in rows),
+        coded_bytes=total([row.coded_bytes for row in rows]),
         wire_bytes=total([row.wire_bytes for row in rows]),
         network_bytes=total([row.network_bytes for row in rows]),
         encode_s=sum(row.encode_s for row in rows),
@@ -223,9 +241,19 @@ def _sum(dimension: str, rows: list[Traffic]) -> Traffic:
 
 def wire_over_message(wire: int | Unknown, message: int) -> float | Unknown | None:
     """Wire bytes per message byte; None where nothing was sent."""
-    if wire == "unknown":
-        return wire
-    return wire / message if message else None
+    return part_of(wire, message)
+
+
+def coded_part(rows: Sequence[Traffic]) -> float | Unknown | None:
+    """What went through codecs, as a part of what channels with a codec carried; None without such."""
+    return part_of(total([row.coded_bytes for row in rows]), sum(row.to_code for row in rows))
+
+
+def part_of(part: int | Unknown, whole: int) -> float | Unknown | None:
+    """A part of some bytes; None of none."""
+    if part == "unknown":
+        return part
+    return part / whole if whole else None
 
 
 def total(values: Sequence[int | Unknown]) -> int | Unknown:

@@ -15,6 +15,7 @@ PARAMETERS = 820_000
 RULES: dict[str, tuple[str, str, list[dict[str, Any]]]] = {
     "baseline": ("native", "none", []),
     "identity": ("two-shot", "none", []),
+    "naive-bf16": ("two-shot", "bf16", []),
     "naive-zfp8": ("two-shot", "zfp:8", []),
     "naive-mpc": ("two-shot", "mpc", []),
     "mzhybrid": ("two-shot", "mpc", [{"dimension": "DP", "phase": None, "kind": None, "codec": "zfp:8"}]),
@@ -34,6 +35,8 @@ class Planted:
     """Spread of the steps' times, as a part of them."""
     loss: float
     """Validation loss at the end."""
+    coded: float | None = field(default=None, kw_only=True)
+    """Part of the bytes that went through the scheme's codec; None for a log that does not say it."""
     wire: float = 1.0
     """Wire bytes per message byte, where a codec or the MPI library may make them fewer."""
     cell: dict[str, Any] = field(default_factory=dict)
@@ -148,6 +151,7 @@ def _channel(run: Planted, asked: dict[str, Any], steps: int) -> dict[str, Any]:
         "calls": steps * 8,
         "plain_calls": 0,
         "message_bytes": 1_000_000 * steps,
+        **({} if run.coded is None else {"coded_bytes": round(1_000_000 * steps * run.coded) * (codec != "none")}),
         "wire_bytes": run.wire_bytes * steps,
         "network_bytes": 0,
         "encode_s": coding,
@@ -223,8 +227,10 @@ def write(root: Path, runs: list[Planted], *, steps: int = 12, warmup: int = 2, 
 
 
 def write_marker(directory: Path, job: str, status: int) -> None:
-    """The exit marker of a run that ended."""
-    marker = {"state": "ended", "exit": status, "start": "2026-11-21T06:30:00Z", "end": "2026-11-21T06:31:00Z"}
+    """The exit marker of a run that ended; each job has an hour of its own."""
+    start = datetime(2026, 11, 21, 6, 30) + timedelta(hours=int(job[1:5]) - 1)
+    end = start + timedelta(minutes=1)
+    marker = {"state": "ended", "exit": status, "start": f"{start.isoformat()}Z", "end": f"{end.isoformat()}Z"}
     (directory / "status.json").write_text(json.dumps({**marker, "host": "n1", "job": job}))
 
 

@@ -7,9 +7,10 @@ import pytest
 
 from hpcbench.errors import UserError
 from hpcbench.report.answer import answer
-from hpcbench.report.compare import NO_LOSS, Cell
+from hpcbench.report.compare import Cell
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
+from hpcbench.report.verdicts import NO_LOSS
 from hpcbench.testing.results import Planted, write
 
 STEPS = 20
@@ -86,7 +87,7 @@ def test_what_is_faster_without_a_validation_loss_is_said_to_be_so(tmp_path: Pat
     blind = [megatron(tmp_path / f"z{k}.log", 800 + k, 8.1, evaluated=False) for k in (1, 2, 3)]
     found = cell(named(baseline=base, zfp=blind))
     row = found.row("zfp")
-    assert row is not None and row.verdict == NO_LOSS
+    assert row is not None and row.outcome == NO_LOSS
     said = answer(found, "unknown site")
     assert said[0] == "Whether compression pays by these logs is not shown yet."
     assert said[1].startswith("Faster, but without a validation loss to compare: zfp (1.2")

@@ -46,7 +46,7 @@ def test_schemes_stand_beside_what_was_published_of_their_kind(tmp_path: Path) -
     assert taco["reference"].shown == "arXiv 2604.24088: abstract", "a figure's own reference goes before the file's"
     measured = {row["scheme"].value: row["measured"].value for row in seed}
     assert measured == {"naive-zfp8": pytest.approx(1.1), "zhybrid-16-8": pytest.approx(0.44 / 0.36)}
-    assert all(row["mark"].value == "confirmed" for row in seed)
+    assert all(row["citation"].value == "first-hand" for row in seed)
     assert not any(row["value"].shown.endswith("TFLOPS") for row in rows), "figures of GPUs stand beside GPUs only"
 
 
@@ -66,7 +66,7 @@ def test_a_row_reads_well_from_a_hundred_columns_on(tmp_path: Path) -> None:
 def test_rates_of_a_gpu_stand_beside_the_baseline_on_that_gpu(tmp_path: Path) -> None:
     runs = [Planted("baseline", 1, 0.4, 2.7), Planted("naive-zfp8", 1, 0.3, 2.7)]
     ((submission, (cell,)),) = read([write(tmp_path / "001", runs)]).sections
-    facts = {"setting": "s", "mark": "confirmed", "read_in": "table"}
+    facts = {"setting": "s", "citation": "first-hand", "read_in": "table"}
     figure = Published(what="TFLOPS/GPU", quantity="tflops", value=137, gpu="A100", **facts)
     source = Paper(paper="P", authors="A", reference="R", figures=[figure])
     assert published(submission, [cell], [source]) is None
@@ -84,7 +84,7 @@ def test_nothing_of_the_kind_no_table(tmp_path: Path) -> None:
 def test_a_mistake_in_a_file_is_told_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(
         "paper: P\nauthors: A\nreference: R\nfigures:\n"
-        "  - {what: w, setting: s, quantity: speed_ratio, value: 1.2, mark: sure, read_in: abstract}\n"
+        "  - {what: w, setting: s, quantity: speed_ratio, value: 1.2, citation: sure, read_in: abstract}\n"
     )
-    with pytest.raises(UserError, match=r"a\.yaml:5: figures\.0\.mark"):
+    with pytest.raises(UserError, match=r"a\.yaml:5: figures\.0\.citation"):
         papers(tmp_path)

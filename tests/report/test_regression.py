@@ -50,7 +50,7 @@ def test_slower_and_worse_are_bad_and_named(tmp_path: Path) -> None:
     now = {**SCHEMES, "naive-zfp8": (0.44, 2.75), "mzhybrid": (0.45, 2.80)}
     found = compared(tmp_path, planted(now), planted(SCHEMES))
     assert found["naive-zfp8"].verdict == "slower, equal loss"
-    assert found["mzhybrid"].verdict == "as fast, worse loss"
+    assert found["mzhybrid"].verdict == "worse loss, as fast"
     assert found["naive-zfp8"].bad and found["mzhybrid"].bad and not found["baseline"].bad
     assert found["naive-zfp8"].speed is not None
     assert math.exp(found["naive-zfp8"].speed.estimate) == pytest.approx(0.4 / 0.44, rel=1e-3)

@@ -28,14 +28,23 @@ WIDE = """\
 demo on local: gpt-tiny 0.8 M parameters, dp2 x tp2 x pp2, 8 ranks, 12 steps x 2 repeats      baseline: uncompressed, MPI library's collectives
 scheme       GFLOPS/rank   samples/s   vs baseline (95 % CI)   wire/message   loss (valid)          vs baseline (95 % CI)   verdict
 baseline           2.024       25.30                       -          1.000         2.7110                              -
-naive-zfp8         1.004       12.55     0.50 (0.45 to 0.55)          0.280         2.9510   +0.2400 (+0.2400 to +0.2400)   not faster
-mzhybrid           1.280       16.00     0.63 (0.54 to 0.74)          0.700         2.7120   +0.0010 (+0.0010 to +0.0010)   not faster
+naive-zfp8         1.004       12.55     0.50 (0.45 to 0.55)          0.280         2.9510   +0.2400 (+0.2400 to +0.2400)   worse loss, not faster [abcd]
+mzhybrid           1.280       16.00     0.63 (0.54 to 0.74)          0.700         2.7120   +0.0010 (+0.0010 to +0.0010)   not faster [abcd]
 
 On this machine compression does not pay: every scheme is slower than the baseline.
 Worse loss than the baseline at equal steps: naive-zfp8 (+0.2400).
 Loss as good as the baseline's, within the margin: mzhybrid (worse by less than the margin).
 Training loss at equal time: worse for naive-zfp8 (+2.5766) and mzhybrid (+2.5567).
+Shown to be beaten in speed and loss together: naive-zfp8 by baseline; mzhybrid by baseline.
+On the front of speed and loss, which nothing is shown to beat: baseline.
+No plain cast to 16 bits (naive-bf16, naive-fp16) ran beside the schemes: what a codec gains over one is not known.
+The simplest scheme that nothing is shown to beat: baseline.
+[a] Fewer than 5 pairs of runs: chance has a large part in what is shown and in what is not.
+[b] Fewer than 100 counted steps in a run: little to time a step by, and training has hardly begun.
+[c] The baseline's training loss still fell by more than the margin in the last tenth of the steps: losses that are as good here need not stay so.
+[d] Ranks shared cores and took turns: what one rank's codec takes, another's computing waits for.
 Each scheme is compared over 2 pairs of runs of equal seed and allocation; intervals (Student's t) are not corrected for 2 schemes, verdicts (5 %, Holm) are.
+Schemes against each other: speeds and losses of the two schemes are one family (5 %, Holm).
 A loss is as good when two one-sided tests show it within 0.0271 of the baseline's (1 % of it).
 Equal time is when the faster run of a pair ended; the other's learning rate had not yet fallen as far. Losses there are means of the last 5 % of the steps.
 For scale: a model that guesses has a loss of 5.545, one that knows only how often each byte occurs 3.310.
@@ -51,8 +60,9 @@ mzhybrid          1.280      16.00    0.63 (0.54 to 0.74)         0.700
 
 scheme      loss (valid)         vs baseline (95 % CI)  verdict
 baseline          2.7110                             -
-naive-zfp8        2.9510  +0.2400 (+0.2400 to +0.2400)  not faster
-mzhybrid          2.7120  +0.0010 (+0.0010 to +0.0010)  not faster
+naive-zfp8        2.9510  +0.2400 (+0.2400 to +0.2400)  worse loss, not faster
+                                                        [abcd]
+mzhybrid          2.7120  +0.0010 (+0.0010 to +0.0010)  not faster [abcd]
 """
 MARKDOWN = """\
 **demo on local: gpt-tiny 0.8 M parameters, dp2 x tp2 x pp2, 8 ranks, 12 steps x 2 repeats; baseline: uncompressed, MPI library's collectives**
@@ -60,8 +70,8 @@ MARKDOWN = """\
 | scheme | GFLOPS/rank | samples/s | vs baseline (95 % CI) | wire/message | loss (valid) | vs baseline (95 % CI) | verdict |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |
 | baseline | 2.024 | 25.30 | - | 1.000 | 2.7110 | - |  |
-| naive-zfp8 | 1.004 | 12.55 | 0.50 (0.45 to 0.55) | 0.280 | 2.9510 | +0.2400 (+0.2400 to +0.2400) | not faster |
-| mzhybrid | 1.280 | 16.00 | 0.63 (0.54 to 0.74) | 0.700 | 2.7120 | +0.0010 (+0.0010 to +0.0010) | not faster |
+| naive-zfp8 | 1.004 | 12.55 | 0.50 (0.45 to 0.55) | 0.280 | 2.9510 | +0.2400 (+0.2400 to +0.2400) | worse loss, not faster \\[abcd\\] |
+| mzhybrid | 1.280 | 16.00 | 0.63 (0.54 to 0.74) | 0.700 | 2.7120 | +0.0010 (+0.0010 to +0.0010) | not faster \\[abcd\\] |
 
 """
 LATEX = r"""% Needs \usepackage{booktabs}.
@@ -85,8 +95,8 @@ mzhybrid & 1.280 & 16.00 & 0.63 (0.54 to 0.74) & 0.700 \\
 scheme & loss (valid) & vs baseline (95 \% CI) & verdict \\
 \midrule
 baseline & 2.7110 & -- &  \\
-naive-zfp8 & 2.9510 & +0.2400 (+0.2400 to +0.2400) & not faster \\
-mzhybrid & 2.7120 & +0.0010 (+0.0010 to +0.0010) & not faster \\
+naive-zfp8 & 2.9510 & +0.2400 (+0.2400 to +0.2400) & worse loss, not faster {[}abcd{]} \\
+mzhybrid & 2.7120 & +0.0010 (+0.0010 to +0.0010) & not faster {[}abcd{]} \\
 \bottomrule
 \end{tabular}
 \end{table}
@@ -173,15 +183,22 @@ def test_markdown(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report([root], "md")
     out = capsys.readouterr().out
     assert out.startswith(MARKDOWN)
-    assert out.removeprefix(MARKDOWN).splitlines() == [f"- {line}" for line in sentences()]
+    assert out.removeprefix(MARKDOWN).splitlines() == [
+        f"- {escaped(line, chr(92) + '[', chr(92) + ']')}" for line in sentences()
+    ]
 
 
 def test_latex(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report([root], "latex")
     out = capsys.readouterr().out
     assert out.startswith(LATEX)
-    items = [f"\\item {line}".replace("%", "\\%") for line in sentences()]
+    items = [f"\\item {escaped(line, '{[}', '{]}')}".replace("%", "\\%") for line in sentences()]
     assert out.removeprefix(LATEX).splitlines() == ["\\begin{itemize}\\raggedright", *items, "\\end{itemize}"]
+
+
+def escaped(line: str, left: str, right: str) -> str:
+    """With brackets as a format writes them."""
+    return "".join({"[": left, "]": right}.get(letter, letter) for letter in line)
 
 
 def sentences() -> list[str]:
@@ -284,7 +301,7 @@ def test_json_has_everything_unrounded(root: Path, capsys: pytest.CaptureFixture
     assert runs["r1-baseline"]["environment"]["mpi"] == "MPICH 5.0.2"
     assert runs["r2-mzhybrid"]["state"] == "nan"
     assert runs["r2-mzhybrid"]["diverged_at"] == 4
-    assert document["schema"] == 2
+    assert document["schema"] == 3
     assert runs["r1-baseline"]["dimensions"][0]["dimension"] == "DP"
     assert schemes["naive-zfp8"]["loss_in_time_difference"]["pairs"] == 2
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hpcbench.report import compare as c
 from hpcbench.report.answer import answer, trouble
-from hpcbench.report.compare import Cell, verdict
+from hpcbench.report.compare import Cell, step_time
 from hpcbench.report.sections import read
+from hpcbench.report.verdicts import NO_BASELINE, verdict
 from hpcbench.testing.results import FLOPS_PER_SAMPLE, Planted, write, write_marker
 
 NOISE = (1.00, 1.01, 0.99, 1.005)
@@ -45,13 +45,22 @@ def verdicts(root: Path) -> dict[str, str]:
 
 
 def test_every_pair_of_findings_has_its_verdict() -> None:
-    assert verdict("faster", "as good") == "faster and as good"
-    assert verdict("faster", "better") == "faster and as good"
-    assert verdict("faster", "worse") == "faster but worse loss"
-    for loss in ("better", "as good", "worse", "not shown"):
-        assert verdict("not faster", loss) == "not faster"  # type: ignore[arg-type]
-        assert verdict("not shown", loss) == "not shown (too few repeats)"  # type: ignore[arg-type]
-    assert verdict("faster", "not shown") == "not shown (too few repeats)"
+    assert verdict("faster", "as good").words == "faster and as good"
+    assert verdict("faster", "better").words == "faster and as good"
+    assert verdict("faster", "not shown").words == "faster, loss not shown (too few repeats)"
+    for loss in ("better", "as good", "not shown", None):
+        assert verdict("not faster", loss).words == "not faster"  # type: ignore[arg-type]
+        assert verdict("not shown", loss).words == "not shown (too few repeats)"  # type: ignore[arg-type]
+
+
+def test_a_worse_loss_is_said_first_whatever_the_speed() -> None:
+    found = {speed: verdict(speed, "worse") for speed in ("faster", "not faster", "not shown")}  # type: ignore[arg-type]
+    assert {speed: outcome.words for speed, outcome in found.items()} == {
+        "faster": "worse loss, but faster",
+        "not faster": "worse loss, not faster",
+        "not shown": "worse loss, speed not shown",
+    }
+    assert {(outcome.group, outcome.tone) for outcome in found.values()} == {("worse", "warning")}
 
 
 def test_planted_truths_are_found(tmp_path: Path) -> None:
@@ -61,7 +70,7 @@ def test_planted_truths_are_found(tmp_path: Path) -> None:
     )
     assert verdicts(root) == {
         "baseline": "",
-        "naive-zfp8": "faster but worse loss",
+        "naive-zfp8": "worse loss, but faster",
         "mzhybrid": "faster and as good",
         "naive-mpc": "not faster",
     }
@@ -121,7 +130,7 @@ def test_one_pair_shows_nothing(tmp_path: Path) -> None:
 
 def test_without_a_baseline_nothing_is_compared(tmp_path: Path) -> None:
     root = write(tmp_path / "001", planted({"naive-mpc": (0.2, 2.7), "mzhybrid": (0.1, 2.7)}))
-    assert set(verdicts(root).values()) == {c.NO_BASELINE}
+    assert set(verdicts(root).values()) == {NO_BASELINE.words}
     assert answer(cell(root), "local") == ["Nothing can be compared: there is no run of the baseline."]
     assert all(row.speed is None and row.loss is None for row in cell(root).rows)
 
@@ -130,7 +139,7 @@ def test_with_a_failed_baseline_nothing_is_compared(tmp_path: Path) -> None:
     root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7), "mzhybrid": (0.1, 2.7)}))
     for k in (1, 2, 3):
         fail(root, f"r{k}-baseline", 137)
-    assert verdicts(root)["mzhybrid"] == c.NO_BASELINE
+    assert verdicts(root)["mzhybrid"] == NO_BASELINE.words
     assert verdicts(root)["baseline"].startswith("failed: a rank was killed by signal 9 (KILL)")
     assert answer(cell(root), "local") == ["Nothing can be compared: no run of baseline completed."]
 
@@ -357,7 +366,7 @@ def test_step_times_have_two_intervals(tmp_path: Path) -> None:
     (row,) = cell(root).rows
     assert row.step_seconds is not None and row.step_seconds.low is not None
     assert row.step_seconds.low < 0.2 < (row.step_seconds.high or 0)
-    within = c.step_time(row.runs[0])
+    within = step_time(row.runs[0])
     assert within is not None and (within.estimate, within.pairs) == (row.runs[0].step_seconds, 28)
     assert within.low == within.high == within.estimate
 

@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Literal
 
-VERSION = 2
+VERSION = 3
 """Raised whenever a column is added, taken away, renamed, or changes its type, unit or place."""
 
 Type = Literal["text", "json", "integer", "real"]
@@ -185,6 +185,7 @@ CHANNELS = Table(
         Column("calls", "integer", "1", "Collectives and messages"),
         Column("plain_calls", "integer", "1", "Those of them that were not worth encoding"),
         Column("message_bytes", "integer", "B", "Before the codec"),
+        Column("coded_bytes", "integer", "B", "Those that went through the codec; absent in logs that do not say it"),
         Column("wire_bytes", "integer", "B", "After the codec; absent where nobody knows"),
         Column(
             "network_bytes",

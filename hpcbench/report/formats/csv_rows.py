@@ -14,7 +14,10 @@ from hpcbench.collect.submission import Submission
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.formats.row_figures import FIGURES, Figure
+from hpcbench.report.front import Front, front
+from hpcbench.report.kinds import kind
 from hpcbench.report.statistics import Interval
+from hpcbench.report.weaknesses import Weakened, weakened
 
 Value = Callable[[Submission, Cell, Row], Any]
 
@@ -55,8 +58,15 @@ COLUMNS: dict[str, Value] = {
     "loss": lambda _submission, _cell, row: row.loss_shown,
     "loss_in_time": lambda _submission, _cell, row: row.loss_in_time.shown if row.loss_in_time else None,
     **{name: _figure(figure) for name, figure in FIGURES.items()},
+    "kind": lambda _submission, cell, row: kind(cell, row).name.lower(),
 }
 """Name of a column, and where its value is found. A new one goes to the end: programs may count columns."""
+
+BESIDE: dict[str, Callable[[Front, Weakened, Row], Any]] = {
+    "beaten_by": lambda front, _weak, row: json.dumps(front.beaten_by(row.scheme), ensure_ascii=False),
+    "weaknesses": lambda _front, weak, row: " ".join(weak.names(row.scheme)),
+}
+"""The same, of what is found out once for all schemes of a cell; they stand after the others."""
 
 _FORMULA = ("=", "+", "-", "@")
 
@@ -65,11 +75,13 @@ def write(sections: Sequence[Section]) -> str:
     """One row a scheme and cell; an empty field where there is no figure."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow([*COLUMNS, *BESIDE])
     for submission, cells in sections:
         for cell in cells:
+            rivals, weak = front(cell), weakened(cell)
             for row in cell.rows:
-                writer.writerow(_field(value(submission, cell, row)) for value in COLUMNS.values())
+                own = [value(submission, cell, row) for value in COLUMNS.values()]
+                writer.writerow(map(_field, [*own, *(value(rivals, weak, row) for value in BESIDE.values())]))
     return out.getvalue()
 
 

@@ -10,12 +10,16 @@ from hpcbench import __version__
 from hpcbench.collect.microbenchmarks import Microbenchmark
 from hpcbench.report.answer import answer
 from hpcbench.report.build import Section
-from hpcbench.report.compare import Row
+from hpcbench.report.compare import Cell, Row
 from hpcbench.report.formats.row_figures import FIGURES
+from hpcbench.report.front import front
+from hpcbench.report.front_words import simplest
+from hpcbench.report.kinds import kind
 from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import Interval
 from hpcbench.report.thresholds import judge
 from hpcbench.report.titles import title
+from hpcbench.report.weaknesses import weakened
 
 _DEEPEST = 64
 
@@ -28,7 +32,7 @@ def encode(document: dict[str, Any]) -> str:
 def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmark] = ()) -> dict[str, Any]:
     """Everything, unrounded; None where there is no figure."""
     return {
-        "schema": 2,
+        "schema": 3,
         "submissions": [
             {
                 "root": str(submission.root) if submission.root else None,
@@ -52,7 +56,7 @@ def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmar
                         "cell": cell.values,
                         "title": title(cell)[0],
                         "baseline": cell.baseline,
-                        "schemes": [_row(row) for row in cell.rows],
+                        **_schemes(cell),
                         "answer": answer(cell, submission.plan.site),
                         "runs": [_run(run) for run in cell.runs],
                     }
@@ -62,6 +66,39 @@ def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmar
             for submission, cells in sections
         ],
         "microbenchmarks": [{**asdict(one), "path": str(one.path)} for one in microbenchmarks],
+    }
+
+
+def _schemes(cell: Cell) -> dict[str, Any]:
+    """The schemes beside the baseline and against each other."""
+    found, weak = front(cell), weakened(cell)
+    kinds = {row.scheme: kind(cell, row).name.lower() for row in cell.rows}
+    return {
+        "schemes": [
+            {
+                **_row(row),
+                "kind": kinds[row.scheme],
+                "beaten_by": found.beaten_by(row.scheme),
+                "weaknesses": weak.names(row.scheme),
+            }
+            for row in cell.rows
+        ],
+        "front": found.unbeaten,
+        "simplest": simplest(cell, found),
+        "duels": [
+            {
+                "scheme": duel.scheme,
+                "other": duel.other,
+                "speed_ratio": as_object(duel.speed),
+                "speed": duel.speed.shown if duel.speed else None,
+                "loss_difference": as_object(duel.loss),
+                "loss": duel.loss.shown if duel.loss else None,
+                "beats": duel.beats,
+                "beaten": duel.turned().beats,
+            }
+            for duel in found.duels
+        ],
+        "weaknesses": {weakness.name: weakness.words for _, weakness in weak.reasons},
     }
 
 

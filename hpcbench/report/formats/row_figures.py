@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from hpcbench.report.compare import Row
 from hpcbench.report.findings import PValue
-from hpcbench.report.tables.over_runs import geometric, highest, mean, wire_over_message
+from hpcbench.report.tables.over_runs import coded_part, geometric, highest, mean, wire_over_message
 from hpcbench.report.tables.traffic import DIMENSIONS, time_part
 
 Figure = Callable[[Row], float | str | None]
@@ -16,6 +16,10 @@ def _time(part: str) -> Figure:
 
 def _wire(dimension: str) -> Figure:
     return lambda row: wire_over_message(row, dimension)
+
+
+def _coded(dimension: str) -> Figure:
+    return lambda row: coded_part(row, dimension)
 
 
 _TESTS: dict[str, Callable[[Row], PValue | None]] = {
@@ -56,5 +60,7 @@ FIGURES: dict[str, Figure] = {
     "speed_pairs_enough": lambda row: row.speed.enough if row.speed else None,
     "loss_pairs_enough": lambda row: row.loss.enough if row.loss else None,
     "loss_in_time_pairs_enough": lambda row: row.loss_in_time.enough if row.loss_in_time else None,
+    "coded_part": lambda row: row.coded_part,
+    **{f"coded_part_{dimension.lower()}": _coded(dimension) for dimension in DIMENSIONS},
 }
 """Those that a `Row` does not hold as they are. A new one goes to the end: programs may count columns."""

@@ -32,6 +32,8 @@ def sent(cell: Cell) -> list[Sent]:
     found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     for row in cell.rows:
         for channel in (channel for run in row.counted for channel in run.channels):
+            if channel.coded_part == 0:
+                continue  # what its codec would have done is none of this run's errors
             wire, error = channel.wire_over_message, channel.sampled_error
             if isinstance(wire, float) and error is not None and wire > 0 and error > 0 and usable(error):
                 words = f"{channel.dimension} {(channel.phase or '').lower()}".strip()
@@ -71,7 +73,7 @@ def error_over_wire(submission: Submission, cell: Cell) -> Figure | None:
     caption = (
         "Relative error (2-norm) of the sampled values of each channel against its wire bytes per message byte: a mark"
         " a scheme, mean of its runs, with the name of its codec. Channels without error, or of which none was sampled,"
-        " are not shown."
+        " or whose codec never ran, are not shown."
     )
     return Figure("error-over-wire", "Error against wire bytes", caption, draw)
 

@@ -68,7 +68,7 @@ class Change:
         speed = {"up": "faster", "down": "slower", "same": "as fast", "not shown": ""}[self.speed_word]
         loss = {"up": "worse loss", "down": "better loss", "same": "equal loss", "not shown": ""}[self.loss_word]
         open_ = " and ".join(name for name, word in (("speed", speed), ("loss", loss)) if not word)
-        known = ", ".join(filter(None, (speed, loss)))
+        known = ", ".join(filter(None, (loss, speed) if self.loss_word == "up" else (speed, loss)))
         return "; ".join(filter(None, (known, f"{open_} not shown" if open_ else "")))
 
 

@@ -11,6 +11,7 @@ from hpcbench.report.tables.phases import phases
 from hpcbench.report.tables.published import published
 from hpcbench.report.tables.runs import runs
 from hpcbench.report.tables.scaling import strong_scaling, weak_scaling
+from hpcbench.report.tables.schemes import schemes
 from hpcbench.report.tables.speed import speed
 from hpcbench.report.tables.traffic import traffic
 
@@ -20,6 +21,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "loss": loss,
     "traffic": traffic,
     "memory": memory,
+    "schemes": schemes,
 }
 """Further tables of the schemes of one cell, which has the comparison anyway."""
 

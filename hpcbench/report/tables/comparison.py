@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from hpcbench.collect.submission import Submission
-from hpcbench.report.compare import GOOD, NOT_FASTER, NOT_SHOWN, WORSE, Cell, Row
+from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Entry, Table, Tone
 from hpcbench.report.measures import is_gpu
 from hpcbench.report.notation import (
@@ -12,23 +12,29 @@ from hpcbench.report.notation import (
     loss,
     loss_interval,
     name,
+    percent,
     phrase,
     quantity,
     ratio,
     speed_interval,
 )
-from hpcbench.report.tables.tabulate import tabulate
+from hpcbench.report.tables.tabulate import Field, tabulate
 from hpcbench.report.titles import example
+from hpcbench.report.traffic import Unknown
+from hpcbench.report.weaknesses import weakened
 
 CHANGE = "vs baseline (95 % CI)"
 SCHEME = Column("scheme", "scheme", words=True, help="Which codec works on which dimension, by its name in the study.")
-_TONES: tuple[tuple[str, Tone], ...] = ((GOOD, "good"), (WORSE, "warning"), (NOT_FASTER, ""), (NOT_SHOWN, "warning"))
+CODED = Column(
+    "coded_part", "coded", help="Bytes that went through a codec, as a part of those that the scheme has a codec for."
+)
 
 
 def comparison(submission: Submission, cell: Cell) -> Table | None:
     """Speed, wire bytes, loss and verdict of each scheme."""
+    weak = weakened(cell)
     unit = flops_unit([row.model_flops_per_rank for row in cell.rows], is_gpu(example(cell)))
-    fields = [
+    fields: list[Field[Row]] = [
         (SCHEME, lambda row: name(row.scheme)),
         (
             Column(
@@ -59,10 +65,19 @@ def comparison(submission: Submission, cell: Cell) -> Table | None:
             lambda row: estimate(row.loss, loss_interval),
         ),
         (
-            Column("verdict", "verdict", words=True, group=1, help="What is shown of speed and loss together."),
-            lambda row: phrase(row.verdict, tone(row)),
+            Column(
+                "verdict",
+                "verdict",
+                words=True,
+                group=1,
+                help="What is shown of speed and loss together; letters stand for what weakens it, below the table.",
+            ),
+            lambda row: _verdict(row, weak.mark(row.scheme)),
         ),
     ]
+    if any(isinstance(row.coded_part, float) and row.coded_part < 1 for row in cell.rows):
+        # What is as its name says needs no column.
+        fields.insert(5, (CODED, lambda row: part(row.coded_part)))
     return tabulate("comparison", "", cell.rows, fields, always=len(fields))
 
 
@@ -72,7 +87,22 @@ def rate(row: Row) -> Entry:
     return replace(entry, shown=f"{entry.shown}*") if row.partial else entry
 
 
+def part(value: float | Unknown | None) -> Entry:
+    """A part of some bytes, which may be unknown; as a warning where it is none of them."""
+    shown = value if isinstance(value, str) else percent(value)
+    return Entry(shown, value, "bad" if value == 0 else "")
+
+
+def _verdict(row: Row, mark: str) -> Entry:
+    """The verdict, with the letters of what weakens it."""
+    entry = phrase(row.verdict, tone(row))
+    return replace(entry, shown=f"{entry.shown} {mark}") if mark and row.verdict else entry
+
+
 def tone(row: Row) -> Tone:
     """How good the news of a verdict is."""
-    known = (tone for words, tone in _TONES if row.verdict.startswith(words))
-    return next(known, "bad" if row.verdict else "")
+    if row.diverged or (not row.completed and row.verdict):
+        return "bad"
+    if row.idle:
+        return "warning"
+    return row.outcome.tone if row.outcome else "bad" if row.verdict else ""

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Callable
 
+from hpcbench.report import traffic
 from hpcbench.report.averages import geometric_mean_of_known, mean_of_known, mean_unless_unknown
 from hpcbench.report.compare import Row
 from hpcbench.report.measures import Measures
@@ -31,6 +32,11 @@ def median(row: Row, value: Value) -> float | None:
 def highest(row: Row, value: Value) -> float | None:
     """The largest of all runs that have the figure, completed or not."""
     return max((found for run in row.runs if (found := value(run)) is not None), default=None)
+
+
+def coded_part(row: Row, dimension: str) -> float | Unknown | None:
+    """Of the bytes that codecs were for on one parallel dimension, the part that went through them."""
+    return traffic.coded_part([one for run in row.counted for one in run.dimensions if one.dimension == dimension])
 
 
 def wire_over_message(row: Row, dimension: str) -> float | Unknown | None:

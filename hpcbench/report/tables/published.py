@@ -17,10 +17,11 @@ _COLUMNS = (
     Column("figure", "what was published", words=True, help="What was measured, and on what."),
     Column("reference", "source", words=True),
     Column(
-        "mark",
-        "mark",
+        "citation",
+        "citation",
         words=True,
-        help="confirmed: read in the source itself; second-hand: in another's account of it.",
+        help="How the source was read, which says nothing of what was measured here. first-hand: in its own words;"
+        " second-hand: in another's account of it; derived: computed from first-hand figures.",
     ),
 )
 _RATIOS = {"flops_ratio": "TFLOPS/GPU", "speed_ratio": "samples/s"}
@@ -73,7 +74,7 @@ def _said(paper: Paper, figures: Sequence[Published]) -> tuple[Entry, ...]:
         Entry(", ".join(_shown(one.quantity, one.value) for one in figures), first.value),
         Entry(f"{what} ({first.setting})", what),
         Entry(f"{_reference(paper, first)}: {first.read_in}", _reference(paper, first)),
-        Entry(first.mark, first.mark),
+        Entry(first.citation, first.citation),
     )
 
 

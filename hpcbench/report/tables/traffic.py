@@ -1,6 +1,7 @@
 """What the traffic of each scheme cost: time exposed and hidden, time in the codec, bytes by parallel dimension."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import isfinite
 
 from hpcbench.collect.submission import Submission
@@ -8,8 +9,8 @@ from hpcbench.report.compare import Cell, Row, paired
 from hpcbench.report.document import Column, Entry, Table
 from hpcbench.report.notation import Unit, between, bytes_unit, estimate, name, percent, quantity, ratio, seconds_unit
 from hpcbench.report.statistics import Interval, paired_difference
-from hpcbench.report.tables.comparison import CHANGE, SCHEME
-from hpcbench.report.tables.over_runs import mean, wire_over_message
+from hpcbench.report.tables.comparison import CHANGE, CODED, SCHEME, part
+from hpcbench.report.tables.over_runs import coded_part, mean, wire_over_message
 from hpcbench.report.tables.tabulate import Field, tabulate
 from hpcbench.report.traffic import TimeSplit
 
@@ -36,11 +37,16 @@ def traffic(submission: Submission, cell: Cell) -> Table | None:
 
         return column, entry
 
+    def coded(dimension: str) -> Field[Row]:
+        what = "Bytes that went through a codec, as a part of what this dimension's channels with a codec carried."
+        column = Column(f"coded_part_{dimension.lower()}", f"coded {dimension}", group=2, help=what)
+        return column, lambda row: part(coded_part(row, dimension))
+
     crossed = [(run.host_link.down, run.host_link.up) for run in cell.runs if run.host_link]
     size = bytes_unit(most for both in crossed for most in both)
 
     def link(way: str, head: str, what: str) -> Field[Row]:
-        column = Column(f"host_{way}_bytes", f"{head} ({size.name})", group=2, help=what)
+        column = Column(f"host_{way}_bytes", f"{head} ({size.name})", group=3, help=what)
         return column, lambda row: quantity(mean(row, lambda run: getattr(run.host_link, way, None)), size.show)
 
     fields = [
@@ -58,6 +64,8 @@ def traffic(submission: Submission, cell: Cell) -> Table | None:
         time("encode", "Time a step in the codec, before sending."),
         time("decode", "Time a step in the codec, after receiving."),
         *(wire(dimension) for dimension in DIMENSIONS),
+        (replace(CODED, group=2), lambda row: part(row.coded_part)),
+        *(coded(dimension) for dimension in DIMENSIONS),
         link("down", "to host", "Copied a step from a rank's device to its host: gradients of offloaded states."),
         link("up", "from host", "Copied a step from the host to the device: updated weights."),
     ]

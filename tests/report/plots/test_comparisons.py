@@ -140,7 +140,8 @@ def test_errors_stand_by_channel_and_codec(draw: Callable[..., Any]) -> None:
         gradients = channel(message_bytes=100, wire_bytes=25, sampled_error=error)
         forward = channel("TP", phase="FORWARD", codec="fp16", message_bytes=100, wire_bytes=50, sampled_error=1e-4)
         exact = channel("PP", codec="mpc", message_bytes=100, wire_bytes=80, sampled_error=None)
-        return [gradients, forward, exact]
+        idle = channel("ZERO", codec="zfp:8", message_bytes=9, wire_bytes=9, coded_bytes=0, sampled_error=0.02)
+        return [gradients, forward, exact, idle]
 
     runs = [Run("baseline"), Run("zfp", 1, channels=sampled(0.05)), Run("zfp", 2, channels=sampled(0.07))]
     submission, (cell,) = planted(runs)

@@ -1,0 +1,98 @@
+"""The words of a verdict: what is shown of a scheme's speed and loss together, a worse loss first."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from hpcbench.collect.lines import integer, printable
+from hpcbench.collect.state import OPEN, State
+from hpcbench.report.document import Tone
+from hpcbench.report.findings import Loss, Speed
+from hpcbench.report.measures import Measures
+
+Group = Literal["good", "worse", "not faster", "open", "no loss", "none"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is shown of a scheme."""
+
+    words: str
+    group: Group
+    """Which sentence of the answer names the scheme."""
+    tone: Tone = "warning"
+
+
+GOOD = Outcome("faster and as good", "good", "good")
+WORSE_FASTER = Outcome("worse loss, but faster", "worse")
+WORSE_OPEN = Outcome("worse loss, speed not shown", "worse")
+WORSE_SLOWER = Outcome("worse loss, not faster", "worse")
+NOT_FASTER = Outcome("not faster", "not faster", "")
+NOT_SHOWN = Outcome("not shown (too few repeats)", "open")
+LOSS_OPEN = Outcome("faster, loss not shown (too few repeats)", "open")
+NO_LOSS = Outcome("faster, no loss to compare", "no loss")
+NO_BASELINE = Outcome("not compared (no baseline)", "none", "bad")
+NO_PAIR = Outcome("not compared (no pair with the baseline)", "none", "bad")
+
+_OUTCOMES: dict[Speed, dict[Loss | None, Outcome]] = {
+    "faster": {"worse": WORSE_FASTER, "not shown": LOSS_OPEN, None: NO_LOSS, "as good": GOOD, "better": GOOD},
+    "not faster": {"worse": WORSE_SLOWER},
+    "not shown": {"worse": WORSE_OPEN},
+}
+_OTHERWISE: dict[Speed, Outcome] = {"not faster": NOT_FASTER, "not shown": NOT_SHOWN}
+
+IDLE = "codec never ran"
+"""Of a scheme whose codecs encoded nothing: whatever its speed and loss are, they are not its codecs'."""
+
+# Of the runs of a scheme that did not complete, the one to name.
+_WORST: tuple[State, ...] = (
+    "failed",
+    "out of memory",
+    "timed out",
+    "node failure",
+    "preempted",
+    "lost",
+    "unknown",
+    "incomplete",
+    "stopped",
+    "cancelled",
+    "suspended",
+    "running",
+    "pending",
+)
+
+
+def verdict(speed: Speed, loss: Loss | None) -> Outcome:
+    """The answer for a scheme; `loss` is None where no pair has validation losses."""
+    return _OUTCOMES[speed].get(loss) or _OTHERWISE[speed]
+
+
+def in_words(outcome: Outcome | None, runs: Sequence[Measures], completed: int, *, idle: bool = False) -> str:
+    """The verdict, unless runs diverged or none completed; with the number of those that did not.
+
+    Parameters
+    ----------
+    outcome
+        None for the baseline.
+    runs, completed
+        All runs of the scheme, and how many completed.
+    idle
+        Whether its codecs encoded nothing.
+    """
+    words = outcome.words if outcome else ""
+    words = f"{IDLE}: {words}" if idle and words else IDLE if idle else words
+    states = Counter(run.run.state for run in runs)
+    total = len(runs)
+    if states["nan"]:
+        first = next(run for run in runs if run.run.state == "nan")
+        step = first.diverged_at or (integer(first.run.log.data("end"), "steps") if first.run.log else None)
+        at = f" (NaN at step {step})" if step else " (NaN)"
+        return f"diverged{at}" + (f" in {states['nan']} of {total} runs" if states["nan"] < total else "")
+    worst = next((state for state in _WORST if states[state]), None)
+    if worst is None:
+        return words
+    if not completed:
+        reason = next(run.run.verdict.reason for run in runs if run.run.state == worst)
+        return worst if worst in OPEN or not reason else f"{worst}: {printable(reason, 72)}"
+    return f"{words} ({states[worst]} of {total} runs {worst})".strip()

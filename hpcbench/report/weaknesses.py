@@ -1,0 +1,221 @@
+"""What weakens the verdicts of a cell: reasons to believe a figure less, each beside the schemes that it concerns."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from math import isfinite
+from operator import itemgetter
+from statistics import fmean
+
+from hpcbench.collect.lines import integer, number, text
+from hpcbench.collect.times import moment
+from hpcbench.report.compare import Cell, Row, paired
+from hpcbench.report.measures import Measures
+from hpcbench.report.statistics import usable
+
+FEW_PAIRS = 5
+"""Of fewer, a t test finds even a difference of several deviations in half of the studies only
+(``benchmarks/report_statistics.py``, truth ``large``)."""
+FEW_STEPS = 100
+"""Counted steps: of fewer, a median rests on minutes at most, and no training has come far."""
+_TENTHS = 10
+"""Parts of a run of which the last two tell whether its loss still falls."""
+
+
+@dataclass(frozen=True)
+class Weakness:
+    """One reason."""
+
+    name: str
+    """For programs."""
+    words: str
+    """A sentence for the reader, without its full stop."""
+    concerns: Callable[[Cell, Row, Row], bool]
+    """Of a cell, a scheme's row and the baseline's."""
+
+
+@dataclass(frozen=True)
+class Weakened:
+    """The reasons of one cell, each with its letter."""
+
+    reasons: tuple[tuple[str, Weakness], ...]
+    of: Mapping[str, tuple[str, ...]]
+    """Scheme -> letters."""
+
+    def mark(self, scheme: str) -> str:
+        """What stands beside a verdict: ``[ab]``, or nothing."""
+        letters = "".join(self.of.get(scheme, ()))
+        return f"[{letters}]" if letters else ""
+
+    def names(self, scheme: str) -> list[str]:
+        """The reasons of a scheme, for programs."""
+        return [weakness.name for letter, weakness in self.reasons if letter in self.of.get(scheme, ())]
+
+    def has(self, scheme: str, weakness: Weakness) -> bool:
+        """Whether a scheme's verdict is weakened by one reason."""
+        return weakness.name in self.names(scheme)
+
+    @property
+    def sentences(self) -> list[str]:
+        """The reasons with their letters."""
+        return [f"[{letter}] {weakness.words}." for letter, weakness in self.reasons]
+
+
+def weakened(cell: Cell) -> Weakened:
+    """What weakens the verdicts of a cell, the baseline's own weaknesses included."""
+    base = cell.row(cell.baseline)
+    rows = [row for row in cell.rows if row.compared and row is not base]
+    if base is None:
+        return Weakened((), {})
+    found = [(one, {row.scheme for row in rows if one.concerns(cell, row, base)}) for one in WEAKNESSES]
+    reasons = tuple(zip("abcdefghij", (one for one, schemes in found if schemes), strict=False))
+    concerned = {one.name: schemes for one, schemes in found}
+    letters = {row.scheme: tuple(a for a, one in reasons if row.scheme in concerned[one.name]) for row in rows}
+    return Weakened(reasons, letters)
+
+
+def _few_pairs(cell: Cell, row: Row, base: Row) -> bool:
+    return row.speed is not None and row.speed.pairs < FEW_PAIRS
+
+
+def _few_steps(cell: Cell, row: Row, base: Row) -> bool:
+    return any(0 < run.steps < FEW_STEPS for run in _used(row, base))
+
+
+def _still_falling(cell: Cell, row: Row, base: Row) -> bool:
+    """Whether the baseline's training loss fell by more than the margin over the last two tenths of its steps."""
+    falls = [fall for run in base.counted if (fall := _fall(run)) is not None]
+    return row.loss is not None and bool(falls) and fmean(falls) > cell.criteria.loss_margin
+
+
+def _fall(run: Measures) -> float | None:
+    """From the last tenth but one to the last, as a part of it."""
+    losses = run.run.log.steps.column("loss") if run.run.log else []
+    size = len(losses) // _TENTHS
+    before, last = losses[-2 * size : -size], losses[-size:]
+    if not size or not all(map(usable, (*before, *last))) or not fmean(before) > 0:
+        return None
+    return 1 - fmean(last) / fmean(before)
+
+
+def _shared_cores(cell: Cell, row: Row, base: Row) -> bool:
+    return any(_shares(run) for run in _used(row, base))
+
+
+def _shares(run: Measures) -> bool:
+    """Whether ranks had to take turns on cores: as the run was told, unless it says which cores it had."""
+    if run.run.settings.get("oversubscribe") is not True:
+        return False
+    world = run.run.log.ranks if run.run.log else []
+    threads: Counter[str | None] = Counter()
+    cores: dict[str | None, set[int]] = {}
+    for rank in world:
+        host, own = text(rank, "host"), rank.get("cores")
+        if not isinstance(own, list):
+            return True
+        threads[host] += integer(rank, "threads") or 1
+        cores.setdefault(host, set()).update(core for core in own if isinstance(core, int))
+    return not world or any(count > len(cores[host]) for host, count in threads.items())
+
+
+def _other_jobs(cell: Cell, row: Row, base: Row) -> bool:
+    """Whether runs of two jobs of the cell were on one node at the same time, by the marks of their job scripts."""
+    used = {id(run) for run in _used(row, base)}
+    spans: dict[str, list[tuple[datetime, datetime, str | None, bool]]] = {}
+    for run in cell.runs:
+        start, end = moment(run.run.start), moment(run.run.end)
+        if start is None or end is None:
+            continue
+        for host in _hosts(run):
+            spans.setdefault(host, []).append((start, end, run.run.job, id(run) in used))
+    return any(_overlap(sorted(own, key=itemgetter(0))) for own in spans.values())
+
+
+def _overlap(spans: Sequence[tuple[datetime, datetime, str | None, bool]]) -> bool:
+    """Whether two spans of different jobs, one of them of a run that was used, have time in common; sorted by start."""
+    under_way: list[tuple[datetime, datetime, str | None, bool]] = []
+    for span in spans:
+        start, _, job, used = span
+        under_way = [other for other in under_way if other[1] > start]
+        if any(other[2] != job and (used or other[3]) for other in under_way):
+            return True
+        under_way.append(span)
+    return False
+
+
+def _hosts(run: Measures) -> set[str]:
+    named = {host for rank in run.run.log.ranks if (host := text(rank, "host"))} if run.run.log else set()
+    return named or {host for host in [run.run.host] if host}
+
+
+def _learnt_nothing(cell: Cell, row: Row, base: Row) -> bool:
+    bounds = [bound for run in _used(row, base) if (bound := _unigram(run)) is not None]
+    losses = [one.loss_valid for one in (row, base) if one.loss_valid is not None]
+    return row.loss is not None and bool(bounds) and any(loss >= min(bounds) for loss in losses)
+
+
+def _unigram(run: Measures) -> float | None:
+    bound = number(run.run.log.data("configuration"), "valid_loss_unigram") if run.run.log else None
+    return bound if bound is not None and isfinite(bound) else None
+
+
+def _other_steps(cell: Cell, row: Row, base: Row) -> bool:
+    return any(mine.counted_steps != other.counted_steps for mine, other in paired(row.runs, base.runs))
+
+
+def _partly_coded(cell: Cell, row: Row, base: Row) -> bool:
+    return isinstance(row.coded_part, float) and row.coded_part < 1
+
+
+def _used(row: Row, base: Row) -> Sequence[Measures]:
+    return [run for pair in paired(row.runs, base.runs) for run in pair]
+
+
+LEARNT_NOTHING = Weakness(
+    "learnt_nothing",
+    "The validation loss of the scheme or of the baseline is no better than that of a model that knows only how often"
+    " each byte occurs: what has learnt nothing has nothing to lose, and as good means nothing",
+    _learnt_nothing,
+)
+WEAKNESSES = (
+    Weakness(
+        "few_pairs",
+        f"Fewer than {FEW_PAIRS} pairs of runs: chance has a large part in what is shown and in what is not",
+        _few_pairs,
+    ),
+    Weakness(
+        "few_steps",
+        f"Fewer than {FEW_STEPS} counted steps in a run: little to time a step by, and training has hardly begun",
+        _few_steps,
+    ),
+    Weakness(
+        "still_falling",
+        "The baseline's training loss still fell by more than the margin in the last tenth of the steps: losses that"
+        " are as good here need not stay so",
+        _still_falling,
+    ),
+    Weakness(
+        "shared_cores",
+        "Ranks shared cores and took turns: what one rank's codec takes, another's computing waits for",
+        _shared_cores,
+    ),
+    Weakness(
+        "other_jobs",
+        "Runs of different jobs of this comparison were on one node at the same time, and took time from each other",
+        _other_jobs,
+    ),
+    LEARNT_NOTHING,
+    Weakness(
+        "other_steps",
+        "Runs of a pair counted different steps: their speeds are of the steps that both counted, their losses of"
+        " different ends",
+        _other_steps,
+    ),
+    Weakness(
+        "partly_coded",
+        "Only a part of the bytes that the scheme has a codec for went through it, which column coded says",
+        _partly_coded,
+    ),
+)
+"""In the order of their letters."""

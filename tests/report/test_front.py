@@ -1,0 +1,229 @@
+"""Schemes against each other: who beats whom, the front, and the sentences that follow."""
+
+import random
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from report_tables import entries
+
+from hpcbench.collect.state import Verdict
+from hpcbench.collect.submission import Criteria, RunResult
+from hpcbench.report.answer import answer
+from hpcbench.report.build import build
+from hpcbench.report.compare import Cell, compare
+from hpcbench.report.findings import both
+from hpcbench.report.front import front
+from hpcbench.report.kinds import Kind, kind
+from hpcbench.report.measures import Measures, measure
+from hpcbench.report.sections import read
+from hpcbench.testing.results import RULES, Planted, settings, write
+
+PAIRS = 8
+
+
+@cache
+def nothing() -> Measures:
+    return measure(RunResult("", "", "", "", None, "", {}, Verdict("completed"), None))
+
+
+def planted(schemes: dict[str, tuple[float, float]], pairs: int = PAIRS, scatter: float = 0.004) -> Cell:
+    """A cell of schemes with a speed relative to the baseline's and a loss; each run has a little of its own."""
+    rng = random.Random(7)
+    runs = []
+    for pair in range(1, pairs + 1):
+        machine, seed = 1 + 0.1 * rng.gauss(0, 1), 0.02 * rng.gauss(0, 1)
+        for scheme, (speed, loss) in schemes.items():
+            told = settings(Planted(scheme, pair, 0.2, loss))
+            run = RunResult("r", "s", "x", scheme, pair, f"r{pair}", {}, Verdict("completed"), None, told)
+            rate = 100 * machine * speed * (1 + scatter * rng.gauss(0, 1))
+            valid = loss + seed + 0.3 * scatter * rng.gauss(0, 1)
+            runs.append(replace(nothing(), run=run, samples_per_s=rate, loss_valid=valid))
+    (cell,) = compare(runs, "baseline", Criteria())
+    return cell
+
+
+FOUR = {
+    "baseline": (1.0, 2.5),
+    "naive-bf16": (1.2, 2.5),
+    "naive-zfp8": (1.4, 2.9),
+    "mzhybrid": (1.1, 2.5),
+    "zhybrid-16-8": (1.201, 2.5),
+}
+
+
+def test_what_is_slower_at_an_equal_loss_is_beaten_and_what_is_faster_at_a_worse_one_is_not() -> None:
+    found = front(planted(FOUR))
+    assert found.beaten_by("mzhybrid") == ["naive-bf16", "zhybrid-16-8"]
+    assert set(found.beaten_by("baseline")) == {"naive-bf16", "mzhybrid", "zhybrid-16-8"}
+    assert found.unbeaten == ["naive-bf16", "naive-zfp8", "zhybrid-16-8"]
+
+
+def test_a_better_loss_at_an_equal_speed_beats_and_at_a_speed_that_is_not_shown_does_not() -> None:
+    schemes = {"baseline": (1.0, 2.5), "naive-zfp8": (1.2, 2.7), "mzhybrid": (1.2, 2.6)}
+    assert front(planted(schemes, scatter=0.003)).beaten_by("naive-zfp8") == ["mzhybrid"]
+    noisy = planted(schemes, scatter=0.02)
+    duel = front(noisy).duel("mzhybrid", "naive-zfp8")
+    assert duel is not None and duel.loss is not None and duel.speed is not None
+    assert (duel.loss.shown, duel.speed.as_fast, duel.beats) == ("better", False, False)
+
+
+def test_a_duel_is_the_same_from_both_sides() -> None:
+    duel = front(planted(FOUR)).duel("naive-bf16", "mzhybrid")
+    assert duel is not None and duel.speed is not None and duel.loss is not None
+    other = duel.turned()
+    assert other.speed is not None and other.loss is not None
+    assert (duel.beats, other.beats, duel.faster, other.faster) == (True, False, True, False)
+    assert other.speed.slower and other.speed.estimate == pytest.approx(1 / duel.speed.estimate)
+    assert other.speed.low is not None and duel.speed.high is not None
+    assert other.speed.low == pytest.approx(1 / duel.speed.high)
+    assert other.loss.estimate == -duel.loss.estimate
+    assert other.turned() == replace(duel, speed=other.turned().speed, loss=other.turned().loss)
+
+
+def test_speeds_and_losses_of_all_pairs_are_one_family() -> None:
+    pairs = [(1.02, 1.0), (1.03, 1.0), (1.04, 1.0)]
+    losses = [(2.0, 2.1), (2.01, 2.1), (1.99, 2.1)]
+    alone, _ = both({"a": pairs}, {}, 0.01, 0.01)
+    many, loss = both({"a": pairs, "b": pairs}, {"a": losses, "b": losses}, 0.01, 0.01)
+    assert alone["a"].equal is not None and many["a"].equal is not None
+    assert many["a"].equal.raw == alone["a"].equal.raw == pytest.approx(alone["a"].equal.adjusted)
+    # A loss that differs more is rejected first; each of the two speeds then still counts beside the other.
+    assert many["a"].equal.adjusted >= 2 * many["a"].equal.raw
+    assert loss["a"].margin == pytest.approx(0.01 * 2.05)
+
+
+def test_one_pair_beats_nothing() -> None:
+    found = front(planted(FOUR, pairs=1))
+    assert found.unbeaten == list(FOUR)
+    assert all(duel.speed and duel.speed.equal is None for duel in found.duels)
+
+
+def test_the_answer_sets_the_best_scheme_beside_the_cast_and_names_the_simplest() -> None:
+    said = answer(planted(FOUR), "local")
+    assert not any("shown to be faster than each other one" in sentence for sentence in said)
+    assert "Which of those as good in loss is the fastest is not shown." in said
+    (beside,) = [sentence for sentence in said if sentence.startswith("zhybrid-16-8 is ")]
+    assert beside.startswith(
+        ("zhybrid-16-8 is not shown to be faster than naive-bf16 (1.00, ", "zhybrid-16-8 is not f")
+    )
+    assert beside.endswith("), at a loss as good.")
+    assert any(
+        sentence.startswith("naive-bf16, a plain cast to 16 bits, runs at 1.20 times the b") for sentence in said
+    )
+    assert "Shown to be beaten in speed and loss together: baseline by naive-bf16, mzhybrid and 1 more;" in " ".join(
+        said
+    )
+    assert "On the front of speed and loss, which nothing is shown to beat: naive-bf16, naive-zfp8 and zh" in " ".join(
+        said
+    )
+    assert "The simplest scheme that nothing is shown to beat: naive-bf16 (a plain cast to 16 bits)." in said
+
+
+def test_a_scheme_is_called_the_fastest_where_it_is_shown_to_be() -> None:
+    said = answer(planted({**FOUR, "zhybrid-16-8": (1.35, 2.5)}), "local")
+    assert "Of those as good in loss zhybrid-16-8 is shown to be faster than each other one." in said
+    assert any(sentence.startswith("zhybrid-16-8 is faster than naive-bf16 (1.1") for sentence in said)
+    assert (
+        "The simplest scheme that nothing is shown to beat: zhybrid-16-8 (codecs by traffic, or with feedback)." in said
+    )
+
+
+def test_the_answer_says_that_no_cast_ran() -> None:
+    said = answer(planted({name: FOUR[name] for name in ("baseline", "mzhybrid")}), "local")
+    assert any(sentence.startswith("No plain cast to 16 bits (naive-bf16, naive-fp16) ran beside") for sentence in said)
+
+
+def test_a_worse_loss_is_never_the_simplest_good_scheme() -> None:
+    """Nothing is shown to beat what is fastest at a worse loss; it is on the front, but not what the answer names."""
+    said = answer(planted({"baseline": (1.0, 2.5), "naive-zfp8": (1.4, 2.9), "mzhybrid": (1.2, 2.5)}), "local")
+    assert said[-1] and any("mzhybrid (codecs by traffic" in sentence for sentence in said)
+    assert not any("beat: naive-zfp8 (one codec" in sentence for sentence in said)
+
+
+def test_kinds_from_the_simplest_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = {"dimension": "DP", "phase": None, "kind": None, "codec": "fp16"}
+    more = {
+        "cast-both": ("two-shot", "bf16", [rule]),
+        "cast-feedback": ("two-shot", "bf16", [{**rule, "feedback": True}]),
+        "above": ("two-shot", "none", [{**rule, "dimension": None, "codec": "zfp:8", "min_bytes": 4096}]),
+        "dp-only": ("two-shot", "none", [{**rule, "codec": "zfp:8"}]),
+    }
+    for name, scheme in more.items():
+        monkeypatch.setitem(RULES, name, scheme)
+    names = ["baseline", "identity", "naive-bf16", "naive-zfp8", "mzhybrid", *more]
+    cell = planted(dict.fromkeys(names, (1.0, 2.5)), pairs=2)
+    assert {row.scheme: kind(cell, row) for row in cell.rows} == {
+        "baseline": Kind.BASELINE,
+        "identity": Kind.PLAIN,
+        "naive-bf16": Kind.CAST,
+        "naive-zfp8": Kind.ONE_CODEC,
+        "mzhybrid": Kind.BY_TRAFFIC,
+        "cast-both": Kind.CAST,
+        "cast-feedback": Kind.BY_TRAFFIC,
+        "above": Kind.ONE_CODEC,
+        "dp-only": Kind.BY_TRAFFIC,
+    }
+    assert [one.is_control for one in Kind] == [False, True, True, False, False, False]
+
+
+def test_a_codec_that_never_ran_is_no_evidence(tmp_path: Path) -> None:
+    runs = [
+        Planted(scheme, k, seconds * (1 + (k % 3) / 1000), 2.7, coded=coded)
+        for k in range(1, 7)
+        for scheme, seconds, coded in (
+            ("baseline", 0.4, None),
+            ("naive-bf16", 0.38, 1.0),
+            ("naive-zfp8", 0.2, 0.0),
+            ("mzhybrid", 0.3, 0.25),
+            ("zhybrid-16-8", 0.35, None),
+        )
+    ]
+    sections = read([write(tmp_path / "001", runs)]).sections
+    ((_, (cell,)),) = sections
+    parts = {row.scheme: row.coded_part for row in cell.rows}
+    assert parts == {
+        "baseline": None,
+        "naive-bf16": 1.0,
+        "naive-zfp8": 0.0,
+        "mzhybrid": 0.25,
+        "zhybrid-16-8": "unknown",
+    }, "a log that does not say it has not said that all was coded"
+    said = answer(cell, "local")
+    assert said[0].startswith(
+        "On this machine compression pays: mzhybrid (1.33 times the baseline's speed) and zhybrid-16"
+    )
+    assert "naive-zfp8" not in said[0]
+    assert any(sentence.startswith("Codec never ran in naive-zfp8: 0 % of the bytes") for sentence in said)
+    assert "naive-zfp8" not in front(cell).schemes
+    rows = entries(build(sections), "comparison")
+    assert rows["naive-zfp8"]["verdict"].value == "codec never ran: faster and as good"
+    assert rows["naive-zfp8"]["verdict"].tone == "warning"
+    shown = {name: row["coded_part"].shown for name, row in rows.items()}
+    assert shown == {
+        "baseline": "-",
+        "naive-bf16": "100.0 %",
+        "naive-zfp8": "0.0 %",
+        "mzhybrid": "25.0 %",
+        "zhybrid-16-8": "unknown",
+    }
+    traffic = entries(build(sections, ["traffic"]), "traffic")
+    assert (traffic["mzhybrid"]["coded_part"].value, traffic["mzhybrid"]["coded_part_dp"].value) == (0.25, 0.25)
+
+
+def test_the_table_of_schemes_has_each_two_once(tmp_path: Path) -> None:
+    runs = [
+        Planted(scheme, k, seconds * (1 + ((k + i) % 3) / 1000), 2.7)
+        for k in range(1, 7)
+        for i, (scheme, seconds) in enumerate((("baseline", 0.4), ("naive-bf16", 0.2), ("mzhybrid", 0.3)))
+    ]
+    document = build(read([write(tmp_path / "001", runs)]).sections, ["schemes"])
+    (table,) = [block for one in document.chapters for block in one.blocks if getattr(block, "name", "") == "schemes"]
+    said = [(row[0].shown, row[1].shown, row[3].shown, row[6].shown) for row in table.rows]
+    assert said == [
+        ("naive-bf16", "baseline", "faster", "beats it"),
+        ("mzhybrid", "baseline", "faster", "beats it"),
+        ("naive-bf16", "mzhybrid", "faster", "beats it"),
+    ]
+    assert table.notes == ("On the front, where nothing is shown to beat them: naive-bf16.",)

@@ -1,0 +1,190 @@
+"""What weakens a verdict, each thing by itself; and speeds over the steps that both runs of a pair counted."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpcbench.report.answer import answer
+from hpcbench.report.compare import Cell
+from hpcbench.report.sections import read
+from hpcbench.report.weaknesses import FEW_STEPS, weakened
+from hpcbench.testing.results import Planted, write
+
+STEPS = 120
+
+
+def cell(root: Path) -> Cell:
+    ((_, (found,)),) = read([root]).sections
+    return found
+
+
+def strong(root: Path, *, pairs: int = 5, steps: int = STEPS) -> Path:
+    """A study that nothing weakens: loss falls at first only, each rank has a core of its own."""
+    runs = [
+        Planted(scheme, k, seconds * (1 + ((k + i) % 3) / 1000), 2.7)
+        for k in range(1, pairs + 1)
+        for i, (scheme, seconds) in enumerate((("baseline", 0.4), ("mzhybrid", 0.3)))
+    ]
+    write(root, runs, steps=steps)
+    for log in root.glob("runs/*/log.txt"):
+        words = re.sub(r"\| loss \S+", "| loss 2.7", log.read_text())
+        for rank in range(8):
+            words = words.replace(f'"pid": {4000 + rank}, "cores": [0, 1]', f'"pid": 1, "cores": [{rank}]')
+        log.write_text(words)
+    return root
+
+
+def change(root: Path, old: str, new: str) -> None:
+    for log in root.glob("runs/*/log.txt"):
+        words = log.read_text()
+        assert old in words
+        log.write_text(words.replace(old, new))
+
+
+def share_cores(root: Path) -> None:
+    change(root, '"cores": [7]', '"cores": [0]')
+
+
+def learn_nothing(root: Path) -> None:
+    change(root, '"valid_loss_unigram": 3.31', '"valid_loss_unigram": 2.69')
+
+
+def fall(root: Path) -> None:
+    for log in root.glob("runs/*/log.txt"):
+        log.write_text(re.sub(r"(step +(1[01][0-9]|120)/.*?\| loss) 2\.7", r"\1 2.5", log.read_text()))
+
+
+def run_at_once(root: Path) -> None:
+    """The job of the second repeat begins half a minute after that of the first, which takes a minute."""
+    for path in root.glob("runs/r2-*/status.json"):
+        words = path.read_text()
+        path.write_text(words.replace("T07:30:00", "T06:30:30").replace("T07:31:00", "T06:31:30"))
+
+
+def test_a_strong_study_has_no_mark(tmp_path: Path) -> None:
+    found = weakened(cell(strong(tmp_path)))
+    assert (found.reasons, found.mark("mzhybrid"), found.sentences) == ((), "", [])
+
+
+@pytest.mark.parametrize(
+    ("fault", "name", "words"),
+    [
+        (share_cores, "shared_cores", "[a] Ranks shared cores"),
+        (learn_nothing, "learnt_nothing", "[a] The validation loss of the scheme or of the baseline is no better than"),
+        (run_at_once, "other_jobs", "[a] Runs of different jobs of this comparison were on one node"),
+        (fall, "still_falling", "[a] The baseline's training loss still fell"),
+    ],
+)
+def test_each_weakness_is_found(tmp_path: Path, fault: Callable[[Path], None], name: str, words: str) -> None:
+    root = strong(tmp_path)
+    fault(root)
+    found = weakened(cell(root))
+    assert (found.names("mzhybrid"), found.mark("mzhybrid")) == ([name], "[a]")
+    assert found.sentences[0].startswith(words)
+    assert found.sentences[0] in answer(cell(root), "local")
+
+
+def test_few_pairs_and_few_steps(tmp_path: Path) -> None:
+    found = weakened(cell(strong(tmp_path / "1", pairs=4)))
+    assert found.names("mzhybrid") == ["few_pairs"]
+    found = weakened(cell(strong(tmp_path / "2", steps=FEW_STEPS + 1)))
+    assert found.names("mzhybrid") == ["few_steps"], "two of the steps are the warm-up"
+    assert weakened(cell(strong(tmp_path / "3", steps=FEW_STEPS + 2))).names("mzhybrid") == []
+
+
+def test_jobs_on_other_nodes_or_after_each_other_disturb_nothing(tmp_path: Path) -> None:
+    root = strong(tmp_path)
+    run_at_once(root)
+    for log in root.glob("runs/r2-*/log.txt"):
+        log.write_text(log.read_text().replace('"host": "n1"', '"host": "n2"'))
+    assert not weakened(cell(root)).reasons
+
+
+def test_cores_that_may_be_shared_and_are_not(tmp_path: Path) -> None:
+    """The site allows it, and the ranks say that each had its own."""
+    root = strong(tmp_path)
+    assert '"oversubscribe": true' in (root / "runs/r1-mzhybrid/log.txt").read_text()
+    assert not weakened(cell(root)).reasons
+    change(root, '"threads": 1}, {"rank": 1', '"threads": 2}, {"rank": 1')
+    assert weakened(cell(root)).names("mzhybrid") == ["shared_cores"]
+
+
+def test_a_model_that_has_learnt_nothing_is_not_praised_for_its_loss(tmp_path: Path) -> None:
+    root = strong(tmp_path)
+    assert answer(cell(root), "local")[0].endswith(", at a loss as good as the baseline's.")
+    learn_nothing(root)
+    assert answer(cell(root), "local")[0].endswith(", at a loss that says nothing, see below.")
+
+
+def slow_after(log: Path, last: int) -> None:
+    """Make the steps after one take three times as long."""
+    lines = []
+    for line in log.read_text().splitlines(keepends=True):
+        step = re.match(r"step +(\d+)/", line)
+        lines.append(line.replace("time 0.400000 s", "time 1.200000 s") if step and int(step[1]) > last else line)
+    log.write_text("".join(lines))
+
+
+def longer_warm_up(log: Path) -> None:
+    log.write_text(log.read_text().replace('"warmup_steps": 2', '"warmup_steps": 40'))
+
+
+def cut(log: Path) -> None:
+    """The last lines are lost, but for the last step's."""
+    log.write_text(re.sub(r"(?m)^step 5[0-9]/.*\n", "", log.read_text()))
+
+
+@pytest.mark.parametrize(("fault", "last"), [(longer_warm_up, 40), (cut, 28)], ids=["longer warm-up", "cut"])
+def test_the_speed_of_a_pair_is_of_the_steps_that_both_counted(
+    tmp_path: Path, fault: Callable[[Path], None], last: int
+) -> None:
+    """One run of a pair lacks steps that the other has; where both have them, both are alike."""
+    runs = [Planted(scheme, k, 0.4, 2.7) for k in (1, 2) for scheme in ("baseline", "mzhybrid")]
+    root = write(tmp_path, runs, steps=60, warmup=2)
+    for log in root.glob("runs/*/log.txt"):
+        slow_after(log, last)
+    fault(root / "runs/r1-mzhybrid/log.txt")
+    found = cell(root)
+    base, row = found.row("baseline"), found.row("mzhybrid")
+    assert base is not None and row is not None and row.speed is not None
+    times = base.runs[0].step_seconds, row.runs[0].step_seconds
+    assert sorted(time or 0 for time in times) == pytest.approx([0.4, 1.2]), "their own medians are not alike"
+    assert row.speed.estimate == pytest.approx(1.0, rel=1e-6)
+    assert "other_steps" in weakened(found).names("mzhybrid")
+
+
+def test_runs_without_a_step_in_common_are_no_pair(tmp_path: Path) -> None:
+    runs = [Planted(scheme, k, 0.4, 2.7) for k in (1, 2) for scheme in ("baseline", "mzhybrid")]
+    root = write(tmp_path, runs, steps=40, warmup=2)
+    for log in root.glob("runs/*/log.txt"):
+        odd = "mzhybrid" in str(log)
+        kept = [
+            line
+            for line in log.read_text().splitlines(keepends=True)
+            if not (step := re.match(r"step +(\d+)/", line)) or int(step[1]) % 2 == odd
+        ]
+        log.write_text("".join(kept))
+    row = cell(root).row("mzhybrid")
+    assert row is not None and row.speed is None
+    assert row.verdict == "not compared (no pair with the baseline)"
+
+
+def test_programs_read_weaknesses_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from hpcbench.report.main import report
+
+    root = strong(tmp_path, pairs=4)
+    report([root], "json")
+    (found,) = json.loads(capsys.readouterr().out)["submissions"][0]["cells"]
+    assert list(found["weaknesses"]) == ["few_pairs"]
+    row = found["schemes"][1]
+    assert (row["weaknesses"], row["kind"], row["beaten_by"]) == (["few_pairs"], "by_traffic", [])
+    assert (found["front"], found["simplest"]) == (["mzhybrid"], ["mzhybrid"])
+    (duel,) = found["duels"]
+    assert (duel["scheme"], duel["other"], duel["speed"], duel["beats"]) == ("mzhybrid", "baseline", "faster", True)
+    report([root], "csv")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith(",kind,beaten_by,weaknesses")
+    assert lines[1].endswith(',baseline,"[""mzhybrid""]",') and lines[2].endswith(",by_traffic,[],few_pairs")
