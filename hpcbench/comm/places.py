@@ -9,7 +9,8 @@ from hpcbench.codecs.base import Codec
 from hpcbench.comm.accelerator import Accelerator, DeviceArray, Event, accelerator_of
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.clock import Clock, DeviceClock, HostClock
-from hpcbench.comm.gpu_memory import DeviceMemory, Pools
+from hpcbench.comm.gpu_memory import DeviceMemory
+from hpcbench.comm.gpu_pools import Pools
 from hpcbench.comm.memory import HostMemory, Memory, Slice, Tally
 from hpcbench.comm.scratch import Scratch
 

@@ -9,7 +9,6 @@ from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.gpu_aware import Awareness, gpu_aware
 from hpcbench.errors import UserError
 from hpcbench.train.config import Run
-from hpcbench.train.precision import message_dtype
 
 
 def check(run: Run) -> None:
@@ -33,13 +32,9 @@ def check(run: Run) -> None:
 
 def refusal(run: Run) -> str | None:
     """What of the scheme has no counterpart on a GPU, and what to use instead."""
-    scheme, train = run.scheme, run.train
+    scheme = run.scheme
     if scheme.algorithm == "homomorphic":
         return f"scheme {scheme.name}: homomorphic sums are made in host memory: use two-shot, or device cpu"
-    if message_dtype(train.precision, train.comm_precision) is not None:
-        return (
-            f"train.comm_precision: {train.comm_precision} messages are rounded in host memory: use auto, or codec bf16"
-        )
     for name in dict.fromkeys([scheme.default, *(rule.codec for rule in scheme.rules)]):
         if not isinstance(get_codec(name), (Compiled, Identity)):
             return f"scheme {scheme.name}: codec {name} has no kernels for a GPU: use another, or device cpu"
