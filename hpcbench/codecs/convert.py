@@ -12,9 +12,6 @@ from hpcbench.codecs.device import Build, Device
 from hpcbench.codecs.sequence import CONVERSIONS
 from hpcbench.codecs.types import SHORT, Type, type_of
 
-_TRAVELS = {Type.F32: (Type.F16, Type.BF16), Type.F64: SHORT}
-"""Types of values, and those in which they can travel."""
-
 
 class Vector(Protocol):
     """A contiguous array in the memory of a device."""
@@ -36,8 +33,8 @@ def build_of(values: np.dtype[Any], sent: np.dtype[Any]) -> Build:
         Values of that type do not travel as `sent`.
     """
     wide, short = type_of(values), type_of(sent)
-    if short not in _TRAVELS.get(wide, ()):
-        raise TypeError(f"on a GPU values of {values} do not travel as {sent}: of float32 and float64 shorter types do")
+    if wide not in (Type.F32, Type.F64) or short not in SHORT:
+        raise TypeError(f"on a GPU float32 and float64 travel as float32, float16 or bfloat16, not {values} as {sent}")
     return Build(CONVERSIONS.source, 0, 0, wide, short)
 
 
@@ -90,11 +87,15 @@ def add_residual(device: Device, target: Vector, source: Vector, residual: Vecto
         float32, float16 or bfloat16, both the same, shape (n,).
     residual
         float32, shape (n,). Where a sum is not finite it is 0 afterwards.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The types or sizes do not fit each other.
     """
-    kind = type_of(source.dtype)
-    if kind not in SHORT or target.dtype != source.dtype:
-        raise TypeError(f"residuals are for float32, float16 or bfloat16, not {source.dtype} to {target.dtype}")
-    build = Build(CONVERSIONS.source, 0, 0, Type.F32, kind)
+    if target.dtype != source.dtype:
+        raise TypeError(f"{source.dtype} to {target.dtype}: a residual is added to values that keep their type")
+    build = build_of(np.dtype(np.float32), source.dtype)
     _launch(device, "add a residual", build, source, target, residual, stream)
 
 

@@ -1,6 +1,6 @@
 // Values and the type in which they travel, compiled when it is needed, once for each pair:
 //   HB_TYPE   of the values, HB_F32 or HB_F64
-//   HB_OUT    in which they travel, HB_F16, HB_BF16, or HB_F32 of HB_F64
+//   HB_OUT    in which they travel, HB_F16, HB_BF16 or HB_F32
 // in blocks of HB_THREADS threads, any number of them. All pointers may be odd.
 #include "../hb_names.h"
 

@@ -48,7 +48,7 @@ CASES: Cases = [
     ("topk:0.01", F32),
     ("threshold:0.01", F32),
     ("rowsparse:64", F32),
-    *((f"as {sent}", values) for values, sent in PAIRS),
+    *((f"as {sent}", values) for values, sent in (*PAIRS, (F32, F32))),
 ]
 """Codecs, and the types in which values travel."""
 
