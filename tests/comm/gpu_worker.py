@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
+from unittest.mock import patch
 
 import numpy as np
 from emulated_accelerator import Deaf, Impatient, LazyAccelerator, OnDevice
@@ -17,6 +18,7 @@ from hpcbench.codecs.types import BFLOAT16
 from hpcbench.comm import frame
 from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
 from hpcbench.comm.feedback import Feedback
+from hpcbench.comm.gpu_memory import DeviceMemory
 from hpcbench.comm.group import Group
 from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
@@ -270,6 +272,9 @@ def halves() -> None:
         side, places = emulated(LazyAccelerator, aware)
         for case in half_cases():
             compare(side, places, aware, *case)
+    rounded = DeviceMemory._rounded
+    with patch.object(DeviceMemory, "_rounded", lambda memory, x, residual=None: rounded(memory, x)):
+        compare(side, places, aware, with_feedback, "int8:256", Algorithm.TWO_SHOT, SHORT, BFLOAT16)
 
 
 def planted() -> None:
@@ -345,7 +350,7 @@ def compile_kernels() -> None:
     if sys.argv[1] == "halves":
         builds = [emulator.build_of(name, sent, sent) for name in HALF_CODECS if name != "none" for sent in HALVES]
         builds += [build_of(np.dtype(kind), sent) for kind in ("f4", "f8") for sent in HALVES]
-        builds += [build_of(np.dtype("f8"), np.dtype("f4"))]
+        builds += [build_of(np.dtype(kind), np.dtype("f4")) for kind in ("f4", "f8")]
     else:
         builds = [emulator.build_of(name, "f4", "f4") for name in CODECS if name != "none"]
         builds += [build_of(np.dtype("f4"), np.dtype("f4"))]
