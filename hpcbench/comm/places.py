@@ -130,9 +130,9 @@ class DevicePlace:
         call: Callable[[Any, Any], Slice],
         source: DeviceArray,
         target: DeviceArray,
-        *,
         dtype: np.dtype[Any] | None = None,
-        host_only: bool = False,
+        *,
+        on_host: bool = False,
     ) -> Slice:
         """A collective of the MPI library, which reads `source` and writes `target`, or what stands for them.
 
@@ -145,11 +145,11 @@ class DevicePlace:
             Values.
         dtype
             In which they travel, rounded; None leaves them as they are.
-        host_only
+        on_host
             What MPI calls back for runs on the processor: the arrays are NumPy's, whatever the library takes.
         """
         # MPI wants its collectives called in the same order on all ranks: the values are waited for here and now
-        staged = host_only or not self._pools.aware
+        staged = on_host or not self._pools.aware
         kind = dtype or source.dtype
         lent: list[tuple[Scratch, Any]] = []
         here, there = source, target

@@ -58,8 +58,8 @@ def doubling(given: list[Any]) -> Callable[[Any, Any], Slice]:
 
 @pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize("dtype", [None, BFLOAT16, F16, F32], ids=str)
-@pytest.mark.parametrize(("aware", "host_only"), [(False, False), (True, False), (True, True), (False, True)])
-def test_the_library_gets_values_as_they_travel_where_it_can_read_them(aware, host_only, dtype, in_place):
+@pytest.mark.parametrize(("aware", "on_host"), [(False, False), (True, False), (True, True), (False, True)])
+def test_the_library_gets_values_as_they_travel_where_it_can_read_them(aware, on_host, dtype, in_place):
     accelerator, given = LazyAccelerator(), []
     pools, x = Pools(accelerator, aware), values()
     kept = []
@@ -70,9 +70,9 @@ def test_the_library_gets_values_as_they_travel_where_it_can_read_them(aware, ho
         arrays = [accelerator.array(a, CALLER) for a in (source, target)]
         if in_place:
             arrays[1] = arrays[0]
-        carry(place.by_library(doubling(given), *arrays, dtype=dtype, host_only=host_only))
+        carry(place.by_library(doubling(given), *arrays, dtype, on_host=on_host))
         kept.append(accelerator.buffers)
-        assert [isinstance(a, np.ndarray) for a in given] == [host_only or not aware] * 2
+        assert [isinstance(a, np.ndarray) for a in given] == [on_host or not aware] * 2
         assert [a.dtype for a in given] == [dtype or F32] * 2
         assert (address(given[0]) == address(given[1])) == in_place
         with np.errstate(over="ignore"):
@@ -81,9 +81,9 @@ def test_the_library_gets_values_as_they_travel_where_it_can_read_them(aware, ho
         if not in_place:
             assert source.values.tobytes() == x.tobytes()
     assert len(set(kept)) == 1, "buffers come back"
-    as_it_is = aware and not host_only and dtype in (None, F32)
+    as_it_is = aware and not on_host and dtype in (None, F32)
     assert (kept[0] == (0, 0)) == as_it_is
-    assert (accelerator.to_host > 0) == (host_only or not aware)
+    assert (accelerator.to_host > 0) == (on_host or not aware)
     assert accelerator.elsewhere == 0
 
 
