@@ -200,7 +200,8 @@ def half_cases() -> Iterator[tuple[Callable[..., list[Any]], str, Algorithm, int
                 yield operation, codec, Algorithm.TWO_SHOT, SHORT, sent
             for operation in COLLECTIVES:
                 yield operation, codec, Algorithm.HIERARCHICAL, SHORT, sent
-            yield all_reduce, codec, Algorithm.HIERARCHICAL_ENCODED, SHORT, sent
+            for algorithm in (Algorithm.RING, Algorithm.HIERARCHICAL_ENCODED):
+                yield all_reduce, codec, algorithm, SHORT, sent
         yield all_reduce, "int8:256", Algorithm.TWO_SHOT, LONG, sent
     for sent in (*HALVES, np.dtype(np.float32)):
         yield doubles_with_feedback, "none", Algorithm.TWO_SHOT, SHORT, sent

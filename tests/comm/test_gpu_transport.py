@@ -40,7 +40,7 @@ def test_every_operation_gives_the_bits_that_it_gives_on_the_host(results_of, ra
 def test_values_that_travel_in_another_type_give_the_bits_that_they_give_on_the_host(results_of):
     *results, planted = results_of(4, "halves")
     assert not planted["same"], "what rounding takes away did not come to the residual"
-    assert len(results) == 2 * (2 * (5 * 12 + 1) + 3)
+    assert len(results) == 2 * (2 * (5 * 13 + 1) + 3)
     assert [r for r in results if not (r["same"] and r["counted alike"])] == []
     for r in results:
         if r["aware"]:
@@ -138,5 +138,5 @@ def test_no_gpu_library_is_loaded_for_arrays_of_the_host():
 @pytest.mark.parametrize("ranks", RANKS)
 def test_a_real_gpu_gives_the_bits_of_the_host(results_of, ranks):
     results = results_of(ranks, "on_gpu")
-    assert len(results) == 2 * (4 * 15 + 6 + 2 * (5 * 12 + 1) + 3)
+    assert len(results) == 2 * (4 * 15 + 6 + 2 * (5 * 13 + 1) + 3)
     assert [r for r in results if not (r["same"] and r["counted alike"])] == []
