@@ -6,8 +6,9 @@
 GB/s count uncompressed float32 bytes, by CUDA events around warm calls: the median, and the best behind it. "of copy"
 is the share of the memory traffic that a copy of the same bytes reached in this run: bytes that a call must read and
 write, by its median time. "fused" decodes, adds and encodes; "3 kernels" is how many times its time the same takes as
-decode, add and encode, one after another. PyTorch, nvCOMP and a libzfp with CUDA (--zfp) have a row each that says so
-where they are missing or fail. Exit status 2 where there is no GPU.
+decode, add and encode, one after another. "as fp16" and "as bf16" are no codecs: values rounded as they travel. CuPy's
+cast, PyTorch, nvCOMP and a libzfp with CUDA (--zfp) have a row each that says so where they are missing or fail. Exit
+status 2 where there is no GPU.
 """
 
 import argparse
@@ -21,14 +22,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gpu_peers import Peer, cuzfp_peers, nvcomp_peers, torch_peers
+from gpu_peers import Peer, cupy_peers, cuzfp_peers, nvcomp_peers, torch_peers
 from provenance import head, provenance
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from tiny import parse
 
-from hpcbench.codecs.cuda import CudaCodec
+from hpcbench.codecs.convert import convert
+from hpcbench.codecs.cuda import BFloat16, CudaCodec
 from hpcbench.codecs.device import cuda
 from hpcbench.codecs.registry import get_codec
 
@@ -152,10 +154,30 @@ def ours(bench: Bench, name: str) -> Row:
     return bench.row(peer, three)
 
 
+def travelling(bench: Bench) -> Iterator[Row]:
+    """Values rounded to 16 bits as they travel, and back; no codec."""
+    cupy, x, device = bench.cupy, bench.x, cuda()
+    stream = device.stream(None, x)
+    words, out, total = cupy.empty(x.size, cupy.uint16), cupy.empty_like(x), cupy.zeros_like(x)
+    for name, wire in (("as fp16", words.view(cupy.float16)), ("as bf16", BFloat16(words))):
+        sent, values, back, sums = (device.view(name, a, stream) for a in (wire, x, out, total))
+        yield bench.row(
+            Peer(
+                name,
+                words.nbytes,
+                lambda sent=sent, values=values: convert(device, sent, values, stream),
+                lambda back=back, sent=sent: convert(device, back, sent, stream),
+                lambda: out,
+                lambda sums=sums, sent=sent: convert(device, sums, sent, stream, accumulate=True),
+            )
+        )
+
+
 def peers(bench: Bench, zfp: Path | None) -> Iterator[Row]:
     """Those that are there; of the others why they were not measured."""
     stream = bench.cupy.cuda.get_current_stream().ptr
     kinds: dict[str, Callable[[], Iterator[Peer]]] = {
+        "CuPy": lambda: cupy_peers(bench.x),
         "PyTorch": lambda: torch_peers(bench.x),
         "nvCOMP": lambda: nvcomp_peers(bench.x, stream),
         "cuZFP": lambda: cuzfp_peers(bench.x, zfp, ZFP_RATES),
@@ -226,7 +248,7 @@ def main() -> int:
     bench = Bench(cupy, values(arguments.data, n), arguments.repeats)
     gpu = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
     console = Console(width=None if sys.stdout.isatty() else 200)
-    rows = [ours(bench, name) for name in arguments.codecs]
+    rows = [*travelling(bench), *(ours(bench, name) for name in arguments.codecs)]
     rows += peers(bench, arguments.zfp)
     title = f"{arguments.data}, {arguments.mib} MiB float32, {gpu}, copy {bench.copy / 1e9:.0f} GB/s read and written"
     console.print(table(rows, title))

@@ -17,8 +17,6 @@ from hpcbench.codecs.sequence import Sequence, sequence_of
 from hpcbench.codecs.types import SHORT, Type
 
 _SEED = 2**64 - 1
-_BLOCKS = 8
-"""Blocks of threads for each multiprocessor: as many as fit at once."""
 
 
 class Length:
@@ -256,7 +254,7 @@ class CudaCodec:
     ) -> int | Length:
         """Start the kernels of an operation. types: encoded and decoded to; exact: the bytes, where they are known."""
         sequence, param = self._sequence, self._codec.param(n)
-        blocks = max(1, min(-(-n * types[0].size // sequence.block_bytes), _BLOCKS * self._device.multiprocessors))
+        blocks = self._device.blocks(n * types[0].size, sequence.block_bytes)
         family = FAMILIES.index(self._codec.family)
         if sequence.state is None:
             assert exact is not None, "only kernels with a state find a length"

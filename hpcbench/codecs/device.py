@@ -18,6 +18,8 @@ from hpcbench.resources import data_dir
 
 THREADS = 256
 """Of a block, always."""
+_BLOCKS = 8
+"""Blocks of threads for each multiprocessor: as many as fit at once."""
 _LENGTH, _FAULT = 1, 2
 
 
@@ -116,6 +118,10 @@ class Device(ABC):
     @abstractmethod
     def cell(self, words: int) -> Cell:
         """A new cell of so many words."""
+
+    def blocks(self, nbytes: int, block_bytes: int) -> int:
+        """Blocks to start for so many bytes of values, of which a block takes `block_bytes` at a time."""
+        return max(1, min(-(-nbytes // block_bytes), _BLOCKS * self.multiprocessors))
 
 
 def _layout(name: str, shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> None:

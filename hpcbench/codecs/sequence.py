@@ -21,7 +21,7 @@ class Sequence:
     source: str
     """File in kernels/gpu."""
     kernels: Mapping[str, tuple[str, ...]]
-    """Of each of `OPERATIONS`, in order."""
+    """Of each operation, a codec's of each of `OPERATIONS`, in order."""
     block_bytes: int
     """Of values that a block of threads takes at a time."""
     state: Callable[[int, Type, int], int] | None = None
@@ -71,6 +71,18 @@ _SEQUENCES = {
     "threshold": Sequence("sparse.cu", _sparse(), 8192, _sparse_state, sums=True),
     "rowsparse": Sequence("sparse.cu", _sparse(), 8192, _row_state, sums=True),
 }
+
+CONVERSIONS = Sequence(
+    "convert.cu",
+    {
+        "round": ("hb_round",),
+        "add a residual": ("hb_add_residual",),
+        "widen": ("hb_widen",),
+        "widen and add": ("hb_widen_add",),
+    },
+    8192,
+)
+"""No codec: values and the type in which they travel."""
 
 
 def sequence_of(family: str) -> Sequence:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hpcbench.codecs.convert import add_residual, convert
 from hpcbench.codecs.device import Device, cuda
 from hpcbench.comm.arrays import Array
 
@@ -109,6 +110,24 @@ class Accelerator(ABC):
     @abstractmethod
     def follow(self, stream: int, event: Event) -> None:
         """What comes next on a stream waits for the event; the host does not."""
+
+    def convert(
+        self,
+        target: DeviceArray,
+        source: DeviceArray,
+        stream: int,
+        *,
+        accumulate: bool = False,
+        residual: DeviceArray | None = None,
+    ) -> None:
+        """Round values to the type in which they travel, or bring them back; see hpcbench.codecs.convert."""
+        self.use()
+        convert(self.codecs, target, source, stream, accumulate=accumulate, residual=residual)
+
+    def add_residual(self, target: DeviceArray, source: DeviceArray, residual: DeviceArray, stream: int) -> None:
+        """Values and a residual, rounded to the values' type; the residual is what that lacks."""
+        self.use()
+        add_residual(self.codecs, target, source, residual, stream)
 
     def array(self, x: Any, stream: int) -> DeviceArray:
         """A contiguous array as a vector.

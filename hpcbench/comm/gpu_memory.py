@@ -12,88 +12,13 @@ from typing import Any
 import numpy as np
 
 from hpcbench.codecs.base import Codec
-from hpcbench.codecs.cuda import CudaCodec, Length
-from hpcbench.codecs.identity import Identity
+from hpcbench.codecs.cuda import Length
 from hpcbench.comm import frame
-from hpcbench.comm.accelerator import Accelerator, DeviceArray, Event
+from hpcbench.comm.accelerator import DeviceArray, Event
 from hpcbench.comm.arrays import Array
-from hpcbench.comm.clock import Spans
+from hpcbench.comm.gpu_pools import Pools
 from hpcbench.comm.memory import Pending, Tally
 from hpcbench.comm.scratch import Scratch
-
-
-class DeviceIdentity:
-    """``none`` on a device: copies and sums.
-
-    Parameters
-    ----------
-    accelerator
-        The device.
-    """
-
-    fixed_size = True
-
-    def __init__(self, accelerator: Accelerator) -> None:
-        self._accelerator = accelerator
-
-    def encode(self, x: DeviceArray, out: DeviceArray, *, residual: Any = None, seed: int = 0, stream: int) -> int:
-        wire = out[: x.nbytes]
-        self._accelerator.copy(wire, x, stream)
-        if residual is not None:
-            if x.dtype != np.float32:
-                raise TypeError(f"none: error feedback on a GPU takes float32, not {x.dtype}")
-            lacked = self._accelerator.array(residual, stream)
-            self._accelerator.add(wire.view(x.dtype), lacked, stream)
-            self._accelerator.zero(lacked, stream)
-        return x.nbytes
-
-    def decode(self, wire: DeviceArray, out: DeviceArray, *, accumulate: bool = False, stream: int) -> int:
-        if wire.nbytes != out.nbytes:
-            raise ValueError(f"none: {wire.nbytes} bytes on the wire for {out.size} values of {out.dtype}")
-        if accumulate:
-            self._accelerator.add(out, wire.view(out.dtype), stream)
-        else:
-            self._accelerator.copy(out, wire, stream)
-        return wire.nbytes
-
-
-class Pools:
-    """What all operations on one device share: kernels, buffers, streams.
-
-    Parameters
-    ----------
-    accelerator
-        The device.
-    aware
-        Whether the MPI library takes device pointers, on all ranks.
-    """
-
-    _STREAMS = 4
-
-    def __init__(self, accelerator: Accelerator, aware: bool) -> None:
-        self.accelerator, self.aware = accelerator, aware
-        self.device = Scratch(accelerator.memory)
-        self.host = Scratch(accelerator.pinned)
-        self.spans: Spans = []
-        self._codecs: dict[str, CudaCodec | DeviceIdentity] = {}
-        # operations take turns: one that waits for its values must not hold up another
-        self._streams = [accelerator.new_stream() for _ in range(self._STREAMS)]
-        self._turn = 0
-
-    def stream(self) -> int:
-        """Of the next operation."""
-        self._turn += 1
-        return self._streams[self._turn % self._STREAMS]
-
-    def codec(self, codec: Codec) -> CudaCodec | DeviceIdentity:
-        """The same codec on the device. Raises TypeError where it has no kernels."""
-        if codec.name not in self._codecs:
-            self._codecs[codec.name] = (
-                DeviceIdentity(self.accelerator)
-                if isinstance(codec, Identity)
-                else CudaCodec(codec, self.accelerator.codecs)
-            )
-        return self._codecs[codec.name]
 
 
 class DeviceMessage:
@@ -185,7 +110,7 @@ class DeviceMemory:
     codec
         Of the operation, of the CPU: the same name is taken of the device.
     dtype
-        Of the values.
+        In which values travel: those of another type are rounded to it when they are sent.
     pools
         Of the device.
     stream
@@ -224,17 +149,19 @@ class DeviceMemory:
         wire = self._borrow(self._pools.device, room)
         content = wire if self.aware else self._borrow(self._pools.host, room + self.seal)
         begin = self.mark()
-        used = self._codec.encode(values, wire, residual=residual, seed=seed, stream=self._stream)
+        sent = self._rounded(values, residual)
+        used = self._codec.encode(sent, wire, residual=residual, seed=seed, stream=self._stream)
         message = DeviceMessage(content, wire, room)
         message.pending = _Outgoing(self, message, used, begin)
         return message
 
     def plain(self, values: DeviceArray) -> DeviceMessage:
-        content: Any = values.view(np.uint8)
+        sent = self._rounded(values).view(np.uint8)
+        content: Any = sent
         if not self.aware:
-            content = self._borrow(self._pools.host, values.nbytes)
-            self.transfer(content, values)
-        message = DeviceMessage(content, values.view(np.uint8), values.nbytes)
+            content = self._borrow(self._pools.host, sent.nbytes)
+            self.transfer(content, sent)
+        message = DeviceMessage(content, sent, sent.nbytes)
         message.pending = _Copied(message, self.mark())
         return message
 
@@ -256,19 +183,34 @@ class DeviceMemory:
 
     def decode(self, message: DeviceMessage, out: DeviceArray, *, accumulate: bool = False) -> None:
         begin = self.mark()
-        length = self._codec.decode(message.wire, out, accumulate=accumulate, stream=self._stream)
+        if out.dtype == self._dtype:
+            length = self._codec.decode(message.wire, out, accumulate=accumulate, stream=self._stream)
+        else:
+            # a message holds values of its type: whoever passes them on, plain or encoded, passes on the same
+            values = self._travelling(out.size)
+            length = self._codec.decode(message.wire, values, stream=self._stream)
+            self._accelerator.convert(out, values, self._stream, accumulate=accumulate)
         self._decodings.append((begin, self.mark(), length))
 
     def unpack(self, inbox: Any, out: DeviceArray, *, accumulate: bool = False) -> None:
-        content = inbox[: out.nbytes]
-        if not accumulate:
+        content = inbox[: out.size * self._dtype.itemsize]
+        replaces = out.dtype == self._dtype and not accumulate
+        if replaces:
             self.transfer(out, content)
             return
-        values = content
+        values = content.view(self._dtype)
         if not self.aware:
-            values = self._borrow(self._pools.device, out.nbytes)
+            values = self._travelling(out.size)
             self.transfer(values, content)
-        self._accelerator.add(out, values.view(out.dtype), self._stream)
+        if out.dtype == self._dtype:
+            self._accelerator.add(out, values, self._stream)
+        else:
+            self._accelerator.convert(out, values, self._stream, accumulate=accumulate)
+
+    def round_in_place(self, values: DeviceArray) -> None:
+        """Make values what others get of them, in the type in which they travel."""
+        if values.dtype != self._dtype:
+            self._accelerator.convert(values, self._rounded(values), self._stream)
 
     def copy(self, values: DeviceArray, to: DeviceArray | None = None) -> DeviceArray:
         copied = self._borrow(self._pools.device, values.nbytes).view(values.dtype) if to is None else to
@@ -295,6 +237,20 @@ class DeviceMemory:
     def transfer(self, target: DeviceArray | Array, source: DeviceArray | Array) -> None:
         """Copy in the order of the operation's stream."""
         self._accelerator.copy(target, source, self._stream)
+
+    def _rounded(self, values: DeviceArray, residual: Any = None) -> DeviceArray:
+        """Values in the type in which they travel; what they lose goes to the residual."""
+        if values.dtype == self._dtype:
+            return values
+        rounded = self._travelling(values.size)
+        lacked = None if residual is None else self._accelerator.array(residual, self._stream)
+        self._accelerator.convert(rounded, values, self._stream, residual=lacked)
+        return rounded
+
+    def _travelling(self, n: int) -> DeviceArray:
+        """Room on the device for so many values as they travel."""
+        room: DeviceArray = self._borrow(self._pools.device, n * self._dtype.itemsize).view(self._dtype)
+        return room
 
     def _borrow(self, pool: Scratch, nbytes: int) -> Any:
         buffer = pool.take(nbytes)

@@ -310,8 +310,6 @@ class Group:
         vector: Vector,
         feedback: Feedback | None = None,
     ) -> Call:
-        if place.on_device and channel.rounds(dtype):
-            raise ValueError(f"{dtype} of a GPU is not rounded to {channel.dtype} here: round it before")
         seed = channel.counters.calls << 20
         return Call(comm, self.topology, place, codec, channel.travels_as(dtype), vector, seed, feedback)
 

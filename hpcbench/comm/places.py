@@ -9,7 +9,8 @@ from hpcbench.codecs.base import Codec
 from hpcbench.comm.accelerator import Accelerator, DeviceArray, Event, accelerator_of
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.clock import Clock, DeviceClock, HostClock
-from hpcbench.comm.gpu_memory import DeviceMemory, Pools
+from hpcbench.comm.gpu_memory import DeviceMemory
+from hpcbench.comm.gpu_pools import Pools
 from hpcbench.comm.memory import HostMemory, Memory, Slice, Tally
 from hpcbench.comm.rounding import narrow, widen
 from hpcbench.comm.scratch import Scratch
@@ -155,17 +156,43 @@ class DevicePlace:
         self._accelerator.mark(self._stream).wait()
         return sample
 
-    def by_library(self, call: Callable[[Any, Any], Slice], source: DeviceArray, target: DeviceArray) -> Slice:
+    def by_library(
+        self,
+        call: Callable[[Any, Any], Slice],
+        source: DeviceArray,
+        target: DeviceArray,
+        dtype: np.dtype[Any] | None = None,
+        *,
+        on_host: bool = False,
+    ) -> Slice:
+        """A collective of the MPI library, which reads `source` and writes `target`, or what stands for them.
+
+        Parameters
+        ----------
+        call
+            Is given arrays of `dtype`: NumPy's, or of the device where the MPI library takes pointers. If source and
+            target are one, they are one here too.
+        source, target
+            Values.
+        dtype
+            In which they travel, rounded; None leaves them as they are.
+        on_host
+            What MPI calls back for runs on the processor: the arrays are NumPy's, whatever the library takes.
+        """
         # MPI wants its collectives called in the same order on all ranks: the values are waited for here and now
-        if self._pools.aware:
-            self._accelerator.mark(self._stream).wait()
-            return call(source, target)
-        lent = [self._pools.host.take(x.nbytes) for x in ((source,) if target is source else (source, target))]
-        here = lent[0][: source.nbytes].view(source.dtype)
-        there = lent[-1][: target.nbytes].view(target.dtype)
-        self._accelerator.copy(here, source, self._stream)
+        staged = on_host or not self._pools.aware
+        kind = dtype or source.dtype
+        lent: list[tuple[Scratch, Any]] = []
+        here, there = source, target
+        if kind != source.dtype:
+            here, there = self._room(self._pools.device, here, there, kind, lent)
+            self._accelerator.convert(here, source, self._stream)
+        sent, got = here, there
+        if staged:
+            here, there = self._room(self._pools.host, here, there, kind, lent)
+            self._accelerator.copy(here, sent, self._stream)
         self._accelerator.mark(self._stream).wait()
-        return self._back(call(here, there), there, target, lent)
+        return self._back(call(here, there), [(got, there), (target, got)], lent) if lent else call(here, there)
 
     def settle(self) -> None:
         self._accelerator.follow(self._caller, self._accelerator.mark(self._stream))
@@ -173,14 +200,30 @@ class DevicePlace:
     def took(self, seconds: float) -> float:
         return max((end.since(self._begin) for end in self._ends), default=seconds)  # without what it waited for
 
-    def _back(self, call: Slice, result: Array, target: DeviceArray, lent: list[Array]) -> Slice:
+    def _room(
+        self, pool: Scratch, source: Any, target: Any, dtype: np.dtype[Any], lent: list[tuple[Scratch, Any]]
+    ) -> tuple[Any, Any]:
+        """Arrays of a type for the source's values and the target's; one for both where they are one."""
+        rooms = []
+        for values in (source,) if target is source else (source, target):
+            nbytes = values.size * dtype.itemsize
+            lent.append((pool, pool.take(nbytes)))
+            rooms.append(lent[-1][1][:nbytes].view(dtype))
+        return rooms[0], rooms[-1]
+
+    def _back(self, call: Slice, ways: list[tuple[DeviceArray, Any]], lent: list[tuple[Scratch, Any]]) -> Slice:
+        """After the call its result goes the ways, each to the first array from the second one."""
         yield from call
-        self._accelerator.copy(target, result, self._stream)
+        for to, of in ways:
+            if to.dtype != of.dtype:
+                self._accelerator.convert(to, of, self._stream)
+            elif to is not of:
+                self._accelerator.copy(to, of, self._stream)
         end = self._accelerator.mark(self._stream)
         self._ends.append(end)
         yield end
-        for buffer in lent:
-            self._pools.host.give_back(buffer)
+        for pool, buffer in lent:
+            pool.give_back(buffer)
 
     def _follow(self) -> None:
         self._accelerator.follow(self._stream, self._accelerator.mark(self._caller))

@@ -271,6 +271,7 @@ struct emulated_float {
     if (value != value) return 0;
     return value >= 0x1p31f ? 0x7fffffff : value < -0x1p31f ? -0x7fffffff - 1 : (int)value;
   }
+  explicit operator double() const { return value; }
   static emulated_float made(float x) {
     emulated_float r;
     const unsigned nan = 0x7fffffff;

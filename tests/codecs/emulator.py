@@ -6,6 +6,7 @@
 import ctypes
 import functools
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -69,10 +70,12 @@ def library(build: Build, kernels: Path = KERNELS) -> ctypes.CDLL:
     target = LIBRARIES / f"{hashlib.sha256(repr((build, kernels)).encode()).hexdigest()[:16]}.so"
     if target.exists():
         return ctypes.CDLL(str(target))
-    command = [compiler, *OPTIONS, *SANITIZE, *options, str(HERE / "emulator.cpp"), "-o", str(target)]
+    own = target.with_suffix(f".{os.getpid()}")  # nobody loads what is half written
+    command = [compiler, *OPTIONS, *SANITIZE, *options, str(HERE / "emulator.cpp"), "-o", str(own)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise SyntaxError(done.stderr[-3000:])
+    own.replace(target)
     return ctypes.CDLL(str(target))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from codec_data import bell, same_bits
+from conversion import PAIRS, Pair, sweep
 from gpu_agreement import check, check_damaged, damaged, mixed
 from test_codec_golden import FILE, SEED, cases, digest, inputs
 
@@ -91,6 +92,11 @@ def pair(name: str) -> tuple[CudaCodec, Compiled]:
     codec = get_codec(name)
     assert isinstance(codec, Compiled)
     return CudaCodec(codec), codec
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=str)
+def test_values_travel_as_numpy_casts_them(pair: Pair) -> None:
+    sweep(cuda(), OnDevice(), *pair)
 
 
 @pytest.mark.parametrize(("name", "dtype"), GOLDEN, ids=str)

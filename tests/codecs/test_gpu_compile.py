@@ -14,11 +14,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conversion import PAIRS
 from emulator import KERNELS, build_of
 from nvrtc import Kernel
 from planted import planted
 
-from hpcbench.codecs.sequence import Sequence, sequence_of
+from hpcbench.codecs import convert
+from hpcbench.codecs.device import Build
+from hpcbench.codecs.sequence import CONVERSIONS, Sequence, sequence_of
 from hpcbench.codecs.types import BFLOAT16
 
 SIZES = Path(__file__).with_name("gpu_instructions.json")
@@ -27,7 +30,7 @@ ARCHITECTURES = {"sm_70": 12, "sm_75": 13, "sm_80": 13, "sm_90": 13, "sm_100": 1
 GROWTH = 1.05
 REGISTERS = {"int8:1024": 128, "sign:1024": 128, "mpc": 128, "xpk": 128}
 """Most registers a thread where tiles have 1024 values and a multiprocessor holds 2 blocks; else 64, for 4 blocks."""
-SHARED = {"gpu.cu": 12 * 1024, "chunked.cu": 37 * 1024, "sparse.cu": 27 * 1024}
+SHARED = {"gpu.cu": 12 * 1024, "chunked.cu": 37 * 1024, "sparse.cu": 27 * 1024, "convert.cu": 12 * 1024}
 """Bytes of shared memory a block: for 8 blocks on a multiprocessor of sm_70, and for 2 and 3."""
 F32, F16 = np.dtype(np.float32), np.dtype(np.float16)
 Cases = Listed[tuple[str, np.dtype[Any]]]
@@ -45,7 +48,9 @@ CASES: Cases = [
     ("topk:0.01", F32),
     ("threshold:0.01", F32),
     ("rowsparse:64", F32),
+    *((f"as {sent}", values) for values, sent in (*PAIRS, (F32, F32))),
 ]
+"""Codecs, and the types in which values travel."""
 
 
 def name_of(case: tuple[str, np.dtype[Any]]) -> str:
@@ -53,7 +58,13 @@ def name_of(case: tuple[str, np.dtype[Any]]) -> str:
 
 
 def front_of(name: str) -> Sequence:
-    return sequence_of(name.split(" ")[0].partition(":")[0])
+    return CONVERSIONS if name.startswith("as ") else sequence_of(name.split(" ")[0].partition(":")[0])
+
+
+def build(name: str, dtype: np.dtype[Any]) -> Build:
+    if name.startswith("as "):
+        return convert.build_of(dtype, np.dtype(name.removeprefix("as ")))
+    return build_of(name, dtype, dtype)
 
 
 def compile_cases(arch: str, cases: Cases = CASES, kernels: Path = KERNELS) -> dict[str, dict[str, Kernel]]:
@@ -62,8 +73,8 @@ def compile_cases(arch: str, cases: Cases = CASES, kernels: Path = KERNELS) -> d
     work = {
         "major": ARCHITECTURES[arch],
         "jobs": [
-            (str(kernels / "gpu" / build.source), [*common, *build.options()])
-            for build in (build_of(name, dtype, dtype) for name, dtype in cases)
+            (str(kernels / "gpu" / made.source), [*common, *made.options()])
+            for made in (build(name, dtype) for name, dtype in cases)
         ],
     }
     command = [sys.executable, str(Path(__file__).with_name("nvrtc.py"))]

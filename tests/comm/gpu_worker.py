@@ -2,18 +2,23 @@
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
+from unittest.mock import patch
 
 import numpy as np
 from emulated_accelerator import Deaf, Impatient, LazyAccelerator, OnDevice
 from mpi4py import MPI
 
+from hpcbench.codecs.convert import build_of
 from hpcbench.codecs.registry import get_codec
+from hpcbench.codecs.types import BFLOAT16
 from hpcbench.comm import frame
 from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
 from hpcbench.comm.feedback import Feedback
+from hpcbench.comm.gpu_memory import DeviceMemory
 from hpcbench.comm.group import Group
 from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
@@ -24,6 +29,8 @@ from hpcbench.errors import TransitError
 
 WORLD = MPI.COMM_WORLD
 CODECS = ("none", "zfp:8", "int8:256", "mpc")
+HALVES = (BFLOAT16, np.dtype(np.float16))
+HALF_CODECS = (*CODECS, "xpk")
 SHORT, LONG = 1001, 70_003
 SLICES = {SHORT: 1, LONG: 6}
 """The second in more than are under way at once."""
@@ -91,8 +98,8 @@ class Cupy:
         return np.asarray(x.get())
 
 
-def channel(codec: str, algorithm: Algorithm, slices: int | None = None) -> Channel:
-    return Channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD, get_codec(codec), algorithm, slices=slices)
+def channel(codec: str, algorithm: Algorithm, slices: int | None = None, sent: Any = None) -> Channel:
+    return Channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD, get_codec(codec), algorithm, slices=slices, dtype=sent)
 
 
 def values(n: int, rank: int, dtype: str = "float32") -> np.ndarray:
@@ -146,14 +153,18 @@ def exchange(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
     return got
 
 
-def with_feedback(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
+def with_feedback(group: Group, side: Side, ch: Channel, n: int, dtype: str = "float32") -> list[Any]:
     feedback = Feedback(n)
     feedback.sent, feedback.summed = side.put(feedback.sent), side.put(feedback.summed)
     buf = None
     for step in range(3):
-        buf = side.put(values(n, group.rank + 10 * step))
+        buf = side.put(values(n, group.rank + 10 * step, dtype))
         group.all_reduce(buf, channel=ch, feedback=feedback).wait()
     return [buf, feedback.sent, feedback.summed]
+
+
+def doubles_with_feedback(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
+    return with_feedback(group, side, ch, n, "float64")
 
 
 def at_once(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
@@ -181,7 +192,34 @@ def cases() -> Iterator[tuple[Callable[..., list[Any]], str, Algorithm, int]]:
         yield operation, "none", Algorithm.NATIVE, SHORT
 
 
-def compare(side: Side, places: Places, aware: bool, operation: Any, codec: str, algorithm: Algorithm, n: int) -> None:
+def half_cases() -> Iterator[tuple[Callable[..., list[Any]], str, Algorithm, int, Any]]:
+    """Values that travel in another type than they have."""
+    for sent in HALVES:
+        for codec in HALF_CODECS:
+            for operation in (*COLLECTIVES, *OTHERS):
+                yield operation, codec, Algorithm.TWO_SHOT, SHORT, sent
+            for operation in COLLECTIVES:
+                yield operation, codec, Algorithm.HIERARCHICAL, SHORT, sent
+            for algorithm in (Algorithm.RING, Algorithm.HIERARCHICAL_ENCODED):
+                yield all_reduce, codec, algorithm, SHORT, sent
+        yield all_reduce, "int8:256", Algorithm.TWO_SHOT, LONG, sent
+        for operation in COLLECTIVES:
+            yield operation, "none", Algorithm.NATIVE, SHORT, sent
+        yield all_reduce, "none", Algorithm.NATIVE, LONG, sent
+    for sent in (*HALVES, np.dtype(np.float32)):
+        yield doubles_with_feedback, "none", Algorithm.TWO_SHOT, SHORT, sent
+
+
+def compare(
+    side: Side,
+    places: Places,
+    aware: bool,
+    operation: Any,
+    codec: str,
+    algorithm: Algorithm,
+    n: int,
+    sent: Any = None,
+) -> None:
     nodes = 2 if WORLD.size == 4 else 1
     results, counted = [], []
     accelerator = side.accelerator if isinstance(side, Emulated) else None
@@ -189,9 +227,10 @@ def compare(side: Side, places: Places, aware: bool, operation: Any, codec: str,
     for where in (Host(), side):
         group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY), places=places)
         group.topology = Topology.regular(nodes, WORLD.size // nodes)
-        ch = channel(codec, algorithm, SLICES[n])
+        ch = channel(codec, algorithm, SLICES[n], sent)
         results.append([where.get(x).tobytes() for x in operation(group, where, ch, n)])
-        counted.append((ch.counters.message_bytes, ch.counters.wire_bytes, ch.counters.network_bytes))
+        counters = ch.counters
+        counted.append((counters.message_bytes, counters.wire_bytes, counters.network_bytes, counters.error_square))
         timed = ch.counters.encode_s > 0 and ch.counters.decode_s > 0
     after = (accelerator.to_host, accelerator.to_device, accelerator.elsewhere) if accelerator else (0, 0, 0)
     to_host, to_device, elsewhere = (b - a for a, b in zip(before, after, strict=True))
@@ -205,6 +244,7 @@ def compare(side: Side, places: Places, aware: bool, operation: Any, codec: str,
                     "codec": codec,
                     "algorithm": algorithm.value,
                     "n": n,
+                    "sent": None if sent is None else str(sent),
                     "aware": aware,
                     "same": all(x[0] for x in everyone),
                     "counted alike": all(x[1] for x in everyone),
@@ -229,6 +269,16 @@ def agreement() -> None:
         side, places = emulated(LazyAccelerator, aware)
         for case in cases():
             compare(side, places, aware, *case)
+
+
+def halves() -> None:
+    for aware in (False, True):
+        side, places = emulated(LazyAccelerator, aware)
+        for case in half_cases():
+            compare(side, places, aware, *case)
+    rounded = DeviceMemory._rounded
+    with patch.object(DeviceMemory, "_rounded", lambda memory, x, residual=None: rounded(memory, x)):
+        compare(side, places, aware, with_feedback, "int8:256", Algorithm.TWO_SHOT, SHORT, BFLOAT16)
 
 
 def planted() -> None:
@@ -292,7 +342,7 @@ def damaged() -> None:
 def on_gpu() -> None:
     """On a real one; nothing is known of the MPI library."""
     for side in (Torch(), Cupy()):
-        for case in cases():
+        for case in (*cases(), *half_cases()):
             compare(side, Places(), False, *case)
 
 
@@ -301,10 +351,18 @@ def compile_kernels() -> None:
     import emulator  # beside the emulated device
 
     emulator.LIBRARIES = Path(sys.argv[2])
-    builds = [emulator.build_of(name, "f4", "f4") for name in CODECS if name != "none"]
+    if sys.argv[1] == "halves":
+        builds = [emulator.build_of(name, sent, sent) for name in HALF_CODECS if name != "none" for sent in HALVES]
+        builds += [build_of(np.dtype(kind), sent) for kind in ("f4", "f8") for sent in HALVES]
+        builds += [build_of(np.dtype(kind), np.dtype("f4")) for kind in ("f4", "f8")]
+    else:
+        builds = [emulator.build_of(name, "f4", "f4") for name in CODECS if name != "none"]
+        builds += [build_of(np.dtype("f4"), np.dtype("f4"))]
     if WORLD.rank == 0:
         emulator.compile_all(builds)
-    WORLD.Barrier()
+    compiled = WORLD.Ibarrier()
+    while not compiled.Test():
+        time.sleep(0.02)  # the compiler needs the core
     for build in builds:
         emulator.library(build)
 

@@ -7,6 +7,7 @@ PyTorch's own work is at once; what the stream of the caller is told to wait for
 import io
 import json
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "codecs"))
 import emulator
 from emulated_accelerator import CALLER, LazyAccelerator, LazyDevice
 
+from hpcbench.codecs.convert import build_of
 from hpcbench.codecs.device import View
+from hpcbench.codecs.types import BFLOAT16
 from hpcbench.comm.accelerator import Event
 from hpcbench.comm.places import Place, Places
 from hpcbench.comm.progress import Progress
@@ -31,7 +34,7 @@ from hpcbench.comm.wait import Wait
 from hpcbench.parallel import buffers
 from hpcbench.parallel.layout import Layout
 from hpcbench.train import resources, text
-from hpcbench.train.config import Run, Scheme, SchemeRule
+from hpcbench.train.config import CommPrecision, Run, Scheme, SchemeRule
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
@@ -51,6 +54,8 @@ def settings() -> dict[str, tuple[Run, bool]]:
         model = replace(base.model, layers=2)
         return replace(base, model=model, scheme=scheme, train=replace(base.train, **train))
 
+    fp16, bf16 = (CommPrecision(name, name, name) for name in ("fp16", "bf16"))
+
     return {
         "native": (made(Layout(dp=2), SCHEMES["baseline"], zero=1, overlap=True), False),
         "native by pointers": (made(Layout(tp=2), SCHEMES["baseline"], sequence_parallel=True), True),
@@ -59,6 +64,9 @@ def settings() -> dict[str, tuple[Run, bool]]:
         "residuals": (made(Layout(dp=2), KEEPING, zero=2, overlap=True), False),
         "onebit": (made(Layout(dp=2), ONEBIT, optimizer="onebit-adam", freeze_step=1), False),
         "weights": (made(Layout(dp=2), INT8, zero=3, offload=True), True),
+        "halves": (made(Layout(dp=2), KEEPING, zero=2, overlap=True, precision="bf16"), False),
+        "halves by pointers": (made(Layout(tp=2), INT8, sequence_parallel=True, comm_precision=fp16), True),
+        "halves in the baseline": (made(Layout(dp=2), SCHEMES["baseline"], zero=1, comm_precision=bf16), False),
     }
 
 
@@ -135,9 +143,12 @@ def on_disguise(run: Run, places: Places) -> tuple[Trainer, dict[str, Any]]:
 
 def compile_kernels(directory: str) -> None:
     emulator.LIBRARIES = Path(directory)
+    types = np.dtype(np.float32), np.dtype(np.float16), BFLOAT16
     if WORLD.rank == 0:
-        emulator.library(emulator.build_of(CODEC, "f4", "f4"))
-    WORLD.Barrier()
+        emulator.compile_all([emulator.build_of(CODEC, x, x) for x in types] + [build_of(types[0], x) for x in types])
+    compiled = WORLD.Ibarrier()
+    while not compiled.Test():
+        time.sleep(0.02)  # the compiler needs the core
 
 
 def disguised(directory: str) -> None:

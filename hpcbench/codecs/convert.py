@@ -1,0 +1,115 @@
+"""Values and the shorter type in which they travel, on a GPU: rounded, widened and added there.
+
+The bits are those of NumPy's casts, and of ml_dtypes' to bfloat16: to nearest, ties to even, infinity where the type
+ends. Of a NaN only the sign is kept. kernels/gpu/convert.h has the kernels.
+"""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from hpcbench.codecs.device import Build, Device
+from hpcbench.codecs.sequence import CONVERSIONS
+from hpcbench.codecs.types import SHORT, Type, type_of
+
+
+class Vector(Protocol):
+    """A contiguous array in the memory of a device."""
+
+    @property
+    def pointer(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+
+def build_of(values: np.dtype[Any], sent: np.dtype[Any]) -> Build:
+    """What the kernels are compiled for.
+
+    Raises
+    ------
+    TypeError
+        Values of that type do not travel as `sent`.
+    """
+    wide, short = type_of(values), type_of(sent)
+    if wide not in (Type.F32, Type.F64) or short not in SHORT:
+        raise TypeError(f"on a GPU float32 and float64 travel as float32, float16 or bfloat16, not {values} as {sent}")
+    return Build(CONVERSIONS.source, 0, 0, wide, short)
+
+
+def convert(
+    device: Device,
+    target: Vector,
+    source: Vector,
+    stream: int,
+    *,
+    accumulate: bool = False,
+    residual: Vector | None = None,
+) -> None:
+    """Round values to the type in which they travel, or bring them back from it; which it is, the types tell.
+
+    Parameters
+    ----------
+    device
+        What runs the kernels.
+    target, source
+        Of two types, shape (n,).
+    stream
+        Handle.
+    accumulate
+        Only of what comes back: add it to the target, by one addition in the target's type.
+    residual
+        Only of what is rounded: float32, shape (n,). What the values lose is added to it where that is finite.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The types or sizes do not fit each other.
+    """
+    rounds = target.dtype.itemsize < source.dtype.itemsize
+    if (rounds and accumulate) or (residual is not None and not rounds):
+        raise TypeError(f"{source.dtype} to {target.dtype}: residuals are kept when rounding, sums are made when not")
+    values, sent = (source, target) if rounds else (target, source)
+    build = build_of(values.dtype, sent.dtype)
+    if rounds:
+        _launch(device, "round", build, source, target, residual, stream)
+    else:
+        _launch(device, "widen and add" if accumulate else "widen", build, source, target, None, stream)
+
+
+def add_residual(device: Device, target: Vector, source: Vector, residual: Vector, stream: int) -> None:
+    """Values and a residual added in float32 and rounded to their type; the residual is then what that lacks.
+
+    Parameters
+    ----------
+    target, source
+        float32, float16 or bfloat16, both the same, shape (n,).
+    residual
+        float32, shape (n,). Where a sum is not finite it is 0 afterwards.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The types or sizes do not fit each other.
+    """
+    if target.dtype != source.dtype:
+        raise TypeError(f"{source.dtype} to {target.dtype}: a residual is added to values that keep their type")
+    build = build_of(np.dtype(np.float32), source.dtype)
+    _launch(device, "add a residual", build, source, target, residual, stream)
+
+
+def _launch(
+    device: Device, operation: str, build: Build, source: Vector, target: Vector, residual: Vector | None, stream: int
+) -> None:
+    n = source.size
+    if target.size != n or (residual is not None and residual.size != n):
+        raise ValueError(f"{n} values, room for {target.size}: sizes differ, or that of the residual does")
+    if residual is not None and residual.dtype != np.float32:
+        raise TypeError(f"residuals are float32, not {residual.dtype}")
+    arguments: tuple[int, ...] = (source.pointer, n, target.pointer)
+    if not operation.startswith("widen"):
+        arguments += (residual.pointer if residual is not None else 0,)
+    blocks = device.blocks(n * Type(build.type).size, CONVERSIONS.block_bytes)
+    for kernel in CONVERSIONS.kernels[operation]:
+        device.launch(build, kernel, blocks, arguments, stream)

@@ -1,0 +1,98 @@
+"""What the conversions on a device must do: the bits of NumPy's casts, residuals and sums."""
+
+import numpy as np
+from codec_data import Array, bell, same_bits, words
+from gpu_agreement import Memory, mixed
+
+from hpcbench.codecs.convert import add_residual, convert
+from hpcbench.codecs.device import Device
+from hpcbench.codecs.types import BFLOAT16
+
+F16, F32, F64 = (np.dtype(t) for t in (np.float16, np.float32, np.float64))
+Pair = tuple[np.dtype[np.generic], np.dtype[np.generic]]
+PAIRS: tuple[Pair, ...] = ((F32, F16), (F32, BFLOAT16), (F64, F16), (F64, BFLOAT16), (F64, F32))
+"""Types of values, and those in which they travel."""
+LENGTHS = (0, 1, 2, 3, 5, 31, 33, 127, 129, 511, 512, 513, 1023, 4097, 20_011)
+
+
+def codes(sent: np.dtype[np.generic]) -> Array:
+    """Every value of a type of 16 bits; of float32 as many at random."""
+    if sent == F32:
+        return words(65_536, 5).astype(np.uint32).view(np.float32)
+    return np.arange(65_536).astype(np.uint16).view(sent)
+
+
+def critical(values: np.dtype[np.generic], sent: np.dtype[np.generic]) -> Array:
+    """The middles between neighbours of the type, where ties are, and what lies next to them on both sides."""
+    with np.errstate(all="ignore"):
+        grid = np.sort(codes(sent).astype(F64))
+        grid = grid[np.isfinite(grid)]
+        ends = grid[-1] + (grid[-1] - grid[-2]) / 2  # where infinity begins
+        middles = np.concatenate([(grid[1:] + grid[:-1]) / 2, [ends, -ends]]).astype(values)
+        return np.concatenate([middles, np.nextafter(middles, np.inf), np.nextafter(middles, -np.inf)]).astype(values)
+
+
+def plain_nan(x: Array) -> Array:
+    """NaN with its sign and nothing else."""
+    found = x.copy()
+    nan = np.isnan(x)
+    with np.errstate(invalid="ignore"):
+        found[nan] = np.where(np.signbit(x[nan].astype(F32)), -np.nan, np.nan)
+    return found
+
+
+def check(device: Device, memory: Memory, x: Array, sent: np.dtype[np.generic], offset: int = 0) -> None:
+    """Everything that the kernels do with `x`, and with values that have travelled."""
+    n, where = x.size, f"{x.size} of {x.dtype} as {sent} at {offset}"
+
+    def view(array):
+        return device.view("conversion", array, 0)
+
+    with np.errstate(all="ignore"):
+        rounded = x.astype(sent)
+        lack = x - rounded.astype(x.dtype)
+        lacked = np.where(np.arange(n) % 5 == 0, np.float32(-0.0), bell(n, 3).astype(F32) * np.float32(1e-3))
+        kept = lacked.copy()
+        np.add(kept, lack, out=kept, where=np.isfinite(lack), casting="same_kind")
+        total = rounded.astype(F32) + lacked
+        anew = total.astype(sent)
+        lacking = total - anew.astype(F32)
+    values, out = memory.put(x, offset), memory.new(n, sent, offset)
+    convert(device, view(out), view(values), 0)
+    assert same_bits(plain_nan(memory.get(out)), plain_nan(rounded)), where
+
+    out, residual = memory.new(n, sent, offset), memory.put(lacked, offset)
+    convert(device, view(out), view(values), 0, residual=view(residual))
+    assert same_bits(plain_nan(memory.get(out)), plain_nan(rounded)), where
+    assert same_bits(memory.get(residual).copy(), kept), f"residual of {where}"
+    assert memory.intact(out)
+    assert memory.intact(residual)
+
+    own, out, residual = memory.put(rounded, offset), memory.new(n, sent, offset), memory.put(lacked, offset)
+    add_residual(device, view(out), view(own), view(residual), 0)
+    assert same_bits(plain_nan(memory.get(out)), plain_nan(anew)), f"sum with a residual of {where}"
+    assert same_bits(memory.get(residual).copy(), np.where(np.isfinite(lacking), lacking, F32.type(0)))
+
+    came = np.resize(codes(sent), n) if n > 65_536 else codes(sent)[words(n, 8).astype(np.uint16)]
+    with np.errstate(all="ignore"):
+        wide, added = came.astype(x.dtype), x + came.astype(x.dtype)
+    wire, out, sums = memory.put(came, offset), memory.new(n, x.dtype, offset), memory.put(x, offset)
+    convert(device, view(out), view(wire), 0)
+    convert(device, view(sums), view(wire), 0, accumulate=True)
+    assert same_bits(plain_nan(memory.get(out)), plain_nan(wide)), f"back from {where}"
+    assert same_bits(np.abs(plain_nan(memory.get(sums))), np.abs(plain_nan(added))), f"sums of {where}"
+    assert memory.intact(out)
+    assert memory.intact(sums)
+    assert same_bits(memory.get(values).copy(), x)
+
+
+def sweep(device: Device, memory: Memory, values: np.dtype[np.generic], sent: np.dtype[np.generic]) -> None:
+    """Every tie of the type, and every kind of value at places of every kind."""
+    check(device, memory, critical(values, sent), sent)
+    pool = mixed(60_000, values, 300)
+    if values == F64:
+        fine = np.ldexp(bell(pool.size, 9), np.arange(pool.size) % 400 - 200)  # beyond float32's range and precision
+        pool = np.where(np.arange(pool.size) % 3 == 0, fine, pool)
+    for k, n in enumerate(LENGTHS):
+        start = 1777 * k % 30_000
+        check(device, memory, pool[start : start + n].copy(), sent, (0, 4, 1, 2, 8)[k % 5])

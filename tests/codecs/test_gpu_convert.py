@@ -1,0 +1,82 @@
+"""The conversions of a GPU, emulated: the bits of NumPy's casts at every tie, and faults that must be seen."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conversion import F16, F32, F64, PAIRS, Pair, critical, sweep
+from emulated_device import EmulatedDevice, Fenced
+from emulator import compile_all
+from planted import check_seen, planted
+
+from hpcbench.codecs.convert import add_residual, build_of, convert
+from hpcbench.codecs.types import BFLOAT16
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built() -> None:
+    compile_all(build_of(*pair) for pair in PAIRS)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair[0]} as {pair[1]}")
+def test_bits_of_numpy(pair: Pair) -> None:
+    sweep(EmulatedDevice(), Fenced(), *pair)
+    sweep_short(EmulatedDevice(backwards=True), *pair)
+
+
+def sweep_short(device: EmulatedDevice, *pair: np.dtype[np.generic]) -> None:
+    x = critical(*pair)[:700]
+    out, back = np.zeros(x.size, pair[1]), np.zeros_like(x)
+    with np.errstate(all="ignore"):
+        convert(device, *(device.view("", a, 0) for a in (out, x)), 0)
+        convert(device, *(device.view("", a, 0) for a in (back, out)), 0)
+        assert np.array_equal(back, x.astype(pair[1]).astype(pair[0]), equal_nan=True)
+
+
+def faulty_sweep(name: str, kernels: Path) -> None:
+    values, sent = (np.dtype(part) for part in name.split(" as "))
+    sweep(EmulatedDevice(kernels=kernels), Fenced(), values, sent)
+
+
+FAULTS = {
+    "what is cut off leaves no trace": ("<< 29) - 1u)) != 0u", "<< 29) - 1u)) > 1u << 29", "float64 as float16"),
+    "a residual that takes the lack twice": ("? kept + lack :", "? kept + lack + lack :", "float32 as float16"),
+    "a residual that keeps infinity": ("kept + lack : kept", "kept + lack : lack", "float32 as bfloat16"),
+    "a sum that forgets what was there": ("hb_add_tile<R>(v, old)", "hb_add_tile<R>(v, v)", "float32 as bfloat16"),
+    "a float64 lost on the way": ("i < n; i += step) work(i)", "i + 1 < n; i += step) work(i)", "float64 as bfloat16"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults_are_seen(fault: str, tmp_path: Path) -> None:
+    old, new, name = FAULTS[fault]
+    check_seen(faulty_sweep, name, planted(tmp_path, "gpu/convert.h", old, new))
+
+
+@pytest.mark.parametrize("pair", [(F16, BFLOAT16), (F32, F64), (F16, F32), (F32, np.dtype(np.int16))])
+def test_other_pairs_are_refused(pair: Pair) -> None:
+    with pytest.raises(TypeError, match=f"travel as float32, float16 or bfloat16, not {pair[0]} as {pair[1]}"):
+        build_of(*pair)
+
+
+def test_arguments_that_do_not_fit_are_refused() -> None:
+    device = EmulatedDevice()
+
+    def views(*arrays: np.ndarray) -> list:
+        return [device.view("", a, 0) for a in arrays]
+
+    x, sent, residual = np.zeros(4, F32), np.zeros(4, F16), np.zeros(4, F32)
+    for target, source, kept, accumulate in ((x, sent, residual, False), (sent, x, None, True)):
+        with pytest.raises(TypeError, match="residuals are kept when rounding, sums are made when not"):
+            lack = None if kept is None else views(kept)[0]
+            convert(device, *views(target, source), 0, residual=lack, accumulate=accumulate)
+    for target, lack in ((sent[:3], residual), (sent, residual[:3])):
+        with pytest.raises(ValueError, match="4 values, room for"):
+            convert(device, *views(target, x), 0, residual=views(lack)[0])
+    with pytest.raises(TypeError, match="residuals are float32, not float64"):
+        convert(device, *views(sent, x), 0, residual=views(np.zeros(4, F64))[0])
+    with pytest.raises(TypeError, match="not float32 as float64"):
+        add_residual(device, *views(np.zeros(4, F64), np.zeros(4, F64), residual), 0)
+    with pytest.raises(TypeError, match="float32 to float16: a residual is added to values that keep their type"):
+        add_residual(device, *views(sent, x, residual), 0)
+    assert not device.launched
