@@ -27,9 +27,9 @@ from statistics import median
 
 from rich.table import Table
 
-from hpcbench.collect.state import Verdict
 from hpcbench.collect.submission import Criteria, RunResult
 from hpcbench.console import show_table
+from hpcbench.contract.state import Verdict
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.statistics import holm, mean_interval, mean_of, median_interval

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from hpcbench.collect.lines import number
-from hpcbench.collect.state import BAD, OPEN
 from hpcbench.collect.submission import UNKNOWN_SITE
+from hpcbench.contract.state import BAD, OPEN
 from hpcbench.report.compare import GOOD, NO_LOSS, NOT_FASTER, NOT_SHOWN, WORSE, Cell, Row, paired
 from hpcbench.report.equal_time import WINDOW
 from hpcbench.report.findings import LEVEL, LossFinding, SpeedFinding

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpcbench.collect.lines import integer, printable
-from hpcbench.collect.state import OPEN, State
 from hpcbench.collect.submission import Criteria
+from hpcbench.contract.state import OPEN
 from hpcbench.report.averages import geometric_mean_of_known, mean_of_known, mean_unless_unknown
 from hpcbench.report.equal_time import curve, losses_at_equal_time
 from hpcbench.report.findings import Family, Loss, LossFinding, Speed, SpeedFinding, losses, speeds
@@ -29,7 +29,7 @@ NO_BASELINE = "not compared (no baseline)"
 NO_PAIR = "not compared (no pair with the baseline)"
 
 # Of the runs of a scheme that did not complete, the one to name.
-_WORST: tuple[State, ...] = (
+_WORST: tuple[str, ...] = (
     "failed",
     "out of memory",
     "timed out",
@@ -270,7 +270,7 @@ def _diverged(runs: Sequence[Measures]) -> bool:
 
 def _with_states(words: str, runs: list[Measures], completed: int) -> str:
     """The verdict, unless runs diverged or none completed; with the number of those that did not."""
-    states = Counter(run.run.state for run in runs)
+    states: Counter[str] = Counter(run.run.state for run in runs)
     total = len(runs)
     if states["nan"]:
         first = next(run for run in runs if run.run.state == "nan")

@@ -13,9 +13,9 @@ from hpcbench.batch.retry import retry
 from hpcbench.batch.schedulers.local import Local
 from hpcbench.batch.schedulers.processes import alive
 from hpcbench.batch.schedulers.scheduler import Parcel, Receipt
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.submit import Submission, submit
 from hpcbench.batch.tracking.track import Tracked, track
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 SCHEMES = ("baseline", "naive-zfp8", "mzhybrid")

@@ -22,12 +22,12 @@ from hpcbench.batch.find import find_root
 from hpcbench.batch.retry import retry
 from hpcbench.batch.schedulers.local import Local
 from hpcbench.batch.schedulers.slurm_query import since
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.show import show_status
 from hpcbench.batch.submit import submit
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.cli import app
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 from hpcbench.report.main import report
 
