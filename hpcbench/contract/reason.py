@@ -162,7 +162,7 @@ def _last(path: Path) -> Diagnosis | None:
 
 
 def _bare(words: str) -> str:
-    return printable(_HYDRA_CALL.sub("", words, count=1), 160)
+    return printable(_HYDRA_CALL.sub("", words, count=1))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

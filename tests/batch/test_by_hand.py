@@ -99,7 +99,7 @@ def test_status_tells_failures_by_its_exit(
     wait_until_over(root)
     assert command(monkeypatch, "status") == 1
     out = capsys.readouterr().out
-    assert "failed" in out and "exit 3: boom: the reason" in out and out.count("completed") == 2
+    assert "failed" in out and "exit status 3: boom: the reason" in out and out.count("completed") == 2
     fake.acts({})
     assert command(monkeypatch, "submit", str(fake.study), "--site", str(fake.site)) == 0
     wait_until_over(root.with_name("002"))
