@@ -6,9 +6,10 @@ from hpcbench.codecs.compiled import Compiled
 from hpcbench.codecs.device import cuda
 from hpcbench.codecs.identity import Identity
 from hpcbench.codecs.registry import get_codec
+from hpcbench.comm import rules
 from hpcbench.comm.gpu_aware import Awareness, gpu_aware
 from hpcbench.errors import UserError
-from hpcbench.train.config import Run
+from hpcbench.train.config import Run, rules_of
 from hpcbench.train.precision import message_dtype
 
 
@@ -34,8 +35,9 @@ def check(run: Run) -> None:
 def refusal(run: Run) -> str | None:
     """What of the scheme has no counterpart on a GPU, and what to use instead."""
     scheme, train = run.scheme, run.train
-    if scheme.algorithm == "homomorphic":
-        return f"scheme {scheme.name}: homomorphic sums are made in host memory: use two-shot, or device cpu"
+    refused = rules.refused_on_gpu(scheme.algorithm, rules_of(scheme))
+    if refused:
+        return f"scheme {scheme.name}: {refused[1]}"
     if message_dtype(train.precision, train.comm_precision) is not None:
         return (
             f"train.comm_precision: {train.comm_precision} messages are rounded in host memory: use auto, or codec bf16"
