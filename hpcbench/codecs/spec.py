@@ -29,8 +29,8 @@ class CodecSpec:
     """The one way to write it: ``mpc:1`` is ``mpc``."""
     lossless: bool | None
     """None for another package's codec, which is not loaded here."""
-    on_gpu: bool | None
-    """Whether it has kernels for a GPU, or needs none. None likewise."""
+    on_gpu: bool
+    """Whether it has kernels for a GPU, or needs none; another package's codec has none."""
 
     @property
     def takes_fp64(self) -> bool | None:
@@ -125,7 +125,7 @@ def parse(name: str) -> CodecSpec:
         short = written == "" or (ours.bare and written == ours.default)
         return CodecSpec(family, written, family if short else f"{family}:{written}", ours.lossless, ours.on_gpu)
     if plugin(family):
-        return CodecSpec(family, parameter, name, lossless=None, on_gpu=None)
+        return CodecSpec(family, parameter, name, lossless=None, on_gpu=False)
     raise ValueError(f"unknown codec {name!r}: known are {KNOWN}")
 
 

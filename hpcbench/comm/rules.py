@@ -221,14 +221,11 @@ def wrong_gradients(rules: Sequence[Rule], setting: Setting) -> str | None:
 
 
 def refused_on_gpu(algorithm: str, rules: Sequence[Named]) -> tuple[int | None, str] | None:
-    """What of a scheme only the CPU does: the index of its rule, None for the algorithm; and why, with the remedy.
-
-    Of another package's codec nothing is known here: the ranks find out.
-    """
+    """What of a scheme only the CPU does: the index of its rule, None for the algorithm; and why, with the remedy."""
     if algorithm == "homomorphic":
         return None, "homomorphic sums are made in host memory: use two-shot, or device cpu"
     for k, rule in enumerate(rules):
-        if spec.parse(rule.codec).on_gpu is False:
+        if not spec.parse(rule.codec).on_gpu:
             return k, f"codec {rule.codec} has no kernels for a GPU: use another, or device cpu"
     return None
 
