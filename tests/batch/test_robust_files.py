@@ -48,7 +48,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         wait_until_over(root)
         fake.acts({"baseline": "kill"})
         (root / "jobs" / "j0002-r2" / "status.json").unlink()
-        (root / "runs" / "r2-baseline" / "status.json").unlink()
+        for name in ("status.json", "log.txt"):
+            (root / "runs" / "r2-baseline" / name).unlink()
         wait_for(lambda: track(root).jobs["j0002-r2"].state is State.LOST)  # its queue has ended, too
         retry(root)
         wait_until_over(root)
