@@ -35,9 +35,9 @@ from provenance import head
 from rich.table import Table
 from tiny import parse
 
-from hpcbench.collect.state import Verdict
 from hpcbench.collect.submission import Criteria, RunResult
 from hpcbench.console import show_table
+from hpcbench.contract.state import Verdict
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.front import front
 from hpcbench.report.measures import Measures, measure

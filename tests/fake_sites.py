@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.sites.site import load_site
 from hpcbench.batch.submit import Submission, submit
 from hpcbench.batch.tracking.track import Tracked, track
+from hpcbench.contract.state import State
 from hpcbench.report.main import report
 from hpcbench.testing.fakes import Fake, FakeFlux, FakeLSF
 from hpcbench.testing.fakes.sites import pretended

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from hpcbench.batch.files import exists
 from hpcbench.batch.find import find_root
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 

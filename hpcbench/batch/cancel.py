@@ -6,11 +6,12 @@ from pathlib import Path
 
 from hpcbench.batch.deliver import settle
 from hpcbench.batch.schedulers.opened import open_scheduler
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.tracking.ledger import Handed, Ledger
 from hpcbench.batch.tracking.lock import locked
-from hpcbench.batch.tracking.marks import Mark, read_mark
+from hpcbench.batch.tracking.marks import read_mark
 from hpcbench.batch.tracking.track import track
+from hpcbench.contract.mark import Mark
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from hpcbench.batch.deliver import Order, deliver, settle
 from hpcbench.batch.schedulers.opened import open_scheduler
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.tracking.judge import Status
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.lock import locked
 from hpcbench.batch.tracking.marks import read_mark
 from hpcbench.batch.tracking.submission_file import check_place
 from hpcbench.batch.tracking.track import Tracked, track
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 _MENDS = (State.STOPPED, State.NODE_FAILED, State.PREEMPTED, State.TIMED_OUT, State.LOST)
@@ -88,8 +88,10 @@ def _why_not(status: Status, job: Status, directory: Path, *, all: bool) -> str 
         return "completed"
     if job.state.alive:
         return f"its job is {job.state.value}"
-    if status.state is State.UNKNOWN:
-        return None if all else f"unknown ({status.reason}): --all tries it again"
+    if status.state in (State.UNKNOWN, State.INCOMPLETE):
+        return None if all else f"{status.state.value} ({status.reason}): --all tries it again"
+    if status.state is State.STOPPED and job.state is State.CANCELLED and not all:
+        return "its job was cancelled: --all tries it again"
     if status.state is State.PENDING:
         return "was not handed in: `hpcbench submit` again"
     if status.state is State.TIMED_OUT and not all and not any((directory / "checkpoint").glob("step-*")):

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcbench.batch.files import seconds
-from hpcbench.batch.schedulers.states import State
 from hpcbench.console import show_table
+from hpcbench.contract.state import State
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -24,9 +24,11 @@ _STYLES = {
     State.RUNNING: "cyan",
     State.PENDING: "dim",
     State.FAILED: "bold red",
+    State.NAN: "bold red",
     State.LOST: "bold red",
     State.CANCELLED: "yellow",
     State.UNKNOWN: "magenta",
+    State.INCOMPLETE: "magenta",
     State.SUSPENDED: "yellow",
     State.TIMED_OUT: "bold red",
     State.OUT_OF_MEMORY: "bold red",
@@ -116,17 +118,18 @@ def show_status(tracked: "Tracked") -> None:
     for job in submission["jobs"]:
         status = tracked.jobs[job["id"]]
         id = tracked.ids.get(job["id"], "") if submission["scheduler"] != "local" else ""
-        table.add_row(Text(job["id"]), Text(id), "", *_cells(status))
+        table.add_row(Text(job["id"]), Text(id), "", *_cells(status, tracked.root))
         for run in job["runs"]:
-            table.add_row("", "", Text(run), *_cells(tracked.runs[run]))
+            table.add_row("", "", Text(run), *_cells(tracked.runs[run], tracked.root))
     show_table(table, unbound=200)
 
 
-def _cells(status: "Status") -> "tuple[Text, Text, Text]":
+def _cells(status: "Status", root: Path) -> "tuple[Text, Text, Text]":
     from rich.text import Text
 
     attempt = f"attempt {status.attempt}" if status.attempt > 1 else ""
-    reason = "; ".join(part for part in (attempt, status.reason) if part)
+    where = f"({status.where.removeprefix(f'{root}/')})" if status.where else ""
+    reason = "; ".join(part for part in (attempt, f"{status.reason} {where}".strip()) if part)
     return Text(status.state.value, _STYLES[status.state]), Text(_span(status.start, status.end)), Text(reason)
 
 

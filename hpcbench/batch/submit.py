@@ -20,7 +20,7 @@ from hpcbench.batch.write import numbered, write
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import Loaded, load_study
-from hpcbench.study.yaml12 import shown_path
+from hpcbench.study.yaml12 import Path_, shown_path
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def submit(
     machine, site_document = load_site(name, "--site" if site else loaded.document.where(("site",)))
     runs = expand(loaded, machine.room, machine.offer)
     if not dry_run:
-        _check_data(runs, study.parent)
+        _check_files(runs, study.parent)
         scheduler_class(machine.scheduler.kind).check(machine)
     if only is not None:
         runs = choose(runs, only)
@@ -117,13 +117,18 @@ def _digest(loaded: Loaded, site: bytes, only: str | None) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _check_data(runs: list[Run], base: Path) -> None:
+def _check_files(runs: list[Run], base: Path) -> None:
+    """Whether what the ranks will read is there."""
     for run in runs:
-        path = run.study.data.path
-        if path is not None and not (exists(base / path) and (base / path).is_file()):
-            raise UserError(
-                f"{run.where(('data', 'path'))}: data.path: {shown_path(base / path)} is no file: check the path"
-            )
+        data = run.study.data
+        pair = (data.path or "").removesuffix(".bin").removesuffix(".idx")
+        named: list[tuple[Path_, str | None]] = [(("data", "path"), data.path)]
+        if data.source == "megatron":
+            named = [(("data", "path"), pair + suffix) for suffix in (".bin", ".idx")]
+        for place, name in (*named, (("data", "tokenizer"), data.tokenizer), (("links",), run.study.links)):
+            if name is not None and not (exists(base / name) and (base / name).is_file()):
+                field = ".".join(map(str, place))
+                raise UserError(f"{run.where(place)}: {field}: {shown_path(base / name)} is no file: check the path")
 
 
 @contextlib.contextmanager

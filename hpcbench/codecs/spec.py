@@ -29,6 +29,8 @@ class CodecSpec:
     """The one way to write it: ``mpc:1`` is ``mpc``."""
     lossless: bool | None
     """None for another package's codec, which is not loaded here."""
+    on_gpu: bool
+    """Whether it has kernels for a GPU, or needs none; another package's codec has none."""
 
     @property
     def takes_fp64(self) -> bool | None:
@@ -45,6 +47,8 @@ class Family:
     known: str
     """Its forms, for an error message."""
     lossless: bool = False
+    on_gpu: bool = True
+    """It has kernels for a GPU, or needs none."""
     default: str | None = ""
     """Parameter of the name alone; None where one must be given."""
     bare: bool = False
@@ -119,9 +123,9 @@ def parse(name: str) -> CodecSpec:
         if written is None:
             raise ValueError(f"codec {name!r} is not known: {ours.known}")
         short = written == "" or (ours.bare and written == ours.default)
-        return CodecSpec(family, written, family if short else f"{family}:{written}", ours.lossless)
+        return CodecSpec(family, written, family if short else f"{family}:{written}", ours.lossless, ours.on_gpu)
     if plugin(family):
-        return CodecSpec(family, parameter, name, lossless=None)
+        return CodecSpec(family, parameter, name, lossless=None, on_gpu=False)
     raise ValueError(f"unknown codec {name!r}: known are {KNOWN}")
 
 

@@ -7,26 +7,9 @@ from pathlib import Path
 
 from hpcbench.batch.find import find_root
 from hpcbench.batch.schedulers.opened import open_scheduler
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.tracking.track import Tracked, track
-from hpcbench.collect.state import Job, JobState
+from hpcbench.contract.state import Job
 from hpcbench.errors import UserError
-
-_STATES: dict[State, JobState] = {
-    State.PENDING: "pending",
-    State.RUNNING: "running",
-    State.SUSPENDED: "suspended",
-    State.COMPLETED: "ended",
-    State.FAILED: "ended",
-    State.STOPPED: "ended",
-    State.TIMED_OUT: "timed out",
-    State.OUT_OF_MEMORY: "out of memory",
-    State.NODE_FAILED: "node failure",
-    State.PREEMPTED: "preempted",
-    State.CANCELLED: "cancelled",
-    State.LOST: "lost",
-    State.UNKNOWN: "unknown",
-}
 
 
 def resolve(path: Path) -> Path:
@@ -87,7 +70,4 @@ class Jobs:
 
 
 def _jobs(tracked: Tracked) -> Mapping[str, Job]:
-    return {
-        job: Job(job, _STATES[status.state], status.exit, status.reason, status.attempt)
-        for job, status in tracked.jobs.items()
-    }
+    return {job: status.job(job) for job, status in tracked.jobs.items()}

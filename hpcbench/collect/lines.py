@@ -12,6 +12,7 @@ from typing import Any
 
 from hpcbench.collect.record import Cut, Event, StepRecord
 from hpcbench.collect.steps import TYPECODES
+from hpcbench.contract.text import printable as printable
 
 _STEP = re.compile(r"\s*step\s+([0-9]{1,18})/([0-9]{1,18})(.*)", re.DOTALL)
 _CUT_HEAD = re.compile(r"\s*step(\s+([0-9]+(/[0-9]*)?)?)?$")
@@ -143,12 +144,6 @@ def objects(data: Any, *keys: str) -> list[dict[str, Any]]:
     """The objects in the JSON array at the end of `keys`; none where there is no array."""
     value = member(data, *keys)
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
-def printable(words: str, limit: int = 300) -> str:
-    """One line that a terminal can be trusted with: control characters become spaces, and it ends somewhere."""
-    clean = " ".join("".join(c if c.isprintable() else " " for c in words[: limit * 4]).split())
-    return clean if len(clean) <= limit else clean[: limit - 3] + "..."
 
 
 def _short(words: str) -> str:

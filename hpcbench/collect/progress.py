@@ -9,9 +9,9 @@ from statistics import fmean, median
 from typing import Any
 
 from hpcbench.collect.run_log import Reader, RunLog
-from hpcbench.collect.state import OPEN, Job, State, Verdict
 from hpcbench.collect.submission import Plan, PlannedRun, RunResult, load_plan, read_marker, result
 from hpcbench.collect.times import elapsed
+from hpcbench.contract.state import OPEN, Job, State, Verdict
 
 _ASK = 2.0
 """Seconds between two looks at the jobs."""
@@ -80,7 +80,7 @@ class Follower:
         # Asked before the markers are read: a job that ends in between is then seen with its marker, not as lost.
         if self._asked is None or self._clock() - self._asked[0] >= _ASK:
             self._asked = (self._clock(), self._states())
-        self.jobs = {job.id: self._asked[1].get(job.id, Job(job.id, "unknown")) for job in self.plan.jobs}
+        self.jobs = {job.id: self._asked[1].get(job.id, Job(job.id, State.UNKNOWN)) for job in self.plan.jobs}
         return [self._settled.get(run.id) or self._look(run) for run in self.plan.runs]
 
     def left(self, runs: list[Progress]) -> float | None:
@@ -100,7 +100,7 @@ class Follower:
         return sum(totals) if self.plan.scheduler == "local" else max(totals, default=0.0)
 
     def _look(self, run: PlannedRun) -> Progress:
-        job = self.jobs.get(run.job, Job(run.job, "unknown"))
+        job = self.jobs.get(run.job, Job(run.job, State.UNKNOWN))
         # The marker first: what it says of the end is then already in the log.
         marker = read_marker(self.root / run.path / "status.json")
         log = self._tails[run.id].read()

@@ -13,8 +13,11 @@ from hpcbench.collect.dialects import read as dialects
 from hpcbench.collect.dialects.table import DIALECTS
 from hpcbench.collect.lines import integer, member, number, printable, text
 from hpcbench.collect.run_log import RunLog
-from hpcbench.collect.state import Job, State, Verdict, judge, judge_log
+from hpcbench.collect.state import ending, judge_log
 from hpcbench.collect.times import elapsed
+from hpcbench.contract.judge import look
+from hpcbench.contract.mark import parse_mark
+from hpcbench.contract.state import Job, State, Verdict
 from hpcbench.errors import UserError
 from hpcbench.study.thresholds import Threshold
 
@@ -160,13 +163,14 @@ def load(root: Path, jobs: Mapping[str, Job]) -> Submission:
         marker = read_marker(directory / "status.json")
         path = directory / "log.txt"
         log = run_log.read(path) if path.is_file() else None
-        runs.append(result(plan, run, root, jobs.get(run.job, Job(run.job, "unknown")), marker, log))
+        runs.append(result(plan, run, root, jobs.get(run.job, Job(run.job, State.UNKNOWN)), marker, log))
     return Submission(root, plan, runs)
 
 
 def result(plan: Plan, run: PlannedRun, root: Path, job: Job, marker: Any, log: RunLog | None) -> RunResult:
     """What became of one planned run whose exit marker and log have been read."""
     directory = root / run.path
+    mark = None if marker is None else parse_mark(marker)
     return RunResult(
         id=run.id,
         study=plan.study,
@@ -175,7 +179,7 @@ def result(plan: Plan, run: PlannedRun, root: Path, job: Job, marker: Any, log: 
         repeat=run.repeat,
         pairing=run.pairing,
         cell=run.cell,
-        verdict=judge(marker, job, log, directory),
+        verdict=look(directory, root / "jobs", mark, job, ending(log) if log is not None else None),
         log=log,
         settings=_settings(log, directory / "run.json"),
         job=run.job,

@@ -13,10 +13,10 @@ from mpi4py import MPI
 from hpcbench.codecs.quant import Quant
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.memory import Slice, Tally
+from hpcbench.comm.rules import HOMOMORPHIC_RANKS
 
 _LARGEST = 127
-MOST_RANKS = 32767 // _LARGEST
-"""Whose sums fit 16 bits."""
+"""Of an integer: sums of `HOMOMORPHIC_RANKS` of them fit 16 bits."""
 
 
 def all_reduce(comm: MPI.Comm, buf: Array, codec: Quant, tally: Tally) -> Slice:
@@ -25,7 +25,7 @@ def all_reduce(comm: MPI.Comm, buf: Array, codec: Quant, tally: Tally) -> Slice:
     Parameters
     ----------
     comm
-        At most `MOST_RANKS` ranks.
+        At most `HOMOMORPHIC_RANKS` ranks.
     buf
         float32 or float64, shape (n,). A block with NaN or infinity on any rank is NaN on all.
     codec
@@ -33,8 +33,8 @@ def all_reduce(comm: MPI.Comm, buf: Array, codec: Quant, tally: Tally) -> Slice:
     tally
         Counts; the bytes are those of bandwidth-optimal all-reduces, as of all that the library does.
     """
-    if comm.size > MOST_RANKS:
-        raise ValueError(f"homomorphic: sums over {comm.size} ranks do not fit 16 bits: at most {MOST_RANKS} do")
+    if comm.size > HOMOMORPHIC_RANKS:
+        raise ValueError(f"homomorphic: sums over {comm.size} ranks do not fit 16 bits: at most {HOMOMORPHIC_RANKS} do")
     start = time.perf_counter()
     blocks = -(-buf.size // codec.block)
     values = np.zeros((blocks, codec.block), dtype=buf.dtype)  # [blocks, block]

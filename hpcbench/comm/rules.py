@@ -5,6 +5,9 @@ from typing import NamedTuple, Protocol
 
 from hpcbench.codecs import spec
 
+HOMOMORPHIC_RANKS = 32767 // 127
+"""So many ranks' 8-bit integers, each from -127 to 127, have sums that fit 16 bits."""
+
 Triple = tuple[str, str, str]
 """Dimension, phase and kind of a channel: the enumerations of `channel`, or their words."""
 
@@ -33,6 +36,9 @@ class Rule(Named, Protocol):
 
     @property
     def between_nodes(self) -> bool: ...
+
+    @property
+    def feedback(self) -> bool: ...
 
 
 class Sizes(Protocol):
@@ -212,6 +218,33 @@ def wrong_gradients(rules: Sequence[Rule], setting: Setting) -> str | None:
                         f"{called(rules, k)} rounds at random, so that recomputed activations are not those of the "
                         "forward pass: use a codec that does not, or recompute: none"
                     )
+    return None
+
+
+def refused_on_gpu(algorithm: str, rules: Sequence[Named]) -> tuple[int | None, str] | None:
+    """What of a scheme only the CPU does: the index of its rule, None for the algorithm; and why, with the remedy."""
+    if algorithm == "homomorphic":
+        return None, "homomorphic sums are made in host memory: use two-shot, or device cpu"
+    for k, rule in enumerate(rules):
+        if not spec.parse(rule.codec).on_gpu:
+            return k, f"codec {rule.codec} has no kernels for a GPU: use another, or device cpu"
+    return None
+
+
+def too_many_to_sum(algorithm: str, rules: Sequence[Rule], setting: Setting) -> str | None:
+    """Why homomorphic sums would overflow in a group of the run; None where they fit."""
+    if algorithm != "homomorphic":
+        return None
+    sizes = {"DP": setting.dp, "TP": setting.tp}
+    for triple in live(setting):
+        rule, ranks = rules[applying(rules, triple)], sizes.get(triple[0], 1)
+        scattered = triple[0] == "DP" and setting.zero > 0
+        elsewhere = scattered or rule.feedback or rule.between_nodes  # by an algorithm that can
+        if rule.codec.startswith("int8") and ranks > HOMOMORPHIC_RANKS and not elsewhere:
+            return (
+                f"homomorphic sums of {ranks} ranks of {triple[0]} do not fit 16 bits: use another algorithm, or at "
+                f"most {HOMOMORPHIC_RANKS} ranks"
+            )
     return None
 
 

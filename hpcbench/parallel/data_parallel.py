@@ -221,6 +221,12 @@ class DataParallel:
         """Residuals by parameter name, for a checkpoint: see `pieces.save_residuals`."""
         return states.save_residuals(self.pieces)
 
+    @property
+    def residuals_are_summands(self) -> bool:
+        """Whether residuals are of gradients as the replicas' sum has them, before the two copies of a tied weight and
+        the tensor group's summands are added: ranks then hold different ones of the same elements."""
+        return True
+
     def load_residuals(self, saved: dict[str, dict[str, Tensor]]) -> None:
         """Take up residuals that `residuals` gave: see `pieces.load_residuals`."""
         states.load_residuals(self.pieces, saved)

@@ -110,6 +110,11 @@ class OneBitAdam(DataParallel):
             piece.adam.apply(piece.master, lr=lr, seen=self._freeze_step)
             self._weights.give(piece, piece.master)
 
+    @property
+    def residuals_are_summands(self) -> bool:
+        """As of `DataParallel`; momenta are of gradients that are whole."""
+        return not self.frozen
+
     def forget_residuals(self) -> None:
         """As of `DataParallel`; once the variance is frozen a step is thrown away before its momenta are sent, so that
         what the last ones lacked is still to be made up for."""

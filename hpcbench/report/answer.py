@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from hpcbench.collect.state import BAD, OPEN
 from hpcbench.collect.submission import UNKNOWN_SITE
+from hpcbench.contract.state import BAD, OPEN
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.findings import LossFinding, SpeedFinding
 from hpcbench.report.front import front

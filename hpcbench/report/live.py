@@ -14,7 +14,7 @@ from rich.text import Text
 from hpcbench.collect.find import Jobs
 from hpcbench.collect.lines import printable
 from hpcbench.collect.progress import Follower, Progress
-from hpcbench.collect.state import OPEN, Job, State
+from hpcbench.contract.state import OPEN, Job, State
 from hpcbench.report.notation import loss, significant
 
 _POLL = 0.5
@@ -23,7 +23,7 @@ _SAY = 10.0
 """Seconds between two plain lines of one run."""
 _PATIENCE = 60.0
 """Seconds for which jobs may be unknown to a scheduler that answers. One that does not answer is waited for."""
-_STYLES: dict[State, str] = {
+_STYLES: dict[str, str] = {
     "completed": "green",
     "running": "bold",
     "pending": "dim",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcbench.collect.lines import printable
-from hpcbench.collect.state import BAD
+from hpcbench.contract.state import BAD
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
 from hpcbench.report.build import build, table_names

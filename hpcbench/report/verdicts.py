@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hpcbench.collect.lines import integer, printable
-from hpcbench.collect.state import OPEN, State
+from hpcbench.contract.state import OPEN
 from hpcbench.report.document import Tone
 from hpcbench.report.findings import Loss, Speed
 from hpcbench.report.measures import Measures
@@ -46,7 +46,7 @@ IDLE = "codec never ran"
 """Of a scheme whose codecs encoded nothing: whatever its speed and loss are, they are not its codecs'."""
 
 # Of the runs of a scheme that did not complete, the one to name.
-_WORST: tuple[State, ...] = (
+_WORST: tuple[str, ...] = (
     "failed",
     "out of memory",
     "timed out",
@@ -82,7 +82,7 @@ def in_words(outcome: Outcome | None, runs: Sequence[Measures], completed: int, 
     """
     words = outcome.words if outcome else ""
     words = f"{IDLE}: {words}" if idle and words else IDLE if idle else words
-    states = Counter(run.run.state for run in runs)
+    states: Counter[str] = Counter(run.run.state for run in runs)
     total = len(runs)
     if states["nan"]:
         first = next(run for run in runs if run.run.state == "nan")

@@ -16,7 +16,7 @@ from hpcbench.study.problems import user_error
 from hpcbench.study.schema import Study
 from hpcbench.study.scheme import Scheme
 from hpcbench.study.section import Scalar
-from hpcbench.study.settle import check_rules, settled
+from hpcbench.study.settle import check_device, check_rules, settled
 from hpcbench.study.size import Room, Size, resolve
 from hpcbench.study.yaml12 import Document, Path_
 
@@ -83,6 +83,7 @@ def _first(cell: Cell, loaded: Loaded, room: Room, offer: Offer, cell_of: dict[s
     scheme, clash = find_scheme(study.scheme, study.schemes, offer, where(("scheme",)))
     study = study.model_copy(update={"train": settled(study.train, scheme, where)})
     check_rules(study, scheme, size, where)
+    check_device(study, scheme, room, where)
     values = {key: choice.value for key, choice in cell.items() if key != "scheme"}
     slug = "-".join(_word(key, value) for key, value in values.items())[:100]
     number = 1

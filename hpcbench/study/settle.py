@@ -8,7 +8,7 @@ from hpcbench.comm.message_precision import content_of, precisions
 from hpcbench.errors import UserError
 from hpcbench.study.schema import Study
 from hpcbench.study.scheme import Rule, Scheme
-from hpcbench.study.size import Size
+from hpcbench.study.size import Room, Size
 from hpcbench.study.training import Train
 from hpcbench.study.yaml12 import Path_
 
@@ -33,6 +33,11 @@ def settled(train: Train, scheme: Scheme, where: Callable[[Path_], str]) -> Trai
         raise UserError(
             f"{where(('train', 'zero'))}: train.zero: 1-bit Adam averages whole momenta, and stage {train.zero} cuts "
             "them up: set it to 0, or train with another optimizer"
+        )
+    if train.offload:
+        raise UserError(
+            f"{where(('train', 'offload'))}: train.offload: the momenta that 1-bit Adam averages are the device's: set "
+            "it to false, or train with another optimizer"
         )
     freeze_step = train.freeze_step or max(train.steps // 5, train.warmup_steps, 1)
     if freeze_step >= train.steps:
@@ -84,10 +89,30 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Path_
                     f"scheme {name} cannot encode: set train.comm_precision to fp32, or use a lossless codec "
                     "(none, mpc, xpk)"
                 )
+    crowded = traffic.too_many_to_sum(scheme.algorithm, rules, setting)
+    if crowded:
+        place, field = _place_of(None, study, where, "algorithm")
+        raise UserError(f"{place}: {field}: scheme {name}: {crowded}")
     unequal = traffic.wrong_gradients(rules, setting) or traffic.drifting_copies(rules, setting)
     if unequal:
         place, field = _place_of(None, study, where)
         raise UserError(f"{place}: {field}: scheme {name}: {unequal}")
+
+
+def check_device(study: Study, scheme: Scheme, room: Room, where: Callable[[Path_], str]) -> None:
+    """Whether the scheme can run on the site's device: what its compute nodes would refuse is said here.
+
+    Raises
+    ------
+    UserError
+        It asks for what only the CPU does.
+    """
+    refused = traffic.refused_on_gpu(scheme.algorithm, _rules(scheme)) if room.device != "cpu" else None
+    if refused is None:
+        return
+    k, why = refused
+    place, field = _place_of(k, study, where, "algorithm" if k is None else "default" if k == 0 else "")
+    raise UserError(f"{place}: {field}: scheme {study.scheme} on {room.site}, whose device is {room.device}: {why}")
 
 
 def idle_rules(study: Study, scheme: Scheme, size: Size) -> list[str]:
@@ -99,9 +124,10 @@ def _rules(scheme: Scheme) -> list[Rule]:
     return [Rule(codec=scheme.default), *scheme.rules]
 
 
-def _place_of(k: int | None, study: Study, where: Callable[[Path_], str]) -> tuple[str, str]:
-    """Where the study says the rule, or where it names the scheme if that is another's; and the name of the field."""
+def _place_of(k: int | None, study: Study, where: Callable[[Path_], str], key: str = "") -> tuple[str, str]:
+    """Where the study says rule `k`, or another `key` of the scheme, or where it names the scheme if that is another's;
+    and the name of the field."""
     path: Path_ = ("scheme",)
     if study.scheme in study.schemes:
-        path = ("schemes", study.scheme, "rules", *(() if k is None else (k - 1,)))
+        path = ("schemes", study.scheme, *((key,) if key else ("rules", *(() if k is None else (k - 1,)))))
     return where(path), ".".join(map(str, path))

@@ -10,13 +10,15 @@ from hpcbench.study.yaml12 import Path_
 
 @dataclass(frozen=True)
 class Room:
-    """What a site offers, as far as the size of a run depends on it."""
+    """What a site offers, as far as the size of a run and what it can do depend on it."""
 
     site: str
     ranks_per_node: int | None
     """Usual number of ranks a node; None where a node takes what the layout needs."""
     slots: int
     """Ranks that fit a node without sharing cores or GPUs."""
+    device: str = "cpu"
+    """What ranks compute on: ``cpu`` or ``cuda``."""
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.state import STOPPED_EXIT
 from hpcbench.errors import TransitError, UserError
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.predict import flops
@@ -89,7 +90,7 @@ def main(argv: list[str]) -> int:
         told_to_stop=request if comm.rank == 0 else stop.never,
     )
     log.event("end", time=now(), state=state, steps=steps, seconds=round(time.perf_counter() - begin, 3), reason=reason)
-    return {"completed": 0, "stopped": stop.EXIT}.get(state, 1)
+    return {"completed": 0, "stopped": STOPPED_EXIT}.get(state, 1)
 
 
 def train(

@@ -46,7 +46,7 @@ _FREE = (
     "train.node_copy",
 )
 """What may change from one start of a run to the next."""
-_NOT_SCALARS = (*SHARED, RESIDUALS, "shards", "replica", "replicas", "calls")
+_NOT_SCALARS = (*SHARED, RESIDUALS, "shards", "holder", "replicas", "calls")
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Checkpoint:
     """Digest of the text that the run had read."""
     index: Index
     """Where its tensors lie."""
-    replicas: list[int]
-    """Data-parallel rank of each rank that wrote it."""
+    holders: list[list[int]]
+    """Of each rank that wrote it, whose residuals it held: ranks with the same holder had the same ones."""
     scalars: dict[str, Any]
     """What all ranks had alike: the loss scale, counts of updates and of skipped steps."""
     calls: dict[str, int]
@@ -145,7 +145,7 @@ class Checkpoints:
         try:
             fill(state, checkpoint.index, opened)
             if checkpoint.changed:
-                share_residuals(state, checkpoint.index, opened, checkpoint.replicas)
+                share_residuals(state, checkpoint.index, opened, checkpoint.holders)
             else:
                 take_own_residuals(state, opened[rank])
             state["calls"] = checkpoint.calls if checkpoint.changed else opened[rank]["calls"]
@@ -178,7 +178,7 @@ class Checkpoints:
         self._agreed(step, lambda: files.fresh(unfinished) if self._comm.rank == 0 else None)
         content, index = self._own(state)
         entries = self._agreed(step, lambda: files.write_rank(unfinished / files.rank_file(self._comm.rank), content))
-        everyone = self._comm.gather((state["replica"], state["calls"]))
+        everyone = self._comm.gather((state["holder"], state["calls"]))
 
         def publish() -> None:
             assert everyone is not None and index is not None
@@ -189,7 +189,7 @@ class Checkpoints:
                 "corpus": corpus.digest,
                 "scalars": {key: value for key, value in state.items() if key not in _NOT_SCALARS},
                 "calls": _largest([calls for _, calls in everyone]),
-                "replicas": [replica for replica, _ in everyone],
+                "holders": [holder for holder, _ in everyone],
                 "ranks": entries,
                 "index": index.tables,
             }
@@ -235,7 +235,7 @@ class Checkpoints:
         return next(filter(None, found), None)
 
     def _found(self, step: int, path: Path, manifest: dict[str, Any]) -> Checkpoint:
-        known = {key: manifest[key] for key in ("corpus", "replicas", "scalars", "calls")}
+        known = {key: manifest[key] for key in ("corpus", "holders", "scalars", "calls")}
         differ = _differences(manifest["run"], self._identity)
         changed = tuple(f"{key} {theirs} -> {ours}" for key, theirs, ours in differ if key.startswith(_CUTS))
         return Checkpoint(step, path, index=Index(manifest["index"]), changed=changed, **known)

@@ -13,7 +13,7 @@ import xxhash
 
 COMPLETE = "complete.json"
 """Written last: sizes and digests of all other files, and the index."""
-SCHEMA = 2
+SCHEMA = 3
 _KEPT = 2
 _NAME = re.compile(r"step-([0-9]{6,})")
 _CHUNK = 1 << 22

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hpcbench.parallel.sharding import Shard, Tied
 from hpcbench.train.checkpoint_index import RESIDUALS, Fragment, Index, fragments
 from hpcbench.train.extent import Extent, copy, meet
 
@@ -80,31 +81,41 @@ def take_own_residuals(state: dict[str, Any], file: File) -> None:
                 target.copy_(_fields(file, fragment)[key])
 
 
-def share_residuals(state: dict[str, Any], index: Index, files: Files, replicas: list[int]) -> None:
+def share_residuals(state: dict[str, Any], index: Index, files: Files, holders: list[list[int]]) -> None:
     """Residuals of another layout: what all its ranks lacked is added up, and each new one gets an equal share.
 
     The residuals of sums (``summed``) are added to those of contributions (``sent``), whose sum they correct as well.
-    So what messages lacked in all is conserved, whoever owns a sum now.
+    So what the sum of all messages lacked of each parameter is conserved, to the rounding of a share to fp32, whoever
+    owns a sum and whoever holds a summand now. Only a layout of one replica, which sends nothing, has no residuals.
 
     Parameters
     ----------
-    replicas
-        Data-parallel rank of each rank that wrote: what it says alike with others in that group counts once.
+    holders
+        Of each rank that wrote, whose residuals it held: what ranks with the same holder have alike counts once.
     """
     for fragment in fragments(state):
         if fragment.kind == RESIDUALS:
-            total = lacking(fragment, index, files, replicas)
+            total = lacking(fragment, index, files, holders)
             fragment.fields["summed"].zero_()
-            fragment.fields["sent"].copy_(total / state["replicas"])
+            fragment.fields["sent"].copy_(total / _shares(state, fragment.name))
 
 
-def lacking(fragment: Fragment, index: Index, files: Files, replicas: list[int]) -> Tensor:
+def _shares(state: dict[str, Any], name: str) -> int:
+    """How many different residuals of the same elements of a parameter the layout has: each gets a share."""
+    shard: Shard = state["shards"][name]
+    shares: int = state["replicas"]
+    if state["summands"]:
+        shares *= (shard.count if shard.partial else 1) * (1 if shard.tied is Tied.NO else 2)
+    return shares
+
+
+def lacking(fragment: Fragment, index: Index, files: Files, holders: list[list[int]]) -> Tensor:
     """What all messages of a layout lacked, [fragment.extent.length], fp64."""
     total = torch.zeros(fragment.extent.length, dtype=torch.float64)
     piece = torch.zeros_like(total)
-    counted: set[tuple[int, Extent]] = set()
+    counted: set[tuple[tuple[int, ...], Extent]] = set()
     for part in index.parts(RESIDUALS, fragment.name, fragment.shape):
-        once = replicas[part.rank], part.extent
+        once = tuple(holders[part.rank]), part.extent
         if once not in counted and meet(fragment.extent, part.extent):
             counted.add(once)
             for values in _fields(files[part.rank], fragment).values():

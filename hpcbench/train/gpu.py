@@ -6,9 +6,10 @@ from hpcbench.codecs.compiled import Compiled
 from hpcbench.codecs.device import cuda
 from hpcbench.codecs.identity import Identity
 from hpcbench.codecs.registry import get_codec
+from hpcbench.comm import rules
 from hpcbench.comm.gpu_aware import Awareness, gpu_aware
 from hpcbench.errors import UserError
-from hpcbench.train.config import Run
+from hpcbench.train.config import Run, rules_of
 
 
 def check(run: Run) -> None:
@@ -33,8 +34,9 @@ def check(run: Run) -> None:
 def refusal(run: Run) -> str | None:
     """What of the scheme has no counterpart on a GPU, and what to use instead."""
     scheme = run.scheme
-    if scheme.algorithm == "homomorphic":
-        return f"scheme {scheme.name}: homomorphic sums are made in host memory: use two-shot, or device cpu"
+    refused = rules.refused_on_gpu(scheme.algorithm, rules_of(scheme))
+    if refused:
+        return f"scheme {scheme.name}: {refused[1]}"
     for name in dict.fromkeys([scheme.default, *(rule.codec for rule in scheme.rules)]):
         if not isinstance(get_codec(name), (Compiled, Identity)):
             return f"scheme {scheme.name}: codec {name} has no kernels for a GPU: use another, or device cpu"

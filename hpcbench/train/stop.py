@@ -4,9 +4,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-EXIT = 75
-"""Exit status of a run that stopped on request, with a checkpoint (``EX_TEMPFAIL``: to be tried again)."""
-
 _EVERY = 1.0
 """Seconds between two looks: each is a question to a file system that others share."""
 

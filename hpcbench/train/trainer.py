@@ -269,8 +269,12 @@ class Trainer:
     def state(self) -> dict[str, Any]:
         """All that the next step depends on but its number, on this rank: by global parameter names, in host memory.
 
-        Beside it stand what the tensors are parts of, and this rank's place among the replicas.
+        Beside it stand what the tensors are parts of, and which residuals of the same elements are others than these:
+        those of another replica and, where residuals are of summands, those of another copy of a tied weight and of
+        another rank of the tensor group under sequence parallelism.
         """
+        summands = self.data_parallel.residuals_are_summands
+        spread = summands and self.run.train.sequence_parallel
         return {
             "parameters": self.data_parallel.held_weights(),
             "optimizer": self.data_parallel.optimizer(),
@@ -280,8 +284,13 @@ class Trainer:
             "calls": self.policy.calls(),
             "skipped": self.skipped,
             "shards": {shard.name: shard for _, shard in self.held},
-            "replica": self.mesh.dp.rank,
+            "holder": [
+                self.mesh.dp.rank,
+                self.mesh.pp.rank if summands else 0,
+                self.mesh.tp.rank if spread else 0,
+            ],
             "replicas": self.mesh.dp.size,
+            "summands": summands,
         }
 
     def load(self, state: dict[str, Any]) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.tracking.track import Tracked, track
+from hpcbench.contract.state import State
 
 LAUNCHER = """\
 #!{python}

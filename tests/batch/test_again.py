@@ -12,10 +12,10 @@ from hpcbench.batch.after import find_before
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.schedulers.local import Local
 from hpcbench.batch.schedulers.scheduler import Parcel, Receipt
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.submit import Submission, submit
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 

@@ -10,9 +10,10 @@ import pytest
 
 from hpcbench.batch.files import write_json
 from hpcbench.batch.schedulers.scheduler import Parcel, Receipt, Scheduler
-from hpcbench.batch.schedulers.states import State, Word
+from hpcbench.batch.schedulers.states import Word
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import Tracked, track
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 

@@ -12,9 +12,9 @@ from batch_fakes import Fake, wait_for, wait_until_over
 
 from hpcbench import cli
 from hpcbench.batch.files import read_json
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.submit import submit
 from hpcbench.batch.tracking.track import track
+from hpcbench.contract.state import State
 
 OUTER = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "JSM_NAMESPACE_RANK", "SLURM_CPU_BIND", "SLURM_STEP_ID"]
 
@@ -79,7 +79,7 @@ def test_the_run_limit_of_lsf_leaves_marks(fake: Fake, tmp_path: Path) -> None:
     assert mark is not None and mark["exit"] == 140
     states = {run: status.state for run, status in track(root).runs.items()}
     assert states == {"r1-baseline": State.COMPLETED, "r1-naive-zfp8": State.FAILED, "r1-mzhybrid": State.LOST}
-    assert "SIGUSR2" in track(root).runs["r1-naive-zfp8"].reason
+    assert "12 (USR2)" in track(root).runs["r1-naive-zfp8"].reason
 
 
 def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -99,7 +99,7 @@ def test_status_tells_failures_by_its_exit(
     wait_until_over(root)
     assert command(monkeypatch, "status") == 1
     out = capsys.readouterr().out
-    assert "failed" in out and "exit 3: boom: the reason" in out and out.count("completed") == 2
+    assert "failed" in out and "exit status 3: boom: the reason" in out and out.count("completed") == 2
     fake.acts({})
     assert command(monkeypatch, "submit", str(fake.study), "--site", str(fake.site)) == 0
     wait_until_over(root.with_name("002"))

@@ -8,8 +8,8 @@ import pytest
 from hpcbench.batch.schedulers import flux_answers
 from hpcbench.batch.schedulers.flux import Flux
 from hpcbench.batch.schedulers.scheduler import Parcel, UnclearError, scheduler_class
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.sites.site import Site
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 from hpcbench.testing.fakes import Fake, FakeFlux
 from hpcbench.testing.fakes.state import RUNNING

@@ -1,17 +1,18 @@
 """What became of a job and of a run: each combination of mark, handing-in and scheduler's word."""
 
 import datetime
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hpcbench.batch.schedulers.states import State, Word
-from hpcbench.batch.tracking.judge import GRACE, Status, judge_job, judge_run
+from hpcbench.batch.schedulers.states import Word
+from hpcbench.batch.tracking.judge import GRACE, Status, judge_job
 from hpcbench.batch.tracking.ledger import Handed
-from hpcbench.batch.tracking.marks import Mark, read_mark
+from hpcbench.batch.tracking.marks import read_mark
 from hpcbench.batch.tracking.seen import Seen
+from hpcbench.contract.mark import Mark
+from hpcbench.contract.state import State
 
 HANDED = "2026-11-21T06:30:00Z"
 THEN = datetime.datetime(2026, 11, 21, 6, 30, tzinfo=datetime.timezone.utc).timestamp()
@@ -197,46 +198,6 @@ def test_the_attempt_under_way() -> None:
     assert (found.attempt, found.end, found.exit) == (2, None, None)
     assert of(Mark("running", 3, None, START), seen(State.RUNNING)).attempt == 3
     assert of(ended(1), seen(State.PENDING), parcel=handed(begun=1)).attempt == 2
-
-
-def log(directory: Path, state: str | None) -> Path:
-    event = {"event": "end", "state": state, "steps": 1, "seconds": 1.0, "reason": "said so"}
-    (directory / "log.txt").write_text(json.dumps(event) + "\n" if state else "step 1\n")
-    return directory
-
-
-@pytest.mark.parametrize(
-    ("mark", "end", "job", "state", "reason"),
-    [
-        (None, None, Status(State.PENDING, "Resources"), State.PENDING, "Resources"),
-        (None, None, Status(State.RUNNING), State.PENDING, ""),
-        (None, None, Status(State.SUSPENDED, "SSUSP"), State.PENDING, "SSUSP"),
-        (None, None, Status(State.COMPLETED), State.LOST, "ended before it started"),
-        (None, None, Status(State.FAILED, "exit 1"), State.LOST, "ended before it started: exit 1"),
-        (None, None, Status(State.TIMED_OUT, "TIMEOUT"), State.TIMED_OUT, "TIMEOUT"),
-        (None, None, Status(State.UNKNOWN, "no answer"), State.UNKNOWN, "no answer"),
-        (RUNS, None, Status(State.RUNNING), State.RUNNING, ""),
-        (None, None, Status(State.STOPPED, "told to"), State.STOPPED, "told to"),
-        (RUNS, None, Status(State.FAILED), State.LOST, "without a word"),
-        (RUNS, None, Status(State.NODE_FAILED, "NODE_FAIL"), State.NODE_FAILED, "NODE_FAIL"),
-        (RUNS, None, Status(State.UNKNOWN, "no answer"), State.UNKNOWN, "no answer"),
-        (ended(0), "completed", Status(State.FAILED), State.COMPLETED, ""),
-        (ended(0), None, Status(State.COMPLETED), State.UNKNOWN, "its log has no end"),
-        (ended(1), "nan", Status(State.FAILED), State.FAILED, "said so"),
-        (ended(143), None, Status(State.CANCELLED), State.CANCELLED, ""),
-        (ended(137), None, Status(State.OUT_OF_MEMORY, "OOM"), State.OUT_OF_MEMORY, "OOM"),
-        (ended(1), "failed", Status(State.CANCELLED), State.FAILED, "said so"),
-        (ended(124), None, Status(State.FAILED), State.TIMED_OUT, "its own time limit"),
-        (ended(75), "stopped", Status(State.TIMED_OUT, "TIMEOUT"), State.TIMED_OUT, "TIMEOUT"),
-        (ended(75), "stopped", Status(State.FAILED), State.STOPPED, "it left a checkpoint"),
-        (ended(75), "stopped", Status(State.PENDING, attempt=2), State.PENDING, "attempt 2"),
-        (RUNS, None, Status(State.PENDING, attempt=2), State.PENDING, "attempt 2"),
-        (ended(0), "completed", Status(State.PENDING, attempt=2), State.COMPLETED, ""),
-    ],
-)
-def test_runs(tmp_path: Path, mark: Mark | None, end: str | None, job: Status, state: State, reason: str) -> None:
-    found = judge_run(log(tmp_path, end), mark, job)
-    assert (found.state, reason in found.reason) == (state, True), found
 
 
 def test_marks_are_read_as_they_were_written_and_oddities_are_none(tmp_path: Path) -> None:

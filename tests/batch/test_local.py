@@ -14,9 +14,9 @@ from hpcbench.batch.cancel import cancel
 from hpcbench.batch.files import read_json
 from hpcbench.batch.schedulers.local import lock_path
 from hpcbench.batch.schedulers.processes import alive, identity
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.submit import Submission, submit
 from hpcbench.batch.tracking.track import track
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 
@@ -85,10 +85,10 @@ def test_variables_of_an_outer_job_do_not_reach_the_ranks(fake: Fake, monkeypatc
 @pytest.mark.parametrize(
     ("act", "state", "reason"),
     [
-        ("fail", State.FAILED, "exit 3: boom: the reason"),
-        ("nan", State.FAILED, "exit 1: loss not finite at step 7"),
-        ("kill", State.FAILED, "killed by SIGKILL"),
-        ("mute", State.UNKNOWN, "exit 0, but its log has no end"),
+        ("fail", State.FAILED, "exit status 3: boom: the reason, before its first step"),
+        ("nan", State.NAN, "loss not finite at step 7"),
+        ("kill", State.FAILED, "a rank was killed by signal 9 (KILL), exit status 137, before its first step"),
+        ("mute", State.UNKNOWN, "exit status 0, but its log has no end event: how it ended is not known"),
     ],
 )
 def test_a_run_that_goes_wrong_does_not_stop_the_others(fake: Fake, act: str, state: State, reason: str) -> None:
@@ -105,7 +105,7 @@ def test_a_launcher_that_is_missing_fails_each_run(fake: Fake) -> None:
     fake.launcher.unlink()
     tracked = wait_until_over(start(fake).root)
     assert {s.state for s in tracked.runs.values()} == {State.FAILED}
-    assert all("exit 127 (command not found)" in s.reason for s in tracked.runs.values())
+    assert all(s.reason.startswith("exit status 127: timeout: failed to run command") for s in tracked.runs.values())
 
 
 def queue_of(root: Path) -> dict[str, object]:

@@ -13,9 +13,9 @@ from hpcbench.batch.retry import retry
 from hpcbench.batch.schedulers.local import Local
 from hpcbench.batch.schedulers.processes import alive
 from hpcbench.batch.schedulers.scheduler import Parcel, Receipt
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.submit import Submission, submit
 from hpcbench.batch.tracking.track import Tracked, track
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 SCHEMES = ("baseline", "naive-zfp8", "mzhybrid")
@@ -81,7 +81,9 @@ def test_a_job_that_does_not_listen_is_ended_at_its_limit(fake: Fake) -> None:
     assert "timed out without a checkpoint" in left.left["r1-baseline"]
 
 
-@pytest.mark.parametrize(("act", "words"), [("fail", "failed (exit 3: boom"), ("mute", "unknown (exit 0, but its log")])
+@pytest.mark.parametrize(
+    ("act", "words"), [("fail", "failed (exit status 3: boom"), ("mute", "unknown (exit status 0, but its log")]
+)
 def test_what_failed_by_itself_is_left_unless_all_is_wanted(fake: Fake, act: str, words: str) -> None:
     fake.acts({"naive-zfp8": act})
     root = start(fake).root
@@ -135,7 +137,8 @@ def test_what_runs_is_not_tried_twice(fake: Fake) -> None:
     cancel(root)
     tracked = wait_until_over(root)
     assert states(tracked) == [State.CANCELLED] * 3
-    assert "cancelled: --all tries it again" in retry(root).left["r1-baseline"]
+    left = retry(root).left["r1-baseline"]
+    assert left.startswith("cancelled (") and left.endswith(": --all tries it again")
 
 
 def test_a_dry_run_has_nothing_to_try_again(fake: Fake) -> None:

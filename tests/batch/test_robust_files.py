@@ -22,12 +22,12 @@ from hpcbench.batch.find import find_root
 from hpcbench.batch.retry import retry
 from hpcbench.batch.schedulers.local import Local
 from hpcbench.batch.schedulers.slurm_query import since
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.show import show_status
 from hpcbench.batch.submit import submit
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.cli import app
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 from hpcbench.report.main import report
 
@@ -48,7 +48,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         wait_until_over(root)
         fake.acts({"baseline": "kill"})
         (root / "jobs" / "j0002-r2" / "status.json").unlink()
-        (root / "runs" / "r2-baseline" / "status.json").unlink()
+        for name in ("status.json", "log.txt"):
+            (root / "runs" / "r2-baseline" / name).unlink()
         wait_for(lambda: track(root).jobs["j0002-r2"].state is State.LOST)  # its queue has ended, too
         retry(root)
         wait_until_over(root)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from hpcbench.batch.schedulers.states import State, Word
+from hpcbench.batch.schedulers.states import Word
 from hpcbench.batch.tracking.seen import Seen, advance, load, save
+from hpcbench.contract.state import State
 
 RUNNING = Seen("7", Word(State.RUNNING), 100.0)
 

@@ -188,6 +188,9 @@ SITE = {"max_nodes": 2, "max_walltime": "1h"}
         ({"nodes": 2, "walltime": "1h", "queue": "p"}, "queue: fake has no 'p'"),
         ({"nodes": 1, "walltime": "1h", "ranks_per_node": 16}, "16 ranks: a node of fake has 4 usable cores"),
         ({"nodes": 2, "walltime": "1h", "data": {"source": "file", "path": "gone.txt"}}, "is no file: check the path"),
+        ({"nodes": 2, "walltime": "1h", "data": {"source": "megatron", "path": "pair.bin"}}, "pair.bin is no file"),
+        ({"nodes": 2, "walltime": "1h", "data": {"tokenizer": "gone.json"}}, "data.tokenizer: "),
+        ({"nodes": 2, "walltime": "1h", "links": "gone.json"}, "links: "),
     ],
 )
 def test_queues_and_nodes_are_asked_before_the_scheduler_is(fake: Fake, study: dict[str, Any], says: str) -> None:
@@ -200,7 +203,7 @@ def test_queues_and_nodes_are_asked_before_the_scheduler_is(fake: Fake, study: d
     )
     fake.write_study(layout={}, train={"steps": 20, "global_batch": 64}, **study)
     with pytest.raises(UserError) as caught:
-        submit(fake.study, site=str(fake.site), dry_run="data" not in study)
+        submit(fake.study, site=str(fake.site), dry_run=not {"data", "links"} & study.keys())
     assert says in str(caught.value)
     assert not (fake.directory / "results").exists()
 

@@ -10,15 +10,15 @@ import pytest
 from hpcbench.batch.files import write_json
 from hpcbench.batch.find import find_root
 from hpcbench.batch.schedulers.scheduler import Receipt
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.sites.site import load_site
-from hpcbench.batch.tracking.last_words import last_words
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 END = {"event": "end", "time": "2026-01-01T00:01:00Z", "state": "completed", "steps": 1, "seconds": 1.0, "reason": ""}
 JOB = {"id": "j1", "runs": ["r1"], "walltime": None, "stop_ahead": 1}
+NO_END = "exit status 0, but its log has no end event: how it ended is not known"
 STAMP = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:01:00Z", "host": "n1", "job": "j1"}
 
 
@@ -76,7 +76,7 @@ def test_a_job_that_ended_around_a_run_loses_it(tmp_path: Path) -> None:
     root = submission(tmp_path)
     job_mark(root, 1)
     assert states(root) == (State.FAILED, State.LOST)
-    assert track(root).runs["r1"].reason == "its job ended before it started: exit 1"
+    assert track(root).runs["r1"].reason == "job j1 ended (exit status 1) before this run began"
     run_mark(root, None)
     assert states(root) == (State.FAILED, State.LOST)
     job_mark(root, 0)
@@ -88,16 +88,17 @@ def test_a_job_that_ended_around_a_run_loses_it(tmp_path: Path) -> None:
     ("code", "lines", "state", "reason"),
     [
         (0, [END], State.COMPLETED, ""),
-        (0, [], State.UNKNOWN, "exit 0, but its log has no end"),
-        (0, [json.dumps(END)[:-5]], State.UNKNOWN, "exit 0, but its log has no end"),
-        (0, [{**END, "state": "nan", "reason": "step 7"}], State.FAILED, "exit 0: step 7"),
-        (1, [{**END, "state": "failed", "reason": "disk"}], State.FAILED, "exit 1: disk"),
-        (1, [END], State.FAILED, "exit 1: completed"),
-        (137, [], State.FAILED, "killed by SIGKILL"),
-        (139, [], State.FAILED, "killed by SIGSEGV"),
-        (255, [], State.FAILED, "exit 255"),
-        (127, [], State.FAILED, "exit 127 (command not found)"),
-        (143, [], State.FAILED, "killed by SIGTERM"),  # nobody cancelled it
+        (0, [], State.UNKNOWN, NO_END),
+        (0, [json.dumps(END)[:-5]], State.UNKNOWN, NO_END),
+        (0, [{**END, "state": "nan", "reason": "step 7"}], State.NAN, "step 7"),
+        (1, [{**END, "state": "failed", "reason": "disk"}], State.FAILED, "disk"),
+        (1, [END], State.FAILED, "all steps were taken, then: exit status 1, and nothing says why"),
+        (137, [], State.FAILED, "a rank was killed by signal 9 (KILL), exit status 137, before its first step"),
+        (139, [], State.FAILED, "a rank was killed by signal 11 (SEGV), exit status 139, before its first step"),
+        (255, [], State.FAILED, "exit status 255, and nothing says why, before its first step"),
+        (127, [], State.FAILED, "exit status 127 (command not found), and nothing says why, before its first step"),
+        # nobody cancelled it
+        (143, [], State.FAILED, "a rank was killed by signal 15 (TERM), exit status 143, before its first step"),
         (
             9,
             [
@@ -106,9 +107,9 @@ def test_a_job_that_ended_around_a_run_loses_it(tmp_path: Path) -> None:
                 "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)",
             ],
             State.FAILED,
-            "exit 9: a rank was ended by signal 9",
+            "a rank was killed by signal 9 (KILL), before its first step",
         ),
-        (3, ["\x1b[31mno \x00 colours"], State.FAILED, "exit 3: \\x1b[31mno \\x00 colours"),
+        (3, ["\x1b[31mno \x00 colours"], State.FAILED, "exit status 3: [31mno colours, before its first step"),
     ],
 )
 def test_exit_and_log_together_tell_how_a_run_ended(
@@ -122,43 +123,14 @@ def test_exit_and_log_together_tell_how_a_run_ended(
     assert (found.state, found.reason) == (state, reason)
 
 
-def test_errors_come_before_a_launchers_noise(tmp_path: Path) -> None:
-    root = submission(tmp_path)
-    (root / "runs" / "r1" / "err.txt").write_text(
-        "Traceback\nValueError: the cause\nAbort(1) on node 0: application called MPI_Abort\n\n", encoding="utf-8"
-    )
-    log(root, "step    1/20 | loss 5.5 |", "Please see the FAQ page for debugging suggestions")
-    assert last_words(root / "runs" / "r1") == "ValueError: the cause"
-
-
-def test_the_workers_word_comes_before_that_of_a_launcher_which_ends_the_others(tmp_path: Path) -> None:
-    root = submission(tmp_path)
-    (root / "runs" / "r1" / "err.txt").write_text(
-        "hpcbench.train: n1: 2 ranks x 4 threads on 2 cores\nsrun: Job step aborted: Waiting up to 3 seconds\n"
-        "srun: error: n1: tasks 0-1: Killed\n",
-        encoding="utf-8",
-    )
-    assert last_words(root / "runs" / "r1") == "n1: 2 ranks x 4 threads on 2 cores"
-
-
-def test_what_a_program_says_comes_before_a_launchers_count_of_it(tmp_path: Path) -> None:
-    root = submission(tmp_path)
-    lines = ["srun: job 7 queued", "srun: error: Unable to create step for job 7: no such GPU", "srun: got SIGCONT"]
-    (root / "runs" / "r1" / "err.txt").write_text("\n".join(lines), encoding="utf-8")
-    assert last_words(root / "runs" / "r1") == lines[1]
-    told = "slurmstepd-n2: error: execve(): /no/such/python: No such file or directory"
-    lines = ["srun: a warning", told, "srun: error: n2: tasks 2-3: Exited with exit code 2"]
-    (root / "runs" / "r1" / "err.txt").write_text("\n".join(lines), encoding="utf-8")
-    assert last_words(root / "runs" / "r1") == told
-
-
 def test_a_run_that_never_began_has_its_jobs_last_words(tmp_path: Path) -> None:
     root = submission(tmp_path)
     job_mark(root, 1)
     (root / "jobs" / "j1" / "out.log").write_text("job.sh: line 9: module: command not found\n\n", encoding="utf-8")
     found = track(root).runs["r1"]
     assert found.state is State.LOST
-    assert found.reason == "its job ended before it started: exit 1: job.sh: line 9: module: command not found"
+    why = "job.sh: line 9: module: command not found"
+    assert found.reason == f"job j1 ended (exit status 1) before this run began: {why}"
 
 
 def test_a_dry_run_is_not_lost(tmp_path: Path) -> None:

@@ -5,33 +5,48 @@ import sys
 
 import pytest
 
-from hpcbench.codecs.spec import parse
+from hpcbench.codecs import library
+from hpcbench.codecs.compiled import Compiled
+from hpcbench.codecs.identity import Identity
+from hpcbench.codecs.registry import get_codec
+from hpcbench.codecs.spec import FAMILIES, parse
+
+KNOWN = [
+    ("none", "none", "", "none", True),
+    ("zfp:4", "zfp", "4", "zfp:4", False),
+    ("zfp:32", "zfp", "32", "zfp:32", False),
+    ("zfp:08", "zfp", "8", "zfp:8", False),
+    ("mpc", "mpc", "1", "mpc", True),
+    ("mpc:1", "mpc", "1", "mpc", True),
+    ("mpc:32", "mpc", "32", "mpc:32", True),
+    ("xpk", "xpk", "", "xpk", True),
+    ("fp16", "fp16", "", "fp16", False),
+    ("bf16", "bf16", "", "bf16", False),
+    ("fp8e4m3", "fp8e4m3", "", "fp8e4m3", False),
+    ("fp8e5m2", "fp8e5m2", "", "fp8e5m2", False),
+    ("int8", "int8", "256", "int8:256", False),
+    ("int4:1024", "int4", "1024", "int4:1024", False),
+    ("int8:32:stochastic", "int8", "32:stochastic", "int8:32:stochastic", False),
+    ("sign", "sign", "1024", "sign:1024", False),
+    ("topk:0.01", "topk", "0.01", "topk:0.01", False),
+    ("topk:1e-2", "topk", "0.01", "topk:0.01", False),
+    ("topk:1", "topk", "1", "topk:1", False),
+    ("threshold:0.001", "threshold", "0.001", "threshold:0.001", False),
+    ("rowsparse:4096", "rowsparse", "4096", "rowsparse:4096", True),
+    ("2:4", "2:4", "", "2:4", False),
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "family", "parameter", "canonical", "lossless"),
-    [
-        ("none", "none", "", "none", True),
-        ("zfp:4", "zfp", "4", "zfp:4", False),
-        ("zfp:32", "zfp", "32", "zfp:32", False),
-        ("zfp:08", "zfp", "8", "zfp:8", False),
-        ("mpc", "mpc", "1", "mpc", True),
-        ("mpc:1", "mpc", "1", "mpc", True),
-        ("mpc:32", "mpc", "32", "mpc:32", True),
-        ("xpk", "xpk", "", "xpk", True),
-        ("fp8e4m3", "fp8e4m3", "", "fp8e4m3", False),
-        ("int8", "int8", "256", "int8:256", False),
-        ("int4:1024", "int4", "1024", "int4:1024", False),
-        ("int8:32:stochastic", "int8", "32:stochastic", "int8:32:stochastic", False),
-        ("sign", "sign", "1024", "sign:1024", False),
-        ("topk:0.01", "topk", "0.01", "topk:0.01", False),
-        ("topk:1e-2", "topk", "0.01", "topk:0.01", False),
-        ("topk:1", "topk", "1", "topk:1", False),
-        ("threshold:0.001", "threshold", "0.001", "threshold:0.001", False),
-        ("rowsparse:4096", "rowsparse", "4096", "rowsparse:4096", True),
-        ("2:4", "2:4", "", "2:4", False),
-    ],
-)
+@pytest.mark.parametrize("name", [name for name, *_ in KNOWN])
+def test_a_login_node_knows_which_codecs_a_gpu_has(name: str) -> None:
+    assert parse(name).on_gpu == isinstance(get_codec(name), (Compiled, Identity))
+
+
+def test_every_family_is_among_them() -> None:
+    assert {family for _, family, *_ in KNOWN} == set(FAMILIES) == {"none", *library.FAMILIES}
+
+
+@pytest.mark.parametrize(("name", "family", "parameter", "canonical", "lossless"), KNOWN)
 def test_known(name: str, family: str, parameter: str, canonical: str, lossless: bool) -> None:
     spec = parse(name)
     assert (spec.family, spec.parameter, spec.name, spec.lossless) == (family, parameter, canonical, lossless)

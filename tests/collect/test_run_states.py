@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from hpcbench.collect import submission
-from hpcbench.collect.diagnosis import diagnose, signal_of
-from hpcbench.collect.state import BAD, OPEN, Job, JobState
 from hpcbench.collect.submission import RunResult
+from hpcbench.contract.reason import diagnose, signal_of
+from hpcbench.contract.state import BAD, OPEN, Job, State
 from hpcbench.errors import UserError
 from hpcbench.testing.results import Planted, write, write_marker
 
@@ -44,7 +44,7 @@ def root(tmp_path: Path) -> Path:
     return write(tmp_path / "001", [Planted("baseline", 1, 0.25, 2.7), Planted("mzhybrid", 1, 0.25, 2.7)], steps=6)
 
 
-def run_of(root: Path, job: JobState = "unknown", exit: int | None = None, attempt: int = 1) -> RunResult:
+def run_of(root: Path, job: State = "unknown", exit: int | None = None, attempt: int = 1) -> RunResult:
     found = submission.load(root, {"j0001-r1": Job("j0001-r1", job, exit, attempt=attempt)})
     return next(run for run in found.runs if run.scheme == "mzhybrid")
 
@@ -147,19 +147,18 @@ def test_the_workers_own_words_come_first(root: Path) -> None:
         ("=   KILLED BY SIGNAL: 11 (Segmentation fault)", "a rank was killed by signal 11 (SEGV)"),
         ("slurmstepd: error: Detected 1 oom_kill event in StepId=3.0", "out of memory: the scheduler killed a process"),
         ("slurmstepd: error: *** JOB 3 ON n1 CANCELLED AT 2026 DUE TO TIME LIMIT ***", "the job's time was up"),
-        ("nothing of note", "exit status 3, and nothing says why"),
     ],
 )
 def test_what_launchers_say(tmp_path: Path, said: str, reason: str) -> None:
     (tmp_path / "err.txt").write_text(f"noise\n{said}\nnoise\n")
-    found = diagnose(3, [tmp_path / "err.txt", tmp_path / "none.txt"])
+    found = diagnose(3, tmp_path / "err.txt", tmp_path / "none.txt")
     assert found.reason == reason
-    assert found.where == (None if "nothing" in reason else f"{tmp_path / 'err.txt'}:2")
+    assert found.where == f"{tmp_path / 'err.txt'}:2"
 
 
 def test_escape_sequences_do_not_reach_the_terminal(tmp_path: Path) -> None:
     (tmp_path / "err.txt").write_bytes(b"ValueError: \x1b]0;title\x07\x1b[2J" + b"z" * 5000 + b"\n")
-    reason = diagnose(1, [tmp_path / "err.txt"]).reason
+    reason = diagnose(1, tmp_path / "err.txt", tmp_path / "none.txt").reason
     assert reason.isprintable() and len(reason) <= 300
 
 
@@ -228,7 +227,7 @@ def test_a_marker_that_cannot_be_read_is_no_success(root: Path, marker: str) -> 
         ("unknown", False, "unknown"),
     ],
 )
-def test_a_run_without_exit_status_is_what_its_job_is(root: Path, job: JobState, begun: bool, state: str) -> None:
+def test_a_run_without_exit_status_is_what_its_job_is(root: Path, job: State, begun: bool, state: str) -> None:
     job_runs_on(root)
     if begun:
         edit_log(root, 7)
@@ -242,7 +241,7 @@ def test_a_run_without_exit_status_is_what_its_job_is(root: Path, job: JobState,
 def test_a_job_that_ended_before_the_run_began(root: Path) -> None:
     (directory(root) / "status.json").unlink()
     (directory(root) / "log.txt").unlink()
-    run = run_of(root, "ended", 0)
+    run = run_of(root, "completed", 0)
     assert run.state == "lost"
     assert run.verdict.reason == "job j0001-r1 ended (exit status 0) before this run began"
 
@@ -250,7 +249,7 @@ def test_a_job_that_ended_before_the_run_began(root: Path) -> None:
 def test_a_job_that_ended_in_the_middle_of_the_run(root: Path) -> None:
     edit_log(root, 7)
     (directory(root) / "status.json").write_text('{"state": "running", "start": "2026-11-21T06:30:00Z"}')
-    run = run_of(root, "ended", 0)
+    run = run_of(root, "completed", 0)
     assert run.state == "lost"
     assert "left no word of this run after step 4 of 6" in run.verdict.reason
 
@@ -259,7 +258,7 @@ def test_the_whole_directory_is_gone(root: Path) -> None:
     for path in directory(root).iterdir():
         path.unlink()
     directory(root).rmdir()
-    assert run_of(root, "ended", 0).state == "lost"
+    assert run_of(root, "completed", 0).state == "lost"
 
 
 @pytest.mark.parametrize(
@@ -305,7 +304,7 @@ def stop(root: Path) -> None:
     ],
 )
 def test_a_run_that_was_told_to_stop_waits_as_long_as_its_job_lives(
-    root: Path, job: JobState, marker: dict[str, object], state: str
+    root: Path, job: State, marker: dict[str, object], state: str
 ) -> None:
     stop(root)
     (root / "jobs" / "j0001-r1" / "status.json").write_text(json.dumps(marker))
@@ -313,13 +312,14 @@ def test_a_run_that_was_told_to_stop_waits_as_long_as_its_job_lives(
     assert verdict.state == state
     assert (state in BAD, state in OPEN) == (state == "stopped", state == "pending")
     if state == "stopped":
-        assert verdict.reason == "told to stop, checkpoint at step 3"
+        cancelled = "; job j0001-r1 was cancelled" if job == "cancelled" else ""
+        assert verdict.reason == f"told to stop, checkpoint at step 3{cancelled}"
         assert verdict.where == f"{directory(root) / 'log.txt'}:7"
 
 
 @pytest.mark.parametrize("mark", [{"state": "running"}, {"state": "ended", "exit": 143}])
 @pytest.mark.parametrize("job", ["pending", "running"])
-def test_a_run_waits_when_its_job_was_put_back(root: Path, job: JobState, mark: dict[str, object]) -> None:
+def test_a_run_waits_when_its_job_was_put_back(root: Path, job: State, mark: dict[str, object]) -> None:
     edit_log(root, 7)
     (directory(root) / "status.json").write_text(json.dumps({**mark, "attempt": 1}))
     verdict = run_of(root, job, attempt=2).verdict
@@ -331,4 +331,4 @@ def test_what_ended_with_its_job_is_not_judged_before_its_scheduler_has_said_why
     write_marker(directory(root), "j0001-r1", 143)
     assert run_of(root, "running", 143).state == "running"
     assert run_of(root, "timed out", 143).state == "timed out"
-    assert run_of(root, "ended", 143).state == "failed"
+    assert run_of(root, "failed", 143).state == "failed"

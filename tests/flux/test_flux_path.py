@@ -10,8 +10,8 @@ from hpcbench.batch.cancel import cancel
 from hpcbench.batch.files import read_json
 from hpcbench.batch.retry import retry
 from hpcbench.batch.schedulers.flux_answers import decimal
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.tracking.track import track
+from hpcbench.contract.state import State
 from hpcbench.testing.fakes.hosts import why_not
 
 Make = Callable[..., Place]

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from fake_sites import STAND_IN, STUDY
 
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.sites.site import load_site
 from hpcbench.batch.tracking.track import track
+from hpcbench.contract.state import State
 
 DOCS = Path(__file__).parents[2] / "docs" / "fakes.md"
 SITES = Path(__file__).parents[2] / "sites"

@@ -7,8 +7,8 @@ from fake_sites import Place, said, states, wait_for, wait_until_over
 
 from hpcbench.batch.files import read_json
 from hpcbench.batch.retry import retry
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.tracking.track import track
+from hpcbench.contract.state import State
 
 Make = Callable[..., Place]
 Capture = pytest.CaptureFixture[str]

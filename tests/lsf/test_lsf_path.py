@@ -12,9 +12,9 @@ import pytest
 from fake_sites import Place, launch_lines, said, states, wait_for, wait_until_over
 
 from hpcbench.batch.cancel import cancel
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 from hpcbench.testing.fakes.state import EXITED, RUNNING
 

@@ -9,7 +9,7 @@ import pytest
 from fake_sites import Place, launch_lines, said, states, wait_until_over
 
 from hpcbench.batch.files import read_json
-from hpcbench.batch.schedulers.states import State
+from hpcbench.contract.state import State
 from hpcbench.testing.fakes.hosts import why_not
 
 REAL: dict[str, Any] = {"ranks_per_node": 2, "layout": {"tp": 1, "pp": 2}}

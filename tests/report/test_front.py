@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from report_tables import entries
 
-from hpcbench.collect.state import Verdict
 from hpcbench.collect.submission import Criteria, RunResult
+from hpcbench.contract.state import Verdict
 from hpcbench.report.answer import answer
 from hpcbench.report.build import build
 from hpcbench.report.compare import Cell, compare

@@ -1,18 +1,17 @@
 """The live view, with time and scheduler in the test's hand."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
 
-from hpcbench.collect.diagnosis import Diagnosis, diagnose
 from hpcbench.collect.progress import Follower, Progress
 from hpcbench.collect.run_log import Reader
-from hpcbench.collect.state import Job, JobState, Verdict
+from hpcbench.contract.reason import Diagnosis, diagnose
+from hpcbench.contract.state import Job, State, Verdict
 from hpcbench.errors import UserError
 from hpcbench.report.live import follow, picture, span
 from hpcbench.testing.results import Planted, write, write_marker
@@ -26,7 +25,7 @@ class Stage:
     def __init__(self, root: Path) -> None:
         self.root = write(root, [Planted(scheme, 1, 0.25, 2.7) for scheme in SCHEMES])
         self.lines: dict[str, list[str]] = {}
-        self.job: JobState = "pending"
+        self.job = State.PENDING
         self.exit: int | None = None
         self.time = 0.0
         self.script: list[Callable[[], None]] = []
@@ -40,7 +39,7 @@ class Stage:
         return self.root / "runs" / f"r1-{scheme}"
 
     def start(self, scheme: str) -> None:
-        self.job = "running"
+        self.job = State.RUNNING
         (self.run(scheme) / "status.json").write_text('{"state": "running", "start": "2026-11-21T06:30:00Z"}')
         (self.run(scheme) / "log.txt").write_text("")
 
@@ -51,7 +50,7 @@ class Stage:
         write_marker(self.run(scheme), "j0001-r1", status)
 
     def end_job(self, status: int) -> None:
-        self.job, self.exit = "ended", status
+        self.job, self.exit = State.FAILED if status else State.COMPLETED, status
 
     def jobs(self) -> Mapping[str, Job]:
         return {"j0001-r1": Job("j0001-r1", self.job, self.exit)}
@@ -181,13 +180,13 @@ def test_a_failed_run_is_looked_through_once(stage: Stage, monkeypatch: pytest.M
     stage.grow("baseline", 9)
     stage.end("baseline", 1)
     (stage.run("baseline") / "err.txt").write_text("ValueError: one\n")
-    looked: list[list[Path]] = []
+    looked: list[Path] = []
 
-    def noted(status: int | None, files: list[Path], ranks: Sequence[Mapping[str, Any]]) -> Diagnosis:
-        looked.append(files)
-        return diagnose(status, files, ranks)
+    def noted(status: int | None, errors: Path, log: Path) -> Diagnosis:
+        looked.append(log)
+        return diagnose(status, errors, log)
 
-    monkeypatch.setattr("hpcbench.collect.state.diagnose", noted)
+    monkeypatch.setattr("hpcbench.contract.judge.diagnose", noted)
     follower = Follower(stage.root, stage.jobs, clock=lambda: stage.time)
     assert ["ValueError: one" in follower.poll()[0].verdict.reason for _ in range(3)] == [True] * 3
     assert len(looked) == 1

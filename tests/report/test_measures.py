@@ -9,8 +9,8 @@ import pytest
 
 from hpcbench.collect.record import Event, StepRecord
 from hpcbench.collect.run_log import RunLog, read
-from hpcbench.collect.state import Verdict
 from hpcbench.collect.submission import RunResult, from_log
+from hpcbench.contract.state import Verdict
 from hpcbench.predict import chips
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.resources import Memory

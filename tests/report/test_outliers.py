@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from hpcbench.collect.state import State, Verdict
 from hpcbench.collect.submission import RunResult
+from hpcbench.contract.state import State, Verdict
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.outliers import SlowHost, odd_baselines, slow_hosts
 from hpcbench.report.resources import HostTime

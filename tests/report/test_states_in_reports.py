@@ -1,7 +1,6 @@
 """Each state of a run stands in the report with its reason, and none but completion looks like success."""
 
 import json
-import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +10,7 @@ import pytest
 from report_tables import entries
 
 from hpcbench.collect import submission
-from hpcbench.collect.state import Job, JobState, State
+from hpcbench.contract.state import Job, State
 from hpcbench.report.build import build, table_names
 from hpcbench.report.compare import compare
 from hpcbench.report.document import Document, Entry, Sentences
@@ -26,7 +25,7 @@ class Fate:
 
     state: State
     reason: str
-    job: JobState = "ended"
+    job: State = State.COMPLETED
     keep: int | None = None
     """Lines of its log that are left; none: there is no log. None: all."""
     tail: str = ""
@@ -76,7 +75,9 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Document:
     root, jobs = write(tmp_path / "001", runs, steps=6), {}
     for run in runs:
         fate, job, directory = FATES[run.scheme], f"j{run.repeat:04}-r{run.repeat}", root / "runs" / run.id
-        jobs[job] = Job(job, fate.job, 0 if fate.job == "ended" else None, "Priority" if fate.job == "pending" else "")
+        jobs[job] = Job(
+            job, fate.job, 0 if fate.job == "completed" else None, "Priority" if fate.job == "pending" else ""
+        )
         log, marker = directory / "log.txt", directory / "status.json"
         if fate.keep == 0:
             log.unlink()
@@ -98,7 +99,7 @@ def rows(document: Document) -> dict[str, dict[str, Entry]]:
 
 
 def test_every_state_is_planted() -> None:
-    assert {fate.state for fate in FATES.values()} == set(typing.get_args(State))
+    assert {fate.state for fate in FATES.values()} == set(State)
 
 
 @pytest.mark.parametrize("name", FATES)

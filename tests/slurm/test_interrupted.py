@@ -11,9 +11,9 @@ import pytest
 from batch_fakes import wait_for
 from on_slurm import PATIENCE, OnSlurm, hpcbench, listed, report, wait_over, wait_run, words
 
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
+from hpcbench.contract.state import State
 from hpcbench.testing.slurm import Cluster
 
 RUN = "r1-baseline"

@@ -1,12 +1,14 @@
 """Schemes whose rules do not go with how a run trains: refused by file, line, field and remedy, or named in a note."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hpcbench.batch.plan import idle_notes
+from hpcbench.codecs import spec
 from hpcbench.errors import UserError
 from hpcbench.resources import data_dir
 from hpcbench.study import presets
@@ -19,7 +21,15 @@ LAYOUT = {"dp": 2, "tp": 2, "pp": 2}
 ROOM = Room("local", None, 8)
 
 
-def runs_of(directory: Path, scheme: Any, *, matrix: dict[str, Any] | None = None, **train: Any) -> list[Run]:
+def runs_of(
+    directory: Path,
+    scheme: Any,
+    *,
+    matrix: dict[str, Any] | None = None,
+    room: Room = ROOM,
+    layout: dict[str, int] = LAYOUT,
+    **train: Any,
+) -> list[Run]:
     """Runs of a preset by name, or of the study's own scheme `mine`."""
     own = {} if isinstance(scheme, str) else {"mine": scheme}
     name = scheme if isinstance(scheme, str) else "mine"
@@ -27,13 +37,13 @@ def runs_of(directory: Path, scheme: Any, *, matrix: dict[str, Any] | None = Non
         "study": "s",
         "model": "gpt-tiny",
         "train": {**TRAIN, **train},
-        "layout": LAYOUT,
+        "layout": layout,
         "schemes": own,
         "matrix": {"scheme": ["baseline", name], **(matrix or {})},
     }
     path = directory / "s.yaml"
     path.write_text(json.dumps(study, indent=1), encoding="utf-8")
-    return expand(load_study(path), ROOM)
+    return expand(load_study(path), room)
 
 
 def refusal(directory: Path, scheme: Any, **settings: Any) -> tuple[str, str]:
@@ -109,6 +119,48 @@ def test_fp64_is_refused_where_a_codec_does_not_take_it(tmp_path: Path, scheme: 
     assert runs_of(tmp_path, scheme, precision="fp64", comm_precision="fp32")
     assert runs_of(tmp_path, scheme, precision="fp64", matrix={"layout.dp": [1], "layout.tp": [1], "layout.pp": [1]})
     assert runs_of(tmp_path, "naive-mpc", precision="fp64")
+
+
+GPUS = Room("lassen", None, 8, "cuda")
+
+
+def test_what_a_gpu_does_not_do_is_refused_before_a_job_is_written(tmp_path: Path) -> None:
+    sums = {"algorithm": "homomorphic", "default": "int8"}
+    line, said = refusal(tmp_path, sums, room=GPUS)
+    assert line == '"algorithm": "homomorphic",'
+    assert "schemes.mine.algorithm: scheme mine on lassen, whose device is cuda: homomorphic sums" in said
+    assert said.endswith("use two-shot, or device cpu")
+    assert runs_of(tmp_path, sums)
+    assert runs_of(tmp_path, {"default": "int8"}, room=GPUS)
+
+
+def test_a_codec_without_kernels_for_a_gpu_is_refused_at_its_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(spec.FAMILIES, "xpk", replace(spec.FAMILIES["xpk"], on_gpu=False))
+    line, said = refusal(tmp_path, {"rules": [{"dimension": "PP", "codec": "xpk"}]}, room=GPUS)
+    assert (
+        line == "{" and "schemes.mine.rules.0: " in said and "codec xpk has no kernels for a GPU: use another" in said
+    )
+    line, said = refusal(tmp_path, {"default": "xpk"}, room=GPUS)
+    assert line == '"default": "xpk"' and "schemes.mine.default: " in said
+    line, said = refusal(tmp_path, "naive-xpk", room=GPUS)
+    assert line == '"naive-xpk"' and "codec xpk has no kernels" in said
+    assert runs_of(tmp_path, "naive-xpk")
+
+
+def test_more_ranks_than_16_bits_hold_the_sums_of_are_refused(tmp_path: Path) -> None:
+    sums = {"algorithm": "homomorphic", "default": "int8"}
+    many = {"layout": {"dp": 259}, "global_batch": 259}
+    line, said = refusal(tmp_path, sums, **many, zero=0)
+    assert line == '"algorithm": "homomorphic",' and "sums of 259 ranks of DP do not fit 16 bits" in said
+    assert runs_of(tmp_path, sums, **many, zero=1), "a reduce-scatter is not made so"
+    assert runs_of(tmp_path, sums, layout={"dp": 258}, global_batch=258, zero=0)
+
+
+def test_one_bit_adam_is_not_offloaded(tmp_path: Path) -> None:
+    line, said = refusal(tmp_path, "onebit-adam", offload=True, zero=0)
+    assert line == '"offload": true,' and "train.offload: the momenta that 1-bit Adam averages are the device's" in said
 
 
 def test_rules_that_this_layout_has_nothing_for_are_said_once(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from hpcbench.batch.schedulers.lsf import Lsf
 from hpcbench.batch.schedulers.scheduler import Parcel, UnclearError
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.sites.site import Site
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 from hpcbench.testing.fakes import Fake
 from hpcbench.testing.fakes.state import RUNNING

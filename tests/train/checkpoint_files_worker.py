@@ -36,8 +36,9 @@ def toy_state(step: int) -> dict[str, Any]:
         "calls": {"DP BACKWARD GRAD": 10 * step + WORLD.rank},
         "updates": step,
         "shards": {"weights": shard},
-        "replica": WORLD.rank,
+        "holder": [WORLD.rank, 0, 0],
         "replicas": 2,
+        "summands": True,
     }
 
 

@@ -17,6 +17,7 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.errors import UserError
 from hpcbench.parallel.layout import Layout
+from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.testing import parity
 from hpcbench.train import checkpoint, checkpoint_load, text
 from hpcbench.train.checkpoint import Checkpoints, carried
@@ -148,7 +149,7 @@ def go_on(run: Run, directory: Path, before: Any, reference: Any) -> dict[str, A
         **errors,
         "agree": agree,
         "files": files,
-        "written": len(newest.replicas),
+        "written": len(newest.holders),
         "carried": carried(newest, state) if newest.changed else "",
         "positions": newest.step,
     }
@@ -174,11 +175,17 @@ def matrix(directory: str) -> None:
 
 
 def lacking(comm: MPI.Comm, trainer: Trainer) -> dict[str, np.ndarray[Any, Any]] | None:
-    """What all messages lacked, of the whole model, on the first rank."""
-    own = []
-    for fragment in fragments(trainer.state()):
-        shard = trainer.state()["shards"][fragment.name]
-        if fragment.kind == "residuals" and shard.counts_in_norm:
+    """What the sums of all messages lacked, of the whole model, on the first rank.
+
+    Gradients are summed over the replicas, then over the copies of a tied weight and over the tensor group where its
+    ranks have summands; of momenta, and of gradients that are whole, the tensor group has copies.
+    """
+    own, state = [], trainer.state()
+    whole = isinstance(trainer.data_parallel, OneBitAdam)
+    for fragment in fragments(state):
+        shard = state["shards"][fragment.name]
+        summand = shard.partial or shard.dim is not None or shard.index == 0
+        if fragment.kind == "residuals" and (shard.counts_in_norm if whole else summand):
             values = sum(field.double() for field in fragment.fields.values())
             assert isinstance(values, torch.Tensor)
             own.append((shard, values.view(shard.local_shape).numpy()))
@@ -191,14 +198,44 @@ def lacking(comm: MPI.Comm, trainer: Trainer) -> dict[str, np.ndarray[Any, Any]]
     return total
 
 
+def spread_over(layout: Layout) -> tuple[Layout, dict[str, Any]]:
+    return layout, {"sequence_parallel": True}
+
+
+JOURNEYS: dict[str, list[tuple[Layout, dict[str, Any]]]] = {
+    "plain": [(CUBE, {}), (Layout(4, 1, 2), {}), (Layout(3, 2), {}), (Layout(1, 2, 2), {}), (CUBE, {})],
+    "spread": [
+        spread_over(CUBE),
+        (Layout(4, 1, 2), {}),
+        spread_over(Layout(3, 2)),
+        (Layout(3, 2), {}),
+        spread_over(Layout(2, 2, 2)),
+        spread_over(Layout(2, 4)),
+    ],
+}
+JOURNEYS["momenta"] = JOURNEYS["spread"][:3]
+MOMENTA = Scheme("momenta", "encoded", "none", [SchemeRule("DP", "STEP", "OPTIM", "sign:1024", feedback=True)])
+ONE_BIT: dict[str, Any] = {"optimizer": "onebit-adam", "freeze_step": 1, "zero": 0}
+CASES: list[tuple[str, str | None, Scheme, dict[str, Any]]] = [
+    ("plain", None, SIGNS, {}),
+    ("spread", None, SIGNS, {}),
+    ("spread", "sums_forgotten", SIGNS, {}),
+    ("spread", "summands_counted_once", SIGNS, {}),
+    ("momenta", None, MOMENTA, ONE_BIT),
+]
+"""Journey, planted fault, scheme, settings."""
+
+
 def residuals(directory: str) -> None:
     """Residuals of one layout in others, and then in the first one again."""
-    journey = [CUBE, Layout(4, 1, 2), Layout(3, 2), Layout(1, 2, 2), CUBE]
-    for fault in (None, *FAULTS_OF_RESIDUALS):
-        where = Path(directory) / str(fault)
+    for name, fault, scheme, settings in CASES:
+        where = Path(directory) / f"{name}-{fault}"
         before: Any = None
-        for i, layout in enumerate(journey):
-            run = run_of(GPT2, layout, SIGNS, precision="fp32", zero=i % 2, global_batch=12)
+        faulty = FAULTS_OF_RESIDUALS[fault] if fault else nullcontext
+        legs = JOURNEYS[name][:2] if fault else JOURNEYS[name]  # one leg shows what a fault does
+        for i, (layout, changes) in enumerate(legs):
+            every = {"precision": "fp32", "zero": i % 2, "global_batch": 12, **changes, **settings}
+            run = run_of(GPT2, layout, scheme, **every)
             comm = spread(run)
             if comm is not None:
                 trainer = trainer_of(run, comm)
@@ -206,7 +243,7 @@ def residuals(directory: str) -> None:
                 newest = checkpoints.find().newest
                 answer = None
                 if newest is not None:
-                    with FAULTS_OF_RESIDUALS[fault]() if fault else nullcontext():
+                    with faulty():
                         state = checkpoints.load(newest, trainer.state())
                     trainer.load(state)
                     now = lacking(comm, trainer)
@@ -217,13 +254,16 @@ def residuals(directory: str) -> None:
                         error, worst = 0.0, ""
                     words = carried(newest, state)
                     answer = {"error": error, "worst": worst, "carried": words, "calls": calls, "most": newest.calls}
-                if i < 4:
-                    steps(trainer, i, i + 1)
-                    checkpoints.write(i + 1, trainer.state(), corpus=CORPUS)
+                if i < len(legs) - 1:
+                    first = newest.step if newest else 0
+                    stop = first + (1 if newest else 1 + bool(settings))  # a frozen variance needs a step before it
+                    steps(trainer, first, stop)
+                    checkpoints.write(stop, trainer.state(), corpus=CORPUS)
                     before = lacking(comm, trainer)
                 if answer and WORLD.rank == 0:
                     size = sum(float(np.abs(values).sum()) for values in (before or {}).values())
-                    print(json.dumps({"fault": fault, "to": label(layout, {}), "size": size, **answer}), flush=True)
+                    names = {"journey": name, "fault": fault, "to": label(layout, changes), "size": size}
+                    print(json.dumps({**names, **answer}), flush=True)
             WORLD.Barrier()
 
 
@@ -234,10 +274,10 @@ def sums_forgotten() -> Any:
     """In another layout only the residuals of contributions are taken up, not those of sums."""
     share = checkpoint_load.share_residuals
 
-    def faulty(state: dict[str, Any], index: Index, files: checkpoint_load.Files, replicas: list[int]) -> None:
+    def faulty(state: dict[str, Any], index: Index, files: checkpoint_load.Files, holders: list[list[int]]) -> None:
         fields = checkpoint_load._fields
         with patch.object(checkpoint_load, "_fields", lambda *of: {"sent": fields(*of)["sent"]}):
-            share(state, index, files, replicas)
+            share(state, index, files, holders)
 
     return patch.object(checkpoint, "share_residuals", faulty)
 
@@ -305,7 +345,20 @@ def halves_swapped() -> Iterator[None]:
         yield
 
 
-FAULTS_OF_RESIDUALS = {"sums_forgotten": sums_forgotten}
+def summands_counted_once() -> Any:
+    """What ranks of a tensor group hold of the same parameter is taken for copies."""
+    share = checkpoint_load.share_residuals
+
+    def faulty(state: dict[str, Any], index: Index, files: checkpoint_load.Files, holders: list[list[int]]) -> None:
+        share(state, index, files, [[replica, 0, 0] for replica, _, _ in holders])
+
+    return patch.object(checkpoint, "share_residuals", faulty)
+
+
+FAULTS_OF_RESIDUALS: dict[str, Callable[[], Any]] = {
+    "sums_forgotten": sums_forgotten,
+    "summands_counted_once": summands_counted_once,
+}
 FAULTS: dict[str, Callable[[], Any]] = {
     "none": nullcontext,
     "slices_swapped": slices_swapped,

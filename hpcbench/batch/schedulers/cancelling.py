@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hpcbench.batch.schedulers.states import State, Word
+from hpcbench.batch.schedulers.states import Word
+from hpcbench.contract.state import State
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ import datetime
 import re
 from collections.abc import Mapping
 
-from hpcbench.batch.schedulers.states import State, Word
+from hpcbench.batch.schedulers.states import Word
+from hpcbench.contract.state import State
 
 FIELDS = ("id.dec", "status", "returncode", "t_run", "t_inactive", "nodelist", "exception.type", "exception.note")
 FORMAT = "|".join(f"{{{name}}}" for name in FIELDS)

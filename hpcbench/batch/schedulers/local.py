@@ -23,12 +23,13 @@ from hpcbench.batch.files import now, read_json, write_json
 from hpcbench.batch.schedulers.local_queue import Queue, queues, read_queue
 from hpcbench.batch.schedulers.processes import alive, end_tree, here, identity
 from hpcbench.batch.schedulers.scheduler import Parcel, Receipt, Scheduler, register_scheduler
-from hpcbench.batch.schedulers.states import State, Word
+from hpcbench.batch.schedulers.states import Word
 from hpcbench.batch.sites.site import Site
-from hpcbench.batch.tracking.last_words import tail
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.marks import read_mark
 from hpcbench.batch.tracking.submission_file import read_submission
+from hpcbench.contract.ending import tail
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 from hpcbench.study.yaml12 import shown
 

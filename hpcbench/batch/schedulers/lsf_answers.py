@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from hpcbench.batch.schedulers.states import State, Word
+from hpcbench.batch.schedulers.states import Word
+from hpcbench.contract.state import State
 
 STATES: Mapping[str, State] = {
     "PEND": State.PENDING,

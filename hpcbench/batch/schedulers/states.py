@@ -1,35 +1,9 @@
-"""States of jobs and runs, and what a scheduler's word may change in them."""
+"""What a scheduler says of a job."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
-
-class State(str, Enum):
-    """Of a job or a run."""
-
-    PENDING = "pending"
-    RUNNING = "running"
-    SUSPENDED = "suspended"
-    """Stopped for a while by its scheduler; it goes on by itself."""
-    COMPLETED = "completed"
-    FAILED = "failed"
-    STOPPED = "stopped"
-    """Told to, ahead of a limit; it would go on from its checkpoint."""
-    TIMED_OUT = "timed out"
-    OUT_OF_MEMORY = "out of memory"
-    NODE_FAILED = "node failure"
-    PREEMPTED = "preempted"
-    CANCELLED = "cancelled"
-    LOST = "lost"
-    """It ended, or never started, without a word: killed, or the machine went down."""
-    UNKNOWN = "unknown"
-    """Nobody can say; neither an end nor a success."""
-
-    @property
-    def alive(self) -> bool:
-        """Whether it may still come to an end by itself."""
-        return self in (State.PENDING, State.RUNNING, State.SUSPENDED)
+from hpcbench.contract.state import State
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from submitit.core import core, utils
 
 from hpcbench.batch.schedulers.client import Answer
 from hpcbench.batch.schedulers.scheduler import Receipt
-from hpcbench.batch.schedulers.states import State
+from hpcbench.contract.state import State
 
 
 @dataclass(frozen=True)

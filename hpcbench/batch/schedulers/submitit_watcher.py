@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from submitit.core import core, logger
 
-from hpcbench.batch.schedulers.states import State, Word
+from hpcbench.batch.schedulers.states import Word
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 _OVER = frozenset(

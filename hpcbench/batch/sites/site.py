@@ -194,11 +194,11 @@ class Site(Section):
 
     @property
     def room(self) -> Room:
-        """What the size of a run depends on."""
+        """What the size of a run depends on, and what it can do."""
         usual = self.ranks_per_node or (self.node.gpus if self.device == "cuda" else None)
         if usual is None and self.scheduler.kind != "local":
             usual = self.node.usable_cores // (self.threads or 1)
-        return Room(self.site, usual, max(1, self.node.usable_cores // (self.threads or 1)))
+        return Room(self.site, usual, max(1, self.node.usable_cores // (self.threads or 1)), self.device)
 
 
 def names() -> list[str]:

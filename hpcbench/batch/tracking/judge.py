@@ -1,30 +1,20 @@
-"""What became of a job, and of a run: their own marks say how they ended, the scheduler explains why there is none."""
+"""What became of a job: its own marks say how it ended, the scheduler explains why there is none."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from hpcbench.batch.files import seconds
-from hpcbench.batch.schedulers.states import State
-from hpcbench.batch.tracking.last_words import end_event, exit_words, last_words
 from hpcbench.batch.tracking.ledger import Handed
-from hpcbench.batch.tracking.marks import Mark
 from hpcbench.batch.tracking.seen import GRACE, Seen
-from hpcbench.study.yaml12 import shown
+from hpcbench.contract.mark import Mark
+from hpcbench.contract.reason import exit_words
+from hpcbench.contract.state import DONE_TO_IT, ENDED_BY_SIGNAL, STOPPED_EXIT, Job, State, Verdict
 
-STOPPED = 75
-"""Exit status of a worker that stopped on request and left a checkpoint."""
-OVERTIME = 124
-"""Exit status of a run that met its own time limit."""
-_ENDED_BY_SIGNAL = (129, 130, 137, 140, 143)
-"""What a shell says of SIGHUP, SIGINT, SIGKILL, SIGUSR2 (LSF's at the run limit) and SIGTERM."""
 _SKEW = 60.0
 """Seconds by which the clock of a compute node may be behind a login node's."""
 _SLOW_WORDS = 60.0
 """Seconds after the end of a script in which its scheduler may still be clearing up, and tell the reason later."""
 _SLOW_FILES = 30.0
 """Seconds that a mark may take from a compute node to here."""
-_EXPLAINS = (State.TIMED_OUT, State.OUT_OF_MEMORY, State.NODE_FAILED, State.PREEMPTED, State.CANCELLED)
-"""What a scheduler does to a job, whose script then ends with some status."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +29,21 @@ class Status:
     """The attempt that is under way, or was the last."""
     exit: int | None = None
     """Exit status that its own mark tells."""
+    where: str | None = None
+    """``file:line`` that the reason was read from."""
+
+    def job(self, id: str) -> Job:
+        """The job that has this state, as its runs are judged by it."""
+        return Job(id, self.state, self.exit, self.reason, self.attempt)
+
+
+def run_status(verdict: Verdict, mark: Mark | None, job: Status) -> Status:
+    """A run's state with the times of its mark; one that left no mark of its end had ended when its job did."""
+    found = Status(verdict.state, verdict.reason, where=verdict.where)
+    if mark is None or verdict.state is State.PENDING:
+        return found
+    end = mark.end or (None if verdict.state.alive else job.end)
+    return replace(found, start=mark.start, end=end, attempt=mark.attempt, exit=mark.exit)
 
 
 def judge_job(
@@ -166,9 +171,9 @@ def _ended(mark: Mark, handed: Handed | None, seen: Seen | None) -> Status:
         return Status(State.UNKNOWN, "its mark of its end lacks the exit status")
     if handed is not None and handed.cancelled and _after(mark, handed.cancelled):
         return Status(State.CANCELLED)
-    if seen is not None and seen.word.state in _EXPLAINS:
+    if seen is not None and seen.word.state in DONE_TO_IT:
         return Status(seen.word.state, seen.word.reason)
-    if mark.exit == STOPPED:
+    if mark.exit == STOPPED_EXIT:
         return Status(State.STOPPED, "told to ahead of its limit: `hpcbench retry` goes on")
     return Status(State.FAILED, exit_words(mark.exit))
 
@@ -176,54 +181,5 @@ def _ended(mark: Mark, handed: Handed | None, seen: Seen | None) -> Status:
 def _after(mark: Mark, cancelled: str) -> bool:
     """Whether the job ended after it was cancelled, as far as clocks of two machines tell."""
     end, told = seconds(mark.end), seconds(cancelled)
-    slack = _SKEW if mark.exit in _ENDED_BY_SIGNAL else 0.0
+    slack = _SKEW if mark.exit in ENDED_BY_SIGNAL else 0.0
     return end is not None and told is not None and end + slack >= told
-
-
-def judge_run(directory: Path, mark: Mark | None, job: Status) -> Status:
-    """State of a run.
-
-    Parameters
-    ----------
-    mark
-        Its own mark.
-    job
-        Its job.
-    """
-    if mark is None:
-        if job.state.alive:
-            return Status(State.PENDING, job.reason if job.state is not State.RUNNING else "")
-        if job.state in (State.COMPLETED, State.FAILED):
-            return Status(State.LOST, f"its job ended before it started: {job.reason}".rstrip(": "))
-        return Status(job.state, job.reason)
-    active = State.SUSPENDED if job.state is State.SUSPENDED else State.RUNNING
-    begun = Status(active, "", mark.start, mark.end, mark.attempt)
-    again = job.state.alive and mark.attempt < job.attempt
-    if mark.state != "ended":
-        if job.state.alive:
-            return Status(State.PENDING, f"to go on in attempt {job.attempt}") if again else begun
-        if job.state in (State.COMPLETED, State.FAILED, State.LOST):
-            return replace(begun, state=State.LOST, reason="its job ended without a word about it", end=job.end)
-        return replace(begun, state=job.state, reason=job.reason)
-    if mark.exit is None:
-        return replace(begun, state=State.UNKNOWN, reason="its mark of its end lacks the exit status")
-    event = end_event(directory / "log.txt")
-    if mark.exit == 0:
-        if event is None:
-            return replace(begun, state=State.UNKNOWN, reason="exit 0, but its log has no end")
-        if event.get("state") == "completed":
-            return replace(begun, state=State.COMPLETED)
-    if again:
-        return Status(State.PENDING, f"to go on in attempt {job.attempt}")
-    if job.state.alive and job.exit is not None and mark.exit in (*_ENDED_BY_SIGNAL, STOPPED):
-        return replace(begun, reason=job.reason)
-    if job.state in _EXPLAINS and mark.exit in (*_ENDED_BY_SIGNAL, STOPPED):
-        return replace(begun, state=job.state, reason=job.reason)
-    if mark.exit == OVERTIME:
-        return replace(begun, state=State.TIMED_OUT, reason="met its own time limit (run_limit)")
-    if mark.exit == STOPPED:
-        return replace(begun, state=State.STOPPED, reason="told to ahead of the limit; it left a checkpoint")
-    said = "" if event is None else str(event.get("reason") or event.get("state") or "")
-    reason = said or last_words(directory)
-    words = exit_words(mark.exit) + (f": {shown(reason, 160)[1:-1]}" if reason else "")
-    return replace(begun, state=State.FAILED, reason=words)

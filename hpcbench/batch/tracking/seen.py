@@ -7,7 +7,8 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from hpcbench.batch.files import write_json
-from hpcbench.batch.schedulers.states import State, Word
+from hpcbench.batch.schedulers.states import Word
+from hpcbench.contract.state import State
 
 GRACE = 300.0
 """Seconds for which a job may be missing from every answer: accounting lags, and requeued jobs are nowhere at first."""

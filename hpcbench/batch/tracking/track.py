@@ -2,19 +2,19 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from hpcbench.batch.schedulers.opened import open_scheduler
-from hpcbench.batch.schedulers.states import State
-from hpcbench.batch.tracking.judge import Status, judge_job, judge_run
-from hpcbench.batch.tracking.last_words import tail
+from hpcbench.batch.tracking.judge import Status, judge_job, run_status
 from hpcbench.batch.tracking.ledger import Ledger
-from hpcbench.batch.tracking.marks import Mark, read_mark
+from hpcbench.batch.tracking.marks import read_mark, read_run_mark
 from hpcbench.batch.tracking.seen import GRACE, Seen, advance, load, save
 from hpcbench.batch.tracking.submission_file import Written, read_submission
+from hpcbench.contract.judge import look_up
+from hpcbench.contract.mark import Mark
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
-from hpcbench.study.yaml12 import shown
 
 _LAG = 60.0
 """Seconds after which accounting has heard of a job's end, if there is any."""
@@ -136,8 +136,6 @@ def _job(
 
 
 def _run(root: Path, path: str, job: str, of: Status) -> Status:
-    status = judge_run(root / path, read_mark(root / path), of)
-    if status.state is not State.LOST or status.start is not None:
-        return status
-    said = [line for line in tail(root / "jobs" / job / "out.log") if line.strip()]  # a module, a setup line
-    return replace(status, reason=f"{status.reason}: {shown(said[-1].strip(), 160)[1:-1]}") if said else status
+    # The mark first: what it says of the end is then already in the log.
+    mark = read_run_mark(root / path)
+    return run_status(look_up(root / path, root / "jobs", mark, of.job(job)), mark, of)

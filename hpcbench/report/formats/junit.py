@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from hpcbench.collect.lines import printable
-from hpcbench.collect.state import BAD, OPEN
+from hpcbench.contract.state import BAD, OPEN
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell
 from hpcbench.report.measures import Measures

@@ -1,8 +1,8 @@
 """Every run, with what became of it and why."""
 
 from hpcbench.collect.lines import integer, text
-from hpcbench.collect.state import BAD, OPEN
 from hpcbench.collect.submission import RunResult, Submission
+from hpcbench.contract.state import BAD, OPEN
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Column, Entry, Table, Tone
 from hpcbench.report.notation import name, phrase, quantity

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from hpcbench.batch.schedulers.cancelling import Force, cancel
-from hpcbench.batch.schedulers.states import State, Word
+from hpcbench.batch.schedulers.states import Word
+from hpcbench.contract.state import State
 
 
 class Queue:

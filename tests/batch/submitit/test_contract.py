@@ -14,7 +14,7 @@ from programs import Programs
 from submitit.core import core, plugins
 
 import hpcbench
-from hpcbench.batch.schedulers.states import State, Word
+from hpcbench.batch.schedulers.states import Word
 from hpcbench.batch.schedulers.submitit_lsf import (
     LSFExecutor,
     LSFInfoWatcher,
@@ -27,6 +27,7 @@ from hpcbench.batch.schedulers.submitit_lsf import (
 from hpcbench.batch.schedulers.submitit_script import Script, ScriptJob
 from hpcbench.batch.schedulers.submitit_slurm import SlurmScriptExecutor, SlurmScriptJob
 from hpcbench.batch.schedulers.submitit_watcher import WordWatcher
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 TAKEN = "Job <{}> is submitted to queue <q>.\n"

@@ -14,7 +14,8 @@ from hpcbench.batch.schedulers.lsf_answers import (
     read_table,
     word,
 )
-from hpcbench.batch.schedulers.states import State, Word
+from hpcbench.batch.schedulers.states import Word
+from hpcbench.contract.state import State
 
 CLOCK = Clock(datetime.datetime(2026, 11, 21, 7, 0, tzinfo=datetime.timezone.utc))
 

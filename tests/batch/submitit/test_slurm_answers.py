@@ -13,7 +13,8 @@ from hpcbench.batch.schedulers.slurm_answers import (
     read_squeue_short,
     state,
 )
-from hpcbench.batch.schedulers.states import State, Word
+from hpcbench.batch.schedulers.states import Word
+from hpcbench.contract.state import State
 
 ROWS = [
     ("PENDING", State.PENDING, True),

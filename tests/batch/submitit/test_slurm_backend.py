@@ -11,10 +11,10 @@ from programs import Programs
 from hpcbench.batch.files import now, write_json
 from hpcbench.batch.schedulers.scheduler import Parcel, UnclearError, scheduler_class
 from hpcbench.batch.schedulers.slurm import Slurm
-from hpcbench.batch.schedulers.states import State
 from hpcbench.batch.schedulers.submit_call import hand_in
 from hpcbench.batch.schedulers.submitit_slurm import DIALECT
 from hpcbench.batch.sites.site import load_site
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 SITE, _ = load_site("longhorn")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench.collect.run_log import Reader
-from hpcbench.collect.state import Verdict
 from hpcbench.collect.submission import Plan, RunResult, Submission
+from hpcbench.contract.state import Verdict
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.measures import measure
 from hpcbench.train.log import Step

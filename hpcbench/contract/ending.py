@@ -1,0 +1,144 @@
+"""How far a log comes, read from its last lines."""
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+_STEP = re.compile(r"step\s+([0-9]{1,18})/([0-9]{1,18})( \| .*\|)")
+_LOSS = re.compile(r"\| loss (\S+) \|")
+_OURS = ("step ", '{"event": ')
+_START, _END = '{"event": "start"', '{"event": "end"'
+_TAIL = 1 << 16
+_HEAD = 1 << 12
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How far a run's log comes. Lines are counted from 1; a value is None where the log does not give it."""
+
+    path: Path
+    lines: int
+    begun: bool = False
+    """Whether it holds a start event or a step."""
+    state: str | None = None
+    """By the end event."""
+    reason: str = ""
+    end_line: int | None = None
+    """Line of the end event; None where there is no such event."""
+    step: int | None = None
+    """The last step."""
+    steps: int | None = None
+    """How many were planned."""
+    loss: float | None = None
+    """Of the last step."""
+    step_line: int | None = None
+    cut: bool = False
+    """The last line of the run is not whole."""
+    own: bool = True
+    """Whether hpcbench wrote it; another framework's log has no end event."""
+    diverged: int | None = None
+    """The first step that is known to have a loss which is no finite number."""
+
+    def where(self, line: int | None = None) -> str:
+        """``file:line`` of a line, by default of the last one."""
+        return f"{self.path}:{self.lines if line is None else line}"
+
+
+def read_ending(path: Path, *, numbered: bool = True) -> Ending | None:
+    """How far the log comes; None where there is no such file.
+
+    Parameters
+    ----------
+    numbered
+        Whether lines get their numbers, for which the whole file is read; no message names a line of a log that ends
+        in ``completed``, whose lines are never counted.
+    """
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(_HEAD)
+            size = stream.seek(0, 2)
+            stream.seek(max(0, size - _TAIL))
+            raw = stream.read()
+            whole = len(raw) == size
+            pieces = raw.decode("utf-8", "replace").split("\n")
+            done = any(line.startswith(_END) and '"state": "completed"' in line for line in pieces[-9:-1])
+            ends = _line_ends(stream) if numbered and not whole and not done else len(pieces) - 1
+    except OSError:
+        return None
+    began = whole or any(line.startswith(_START) for line in head.decode("utf-8", "replace").split("\n"))
+    return _ending(path, pieces if whole else ["", *pieces[1:]], ends - len(pieces) + 2, began=began and not whole)
+
+
+def _ending(path: Path, pieces: list[str], first: int, *, began: bool) -> Ending:
+    """What the last lines say, of which the last piece is what follows the last line end.
+
+    Parameters
+    ----------
+    first
+        Number of the first of them.
+    began
+        Whether a start event stands before them.
+    """
+    found: dict[str, Any] = {"begun": began}
+    cut = pieces[-1].startswith(_OURS)
+    looked = cut
+    for line, text in zip(range(first + len(pieces) - 2, first - 1, -1), reversed(pieces[:-1]), strict=True):
+        text = text.strip()
+        if not text.startswith(_OURS):
+            continue
+        event = _event(text)
+        step = None if event is not None else _step(text)
+        if not looked:
+            cut, looked = event is None and step is None, True
+        if step is not None and "step" not in found:
+            found |= {"begun": True, "step": step[0], "steps": step[1], "loss": step[2], "step_line": line}
+        name = event.get("event") if event is not None else None
+        if name == "end" and event is not None and "end_line" not in found:
+            state, reason = event.get("state"), event.get("reason")
+            found |= {"end_line": line, "state": state if isinstance(state, str) else None}
+            found |= {"reason": reason if isinstance(reason, str) else ""}
+        if name == "start":  # what stands above was of an attempt before
+            found["begun"] = True
+            break
+    loss = found.get("loss")
+    diverged = found["step"] if loss is not None and not math.isfinite(loss) else None
+    lines = first + len(pieces) - 2 + bool(pieces[-1])
+    return Ending(path, lines, cut=cut, diverged=diverged, **found)
+
+
+def _event(text: str) -> dict[str, Any] | None:
+    try:
+        event = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
+
+
+def _step(text: str) -> tuple[int, int, float | None] | None:
+    matched = _STEP.fullmatch(text)
+    if matched is None or not 1 <= int(matched[1]) <= int(matched[2]):
+        return None
+    loss = _LOSS.search(matched[3])
+    try:
+        return int(matched[1]), int(matched[2]), float(loss[1]) if loss else None
+    except ValueError:
+        return None
+
+
+def _line_ends(stream: BinaryIO) -> int:
+    stream.seek(0)
+    return sum(chunk.count(b"\n") for chunk in iter(lambda: stream.read(1 << 20), b""))
+
+
+def tail(path: Path, size: int = _TAIL) -> list[str]:
+    """The lines in the last `size` bytes; none where there is no file."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(0, 2)
+            stream.seek(max(0, stream.tell() - size))
+            return stream.read().decode("utf-8", errors="replace").splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,198 @@
+"""What became of a run. Marks and logs come from machines that fail: anything may be missing, cut or contradictory.
+
+Nothing is a success that does not say so itself: a run is ``completed`` only by the end event of its own log.
+`hpcbench status` and `hpcbench report` both ask here, and say the same of the same run.
+"""
+
+import math
+from pathlib import Path
+
+from hpcbench.contract.ending import Ending, read_ending, tail
+from hpcbench.contract.mark import Mark
+from hpcbench.contract.reason import Diagnosis, diagnose
+from hpcbench.contract.state import (
+    DONE_TO_IT,
+    ENDED_BY_SIGNAL,
+    OPEN,
+    OVERTIME_EXIT,
+    STOPPED_EXIT,
+    Job,
+    State,
+    Verdict,
+)
+from hpcbench.contract.text import printable
+
+_OVER = (State.COMPLETED, State.FAILED)
+"""States of a job whose script came to its own end."""
+
+
+def look(directory: Path, jobs: Path, mark: Mark | None, job: Job, log: Ending | None) -> Verdict:
+    """Judge a run, with what its files say of a failure.
+
+    Parameters
+    ----------
+    directory
+        Of the run, where ``err.txt`` and ``log.txt`` lie.
+    jobs
+        Directory of all jobs.
+    mark, job, log
+        As `judge` takes them.
+    """
+    found, said = None, ""
+    if mark is not None and mark.state == "ended" and mark.exit:
+        found = diagnose(mark.exit, directory / "err.txt", directory / "log.txt")
+    if mark is None and not (log and log.lines) and job.state not in OPEN:
+        # A module, a setup line: what kept the job from its runs.
+        lines = [line for line in tail(jobs / job.id / "out.log") if line.strip()]
+        said = printable(lines[-1], 160) if lines else ""
+    return judge(directory, mark, job, log, found, said)
+
+
+def look_up(directory: Path, jobs: Path, mark: Mark | None, job: Job) -> Verdict:
+    """Judge a run whose log has not been read; of a long one no more is read than its end."""
+    numbered = job.state not in OPEN or (mark is not None and mark.state == "ended")
+    return look(directory, jobs, mark, job, read_ending(directory / "log.txt", numbered=numbered))
+
+
+def judge(
+    directory: Path, mark: Mark | None, job: Job, log: Ending | None, found: Diagnosis | None = None, said: str = ""
+) -> Verdict:
+    """State of a run of a submission, by what is known of it; no file is read.
+
+    Parameters
+    ----------
+    directory
+        Of the run, to name its files.
+    mark
+        The run's own; None where there is none, one without a state where it cannot be read.
+    job
+        Its job.
+    log
+        How far its log comes; None where there is none.
+    found
+        Why it failed, where its mark says that it did.
+    said
+        The last words of a job that left nothing of the run.
+    """
+    began = (mark is not None and mark.state == "running") or (log is not None and log.lines > 0)
+    if mark is not None and mark.state not in ("running", "ended") and job.state not in OPEN:
+        return Verdict(State.UNKNOWN, "its exit marker cannot be read", _marker(directory))
+    if mark is not None and mark.exit != 0 and job.state in OPEN and mark.attempt < job.attempt:
+        return Verdict(State.PENDING, f"to go on in attempt {job.attempt}")
+    if mark is not None and mark.state == "ended":
+        return _ended(directory, mark, job, log, found)
+    if job.state in OPEN:
+        if not began:
+            return Verdict(State.PENDING, job.reason if job.state != State.RUNNING else "")
+        # A scheduler's word may be older than the run's marks.
+        return Verdict(State.SUSPENDED if job.state == State.SUSPENDED else State.RUNNING)
+    if log is not None and log.end_line is not None:
+        return _by_end_event(log)
+    progress = f" {_progress(log)}" if began else ""
+    why = f": {printable(job.reason, 200)}" if job.reason else ""
+    if job.state in DONE_TO_IT:
+        return Verdict(job.state, f"{_fate(job)}{progress}")
+    if job.state == State.STOPPED:
+        return Verdict(State.STOPPED, f"job {job.id}: stopped{progress}{why}")
+    if job.state in _OVER:
+        status = f"exit status {job.exit}" if job.exit is not None else printable(job.reason, 120)
+        status = f" ({status})" if status else ""
+        if began:
+            return Verdict(State.LOST, f"job {job.id} ended{status} and left no word of this run{progress}", _at(log))
+        said = f": {said}" if said else ""
+        return Verdict(State.LOST, f"job {job.id} ended{status} before this run began{said}")
+    if job.state == State.LOST:
+        gone = f"what ran job {job.id} is gone and left no exit marker"
+        return Verdict(State.LOST, f"{gone}{progress}{why}{f': {said}' if said else ''}", _at(log))
+    if log is not None and log.lines:
+        alone = judge_log(log)
+        return Verdict(alone.state, f"{alone.reason}; job {job.id}{why}" if why else alone.reason, alone.where)
+    return Verdict(State.UNKNOWN, f"nothing says what became of job {job.id}{progress}{why}")
+
+
+def judge_log(log: Ending) -> Verdict:
+    """State of a run of which there is but the log."""
+    if log.end_line is not None:
+        return _by_end_event(log)
+    if diverged := _diverged(log):
+        return diverged
+    if not log.begun:
+        return Verdict(State.UNKNOWN, "no line of a run in it", str(log.path))
+    missing = "has no end event" if log.own else "does not say how the run ended"
+    return Verdict(State.INCOMPLETE, f"the log {missing}: {_progress(log)}", _at(log))
+
+
+def _ended(directory: Path, mark: Mark, job: Job, log: Ending | None, found: Diagnosis | None) -> Verdict:
+    status, end = mark.exit, log if log is not None and log.end_line is not None else None
+    if end is not None and end.state == "stopped" and job.state in OPEN:
+        return Verdict(State.PENDING)  # the job goes on with it when it comes out of the queue again
+    if status is None:
+        return Verdict(State.UNKNOWN, "its exit marker lacks the exit status", _marker(directory))
+    if job.state in OPEN and job.exit is not None and status in (*ENDED_BY_SIGNAL, STOPPED_EXIT):
+        return Verdict(State.RUNNING, job.reason)  # its scheduler is about to say why
+    if status == 0:
+        if end is not None:
+            return _by_end_event(end)
+        if log is not None and (diverged := _diverged(log)):
+            return diverged
+        missing = "there is no log" if log is None else "its log has no end event"
+        return Verdict(State.UNKNOWN, f"exit status 0, but {missing}: how it ended is not known", _at(log))
+    if end is not None and end.state != "completed":
+        verdict = _by_end_event(end)
+        done = f"; {_fate(job)}" if verdict.state is State.STOPPED and job.state in DONE_TO_IT else ""
+        return Verdict(verdict.state, f"{verdict.reason}{done}", verdict.where)
+    if job.state in DONE_TO_IT and status in (*ENDED_BY_SIGNAL, STOPPED_EXIT):
+        return Verdict(job.state, f"{_fate(job)} {_progress(log)}", _at(log))
+    if status == OVERTIME_EXIT:
+        return Verdict(State.TIMED_OUT, f"met its own time limit {_progress(log)}", _at(log))
+    if status == STOPPED_EXIT and end is None:
+        return Verdict(State.STOPPED, f"told to stop, by its exit status {status}, {_progress(log)}", _at(log))
+    reason, where = (found.reason, found.where) if found else (f"exit status {status}", None)
+    if end is not None:
+        return Verdict(State.FAILED, f"all steps were taken, then: {reason}", where or _at(log))
+    if log is not None and (diverged := _diverged(log)):
+        return diverged
+    return Verdict(State.FAILED, f"{reason}, {_progress(log)}", where or _at(log))
+
+
+def _by_end_event(log: Ending) -> Verdict:
+    reason, where = printable(log.reason), log.where(log.end_line)
+    if log.state == State.COMPLETED:
+        return Verdict(State.COMPLETED)
+    if log.state == State.NAN:
+        step = "" if log.diverged is None else f" at step {log.diverged}"
+        return Verdict(State.NAN, reason or f"the loss is not finite{step}", where)
+    if log.state == State.FAILED:
+        return Verdict(State.FAILED, reason or "the worker gives no reason", where)
+    if log.state == State.STOPPED:
+        return Verdict(State.STOPPED, reason or f"told to stop {_progress(log)}", where)
+    return Verdict(State.UNKNOWN, f"the end event has the state '{printable(str(log.state), 40)}'", where)
+
+
+def _diverged(log: Ending) -> Verdict | None:
+    if log.loss is None or math.isfinite(log.loss):
+        return None
+    reason = f"loss is {log.loss} at step {log.step}, and the log ends there"
+    return Verdict(State.NAN, reason, log.where(log.step_line))
+
+
+def _fate(job: Job) -> str:
+    said = f" ({printable(job.reason, 120)})" if job.reason else ""
+    if job.state == State.CANCELLED:
+        return f"job {job.id} was cancelled{said}"
+    return f"job {job.id}: {job.state}{said}"
+
+
+def _progress(log: Ending | None) -> str:
+    if log is None or log.step is None:
+        return "before its first step"
+    planned = "" if log.steps is None else f" of {log.steps}"
+    return f"after step {log.step}{planned}" + (", its last line cut" if log.cut else "")
+
+
+def _at(log: Ending | None) -> str | None:
+    return log.where() if log is not None and log.lines else None
+
+
+def _marker(directory: Path) -> str:
+    return f"{directory / 'status.json'}:1"

@@ -1,0 +1,185 @@
+"""What became of a run: `status` and `report` ask one judge, and it says what each combination of facts is."""
+
+import itertools
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcbench.batch.tracking.judge import Status
+from hpcbench.batch.tracking.track import track
+from hpcbench.collect import run_log, submission
+from hpcbench.collect.find import jobs_of
+from hpcbench.collect.state import ending
+from hpcbench.contract.ending import Ending, read_ending
+from hpcbench.contract.judge import judge
+from hpcbench.contract.mark import Mark
+from hpcbench.contract.reason import Diagnosis
+from hpcbench.contract.state import DONE_TO_IT, OPEN, Job, State, Verdict
+from hpcbench.testing.results import Planted, write
+
+HERE = Path("runs/r1")
+START = json.dumps({"event": "start", "time": ""})
+STEPS = [f"step {k}/6 | loss {5 - k / 9:.6f} | time 0.25 s | skipped 0 |" for k in range(1, 5)]
+NAN = "step 5/6 | loss nan | time 0.25 s | skipped 0 |"
+
+
+def end(state: str, reason: str = "") -> str:
+    return json.dumps({"event": "end", "time": "", "state": state, "steps": 4, "seconds": 1.0, "reason": reason})
+
+
+LOGS: dict[str, list[str] | None] = {
+    "none": None,
+    "empty": [],
+    "noise": ["a launcher's word", ""],
+    "begun": [START, ""],
+    "steps": [START, *STEPS, ""],
+    "cut": [START, *STEPS, "step 5/6 | lo"],
+    "diverged": [START, *STEPS, NAN, ""],
+    "completed": [START, *STEPS, end("completed"), ""],
+    "nan": [START, *STEPS, NAN, end("nan", "loss is nan at step 5"), "after", ""],
+    "nan, no reason": [START, *STEPS, NAN, end("nan"), ""],
+    "failed": [START, *STEPS, end("failed", "replicas differ"), ""],
+    "stopped": [START, *STEPS, end("stopped", "told to stop"), ""],
+    "odd end": [START, *STEPS, end("great"), ""],
+    "again": [START, *STEPS, end("failed", "of old"), START, STEPS[0], ""],
+    "long": [START, *["x" * 100] * 1500, *STEPS, end("failed", "far down"), ""],
+}
+MARKS: dict[str, str | None] = {"none": None, "damaged": '{"state', "odd": '{"state": "done"}'}
+MARKS["running"] = '{"state": "running", "attempt": 1, "start": "2026-11-21T06:30:00Z"}'
+MARKS["no exit"] = '{"state": "ended", "attempt": 1}'
+for code in (0, 1, 75, 124, 143):
+    MARKS[str(code)] = f'{{"state": "ended", "exit": {code}, "attempt": 1, "start": "2026-11-21T06:30:00Z"}}'
+JOBS = [Status(state, "its scheduler's word") for state in State if state not in (State.NAN, State.INCOMPLETE)]
+JOBS += [
+    Status(State.PENDING, "", attempt=2),
+    Status(State.RUNNING, "clears up", exit=143),
+    Status(State.FAILED, exit=1),
+]
+
+
+def test_status_and_report_say_the_same_of_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = list(itertools.product(LOGS, MARKS))
+    root = write(tmp_path / "001", [Planted("baseline", 1, 0.25, 2.7)], steps=6)
+    plan = json.loads((root / "submission.json").read_text())
+    (job,), (run,) = plan["jobs"], plan["runs"]
+    names = {f"c{number}": case for number, case in enumerate(cases)}
+    plan["runs"] = [{**run, "id": name, "path": f"runs/{name}"} for name in names]
+    plan["jobs"] = [{**job, "runs": list(names)}]
+    (root / "submission.json").write_text(json.dumps(plan))
+    (root / "jobs" / job["id"] / "out.log").write_text("module: command not found\n\n")
+    for name, (log, mark) in names.items():
+        directory = root / "runs" / name
+        directory.mkdir()
+        (directory / "err.txt").write_text("mpirun has detected an attempt to run as root.\n")
+        if (lines := LOGS[log]) is not None:
+            (directory / "log.txt").write_text("\n".join(lines))
+        if (text := MARKS[mark]) is not None:
+            (directory / "status.json").write_text(text)
+    seen: set[State] = set()
+    for one in JOBS:
+        monkeypatch.setattr("hpcbench.batch.tracking.track.judge_job", lambda *_, one=one, **__: one)
+        told = track(root)
+        reported = submission.load(root, jobs_of(root))
+        for found in reported.runs:
+            status = told.runs[found.id]
+            assert Verdict(status.state, status.reason, status.where) == found.verdict, (one, names[found.id])
+            seen.add(found.state)
+            assert found.state != State.COMPLETED or names[found.id][0] == "completed"
+            assert found.state in OPEN or found.state == State.COMPLETED or found.verdict.reason
+    assert seen == set(State)
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_the_end_of_a_log_is_read_as_its_whole_is(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "log.txt"
+    if (lines := LOGS[name]) is None:
+        assert read_ending(path) is None
+        return
+    path.write_text("\n".join(lines))
+    assert repr(read_ending(path)) == repr(ending(run_log.read(path)))  # NaN is not equal to itself
+
+
+def test_a_long_log_is_counted_only_where_a_message_may_name_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text("\n".join([START, *["x" * 100] * 1500, *STEPS, end("completed"), ""]))
+    found = read_ending(path)
+    assert found is not None and (found.state, found.step, found.begun) == ("completed", 4, True)
+    os.truncate(path, path.stat().st_size - 9)
+    found = read_ending(path)
+    assert found is not None and (found.lines, found.state, found.cut, found.step) == (1506, None, True, 4)
+
+
+DONE = Ending(Path("log.txt"), 9, True, "completed", end_line=9, step=6, steps=6, loss=2.0, step_line=8)
+MIDDLE = Ending(Path("log.txt"), 8, True, step=4, steps=6, loss=3.0, step_line=8)
+STOPPED = Ending(Path("log.txt"), 9, True, "stopped", "told to", end_line=9, step=4, steps=6, loss=2.0, step_line=8)
+WAS_NAN = Ending(Path("log.txt"), 9, True, "nan", "loss is nan", end_line=9, step=4, steps=6, step_line=8)
+RUNS = Mark("running")
+
+
+def ended(status: int | None) -> Mark:
+    return Mark("ended", 1, status)
+
+
+@pytest.mark.parametrize(
+    ("mark", "log", "job", "state", "reason"),
+    [
+        (None, None, Job("j", State.PENDING, reason="Resources"), State.PENDING, "Resources"),
+        (None, None, Job("j", State.RUNNING, reason="by its marks"), State.PENDING, ""),
+        (None, None, Job("j", State.SUSPENDED, reason="SSUSP"), State.PENDING, "SSUSP"),
+        (None, None, Job("j", State.COMPLETED, 0), State.LOST, "job j ended (exit status 0) before this run began"),
+        (None, None, Job("j", State.FAILED, reason="exit 1"), State.LOST, "job j ended (exit 1) before this run began"),
+        (None, None, Job("j", State.TIMED_OUT, reason="TIMEOUT"), State.TIMED_OUT, "job j: timed out (TIMEOUT)"),
+        (None, None, Job("j", State.UNKNOWN, reason="no answer"), State.UNKNOWN, "what became of job j: no answer"),
+        (None, None, Job("j", State.STOPPED, reason="told to"), State.STOPPED, "told to"),
+        (None, None, Job("j", State.LOST, reason="forgotten"), State.LOST, "forgotten"),
+        (RUNS, MIDDLE, Job("j", State.RUNNING), State.RUNNING, ""),
+        (RUNS, MIDDLE, Job("j", State.FAILED, 1), State.LOST, "left no word of this run after step 4 of 6"),
+        (RUNS, MIDDLE, Job("j", State.NODE_FAILED, reason="NODE_FAIL"), State.NODE_FAILED, "NODE_FAIL"),
+        (RUNS, MIDDLE, Job("j", State.UNKNOWN, reason="no answer"), State.INCOMPLETE, "no answer"),
+        (RUNS, None, Job("j", State.UNKNOWN, reason="no answer"), State.UNKNOWN, "no answer"),
+        (RUNS, MIDDLE, Job("j", State.PENDING, attempt=2), State.PENDING, "attempt 2"),
+        (ended(0), DONE, Job("j", State.FAILED, 1), State.COMPLETED, ""),
+        (ended(0), DONE, Job("j", State.PENDING, attempt=2), State.COMPLETED, ""),
+        (ended(0), MIDDLE, Job("j", State.COMPLETED, 0), State.UNKNOWN, "its log has no end event"),
+        (ended(1), WAS_NAN, Job("j", State.FAILED, 1), State.NAN, "loss is nan"),
+        (ended(1), WAS_NAN, Job("j", State.CANCELLED), State.NAN, "loss is nan"),
+        (ended(1), MIDDLE, Job("j", State.FAILED, 1), State.FAILED, "the words, after step 4 of 6"),
+        (ended(139), DONE, Job("j", State.FAILED, 1), State.FAILED, "all steps were taken, then: the words"),
+        (ended(143), MIDDLE, Job("j", State.CANCELLED), State.CANCELLED, "job j was cancelled after step 4 of 6"),
+        (ended(137), MIDDLE, Job("j", State.OUT_OF_MEMORY, reason="OOM"), State.OUT_OF_MEMORY, "OOM"),
+        (ended(143), MIDDLE, Job("j", State.RUNNING, 143, "clears up"), State.RUNNING, "clears up"),
+        (ended(124), MIDDLE, Job("j", State.FAILED, 1), State.TIMED_OUT, "its own time limit"),
+        (ended(75), STOPPED, Job("j", State.TIMED_OUT, reason="TIMEOUT"), State.STOPPED, "j: timed out (TIMEOUT)"),
+        (ended(75), STOPPED, Job("j", State.FAILED, 75), State.STOPPED, "told to"),
+        (ended(75), STOPPED, Job("j", State.PENDING, attempt=2), State.PENDING, "attempt 2"),
+        (ended(75), MIDDLE, Job("j", State.FAILED, 75), State.STOPPED, "by its exit status 75, after step 4 of 6"),
+        (ended(75), MIDDLE, Job("j", State.PREEMPTED), State.PREEMPTED, "after step 4 of 6"),
+        (ended(None), MIDDLE, Job("j", State.FAILED, 1), State.UNKNOWN, "lacks the exit status"),
+        (Mark(""), MIDDLE, Job("j", State.FAILED, 1), State.UNKNOWN, "cannot be read"),
+        (Mark(""), None, Job("j", State.PENDING), State.PENDING, ""),
+    ],
+)
+def test_each_combination(mark: Mark | None, log: Ending | None, job: Job, state: State, reason: str) -> None:
+    found = judge(HERE, mark, job, log, Diagnosis("the words", "err.txt:1"))
+    assert (found.state, reason in found.reason) == (state, True), found
+
+
+def test_only_a_log_that_says_so_is_a_success() -> None:
+    marks: list[Mark | None] = [None, Mark(""), RUNS, *(ended(status) for status in (None, 0, 1, 75, 137))]
+    logs = [None, DONE, MIDDLE, STOPPED, WAS_NAN]
+    for mark, log, state in itertools.product(marks, logs, State):
+        found = judge(HERE, mark, Job("j", state), log)
+        assert found.state is not State.COMPLETED or log is DONE
+        if mark == ended(1) and state in DONE_TO_IT:
+            assert found.state in (State.FAILED, State.NAN, State.STOPPED)
+
+
+def test_a_state_is_its_word() -> None:
+    state: Any = State.TIMED_OUT
+    assert (str(state), f"{state}", json.dumps(state), {state: 1}["timed out"]) == ("timed out",) * 2 + (
+        '"timed out"',
+        1,
+    )
