@@ -1,5 +1,6 @@
 """Every operation on arrays of a device and on NumPy's: prints where they differ and what was copied, a line a case."""
 
+import functools
 import json
 import sys
 import time
@@ -210,6 +211,14 @@ def half_cases() -> Iterator[tuple[Callable[..., list[Any]], str, Algorithm, int
         yield doubles_with_feedback, "none", Algorithm.TWO_SHOT, SHORT, sent
 
 
+@functools.cache
+def group_of(device: bool, places: Places, nodes: int) -> Group:
+    """One for all cases of a side: an MPI library has only so many communicators."""
+    group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY), places=places)
+    group.topology = Topology.regular(nodes, WORLD.size // nodes)
+    return group
+
+
 def compare(
     side: Side,
     places: Places,
@@ -225,8 +234,7 @@ def compare(
     accelerator = side.accelerator if isinstance(side, Emulated) else None
     before = (accelerator.to_host, accelerator.to_device, accelerator.elsewhere) if accelerator else (0, 0, 0)
     for where in (Host(), side):
-        group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY), places=places)
-        group.topology = Topology.regular(nodes, WORLD.size // nodes)
+        group = group_of(where is side, places, nodes)
         ch = channel(codec, algorithm, SLICES[n], sent)
         results.append([where.get(x).tobytes() for x in operation(group, where, ch, n)])
         counters = ch.counters
