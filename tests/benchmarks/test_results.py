@@ -17,7 +17,6 @@ NOT_RECORDED = {
     "links.txt",
     "overlap.txt",
     "report.txt",
-    "statistics.txt",
     "throttled-allreduce.json",
     "throttled-allreduce.txt",
     "throttled-training.json",
