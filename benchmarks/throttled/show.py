@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from hpcbench.comm.message_precision import precisions
 from hpcbench.console import UNBOUND
 from throttled import curve
 from throttled.compare import Column, Row, columns, rows, share_of_link
@@ -48,13 +49,20 @@ def about(document: dict[str, Any], found: list[Column]) -> list[str]:
     )
     return [
         f"{document['part']}: {document['title']}",
-        f"{run['model']['name']} in {train['precision']} (messages: {train['comm_precision']}), ZeRO-{train['zero']}, "
+        f"{run['model']['name']} in {train['precision']}, messages in {messages(train)}, ZeRO-{train['zero']}, "
         f"{run['ranks']} ranks, {cores}.",
         f"{train['steps'] - train['warmup_steps']} counted steps, of {', '.join(map(str, batches))} samples of "
         f"{train['seq_len']} tokens, after {train['warmup_steps']}; repeats: {repeats}, in rotated order.",
         f"The rates are a choice: {chosen}. A gain holds for such a share of time only.",
         "",
     ]
+
+
+def messages(train: dict[str, Any]) -> str:
+    """The number format of messages, or each one where they differ."""
+    formats = precisions(train["precision"], train["comm_precision"])
+    alike = len(set(formats.values())) == 1
+    return formats["gradients"] if alike else ", ".join(f"{name} ({what})" for what, name in formats.items())
 
 
 def tables(found: list[Column], document: dict[str, Any]) -> Iterable[Any]:

@@ -34,7 +34,7 @@ def document(rates: Sequence[str | None], runs: list[dict[str, Any]]) -> dict[st
             "model": {"name": "gpt-tiny"},
             "train": {
                 "precision": "fp32",
-                "comm_precision": "auto",
+                "comm_precision": dict.fromkeys(("activations", "gradients", "parameters"), "auto"),
                 "zero": 1,
                 "steps": 20,
                 "warmup_steps": 4,
