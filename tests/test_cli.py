@@ -331,14 +331,14 @@ def test_the_dry_run_says_what_it_would_do(
     code, out, err = run(capsys, monkeypatch, "submit", study, "--dry-run", "--out", str(tmp_path / "o"))
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == "9 jobs, 72 runs on lassen (lsf), 504.0 node-hours at most: a dry run"
+    assert lines[0] == "9 jobs, 63 runs on lassen (lsf), 504.0 node-hours at most: a dry run"
     assert lines[1] == (
         "  j0001-r1 ... j0007-r3 (3 jobs): 12 nodes x 4 ranks, 10 threads a rank, walltime 2h, queue pbatch"
     )
     assert lines[2] == "    lrun -N12 -T4 -M -gpu python3 -u -m hpcbench.train runs/RUN/run.json"
     assert lines[-1] == str(tmp_path / "o" / "001")
     code, out, _ = run(capsys, monkeypatch, "status", str(tmp_path / "o"))
-    assert code == 0 and out.count("pending") == 9 + 54
+    assert code == 0 and out.count("pending") == 9 + 63
 
 
 def test_sites_and_schemas_are_shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

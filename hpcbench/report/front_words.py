@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.front import Duel, Front
-from hpcbench.report.kinds import Kind, kind
+from hpcbench.report.kinds import Kind, has_half_messages, kind
 from hpcbench.report.notation import between
 
 _MOST = 2
@@ -19,7 +19,7 @@ def conclusion(cell: Cell, front: Front) -> list[str]:
     kinds = {scheme: kind(cell, row) for scheme in front.schemes if (row := cell.row(scheme))}
     leader = _leader([row for row in rows if not kinds[row.scheme].is_control])
     simplest = _simplest(cell.baseline, rows, front, kinds)
-    said = [*_front(front), *_beside_casts(leader, front, kinds), *_fastest(leader, rows, front, kinds, simplest)]
+    said = [*_front(front), *_beside_casts(leader, cell, front, kinds), *_fastest(leader, rows, front, kinds, simplest)]
     return [*said, _last(simplest, kinds)]
 
 
@@ -74,11 +74,14 @@ def _front(front: Front) -> list[str]:
     return [f"Shown to be beaten in speed and loss together: {'; '.join(parts)}.", unbeaten]
 
 
-def _beside_casts(leader: Row | None, front: Front, kinds: dict[str, Kind]) -> list[str]:
+def _beside_casts(leader: Row | None, cell: Cell, front: Front, kinds: dict[str, Kind]) -> list[str]:
     """The best scheme with a codec beside the control that every gain of a codec is held against."""
     if leader is None:
         return []
     casts = [scheme for scheme in front.schemes if kinds[scheme] is Kind.CAST]
+    base = cell.row(cell.baseline)
+    if not casts and base is not None and has_half_messages(base):
+        return ["Messages have 16 bits without a codec: the baseline is the plain cast that a codec is held against."]
     if not casts:
         return [
             "No plain cast to 16 bits (naive-bf16, naive-fp16) ran beside the schemes: what a codec gains over one is"

@@ -4,6 +4,7 @@ from enum import IntEnum
 from typing import Any
 
 from hpcbench.collect.lines import member, text
+from hpcbench.comm.message_precision import CONTENTS
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.measures import own_environment
 
@@ -41,6 +42,14 @@ _WORDS = {
     Kind.BY_TRAFFIC: "codecs by traffic, or with feedback",
     Kind.UNKNOWN: "not known",
 }
+
+
+def has_half_messages(row: Row) -> bool:
+    """Whether all messages of a scheme's runs have 16 bits before any codec: beside it a plain cast gains nothing."""
+    train: Any = row.runs[0].run.settings.get("train")
+    precision = text(train, "precision")
+    chosen = [text(member(train, "comm_precision"), content) for content in CONTENTS]
+    return all((precision if name == "auto" else name) in ("bf16", "fp16") for name in chosen)
 
 
 def kind(cell: Cell, row: Row) -> Kind:

@@ -135,6 +135,23 @@ def test_the_answer_says_that_no_cast_ran() -> None:
     assert any(sentence.startswith("No plain cast to 16 bits (naive-bf16, naive-fp16) ran beside") for sentence in said)
 
 
+@pytest.mark.parametrize(
+    ("precision", "gradients", "half"),
+    [("bf16", "auto", True), ("fp16", "bf16", True), ("bf16", "fp32", False), ("fp32", "auto", False)],
+)
+def test_where_messages_have_16_bits_the_baseline_is_the_cast(precision: str, gradients: str, half: bool) -> None:
+    cell = planted({name: FOUR[name] for name in ("baseline", "mzhybrid")})
+    train = {
+        "precision": precision,
+        "comm_precision": {"activations": "auto", "gradients": gradients, "parameters": "auto"},
+    }
+    for run in cell.runs:
+        run.run.settings["train"] = {**run.run.settings["train"], **train}
+    said = answer(cell, "local")
+    assert any(sentence.startswith("Messages have 16 bits without a codec") for sentence in said) == half
+    assert any(sentence.startswith("No plain cast to 16 bits") for sentence in said) != half
+
+
 def test_a_worse_loss_is_never_the_simplest_good_scheme() -> None:
     """Nothing is shown to beat what is fastest at a worse loss; it is on the front, but not what the answer names."""
     said = answer(planted({"baseline": (1.0, 2.5), "naive-zfp8": (1.4, 2.9), "mzhybrid": (1.2, 2.5)}), "local")
