@@ -69,7 +69,7 @@ def test_dry_run_from_the_wheel(unpacked, tmp_path):
         "try: main()\n"
         "except SystemExit as e: assert not e.code, e.code\n"
     )
-    assert "54 runs on lassen" in run_in(unpacked, tmp_path, code)
+    assert "63 runs on lassen" in run_in(unpacked, tmp_path, code)
     assert "#BSUB -nnodes 12" in (tmp_path / "out/001/jobs/j0001-r1/job.sh").read_text()
 
 
