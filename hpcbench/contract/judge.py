@@ -177,7 +177,7 @@ def _diverged(log: Ending) -> Verdict | None:
 
 
 def _fate(job: Job) -> str:
-    said = f" ({printable(job.reason, 120)})" if job.reason else ""
+    said = f" ({printable(job.reason)})" if job.reason else ""
     if job.state == State.CANCELLED:
         return f"job {job.id} was cancelled{said}"
     return f"job {job.id}: {job.state}{said}"

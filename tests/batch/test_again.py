@@ -124,7 +124,8 @@ def test_a_study_whose_forerunner_fails(fake: Fake, any_end: bool) -> None:
         assert found.state is State.COMPLETED
         return
     assert found.state is State.CANCELLED
-    assert found.reason == f"{first.root / 'jobs' / 'j0001-r1'}, which was to complete before it, did not"
+    forerunner = f"{first.root / 'jobs' / 'j0001-r1'}, which was to complete before it, did not"
+    assert found.reason == f"job j0001-r1 was cancelled ({forerunner})"
     with pytest.raises(UserError, match=r"--after: job j0001-r1 of .*: stopped: `hpcbench retry` it first"):
         start(fake, after="fake")
 
