@@ -19,8 +19,6 @@ NOT_RECORDED = {
     "report.txt",
     "throttled-allreduce.json",
     "throttled-allreduce.txt",
-    "throttled-training.json",
-    "throttled-training.txt",
 }
 """Measured before results named their revision: whoever measures one again takes it off. Nothing is added."""
 GOOD = {"command": "python benchmarks/links.py", "revision": "0123456789ab of 2026-11-22", "machine": "2 cores"}
