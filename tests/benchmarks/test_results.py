@@ -15,7 +15,6 @@ NOT_RECORDED = {
     "demo-2-cores/table.txt",
     "dry-run.txt",
     "links.txt",
-    "overlap.txt",
     "report.txt",
     "throttled-allreduce.json",
     "throttled-allreduce.txt",
