@@ -8,14 +8,11 @@ from stored_results import BESIDE, ROOT, faults, git_knows
 
 REFERENCE = ROOT / "results" / "reference"
 NOT_RECORDED = {
-    "checksum.txt",
     "codecs-cpu-keep-memory.txt",
     "codecs-cpu.txt",
     "demo-2-cores/report.json",
     "demo-2-cores/table.txt",
     "dry-run.txt",
-    "links.txt",
-    "report.txt",
     "throttled-allreduce.json",
     "throttled-allreduce.txt",
 }
