@@ -89,8 +89,9 @@ def _ending(path: Path, pieces: list[str], first: int, *, began: bool) -> Ending
         text = text.strip()
         if not text.startswith(_OURS):
             continue
-        event = _event(text)
-        step = None if event is not None else _step(text)
+        event = _event(text) if text.startswith("{") else None
+        # thousands of lines may stand here: only the last step matters
+        step = _step(text) if event is None and ("step" not in found or not looked) else None
         if not looked:
             cut, looked = event is None and step is None, True
         if step is not None and "step" not in found:
