@@ -50,7 +50,7 @@ GPU_PACKAGES = ("cupy-cuda13x", "cupy-cuda12x", "nvidia-nvcomp-cu13", "nvidia-nv
 
 @dataclass
 class Speed:
-    """Of one kind of call."""
+    """Times of one kind of call."""
 
     median_seconds: float
     best_seconds: float
@@ -67,7 +67,7 @@ class Row:
     name: str
     ratio: float
     rmse: float
-    """Of the decoded values, relative to their root mean square."""
+    """Error of the decoded values, relative to their root mean square."""
     speeds: dict[str, Speed]
     lack: str = ""
     """Why it was not measured."""
@@ -86,7 +86,7 @@ class Bench:
         self.copy = 2 * x.nbytes / median(self.seconds(lambda: cupy.copyto(out, self.x)))
 
     def seconds(self, call: Callable[[], Any]) -> list[float]:
-        """Of each of the calls after some to warm up."""
+        """Seconds of each call, after some calls to warm up."""
         events = [(self.cupy.cuda.Event(), self.cupy.cuda.Event()) for _ in range(self.repeats)]
         for _ in range(WARM):
             call()

@@ -29,7 +29,7 @@ from hpcbench.study.run import run_file
 from hpcbench.study.size import Room
 
 TRIAL_STEPS = 8
-"""Of which the last half is timed."""
+"""Steps of the trial; the last half of them is timed."""
 TINY = [
     "train={steps: 6, warmup_steps: 2, global_batch: 4, micro_batch: 2, seq_len: 32, eval_samples: 4}",
     "layout={dp: 2}",

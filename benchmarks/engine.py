@@ -39,7 +39,7 @@ from hpcbench.console import columns
 from hpcbench.report.statistics import Interval, paired_ratio
 
 MOST_OVERHEAD = 1.03
-"""Of a step on one rank, beside the faster plain loop."""
+"""The most that a step on one rank may take, as a multiple of the faster plain loop's."""
 OURS = ("hpcbench", "hpcbench baseline")
 """Whom the goals are set for."""
 
@@ -61,7 +61,7 @@ def measure(size: Size, ranks: int, options: argparse.Namespace) -> list[dict[st
 
 
 def seconds(row: dict[str, Any], part: int = 0) -> list[float]:
-    """Of each turn: a step (0), its gradients (1), its optimizer (2)."""
+    """Seconds in each turn of a part: a whole step (0), its gradients (1), its optimizer (2)."""
     return [turn[part] for turn in row["turns"]]
 
 

@@ -158,7 +158,7 @@ class Iallreduce:
         threading.Thread(target=self._drive, name="Iallreduce", daemon=True).start()
 
     def __call__(self, state: Any, bucket: distributed.GradBucket) -> Future[Tensor]:
-        """Of DDP, for each bucket that is full."""
+        """DDP calls this for each bucket that is full."""
         values, done = bucket.buffer().div_(self._comm.size), Future[Tensor]()
         with self._calls:
             request = self._comm.Iallreduce(mpi.IN_PLACE, values.numpy())

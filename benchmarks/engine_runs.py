@@ -23,7 +23,7 @@ class Size:
     samples: int
     """A rank and step."""
     steps: int
-    """Of a turn."""
+    """Steps of a turn."""
 
 
 def _model(layers: int, hidden: int, heads: int) -> Model:

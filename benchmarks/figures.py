@@ -85,7 +85,7 @@ def _line(text: str, position: int) -> int:
 
 
 def _lines(content: str, what: str) -> list[str]:
-    """Of a result; ValueError where there are none."""
+    """The lines of a result; ValueError where there are none."""
     lines = content.splitlines()
     if what.startswith("lines "):
         found = [line for line in lines if re.search(what.removeprefix("lines "), line)]

@@ -30,7 +30,7 @@ SETTINGS = (*TWO_REPLICAS, "train.bucket_mb=0.4", "matrix.scheme=[baseline, zhyb
 RANKS = 2
 STUDY = Path(__file__).with_name("throttled_training.yaml")
 Found = dict[tuple[str, bool], list[dict[str, float]]]
-"""Of a scheme with overlap or without, what was measured in each turn."""
+"""(scheme, whether with overlap) -> what was measured in each turn."""
 
 
 def main() -> int:

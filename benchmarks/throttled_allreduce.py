@@ -75,7 +75,7 @@ def wire_share(codec: str, row: dict[str, Any], topology: Topology) -> float:
 
 
 def _encoded_bytes(row: dict[str, Any], topology: Topology) -> int:
-    """Of the message, what goes through the codec: not the sums within hosts."""
+    """The part of the message that goes through the codec: sums within hosts do not."""
     if row["algorithm"] != Algorithm.HIERARCHICAL.value:
         return int(row["message_bytes"])
     return int(row["message_bytes"]) - (topology.ranks - len(topology.members)) * int(row["bytes"])

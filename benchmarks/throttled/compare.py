@@ -11,7 +11,7 @@ from hpcbench.report.statistics import Interval, paired_difference, paired_ratio
 MARGIN = 0.01
 """A gain below it is none: the studies' own default."""
 Runs = dict[str, dict[int, dict[str, Any]]]
-"""Of each scheme, its run in each repeat."""
+"""Scheme -> repeat -> run."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Row:
     speed: Interval
     """Over the baseline's."""
     link: Interval | None
-    """Of that, what the limit adds: over the same ratio without a limit."""
+    """What the limit adds to it: the ratio with a limit over the ratio without one."""
     wire: float | None
     """Bytes between hosts, of the identity's."""
     ideal: float | None

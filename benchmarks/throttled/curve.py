@@ -24,7 +24,7 @@ def fits(found: Sequence[Column]) -> bool:
 
 
 def tokens(column: Column, document: dict[str, Any]) -> int:
-    """Of a replica in a step."""
+    """Tokens that a replica computes in a step."""
     run = document["run"]
     return int(column.cell[BATCH] * run["train"]["seq_len"] // run["layout"]["dp"])
 

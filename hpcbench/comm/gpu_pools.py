@@ -67,7 +67,7 @@ class Pools:
         self._turn = 0
 
     def stream(self) -> int:
-        """Of the next operation."""
+        """The stream of the next operation."""
         self._turn += 1
         return self._streams[self._turn % self._STREAMS]
 

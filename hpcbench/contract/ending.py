@@ -33,7 +33,7 @@ class Ending:
     steps: int | None = None
     """How many were planned."""
     loss: float | None = None
-    """Of the last step."""
+    """The loss of the last step."""
     step_line: int | None = None
     cut: bool = False
     """The last line of the run is not whole."""

@@ -19,9 +19,9 @@ class Duel:
     scheme: str
     other: str
     speed: SpeedFinding | None
-    """Of the scheme over the other; None without a pair."""
+    """Speed of the scheme over the other's; None without a pair."""
     loss: LossFinding | None
-    """Of the scheme minus the other; None without a pair that has both losses."""
+    """Loss of the scheme minus the other's; None without a pair that has both losses."""
 
     @property
     def beats(self) -> bool:
@@ -52,7 +52,7 @@ class Front:
     """Each two schemes once; those with the baseline are the findings of its verdicts."""
 
     def duel(self, scheme: str, other: str) -> Duel | None:
-        """Of two schemes, from the side of the first; None where they have no pair."""
+        """The duel of two schemes, from the side of the first; None where they have no pair."""
         found = next((duel for duel in self.duels if {duel.scheme, duel.other} == {scheme, other}), None)
         return found.turned() if found and found.scheme == other else found
 

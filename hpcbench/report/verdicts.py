@@ -43,7 +43,7 @@ _OUTCOMES: dict[Speed, dict[Loss | None, Outcome]] = {
 _OTHERWISE: dict[Speed, Outcome] = {"not faster": NOT_FASTER, "not shown": NOT_SHOWN}
 
 IDLE = "codec never ran"
-"""Of a scheme whose codecs encoded nothing: whatever its speed and loss are, they are not its codecs'."""
+"""The verdict of a scheme whose codecs encoded nothing: its speed and loss say nothing of them."""
 
 # Of the runs of a scheme that did not complete, the one to name.
 _WORST: tuple[str, ...] = (

@@ -15,7 +15,7 @@ from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import usable
 
 FEW_PAIRS = 5
-"""Of fewer, a t test finds even a difference of several deviations in half of the studies only
+"""With fewer pairs, a t test finds even a difference of several deviations in only half of the studies
 (``benchmarks/report_statistics.py``, truth ``large``)."""
 FEW_STEPS = 100
 """Counted steps: of fewer, a median rests on minutes at most, and no training has come far."""
@@ -32,7 +32,7 @@ class Weakness:
     words: str
     """A sentence for the reader, without its full stop."""
     concerns: Callable[[Cell, Row, Row], bool]
-    """Of a cell, a scheme's row and the baseline's."""
+    """Tells from a cell, a scheme's row and the baseline's whether the reason holds."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def provenance(path: Path) -> dict[str, str]:
 
 
 def lines(path: Path) -> list[str]:
-    """Of a text."""
+    """The lines of a text."""
     return path.read_text(encoding="utf-8").splitlines()
 
 
