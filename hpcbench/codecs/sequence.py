@@ -21,7 +21,7 @@ class Sequence:
     source: str
     """File in kernels/gpu."""
     kernels: Mapping[str, tuple[str, ...]]
-    """Of each operation, a codec's of each of `OPERATIONS`, in order."""
+    """The kernels of each of a codec's `OPERATIONS`, in order."""
     block_bytes: int
     """Of values that a block of threads takes at a time."""
     state: Callable[[int, Type, int], int] | None = None

@@ -16,7 +16,7 @@ from hpcbench.comm.memory import Slice, Tally
 from hpcbench.comm.rules import HOMOMORPHIC_RANKS
 
 _LARGEST = 127
-"""Of an integer: sums of `HOMOMORPHIC_RANKS` of them fit 16 bits."""
+"""The largest integer of a value: sums of `HOMOMORPHIC_RANKS` such integers fit 16 bits."""
 
 
 def all_reduce(comm: MPI.Comm, buf: Array, codec: Quant, tally: Tally) -> Slice:

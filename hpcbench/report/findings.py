@@ -50,13 +50,13 @@ class SpeedFinding(Interval):
     margin: float
     """What is less than this faster is not faster, as a part of 1."""
     equal: PValue | None
-    """Of the hypothesis that the ratio is 1, two-sided."""
+    """The p-value of the hypothesis that the ratio is 1, two-sided."""
     at_margin: PValue | None
-    """Of the hypothesis that the ratio is ``1 + margin``, two-sided."""
+    """The p-value of the hypothesis that the ratio is ``1 + margin``, two-sided."""
     enough: int | None
     """Pairs that would probably show more, where nothing is shown; None where no such number can be given."""
     at_slower: PValue | None = None
-    """Of the hypothesis that the ratio is ``1 / (1 + margin)``, two-sided; None where that is not asked."""
+    """The p-value of the hypothesis that the ratio is ``1 / (1 + margin)``, two-sided; None where that is not asked."""
 
     @property
     def shown(self) -> Speed:
@@ -92,9 +92,9 @@ class LossFinding(Interval):
     margin: float
     """Difference that is as good as none."""
     equal: PValue | None
-    """Of the hypothesis that there is no difference, two-sided."""
+    """The p-value of the hypothesis that there is no difference, two-sided."""
     apart: PValue | None
-    """Of the hypothesis that the difference is `margin` or more: two one-sided tests."""
+    """The p-value of the hypothesis that the difference is `margin` or more: two one-sided tests."""
     enough: int | None
     """Pairs that would probably show more, where nothing is shown; None where no such number can be given."""
 

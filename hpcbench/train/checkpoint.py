@@ -61,7 +61,7 @@ class Checkpoint:
     index: Index
     """Where its tensors lie."""
     holders: list[list[int]]
-    """Of each rank that wrote it, whose residuals it held: ranks with the same holder had the same ones."""
+    """The holder of each writing rank's residuals: ranks with the same holder had the same ones."""
     scalars: dict[str, Any]
     """What all ranks had alike: the loss scale, counts of updates and of skipped steps."""
     calls: dict[str, int]

@@ -35,7 +35,7 @@ def highest(row: Row, value: Value) -> float | None:
 
 
 def coded_part(row: Row, dimension: str) -> float | Unknown | None:
-    """Of the bytes that codecs were for on one parallel dimension, the part that went through them."""
+    """The part of the bytes on one parallel dimension that went through the codecs that they were for."""
     return traffic.coded_part([one for run in row.counted for one in run.dimensions if one.dimension == dimension])
 
 
