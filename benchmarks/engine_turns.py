@@ -25,7 +25,7 @@ def worker(size: Size, *, turns: int, steps: int, threads: int, port: int) -> No
     Raises
     ------
     SystemExit
-        Somebody's losses are those of other work.
+        Somebody's losses are those of other work, or hpcbench's own side does not run.
     """
     comm = MPI.COMM_WORLD
     torch.set_num_threads(threads)
@@ -39,12 +39,15 @@ def worker(size: Size, *, turns: int, steps: int, threads: int, port: int) -> No
         )
     run = run_of(size, comm.size, threads, BASELINE)
     corpus = text.load(run.data, run.train.seq_len)
-    contenders = [*peers(run, comm, corpus), *ours(run, comm, corpus)]
+    theirs = [*peers(run, comm, corpus)]
+    contenders = [*theirs, *ours(run, comm, corpus)]
     taking: list[tuple[Contender, Taker]] = []
     losses: dict[str, list[float]] = {}
     lacking: dict[str, str] = {}
     for one in contenders:
         taker, own, why = begun(one, comm)
+        if why and one not in theirs:
+            raise SystemExit(f"engine: {one.name}: {why}")
         if why:
             lacking[one.name] = why
         else:
@@ -75,7 +78,7 @@ def begun(one: Contender, comm: MPI.Comm) -> tuple[Taker, list[float], str]:
     try:
         taker = one.make()
         own = [taker(k).loss for k in range(CHECKED)]
-    except Exception as error:
+    except Exception as error:  # a peer that does not run here keeps its row, which says why
         why = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:100]}"
     reasons = [each for each in comm.allgather(why) if each]
     return taker, [] if reasons else [comm.allreduce(loss) for loss in own], reasons[0] if reasons else ""
