@@ -6,9 +6,10 @@ from hpcbench.collect.submission import UNKNOWN_SITE
 from hpcbench.contract.state import BAD, OPEN
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.findings import LossFinding, SpeedFinding
-from hpcbench.report.front import front
+from hpcbench.report.front import Front, front
 from hpcbench.report.front_words import conclusion
 from hpcbench.report.kinds import Kind, kind
+from hpcbench.report.measures import own_environment
 from hpcbench.report.method import basis
 from hpcbench.report.statistics import Interval
 from hpcbench.report.statistics.power import MOST
@@ -33,7 +34,8 @@ def answer(cell: Cell, site: str) -> list[str]:
     sentences = []
     if not compared and len(cell.rows) > 1:
         sentences.append(f"Nothing can be compared: no scheme completed a run that has its pair in {base.scheme}.")
-    sentences += [*_speed(schemes, site, weak), *_idle(idle)]
+    plain = [row.scheme for row in compared if kinds[row.scheme] is Kind.PLAIN]
+    sentences += [*_speed(schemes, site, weak, rivals, plain), *_idle(idle)]
     sentences += [_control(row, kinds[row.scheme]) for row in compared if kinds[row.scheme].is_control]
     if diverged:
         sentences.append(f"Diverged, and out of the comparison whatever the speed: {_list(diverged)}.")
@@ -61,7 +63,7 @@ def trouble(cell: Cell) -> list[str]:
     return found
 
 
-def _speed(schemes: list[Row], site: str, weak: Weakened) -> list[str]:
+def _speed(schemes: list[Row], site: str, weak: Weakened, rivals: Front, plain: list[str]) -> list[str]:
     if not schemes:
         return []
 
@@ -74,9 +76,7 @@ def _speed(schemes: list[Row], site: str, weak: Weakened) -> list[str]:
     where = _WHERE.get(site, f"On {site}")
     sentences = []
     if good:
-        learnt = not any(weak.has(row.scheme, LEARNT_NOTHING) for row in good)
-        loss = "at a loss as good as the baseline's" if learnt else "at a loss that says nothing, see below"
-        sentences.append(f"{where} compression pays: {_list(good, _gain)}, {loss}.")
+        sentences += _faster_and_as_good(good, where, weak, rivals, plain)
     elif all(row.speed and row.speed.slower for row in schemes):
         sentences.append(f"{where} compression does not pay: {_every(schemes)} slower than the baseline.")
     elif not bad and not undecided and not blind:
@@ -108,10 +108,34 @@ def _idle(rows: list[Row]) -> list[str]:
     ]
 
 
+def _faster_and_as_good(
+    good: list[Row], where: str, weak: Weakened, rivals: Front, plain: list[str]
+) -> list[str]:
+    """What pays; apart from it what may owe its speed to our algorithm, which the control without a codec has, too."""
+    learnt = not any(weak.has(row.scheme, LEARNT_NOTHING) for row in good)
+    loss = "at a loss as good as the baseline's" if learnt else "at a loss that says nothing, see below"
+    paying = [row for row in good if _by_codec(row, rivals, plain)]
+    others = [row for row in good if row not in paying]
+    if not others:
+        return [f"{where} compression pays: {_list(paying, _gain)}, {loss}."]
+    owing = f"{_list(others, _gain)}, {loss}, but not shown to be faster than {_names(plain)}, which has no codec"
+    if paying:
+        return [f"{where} compression pays: {_list(paying, _gain)}, {loss}.", f"Faster than the baseline: {owing}."]
+    return [f"That compression pays {_in(where)} is not shown. Faster than the baseline: {owing}."]
+
+
+def _by_codec(row: Row, rivals: Front, plain: list[str]) -> bool:
+    """Whether the scheme is shown to be faster than what has its algorithm and no codec, where such a control ran."""
+    if own_environment(row.runs[0].run):
+        return True  # the MPI library compresses within its own algorithm: the baseline has that one
+    duels = [rivals.duel(row.scheme, scheme) for scheme in plain]
+    return all(duel is not None and duel.faster for duel in duels)
+
+
 def _undecided(schemes: list[Row], where: str) -> str:
     estimates = sorted(row.speed.estimate for row in schemes if row.speed)
     if not estimates or estimates[-1] >= 1:
-        return f"Whether compression pays {where[0].lower()}{where[1:]} is not shown yet."
+        return f"Whether compression pays {_in(where)} is not shown yet."
     span = f"{estimates[0]:.2f} to {estimates[-1]:.2f}" if len(estimates) > 1 else f"{estimates[0]:.2f}"
     return (
         f"{where} compression seems to lose time, {span} times the baseline's speed by estimate; that it does is not"
@@ -177,8 +201,16 @@ def _none(rows: list[Row]) -> str:
     return f"{rows[0].scheme} is not" if len(rows) == 1 else "no scheme is"
 
 
+def _in(where: str) -> str:
+    """The place within a sentence."""
+    return f"{where[0].lower()}{where[1:]}"
+
+
 def _list(rows: list[Row], detail: Callable[[Row], str] = lambda row: "") -> str:
-    words = [f"{row.scheme}{detail(row)}" for row in rows]
+    return _names([f"{row.scheme}{detail(row)}" for row in rows])
+
+
+def _names(words: list[str]) -> str:
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
 
 

@@ -257,6 +257,23 @@ def test_a_control_is_told_from_compression(tmp_path: Path) -> None:
     assert said[1].startswith("identity, the same algorithm without a codec, runs at 2.00 times the baseline's speed")
 
 
+def test_what_is_not_faster_than_its_algorithm_without_a_codec_does_not_pay(tmp_path: Path) -> None:
+    times = {"baseline": (0.4, 2.7), "identity": (0.3, 2.7), "mzhybrid": (0.32, 2.7)}
+    owing = write(tmp_path / "1", planted(times))
+    assert answer(cell(owing), "local")[0] == (
+        "That compression pays on this machine is not shown. Faster than the baseline: mzhybrid (1.25 times the"
+        " baseline's speed), at a loss as good as the baseline's, but not shown to be faster than identity, which has no"
+        " codec."
+    )
+    both = write(tmp_path / "2", planted({**times, "naive-mpc": (0.2, 2.7)}))
+    assert answer(cell(both), "local")[:2] == [
+        "On this machine compression pays: naive-mpc (2.00 times the baseline's speed), at a loss as good as the"
+        " baseline's.",
+        "Faster than the baseline: mzhybrid (1.25 times the baseline's speed), at a loss as good as the baseline's, but"
+        " not shown to be faster than identity, which has no codec.",
+    ]
+
+
 def test_no_scheme_pays_and_it_is_said(tmp_path: Path) -> None:
     slow = write(tmp_path / "1", planted({"baseline": (0.2, 2.7), "mzhybrid": (0.4, 2.7), "naive-mpc": (0.3, 2.7)}))
     assert answer(cell(slow), "local")[0] == (
