@@ -8,10 +8,6 @@ from stored_results import BESIDE, ROOT, faults, git_knows
 
 REFERENCE = ROOT / "results" / "reference"
 NOT_RECORDED = {
-    "codecs-cpu-keep-memory.txt",
-    "codecs-cpu.txt",
-    "demo-2-cores/report.json",
-    "demo-2-cores/table.txt",
     "dry-run.txt",
     "throttled-allreduce.json",
     "throttled-allreduce.txt",
