@@ -49,7 +49,7 @@ def document(path: Path) -> dict[str, str]:
     return about if all(isinstance(value, str) for value in about.values()) else {}
 
 
-def faults(path: Path, known: Known, *, may_lack_revision: bool) -> Iterator[str]:
+def faults(path: Path, known: Known) -> Iterator[str]:
     """What is wrong with a stored result.
 
     Parameters
@@ -58,8 +58,6 @@ def faults(path: Path, known: Known, *, may_lack_revision: bool) -> Iterator[str
         Of the file.
     known
         Whether git knows a revision.
-    may_lack_revision
-        The revision may be one that nobody wrote down.
     """
     said = provenance(path)
     if missing := [key for key in KEYS if key not in said]:
@@ -67,19 +65,11 @@ def faults(path: Path, known: Known, *, may_lack_revision: bool) -> Iterator[str
         return
     yield from command_faults(said["command"])
     revision = said["revision"]
-    if lost := re.fullmatch(r"not recorded; committed in ([0-9a-f]{7,40})", revision):
-        if not may_lack_revision:
-            yield "its revision is not recorded: measure it again"
-        revision = lost[1]
-    elif may_lack_revision:
-        yield "its revision is recorded now: take it off the list"
-    elif match := re.fullmatch(r"([0-9a-f]{7,40}) of \d{4}-\d\d-\d\d", revision):
-        revision = match[1]
-    else:
+    match = re.fullmatch(r"([0-9a-f]{7,40}) of \d{4}-\d\d-\d\d", revision)
+    if match is None:
         yield f"revision {revision!r} is not one that was committed"
-        return
-    if not known(revision):
-        yield f"git does not know its revision {revision}"
+    elif not known(match[1]):
+        yield f"git does not know its revision {match[1]}"
 
 
 def command_faults(command: str) -> Iterator[str]:

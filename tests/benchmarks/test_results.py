@@ -7,12 +7,6 @@ import pytest
 from stored_results import BESIDE, ROOT, faults, git_knows
 
 REFERENCE = ROOT / "results" / "reference"
-NOT_RECORDED = {
-    "dry-run.txt",
-    "throttled-allreduce.json",
-    "throttled-allreduce.txt",
-}
-"""Measured before results named their revision: whoever measures one again takes it off. Nothing is added."""
 GOOD = {"command": "python benchmarks/links.py", "revision": "0123456789ab of 2026-11-22", "machine": "2 cores"}
 
 knows = git_knows()
@@ -26,11 +20,7 @@ def stored() -> list[str]:
 
 @pytest.mark.parametrize("name", stored())
 def test_a_stored_result_says_where_it_comes_from(name: str) -> None:
-    assert not list(faults(REFERENCE / name, knows, may_lack_revision=name in NOT_RECORDED)), name
-
-
-def test_what_may_lack_a_revision_is_there() -> None:
-    assert set(stored()) >= NOT_RECORDED
+    assert not list(faults(REFERENCE / name, knows)), name
 
 
 @pytest.mark.parametrize(
@@ -46,7 +36,7 @@ def test_what_may_lack_a_revision_is_there() -> None:
         ({"revision": "0123456789ab-dirty of 2026-11-22"}, "is not one that was committed"),
         ({"revision": "unknown: this is no checkout of git's"}, "is not one that was committed"),
         ({"revision": "ffff567 of 2026-11-22"}, "git does not know its revision ffff567"),
-        ({"revision": "not recorded; committed in 0123456789ab"}, "its revision is not recorded: measure it again"),
+        ({"revision": "not recorded; committed in 0123456789ab"}, "is not one that was committed"),
     ],
 )
 @pytest.mark.parametrize("form", ["x.txt", "x.json", "beside"])
@@ -59,13 +49,5 @@ def test_what_is_wrong_is_found(form: str, change: dict[str, str | None], fault:
         (tmp_path / BESIDE).write_text(f"# files: other.*\n\n# files: y.svg x.*\n{head}")
     else:
         path.write_text(json.dumps({"provenance": said}) if form == "x.json" else f"{head}a table\n")
-    found = list(faults(path, lambda revision: revision == "0123456789ab", may_lack_revision=False))
+    found = list(faults(path, lambda revision: revision == "0123456789ab"))
     assert (len(found) == 1 and fault in found[0]) if fault else not found
-
-
-def test_a_revision_that_was_found_again_leaves_the_list(tmp_path: Path) -> None:
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps({"provenance": GOOD}))
-    assert list(faults(path, lambda revision: True, may_lack_revision=True)) == [
-        "its revision is recorded now: take it off the list"
-    ]
