@@ -108,9 +108,7 @@ def _idle(rows: list[Row]) -> list[str]:
     ]
 
 
-def _faster_and_as_good(
-    good: list[Row], where: str, weak: Weakened, rivals: Front, plain: list[str]
-) -> list[str]:
+def _faster_and_as_good(good: list[Row], where: str, weak: Weakened, rivals: Front, plain: list[str]) -> list[str]:
     """What pays; apart from it what may owe its speed to our algorithm, which the control without a codec has, too."""
     learnt = not any(weak.has(row.scheme, LEARNT_NOTHING) for row in good)
     loss = "at a loss as good as the baseline's" if learnt else "at a loss that says nothing, see below"

@@ -262,8 +262,8 @@ def test_what_is_not_faster_than_its_algorithm_without_a_codec_does_not_pay(tmp_
     owing = write(tmp_path / "1", planted(times))
     assert answer(cell(owing), "local")[0] == (
         "That compression pays on this machine is not shown. Faster than the baseline: mzhybrid (1.25 times the"
-        " baseline's speed), at a loss as good as the baseline's, but not shown to be faster than identity, which has no"
-        " codec."
+        " baseline's speed), at a loss as good as the baseline's, but not shown to be faster than identity, which has"
+        " no codec."
     )
     both = write(tmp_path / "2", planted({**times, "naive-mpc": (0.2, 2.7)}))
     assert answer(cell(both), "local")[:2] == [
