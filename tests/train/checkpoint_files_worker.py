@@ -102,6 +102,7 @@ def kill(directory: str, point: str) -> None:
     write(Path(directory), 2, 4)
     with killed(point):
         write(Path(directory), 6)
+    WORLD.Barrier()  # the other rank is then in its next step, not at the end of the program, where mpiexec may miss a death
 
 
 def after(*directories: str) -> None:
