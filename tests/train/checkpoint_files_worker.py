@@ -102,7 +102,7 @@ def kill(directory: str, point: str) -> None:
     write(Path(directory), 2, 4)
     with killed(point):
         write(Path(directory), 6)
-    WORLD.Barrier()  # the other rank is then in its next step, not at the end of the program, where mpiexec may miss a death
+    WORLD.Barrier()  # the other rank is to wait for the dead one, not to end: there mpiexec once missed the death
 
 
 def after(*directories: str) -> None:
