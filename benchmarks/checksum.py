@@ -46,11 +46,12 @@ def worker(nbytes: int, repeats: int) -> None:
 
     from hpcbench.bench.data import load
     from hpcbench.codecs.registry import get_codec
-    from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
+    from hpcbench.comm.channel import Channel
     from hpcbench.comm.group import Group
     from hpcbench.comm.progress import Progress
     from hpcbench.comm.topology import Topology
     from hpcbench.comm.wait import Wait
+    from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
 
     world = MPI.COMM_WORLD
     group = Group(world.Dup(), Progress(Wait.SPIN))

@@ -1,7 +1,6 @@
 """hpcbench's side of engine.py: the engine under several schemes, and once with PyTorch's optimizer."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,14 +10,15 @@ from torch import Tensor
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.run import Run
+from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.parallel.pieces import Piece
-from hpcbench.train.config import Run, Scheme, SchemeRule
 from hpcbench.train.trainer import Trainer
 
-BASELINE = Scheme("baseline", "native", "none", [])
-IDENTITY = Scheme("identity", "encoded", "none", [])
+BASELINE = NamedScheme(name="baseline", algorithm="native", default="none")
+IDENTITY = NamedScheme(name="identity", algorithm="encoded", default="none")
 LOSSY = tuple(
-    Scheme(name, "encoded", "none", [SchemeRule("DP", None, None, codec)])
+    NamedScheme(name=name, algorithm="encoded", default="none", rules=[Rule(dimension="DP", codec=codec)])
     for name, codec in (("fp16", "fp16"), ("bf16", "bf16"), ("int8", "int8:256"), ("zfp8", "zfp:8"))
 )
 
@@ -70,8 +70,8 @@ class Engine:
 def ours(run: Run, comm: mpi.Comm, corpus: Any) -> Iterator[Contender]:
     """The engine's contenders, the one first that the goal is set for."""
 
-    def engine(scheme: Scheme, **how: Any) -> Callable[[], Callable[[int], Step]]:
-        return lambda: Engine(replace(run, scheme=scheme), comm, corpus, **how).step
+    def engine(scheme: NamedScheme, **how: Any) -> Callable[[], Callable[[int], Step]]:
+        return lambda: Engine(run.changed(scheme=scheme), comm, corpus, **how).step
 
     if comm.size == 1:
         yield Contender("hpcbench", NONE, engine(BASELINE))

@@ -19,9 +19,9 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.run import Run
 from hpcbench.train import initial
 from hpcbench.train.batches import Batches
-from hpcbench.train.config import Run
 from hpcbench.train.learning_rate import learning_rate
 from hpcbench.train.model import GPT, loss
 

@@ -4,8 +4,10 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hpcbench.parallel.layout import Layout
-from hpcbench.train.config import Data, Model, Run, Scheme, Train
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.run import Run
+from hpcbench.contract.scheme import NamedScheme
+from hpcbench.contract.training import Data, Model, Train
 
 MPI, GLOO, NONE = "MPI", "gloo, TCP over loopback", "-"
 """Transports: the library that hpcbench uses, too; PyTorch's own for CPUs; nothing to send."""
@@ -27,7 +29,17 @@ class Size:
 
 
 def _model(layers: int, hidden: int, heads: int) -> Model:
-    return Model(f"{layers}x{hidden}", layers, hidden, heads, 256, "rotary", 0.25, parallel_residual=True, tied=False)
+    return Model(
+        name=f"{layers}x{hidden}",
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        vocab=256,
+        positions="rotary",
+        rotary_fraction=0.25,
+        parallel_residual=True,
+        tied=False,
+    )
 
 
 COMPUTE = Size("compute", _model(4, 256, 4), 256, 4, steps=2)
@@ -61,7 +73,7 @@ class Contender:
     """The goal is set by the fastest of these: other people's, exact, over the same transport."""
 
 
-def run_of(size: Size, ranks: int, threads: int, scheme: Scheme, steps: int = 10_000) -> Run:
+def run_of(size: Size, ranks: int, threads: int, scheme: NamedScheme, steps: int = 10_000) -> Run:
     """A run of the engine; learning rates change too slowly for the number of steps to matter."""
     train = Train(
         steps=steps,
@@ -93,7 +105,7 @@ def run_of(size: Size, ranks: int, threads: int, scheme: Scheme, steps: int = 10
         pairing="r1",
         cell={},
         model=size.model,
-        data=Data("stdlib", None, 0.1),
+        data=Data(source="stdlib", valid_fraction=0.1),
         train=train,
         layout=Layout(dp=ranks),
         scheme=scheme,

@@ -32,10 +32,10 @@ from tiny import parse
 from hpcbench.bench.machine import machine
 from hpcbench.bench.progress import progress
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm.channel import Algorithm
 from hpcbench.comm.plan import Operation, plan
 from hpcbench.comm.topology import Topology
 from hpcbench.console import columns
+from hpcbench.contract.traffic import Algorithm
 from hpcbench.errors import UserError
 from hpcbench.testing.hosts import Hosts, bits_per_second, why_not
 

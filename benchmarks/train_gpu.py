@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 from tiny import parse
 
+from hpcbench.contract.run import Shape
 from hpcbench.errors import UserError
 from hpcbench.study import presets
 from hpcbench.study.expand import expand
@@ -69,19 +70,18 @@ def resolved(scheme: str, device: str, sets: list[str]) -> dict[str, Any]:
         load_study(STUDY, [*NEEDS.get(scheme, []), *sets, f"matrix.scheme=[{both}]"]), Room("here", None, 1024)
     )
     run = next(run for run in runs if run.scheme_name == scheme)
-    ranks = run.size.ranks
+    ranks = run.size.layout.ranks
     crowded = ranks > len(os.sched_getaffinity(0))
     shape = shape_of(ranks) if device == "cuda" else None
     return run_file(run, site="local", threads=1, oversubscribe=crowded, device=device, base=STUDY.parent, shape=shape)
 
 
-def shape_of(ranks: int) -> dict[str, int | str]:
+def shape_of(ranks: int) -> Shape:
     """How the ranks lie on this machine, some on one GPU where they are more."""
     import torch
 
     share = -(-ranks // torch.cuda.device_count())
-    gpus = {"gpus_per_rank": f"1/{share}", "visibility": "all"}
-    return {"nodes": 1, "ranks_per_node": ranks, "cores_per_rank": 1, **gpus}
+    return Shape(nodes=1, ranks_per_node=ranks, cores_per_rank=1, gpus_per_rank=f"1/{share}", visibility="all")
 
 
 def train(run: dict[str, Any], directory: Path) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from hpcbench.comm.message_precision import precisions
 from hpcbench.console import UNBOUND
+from hpcbench.contract.training import Train
 from throttled import curve
 from throttled.compare import Column, Row, columns, rows, share_of_link
 from throttled.words import KNOWN_WORSE, loss_note, sentences, shown
@@ -60,7 +60,7 @@ def about(document: dict[str, Any], found: list[Column]) -> list[str]:
 
 def messages(train: dict[str, Any]) -> str:
     """The number format of messages, or each one where they differ."""
-    formats = precisions(train["precision"], train["comm_precision"])
+    formats = Train.model_validate(train).message_formats
     alike = len(set(formats.values())) == 1
     return formats["gradients"] if alike else ", ".join(f"{name} ({what})" for what, name in formats.items())
 

@@ -34,7 +34,7 @@ def run_files(study: Path, settings: Sequence[str], *, ranks_a_host: int) -> lis
         ``KEY=VALUE`` each, in place of what the study says.
     """
     runs = expand(load_study(study, list(settings)), Room("virtual hosts", ranks_a_host, ranks_a_host))
-    shared = runs[0].size.ranks > len(os.sched_getaffinity(0))
+    shared = runs[0].size.layout.ranks > len(os.sched_getaffinity(0))
     return [
         run_file(run, site="hosts", threads=1, oversubscribe=shared, device="cpu", base=study.parent) for run in runs
     ]

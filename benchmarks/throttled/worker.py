@@ -18,8 +18,8 @@ from mpi4py import MPI
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
-from hpcbench.train import config, text
-from hpcbench.train.config import Run
+from hpcbench.contract.run import Run, load
+from hpcbench.train import text
 from hpcbench.train.trainer import Trainer
 
 COUNTED = ("message_bytes", "wire_bytes", "network_bytes", "exposed_s", "hidden_s")
@@ -32,7 +32,7 @@ def main(directory: Path) -> None:
     torch.set_num_threads(1)
     world = MPI.COMM_WORLD
     files = sorted(directory.glob("*.json"))
-    runs = [config.load(file)[0] for file in files]
+    runs = [load(file)[0] for file in files]
     rates: list[str | None] = json.loads((directory / "rates").read_text())
     drivers: dict[tuple[Wait, bool], Progress] = {}
 

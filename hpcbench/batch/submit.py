@@ -17,10 +17,11 @@ from hpcbench.batch.scripts.render import Job
 from hpcbench.batch.sites.site import Site, load_site
 from hpcbench.batch.tracking.lock import locked
 from hpcbench.batch.write import numbered, write
+from hpcbench.contract.problems import Path_
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import Loaded, load_study
-from hpcbench.study.yaml12 import Path_, shown_path
+from hpcbench.study.yaml12 import shown_path
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from hpcbench.batch.files import now, write_json
 from hpcbench.batch.parcels import Bundle
 from hpcbench.batch.scripts.render import Job, render, render_array
 from hpcbench.batch.sites.site import Site
+from hpcbench.contract.run import Shape
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run
 from hpcbench.study.load import Loaded
@@ -167,13 +168,13 @@ def _run_file(run: Run, job: Job, site: Site, base: Path) -> dict[str, Any]:
         oversubscribe=site.oversubscribe,
         device=site.device,
         base=base,
-        shape={
-            "nodes": job.shape.nodes,
-            "ranks_per_node": job.shape.ranks_per_node,
-            "cores_per_rank": job.shape.cores_per_rank,
-            "gpus_per_rank": str(job.shape.gpus_per_rank),
-            "visibility": site.visibility,
-        },
+        shape=Shape(
+            nodes=job.shape.nodes,
+            ranks_per_node=job.shape.ranks_per_node,
+            cores_per_rank=job.shape.cores_per_rank,
+            gpus_per_rank=str(job.shape.gpus_per_rank),
+            visibility=site.visibility,
+        ),
         peak_tflops=site.node.gpu_peak_tflops,
         gpu_aware_mpi=site.gpu_aware_mpi,
     )

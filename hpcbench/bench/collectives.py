@@ -20,11 +20,11 @@ from hpcbench.bench.schemes import Row, Scheme, Wanted, planned
 from hpcbench.bench.timing import Subject, Times, time_in_turns
 from hpcbench.bench.world import neighbours
 from hpcbench.codecs.types import Array
-from hpcbench.comm.channel import Algorithm
 from hpcbench.comm.group import Group
 from hpcbench.comm.links import Links
 from hpcbench.comm.plan import Plan
 from hpcbench.comm.progress import Progress
+from hpcbench.contract.traffic import Algorithm
 
 _SMALL, _MORE = 64 * 2**10, 10
 """Bytes up to which a call is so short that it is timed this many times as often."""

@@ -184,7 +184,7 @@ def _wanted(
             raise UserError(f"--slices {count}: must be from 1 to 64")
     options.codecs(codecs)
     from hpcbench.bench.schemes import Scheme, Wanted
-    from hpcbench.comm.channel import Algorithm
+    from hpcbench.contract.traffic import Algorithm
 
     known = tuple(algorithm.value for algorithm in Algorithm if algorithm is not Algorithm.NATIVE)
     for algorithm in algorithms:

@@ -9,8 +9,8 @@ from mpi4py import MPI
 from hpcbench.codecs.types import Array
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
-from hpcbench.comm.shards import length, shards
 from hpcbench.comm.work import Work
+from hpcbench.contract.shards import length, shards
 
 _STRIDE = 1_000_003
 """Values by which each rank's contribution is turned against that of the rank before; a prime."""

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
+from hpcbench.comm.channel import Channel
 from hpcbench.comm.links import Links
 from hpcbench.comm.plan import Operation, Plan, plan, refusal
 from hpcbench.comm.topology import Topology
+from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
 from hpcbench.errors import UserError
 
 _FLOAT = np.dtype(np.float32)

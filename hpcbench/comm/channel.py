@@ -1,65 +1,12 @@
 """A channel: one kind of traffic, its codec, and what went through it."""
 
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 import numpy as np
 
 from hpcbench.codecs.base import Codec
-
-
-class Dimension(str, Enum):
-    """Parallel dimension that a message belongs to; EXACT is for scalars, statistics and flags, never encoded."""
-
-    DP = "DP"
-    ZERO = "ZERO"
-    TP = "TP"
-    SP = "SP"
-    CP = "CP"
-    PP = "PP"
-    EP = "EP"
-    EXACT = "EXACT"
-
-
-class Phase(str, Enum):
-    """When in a training step the message is sent."""
-
-    FORWARD = "FORWARD"
-    BACKWARD = "BACKWARD"
-    STEP = "STEP"
-
-
-class Kind(str, Enum):
-    """What the message holds."""
-
-    GRAD = "GRAD"
-    ACT = "ACT"
-    PARAM = "PARAM"
-    OPTIM = "OPTIM"
-
-
-class Algorithm(str, Enum):
-    """Who moves the bytes of a collective, and how."""
-
-    AUTO = "auto"
-    """Whatever is expected to be the fastest, the MPI library's own collective without a codec included."""
-    ENCODED = "encoded"
-    """The fastest of those that run the codec."""
-    NATIVE = "native"
-    """The MPI library's own collective, no codec."""
-    TWO_SHOT = "two-shot"
-    """Encoded all-to-all, sum in at least fp32, encoded all-gather."""
-    HIERARCHICAL = "hierarchical"
-    """Two-shot between nodes; within them the values as they are."""
-    HIERARCHICAL_ENCODED = "hierarchical-encoded"
-    """The same, encoded within the nodes too; what came from other nodes is passed on as it came."""
-    RING = "ring"
-    """Partial sums encoded anew at each hop; to be compared with."""
-    DOUBLING = "doubling"
-    """Whole vectors at distances 1, 2, 4 ...: few messages."""
-    HOMOMORPHIC = "homomorphic"
-    """8-bit integers with a scale that all ranks share, summed as integers by the MPI library."""
+from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
 
 
 @dataclass

@@ -6,11 +6,12 @@ import numpy as np
 
 from hpcbench.codecs.identity import Identity
 from hpcbench.comm.arrays import Array
-from hpcbench.comm.channel import Algorithm, Channel
+from hpcbench.comm.channel import Channel
 from hpcbench.comm.links import Links
 from hpcbench.comm.plan import Operation, Plan, plan, refusal
 from hpcbench.comm.steps import Step
 from hpcbench.comm.topology import Topology
+from hpcbench.contract.traffic import Algorithm
 
 _SUMS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER)
 _PLAIN = Identity()

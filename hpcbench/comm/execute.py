@@ -17,10 +17,10 @@ from hpcbench.codecs.base import Codec
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.memory import Memory, Message, Slice, Tally
 from hpcbench.comm.places import Place
-from hpcbench.comm.shards import Span
 from hpcbench.comm.steps import Combine, Part, Step
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.vector import Vector
+from hpcbench.contract.shards import Span
 
 STAGES = 16
 """Stages of a plan whose messages have tags of their own; MPI keeps later ones in order."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hpcbench.comm.arrays import Array
-from hpcbench.comm.shards import Span
+from hpcbench.contract.shards import Span
 
 
 class Feedback:

@@ -20,7 +20,7 @@ from hpcbench.comm import homomorphic, steps
 from hpcbench.comm import plan as plans
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.calls import Calls
-from hpcbench.comm.channel import Algorithm, Channel
+from hpcbench.comm.channel import Channel
 from hpcbench.comm.choice import Choice
 from hpcbench.comm.execute import Call, carry_out
 from hpcbench.comm.feedback import Feedback
@@ -31,12 +31,13 @@ from hpcbench.comm.places import Place, Places
 from hpcbench.comm.plan import Plan
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.sample import sample_error
-from hpcbench.comm.shards import Span, all_gather_bytes, all_reduce_bytes, length, reduce_scatter_bytes, shards
 from hpcbench.comm.steps import Part, Step
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.vector import Exchanged, InPlace, Reduced, Vector
 from hpcbench.comm.wait import Wait
 from hpcbench.comm.work import Work
+from hpcbench.contract.shards import Span, all_gather_bytes, all_reduce_bytes, length, reduce_scatter_bytes, shards
+from hpcbench.contract.traffic import Algorithm
 
 _PLAIN = Identity()
 

@@ -13,7 +13,7 @@ from mpi4py import MPI
 from hpcbench.codecs.quant import Quant
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.memory import Slice, Tally
-from hpcbench.comm.rules import HOMOMORPHIC_RANKS
+from hpcbench.contract.rules import HOMOMORPHIC_RANKS
 
 _LARGEST = 127
 """The largest integer of a value: sums of `HOMOMORPHIC_RANKS` such integers fit 16 bits."""

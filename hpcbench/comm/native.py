@@ -14,7 +14,7 @@ from hpcbench.comm.arrays import Array
 from hpcbench.comm.half_sums import KERNEL, HalfSum, agreed
 from hpcbench.comm.memory import Slice
 from hpcbench.comm.rounding import is_half
-from hpcbench.comm.shards import length, shards
+from hpcbench.contract.shards import length, shards
 
 _WHOLE = 1 << 15
 """Bytes of a vector that is summed in one call, whoever adds."""

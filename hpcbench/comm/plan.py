@@ -10,11 +10,11 @@ import numpy as np
 
 from hpcbench.codecs.base import Codec
 from hpcbench.comm import steps
-from hpcbench.comm.channel import Algorithm
 from hpcbench.comm.links import DEFAULT, Links
-from hpcbench.comm.shards import Span, aligned, shards
 from hpcbench.comm.steps import Part, Pieces, Step
 from hpcbench.comm.topology import Topology
+from hpcbench.contract.shards import Span, aligned, shards
+from hpcbench.contract.traffic import Algorithm
 
 
 class Operation(str, Enum):

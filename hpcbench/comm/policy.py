@@ -1,31 +1,15 @@
 """A policy: a scheme, resolved into channels."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm import rules as matching
-from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
-from hpcbench.comm.message_precision import content_of
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A codec for the traffic that matches; ``None`` matches everything. TP matches SP too: a later SP overrides it."""
-
-    codec: str
-    dimension: Dimension | None = None
-    phase: Phase | None = None
-    kind: Kind | None = None
-    feedback: bool = False
-    """What each message lacks is added to the next one."""
-    min_bytes: int = 0
-    """Smaller messages travel as they are."""
-    between_nodes: bool = False
-    """Encode only what crosses nodes."""
+from hpcbench.comm.channel import Channel
+from hpcbench.contract.rules import applying
+from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, content_of
 
 
 class Policy:
@@ -33,28 +17,17 @@ class Policy:
 
     Parameters
     ----------
-    algorithm
-        Of all reductions and gathers.
-    default
-        Codec of the traffic that no rule matches.
-    rules
-        In the order of the scheme.
+    scheme
+        Its algorithm is that of all reductions and gathers.
     dtypes
-        Type in which values travel, by what messages hold (`message_precision.CONTENTS`); None, or nothing, leaves
-        them as they are.
+        Type in which values travel, by what messages hold (`training.CONTENTS`); None, or nothing, leaves them as they
+        are.
     """
 
-    def __init__(
-        self,
-        *,
-        algorithm: Algorithm,
-        default: str = "none",
-        rules: Sequence[Rule] = (),
-        dtypes: Mapping[str, np.dtype[Any] | None] | None = None,
-    ) -> None:
-        self._algorithm = algorithm
+    def __init__(self, scheme: Scheme, dtypes: Mapping[str, np.dtype[Any] | None] | None = None) -> None:
+        self._algorithm = Algorithm(scheme.algorithm)
         self._dtypes = dtypes or {}
-        self._rules = [Rule(default), *rules]
+        self._rules = scheme.all_rules
         self._channels: dict[tuple[Dimension, Phase, Kind], Channel] = {}
 
     def channel(self, dimension: Dimension, phase: Phase, kind: Kind) -> Channel:
@@ -62,9 +35,9 @@ class Policy:
         key = (dimension, phase, kind)
         if key not in self._channels:
             if dimension is Dimension.EXACT:
-                rule, algorithm = Rule("none"), Algorithm.NATIVE
+                rule, algorithm = Rule(codec="none"), Algorithm.NATIVE
             else:
-                rule = self._rules[matching.applying(self._rules, key)]
+                rule = self._rules[applying(self._rules, key)]
                 algorithm = self._algorithm
                 if rule.between_nodes and algorithm is not Algorithm.AUTO:
                     algorithm = Algorithm.HIERARCHICAL

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from hpcbench.comm.shards import Span
 from hpcbench.comm.topology import Topology
+from hpcbench.contract.shards import Span
 
 
 class Combine(Enum):

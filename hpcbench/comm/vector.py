@@ -4,7 +4,7 @@ from typing import Protocol
 
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.memory import Memory
-from hpcbench.comm.shards import Span
+from hpcbench.contract.shards import Span
 
 
 class Vector(Protocol):

@@ -1,25 +1,25 @@
-"""The sizes of the parallel dimensions."""
+"""The sizes of the parallel dimensions, and every rule of what they fit."""
 
-from dataclasses import dataclass, field
+from pydantic import Field
 
-from hpcbench.comm.shards import shards
+from hpcbench.contract.section import Count, Misfit, Section
+from hpcbench.contract.shards import shards
+from hpcbench.contract.training import Model, Train
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Sizes of the mesh's axes, and how the pipeline cuts the model."""
+class Partition(Section):
+    """How tensor and pipeline parallelism cut the model."""
 
-    dp: int = 1
-    tp: int = 1
-    pp: int = 1
-    chunks: int = 1
-    """Parts of the model that each pipeline stage holds."""
-    stages: list[int] = field(default_factory=list, hash=False)
-    """Layers of each of the ``pp * chunks`` parts in the model's order; empty for as even as possible."""
-
-    @property
-    def ranks(self) -> int:
-        return self.dp * self.tp * self.pp
+    tp: Count = Field(1, description="Tensor parallel; must divide model.heads.")
+    pp: Count = Field(1, description="Pipeline stages; at most model.layers.")
+    chunks: Count = Field(
+        1, description="Parts of the model that each pipeline stage holds, for train.schedule interleaved."
+    )
+    stages: list[Count] = Field(
+        default_factory=list,
+        description="Layers of each of the pp x chunks parts, first to last; by default as even as possible. The head "
+        "weighs as much as vocab / (12 hidden) layers of the last part, the embedding next to nothing.",
+    )
 
     @property
     def parts(self) -> int:
@@ -27,8 +27,8 @@ class Layout:
         return self.pp * self.chunks
 
     def fits(self, layers: int) -> bool:
-        """Whether `stages` cuts so many layers into the layout's parts, with one at least in each."""
-        return len(self.stages) == self.parts and sum(self.stages) == layers and min(self.stages) > 0
+        """Whether `stages` cuts so many layers into the layout's parts."""
+        return len(self.stages) == self.parts and sum(self.stages) == layers
 
     def layers_of(self, layers: int) -> list[range]:
         """Which of the model's layers each part holds.
@@ -49,6 +49,94 @@ class Layout:
         ends = [sum(self.stages[: k + 1]) for k in range(self.parts)]
         return [range(end - count, end) for end, count in zip(ends, self.stages, strict=True)]
 
+
+class Layout(Partition):
+    """Sizes of the mesh's axes; their product is the number of ranks."""
+
+    dp: Count = Field(1, description="Data parallel.")
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of the run."""
+        return self.dp * self.tp * self.pp
+
     def coordinates(self, rank: int) -> tuple[int, int, int]:
         """(pp, dp, tp) of a rank: the tensor axis is the fastest, so that it stays inside a node."""
         return rank // (self.tp * self.dp), rank // self.tp % self.dp, rank % self.tp
+
+
+def model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
+    """The first rule of how a model is cut that the settings break; None where it can be cut so."""
+    if model.hidden % model.heads:
+        return Misfit(
+            ("model", "heads"),
+            f"{model.heads} does not divide model.hidden {model.hidden}: use one of {_divisors(model.hidden)}",
+        )
+    if model.heads % cut.tp:
+        return Misfit(
+            ("layout", "tp"),
+            f"{cut.tp} does not divide model.heads {model.heads}: use one of {_divisors(model.heads)}",
+        )
+    if train.sequence_parallel and train.seq_len % cut.tp:
+        above = -(-train.seq_len // cut.tp) * cut.tp
+        return Misfit(
+            ("train", "seq_len"),
+            f"sequence_parallel splits {train.seq_len} into layout.tp {cut.tp} equal parts: use {above}, or "
+            "sequence_parallel: false",
+        )
+    if model.layers < cut.pp:
+        return Misfit(
+            ("layout", "pp"),
+            f"{cut.pp} stages are more than model.layers {model.layers}: use at most {model.layers}",
+        )
+    if cut.chunks > 1 and cut.pp == 1:
+        return Misfit(
+            ("layout", "chunks"),
+            f"{cut.chunks} chunks, but layout.pp is 1: one stage has nothing to interleave: use chunks 1, or more "
+            "stages",
+        )
+    product = f"pp x chunks = {cut.pp} x {cut.chunks} = {cut.parts} parts"
+    if model.layers < cut.parts:
+        return Misfit(
+            ("layout", "chunks"),
+            f"{product} are more than model.layers {model.layers}: use at most {model.layers // cut.pp}",
+        )
+    if cut.stages and not cut.fits(model.layers):
+        return Misfit(
+            ("layout", "stages"),
+            f"{cut.stages} are {len(cut.stages)} parts with {sum(cut.stages)} layers: name {product} with model.layers "
+            f"{model.layers} together",
+        )
+    if (train.schedule == "interleaved") != (cut.chunks > 1):
+        return Misfit(
+            ("train", "schedule"),
+            f"{train.schedule} with layout.chunks {cut.chunks}: interleaved goes with 2 chunks or more, the others "
+            "with 1",
+        )
+    return None
+
+
+def batch_misfit(train: Train, layout: Layout) -> Misfit | None:
+    """Why the batch cannot be shared out among the layout's replicas; None where it can."""
+    part = train.micro_batch * layout.dp
+    if train.global_batch % part:
+        below = train.global_batch // part * part
+        return Misfit(
+            ("train", "global_batch"),
+            f"{train.global_batch} is no multiple of micro_batch x dp = {train.micro_batch} x {layout.dp} = {part}: "
+            f"use {f'{below} or ' if below else ''}{below + part}",
+        )
+    if train.schedule == "interleaved" and train.global_batch // part % layout.pp:
+        unit = part * layout.pp
+        return Misfit(
+            ("train", "global_batch"),
+            f"{train.global_batch} is no multiple of micro_batch x dp x pp = {train.micro_batch} x {layout.dp} x "
+            f"{layout.pp} = {unit}, as schedule interleaved needs: use {-(-train.global_batch // unit) * unit}, or "
+            "schedule 1f1b",
+        )
+    return None
+
+
+def _divisors(number: int) -> str:
+    found = [str(d) for d in range(1, min(number, 4096) + 1) if number % d == 0]
+    return ", ".join(found if len(found) <= 8 else [*found[:6], "...", found[-1]])

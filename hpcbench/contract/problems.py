@@ -1,14 +1,16 @@
 """From pydantic's findings to one line that names the place, the field and the remedy."""
 
+import difflib
 from collections.abc import Callable, Sequence
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from hpcbench.contract.section import NAME
 from hpcbench.errors import UserError
-from hpcbench.study.presets import suggestion
-from hpcbench.study.section import NAME
-from hpcbench.study.yaml12 import Path_, shown
+
+Path_: TypeAlias = tuple[str | int, ...]
+"""Where a value stands: keys of mappings and indices of lists, outermost first."""
 
 _TYPES = {
     "string_type": "text",
@@ -134,3 +136,16 @@ def section_at(schema: type[BaseModel], path: Sequence[str | int]) -> type[BaseM
         if models and type(None) in get_args(current):
             current = models[0]
     return current if isinstance(current, type) and issubclass(current, BaseModel) else None
+
+
+def suggestion(word: str, known: list[str]) -> str:
+    """``, did you mean 'X'?`` where something near is known, else nothing."""
+    near = difflib.get_close_matches(word, known, n=1)
+    return f", did you mean {near[0]!r}?" if near else ""
+
+
+def shown(value: object, limit: int = 60) -> str:
+    """A value of the user's as one short printable line."""
+    text = repr(value) if isinstance(value, str) else str(value)
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return text if len(text) <= limit else text[: limit - 3] + "..."

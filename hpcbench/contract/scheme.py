@@ -1,4 +1,4 @@
-"""What a study or a site may say of a scheme: which codec on which traffic, and in which environment."""
+"""A scheme: which codec on which traffic, and in which environment."""
 
 import re
 import shlex
@@ -8,9 +8,12 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from hpcbench.codecs import spec
-from hpcbench.comm.rules import matches, possible
-from hpcbench.study.section import Line, Section, Variable
-from hpcbench.study.training import Optimizer
+from hpcbench.contract.section import Line, Name, Section, Variable
+from hpcbench.contract.traffic import Triple, possible
+from hpcbench.contract.training import Optimizer
+
+_STANDS_FOR = {"SP": "TP"}
+"""Sequence parallelism cuts each all-reduce of tensor parallelism in two: a rule that speaks of that means both."""
 
 
 def check_codec(name: str) -> str:
@@ -89,7 +92,7 @@ class Rule(Section):
 
     @model_validator(mode="after")
     def _is_for_something(self) -> "Rule":
-        if not any(matches(self, triple) for triple in possible()):
+        if not any(self.matches(triple) for triple in possible()):
             near = [triple for triple in possible() if self.dimension in (None, triple[0])]
             raise ValueError(
                 f"there is no such traffic in any run: {'of ' + self.dimension if self.dimension else 'there'} are "
@@ -110,6 +113,15 @@ class Rule(Section):
         if self.feedback and self.dimension != "DP":
             raise ValueError("feedback is for the reduction of gradients: write dimension: DP beside it")
         return self
+
+    def matches(self, triple: Triple) -> bool:
+        """Whether the rule is for the traffic; what it leaves out matches everything."""
+        dimension, phase, kind = triple
+        return (
+            self.dimension in (None, dimension, _STANDS_FOR.get(dimension))
+            and self.phase in (None, phase)
+            and self.kind in (None, kind)
+        )
 
 
 class Scheme(Section):
@@ -141,7 +153,6 @@ class Scheme(Section):
     optimizer: Optimizer | None = Field(
         None, description="What this scheme's runs train with, in place of train.optimizer."
     )
-    description: Line | None = Field(None, description="For people.")
 
     _default = field_validator("default")(check_codec)
     _environment = field_validator("environment")(check_environment)
@@ -158,3 +169,14 @@ class Scheme(Section):
         if self.environment and "algorithm" not in self.model_fields_set:
             raise ValueError("environment needs algorithm beside it: native, for the MPI library's own collectives")
         return self
+
+    @property
+    def all_rules(self) -> list[Rule]:
+        """The rules behind the default, which matches everything, so that rule k stands at index k."""
+        return [Rule(codec=self.default), *self.rules]
+
+
+class NamedScheme(Scheme):
+    """A scheme of a run."""
+
+    name: Name = Field(description="By which the study calls it.")

@@ -1,6 +1,6 @@
-"""What all parts of a study and a site have in common: strictness, and the strings that they hold."""
+"""What all parts of a study, a site and a run have in common: strictness, and the strings that they hold."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,8 +20,32 @@ Precision = Literal["fp64", "fp32", "bf16", "fp16"]
 """Of weights and activations."""
 Scalar = str | int | float | bool | None
 
+S = TypeVar("S", bound="Section")
+
 
 class Section(BaseModel):
     """Unknown keys are errors, and types are taken literally: `"3"` is no number."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    def changed(self: S, **values: Any) -> S:
+        """A copy with other values in place of its own, checked like any other.
+
+        Raises
+        ------
+        ValidationError
+            A value is wrong, or there is no such field.
+        """
+        return type(self).model_validate({**dict(self), **values})
+
+
+class Misfit(NamedTuple):
+    """A setting that does not go with the others."""
+
+    field: tuple[str, ...]
+    """Section and field, such as ``("layout", "tp")``."""
+    words: str
+    """Why, and what would do."""
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.field)}: {self.words}"

@@ -1,14 +1,14 @@
-"""What a study may say of one run: model, text, training and layout."""
+"""What may be said of the model, the text and the training of one run."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from hpcbench.comm.message_precision import PRESETS
-from hpcbench.study.section import Count, File, Name, Precision, Section
+from hpcbench.contract.section import Count, File, Misfit, Name, Precision, Section
 
 Optimizer = Literal["adamw", "onebit-adam"]
 MessageFormat = Literal["auto", "fp32", "bf16", "fp16"]
+ScheduleName = Literal["gpipe", "1f1b", "interleaved"]
 
 
 class Model(Section):
@@ -71,15 +71,22 @@ class CommPrecision(Section):
     parameters: MessageFormat = Field("auto", description="Weights that ZeRO gathers.")
 
 
+CONTENTS = tuple(CommPrecision.model_fields)
+"""What a message may hold whose number format can be chosen. Activations stand for their gradients, too."""
+
+
 def _by_content(said: Any) -> Any:
-    """A word for all messages as one each."""
+    """The formats that one word stands for."""
     if not isinstance(said, str):
         return said
-    if said not in PRESETS:
+    if said == "megatron":
+        return {"gradients": "fp32"}
+    if said not in get_args(MessageFormat):
         raise ValueError(
-            f"{said!r} is not known: use {', '.join(PRESETS)}, or a mapping of activations, gradients and parameters"
+            f"{said!r} is not known: use {', '.join(get_args(MessageFormat))}, megatron, or a mapping of "
+            f"{', '.join(CONTENTS[:-1])} and {CONTENTS[-1]}"
         )
-    return PRESETS[said]
+    return dict.fromkeys(CONTENTS, said)
 
 
 class Train(Section):
@@ -123,7 +130,7 @@ class Train(Section):
     checkpoint_every: int = Field(
         0, ge=0, description="Steps between checkpoints; 0 writes one only when a run is told to stop before its end."
     )
-    schedule: Literal["gpipe", "1f1b", "interleaved"] = Field(
+    schedule: ScheduleName = Field(
         "1f1b", description="Order of the pipeline's work; interleaved goes with layout.chunks of 2 or more."
     )
     recompute: Literal["none", "selective", "full"] | Count = Field(
@@ -153,7 +160,9 @@ class Train(Section):
     )
     loss_scale: float = Field(4096.0, ge=1, description="First loss scale of fp16; other precisions have none.")
     loss_scale_window: Count = Field(1000, description="Steps without an overflow after which it doubles.")
-    loss_scale_hysteresis: Count = Field(2, description="It halves from the so manieth overflow on.")
+    loss_scale_hysteresis: Count = Field(
+        2, description="The overflow that halves it, counted anew after each doubling."
+    )
 
     @model_validator(mode="after")
     def _steps_beyond_warmup(self) -> "Train":
@@ -165,18 +174,51 @@ class Train(Section):
             raise ValueError(f"node_copy is a second copy of stage 3's pieces, and zero is {self.zero}: set zero to 3")
         return self
 
+    @property
+    def lowest_lr(self) -> float:
+        """Learning rate at the end."""
+        return self.lr / 10 if self.min_lr is None else self.min_lr
 
-class Layout(Section):
-    """Sizes of the parallel dimensions; their product is the number of ranks."""
+    @property
+    def sum_format(self) -> Precision:
+        """Number format in which sums are made."""
+        return "fp64" if self.precision == "fp64" else "fp32"
 
-    dp: Count | None = Field(None, description="Data parallel; by default what nodes and the site leave room for.")
-    tp: Count = Field(1, description="Tensor parallel; must divide model.heads.")
-    pp: Count = Field(1, description="Pipeline stages; at most model.layers.")
-    chunks: Count = Field(
-        1, description="Parts of the model that each pipeline stage holds, for train.schedule interleaved."
-    )
-    stages: list[Count] = Field(
-        default_factory=list,
-        description="Layers of each of the pp x chunks parts, first to last; by default as even as possible. The head "
-        "weighs as much as vocab / (12 hidden) layers of the last part, the embedding next to nothing.",
-    )
+    @property
+    def message_formats(self) -> dict[str, Precision]:
+        """Number format of messages by what they hold, for each of `CONTENTS`."""
+        return {content: self.precision if said == "auto" else said for content, said in self.comm_precision}
+
+
+def optimizer_misfit(train: Train) -> Misfit | None:
+    """Why the optimizer cannot work so; None where it can.
+
+    Parameters
+    ----------
+    train
+        Settled: with the optimizer of the scheme, and the `freeze_step` of 1-bit Adam.
+    """
+    if train.optimizer != "onebit-adam":
+        if train.freeze_step is None:
+            return None
+        return Misfit(("train", "freeze_step"), f"{train.optimizer} freezes nothing: leave it out")
+    if train.zero:
+        return Misfit(
+            ("train", "zero"),
+            f"1-bit Adam averages whole momenta, and stage {train.zero} cuts them up: set it to 0, or train with "
+            "another optimizer",
+        )
+    if train.offload:
+        return Misfit(
+            ("train", "offload"),
+            "the momenta that 1-bit Adam averages are the device's: set it to false, or train with another optimizer",
+        )
+    if train.freeze_step is None:
+        return Misfit(("train", "freeze_step"), "1-bit Adam freezes its variance: name the step, 1 or more")
+    if train.freeze_step >= train.steps:
+        return Misfit(
+            ("train", "freeze_step"),
+            f"a variance that is frozen after {train.freeze_step} updates leaves none of {train.steps} steps to "
+            "average momenta in: lower it",
+        )
+    return None

@@ -12,13 +12,13 @@ from hpcbench.batch.files import now
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.scripts.launchers import solve
 from hpcbench.batch.sites.site import Scheduler, Site
+from hpcbench.contract.section import NAME
 from hpcbench.doctor import flux, lsf, slurm
 from hpcbench.doctor.cluster import Cluster, Line, Nodes
 from hpcbench.doctor.gpus import gpus_here
 from hpcbench.doctor.mpi import launcher, loaded_modules, of_interest
 from hpcbench.doctor.scheduler import Sighting, answering, sightings
 from hpcbench.errors import UserError
-from hpcbench.study.section import NAME
 from hpcbench.study.yaml12 import parse_value
 
 _SURVEYS = {"slurm": slurm.survey, "lsf": lsf.survey, "flux": flux.survey}

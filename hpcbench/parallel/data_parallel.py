@@ -19,8 +19,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hpcbench.comm.channel import Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
+from hpcbench.contract.traffic import Dimension, Kind, Phase
 from hpcbench.parallel import pieces as states
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import Bucket, Slot

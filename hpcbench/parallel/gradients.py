@@ -11,9 +11,9 @@ from functools import partial
 import numpy as np
 from torch import Tensor
 
-from hpcbench.comm.channel import Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.work import Work
+from hpcbench.contract.traffic import Dimension, Kind, Phase
 from hpcbench.parallel.buffers import Buffer, from_buffer, room, to_buffer, to_tensor, wire_dtype
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.offload import HostLink

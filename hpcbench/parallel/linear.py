@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from hpcbench.comm.shards import length, shards
+from hpcbench.contract.shards import length, shards
 from hpcbench.parallel.regions import Border, enter, leave
 
 

@@ -6,7 +6,7 @@ from hpcbench.comm.group import Group
 from hpcbench.comm.links import DEFAULT, Links
 from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
-from hpcbench.parallel.layout import Layout
+from hpcbench.contract.layout import Layout
 
 
 class Mesh:

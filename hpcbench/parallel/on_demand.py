@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hpcbench.comm.channel import Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
-from hpcbench.comm.shards import shards
 from hpcbench.comm.work import Work
+from hpcbench.contract.shards import shards
+from hpcbench.contract.traffic import Dimension, Kind, Phase
 from hpcbench.parallel.buckets import Bucket, Slot
 from hpcbench.parallel.buffers import Buffer, from_buffer, to_buffer
 from hpcbench.parallel.mesh import Mesh

@@ -12,8 +12,8 @@ sends signs to all. The codec is the scheme's, as of all traffic. Where this dif
 
 from collections.abc import Iterable
 
-from hpcbench.comm.channel import Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
+from hpcbench.contract.traffic import Dimension, Kind, Phase
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import Bucket
 from hpcbench.parallel.buffers import from_buffer, residuals, to_buffer, to_tensor

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from hpcbench.comm.feedback import Feedback
-from hpcbench.comm.shards import shards
 from hpcbench.comm.work import Work
+from hpcbench.contract.shards import shards
 from hpcbench.parallel.adamw import AdamW, AdamWState
 from hpcbench.parallel.buckets import Bucket, Slot
 from hpcbench.parallel.buffers import Buffer, residuals, to_tensor

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from hpcbench.comm.channel import Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.work import Work
+from hpcbench.contract.traffic import Dimension, Kind, Phase
 from hpcbench.parallel.buffers import from_buffer, room, to_buffer
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.phases import Phases

@@ -15,9 +15,10 @@ import torch
 from mpi4py import MPI
 from torch import Tensor
 
-from hpcbench.comm.channel import Channel, Dimension, Kind, Phase
+from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
 from hpcbench.comm.policy import Policy
+from hpcbench.contract.traffic import Dimension, Kind, Phase
 from hpcbench.parallel import sequence
 from hpcbench.parallel.buffers import from_buffer, to_buffer
 

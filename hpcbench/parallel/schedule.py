@@ -11,6 +11,8 @@ the same order as without a pipeline and have the same bits.
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
+from hpcbench.contract.training import ScheduleName
+
 
 class Action(NamedTuple):
     """One piece of work of a stage."""
@@ -82,8 +84,7 @@ def forward_only(stage: int, stages: int, microbatches: int, chunks: int = 1) ->
                 yield Action("forward", i, chunk)
 
 
-SCHEDULES: dict[str, Schedule] = {"gpipe": gpipe, "1f1b": one_f_one_b, "interleaved": interleaved}
-"""By the name that ``train.schedule`` gives."""
+SCHEDULES: dict[ScheduleName, Schedule] = {"gpipe": gpipe, "1f1b": one_f_one_b, "interleaved": interleaved}
 
 
 def _one_chunk(name: str, chunks: int) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
-from hpcbench.comm.shards import shards
+from hpcbench.contract.shards import shards
 from hpcbench.parallel.buffers import from_buffer, room, to_buffer
 
 

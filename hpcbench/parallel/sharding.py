@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from hpcbench.comm.shards import shards
+from hpcbench.contract.shards import shards
 
 
 class Tied(Enum):

@@ -13,10 +13,11 @@ import torch.nn.functional as F  # noqa: N812
 from mpi4py import MPI
 from torch import Tensor, nn
 
-from hpcbench.comm.channel import Channel, Dimension, Kind, Phase
+from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
 from hpcbench.comm.policy import Policy
-from hpcbench.comm.shards import length, shards
+from hpcbench.contract.shards import length, shards
+from hpcbench.contract.traffic import Dimension, Kind, Phase
 from hpcbench.parallel.regions import Border, all_reduce, leave
 
 

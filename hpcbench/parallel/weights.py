@@ -4,9 +4,9 @@ from typing import Protocol
 
 from torch import Tensor
 
-from hpcbench.comm.channel import Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.work import Work
+from hpcbench.contract.traffic import Dimension, Kind, Phase
 from hpcbench.parallel.buckets import Bucket
 from hpcbench.parallel.buffers import Buffer, from_buffer, to_buffer
 from hpcbench.parallel.mesh import Mesh

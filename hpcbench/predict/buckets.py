@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hpcbench.comm.shards import length, shards
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.shards import length, shards
+from hpcbench.contract.training import Model, Train
 from hpcbench.parallel.fusion import Item, fuse, padded
-from hpcbench.parallel.layout import Layout
-from hpcbench.train.config import Model, Train
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,12 @@ ranks is what equals. Hierarchical algorithms send more within nodes, recursive 
 """
 
 from collections import Counter
-from dataclasses import asdict
 
-from hpcbench.comm.message_precision import precisions
-from hpcbench.comm.shards import all_gather_bytes, all_reduce_bytes, length, reduce_scatter_bytes, shards
-from hpcbench.parallel.layout import Layout
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.shards import all_gather_bytes, all_reduce_bytes, length, reduce_scatter_bytes, shards
+from hpcbench.contract.training import Model, Train
 from hpcbench.predict import zero
 from hpcbench.predict.buckets import Bucket, buckets_of, itemsize
-from hpcbench.train.config import Model, Train
 
 _WIDTHS = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
 """Bytes of a value."""
@@ -81,8 +79,7 @@ class _Step:
         self.micro_batches = train.global_batch // layout.dp // train.micro_batch
         self.tokens = train.micro_batch * train.seq_len
         self.exact = itemsize(train)
-        formats = precisions(train.precision, asdict(train.comm_precision))
-        self.widths = {content: _WIDTHS[name] for content, name in formats.items()}
+        self.widths = {content: _WIDTHS[name] for content, name in train.message_formats.items()}
         """Bytes of a value in a message, by what it holds."""
 
     @property

@@ -4,7 +4,7 @@ from enum import IntEnum
 from typing import Any
 
 from hpcbench.collect.lines import member, text
-from hpcbench.comm.message_precision import CONTENTS
+from hpcbench.contract.training import CONTENTS
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.measures import own_environment
 

@@ -1,6 +1,7 @@
 """What the sentences of an answer rest on: pairs, tests, margins, and what was odd in the surroundings."""
 
 from hpcbench.collect.lines import number
+from hpcbench.contract.scheme import assignments
 from hpcbench.report.compare import Cell, Row, paired
 from hpcbench.report.equal_time import WINDOW
 from hpcbench.report.findings import LEVEL
@@ -8,7 +9,6 @@ from hpcbench.report.front import Front
 from hpcbench.report.measures import own_environment
 from hpcbench.report.outliers import odd_baselines, slow_hosts
 from hpcbench.report.verdicts import NOT_FASTER, WORSE_SLOWER
-from hpcbench.study.scheme import assignments
 
 
 def basis(cell: Cell, base: Row, front: Front) -> list[str]:

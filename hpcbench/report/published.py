@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
+from hpcbench.contract.problems import user_error
+from hpcbench.contract.section import Section
 from hpcbench.resources import data_dir
-from hpcbench.study.problems import user_error
-from hpcbench.study.section import Section
 from hpcbench.study.yaml12 import read
 
 Citation = Literal["first-hand", "second-hand", "derived"]

@@ -8,17 +8,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from hpcbench.contract.problems import Path_, user_error
+from hpcbench.contract.scheme import Scheme
+from hpcbench.contract.section import Scalar
 from hpcbench.errors import UserError
 from hpcbench.study.find_scheme import NOTHING, Offer, find_scheme
 from hpcbench.study.load import Loaded, fill_model, put, split_key
 from hpcbench.study.matrix import Cell, cells
-from hpcbench.study.problems import user_error
 from hpcbench.study.schema import Study
-from hpcbench.study.scheme import Scheme
-from hpcbench.study.section import Scalar
 from hpcbench.study.settle import check_device, check_rules, settled
 from hpcbench.study.size import Room, Size, resolve
-from hpcbench.study.yaml12 import Document, Path_
+from hpcbench.study.yaml12 import Document
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
+from hpcbench.contract.problems import user_error
+from hpcbench.contract.scheme import Scheme
 from hpcbench.errors import UserError
 from hpcbench.study import presets
-from hpcbench.study.problems import user_error
-from hpcbench.study.scheme import Scheme
+from hpcbench.study.schema import SchemeEntry
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,9 @@ def find_scheme(name: str, own: Mapping[str, Scheme], offer: Offer, where: str) 
 
 def _preset(name: str, offer: Offer, where: str) -> Scheme:
     try:
-        return Scheme.model_validate(presets.scheme(name))
+        return SchemeEntry.model_validate(presets.scheme(name))
     except ValidationError as error:
-        raise user_error(error, Scheme, lambda _: f"{where}: scheme {name!r}") from None
+        raise user_error(error, SchemeEntry, lambda _: f"{where}: scheme {name!r}") from None
     except ValueError as error:
         raise UserError(f"{where}: {error}{_of_sites(name, offer)}") from None
 

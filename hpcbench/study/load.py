@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from hpcbench.contract.problems import Path_, shown, user_error
 from hpcbench.errors import UserError
 from hpcbench.study import presets
-from hpcbench.study.problems import user_error
 from hpcbench.study.schema import Study
-from hpcbench.study.yaml12 import Document, Path_, parse_value, read, shown
+from hpcbench.study.yaml12 import Document, parse_value, read
 
 
 @dataclass(frozen=True)

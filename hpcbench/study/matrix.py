@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hpcbench.contract.problems import Path_, fields_at, shown, suggestion
+from hpcbench.contract.section import Scalar
 from hpcbench.errors import UserError
-from hpcbench.study.presets import suggestion
-from hpcbench.study.problems import fields_at
 from hpcbench.study.schema import Study
-from hpcbench.study.section import Scalar
-from hpcbench.study.yaml12 import Document, Path_, shown
+from hpcbench.study.yaml12 import Document
 
 VARIABLE = ["scheme", "nodes", "ranks_per_node", "walltime", "queue", "model"]
 """Fields at the root of a study that a matrix may vary."""

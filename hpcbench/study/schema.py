@@ -4,10 +4,23 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hpcbench.study.scheme import Scheme
-from hpcbench.study.section import Count, File, Label, Name, Scalar, Section
+from hpcbench.contract.layout import Partition
+from hpcbench.contract.scheme import Scheme
+from hpcbench.contract.section import Count, File, Label, Line, Name, Scalar, Section
+from hpcbench.contract.training import Data, Model, Train
 from hpcbench.study.thresholds import Threshold
-from hpcbench.study.training import Data, Layout, Model, Train
+
+
+class StudyLayout(Partition):
+    """Sizes of the parallel dimensions; their product is the number of ranks."""
+
+    dp: Count | None = Field(None, description="Data parallel; by default what nodes and the site leave room for.")
+
+
+class SchemeEntry(Scheme):
+    """A scheme as a study or a site writes it."""
+
+    description: Line | None = Field(None, description="For people.")
 
 
 class Matrix(BaseModel):
@@ -67,7 +80,7 @@ class Study(Section):
     model: Model = Field(description="A preset's name, or the fields; `preset` in the fields starts from one.")
     data: Data = Field(default_factory=Data, description="The text.")
     train: Train = Field(description="How each run trains.")
-    layout: Layout = Field(default_factory=Layout, description="Sizes of the parallel dimensions.")
+    layout: StudyLayout = Field(default_factory=StudyLayout, description="Sizes of the parallel dimensions.")
     nodes: Count | None = Field(None, description="Nodes of a job; by default what the layout needs.")
     ranks_per_node: Count | None = Field(None, description="Ranks a node; by default the GPUs of a node.")
     scheme: Name = Field("baseline", description="The scheme, where the matrix does not vary it.")
@@ -75,7 +88,7 @@ class Study(Section):
         None,
         description="What `hpcbench bench network --json` measured here, relative to the study file: decides on plans.",
     )
-    schemes: dict[Name, Scheme] = Field(default_factory=dict, description="Schemes of one's own, by name.")
+    schemes: dict[Name, SchemeEntry] = Field(default_factory=dict, description="Schemes of one's own, by name.")
     matrix: Matrix = Field(default_factory=Matrix, description="What varies.")
     repeats: int = Field(3, ge=1, le=1000, description="Runs of each cell, with seeds of their own.")
     pairing: Literal["allocation", "none"] = Field(

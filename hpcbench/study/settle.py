@@ -3,14 +3,14 @@
 from collections.abc import Callable
 
 from hpcbench.codecs import spec
-from hpcbench.comm import rules as traffic
-from hpcbench.comm.message_precision import content_of, precisions
+from hpcbench.contract import rules
+from hpcbench.contract.problems import Path_
+from hpcbench.contract.scheme import Scheme
+from hpcbench.contract.traffic import Setting, content_of, live, possible
+from hpcbench.contract.training import Train, optimizer_misfit
 from hpcbench.errors import UserError
 from hpcbench.study.schema import Study
-from hpcbench.study.scheme import Rule, Scheme
 from hpcbench.study.size import Room, Size
-from hpcbench.study.training import Train
-from hpcbench.study.yaml12 import Path_
 
 
 def settled(train: Train, scheme: Scheme, where: Callable[[Path_], str]) -> Train:
@@ -27,25 +27,13 @@ def settled(train: Train, scheme: Scheme, where: Callable[[Path_], str]) -> Trai
         The optimizer cannot work so.
     """
     optimizer = scheme.optimizer or train.optimizer
-    if optimizer != "onebit-adam":
-        return train.model_copy(update={"optimizer": optimizer, "freeze_step": None})
-    if train.zero:
-        raise UserError(
-            f"{where(('train', 'zero'))}: train.zero: 1-bit Adam averages whole momenta, and stage {train.zero} cuts "
-            "them up: set it to 0, or train with another optimizer"
-        )
-    if train.offload:
-        raise UserError(
-            f"{where(('train', 'offload'))}: train.offload: the momenta that 1-bit Adam averages are the device's: set "
-            "it to false, or train with another optimizer"
-        )
-    freeze_step = train.freeze_step or max(train.steps // 5, train.warmup_steps, 1)
-    if freeze_step >= train.steps:
-        raise UserError(
-            f"{where(('train', 'freeze_step'))}: train.freeze_step: a variance that is frozen after {freeze_step} "
-            f"updates leaves none of {train.steps} steps to average momenta in: lower it"
-        )
-    return train.model_copy(update={"optimizer": optimizer, "freeze_step": freeze_step})
+    freeze_step = None
+    if optimizer == "onebit-adam":
+        freeze_step = train.freeze_step or max(train.steps // 5, train.warmup_steps, 1)
+    found = train.changed(optimizer=optimizer, freeze_step=freeze_step, min_lr=train.lowest_lr)
+    if misfit := optimizer_misfit(found):
+        raise UserError(f"{where(misfit.field)}: {misfit}")
+    return found
 
 
 def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Path_], str]) -> None:
@@ -62,38 +50,39 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Path_
         A rule is for traffic that there is not with this optimizer or ZeRO stage, a codec does not take the precision,
         or the backward pass would compute with other values than the forward pass.
     """
-    train, rules, name = study.train, _rules(scheme), study.scheme
-    setting = traffic.Setting.of(size, train, tied=study.model.tied)
-    for k, rule in enumerate(rules):
-        if not any(traffic.matches(rule, triple) for triple in traffic.possible(train.optimizer)):
+    train, listed, name = study.train, scheme.all_rules, study.scheme
+    setting = Setting(size.layout, train, study.model.tied)
+    for k, rule in enumerate(listed):
+        if not any(rule.matches(triple) for triple in possible(train.optimizer)):
             place, field = _place_of(k, study, where)
             raise UserError(
-                f"{place}: {field}: {traffic.called(rules, k)} of scheme {name} is for what only 1-bit Adam sends, and "
+                f"{place}: {field}: {rules.called(listed, k)} of scheme {name} is for what only 1-bit Adam sends, and "
                 f"the optimizer is {train.optimizer}: set optimizer: onebit-adam in the scheme, or remove the rule"
             )
-    missed = traffic.missed_stage(rules, train.zero)
+    missed = rules.missed_stage(listed, train.zero)
     if missed is not None:
-        stage = "3" if rules[missed].phase != "STEP" else "1 or 2"
+        stage = "3" if listed[missed].phase != "STEP" else "1 or 2"
         raise UserError(
             f"{where(('train', 'zero'))}: train.zero: stage {train.zero} gathers no weights when "
-            f"{traffic.called(rules, missed)} of scheme {name} wants them encoded: set it to {stage}, or leave the "
+            f"{rules.called(listed, missed)} of scheme {name} wants them encoded: set it to {stage}, or leave the "
             "scheme out there"
         )
     if train.precision == "fp64":
-        formats = precisions(train.precision, train.comm_precision.model_dump())
-        for triple in traffic.live(setting):
-            k, content = traffic.applying(rules, triple), content_of(triple)
-            if (content is None or formats[content] == "fp64") and spec.parse(rules[k].codec).takes_fp64 is False:
+        for triple in live(setting):
+            k, content = rules.applying(listed, triple), content_of(triple)
+            if (content is None or train.message_formats[content] == "fp64") and spec.parse(
+                listed[k].codec
+            ).takes_fp64 is False:
                 raise UserError(
-                    f"{where(('train', 'precision'))}: train.precision: fp64, which {traffic.called(rules, k)} of "
+                    f"{where(('train', 'precision'))}: train.precision: fp64, which {rules.called(listed, k)} of "
                     f"scheme {name} cannot encode: set train.comm_precision to fp32, or use a lossless codec "
                     "(none, mpc, xpk)"
                 )
-    crowded = traffic.too_many_to_sum(scheme.algorithm, rules, setting)
+    crowded = rules.too_many_to_sum(scheme.algorithm, listed, setting)
     if crowded:
         place, field = _place_of(None, study, where, "algorithm")
         raise UserError(f"{place}: {field}: scheme {name}: {crowded}")
-    unequal = traffic.wrong_gradients(rules, setting) or traffic.drifting_copies(rules, setting)
+    unequal = rules.wrong_gradients(listed, setting) or rules.drifting_copies(listed, setting)
     if unequal:
         place, field = _place_of(None, study, where)
         raise UserError(f"{place}: {field}: scheme {name}: {unequal}")
@@ -107,7 +96,7 @@ def check_device(study: Study, scheme: Scheme, room: Room, where: Callable[[Path
     UserError
         It asks for what only the CPU does.
     """
-    refused = traffic.refused_on_gpu(scheme.algorithm, _rules(scheme)) if room.device != "cpu" else None
+    refused = rules.refused_on_gpu(scheme.algorithm, scheme.all_rules) if room.device != "cpu" else None
     if refused is None:
         return
     k, why = refused
@@ -117,11 +106,7 @@ def check_device(study: Study, scheme: Scheme, room: Room, where: Callable[[Path
 
 def idle_rules(study: Study, scheme: Scheme, size: Size) -> list[str]:
     """One line for each rule of the scheme that carries nothing in a run of the settled study."""
-    return traffic.idle(_rules(scheme), traffic.Setting.of(size, study.train, tied=study.model.tied))
-
-
-def _rules(scheme: Scheme) -> list[Rule]:
-    return [Rule(codec=scheme.default), *scheme.rules]
+    return rules.idle(scheme.all_rules, Setting(size.layout, study.train, study.model.tied))
 
 
 def _place_of(k: int | None, study: Study, where: Callable[[Path_], str], key: str = "") -> tuple[str, str]:

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hpcbench.contract.layout import Layout, batch_misfit, model_misfit
+from hpcbench.contract.problems import Path_
 from hpcbench.errors import UserError
 from hpcbench.study.schema import Study
-from hpcbench.study.yaml12 import Path_
 
 
 @dataclass(frozen=True)
@@ -23,17 +24,11 @@ class Room:
 
 @dataclass(frozen=True)
 class Size:
-    """The resolved sizes of a run: nodes * ranks_per_node == dp * tp * pp."""
+    """The resolved sizes of a run: nodes * ranks_per_node == layout.ranks."""
 
     nodes: int
     ranks_per_node: int
-    dp: int
-    tp: int
-    pp: int
-
-    @property
-    def ranks(self) -> int:
-        return self.dp * self.tp * self.pp
+    layout: Layout
 
 
 def resolve(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:
@@ -49,74 +44,12 @@ def resolve(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:
     UserError
         Something does not divide; the message names the field and what would.
     """
-    model, layout = study.model, study.layout
-    if model.hidden % model.heads:
-        raise UserError(
-            f"{where(('model', 'heads'))}: model.heads: {model.heads} does not divide model.hidden {model.hidden}: "
-            f"use one of {_divisors(model.hidden)}"
-        )
-    if model.heads % layout.tp:
-        raise UserError(
-            f"{where(('layout', 'tp'))}: layout.tp: {layout.tp} does not divide model.heads {model.heads}: "
-            f"use one of {_divisors(model.heads)}"
-        )
-    if study.train.sequence_parallel and study.train.seq_len % layout.tp:
-        above = -(-study.train.seq_len // layout.tp) * layout.tp
-        raise UserError(
-            f"{where(('train', 'seq_len'))}: train.seq_len: sequence_parallel splits {study.train.seq_len} into "
-            f"layout.tp {layout.tp} equal parts: use {above}, or sequence_parallel: false"
-        )
-    if model.layers < layout.pp:
-        raise UserError(
-            f"{where(('layout', 'pp'))}: layout.pp: {layout.pp} stages are more than model.layers {model.layers}: "
-            f"use at most {model.layers}"
-        )
-    _check_parts(study, where)
+    if misfit := model_misfit(study.model, study.train, study.layout):
+        raise UserError(f"{where(misfit.field)}: {misfit}")
     size = _place(study, room, where)
-    train = study.train
-    part = train.micro_batch * size.dp
-    if train.global_batch % part:
-        below = train.global_batch // part * part
-        raise UserError(
-            f"{where(('train', 'global_batch'))}: train.global_batch: {train.global_batch} is no multiple of "
-            f"micro_batch x dp = {train.micro_batch} x {size.dp} = {part}: use "
-            f"{f'{below} or ' if below else ''}{below + part}"
-        )
-    if train.schedule == "interleaved" and train.global_batch // part % layout.pp:
-        unit = part * layout.pp
-        raise UserError(
-            f"{where(('train', 'global_batch'))}: train.global_batch: {train.global_batch} is no multiple of "
-            f"micro_batch x dp x pp = {train.micro_batch} x {size.dp} x {layout.pp} = {unit}, as schedule interleaved "
-            f"needs: use {-(-train.global_batch // unit) * unit}, or schedule 1f1b"
-        )
+    if misfit := batch_misfit(study.train, size.layout):
+        raise UserError(f"{where(misfit.field)}: {misfit}")
     return size
-
-
-def _check_parts(study: Study, where: Callable[[Path_], str]) -> None:
-    """How the pipeline cuts the model, and whether the schedule goes with it."""
-    layers, layout = study.model.layers, study.layout
-    interleaved, parts = study.train.schedule == "interleaved", layout.pp * layout.chunks
-    if layout.chunks > 1 and layout.pp == 1:
-        raise UserError(
-            f"{where(('layout', 'chunks'))}: layout.chunks: {layout.chunks} chunks, but layout.pp is 1: one stage has "
-            "nothing to interleave: use chunks 1, or more stages"
-        )
-    if layers < parts:
-        raise UserError(
-            f"{where(('layout', 'chunks'))}: layout.chunks: pp x chunks = {layout.pp} x {layout.chunks} = {parts} "
-            f"parts are more than model.layers {layers}: use at most {layers // layout.pp}"
-        )
-    if layout.stages and (len(layout.stages) != parts or sum(layout.stages) != layers):
-        raise UserError(
-            f"{where(('layout', 'stages'))}: layout.stages: {layout.stages} are {len(layout.stages)} parts with "
-            f"{sum(layout.stages)} layers: name pp x chunks = {layout.pp} x {layout.chunks} = {parts} parts with "
-            f"model.layers {layers} together"
-        )
-    if interleaved != (layout.chunks > 1):
-        raise UserError(
-            f"{where(('train', 'schedule'))}: train.schedule: {study.train.schedule} with layout.chunks "
-            f"{layout.chunks}: interleaved goes with 2 chunks or more, the others with 1"
-        )
 
 
 def _place(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:
@@ -138,13 +71,14 @@ def _place(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:
         dp = layout.dp
         ranks = dp * part
         nodes = study.nodes or (-(-ranks // usual) if usual else 1)
+    resolved = Layout(**{**dict(layout), "dp": dp})
     product = f"dp x tp x pp = {dp} x {layout.tp} x {layout.pp} = {ranks}"
     if usual is None:
         if ranks % nodes:
             raise UserError(
                 f"{where(('nodes',))}: nodes: {nodes} does not divide {product}: change nodes or the layout"
             )
-        return Size(nodes, ranks // nodes, dp, layout.tp, layout.pp)
+        return Size(nodes, ranks // nodes, resolved)
     if study.ranks_per_node is None and study.nodes is None and ranks < usual:
         usual = ranks  # a small run leaves part of its one node idle
     if nodes * usual != ranks:
@@ -154,9 +88,4 @@ def _place(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:
             f"{where(path)}: layout: {product} ranks, but {nodes} nodes x {usual} ranks a node = {nodes * usual} "
             f"on {room.site}: {remedy}"
         )
-    return Size(nodes, usual, dp, layout.tp, layout.pp)
-
-
-def _divisors(number: int) -> str:
-    found = [str(d) for d in range(1, min(number, 4096) + 1) if number % d == 0]
-    return ", ".join(found if len(found) <= 8 else [*found[:6], "...", found[-1]])
+    return Size(nodes, usual, resolved)

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from hpcbench.study.section import Name, Scalar, Section
+from hpcbench.contract.section import Name, Scalar, Section
 
 Quantity = Literal[
     "samples_per_s",

@@ -8,12 +8,10 @@ import io
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
+from hpcbench.contract.problems import Path_, shown
 from hpcbench.errors import UserError
-
-Path_: TypeAlias = tuple[str | int, ...]
-"""Where a value lies in a document: keys and list indices."""
 
 MAX_BYTES = 1 << 20
 MAX_NODES = 50_000
@@ -25,13 +23,6 @@ _INT = re.compile(r"[-+]?[0-9]+")
 _OCT, _HEX = re.compile(r"0o[0-7]+"), re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _SPECIAL = {"inf": float("inf"), "Inf": float("inf"), "INF": float("inf")}
-
-
-def shown(value: object, limit: int = 60) -> str:
-    """A value of the user's as one short printable line."""
-    text = repr(value) if isinstance(value, str) else str(value)
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def shown_path(path: Path | str) -> str:

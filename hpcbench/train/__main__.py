@@ -21,24 +21,25 @@ from mpi4py import MPI
 
 import hpcbench
 from hpcbench.codecs.registry import instruction_set
-from hpcbench.comm import links, rules
+from hpcbench.comm import links
 from hpcbench.comm.gpu_aware import Awareness
 from hpcbench.comm.half_sums import agreed
 from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
+from hpcbench.contract import rules
+from hpcbench.contract.run import Run, load
 from hpcbench.contract.state import STOPPED_EXIT
 from hpcbench.errors import TransitError, UserError
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.predict import flops
-from hpcbench.train import binding, config, gpu, preflight, resources, stop, surroundings, text
+from hpcbench.train import binding, gpu, preflight, resources, stop, surroundings, text
 from hpcbench.train.checkpoint import Checkpoint, Checkpoints, Found, carried
 from hpcbench.train.checkpoint_index import ReplicasDifferError
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.log import RunLog, Step, now
 from hpcbench.train.measured import first_measured
-from hpcbench.train.precision import message_precisions
 from hpcbench.train.trainer import Trainer
 
 
@@ -48,7 +49,7 @@ def main(argv: list[str]) -> int:
     if len(argv) != 1:
         raise UserError("usage: python -m hpcbench.train RUN.json")
     path = Path(argv[0])
-    run, raw = config.load(path)
+    run, raw = load(path)
     log = RunLog(sys.stdout if comm.rank == 0 else None)
     checkpoints = Checkpoints(path.parent / "checkpoint", comm, run)
     found = checkpoints.find() if comm.size == run.ranks else Found(None)  # another world is refused below
@@ -74,7 +75,7 @@ def main(argv: list[str]) -> int:
     progress = Progress(wait, background=run.train.overlap)
     corpus = text.load_shared(comm, progress, run.data, run.train.seq_len, run.model.vocab)
     trainer = Trainer(run, comm, progress, corpus, Places(aware=bool(aware)))
-    for words in rules.idle(config.rules_of(run.scheme), config.setting(run)):
+    for words in rules.idle(run.scheme.all_rules, run.setting):
         log.event("idle_rule", reason=words)
     if comm.rank == 0:
         log.event("configuration", run=raw, **facts(run, corpus))
@@ -224,9 +225,9 @@ def environment() -> dict[str, Any]:
     }
 
 
-def transport(comm: MPI.Comm, run: config.Run, aware: Awareness | None) -> dict[str, Any]:
+def transport(comm: MPI.Comm, run: Run, aware: Awareness | None) -> dict[str, Any]:
     """What decides how messages travel (a collective call)."""
-    formats = message_precisions(run.train)
+    formats = run.train.message_formats
     found: dict[str, Any] = {
         "comm_precision": formats,
         "overlap": run.train.overlap,
@@ -243,7 +244,7 @@ def transport(comm: MPI.Comm, run: config.Run, aware: Awareness | None) -> dict[
     return found
 
 
-def facts(run: config.Run, corpus: Corpus) -> dict[str, Any]:
+def facts(run: Run, corpus: Corpus) -> dict[str, Any]:
     """What follows from the configuration."""
     shape = _shape(run)
     return {
@@ -264,7 +265,7 @@ def facts(run: config.Run, corpus: Corpus) -> dict[str, Any]:
     }
 
 
-def _shape(run: config.Run) -> dict[str, int]:
+def _shape(run: Run) -> dict[str, int]:
     model = run.model
     return {"layers": model.layers, "hidden": model.hidden, "vocab": model.vocab, "seq_len": run.train.seq_len}
 

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from hpcbench.comm.shards import shards
+from hpcbench.contract.shards import shards
 from hpcbench.parallel.pipeline import MicroBatch
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.initial import key_of

@@ -14,8 +14,8 @@ from typing import Any
 
 from mpi4py import MPI
 
+from hpcbench.contract.run import Run, Shape
 from hpcbench.errors import UserError
-from hpcbench.train.config import Run, Shape
 
 Rank = dict[str, Any]
 """What one rank says of itself."""

@@ -9,13 +9,14 @@ because a file system may damage one.
 import socket
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from mpi4py import MPI
 
+from hpcbench.contract.run import Run
 from hpcbench.errors import UserError
 from hpcbench.train import checkpoint_files as files
 from hpcbench.train.checkpoint_index import (
@@ -28,7 +29,6 @@ from hpcbench.train.checkpoint_index import (
     share_out,
 )
 from hpcbench.train.checkpoint_load import Files, fill, share_residuals, take_own_residuals
-from hpcbench.train.config import Run
 from hpcbench.train.corpus import Corpus
 
 T = TypeVar("T")
@@ -279,8 +279,7 @@ def carried(checkpoint: Checkpoint, state: dict[str, Any]) -> str:
 
 def identity(run: Run) -> dict[str, Any]:
     """What a checkpoint says of the run that wrote it."""
-    settings = asdict(run)
-    return {key: settings[key] for key in ("model", "data", "train", "layout", "scheme")}
+    return run.model_dump(mode="json", include={"model", "data", "train", "layout", "scheme"})
 
 
 def _largest(counts: list[dict[str, int]]) -> dict[str, int]:

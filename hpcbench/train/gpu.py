@@ -6,10 +6,10 @@ from hpcbench.codecs.compiled import Compiled
 from hpcbench.codecs.device import cuda
 from hpcbench.codecs.identity import Identity
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm import rules
 from hpcbench.comm.gpu_aware import Awareness, gpu_aware
+from hpcbench.contract import rules
+from hpcbench.contract.run import Run
 from hpcbench.errors import UserError
-from hpcbench.train.config import Run, rules_of
 
 
 def check(run: Run) -> None:
@@ -34,10 +34,10 @@ def check(run: Run) -> None:
 def refusal(run: Run) -> str | None:
     """What of the scheme has no counterpart on a GPU, and what to use instead."""
     scheme = run.scheme
-    refused = rules.refused_on_gpu(scheme.algorithm, rules_of(scheme))
+    refused = rules.refused_on_gpu(scheme.algorithm, scheme.all_rules)
     if refused:
         return f"scheme {scheme.name}: {refused[1]}"
-    for name in dict.fromkeys([scheme.default, *(rule.codec for rule in scheme.rules)]):
+    for name in dict.fromkeys(rule.codec for rule in scheme.all_rules):
         if not isinstance(get_codec(name), (Compiled, Identity)):
             return f"scheme {scheme.name}: codec {name} has no kernels for a GPU: use another, or device cpu"
     return None

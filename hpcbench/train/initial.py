@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from hpcbench.train.config import Model
+from hpcbench.contract.training import Model
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 

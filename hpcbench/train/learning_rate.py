@@ -2,12 +2,12 @@
 
 import math
 
-from hpcbench.train.config import Train
+from hpcbench.contract.training import Train
 
 
 def learning_rate(step: int, train: Train) -> float:
-    """Rate of step `step` (from 0): a linear warm-up, then a cosine down to ``min_lr`` at the last step."""
+    """Rate of step `step` (from 0): a linear warm-up, then a cosine down to the lowest at the last step."""
     if step < train.warmup_steps:
         return train.lr * (step + 1) / train.warmup_steps
     progress = (step - train.warmup_steps) / max(1, train.steps - 1 - train.warmup_steps)
-    return train.min_lr + (train.lr - train.min_lr) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+    return train.lowest_lr + (train.lr - train.lowest_lr) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (the name everyone uses)
 from torch import Tensor, nn
 
-from hpcbench.train.config import Model
+from hpcbench.contract.training import Model
 
 Core = Callable[[Tensor, Tensor, Tensor], Tensor]
 

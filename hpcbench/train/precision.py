@@ -1,14 +1,13 @@
 """Number formats, and the loss scale that keeps fp16 gradients from vanishing."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from hpcbench.codecs.types import BFLOAT16
-from hpcbench.comm.message_precision import precisions, summed_in
-from hpcbench.train.config import Train
+from hpcbench.contract.training import Train
 
 DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """Dtype of parameters and activations for each precision of a run."""
@@ -16,15 +15,10 @@ DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16, 
 _MESSAGES = {"fp32": np.dtype(np.float32), "bf16": BFLOAT16, "fp16": np.dtype(np.float16)}
 
 
-def message_precisions(train: Train) -> dict[str, str]:
-    """Name of the format in which a run sends, by what messages hold."""
-    return precisions(train.precision, asdict(train.comm_precision))
-
-
 def message_dtypes(train: Train) -> dict[str, np.dtype[Any] | None]:
     """What messages are rounded to, by what they hold; None where they travel as they are summed."""
-    exact = summed_in(train.precision)
-    return {content: None if name == exact else _MESSAGES[name] for content, name in message_precisions(train).items()}
+    exact = train.sum_format
+    return {content: None if name == exact else _MESSAGES[name] for content, name in train.message_formats.items()}
 
 
 @dataclass

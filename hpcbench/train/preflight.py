@@ -10,9 +10,9 @@ from typing import Any
 
 from mpi4py import MPI
 
+from hpcbench.contract.run import Run
 from hpcbench.errors import UserError
 from hpcbench.train import binding
-from hpcbench.train.config import Run
 
 
 def describe(comm: MPI.Comm, run: Run) -> list[dict[str, Any]]:

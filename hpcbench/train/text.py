@@ -9,8 +9,8 @@ import numpy as np
 from mpi4py import MPI
 
 from hpcbench.comm.progress import Progress
+from hpcbench.contract.training import Data
 from hpcbench.errors import UserError
-from hpcbench.train.config import Data
 from hpcbench.train.corpus import Corpus, Tokens
 from hpcbench.train.initial import key_of
 from hpcbench.train.token_files import TokenFile, examine

@@ -10,8 +10,8 @@ from typing import NoReturn
 
 import numpy as np
 
+from hpcbench.contract.training import Data
 from hpcbench.errors import UserError
-from hpcbench.train.config import Data
 from hpcbench.train.corpus import Corpus, Tokens
 
 _WHOLE = 1 << 26

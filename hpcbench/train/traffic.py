@@ -8,8 +8,9 @@ import math
 from collections import defaultdict
 from typing import Any
 
-from hpcbench.comm.channel import Channel, Dimension, Kind, Phase
+from hpcbench.comm.channel import Channel
 from hpcbench.comm.policy import Policy
+from hpcbench.contract.traffic import Dimension, Kind, Phase
 from hpcbench.parallel.exact import exact_sum
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.offload import HostLink

@@ -12,7 +12,9 @@ from mpi4py import MPI
 from hpcbench.comm import links
 from hpcbench.comm.group import Group
 from hpcbench.comm.places import Places
+from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
+from hpcbench.contract.run import Run
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import make_buckets
 from hpcbench.parallel.buffers import room
@@ -31,12 +33,11 @@ from hpcbench.parallel.sharding import Shard, Tied
 from hpcbench.parallel.vocabulary import split_loss
 from hpcbench.train import initial
 from hpcbench.train.batches import Batches
-from hpcbench.train.config import Run
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.learning_rate import learning_rate
 from hpcbench.train.model import GPT, loss
 from hpcbench.train.precision import DTYPES, LossScale, message_dtypes
-from hpcbench.train.scheme import check_nodes, make_policy
+from hpcbench.train.scheme import check_nodes
 from hpcbench.train.stop import never
 from hpcbench.train.traffic import Traffic
 
@@ -94,7 +95,7 @@ class Trainer:
         known = links.load(Path(run.links)) if run.links else links.DEFAULT
         self.mesh = Mesh(comm, run.layout, progress, known, places)
         check_nodes(run, self.mesh)
-        self.policy = make_policy(run.scheme, message_dtypes(run.train))
+        self.policy = Policy(run.scheme, message_dtypes(run.train))
         self._lost = 0
         self._exact = self.policy.exact
         self._clock = self.mesh.places.clock(room((1,), like=torch.empty(0, device=run.device)))

@@ -7,8 +7,8 @@ from batch_fakes import Fake, wait_until_over
 
 from hpcbench.batch.sites.site import load_site
 from hpcbench.batch.submit import submit
+from hpcbench.contract.run import load
 from hpcbench.errors import UserError
-from hpcbench.train import config
 
 
 def test_a_peak_goes_from_the_site_into_each_run(fake: Fake) -> None:
@@ -17,7 +17,7 @@ def test_a_peak_goes_from_the_site_into_each_run(fake: Fake) -> None:
     wait_until_over(root)
     path = root / "runs" / "r1-baseline" / "run.json"
     assert json.loads(path.read_text())["peak_tflops"] == {"bf16": 247.5, "fp32": 20.0}
-    assert config.load(path)[0].peak_tflops == {"bf16": 247.5, "fp32": 20.0}, "the worker takes it"
+    assert load(path)[0].peak_tflops == {"bf16": 247.5, "fp32": 20.0}, "the worker takes it"
 
 
 @pytest.mark.parametrize("peak", [{"fp12": 1.0}, {"bf16": 0}, {"bf16": "many"}])

@@ -20,8 +20,8 @@ from hpcbench.batch.scripts.render import render
 from hpcbench.batch.sites.show_site import show_site
 from hpcbench.batch.sites.site import Site, load_site, names, sites_with
 from hpcbench.batch.submit import submit
+from hpcbench.contract.scheme import Scheme
 from hpcbench.resources import data_dir
-from hpcbench.study.scheme import Scheme
 from hpcbench.study.yaml12 import read
 
 LIBRARY: dict[str, Any] = {"algorithm": "native", "environment": {"MPIR_CVAR_X": "1 2", "_Y": "$HOME"}}

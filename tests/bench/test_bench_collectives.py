@@ -20,11 +20,11 @@ from hpcbench.bench.exercise import OPERATIONS, contribution
 from hpcbench.bench.schemes import Scheme
 from hpcbench.bench.tuning import tuned
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm.channel import Algorithm
 from hpcbench.comm.links import load
 from hpcbench.comm.plan import Operation, plan
-from hpcbench.comm.shards import length, shards
 from hpcbench.comm.topology import Topology
+from hpcbench.contract.shards import length, shards
+from hpcbench.contract.traffic import Algorithm
 from hpcbench.errors import UserError
 
 FLOAT = np.dtype(np.float32)

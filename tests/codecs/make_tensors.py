@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from hpcbench.bench.data import TENSORS
-from hpcbench.train.config import Data, Model
+from hpcbench.contract.training import Data, Model
 from hpcbench.train.model import GPT, loss
 from hpcbench.train.text import load
 
@@ -18,10 +18,20 @@ SEQ_LEN, BATCH, STEPS, VALUES = 128, 8, 60, 8192
 def main() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    config = Model("tensors", 4, 128, 4, 256, "rotary", 0.25, True, False)
+    config = Model(
+        name="tensors",
+        layers=4,
+        hidden=128,
+        heads=4,
+        vocab=256,
+        positions="rotary",
+        rotary_fraction=0.25,
+        parallel_residual=True,
+        tied=False,
+    )
     model = GPT(config, SEQ_LEN)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
-    corpus = load(Data("stdlib", None, 0.1), SEQ_LEN)
+    corpus = load(Data(source="stdlib", valid_fraction=0.1), SEQ_LEN)
     for step in range(STEPS):
         index = np.arange(step * BATCH, (step + 1) * BATCH, dtype=np.uint64)
         tokens = torch.from_numpy(corpus.window(split="train", key=1, index=index, seq_len=SEQ_LEN))

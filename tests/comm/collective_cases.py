@@ -10,11 +10,11 @@ from plan_cases import Array, contribution, expected, inputs
 from simulate import homomorphic_sum, simulate
 
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm.channel import Algorithm
 from hpcbench.comm.links import Link, Links, Speed
 from hpcbench.comm.plan import Operation, Plan, plan, refusal
-from hpcbench.comm.shards import shards
 from hpcbench.comm.topology import Topology
+from hpcbench.contract.shards import shards
+from hpcbench.contract.traffic import Algorithm
 
 LOSSY = ("zfp:8", "zfp:16", "int8:256", "int4:32", "sign:1024", "fp16")
 STOCHASTIC = "int8:256:stochastic"

@@ -10,13 +10,14 @@ from plan_cases import POISON, Array, contribution, inputs
 from ranks import WORLD, channel, communicators, tell
 from simulate import roundtrip
 
-from hpcbench.comm.channel import Algorithm, Channel
+from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
 from hpcbench.comm.plan import Operation
 from hpcbench.comm.progress import Progress
-from hpcbench.comm.shards import length, shards
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.shards import length, shards
+from hpcbench.contract.traffic import Algorithm
 
 BOTH = (Algorithm.ENCODED, Algorithm.NATIVE)
 

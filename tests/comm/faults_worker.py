@@ -15,7 +15,6 @@ from plan_cases import contribution
 from ranks import WORLD, Hooked, channel, tell
 
 from hpcbench.comm import frame
-from hpcbench.comm.channel import Algorithm
 from hpcbench.comm.execute import _Run
 from hpcbench.comm.group import Group
 from hpcbench.comm.plan import Operation
@@ -23,6 +22,7 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.steps import Combine
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.traffic import Algorithm
 
 MESSAGE, SUM = _Run._message, _Run._sum
 

@@ -10,12 +10,12 @@ from mpi4py import MPI
 from plan_cases import contribution
 from ranks import WORLD, Hooked, channel, tell
 
-from hpcbench.comm.channel import Algorithm
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.group import Group
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.traffic import Algorithm
 
 N, TIMES, FEW = 2000, (100, 200), 5
 CODECS = ("sign:64", "topk:0.01", "int4:32")

@@ -17,15 +17,16 @@ from hpcbench.codecs.convert import build_of
 from hpcbench.codecs.registry import get_codec
 from hpcbench.codecs.types import BFLOAT16
 from hpcbench.comm import frame
-from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
+from hpcbench.comm.channel import Channel
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.gpu_memory import DeviceMemory
 from hpcbench.comm.group import Group
 from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
-from hpcbench.comm.shards import length, shards
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.shards import length, shards
+from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
 from hpcbench.errors import TransitError
 
 WORLD = MPI.COMM_WORLD

@@ -13,11 +13,12 @@ from simulate import roundtrip
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.codecs.types import BFLOAT16
-from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
+from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
 
 N = 4096
 TOPOLOGIES = {"two": Topology.regular(2, 2), "one": Topology.flat(4)}

@@ -10,13 +10,13 @@ from collective_cases import LARGE, SLICES, SLICING, digest
 from plan_cases import POISON, Array, contribution
 from ranks import WORLD, Hooked, channel, tell
 
-from hpcbench.comm.channel import Algorithm
 from hpcbench.comm.group import Group
 from hpcbench.comm.progress import Progress
-from hpcbench.comm.shards import length, shards
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
 from hpcbench.comm.work import Work
+from hpcbench.contract.shards import length, shards
+from hpcbench.contract.traffic import Algorithm
 
 
 class Todo(NamedTuple):

@@ -9,10 +9,10 @@ import numpy.typing as npt
 from simulate import Outcome, simulate
 
 from hpcbench.codecs.base import Codec
-from hpcbench.comm.channel import Algorithm
 from hpcbench.comm.plan import Operation, Plan, plan
-from hpcbench.comm.shards import shards
 from hpcbench.comm.topology import Topology
+from hpcbench.contract.shards import shards
+from hpcbench.contract.traffic import Algorithm
 
 Array = npt.NDArray[Any]
 

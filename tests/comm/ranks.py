@@ -10,7 +10,8 @@ from mpi4py import MPI
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.registry import get_codec
 from hpcbench.codecs.types import Array, Bytes
-from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
+from hpcbench.comm.channel import Channel
+from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
 
 WORLD = MPI.COMM_WORLD
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from hpcbench.codecs.base import Codec
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.plan import Plan
-from hpcbench.comm.shards import Span
 from hpcbench.comm.steps import Combine, Step
+from hpcbench.contract.shards import Span
 
 Array = npt.NDArray[Any]
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm.channel import Algorithm
 from hpcbench.comm.links import Link, Links, Speed, interpolate, load
 from hpcbench.comm.plan import Operation, Plan, plan
 from hpcbench.comm.topology import Topology
+from hpcbench.contract.traffic import Algorithm
 from hpcbench.errors import UserError
 
 FLOAT = np.dtype(np.float32)

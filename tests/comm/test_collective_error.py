@@ -16,9 +16,9 @@ from simulate import homomorphic_sum, roundtrip, simulate
 
 from hpcbench.bench.data import SETS
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm.channel import Algorithm
 from hpcbench.comm.plan import Operation
 from hpcbench.comm.topology import Topology
+from hpcbench.contract.traffic import Algorithm
 
 N = 1 << 16
 ROOM = 1.2

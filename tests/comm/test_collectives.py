@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from collective_cases import Told, cases, exact, foretold, planned, topologies
 
-from hpcbench.comm.channel import Algorithm
 from hpcbench.comm.plan import Operation
-from hpcbench.comm.shards import all_gather_bytes, all_reduce_bytes, length, reduce_scatter_bytes, shards
 from hpcbench.comm.topology import Topology
+from hpcbench.contract.shards import all_gather_bytes, all_reduce_bytes, length, reduce_scatter_bytes, shards
+from hpcbench.contract.traffic import Algorithm
 
 WORKER = Path(__file__).with_name("collectives_worker.py")
 RANKS = [1, 2, 3, 5, 8]

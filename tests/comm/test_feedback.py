@@ -9,9 +9,9 @@ from plan_cases import contribution
 from simulate import roundtrip
 
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm.channel import Algorithm
 from hpcbench.comm.plan import Operation, plan
 from hpcbench.comm.topology import Topology
+from hpcbench.contract.traffic import Algorithm
 
 WORKER = Path(__file__).with_name("feedback_worker.py")
 N, RANKS, FEW = 2000, 3, 5

@@ -9,7 +9,7 @@ from plan_cases import FLAT, IRREGULAR, PAIRS, REGULAR, Algorithm, Operation, To
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm import steps
 from hpcbench.comm.plan import Plan, plan, refusal
-from hpcbench.comm.shards import Span
+from hpcbench.contract.shards import Span
 
 F4 = np.dtype("f4")
 CODECS = ["none", "zfp:8", "int8:256", "int4:32", "fp16", "sign:1024"]

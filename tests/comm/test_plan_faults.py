@@ -8,9 +8,9 @@ import pytest
 from plan_cases import FLAT, REGULAR, check, lay_out
 
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm.channel import Algorithm
 from hpcbench.comm.plan import Operation, Plan
 from hpcbench.comm.steps import Combine, Step
+from hpcbench.contract.traffic import Algorithm
 
 INTACT = Plan.steps
 Change = Callable[[Plan, int, int, list[Step]], list[Step]]

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from plan_cases import FLAT, IRREGULAR, PAIRS, REGULAR, carried_out, check, inputs, lay_out, wholes
 
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm.channel import Algorithm
 from hpcbench.comm.plan import Operation, plan, refusal
 from hpcbench.comm.topology import Topology
+from hpcbench.contract.traffic import Algorithm
 
 NONE = get_codec("none")
 CODECS = ["zfp:8", "int8:256", "int4:32", "fp16", "sign:1024", "topk:0.1", "mpc:1", "xpk"]

@@ -2,20 +2,22 @@
 
 import pytest
 
-from hpcbench.comm.channel import Algorithm, Dimension, Kind, Phase
-from hpcbench.comm.policy import Policy, Rule
+from hpcbench.comm.policy import Policy
+from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
 
 
 def hybrid() -> Policy:
-    return Policy(
-        algorithm=Algorithm.TWO_SHOT,
+    scheme = Scheme(
+        algorithm="two-shot",
         default="mpc",
         rules=[
-            Rule("zfp:16", dimension=Dimension.TP),
-            Rule("zfp:24", dimension=Dimension.TP, phase=Phase.BACKWARD),
-            Rule("zfp:8", kind=Kind.GRAD, dimension=Dimension.DP),
+            Rule(codec="zfp:16", dimension="TP"),
+            Rule(codec="zfp:24", dimension="TP", phase="BACKWARD"),
+            Rule(codec="zfp:8", kind="GRAD", dimension="DP"),
         ],
     )
+    return Policy(scheme)
 
 
 @pytest.mark.parametrize(
@@ -42,12 +44,12 @@ def test_a_channel_is_one_object_and_counts_for_itself():
 
 
 def test_exact_traffic_is_never_encoded():
-    policy = Policy(algorithm=Algorithm.TWO_SHOT, default="zfp:8")
+    policy = Policy(Scheme(algorithm="two-shot", default="zfp:8"))
     assert policy.exact.codec.name == "none"
     assert policy.exact.algorithm is Algorithm.NATIVE
 
 
 def test_native_collectives_refuse_a_codec():
-    policy = Policy(algorithm=Algorithm.NATIVE, default="zfp:8")
+    policy = Policy(Scheme.model_construct(algorithm="native", default="zfp:8"))
     with pytest.raises(ValueError, match="use algorithm encoded"):
         policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD)

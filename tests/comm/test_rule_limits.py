@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
+from hpcbench.comm.channel import Channel
 from hpcbench.comm.choice import Choice
 from hpcbench.comm.links import DEFAULT
 from hpcbench.comm.plan import Operation
 from hpcbench.comm.topology import Topology
+from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
 
 WORKER = Path(__file__).with_name("limits_worker.py")
 N, FLOAT = 4096, np.dtype(np.float32)

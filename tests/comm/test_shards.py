@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcbench.comm import shards as plan
+from hpcbench.contract import shards as plan
 
 
 @given(st.integers(0, 10**7), st.integers(1, 300))

@@ -7,11 +7,12 @@ import pytest
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.calls import Calls
-from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
+from hpcbench.comm.channel import Channel
 from hpcbench.comm.memory import Slice, Tally
 from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """What the parity tests compare, as data: settings of two runs, by the names of their fields."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from random import Random
 from typing import Any
@@ -9,22 +9,51 @@ from typing import Any
 from covering import Case, cover, every_case
 from faults import FAULTS
 
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.run import Run, check
+from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.training import Data, Model, Train
 from hpcbench.errors import UserError
-from hpcbench.parallel.layout import Layout
-from hpcbench.train.config import Data, Model, Run, Scheme, SchemeRule, Train, check
 
 MOST_RANKS = 8
 STEPS = 3
 
-NEOX = Model("neox", 4, 32, 8, 256, "rotary", 0.5, parallel_residual=True, tied=False)
-GPT2 = Model("gpt2", 4, 32, 8, 259, "learned", 0.0, parallel_residual=False, tied=True)
+NEOX = Model(
+    name="neox",
+    layers=4,
+    hidden=32,
+    heads=8,
+    vocab=256,
+    positions="rotary",
+    rotary_fraction=0.5,
+    parallel_residual=True,
+    tied=False,
+)
+GPT2 = Model(
+    name="gpt2",
+    layers=4,
+    hidden=32,
+    heads=8,
+    vocab=259,
+    positions="learned",
+    rotary_fraction=0.0,
+    parallel_residual=False,
+    tied=True,
+)
 
-BASELINE = Scheme("baseline", "native", "none", [])
-IDENTITY = Scheme("identity", "two-shot", "none", [])
-NAIVE_MPC = Scheme("naive-mpc", "two-shot", "mpc", [])
-HYBRID = Scheme("zhybrid-16-8", "two-shot", "zfp:16", [SchemeRule("DP", None, None, "zfp:8")])
-INT8 = Scheme("naive-int8", "encoded", "int8:256", [])
-SIGNS = Scheme("sign-feedback", "encoded", "none", [SchemeRule("DP", None, None, "sign:1024", feedback=True)])
+BASELINE = NamedScheme(name="baseline", algorithm="native", default="none")
+IDENTITY = NamedScheme(name="identity", algorithm="two-shot", default="none")
+NAIVE_MPC = NamedScheme(name="naive-mpc", algorithm="two-shot", default="mpc")
+HYBRID = NamedScheme(
+    name="zhybrid-16-8", algorithm="two-shot", default="zfp:16", rules=[Rule(dimension="DP", codec="zfp:8")]
+)
+INT8 = NamedScheme(name="naive-int8", algorithm="encoded", default="int8:256")
+SIGNS = NamedScheme(
+    name="sign-feedback",
+    algorithm="encoded",
+    default="none",
+    rules=[Rule(dimension="DP", codec="sign:1024", feedback=True)],
+)
 
 NAMED: dict[str, dict[str, Any]] = {
     "model": {model.name: model for model in (NEOX, GPT2)},
@@ -75,7 +104,7 @@ BASE = Run(
     pairing="r1",
     cell={},
     model=NEOX,
-    data=Data("stdlib", None, 0.1),
+    data=Data(source="stdlib", valid_fraction=0.1),
     train=Train(
         steps=STEPS,
         warmup_steps=1,
@@ -114,15 +143,15 @@ def run_of(settings: Case) -> Run:
         values = value if "+" in name else (value,)
         for part, each in zip(name.split("+"), values, strict=True):
             run = _with(run, part, each)
-    return replace(run, ranks=run.layout.ranks)
+    return run.changed(ranks=run.layout.ranks)
 
 
 def _with(run: Run, name: str, value: Any) -> Run:
     section, _, last = name.rpartition(".")
     if section:
         value = list(value) if isinstance(value, tuple) else value
-        return replace(run, **{section: replace(getattr(run, section), **{last: value})})
-    return replace(run, **{name: NAMED[name][value]})
+        return run.changed(**{section: getattr(run, section).changed(**{last: value})})
+    return run.changed(**{name: NAMED[name][value]})
 
 
 def valid(settings: Case) -> bool:

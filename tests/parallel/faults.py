@@ -19,8 +19,8 @@ from hpcbench.comm import policy
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
-from hpcbench.comm.shards import shards
 from hpcbench.comm.work import Work
+from hpcbench.contract.shards import shards
 from hpcbench.parallel import (
     buckets,
     data_parallel,

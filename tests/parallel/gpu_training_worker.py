@@ -9,7 +9,6 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -31,30 +30,34 @@ from hpcbench.comm.accelerator import Event
 from hpcbench.comm.places import Place, Places
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.run import Run
+from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.training import CommPrecision
 from hpcbench.parallel import buffers
-from hpcbench.parallel.layout import Layout
 from hpcbench.train import resources, text
-from hpcbench.train.config import CommPrecision, Run, Scheme, SchemeRule
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
 CODEC = "int8:256"
-KEEPS = SchemeRule("DP", None, None, CODEC, feedback=True)
-KEEPING = Scheme("keeping", "two-shot", "none", [KEEPS])
-ONEBIT = Scheme("onebit", "two-shot", "none", [replace(KEEPS, kind="OPTIM")], optimizer="onebit-adam")
-INT8 = Scheme("int8", "two-shot", CODEC, [])
+KEEPS = Rule(dimension="DP", codec=CODEC, feedback=True)
+KEEPING = NamedScheme(name="keeping", algorithm="two-shot", default="none", rules=[KEEPS])
+ONEBIT = NamedScheme(
+    name="onebit", algorithm="two-shot", default="none", rules=[KEEPS.changed(kind="OPTIM")], optimizer="onebit-adam"
+)
+INT8 = NamedScheme(name="int8", algorithm="two-shot", default=CODEC)
 
 
 def settings() -> dict[str, tuple[Run, bool]]:
     """Runs that together send by every operation that training uses, and whether MPI takes device pointers."""
 
-    def made(layout: Layout, scheme: Scheme, **train: Any) -> Run:
+    def made(layout: Layout, scheme: NamedScheme, **train: Any) -> Run:
         base = run_of("gpt2" if layout.pp > 1 else "neox", layout, precision="fp32", zero=train.pop("zero", 0))
         train = {"steps": 2, "global_batch": 4, "micro_batch": 1, "overlap": False, **train}
-        model = replace(base.model, layers=2)
-        return replace(base, model=model, scheme=scheme, train=replace(base.train, **train))
+        model = base.model.changed(layers=2)
+        return base.changed(model=model, scheme=scheme, train=base.train.changed(**train))
 
-    fp16, bf16 = (CommPrecision(name, name, name) for name in ("fp16", "bf16"))
+    fp16, bf16 = (CommPrecision(activations=name, gradients=name, parameters=name) for name in ("fp16", "bf16"))
 
     return {
         "native": (made(Layout(dp=2), SCHEMES["baseline"], zero=1, overlap=True), False),
@@ -186,11 +189,11 @@ def on_gpu() -> None:
     for name, scheme in {**SCHEMES, "onebit": ONEBIT}.items():
         for precision in ("fp64", "fp32") if name in ("baseline", "identity") else ("fp32",):
             for layout, zero in ((Layout(dp=2, tp=2), 3), (Layout(dp=2, pp=2), 1)):
-                run = replace(run_of("neox", layout, precision=precision, zero=zero), scheme=scheme)
+                run = run_of("neox", layout, precision=precision, zero=zero).changed(scheme=scheme)
                 if scheme.optimizer:
-                    run = replace(run, train=replace(run.train, zero=0, optimizer=scheme.optimizer, freeze_step=1))
+                    run = run.changed(train=run.train.changed(zero=0, optimizer=scheme.optimizer, freeze_step=1))
                 _, expected = train(run, None)
-                trainer, found = train(replace(run, device="cuda"), None)
+                trainer, found = train(run.changed(device="cuda"), None)
                 memory = resources.memory(trainer)
                 about = {"scheme": name, "precision": precision, "agree": found["agree"], "memory": memory}
                 results = {"cpu": expected, "gpu": found}

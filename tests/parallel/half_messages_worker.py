@@ -18,21 +18,24 @@ from hpcbench.codecs.identity import Identity
 from hpcbench.codecs.registry import get_codec
 from hpcbench.codecs.types import BFLOAT16, Array, Bytes
 from hpcbench.comm import policy
-from hpcbench.comm.channel import Algorithm, Channel, Dimension, Kind, Phase
+from hpcbench.comm.channel import Channel
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.group import Group
 from hpcbench.comm.memory import HostMemory
 from hpcbench.comm.progress import Progress
-from hpcbench.comm.shards import length, shards
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.run import Run
+from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.shards import length, shards
+from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
+from hpcbench.contract.training import CommPrecision
 from hpcbench.parallel.gradients import Gradients
-from hpcbench.parallel.layout import Layout
 from hpcbench.parallel.pipeline import Pipeline
 from hpcbench.predict import volume
 from hpcbench.testing import parity
 from hpcbench.train import text
-from hpcbench.train.config import CommPrecision, Run, Scheme, SchemeRule
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
@@ -180,13 +183,13 @@ def overflowing() -> dict[str, Any]:
 
 
 def messages(name: str) -> CommPrecision:
-    return CommPrecision(name, name, name)
+    return CommPrecision(activations=name, gradients=name, parameters=name)
 
 
-def run(model: str, layout: Layout, scheme: Scheme | None = None, **settings: Any) -> Run:
+def run(model: str, layout: Layout, scheme: NamedScheme | None = None, **settings: Any) -> Run:
     plain = run_of(model, layout)
-    train = replace(plain.train, **{"global_batch": 8, "micro_batch": 2, "precision": "fp32", **settings})
-    return replace(plain, train=train, scheme=scheme or plain.scheme)
+    train = plain.train.changed(**{"global_batch": 8, "micro_batch": 2, "precision": "fp32", **settings})
+    return plain.changed(train=train, scheme=scheme or plain.scheme)
 
 
 def trainer_of(a_run: Run) -> Trainer:
@@ -208,7 +211,7 @@ def predicted(trainer: Trainer) -> dict[str, int]:
 
 def training() -> Iterator[dict[str, Any]]:
     """The baseline with half messages in every dimension: half the bytes, nearly the same loss, equal replicas."""
-    identity = Scheme("identity", "two-shot", "none", [])
+    identity = NamedScheme(name="identity", algorithm="two-shot", default="none")
     for model, layout in (("neox", Layout(dp=2, tp=2)), ("gpt2", Layout(dp=2, pp=2))):
         runs = [trainer_of(run(model, layout, identity))]
         runs += [trainer_of(run(model, layout, comm_precision=messages(name))) for name in ("fp32", "bf16", "fp16")]
@@ -227,9 +230,9 @@ def training() -> Iterator[dict[str, Any]]:
 
 def squeezed() -> dict[str, Any]:
     """A bf16 run under MPC: the codec is given the 16 bits of the values, and no zeros beside them."""
-    scheme, seen = Scheme("naive-mpc", "two-shot", "mpc", []), []
+    scheme, seen = NamedScheme(name="naive-mpc", algorithm="two-shot", default="mpc"), []
     wide = run("neox", Layout(dp=2, tp=2), scheme, precision="bf16", zero=0, bucket_mb=4.0)
-    trainer = trainer_of(replace(wide, model=replace(wide.model, hidden=256)))
+    trainer = trainer_of(wide.changed(model=wide.model.changed(hidden=256)))
     kind = type(get_codec("mpc"))
     encode = kind.encode
 
@@ -295,7 +298,7 @@ def masters() -> Iterator[dict[str, Any]]:
         weights = []
         for name in ("fp32", "bf16"):
             # gradients are summed in fp32 in both: only parameters travel in bf16
-            how: dict[str, Any] = {"precision": "bf16", "comm_precision": replace(messages("fp32"), parameters=name)}
+            how: dict[str, Any] = {"precision": "bf16", "comm_precision": messages("fp32").changed(parameters=name)}
             trainer = trainer_of(run("neox", Layout(dp=4), zero=zero, **how))
             for k in range(2):
                 trainer.step(k)
@@ -336,7 +339,12 @@ def hidden() -> Iterator[dict[str, Any]]:
     """An infinity of one rank in a gradient, and in a message between stages, behind a codec that makes it finite."""
     for dimension, layout in (("DP", Layout(dp=4)), ("PP", Layout(dp=2, pp=2))):
         for fault in (False, True):
-            scheme = Scheme("clamp", "two-shot", "none", [SchemeRule(dimension, None, None, "clamp")])
+            scheme = NamedScheme(
+                name="clamp",
+                algorithm="two-shot",
+                default="none",
+                rules=[Rule.model_construct(dimension=dimension, codec="clamp")],
+            )
             with patch.object(policy, "get_codec", codec_of):
                 trainer = trainer_of(run("neox", layout, scheme, precision="fp16", zero=0, overlap=False))
                 trainer.step(0)

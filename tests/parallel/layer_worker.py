@@ -10,9 +10,9 @@ from runs import run_of
 from torch import Tensor
 
 from hpcbench.comm.progress import Progress
-from hpcbench.comm.shards import shards
 from hpcbench.comm.wait import Wait
-from hpcbench.parallel.layout import Layout
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.shards import shards
 from hpcbench.train import text
 from hpcbench.train.trainer import Trainer
 

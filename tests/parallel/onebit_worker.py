@@ -5,7 +5,6 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -17,38 +16,41 @@ from runs import TRAIN, run_of
 from hpcbench.codecs.registry import get_codec
 from hpcbench.codecs.sign import Sign
 from hpcbench.codecs.types import Array, Bytes
-from hpcbench.comm.channel import Algorithm, Dimension, Kind, Phase
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.plan import Operation, Plan, plan
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.run import Run
+from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
 from hpcbench.parallel.adamw import AdamWState
 from hpcbench.parallel.buckets import Bucket
-from hpcbench.parallel.layout import Layout
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.predict import volume
 from hpcbench.testing import parity
 from hpcbench.train import text
-from hpcbench.train.config import Run, Scheme, SchemeRule
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
 RANKS, WARM, STEPS = 4, 2, 4
 CODEC = "sign:256"
-MOMENTA = SchemeRule("DP", None, "OPTIM", CODEC, feedback=True)
-SIGNS = Scheme("onebit", "two-shot", "none", [MOMENTA], optimizer="onebit-adam")
-EXACT = Scheme("exact", "two-shot", "none", [], optimizer="onebit-adam")
+MOMENTA = Rule(dimension="DP", kind="OPTIM", codec=CODEC, feedback=True)
+SIGNS = NamedScheme(name="onebit", algorithm="two-shot", default="none", rules=[MOMENTA], optimizer="onebit-adam")
+EXACT = NamedScheme(name="exact", algorithm="two-shot", default="none", optimizer="onebit-adam")
 CORPUS = text.load(run_of("neox", Layout()).data, 12)
 
 
-def run(model: str, layout: Layout, scheme: Scheme = SIGNS, *, freeze_step: int | None = WARM, **settings: Any) -> Run:
+def run(
+    model: str, layout: Layout, scheme: NamedScheme = SIGNS, *, freeze_step: int | None = WARM, **settings: Any
+) -> Run:
     """A run of 1-bit Adam, or with no step to freeze at one of plain Adam."""
     plain = run_of(model, layout, zero=0, precision=settings.pop("precision", "fp32"))
     optimizer = "onebit-adam" if freeze_step else "adamw"
     settings = {"steps": STEPS, "global_batch": 8, "micro_batch": 2, **settings}
-    train = replace(plain.train, optimizer=optimizer, freeze_step=freeze_step, **settings)
-    return replace(plain, train=train, scheme=scheme if freeze_step else replace(scheme, optimizer=None))
+    train = plain.train.changed(optimizer=optimizer, freeze_step=freeze_step, **settings)
+    return plain.changed(train=train, scheme=scheme if freeze_step else scheme.changed(optimizer=None))
 
 
 def trainer_of(a_run: Run, comm: MPI.Comm) -> Trainer:

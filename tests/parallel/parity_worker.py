@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -18,12 +18,12 @@ from mpi4py import MPI
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.run import Run
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.exact import exact_sum
 from hpcbench.predict import volume
 from hpcbench.testing import parity
 from hpcbench.train import text
-from hpcbench.train.config import Run
 from hpcbench.train.precision import LossScale
 from hpcbench.train.trainer import Trainer
 
@@ -142,7 +142,7 @@ def compared(comparisons: list[Comparison], team: MPI.Comm) -> list[dict[str, An
     results = []
     for comparison in comparisons:
         against = run_of(comparison.against)
-        key = json.dumps(asdict(against), sort_keys=True)
+        key = against.model_dump_json()
         if key not in references:
             alone = against.ranks == 1
             comm = MPI.COMM_SELF if alone else team.Split(0 if team.rank < against.ranks else 1, team.rank)
@@ -180,7 +180,7 @@ def residuals() -> dict[str, Any]:
     for k in range(2):
         first.step(k)
     saved = first.data_parallel.residuals()
-    second = trainer_of(replace(run, train=replace(run.train, bucket_mb=run.train.bucket_mb / 3)), WORLD)
+    second = trainer_of(run.changed(train=run.train.changed(bucket_mb=run.train.bucket_mb / 3)), WORLD)
     second.data_parallel.load_residuals(saved)
     taken = second.data_parallel.residuals()
     with patch.object(DataParallel, "gradient_norm", lambda self: math.nan):

@@ -1,11 +1,11 @@
 """The pipelines and recomputations that are compared with the same run without them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from runs import run_of
 
-from hpcbench.parallel.layout import Layout
-from hpcbench.train.config import Run
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.run import Run
 
 STEPS = 2
 LAYERS, BATCH = 8, 8
@@ -32,8 +32,8 @@ class Case:
     @property
     def run(self) -> Run:
         run = run_of(self.model, self.layout, zero=self.zero, clip=0.0)
-        train = replace(run.train, global_batch=BATCH, schedule=self.schedule, recompute=self.recompute)
-        return replace(run, model=replace(run.model, layers=LAYERS), train=train)
+        train = run.train.changed(global_batch=BATCH, schedule=self.schedule, recompute=self.recompute)
+        return run.changed(model=run.model.changed(layers=LAYERS), train=train)
 
 
 GRID = [
@@ -41,15 +41,15 @@ GRID = [
     *(Case(layout, "interleaved") for layout in (TWO, FOUR)),
     Case(Layout(pp=3, stages=[1, 4, 3])),
     Case(Layout(pp=2, stages=[5, 3]), "gpipe", model="gpt2"),
-    Case(replace(TWO, stages=[1, 3, 2, 2]), "interleaved", model="gpt2"),
+    Case(TWO.changed(stages=[1, 3, 2, 2]), "interleaved", model="gpt2"),
     Case(FOUR, "interleaved", "full", model="gpt2"),
     *(Case(Layout(), recompute=what, model="gpt2") for what in ("selective", "full")),
     *(Case(Layout(), recompute=what) for what in ("selective", "full", 3)),
     Case(TWO, "interleaved", "selective"),
-    Case(replace(TWO, tp=2), "interleaved", "full"),
-    Case(replace(TWO, tp=2), "interleaved", 2),
-    Case(replace(TWO, dp=2), "interleaved", zero=0),
-    Case(replace(TWO, dp=2), "interleaved", "full"),
+    Case(TWO.changed(tp=2), "interleaved", "full"),
+    Case(TWO.changed(tp=2), "interleaved", 2),
+    Case(TWO.changed(dp=2), "interleaved", zero=0),
+    Case(TWO.changed(dp=2), "interleaved", "full"),
 ]
 
 

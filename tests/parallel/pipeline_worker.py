@@ -11,11 +11,11 @@ from pipeline_cases import FAULTY, FOUR, GRID, STEPS, Case, without_pipeline
 from pipeline_faults import planted
 from torch import Tensor, nn
 
-from hpcbench.comm.channel import Algorithm
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
-from hpcbench.parallel.layout import Layout
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.scheme import Scheme
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.pipeline import MicroBatch, Pipeline
 from hpcbench.parallel.schedule import SCHEDULES, forward_only
@@ -109,7 +109,7 @@ def sizes() -> None:
             pipeline = Pipeline(
                 parts,
                 mesh=mesh,
-                policy=Policy(algorithm=Algorithm("native"), default="none", rules=[]),
+                policy=Policy(Scheme(algorithm="native")),
                 hidden=hidden,
                 dtype=torch.float64,
                 device="cpu",

@@ -1,29 +1,29 @@
 """What four ranks really send under each setting, and schemes with limits in training; prints a JSON line a case."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 from runs import run_of
 from zero_worker import CORPUS, WORLD, nodes
 
 from hpcbench.comm.progress import Progress
-from hpcbench.comm.rules import live
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.run import Run
+from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.traffic import live
 from hpcbench.errors import UserError
-from hpcbench.parallel.layout import Layout
-from hpcbench.train.config import Run, Scheme, SchemeRule, setting
 from hpcbench.train.trainer import Trainer
 
 QUIET = Progress(Wait.GIVE_WAY)
-IDENTITY = Scheme("identity", "encoded", "none", [])
+IDENTITY = NamedScheme(name="identity", algorithm="encoded", default="none")
 
 
-def case(layout: Layout, scheme: Scheme = IDENTITY, **train: Any) -> Run:
+def case(layout: Layout, scheme: NamedScheme = IDENTITY, **train: Any) -> Run:
     run = run_of("gpt2", layout, precision="fp32")
     settings = {"global_batch": 8, "micro_batch": 2, "overlap": False, "steps": 2, **train}
-    return replace(run, scheme=scheme, train=replace(run.train, **settings))
+    return run.changed(scheme=scheme, train=run.train.changed(**settings))
 
 
 def trained(run: Run) -> list[dict[str, Any]]:
@@ -51,14 +51,14 @@ def triples() -> None:
             for row in trained(run)
             if row["message_bytes"] and row["dimension"] != "EXACT"
         ]
-        tell(test="triples", found=sorted(found), live=sorted(map(list, live(setting(run)))))
+        tell(test="triples", found=sorted(found), live=sorted(map(list, live(run.setting))))
 
 
 def limited() -> None:
     """Two nodes of two ranks: dp crosses them, tp does not. All that crosses is encoded, and nothing else."""
-    own = [SchemeRule(None, None, None, "int8:256", min_bytes=1024, between_nodes=True)]
-    limited = Scheme("limited", "encoded", "none", own)
-    identity = Scheme("identity", "two-shot", "none", [])
+    own = [Rule(codec="int8:256", min_bytes=1024, between_nodes=True)]
+    limited = NamedScheme(name="limited", algorithm="encoded", default="none", rules=own)
+    identity = NamedScheme(name="identity", algorithm="two-shot", default="none")
     cases = [(limited, Layout(dp=2, tp=2)), (identity, Layout(dp=2, tp=2)), (limited, Layout(tp=2, pp=2))]
     for scheme, layout in (*cases, (limited, Layout(dp=4))):
         each_alone = 1e-6 if layout.dp == 2 else 0.1  # then some of the buckets are smaller than the threshold
@@ -68,9 +68,9 @@ def limited() -> None:
 
 
 def irregular() -> None:
-    own = [SchemeRule("DP", None, None, "int8:256", between_nodes=True)]
+    own = [Rule(dimension="DP", codec="int8:256", between_nodes=True)]
     said = ""
-    run = case(Layout(dp=4), Scheme("own", "encoded", "none", own))
+    run = case(Layout(dp=4), NamedScheme(name="own", algorithm="encoded", default="none", rules=own))
     whole = Topology.of
     Topology.of = lambda comm: Topology.by_label(comm.allgather(WORLD.rank // 3))  # type: ignore[method-assign]
     try:

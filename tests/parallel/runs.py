@@ -1,11 +1,9 @@
 """Runs of a few steps for the tests of single mechanisms, from the grid's."""
 
-from dataclasses import replace
-
 from cases import BASE, NAMED
 
-from hpcbench.parallel.layout import Layout
-from hpcbench.train.config import Run
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.run import Run
 
 TRAIN = BASE.train
 MODELS = NAMED["model"]
@@ -24,15 +22,15 @@ def run_of(
     sequence_parallel: bool = False,
 ) -> Run:
     """A run of a few steps; gpt2 has tied weights."""
-    train = replace(
-        TRAIN, precision=precision, zero=zero, clip=clip, overlap=overlap, sequence_parallel=sequence_parallel
+    train = TRAIN.changed(
+        precision=precision, zero=zero, clip=clip, overlap=overlap, sequence_parallel=sequence_parallel
     )
-    return replace(BASE, model=MODELS[model], scheme=SCHEMES[scheme], layout=layout, ranks=layout.ranks, train=train)
+    return BASE.changed(model=MODELS[model], scheme=SCHEMES[scheme], layout=layout, ranks=layout.ranks, train=train)
 
 
 def in_pairs(run: Run) -> Run:
     """With few samples, two at a time: sequence parallelism has to keep them apart."""
-    return replace(run, train=replace(run.train, global_batch=8, micro_batch=2))
+    return run.changed(train=run.train.changed(global_batch=8, micro_batch=2))
 
 
 def label(layout: Layout) -> str:

@@ -16,13 +16,14 @@ from mpi4py import MPI
 from runs import in_pairs, label, run_of
 from torch import Tensor, nn
 
-from hpcbench.comm.channel import Algorithm, Phase
 from hpcbench.comm.group import Group
-from hpcbench.comm.policy import Policy, Rule
+from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
-from hpcbench.comm.shards import shards
 from hpcbench.comm.wait import Wait
-from hpcbench.parallel.layout import Layout
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.shards import shards
+from hpcbench.contract.traffic import Phase
 from hpcbench.parallel.linear import ColumnLinear, RowLinear
 from hpcbench.parallel.regions import SEQUENCE, WHOLE, Border, enter, leave
 from hpcbench.parallel.vocabulary import PositionEmbedding, VocabularyEmbedding, split_loss
@@ -86,7 +87,7 @@ def alone() -> None:
 
 def operations() -> None:
     group = Group(WORLD, Progress(Wait.GIVE_WAY))
-    policy = Policy(algorithm=Algorithm.NATIVE)
+    policy = Policy(Scheme(algorithm="native"))
     tokens = torch.tensor([[0, 6, 3, 4], [4, 2, 5, 1]])
     for name, stream in (("whole", WHOLE), ("spread", SEQUENCE)):
         border = Border.of(group, stream, policy)
@@ -161,7 +162,7 @@ def lossy() -> None:
     for codec, phase, (name, stream) in product(
         ("zfp:8", "int8:256"), (Phase.FORWARD, Phase.BACKWARD), (("whole", WHOLE), ("spread", SEQUENCE))
     ):
-        policy = Policy(algorithm=Algorithm.ENCODED, rules=[Rule(codec, phase=phase)])
+        policy = Policy(Scheme(rules=[Rule(codec=codec, phase=phase.value)]))
         border = Border.of(group, stream, policy)
         own = x[index(x.shape[1], 1)] if stream.spread else x
         outer, inner = own.clone().requires_grad_(), x.clone().requires_grad_()

@@ -3,7 +3,6 @@
 On a device in disguise everywhere; on a real one, where there is one, with ``pytest -m gpu tests/parallel``.
 """
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,11 @@ from mpi4py import MPI
 from runs import SCHEMES, run_of
 
 from hpcbench.codecs.device import cuda
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.training import CommPrecision
 from hpcbench.errors import UserError
-from hpcbench.parallel.layout import Layout
 from hpcbench.train import gpu
-from hpcbench.train.config import CommPrecision, Scheme, SchemeRule
 
 WORKER = Path(__file__).with_name("gpu_training_worker.py")
 
@@ -56,20 +56,20 @@ def test_mpi_is_given_pinned_copies_or_pointers(settings):
 
 
 def test_what_only_the_cpu_does_is_refused_in_one_line():
-    run = replace(run_of("neox", Layout(dp=2), precision="fp32"), device="cuda")
+    run = run_of("neox", Layout(dp=2), precision="fp32").changed(device="cuda")
     assert gpu.refusal(run) is None
     for name in ("fp32", "bf16", "fp16"):
-        messages = CommPrecision(name, name, name)
-        assert gpu.refusal(replace(run, train=replace(run.train, comm_precision=messages))) is None
-    sums = replace(run, scheme=Scheme("sums", "homomorphic", "int8:256", []))
+        messages = CommPrecision(activations=name, gradients=name, parameters=name)
+        assert gpu.refusal(run.changed(train=run.train.changed(comm_precision=messages))) is None
+    sums = run.changed(scheme=NamedScheme(name="sums", algorithm="homomorphic", default="int8:256"))
     assert "scheme sums: homomorphic sums" in gpu.refusal(sums)
 
 
 @pytest.mark.parametrize("said", [True, False])
 def test_the_site_decides_whether_mpi_is_given_pointers(said):
-    run = replace(run_of("neox", Layout()), gpu_aware_mpi=said)
+    run = run_of("neox", Layout()).changed(gpu_aware_mpi=said)
     assert gpu.awareness(MPI.COMM_SELF, run) is None
-    assert bool(gpu.awareness(MPI.COMM_SELF, replace(run, device="cuda"))) == said
+    assert bool(gpu.awareness(MPI.COMM_SELF, run.changed(device="cuda"))) == said
 
 
 @pytest.mark.parametrize("why", [ImportError("codecs on a GPU need CuPy: pip install it"), RuntimeError("no GPU")])
@@ -81,15 +81,15 @@ def test_without_cupy_or_a_gpu_a_run_ends_in_words(monkeypatch, why):
     run = run_of("neox", Layout(dp=2))
     gpu.check(run)
     with pytest.raises(UserError, match=f"device cuda: {why}") as raised:
-        gpu.check(replace(run, device="cuda"))
+        gpu.check(run.changed(device="cuda"))
     assert "\n" not in str(raised.value)
 
 
 def test_a_codec_without_kernels_is_refused(monkeypatch):
     plain = gpu.get_codec
     monkeypatch.setattr(gpu, "get_codec", lambda name: object() if name == "zfp:8" else plain(name))
-    scheme = Scheme("mixed", "encoded", "none", [SchemeRule("DP", None, None, "zfp:8")])
-    run = replace(run_of("neox", Layout(dp=2)), scheme=scheme, device="cuda")
+    scheme = NamedScheme(name="mixed", algorithm="encoded", default="none", rules=[Rule(dimension="DP", codec="zfp:8")])
+    run = run_of("neox", Layout(dp=2)).changed(scheme=scheme, device="cuda")
     assert "codec zfp:8 has no kernels for a GPU" in gpu.refusal(run)
 
 

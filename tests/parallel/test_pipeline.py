@@ -4,13 +4,12 @@ Only the tied embedding has other bits under a pipeline: its two copies sum over
 """
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pipeline_cases import BATCH, FAULTY, GRID, STEPS, Case
 
-from hpcbench.parallel.layout import Layout
+from hpcbench.contract.layout import Layout
 from hpcbench.parallel.pipeline import tag
 from hpcbench.predict import volume
 from hpcbench.predict.activations import alive_by_formula
@@ -68,7 +67,7 @@ def test_closed_form_by_hand(sequence_parallel):
     """
     layout = Layout(tp=2, pp=2, chunks=2, stages=[1, 3, 2, 2])
     run = Case(layout, "interleaved", model="gpt2", zero=0).run
-    train = replace(run.train, sequence_parallel=sequence_parallel)
+    train = run.train.changed(sequence_parallel=sequence_parallel)
     found = volume.all_ranks_bytes(run.model, train, layout)
     values = BATCH * train.seq_len * run.model.hidden * (1 if sequence_parallel else 2)
     table = run.model.vocab * run.model.hidden

@@ -1,7 +1,6 @@
 """What a recomputed layer keeps, without ranks."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -34,7 +33,7 @@ def explicit(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def passed(what, *, core=None):
     """Gradients of a model's blocks, and the shapes of the activations that they keep for the backward pass."""
     torch.manual_seed(3)
-    model = GPT(replace(NEOX, layers=LAYERS), S).double()
+    model = GPT(NEOX.changed(layers=LAYERS), S).double()
     for block in model.blocks.values():
         block.attention.core = core or block.attention.core
     names = [name for name, _ in model.named_parameters()]

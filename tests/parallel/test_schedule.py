@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpcbench.parallel.layout import Layout
+from hpcbench.contract.layout import Layout
 from hpcbench.parallel.schedule import SCHEDULES, Action, forward_only, interleaved, one_f_one_b
 from hpcbench.predict import activations
 from hpcbench.predict.schedule import DeadlockError, bubble, simulate

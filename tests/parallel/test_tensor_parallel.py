@@ -1,6 +1,5 @@
 """Tensor parallelism operation by operation: against one process, by finite differences, under codecs; its bytes."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,10 +7,11 @@ import torch
 from runs import MODELS, TRAIN, in_pairs, run_of
 from torch import nn
 
-from hpcbench.comm.channel import Algorithm, Dimension, Kind, Phase
-from hpcbench.comm.policy import Policy, Rule
+from hpcbench.comm.policy import Policy
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.traffic import Dimension, Kind, Phase
 from hpcbench.parallel.buckets import make_buckets
-from hpcbench.parallel.layout import Layout
 from hpcbench.parallel.sharding import Held, Shard
 from hpcbench.predict import volume
 
@@ -53,7 +53,7 @@ def test_message_bytes_equal_the_closed_form(mpi_results):
     assert len(results) == 7
     for result in results:
         dp, tp, pp = (int(part[2:]) for part in result["layout"].split("-"))
-        layout = Layout(dp, tp, pp)
+        layout = Layout(dp=dp, tp=tp, pp=pp)
         run = in_pairs(
             run_of(
                 result["model"],
@@ -72,11 +72,11 @@ def test_closed_form_by_hand():
     The stream crosses three borders each way, with 6 values; norms 4h, biases of rows 2h, last norm 2h and positions 3h
     are completed.
     """
-    model = replace(MODELS["gpt2"], layers=1, hidden=2, heads=2)
-    train = replace(TRAIN, seq_len=3, global_batch=1, micro_batch=1, precision="fp32", zero=0)
+    model = MODELS["gpt2"].changed(layers=1, hidden=2, heads=2)
+    train = TRAIN.changed(seq_len=3, global_batch=1, micro_batch=1, precision="fp32", zero=0)
 
     def sent(layout, **more):
-        return volume.all_ranks_bytes(model, replace(train, **more), layout)
+        return volume.all_ranks_bytes(model, train.changed(**more), layout)
 
     rest = {("EXACT", "FORWARD", "ACT"): 8 * 3 * 3, ("EXACT", "STEP", "OPTIM"): 2 * 8}
     whole = sent(Layout(tp=2))
@@ -94,8 +94,11 @@ def test_closed_form_by_hand():
 
 
 def test_a_rule_for_tp_holds_for_sequence_parallelism_until_one_for_sp():
-    rules = [Rule("zfp:8", Dimension.TP), Rule("zfp:16", Dimension.SP, Phase.BACKWARD)]
-    policy = Policy(algorithm=Algorithm.ENCODED, rules=rules)
+    rules = [
+        Rule(codec="zfp:8", dimension="TP"),
+        Rule(codec="zfp:16", dimension="SP", phase="BACKWARD"),
+    ]
+    policy = Policy(Scheme(rules=rules))
     codecs = [
         policy.channel(dimension, phase, Kind.ACT).codec.name
         for dimension in (Dimension.TP, Dimension.SP, Dimension.PP)

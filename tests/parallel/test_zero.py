@@ -1,6 +1,5 @@
 """ZeRO stages: the bits of plain data parallelism, and as many bytes in memory and in messages as predicted."""
 
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,8 +9,8 @@ from runs import run_of
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.layout import Layout
 from hpcbench.parallel.buckets import Bucket
-from hpcbench.parallel.layout import Layout
 from hpcbench.predict import zero
 from hpcbench.train import text
 from hpcbench.train.trainer import Trainer
@@ -166,7 +165,7 @@ def test_a_rank_lets_go_of_what_it_does_not_own_before_the_next_bucket_is_made(m
 
     monkeypatch.setattr(Bucket, "__init__", noted)
     run = run_of("neox", Layout(), zero=stage)
-    run = replace(run, train=replace(run.train, bucket_mb=1e-6))
+    run = run.changed(train=run.train.changed(bucket_mb=1e-6))
     Trainer(run, MPI.COMM_SELF, Progress(Wait.GIVE_WAY), text.load(run.data, run.train.seq_len))
     assert len(made) > 20 and not any(gradients)
     assert any(values) is (most == "values")

@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -14,15 +13,17 @@ from parity_worker import WORLD, errors, train
 from runs import SCHEMES, label, run_of
 from torch import Tensor
 
-from hpcbench.comm.channel import Phase
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.run import Run
+from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.traffic import Phase
 from hpcbench.parallel.buckets import Bucket
 from hpcbench.parallel.buffers import wire_dtype
 from hpcbench.parallel.exact import digest
 from hpcbench.parallel.gradients import Gradients
-from hpcbench.parallel.layout import Layout
 from hpcbench.parallel.offload import Crossing, HostLink
 from hpcbench.parallel.on_demand import OnDemand, Unit
 from hpcbench.parallel.pieces import Piece
@@ -31,7 +32,6 @@ from hpcbench.predict import volume
 from hpcbench.predict import zero as predict
 from hpcbench.study.presets import scheme as preset
 from hpcbench.train import text
-from hpcbench.train.config import Run, Scheme, SchemeRule
 from hpcbench.train.trainer import Trainer
 
 CORPUS = text.load(run_of("neox", Layout()).data, 12)
@@ -43,9 +43,8 @@ def case(model: str, layout: Layout, zero: int, *, scheme: str = "identity", par
     """A run whose step has `parts` micro-batches."""
     precision = train.pop("precision", "fp64")
     run = run_of(model, layout, scheme=scheme, zero=zero, clip=0.0, precision=precision)
-    return replace(
-        run,
-        train=replace(run.train, global_batch=8, micro_batch=8 // layout.dp // parts, **{"bucket_mb": 0.1, **train}),
+    return run.changed(
+        train=run.train.changed(global_batch=8, micro_batch=8 // layout.dp // parts, **{"bucket_mb": 0.1, **train}),
     )
 
 
@@ -217,8 +216,8 @@ def resumed() -> None:
 def lossy() -> None:
     """ZeRO++: every rank computes with the same decoded bytes, and so it does not where a rank keeps its own exact."""
     found = preset("zeropp")
-    rules = [SchemeRule(**{"dimension": None, "phase": None, "kind": None, **rule}) for rule in found["rules"]]
-    scheme = Scheme("zeropp", found["algorithm"], found["default"], rules)
+    rules = [Rule(**{"dimension": None, "phase": None, "kind": None, **rule}) for rule in found["rules"]]
+    scheme = NamedScheme(name="zeropp", algorithm=found["algorithm"], default=found["default"], rules=rules)
     with patch.dict(SCHEMES, zeropp=scheme), nodes():
         exact = spread(case("gpt2", Layout(dp=4), 3, precision="fp32"))
         for fault in (None, own_piece_exact):

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcbench.comm.message_precision import CONTENTS
+from hpcbench.contract.run import Shape, load
+from hpcbench.contract.training import CONTENTS
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import load_study
 from hpcbench.study.run import run_file
 from hpcbench.study.size import Room
-from hpcbench.train import config as worker_config
 
 BASE: dict[str, Any] = {
     "study": "s",
@@ -181,9 +181,9 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
     assert " ".join(data) == keys
     path = tmp_path / "run.json"
     path.write_text(json.dumps(data), encoding="utf-8")
-    assert worker_config.load(path)[0].run == "r1-baseline"  # the worker refuses missing, unknown and mistyped keys
+    assert load(path)[0].run == "r1-baseline"  # the worker refuses missing, unknown and mistyped keys
     assert data["shape"] is None
-    asked = {"nodes": 1, "ranks_per_node": 2, "cores_per_rank": 4, "gpus_per_rank": "1/2", "visibility": "all"}
+    asked = Shape(nodes=1, ranks_per_node=2, cores_per_rank=4, gpus_per_rank="1/2", visibility="all")
     told = run_file(
         runs[0],
         site="local",
@@ -196,7 +196,7 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
     )
     assert told["gpu_aware_mpi"] is False
     path.write_text(json.dumps(told), encoding="utf-8")
-    assert worker_config.load(path)[0].shape == worker_config.Shape(1, 2, 4, "1/2", "all")
+    assert load(path)[0].shape == asked
 
 
 def test_whole_numbers_for_fractions_reach_the_run_as_fractions(tmp_path: Path) -> None:
@@ -227,8 +227,8 @@ def test_sizes_follow_from_layout_nodes_and_room(
     tmp_path: Path, room: Room, changes: dict[str, Any], size: tuple[int, int, int]
 ) -> None:
     found = runs_of(tmp_path, room, **changes)[0].size
-    assert (found.nodes, found.ranks_per_node, found.dp) == size
-    assert found.nodes * found.ranks_per_node == found.dp * found.tp * found.pp == found.ranks
+    assert (found.nodes, found.ranks_per_node, found.layout.dp) == size
+    assert found.nodes * found.ranks_per_node == found.layout.ranks
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_the_neox_study_scales_by_data_parallelism() -> None:
 
     runs = expand(load_study(data_dir("studies") / "neox-hybrid.yaml"), GPUS)
     assert len(runs) == 3 * 7 * 3
-    assert {(run.cell["nodes"], run.size.dp, run.size.ranks) for run in runs} == {
+    assert {(run.cell["nodes"], run.size.layout.dp, run.size.layout.ranks) for run in runs} == {
         (12, 2, 48),
         (24, 4, 96),
         (48, 8, 192),
@@ -334,7 +334,7 @@ def test_a_scheme_may_name_the_optimizer(tmp_path: Path) -> None:
     assert file(runs[1])["scheme"]["optimizer"] == "onebit-adam"
     path = tmp_path / "run.json"
     path.write_text(json.dumps(file(runs[1])), encoding="utf-8")
-    assert worker_config.load(path)[0].train.freeze_step == 8
+    assert load(path)[0].train.freeze_step == 8
     late = {**train, "warmup_steps": 30}
     runs = runs_of(tmp_path, train=late, matrix={"scheme": ["baseline", "onebit-adam"]}, repeats=1)
     assert file(runs[1])["train"]["freeze_step"] == 30

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from hpcbench.contract.scheme import Scheme, assignments
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.find_scheme import Offer
 from hpcbench.study.load import load_study
-from hpcbench.study.scheme import Scheme, assignments
 from hpcbench.study.size import Room
 
 LIBRARY: dict[str, Any] = {"algorithm": "native", "environment": {"SWITCH": "on"}}

@@ -3,9 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
+from hpcbench.contract.scheme import Scheme
+from hpcbench.contract.training import Model
 from hpcbench.study import presets
-from hpcbench.study.scheme import Scheme
-from hpcbench.study.training import Model
 
 
 def parameters(model: Model, seq_len: int) -> float:

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 from mpi4py import MPI
 
+from hpcbench.contract.run import Shape
 from hpcbench.errors import UserError
 from hpcbench.train import binding
-from hpcbench.train.config import Shape
 
 WORLD = MPI.COMM_WORLD
 

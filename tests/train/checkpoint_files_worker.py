@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -14,15 +13,16 @@ import numpy as np
 import torch
 from checkpoint_worker import GPT2, NEOX, SIGNS, WORLD, differences, run_of, tell
 
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.run import Run
+from hpcbench.contract.training import Data
 from hpcbench.errors import UserError
-from hpcbench.parallel.layout import Layout
 from hpcbench.parallel.sharding import Shard
 from hpcbench.train import checkpoint_files as files
 from hpcbench.train.checkpoint import Checkpoints
-from hpcbench.train.config import Data, Run
 from hpcbench.train.corpus import Corpus
 
-TOY = run_of(Layout(2))
+TOY = run_of(Layout(dp=2))
 TEXT = Corpus(np.zeros(9, np.uint8), np.ones(9, np.uint8))
 
 
@@ -179,13 +179,13 @@ def others(directory: str) -> None:
     where = Path(directory)
     write(where, 2)
     changes = {
-        "learning rate": replace(TOY, train=replace(TOY.train, lr=0.5)),
-        "seed": replace(TOY, train=replace(TOY.train, seed=8)),
-        "vocabulary": replace(TOY, model=replace(NEOX, vocab=300)),
-        "data": replace(TOY, data=Data("stdlib", None, 0.2)),
-        "model": replace(TOY, model=GPT2),
-        "scheme": replace(TOY, scheme=SIGNS),
-        "checkpoint_every": replace(TOY, train=replace(TOY.train, checkpoint_every=7)),
+        "learning rate": TOY.changed(train=TOY.train.changed(lr=0.5)),
+        "seed": TOY.changed(train=TOY.train.changed(seed=8)),
+        "vocabulary": TOY.changed(model=NEOX.changed(vocab=300)),
+        "data": TOY.changed(data=Data(source="stdlib", valid_fraction=0.2)),
+        "model": TOY.changed(model=GPT2),
+        "scheme": TOY.changed(scheme=SIGNS),
+        "checkpoint_every": TOY.changed(train=TOY.train.changed(checkpoint_every=7)),
     }
     for name, run in changes.items():
         tell({"change": name, **found_in(where, run)})

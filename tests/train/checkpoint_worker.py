@@ -4,7 +4,6 @@ import io
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,15 @@ from mpi4py import MPI
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.run import Run
+from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.training import Data, Model, Train
 from hpcbench.parallel import gradients
 from hpcbench.parallel.data_parallel import DataParallel
-from hpcbench.parallel.layout import Layout
 from hpcbench.train import text
 from hpcbench.train.__main__ import train
 from hpcbench.train.checkpoint import Checkpoints
-from hpcbench.train.config import Data, Model, Run, Scheme, SchemeRule, Train
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.log import RunLog
 from hpcbench.train.precision import LossScale
@@ -32,31 +33,91 @@ from hpcbench.train.trainer import Trainer
 WORLD = MPI.COMM_WORLD
 STEPS, STOP = 5, 2
 
-NEOX = Model("neox", 2, 40, 4, 256, "rotary", 0.4, parallel_residual=True, tied=False)
-GPT2 = Model("gpt2", 2, 32, 4, 256, "learned", 0.0, parallel_residual=False, tied=True)
-BASELINE = Scheme("baseline", "native", "none", [])
-SIGNS = Scheme("signs", "encoded", "none", [SchemeRule("DP", None, None, "sign:1024", feedback=True)])
-ONEBIT = replace(SIGNS, rules=[SchemeRule("DP", None, "OPTIM", "sign:1024", feedback=True)], optimizer="onebit-adam")
-ROUNDED = Scheme("rounded", "two-shot", "int8:256:stochastic", [])
-SETTINGS = Train(STEPS, 1, 4, 1, 12, "fp32", 1, 7, 1e-2, 1e-3, 0.9, 0.95, 1e-8, 0.01, 1.0, 0.05, True, 2, 4)
+NEOX = Model(
+    name="neox",
+    layers=2,
+    hidden=40,
+    heads=4,
+    vocab=256,
+    positions="rotary",
+    rotary_fraction=0.4,
+    parallel_residual=True,
+    tied=False,
+)
+GPT2 = Model(
+    name="gpt2",
+    layers=2,
+    hidden=32,
+    heads=4,
+    vocab=256,
+    positions="learned",
+    rotary_fraction=0.0,
+    parallel_residual=False,
+    tied=True,
+)
+BASELINE = NamedScheme(name="baseline", algorithm="native", default="none")
+SIGNS = NamedScheme(
+    name="signs", algorithm="encoded", default="none", rules=[Rule(dimension="DP", codec="sign:1024", feedback=True)]
+)
+ONEBIT = SIGNS.changed(
+    rules=[Rule(dimension="DP", kind="OPTIM", codec="sign:1024", feedback=True)], optimizer="onebit-adam"
+)
+ROUNDED = NamedScheme(name="rounded", algorithm="two-shot", default="int8:256:stochastic")
+SETTINGS = Train(
+    steps=STEPS,
+    warmup_steps=1,
+    global_batch=4,
+    micro_batch=1,
+    seq_len=12,
+    precision="fp32",
+    zero=1,
+    seed=7,
+    lr=1e-2,
+    min_lr=1e-3,
+    beta1=0.9,
+    beta2=0.95,
+    eps=1e-8,
+    weight_decay=0.01,
+    clip=1.0,
+    bucket_mb=0.05,
+    overlap=True,
+    eval_every=2,
+    eval_samples=4,
+)
 
 
-def run_of(layout: Layout, scheme: Scheme = BASELINE, model: Model = NEOX, **settings: Any) -> Run:
-    data = Data("stdlib", None, 0.1)
-    chosen = replace(SETTINGS, **settings)
+def run_of(layout: Layout, scheme: NamedScheme = BASELINE, model: Model = NEOX, **settings: Any) -> Run:
+    data = Data(source="stdlib", valid_fraction=0.1)
+    chosen = SETTINGS.changed(**settings)
     return Run(
-        1, "s", "local", "r", 1, "r1", {}, model, data, chosen, layout, scheme, layout.ranks, 1, True, "cpu", None
+        schema=1,
+        study="s",
+        site="local",
+        run="r",
+        repeat=1,
+        pairing="r1",
+        cell={},
+        model=model,
+        data=data,
+        train=chosen,
+        layout=layout,
+        scheme=scheme,
+        ranks=layout.ranks,
+        threads=1,
+        oversubscribe=True,
+        device="cpu",
+        links=None,
     )
 
 
 CASES = {
-    "dp2-fp64-zero0": run_of(Layout(2), precision="fp64", zero=0),
-    "dp2-fp16-zero1-overflow": run_of(Layout(2), precision="fp16"),
-    "dp2-fp32-zero0-feedback": run_of(Layout(2), SIGNS, zero=0),
-    "dp2-fp32-zero1-feedback": run_of(Layout(2), SIGNS),
-    "dp2-tp2-fp32-zero1-stochastic": run_of(Layout(2, 2), ROUNDED),
-    "dp2-tp2-bf16-zero1-feedback": run_of(Layout(2, 2), SIGNS, precision="bf16"),
-    "dp2-tp2-fp32-zero0-onebit": run_of(Layout(2, 2), ONEBIT, zero=0, optimizer="onebit-adam", freeze_step=1),
+    "dp2-fp64-zero0": run_of(Layout(dp=2), precision="fp64", zero=0),
+    "dp2-fp16-zero1-overflow": run_of(Layout(dp=2), precision="fp16"),
+    "dp2-fp32-zero0-feedback": run_of(Layout(dp=2), SIGNS, zero=0),
+    "dp2-fp32-zero1-feedback": run_of(Layout(dp=2), SIGNS),
+    "dp2-tp2-fp32-zero1-stochastic": run_of(Layout(dp=2, tp=2), ROUNDED),
+    "dp2-tp2-bf16-zero1-feedback": run_of(Layout(dp=2, tp=2), SIGNS, precision="bf16"),
+    "dp2-tp2-fp32-zero0-onebit": run_of(Layout(dp=2, tp=2), ONEBIT, zero=0, optimizer="onebit-adam", freeze_step=1),
     "pp2-fp64-zero1-tied": run_of(Layout(pp=2), model=GPT2, precision="fp64"),
     "pp2-fp16-zero0-overflow": run_of(Layout(pp=2), model=GPT2, precision="fp16", zero=0),
 }
@@ -65,7 +126,7 @@ CASES = {
 @cache
 def corpus() -> Corpus:
     """Read once for all runs, by all ranks of the world together."""
-    return text.load_shared(WORLD, Progress(Wait.GIVE_WAY), Data("stdlib", None, 0.1), 12)
+    return text.load_shared(WORLD, Progress(Wait.GIVE_WAY), Data(source="stdlib", valid_fraction=0.1), 12)
 
 
 def overflowing(cls: type[LossScale], train: Train) -> LossScale:

@@ -8,9 +8,9 @@ from mpi4py import MPI
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.training import Data
 from hpcbench.errors import UserError
 from hpcbench.train import text
-from hpcbench.train.config import Data
 
 WORLD = MPI.COMM_WORLD
 

@@ -15,53 +15,123 @@ from mpi4py import MPI
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.run import Run
+from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.training import Data, Model, Train
 from hpcbench.errors import UserError
-from hpcbench.parallel.layout import Layout
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.testing import parity
 from hpcbench.train import checkpoint, checkpoint_load, text
 from hpcbench.train.checkpoint import Checkpoints, carried
 from hpcbench.train.checkpoint_index import Announced, Fragment, Index, fragments
-from hpcbench.train.config import Data, Model, Run, Scheme, SchemeRule, Train
 from hpcbench.train.extent import Extent
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
 BEFORE, STEPS = 3, 6
-CORPUS = text.load_shared(WORLD, Progress(Wait.GIVE_WAY), Data("stdlib", None, 0.1), 12)
+CORPUS = text.load_shared(WORLD, Progress(Wait.GIVE_WAY), Data(source="stdlib", valid_fraction=0.1), 12)
 
-NEOX = Model("neox", 4, 32, 8, 256, "rotary", 0.5, parallel_residual=True, tied=False)
-GPT2 = Model("gpt2", 4, 32, 8, 256, "learned", 0.0, parallel_residual=False, tied=True)
-BASELINE = Scheme("baseline", "native", "none", [])
-SIGNS = Scheme("signs", "encoded", "none", [SchemeRule("DP", None, None, "sign:1024", feedback=True)])
+NEOX = Model(
+    name="neox",
+    layers=4,
+    hidden=32,
+    heads=8,
+    vocab=256,
+    positions="rotary",
+    rotary_fraction=0.5,
+    parallel_residual=True,
+    tied=False,
+)
+GPT2 = Model(
+    name="gpt2",
+    layers=4,
+    hidden=32,
+    heads=8,
+    vocab=256,
+    positions="learned",
+    rotary_fraction=0.0,
+    parallel_residual=False,
+    tied=True,
+)
+BASELINE = NamedScheme(name="baseline", algorithm="native", default="none")
+SIGNS = NamedScheme(
+    name="signs", algorithm="encoded", default="none", rules=[Rule(dimension="DP", codec="sign:1024", feedback=True)]
+)
 # Adam divides by the gradient's size: a small eps would enlarge the rounding of gradients that are zero in theory
-SETTINGS = Train(STEPS, 1, 8, 1, 12, "fp64", 1, 7, 1e-3, 1e-4, 0.9, 0.95, 1e-4, 0.01, 1.0, 0.05, False, 0, 4)
+SETTINGS = Train(
+    steps=STEPS,
+    warmup_steps=1,
+    global_batch=8,
+    micro_batch=1,
+    seq_len=12,
+    precision="fp64",
+    zero=1,
+    seed=7,
+    lr=1e-3,
+    min_lr=1e-4,
+    beta1=0.9,
+    beta2=0.95,
+    eps=1e-4,
+    weight_decay=0.01,
+    clip=1.0,
+    bucket_mb=0.05,
+    overlap=False,
+    eval_every=0,
+    eval_samples=4,
+)
 
 
-def run_of(model: Model, layout: Layout, scheme: Scheme = BASELINE, **settings: Any) -> Run:
-    train = replace(SETTINGS, **settings)
-    data = Data("stdlib", None, 0.1)
-    return Run(1, "s", "l", "r", 1, "r1", {}, model, data, train, layout, scheme, layout.ranks, 1, True, "cpu", None)
+def run_of(model: Model, layout: Layout, scheme: NamedScheme = BASELINE, **settings: Any) -> Run:
+    train = SETTINGS.changed(**settings)
+    data = Data(source="stdlib", valid_fraction=0.1)
+    return Run(
+        schema=1,
+        study="s",
+        site="l",
+        run="r",
+        repeat=1,
+        pairing="r1",
+        cell={},
+        model=model,
+        data=data,
+        train=train,
+        layout=layout,
+        scheme=scheme,
+        ranks=layout.ranks,
+        threads=1,
+        oversubscribe=True,
+        device="cpu",
+        links=None,
+    )
 
 
-CUBE = Layout(2, 2, 2)
+CUBE = Layout(dp=2, tp=2, pp=2)
 MATRIX: list[tuple[Model, tuple[Layout, dict[str, Any]], list[tuple[Layout, dict[str, Any]]]]] = [
     (
         NEOX,
         (CUBE, {}),
         [
-            (Layout(8), {}),
+            (Layout(dp=8), {}),
             (Layout(tp=4, pp=2), {"zero": 0}),
             (Layout(dp=2, pp=4), {"bucket_mb": 0.01}),
             (Layout(), {}),
             (CUBE, {"zero": 0}),
-            (Layout(4, 1, 2), {"zero": 3}),
+            (Layout(dp=4, tp=1, pp=2), {"zero": 3}),
         ],
     ),
-    (NEOX, (Layout(4, 2), {"zero": 3}), [(Layout(4), {"zero": 0}), (Layout(2, 2), {"zero": 3}), (CUBE, {})]),
-    (NEOX, (Layout(4), {"zero": 0}), [(Layout(2, 2), {}), (Layout(2, 1, 4), {"micro_batch": 2})]),
-    (GPT2, (CUBE, {"zero": 0}), [(Layout(4, 1, 2), {}), (Layout(1, 4), {}), (Layout(1, 1, 3), {})]),
-    (GPT2, (Layout(), {}), [(Layout(2, 1, 2), {}), (CUBE, {})]),
+    (
+        NEOX,
+        (Layout(dp=4, tp=2), {"zero": 3}),
+        [(Layout(dp=4), {"zero": 0}), (Layout(dp=2, tp=2), {"zero": 3}), (CUBE, {})],
+    ),
+    (NEOX, (Layout(dp=4), {"zero": 0}), [(Layout(dp=2, tp=2), {}), (Layout(dp=2, tp=1, pp=4), {"micro_batch": 2})]),
+    (
+        GPT2,
+        (CUBE, {"zero": 0}),
+        [(Layout(dp=4, tp=1, pp=2), {}), (Layout(dp=1, tp=4), {}), (Layout(dp=1, tp=1, pp=3), {})],
+    ),
+    (GPT2, (Layout(), {}), [(Layout(dp=2, tp=1, pp=2), {}), (CUBE, {})]),
 ]
 """Model, the layout and settings that a run begins in, and those that it goes on in."""
 
@@ -203,20 +273,31 @@ def spread_over(layout: Layout) -> tuple[Layout, dict[str, Any]]:
 
 
 JOURNEYS: dict[str, list[tuple[Layout, dict[str, Any]]]] = {
-    "plain": [(CUBE, {}), (Layout(4, 1, 2), {}), (Layout(3, 2), {}), (Layout(1, 2, 2), {}), (CUBE, {})],
+    "plain": [
+        (CUBE, {}),
+        (Layout(dp=4, tp=1, pp=2), {}),
+        (Layout(dp=3, tp=2), {}),
+        (Layout(dp=1, tp=2, pp=2), {}),
+        (CUBE, {}),
+    ],
     "spread": [
         spread_over(CUBE),
-        (Layout(4, 1, 2), {}),
-        spread_over(Layout(3, 2)),
-        (Layout(3, 2), {}),
-        spread_over(Layout(2, 2, 2)),
-        spread_over(Layout(2, 4)),
+        (Layout(dp=4, tp=1, pp=2), {}),
+        spread_over(Layout(dp=3, tp=2)),
+        (Layout(dp=3, tp=2), {}),
+        spread_over(Layout(dp=2, tp=2, pp=2)),
+        spread_over(Layout(dp=2, tp=4)),
     ],
 }
 JOURNEYS["momenta"] = JOURNEYS["spread"][:3]
-MOMENTA = Scheme("momenta", "encoded", "none", [SchemeRule("DP", "STEP", "OPTIM", "sign:1024", feedback=True)])
+MOMENTA = NamedScheme(
+    name="momenta",
+    algorithm="encoded",
+    default="none",
+    rules=[Rule(dimension="DP", phase="STEP", kind="OPTIM", codec="sign:1024", feedback=True)],
+)
 ONE_BIT: dict[str, Any] = {"optimizer": "onebit-adam", "freeze_step": 1, "zero": 0}
-CASES: list[tuple[str, str | None, Scheme, dict[str, Any]]] = [
+CASES: list[tuple[str, str | None, NamedScheme, dict[str, Any]]] = [
     ("plain", None, SIGNS, {}),
     ("spread", None, SIGNS, {}),
     ("spread", "sums_forgotten", SIGNS, {}),
@@ -377,7 +458,7 @@ def faults(directory: str) -> None:
         with fault():
             # a bucket a parameter: ZeRO cuts each in halves
             before = begin(run_of(NEOX, CUBE, bucket_mb=1e-6), Path(directory) / name)
-            answer = go_on(run_of(NEOX, Layout(2)), Path(directory) / name, before, reference)
+            answer = go_on(run_of(NEOX, Layout(dp=2)), Path(directory) / name, before, reference)
         if WORLD.rank == 0:
             print(json.dumps({"fault": name, **(answer or {})}), flush=True)
         WORLD.Barrier()

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from hpcbench.contract.run import Shape
 from hpcbench.errors import UserError
 from hpcbench.train import binding
-from hpcbench.train.config import Shape
 
 WORKER = Path(__file__).with_name("binding_worker.py")
 CPU = {"nodes": 1, "ranks_per_node": 2, "cores_per_rank": 1, "gpus_per_rank": "0", "visibility": "one"}

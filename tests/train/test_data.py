@@ -1,12 +1,10 @@
 """Where tokens come from: text, arrays of NumPy, Megatron's pairs; and what is said of a file that is wrong."""
 
 import importlib.util
-import json
 import math
 import os
 import struct
 import sys
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from hpcbench.contract.training import Data
 from hpcbench.errors import UserError
 from hpcbench.study import schema
 from hpcbench.train import corpus as corpora
 from hpcbench.train import text, token_files
 from hpcbench.train.batches import Batches
-from hpcbench.train.config import Data
 from hpcbench.train.corpus import Corpus
 
 WORKER = Path(__file__).with_name("data_worker.py")
@@ -63,7 +61,7 @@ def documents_of(count=40, vocab=900, seed=1):
 def test_a_pair_of_megatron_is_its_documents_one_after_the_other(tmp_path, dtype, ending):
     documents = documents_of()
     prefix = write_pair(tmp_path, documents, dtype=dtype)
-    corpus = text.load(Data("megatron", f"{prefix}{ending}", 0.25), 16, 1000)
+    corpus = text.load(Data(source="megatron", path=f"{prefix}{ending}", valid_fraction=0.25), 16, 1000)
     whole = np.concatenate(documents)
     assert np.array_equal(np.concatenate([corpus.train, corpus.valid]), whole)
     assert len(corpus.valid) == len(whole) // 4
@@ -75,14 +73,14 @@ def test_a_list_of_modes_after_the_index_is_passed_over(tmp_path):
     prefix = write_pair(tmp_path, documents_of())
     path = Path(f"{prefix}.idx")
     path.write_bytes(path.read_bytes() + bytes(40))
-    assert len(text.load(Data("megatron", str(prefix), 0.25), 16, 1000).train) > 100
+    assert len(text.load(Data(source="megatron", path=str(prefix), valid_fraction=0.25), 16, 1000).train) > 100
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "int32", ">i4", "int64"])
 def test_an_array_of_numpy_is_mapped(tmp_path, dtype):
     tokens = np.arange(5000) % 200
     np.save(tmp_path / "tokens.npy", tokens.astype(dtype))
-    corpus = text.load(Data("numpy", str(tmp_path / "tokens.npy"), 0.1), 16, 200)
+    corpus = text.load(Data(source="numpy", path=str(tmp_path / "tokens.npy"), valid_fraction=0.1), 16, 200)
     assert isinstance(corpus.train, np.memmap)
     assert np.array_equal(corpus.train, tokens[:4500]) and np.array_equal(corpus.valid, tokens[4500:])
     window = corpus.window(split="valid", key=1, index=np.arange(3, dtype=np.uint64), seq_len=16)
@@ -93,7 +91,7 @@ def test_an_array_of_numpy_is_mapped(tmp_path, dtype):
 def test_bare_numbers_are_mapped(tmp_path, dtype):
     tokens = np.arange(5000) % 777
     tokens.astype(dtype or "uint16").tofile(tmp_path / "train.bin")
-    corpus = text.load(Data("numpy", str(tmp_path / "train.bin"), 0.5, dtype=dtype), 16, 777)
+    corpus = text.load(Data(source="numpy", path=str(tmp_path / "train.bin"), valid_fraction=0.5, dtype=dtype), 16, 777)
     assert np.array_equal(np.concatenate([corpus.train, corpus.valid]), tokens)
     assert corpus.uniform_loss == pytest.approx(math.log(777))
     assert corpus.unigram_loss() == pytest.approx(math.log(777), rel=0.1)
@@ -102,7 +100,7 @@ def test_bare_numbers_are_mapped(tmp_path, dtype):
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_samples_of_a_mapped_file_do_not_depend_on_the_layout(tmp_path, size):
     prefix = write_pair(tmp_path, documents_of())
-    corpus = text.load(Data("megatron", str(prefix), 0.25), 16, 1000)
+    corpus = text.load(Data(source="megatron", path=str(prefix), valid_fraction=0.25), 16, 1000)
     in_memory = Corpus(np.array(corpus.train), np.array(corpus.valid), 1000)
 
     def samples(corpus, rank, of):
@@ -118,11 +116,11 @@ def test_every_rank_maps_tokens_and_one_reads_text(mpi_results, tmp_path_factory
     (root / "text").write_bytes(b"".join(b"%d bottles, " % i for i in range(40_000)))
     small = write_pair(root, [np.arange(5)], name="small")
     all_data = [
-        Data("megatron", str(prefix), 0.25),
-        Data("file", str(root / "text"), 0.3),
-        Data("megatron", str(small), 0.2),
+        Data(source="megatron", path=str(prefix), valid_fraction=0.25),
+        Data(source="file", path=str(root / "text"), valid_fraction=0.3),
+        Data(source="megatron", path=str(small), valid_fraction=0.2),
     ]
-    results = mpi_results(2, WORKER, *(json.dumps(asdict(data)) for data in all_data))
+    results = mpi_results(2, WORKER, *(data.model_dump_json() for data in all_data))
     pair, words, refused = (results[i : i + 2] for i in (0, 2, 4))
     for both in (pair, words):
         assert both[0]["digest"] == both[1]["digest"] and both[0]["window"] == both[1]["window"]
@@ -150,7 +148,7 @@ def test_the_digest_of_a_large_file_is_of_blocks_size_and_time(tmp_path, monkeyp
     def digest(content, time=1_000_000_000):
         content.tofile(path)
         os.utime(path, ns=(time, time))
-        return text.load(Data("numpy", str(path), 0.5), 16, 500).digest
+        return text.load(Data(source="numpy", path=str(path), valid_fraction=0.5), 16, 500).digest
 
     first = digest(tokens)
     assert digest(tokens) == first
@@ -187,7 +185,9 @@ def test_text_becomes_tokens(tmp_path, need):
     tokenizer.train_from_iterator([words[:5000]], training)
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "words").write_text(words, encoding="utf-8")
-    data = Data("file", str(tmp_path / "words"), 0.4, tokenizer=str(tmp_path / "tokenizer.json"))
+    data = Data(
+        source="file", path=str(tmp_path / "words"), valid_fraction=0.4, tokenizer=str(tmp_path / "tokenizer.json")
+    )
     known = tokenizer.get_vocab_size()
     corpus = text.load(data, 16, known)
     assert 0 < corpus.train.max() < known and corpus.symbols == known
@@ -205,14 +205,14 @@ def test_text_becomes_tokens(tmp_path, need):
         text.load(data, 16, known)
     assert "\n" not in str(caught.value)
     with pytest.raises(UserError, match=r"no\.json: No such file"):
-        text.load(replace(data, tokenizer=str(tmp_path / "no.json")), 16, known)
+        text.load(data.changed(tokenizer=str(tmp_path / "no.json")), 16, known)
 
 
 def test_a_missing_library_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     (tmp_path / "words").write_text("words " * 1000)
     with pytest.raises(UserError, match=r"tokenizers is not installed: pip install 'hpcbench\[data\]'"):
-        text.load(Data("file", str(tmp_path / "words"), 0.4, tokenizer="t.json"), 16)
+        text.load(Data(source="file", path=str(tmp_path / "words"), valid_fraction=0.4, tokenizer="t.json"), 16)
 
 
 @given(st.text(min_size=1, max_size=200).map(lambda words: words * (70_000 // len(words.encode()) + 1)))
@@ -232,7 +232,7 @@ def test_a_token_that_is_not_in_the_vocabulary_is_named_with_its_place(tmp_path,
     tokens[place] = token
     tokens.tofile(tmp_path / "t")
     with pytest.raises(UserError, match=f"token {token} at position {place}, but model.vocab is 900: make it larger"):
-        text.load(Data("numpy", str(tmp_path / "t"), 0.1), 16, 900)
+        text.load(Data(source="numpy", path=str(tmp_path / "t"), valid_fraction=0.1), 16, 900)
 
 
 def test_a_token_that_the_first_look_missed_is_found_in_its_sample():
@@ -264,7 +264,7 @@ def test_a_damaged_index_is_one_line(tmp_path, content, words):
     (tmp_path / "c.idx").write_bytes(content)
     np.arange(5, dtype="uint16").tofile(tmp_path / "c.bin")
     with pytest.raises(UserError, match=words) as caught:
-        text.load(Data("megatron", str(tmp_path / "c"), 0.5), 1, 256)
+        text.load(Data(source="megatron", path=str(tmp_path / "c"), valid_fraction=0.5), 1, 256)
     assert "\n" not in str(caught.value) and str(tmp_path / "c") in str(caught.value)
 
 
@@ -281,7 +281,7 @@ def test_no_index_whatever_it_holds_is_more_than_one_line_of_trouble(tmp_path_fa
     content = content[: data.draw(st.integers(0, len(content)))] if data.draw(st.booleans()) else content
     path.write_bytes(content + data.draw(st.binary(max_size=9)))
     try:
-        corpus = text.load(Data("megatron", str(prefix), 0.5), 4, 2**16)
+        corpus = text.load(Data(source="megatron", path=str(prefix), valid_fraction=0.5), 4, 2**16)
     except UserError as error:
         assert "\n" not in str(error) and str(prefix) in str(error)
     else:
@@ -299,7 +299,7 @@ def test_no_array_whatever_it_holds_is_more_than_one_line_of_trouble(tmp_path_fa
         content[data.draw(st.integers(0, 140))] = data.draw(st.integers(0, 255))
     path.write_bytes(content[: data.draw(st.integers(0, len(content)))] if data.draw(st.booleans()) else content)
     try:
-        text.load(Data("numpy", str(path), 0.5), 4, 2**16)
+        text.load(Data(source="numpy", path=str(path), valid_fraction=0.5), 4, 2**16)
     except UserError as error:
         assert "\n" not in str(error) and str(path) in str(error)
 
@@ -322,14 +322,14 @@ def test_an_array_that_holds_no_tokens_is_one_line(tmp_path, write, words):
     path = tmp_path / "a.npy"
     write(path)
     with pytest.raises(UserError, match=words) as caught:
-        text.load(Data("numpy", str(path), 0.5), 4, 256)
+        text.load(Data(source="numpy", path=str(path), valid_fraction=0.5), 4, 256)
     assert "\n" not in str(caught.value) and "a.npy" in str(caught.value)
 
 
 def test_bare_numbers_of_another_size_are_refused(tmp_path):
     (tmp_path / "t").write_bytes(bytes(4001))
     with pytest.raises(UserError, match=r"1 bytes are left over after 1000 tokens: is data\.dtype int32 right"):
-        text.load(Data("numpy", str(tmp_path / "t"), 0.5, dtype="int32"), 4)
+        text.load(Data(source="numpy", path=str(tmp_path / "t"), valid_fraction=0.5, dtype="int32"), 4)
 
 
 @pytest.mark.parametrize("source", ["numpy", "megatron"])
@@ -337,7 +337,7 @@ def test_too_few_tokens_are_refused(tmp_path, source):
     prefix = write_pair(tmp_path, [np.arange(20)])
     path = f"{prefix}.bin" if source == "numpy" else str(prefix)
     with pytest.raises(UserError, match="the validation half has 2 tokens, too few for seq_len 4"):
-        text.load(Data(source, path, 0.1), 4)
+        text.load(Data(source=source, path=path, valid_fraction=0.1), 4)
 
 
 # ---------------------------------------------------------------- the study's section

@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import asdict, replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,40 +10,72 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.run import Run, Shape, load
+from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.training import Data, Model, Train
 from hpcbench.errors import UserError
 from hpcbench.parallel.adamw import AdamW, AdamWState
-from hpcbench.parallel.layout import Layout
 from hpcbench.parallel.sharding import Shard
 from hpcbench.predict import flops
-from hpcbench.train import config, initial, preflight, text
+from hpcbench.train import initial, preflight, text
 from hpcbench.train.batches import Batches
-from hpcbench.train.config import Data, Model, Run, Scheme, SchemeRule, Train
 from hpcbench.train.learning_rate import learning_rate
 from hpcbench.train.log import Step
 from hpcbench.train.model import GPT, rotate
 from hpcbench.train.precision import LossScale
 
-MODEL = Model("tiny", 2, 32, 4, 256, "rotary", 0.5, parallel_residual=True, tied=False)
-TRAIN = Train(10, 2, 8, 2, 16, "fp32", 1, 1, 1e-3, 1e-4, 0.9, 0.95, 1e-8, 0.01, 1.0, 4.0, True, 0, 8)
-SCHEME = Scheme("h", "two-shot", "mpc", [SchemeRule("DP", None, None, "zfp:8")])
+MODEL = Model(
+    name="tiny",
+    layers=2,
+    hidden=32,
+    heads=4,
+    vocab=256,
+    positions="rotary",
+    rotary_fraction=0.5,
+    parallel_residual=True,
+    tied=False,
+)
+TRAIN = Train(
+    steps=10,
+    warmup_steps=2,
+    global_batch=8,
+    micro_batch=2,
+    seq_len=16,
+    precision="fp32",
+    zero=1,
+    seed=1,
+    lr=1e-3,
+    min_lr=1e-4,
+    beta1=0.9,
+    beta2=0.95,
+    eps=1e-8,
+    weight_decay=0.01,
+    clip=1.0,
+    bucket_mb=4.0,
+    overlap=True,
+    eval_every=0,
+    eval_samples=8,
+)
+SCHEME = NamedScheme(name="h", algorithm="two-shot", default="mpc", rules=[Rule(dimension="DP", codec="zfp:8")])
 RUN = Run(
-    1,
-    "s",
-    "local",
-    "r1",
-    1,
-    "r1",
-    {},
-    MODEL,
-    Data("stdlib", None, 0.1),
-    TRAIN,
-    Layout(2, 2, 1),
-    SCHEME,
-    4,
-    1,
-    True,
-    "cpu",
-    None,
+    schema=1,
+    study="s",
+    site="local",
+    run="r1",
+    repeat=1,
+    pairing="r1",
+    cell={},
+    model=MODEL,
+    data=Data(source="stdlib", valid_fraction=0.1),
+    train=TRAIN,
+    layout=Layout(dp=2, tp=2, pp=1),
+    scheme=SCHEME,
+    ranks=4,
+    threads=1,
+    oversubscribe=True,
+    device="cpu",
+    links=None,
 )
 
 
@@ -53,8 +84,8 @@ RUN = Run(
 
 def test_run_file_round_trip(tmp_path):
     path = tmp_path / "run.json"
-    path.write_text(json.dumps(asdict(RUN)))
-    run, raw = config.load(path)
+    path.write_text(json.dumps(RUN.content()))
+    run, raw = load(path)
     assert run == RUN
     assert raw["layout"] == {"dp": 2, "tp": 2, "pp": 1, "chunks": 1, "stages": []}
 
@@ -82,12 +113,12 @@ def test_run_file_round_trip(tmp_path):
     ],
 )
 def test_wrong_run_file_is_one_line(tmp_path, change, message):
-    raw = asdict(RUN)
+    raw = RUN.content()
     change(raw)
     path = tmp_path / "run.json"
     path.write_text(json.dumps(raw))
     with pytest.raises(UserError, match=message) as caught:
-        config.load(path)
+        load(path)
     assert "\n" not in str(caught.value)
     assert str(path) in str(caught.value)
 
@@ -95,9 +126,9 @@ def test_wrong_run_file_is_one_line(tmp_path, change, message):
 def test_the_shape_that_was_asked_for_is_part_of_the_run_file(tmp_path):
     path = tmp_path / "run.json"
     asked = {"nodes": 1, "ranks_per_node": 4, "cores_per_rank": 1, "gpus_per_rank": "1/2", "visibility": "one"}
-    raw = {**asdict(RUN), "shape": asked}
+    raw = {**RUN.content(), "shape": asked}
     path.write_text(json.dumps(raw))
-    assert config.load(path)[0].shape == config.Shape(**asked)
+    assert load(path)[0].shape == Shape(**asked)
     for change, message in (
         ({"gpus_per_rank": "half"}, "shape.gpus_per_rank: not a fraction"),
         ({"gpus_per_rank": 1}, "shape: gpus_per_rank: expected str, found 1"),
@@ -105,10 +136,10 @@ def test_the_shape_that_was_asked_for_is_part_of_the_run_file(tmp_path):
     ):
         path.write_text(json.dumps({**raw, "shape": {**asked, **change}}))
         with pytest.raises(UserError, match=message):
-            config.load(path)
+            load(path)
     path.write_text(json.dumps({**raw, "links": {}}))
     with pytest.raises(UserError, match=r"links: expected .*, found \{\}"):
-        config.load(path)
+        load(path)
 
 
 @pytest.mark.parametrize("content", [None, b"{", b"\xff\xfe", b"[1]"])
@@ -117,7 +148,7 @@ def test_unreadable_run_file_is_one_line(tmp_path, content):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(UserError, match=r"run\.json"):
-        config.load(path)
+        load(path)
 
 
 # ---------------------------------------------------------------- initial weights
@@ -164,7 +195,7 @@ def test_rotary_positions_make_products_depend_on_distance_only():
 @pytest.mark.parametrize("parallel_residual", [True, False])
 def test_model_is_causal(positions, parallel_residual):
     torch.manual_seed(0)
-    model = GPT(replace(MODEL, positions=positions, parallel_residual=parallel_residual), 16).double()
+    model = GPT(MODEL.changed(positions=positions, parallel_residual=parallel_residual), 16).double()
     nn.init.normal_(model.embedding.tokens.weight)
     tokens = torch.randint(0, 256, (1, 16))
     changed = tokens.clone()
@@ -176,7 +207,7 @@ def test_model_is_causal(positions, parallel_residual):
 
 @pytest.mark.parametrize(("positions", "tied"), [("rotary", False), ("learned", True)])
 def test_parameter_formula_counts_the_model(positions, tied):
-    model = GPT(replace(MODEL, positions=positions), 16)
+    model = GPT(MODEL.changed(positions=positions), 16)
     if tied:
         model.head.weight = model.embedding.tokens.weight
     counted = sum(p.numel() for p in model.parameters())
@@ -249,7 +280,7 @@ def test_loss_scale_follows_a_scripted_trace():
         trace.append(math.log2(scale.value))
     # the first overflow is borne, the next ones halve; a window without one doubles and restores the patience
     assert trace == [12, 11, 10, 10, 10, 11, 11, 10, 10, 10, 11]
-    patient = LossScale.of(replace(TRAIN, precision="fp16", loss_scale=64.0, loss_scale_hysteresis=3))
+    patient = LossScale.of(TRAIN.changed(precision="fp16", loss_scale=64.0, loss_scale_hysteresis=3))
     values = []
     for _ in range(4):
         patient.update(overflow=True)
@@ -266,7 +297,7 @@ def test_loss_scale_follows_a_scripted_trace():
 
 @pytest.fixture(scope="module")
 def corpus():
-    return text.load(Data("stdlib", None, 0.1), 16)
+    return text.load(Data(source="stdlib", valid_fraction=0.1), 16)
 
 
 def test_no_document_is_in_both_halves(corpus):
@@ -316,7 +347,7 @@ def test_text_that_cannot_be_used_is_one_line(tmp_path, content):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(UserError, match="text with blanks"):
-        text.load(Data("file", str(path), 0.5), 16)
+        text.load(Data(source="file", path=str(path), valid_fraction=0.5), 16)
 
 
 # ---------------------------------------------------------------- start check and log
@@ -330,8 +361,8 @@ def world(ranks, cores, threads=1, host="n1"):
 
 
 def test_start_check_accepts_what_fits():
-    preflight.check(world(4, 4), replace(RUN, oversubscribe=False))
-    preflight.check(world(2, 2, host="n1") + world(2, 2, host="n2"), replace(RUN, oversubscribe=False))
+    preflight.check(world(4, 4), RUN.changed(oversubscribe=False))
+    preflight.check(world(2, 2, host="n1") + world(2, 2, host="n2"), RUN.changed(oversubscribe=False))
     preflight.check(world(4, 2), RUN)
 
 
@@ -340,8 +371,8 @@ def test_start_check_accepts_what_fits():
     [
         (world(1, 4), RUN, "world of 1 ranks, the run needs 4"),
         (world(5, 8), RUN, "world of 5 ranks, the run needs 4"),
-        (world(4, 2), replace(RUN, oversubscribe=False), "4 ranks x 1 threads on 2 cores"),
-        (world(4, 4, threads=2), replace(RUN, threads=2), "oversubscribed ranks must have one thread"),
+        (world(4, 2), RUN.changed(oversubscribe=False), "4 ranks x 1 threads on 2 cores"),
+        (world(4, 4, threads=2), RUN.changed(threads=2), "oversubscribed ranks must have one thread"),
     ],
 )
 def test_start_check_refuses_what_would_measure_something_else(found, run, message):
@@ -350,7 +381,12 @@ def test_start_check_refuses_what_would_measure_something_else(found, run, messa
 
 
 def test_a_rank_that_lacks_a_variable_of_the_scheme_is_refused(monkeypatch):
-    run = replace(RUN, ranks=1, scheme=Scheme("mvapich", "native", "none", [], {"MPIR_CVAR_X": "a b", "Y": ""}))
+    run = RUN.changed(
+        ranks=1,
+        scheme=NamedScheme(
+            name="mvapich", algorithm="native", default="none", environment={"MPIR_CVAR_X": "a b", "Y": ""}
+        ),
+    )
     for value, said in ((None, "is unset"), ("a", "is 'a'"), ("a b", None)):
         monkeypatch.setenv("Y", "")
         monkeypatch.delenv("MPIR_CVAR_X", raising=False)

@@ -1,7 +1,5 @@
 """The loss scale by DeepSpeed's rule, in what messages travel, and what the log says of both."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,13 +7,34 @@ from hypothesis import strategies as st
 
 from hpcbench.codecs.types import BFLOAT16
 from hpcbench.collect.lines import parse
-from hpcbench.comm.channel import Algorithm, Dimension, Kind, Phase
 from hpcbench.comm.policy import Policy
-from hpcbench.train.config import CommPrecision, Train
+from hpcbench.contract.scheme import Scheme
+from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
+from hpcbench.contract.training import CommPrecision, Train
 from hpcbench.train.log import Step
-from hpcbench.train.precision import LossScale, message_dtypes, message_precisions
+from hpcbench.train.precision import LossScale, message_dtypes
 
-TRAIN = Train(10, 2, 8, 2, 16, "fp32", 1, 1, 1e-3, 1e-4, 0.9, 0.95, 1e-8, 0.01, 1.0, 4.0, True, 0, 8)
+TRAIN = Train(
+    steps=10,
+    warmup_steps=2,
+    global_batch=8,
+    micro_batch=2,
+    seq_len=16,
+    precision="fp32",
+    zero=1,
+    seed=1,
+    lr=1e-3,
+    min_lr=1e-4,
+    beta1=0.9,
+    beta2=0.95,
+    eps=1e-8,
+    weight_decay=0.01,
+    clip=1.0,
+    bucket_mb=4.0,
+    overlap=True,
+    eval_every=0,
+    eval_samples=8,
+)
 TABLE = [  # steps, overflow, exponent of the scale and patience left after them; window 4, hysteresis 2
     (1, True, 12, 1),
     (1, True, 11, 1),
@@ -72,8 +91,8 @@ def test_loss_scale_is_deepspeeds_on_any_trace(trace, window):
 
 
 def messages_of(precision: str, **chosen: str) -> dict[str, tuple[str, object]]:
-    train = replace(TRAIN, precision=precision, comm_precision=CommPrecision(**chosen))
-    names, dtypes = message_precisions(train), message_dtypes(train)
+    train = TRAIN.changed(precision=precision, comm_precision=CommPrecision(**chosen))
+    names, dtypes = train.message_formats, message_dtypes(train)
     assert set(names) == set(dtypes) == {"activations", "gradients", "parameters"}
     return {content: (names[content], dtypes[content]) for content in names}
 
@@ -96,9 +115,8 @@ def test_each_content_of_messages_has_a_precision_of_its_own():
 
 def test_a_channels_type_follows_from_what_its_messages_hold():
     half, single = np.dtype(np.float16), np.dtype(np.float32)
-    policy = Policy(
-        algorithm=Algorithm.NATIVE, dtypes={"activations": half, "gradients": single, "parameters": BFLOAT16}
-    )
+    formats = {"activations": half, "gradients": single, "parameters": BFLOAT16}
+    policy = Policy(Scheme(algorithm="native"), formats)
 
     def dtype(dimension: Dimension, phase: Phase, kind: Kind) -> object:
         channel = policy.channel(dimension, phase, kind)

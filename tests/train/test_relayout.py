@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcbench.comm.shards import shards
+from hpcbench.contract.shards import shards
 from hpcbench.train.checkpoint_index import Announced, Index, ReplicasDifferError, share_out
 from hpcbench.train.extent import Extent, copy
 

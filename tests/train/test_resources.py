@@ -3,16 +3,16 @@
 import json
 import subprocess
 import sys
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from test_stop_and_resume import RUN
 
 from hpcbench.collect.lines import Event, StepRecord, parse
-from hpcbench.parallel.layout import Layout
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.training import Data
 from hpcbench.train import surroundings
-from hpcbench.train.config import Data, Scheme, SchemeRule
 from hpcbench.train.resources import by_host, peak_resident
 
 WORKER = Path(__file__).with_name("slow_worker.py")
@@ -25,15 +25,16 @@ def records(tmp_path_factory, mpi_run):
     folder = tmp_path_factory.mktemp("slow")
     text = folder / "text"
     text.write_bytes(bytes(range(256)) * 1500)
-    run = replace(
-        RUN,
-        data=Data("file", str(text), 0.5),
-        train=replace(RUN.train, steps=5, warmup_steps=2, global_batch=4, eval_every=2),
-        layout=Layout(2, 2, 1),
-        scheme=Scheme("zfp", "two-shot", "none", [SchemeRule("DP", None, None, "zfp:8", feedback=True)]),
+    run = RUN.changed(
+        data=Data(source="file", path=str(text), valid_fraction=0.5),
+        train=RUN.train.changed(steps=5, warmup_steps=2, global_batch=4, eval_every=2),
+        layout=Layout(dp=2, tp=2, pp=1),
+        scheme=NamedScheme(
+            name="zfp", algorithm="two-shot", default="none", rules=[Rule(dimension="DP", codec="zfp:8", feedback=True)]
+        ),
         ranks=4,
     )
-    (folder / "run.json").write_text(json.dumps(asdict(run)))
+    (folder / "run.json").write_text(json.dumps(run.content()))
     done = mpi_run(4, WORKER, str(folder / "run.json"), "3", str(SLEEP))
     assert done.returncode == 0, done.stderr
     return [parse(line, i) for i, line in enumerate(done.stdout.splitlines(), 1)]

@@ -4,7 +4,7 @@ import io
 import json
 import math
 import re
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
@@ -14,12 +14,14 @@ from mpi4py import MPI
 from hpcbench.collect.lines import Event, StepRecord, parse
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
-from hpcbench.parallel.layout import Layout
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.run import Run
+from hpcbench.contract.scheme import NamedScheme
+from hpcbench.contract.training import Data, Model, Train
 from hpcbench.predict import zero as predicted
 from hpcbench.report.resources import STATES
 from hpcbench.train import text
 from hpcbench.train.__main__ import facts, train
-from hpcbench.train.config import Data, Model, Run, Scheme, Train
 from hpcbench.train.log import RunLog, Step
 from hpcbench.train.trainer import Trainer
 
@@ -31,11 +33,41 @@ RUN = Run(
     repeat=1,
     pairing="r1",
     cell={},
-    model=Model("mini", 1, 16, 2, 256, "rotary", 0.5, parallel_residual=True, tied=False),
-    data=Data("stdlib", None, 0.1),
-    train=Train(4, 1, 2, 1, 16, "fp32", 1, 1, 1e-2, 1e-3, 0.9, 0.95, 1e-8, 0.01, 1.0, 4.0, True, 2, 4),
+    model=Model(
+        name="mini",
+        layers=1,
+        hidden=16,
+        heads=2,
+        vocab=256,
+        positions="rotary",
+        rotary_fraction=0.5,
+        parallel_residual=True,
+        tied=False,
+    ),
+    data=Data(source="stdlib", valid_fraction=0.1),
+    train=Train(
+        steps=4,
+        warmup_steps=1,
+        global_batch=2,
+        micro_batch=1,
+        seq_len=16,
+        precision="fp32",
+        zero=1,
+        seed=1,
+        lr=1e-2,
+        min_lr=1e-3,
+        beta1=0.9,
+        beta2=0.95,
+        eps=1e-8,
+        weight_decay=0.01,
+        clip=1.0,
+        bucket_mb=4.0,
+        overlap=True,
+        eval_every=2,
+        eval_samples=4,
+    ),
     layout=Layout(),
-    scheme=Scheme("baseline", "native", "none", []),
+    scheme=NamedScheme(name="baseline", algorithm="native", default="none"),
     ranks=1,
     threads=1,
     oversubscribe=False,
@@ -50,7 +82,7 @@ def corpus():
 
 
 def run_of(corpus, **settings):
-    run = replace(RUN, train=replace(RUN.train, **settings))
+    run = RUN.changed(train=RUN.train.changed(**settings))
     return Trainer(run, MPI.COMM_SELF.Dup(), Progress(Wait.SPIN), corpus)
 
 
@@ -113,7 +145,7 @@ def test_the_page_names_all_that_the_last_lines_say(corpus):
 @pytest.mark.parametrize("recompute", ["none", "selective", "full", 2])
 def test_the_log_names_the_formula_of_each_count(corpus, recompute):
     """Its words, evaluated, give the number."""
-    found = facts(replace(RUN, train=replace(RUN.train, recompute=recompute)), corpus)
+    found = facts(RUN.changed(train=RUN.train.changed(recompute=recompute)), corpus)
     sizes = {"s": 16, "l": 1, "h": 16, "V": 256, "f": 3 if recompute in ("none", "selective") else 4}
     for kind, words in found["flops_formulas"].items():
         framework, _, formula = words.partition(": ")

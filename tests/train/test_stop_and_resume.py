@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,10 +15,12 @@ from hpcbench.collect.state import judge_log
 from hpcbench.collect.submission import from_log
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
-from hpcbench.parallel.layout import Layout
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.run import Run
+from hpcbench.contract.scheme import NamedScheme
+from hpcbench.contract.training import Data, Model, Train
 from hpcbench.report.measures import measure
 from hpcbench.train import text
-from hpcbench.train.config import Data, Model, Run, Scheme, Train
 from hpcbench.train.measured import first_measured
 from hpcbench.train.stop import StopRequest
 from hpcbench.train.trainer import Trainer
@@ -27,23 +28,53 @@ from hpcbench.train.trainer import Trainer
 WORKER = Path(__file__).with_name("run_worker.py")
 STEPS = 8
 RUN = Run(
-    1,
-    "s",
-    "local",
-    "r1-baseline",
-    1,
-    "r1",
-    {},
-    Model("mini", 1, 16, 2, 256, "rotary", 0.5, parallel_residual=True, tied=False),
-    Data("file", "", 0.5),
-    Train(STEPS, 2, 2, 1, 16, "fp32", 1, 1, 1e-2, 1e-3, 0.9, 0.95, 1e-8, 0.01, 1.0, 4.0, True, 0, 4),
-    Layout(2),
-    Scheme("baseline", "native", "none", []),
-    2,
-    1,
-    True,
-    "cpu",
-    None,
+    schema=1,
+    study="s",
+    site="local",
+    run="r1-baseline",
+    repeat=1,
+    pairing="r1",
+    cell={},
+    model=Model(
+        name="mini",
+        layers=1,
+        hidden=16,
+        heads=2,
+        vocab=256,
+        positions="rotary",
+        rotary_fraction=0.5,
+        parallel_residual=True,
+        tied=False,
+    ),
+    data=Data(source="file", path="text", valid_fraction=0.5),
+    train=Train(
+        steps=STEPS,
+        warmup_steps=2,
+        global_batch=2,
+        micro_batch=1,
+        seq_len=16,
+        precision="fp32",
+        zero=1,
+        seed=1,
+        lr=1e-2,
+        min_lr=1e-3,
+        beta1=0.9,
+        beta2=0.95,
+        eps=1e-8,
+        weight_decay=0.01,
+        clip=1.0,
+        bucket_mb=4.0,
+        overlap=True,
+        eval_every=0,
+        eval_samples=4,
+    ),
+    layout=Layout(dp=2),
+    scheme=NamedScheme(name="baseline", algorithm="native", default="none"),
+    ranks=2,
+    threads=1,
+    oversubscribe=True,
+    device="cpu",
+    links=None,
 )
 
 
@@ -66,8 +97,8 @@ def test_the_file_is_looked_for_at_most_once_a_second(tmp_path):
 def test_the_answer_goes_round_with_the_sums_of_a_step(tmp_path):
     path = tmp_path / "text"
     path.write_bytes(bytes(range(256)) * 1500)
-    run = replace(RUN, layout=Layout(), ranks=1)
-    corpus = text.load(Data("file", str(path), 0.5), run.train.seq_len)
+    run = RUN.changed(layout=Layout(), ranks=1)
+    corpus = text.load(Data(source="file", path=str(path), valid_fraction=0.5), run.train.seq_len)
     trainer = Trainer(run, MPI.COMM_SELF.Dup(), Progress(Wait.SPIN), corpus)
     asked = []
 
@@ -128,9 +159,9 @@ def directory(tmp_path_factory):
 def write_run(directory, name, **settings):
     where = directory / name
     where.mkdir()
-    train = replace(RUN.train, **settings)
-    run = replace(RUN, data=Data("file", str(directory / "text"), 0.5), train=train)
-    (where / "run.json").write_text(json.dumps(asdict(run)))
+    train = RUN.train.changed(**settings)
+    run = RUN.changed(data=Data(source="file", path=str(directory / "text"), valid_fraction=0.5), train=train)
+    (where / "run.json").write_text(json.dumps(run.content()))
     return where
 
 

@@ -1,7 +1,6 @@
 """What the worker says before it trains: an MPI library without threads, rules that carry nothing."""
 
 import json
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,8 @@ from test_run_loop import RUN
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.errors import UserError
-from hpcbench.train.config import Scheme, SchemeRule
 
 WORKER = Path(__file__).with_name("run_worker.py")
 WORDS = (
@@ -31,7 +30,7 @@ def test_overlap_without_threads_is_a_line_with_a_remedy(monkeypatch, level, nam
 
 def run_file(directory, scheme):
     path = directory / "run.json"
-    path.write_text(json.dumps(asdict(replace(RUN, scheme=scheme, oversubscribe=True))), encoding="utf-8")
+    path.write_text(json.dumps(RUN.changed(scheme=scheme, oversubscribe=True).content()), encoding="utf-8")
     return path
 
 
@@ -44,8 +43,10 @@ def test_the_worker_says_it_in_one_line(mpi_run, tmp_path, monkeypatch):
 
 
 def test_rules_that_carry_nothing_stand_in_the_log(mpi_run, tmp_path):
-    rules = [SchemeRule("DP", None, None, "int8"), SchemeRule("PP", None, None, "zfp:8", min_bytes=100)]
-    done = mpi_run(1, WORKER, str(run_file(tmp_path, Scheme("own", "encoded", "none", rules))))
+    rules = [Rule(dimension="DP", codec="int8"), Rule(dimension="PP", codec="zfp:8", min_bytes=100)]
+    done = mpi_run(
+        1, WORKER, str(run_file(tmp_path, NamedScheme(name="own", algorithm="encoded", default="none", rules=rules)))
+    )
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert [event["reason"] for event in events if event["event"] == "idle_rule"] == [

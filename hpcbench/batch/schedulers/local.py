@@ -29,9 +29,9 @@ from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.marks import read_mark
 from hpcbench.batch.tracking.submission_file import read_submission
 from hpcbench.contract.ending import tail
+from hpcbench.contract.problems import shown
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
-from hpcbench.study.yaml12 import shown
 
 GRACE = 15.0
 """Seconds that a job has to end itself; its script gives the launcher five of them."""

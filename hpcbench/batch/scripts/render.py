@@ -15,9 +15,10 @@ from hpcbench.batch.scripts.launchers import export_words
 from hpcbench.batch.scripts.quoting import words
 from hpcbench.batch.scripts.shape import Shape
 from hpcbench.batch.sites.site import Site
+from hpcbench.contract.problems import shown
 from hpcbench.errors import UserError
 from hpcbench.resources import data_dir
-from hpcbench.study.yaml12 import shown, shown_path
+from hpcbench.study.yaml12 import shown_path
 
 if TYPE_CHECKING:
     from jinja2 import Environment

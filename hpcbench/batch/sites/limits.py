@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.sites.site import Queue, Site
+from hpcbench.contract.problems import shown, suggestion
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run
 from hpcbench.study.load import Loaded
-from hpcbench.study.presets import suggestion
-from hpcbench.study.yaml12 import shown
 
 
 @dataclass(frozen=True)

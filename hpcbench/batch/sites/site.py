@@ -9,15 +9,14 @@ from pydantic import Field, ValidationError, field_validator
 from hpcbench.batch.files import exists
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.sites.site_rules import faults
+from hpcbench.contract.problems import shown, suggestion, user_error
+from hpcbench.contract.section import Count, Line, Name, Precision, Section, Variable
 from hpcbench.errors import UserError
 from hpcbench.resources import data_dir
 from hpcbench.study.find_scheme import Offer
-from hpcbench.study.presets import suggestion
-from hpcbench.study.problems import user_error
-from hpcbench.study.scheme import Scheme
-from hpcbench.study.section import Count, Line, Name, Precision, Section, Variable
+from hpcbench.study.schema import SchemeEntry
 from hpcbench.study.size import Room
-from hpcbench.study.yaml12 import Document, read, shown, shown_path
+from hpcbench.study.yaml12 import Document, read, shown_path
 
 Option = Annotated[str, Field(pattern=r"^--?[A-Za-z][A-Za-z0-9_-]*$", max_length=100)]
 
@@ -164,7 +163,7 @@ class Site(Section):
     )
     modules: list[Line] = Field(default_factory=list, description="Modules to load.")
     environment: dict[Variable, Line] = Field(default_factory=dict, description="Variables, taken literally.")
-    schemes: dict[Name, Scheme] = Field(
+    schemes: dict[Name, SchemeEntry] = Field(
         default_factory=dict, description="Schemes that this machine adds, such as an MPI library that compresses."
     )
     setup: list[Line] = Field(default_factory=list, description="Shell lines of the site's own, run before the ranks.")

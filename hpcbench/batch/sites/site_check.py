@@ -9,9 +9,9 @@ from pydantic import ValidationError
 
 from hpcbench.batch.sites.site import Site, template_directory
 from hpcbench.batch.sites.site_rules import Fault, faults
+from hpcbench.contract.problems import Path_, all_faults
 from hpcbench.errors import UserError
-from hpcbench.study.problems import all_faults
-from hpcbench.study.yaml12 import Path_, read
+from hpcbench.study.yaml12 import read
 
 _REQUIRED: dict[Path_, Any] = {
     ("site",): "unnamed",

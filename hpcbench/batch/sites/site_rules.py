@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hpcbench.batch.scripts.duration import Duration
-from hpcbench.study.problems import fault_line
-from hpcbench.study.yaml12 import Document, Path_, shown
+from hpcbench.contract.problems import Path_, fault_line, shown
+from hpcbench.study.yaml12 import Document
 
 if TYPE_CHECKING:
     from hpcbench.batch.sites.site import Site

@@ -1,12 +1,12 @@
 """Models and schemes by name, kept as YAML beside this file."""
 
 import copy
-import difflib
 import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hpcbench.contract.problems import suggestion
 from hpcbench.study import yaml12
 
 
@@ -74,12 +74,6 @@ def _match(name: str) -> tuple[dict[str, Any], dict[str, str]] | None:
 def _number(word: re.Match[str]) -> str:
     """What may stand for a word in braces."""
     return f"(?P<{word[1]}>{r'0[.][0-9]{1,6}' if word[1] == 'share' else '[1-9][0-9]{0,2}'})"
-
-
-def suggestion(word: str, known: list[str]) -> str:
-    """``, did you mean 'X'?`` where something near is known, else nothing."""
-    near = difflib.get_close_matches(word, known, n=1)
-    return f", did you mean {near[0]!r}?" if near else ""
 
 
 def _fill(value: Any, words: dict[str, str]) -> Any:

@@ -1,0 +1,114 @@
+"""Which traffic a run has: its dimensions, phases and kinds, and which of their combinations are sent."""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.training import Train
+
+
+class Dimension(str, Enum):
+    """Parallel dimension that a message belongs to; EXACT is for scalars, statistics and flags, never encoded."""
+
+    DP = "DP"
+    ZERO = "ZERO"
+    TP = "TP"
+    SP = "SP"
+    CP = "CP"
+    PP = "PP"
+    EP = "EP"
+    EXACT = "EXACT"
+
+
+class Phase(str, Enum):
+    """When in a training step the message is sent."""
+
+    FORWARD = "FORWARD"
+    BACKWARD = "BACKWARD"
+    STEP = "STEP"
+
+
+class Kind(str, Enum):
+    """What the message holds."""
+
+    GRAD = "GRAD"
+    ACT = "ACT"
+    PARAM = "PARAM"
+    OPTIM = "OPTIM"
+
+
+class Algorithm(str, Enum):
+    """Who moves the bytes of a collective, and how."""
+
+    AUTO = "auto"
+    """Whatever is expected to be the fastest, the MPI library's own collective without a codec included."""
+    ENCODED = "encoded"
+    """The fastest of those that run the codec."""
+    NATIVE = "native"
+    """The MPI library's own collective, no codec."""
+    TWO_SHOT = "two-shot"
+    """Encoded all-to-all, sum in at least fp32, encoded all-gather."""
+    HIERARCHICAL = "hierarchical"
+    """Two-shot between nodes; within them the values as they are."""
+    HIERARCHICAL_ENCODED = "hierarchical-encoded"
+    """The same, encoded within the nodes too; what came from other nodes is passed on as it came."""
+    RING = "ring"
+    """Partial sums encoded anew at each hop; to be compared with."""
+    DOUBLING = "doubling"
+    """Whole vectors at distances 1, 2, 4 ...: few messages."""
+    HOMOMORPHIC = "homomorphic"
+    """8-bit integers with a scale that all ranks share, summed as integers by the MPI library."""
+
+
+Triple = tuple[str, str, str]
+"""Dimension, phase and kind of a channel: the enumerations above, or their words."""
+
+
+class Setting(NamedTuple):
+    """What decides which traffic there is."""
+
+    layout: Layout
+    train: Train
+    tied: bool = False
+    """Embedding and head share a weight."""
+
+
+_SENT_IF: dict[Triple, Callable[[Layout, Train, bool], bool]] = {
+    ("DP", "BACKWARD", "GRAD"): lambda layout, train, tied: layout.dp > 1,
+    ("DP", "STEP", "OPTIM"): lambda layout, train, tied: layout.dp > 1 and train.optimizer == "onebit-adam",
+    ("ZERO", "STEP", "PARAM"): lambda layout, train, tied: layout.dp > 1 and train.zero in (1, 2),
+    ("ZERO", "FORWARD", "PARAM"): lambda layout, train, tied: layout.dp > 1 and train.zero == 3,
+    ("ZERO", "BACKWARD", "PARAM"): lambda layout, train, tied: layout.dp > 1 and train.zero == 3,
+    ("TP", "FORWARD", "ACT"): lambda layout, train, tied: layout.tp > 1 and not train.sequence_parallel,
+    ("TP", "BACKWARD", "GRAD"): lambda layout, train, tied: layout.tp > 1 and not train.sequence_parallel,
+    ("SP", "FORWARD", "ACT"): lambda layout, train, tied: layout.tp > 1 and train.sequence_parallel,
+    ("SP", "BACKWARD", "GRAD"): lambda layout, train, tied: layout.tp > 1 and train.sequence_parallel,
+    ("PP", "FORWARD", "ACT"): lambda layout, train, tied: layout.pp > 1,
+    ("PP", "BACKWARD", "GRAD"): lambda layout, train, tied: layout.pp > 1,
+    ("PP", "STEP", "GRAD"): lambda layout, train, tied: layout.pp > 1 and tied,
+}
+"""All traffic of the engine that a rule may speak of, and whether a run has it."""
+
+
+def live(setting: Setting) -> list[Triple]:
+    """The traffic that a run has."""
+    return [triple for triple, sent in _SENT_IF.items() if sent(*setting)]
+
+
+def possible(optimizer: str | None = None) -> list[Triple]:
+    """The traffic that runs have in one layout or another, with one optimizer or any."""
+    return [triple for triple in _SENT_IF if triple[2] != "OPTIM" or optimizer in (None, "onebit-adam")]
+
+
+def content_of(triple: Triple) -> str | None:
+    """What the messages hold, a field of `CommPrecision`; None of what always travels as it is.
+
+    That is exact traffic, and the momenta of 1-bit Adam, which its codec takes in fp32.
+    """
+    dimension, phase, kind = triple
+    if dimension == "EXACT" or kind == "OPTIM":
+        return None
+    if kind == "PARAM":
+        return "parameters"
+    return "gradients" if dimension == "DP" or (dimension, phase) == ("PP", "STEP") else "activations"
