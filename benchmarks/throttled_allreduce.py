@@ -32,7 +32,8 @@ from tiny import parse
 from hpcbench.bench.machine import machine
 from hpcbench.bench.progress import progress
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm.plan import Operation, plan
+from hpcbench.comm.plan import Operation
+from hpcbench.comm.planner import Request, plan
 from hpcbench.comm.topology import Topology
 from hpcbench.console import columns
 from hpcbench.contract.traffic import Algorithm
@@ -56,13 +57,15 @@ def bench(hosts: Hosts, ranks_per_host: int, *arguments: str) -> None:
 def ideal_seconds(nbytes: int, wire_share: float, rate: str, topology: Topology) -> float:
     """Time in which what a hierarchical all-reduce sends from a host passes its link."""
     how = plan(
-        Operation.ALL_REDUCE,
-        nbytes // 4,
-        np.dtype(np.float32),
-        topology,
-        get_codec("none"),
-        algorithm=Algorithm.HIERARCHICAL,
-        slices=1,
+        Request(
+            Operation.ALL_REDUCE,
+            nbytes // 4,
+            np.dtype(np.float32),
+            topology,
+            get_codec("none"),
+            algorithm=Algorithm.HIERARCHICAL,
+            slices=1,
+        )
     )
     return float(how.busiest_link() * wire_share * 8 / bits_per_second(rate))
 

@@ -8,7 +8,8 @@ import numpy as np
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.links import Links
-from hpcbench.comm.plan import Operation, Plan, plan, refusal
+from hpcbench.comm.plan import Operation, Plan
+from hpcbench.comm.planner import Request, plan, refusal
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
 from hpcbench.errors import UserError
@@ -107,6 +108,5 @@ def planned(operation: str, nbytes: int, scheme: Scheme, topology: Topology, lin
     if reason:
         return f"{scheme.algorithm.value} does no {operation} over {topology}: {reason}"
     codec = scheme.channel().codec
-    return plan(
-        kind, nbytes // 4, _FLOAT, topology, codec, algorithm=scheme.algorithm, links=links, slices=scheme.slices
-    )
+    request = Request(kind, nbytes // 4, _FLOAT, topology, codec, algorithm=scheme.algorithm, slices=scheme.slices)
+    return plan(request, links)

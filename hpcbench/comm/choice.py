@@ -8,7 +8,8 @@ from hpcbench.codecs.identity import Identity
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.links import Links
-from hpcbench.comm.plan import Operation, Plan, plan, refusal
+from hpcbench.comm.plan import Operation, Plan
+from hpcbench.comm.planner import Request, plan, refusal
 from hpcbench.comm.steps import Step
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
@@ -67,19 +68,19 @@ class Choice:
         if key not in self._plans:
             if not between and refusal(operation, algorithm, self.topology, feedback=feedback):
                 algorithm = Algorithm.ENCODED  # the counters say so
-            laid = plan(
+            request = Request(
                 operation,
                 buf.size,
                 dtype,
                 self.topology,
                 codec,
                 algorithm=algorithm,
-                links=self.links,
                 slices=channel.slices,
                 root=root,
                 feedback=feedback,
                 between_nodes=between,
             )
+            laid = plan(request, self.links)
             self._plans[key] = replace(laid, why=plain) if plain else laid
         return self._plans[key]
 

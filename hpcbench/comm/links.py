@@ -1,26 +1,20 @@
-"""What links and codecs are able to do, and from that the time that a plan is expected to take.
+"""What links and codecs are able to do.
 
-A model in the manner of alpha, beta and gamma: a latency a message, a bandwidth a link, a speed a codec. Slices that
-follow each other hide all but the slowest resource. `hpcbench bench network` measures the numbers; the defaults are
-those of a cluster with 100 Gbit/s a node, so that a plan can be made before anything was measured.
+`hpcbench bench network` measures the numbers; the defaults are those of a cluster with 100 Gbit/s a node, so that a
+plan can be made before anything was measured.
 """
 
 import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hpcbench.comm.topology import Topology
 from hpcbench.errors import UserError
 
-if TYPE_CHECKING:
-    from hpcbench.comm.plan import Plan
-
 SCHEMA = 1
 _GAP = 16
-_NOT_HIDDEN = 0.25
-"""Share of the shorter of wire and work that overlap does not hide: both want the cores and the memory."""
 
 
 @dataclass(frozen=True)
@@ -77,23 +71,6 @@ class Links:
         """Of the codec, or of a typical one where it was not measured."""
         return dict(self.codecs).get(codec, _TYPICAL)
 
-    def seconds(self, plan: "Plan") -> float:
-        """Time that a plan is expected to take: as measured, or else by the model."""
-        known = self.measured_seconds(plan)
-        return known if known is not None else self.model_seconds(plan)
-
-    def measured_seconds(self, plan: "Plan") -> float | None:
-        """Time that the plan took on its topology, near its size; None where that was not measured."""
-        if self.foreign(plan.topology):
-            return None
-        nbytes = plan.n * plan.dtype.itemsize
-        if plan.algorithm.value == "native":
-            points = [(size, s) for operation, size, s in self.native if operation == plan.operation.value]
-        else:
-            key = plan.operation.value, plan.codec.name, plan.algorithm.value, len(plan.slices)
-            points = [(size, s) for op, codec, size, how, count, s in self.measured if (op, codec, how, count) == key]
-        return interpolate(sorted(points), nbytes)
-
     def blocks(self, operation: str, nbytes: int, topology: Topology) -> bool:
         """Whether the library's blocking call was the faster one at the measured size that is nearest."""
         sizes = [size for op, size, _ in self.native if op == operation]
@@ -108,57 +85,6 @@ class Links:
             return None
         there = " + ".join(map(str, self.ranks_per_node))
         return f"measured with {there} ranks on {len(self.ranks_per_node)} nodes, not over {topology}"
-
-    def model_seconds(self, plan: "Plan") -> float:
-        """Time that the plan would take, were links and codecs all that costs."""
-        nbytes = plan.n * plan.dtype.itemsize
-        topology = plan.topology
-        if plan.algorithm.value in ("native", "homomorphic"):
-            rounds = 1 if plan.operation.value != "all-reduce" else 2
-            nodes, per_node = topology.nodes, topology.per_node
-            between = rounds * (nodes - 1) / nodes * nbytes / self.between.bytes_per_s
-            within = rounds * (per_node - 1) / per_node * nbytes / self.within.bytes_per_s
-            hops = rounds * math.ceil(math.log2(max(2, topology.ranks)))
-            latency = self.between.latency_s if nodes > 1 else self.within.latency_s
-            return hops * latency + between + within
-        if plan.operation.value == "broadcast":
-            return self._broadcast(plan)
-        speed = self.speed(plan.codec.name)
-        latency = wire = own = 0.0
-        members = topology.members[0]
-        for step in plan.steps(members[0], 0):
-            parts = (*step.sends, *step.receives)
-            crossing = any(not topology.near(members[0], part.peer) for part in parts)
-            latency += (self.between if crossing else self.within).latency_s
-            sent = sum(part.span.size for part in step.sends) * plan.dtype.itemsize
-            size = sent * (speed.ratio if step.coded else 1.0)
-            if crossing:
-                wire += size * len(members) / self.between.bytes_per_s
-            else:
-                own += size / self.within.bytes_per_s
-            own += len(parts) * speed.call_s  # to send or receive costs a rank about what a codec's call does
-            if step.coded:
-                spans = {part.span for part in step.sends}
-                encoded = sum(span.size for span in spans) * plan.dtype.itemsize
-                came = sum(part.span.size for part in step.receives) * plan.dtype.itemsize
-                own += encoded / speed.encode_bytes_per_s + came / speed.decode_bytes_per_s
-                own += (len(spans) + len(step.receives)) * speed.call_s
-        hidden = min(wire, own)
-        return latency + wire + own + (len(plan.slices) - 1) * (max(wire, own) + _NOT_HIDDEN * hidden)
-
-    def _broadcast(self, plan: "Plan") -> float:
-        """A slice's way to the last rank, and the other slices behind it: along the chain, or down the tree."""
-        topology, speed, slices = plan.topology, self.speed(plan.codec.name), len(plan.slices)
-        hops, crossing = topology.ranks - 1, topology.nodes - 1
-        if slices == 1:
-            hops, crossing = hops.bit_length(), crossing.bit_length()
-        values = max(piece.size for (piece,) in plan.slices) * plan.dtype.itemsize
-        wire = values * speed.ratio
-        encode, decode = (values / rate + speed.call_s for rate in (speed.encode_bytes_per_s, speed.decode_bytes_per_s))
-        within = self.within.latency_s + wire / self.within.bytes_per_s if hops > crossing else 0.0
-        between = self.between.latency_s + wire / self.between.bytes_per_s if crossing else 0.0
-        way = (hops - crossing) * within + crossing * between
-        return encode + way + decode + (slices - 1) * max(within, between, encode, decode)
 
 
 _TYPICAL = Speed(4e9, 4e9, 10e-6, 0.5)

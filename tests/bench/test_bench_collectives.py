@@ -21,7 +21,8 @@ from hpcbench.bench.schemes import Scheme
 from hpcbench.bench.tuning import tuned
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.links import load
-from hpcbench.comm.plan import Operation, plan
+from hpcbench.comm.plan import Operation
+from hpcbench.comm.planner import Request, plan
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.shards import length, shards
 from hpcbench.contract.traffic import Algorithm
@@ -157,7 +158,7 @@ def test_bytes_are_those_of_plan_and_codec(run: Run) -> None:
     for operation in Operation:
         for nbytes in SIZES:
             topology, codec = Topology.flat(run.ranks), get_codec("int8")
-            chosen = plan(operation, nbytes // 4, FLOAT, topology, codec, algorithm=Algorithm.TWO_SHOT)
+            chosen = plan(Request(operation, nbytes // 4, FLOAT, topology, codec, algorithm=Algorithm.TWO_SHOT))
             row = run.row(operation.value, nbytes, "int8:256 two-shot")
             assert row["message_bytes"] == sum(chosen.message_bytes(rank) for rank in range(run.ranks))
             assert row["wire_bytes"] == sum(chosen.wire_bytes(rank) for rank in range(run.ranks))

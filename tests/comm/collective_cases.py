@@ -11,7 +11,8 @@ from simulate import homomorphic_sum, simulate
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.links import Link, Links, Speed
-from hpcbench.comm.plan import Operation, Plan, plan, refusal
+from hpcbench.comm.plan import Operation, Plan
+from hpcbench.comm.planner import Request, plan, refusal
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.shards import shards
 from hpcbench.contract.traffic import Algorithm
@@ -100,8 +101,8 @@ def _data(few: bool) -> Iterator[tuple[str, str, int]]:
 
 def planned(case: Case, topology: Topology) -> Plan:
     codec, dtype = get_codec(case.codec), np.dtype(case.dtype)
-    how = {"algorithm": case.algorithm, "links": SLICING, "slices": case.slices, "root": case.root}
-    return plan(case.operation, case.n, dtype, topology, codec, **how)
+    how = {"algorithm": case.algorithm, "slices": case.slices, "root": case.root}
+    return plan(Request(case.operation, case.n, dtype, topology, codec, **how), SLICING)
 
 
 def digest(values: Array) -> str:

@@ -9,7 +9,8 @@ import numpy.typing as npt
 from simulate import Outcome, simulate
 
 from hpcbench.codecs.base import Codec
-from hpcbench.comm.plan import Operation, Plan, plan
+from hpcbench.comm.plan import Operation, Plan
+from hpcbench.comm.planner import Request, plan
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.shards import shards
 from hpcbench.contract.traffic import Algorithm
@@ -99,7 +100,7 @@ def lay_out(
     root: int = 0,
 ) -> Plan:
     """A plan for float32."""
-    return plan(operation, n, np.dtype("f4"), topology, codec, algorithm=algorithm, slices=slices, root=root)
+    return plan(Request(operation, n, np.dtype("f4"), topology, codec, algorithm=algorithm, slices=slices, root=root))
 
 
 def check(planned: Plan, dtype: str = "float32", order: int | None = None, *, integers: bool = True) -> None:

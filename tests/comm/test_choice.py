@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.links import Link, Links, Speed, interpolate, load
-from hpcbench.comm.plan import Operation, Plan, plan
+from hpcbench.comm.plan import Operation, Plan
+from hpcbench.comm.plan_time import seconds
+from hpcbench.comm.planner import Request, plan
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
 from hpcbench.errors import UserError
@@ -23,8 +25,8 @@ SUMS = [Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.ALL_GATHER]
 
 
 def chosen(nbytes: int, links: Links, operation: Operation = Operation.ALL_REDUCE, **options: object) -> Plan:
-    settings = {"algorithm": Algorithm.AUTO, "links": links, **options}
-    return plan(operation, nbytes // 4, FLOAT, TWO_NODES, get_codec("int8"), **settings)
+    settings = {"algorithm": Algorithm.AUTO, **options}
+    return plan(Request(operation, nbytes // 4, FLOAT, TWO_NODES, get_codec("int8"), **settings), links)
 
 
 @pytest.mark.parametrize("operation", SUMS)
@@ -75,8 +77,8 @@ def test_measured_times_override_the_model() -> None:
 def test_a_model_has_to_promise_more_than_a_measurement(ratio: float) -> None:
     size, operation = 1 << 24, Operation.REDUCE_SCATTER
     links = replace(SLOW, codecs=(("int8:256", Speed(2e10, 2e10, 2e-5, ratio)),))
-    encoded = links.seconds(chosen(size, links, operation, algorithm=Algorithm.ENCODED))
-    library = links.seconds(chosen(size, links, operation, algorithm=Algorithm.NATIVE))
+    encoded = seconds(chosen(size, links, operation, algorithm=Algorithm.ENCODED), links)
+    library = seconds(chosen(size, links, operation, algorithm=Algorithm.NATIVE), links)
     pays = encoded <= 0.8 * library
     assert pays == (ratio < 0.78), "the links decide, so that the shares are the codec's"
     assert (chosen(size, links, operation).algorithm is not Algorithm.NATIVE) == pays
@@ -91,12 +93,12 @@ def test_a_model_has_to_promise_more_than_a_measurement(ratio: float) -> None:
 
 def test_a_chain_costs_more_the_longer_it_is() -> None:
     plans = [
-        plan(Operation.BROADCAST, 1 << 22, FLOAT, Topology.flat(p), get_codec("int8"), links=SLOW, slices=4)
+        plan(Request(Operation.BROADCAST, 1 << 22, FLOAT, Topology.flat(p), get_codec("int8"), slices=4), SLOW)
         for p in (2, 4, 16)
     ]
-    seconds = [SLOW.seconds(each) for each in plans]
+    times = [seconds(each, SLOW) for each in plans]
     hop = (1 << 22) * 0.26 / 8e9 + 2e-6
-    assert np.diff(seconds) == pytest.approx([2 * hop, 12 * hop]), "of a slice of 4 MiB"
+    assert np.diff(times) == pytest.approx([2 * hop, 12 * hop]), "of a slice of 4 MiB"
 
 
 def test_measured_times_say_nothing_of_other_topologies() -> None:

@@ -9,7 +9,8 @@ from plan_cases import contribution
 from simulate import roundtrip
 
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm.plan import Operation, plan
+from hpcbench.comm.plan import Operation
+from hpcbench.comm.planner import Request, plan
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
 
@@ -36,10 +37,10 @@ def test_the_mean_of_many_sums_comes_to_the_exact_one_only_with_feedback(mpi_res
 
 def recurrence(codec, times):
     """Two-shot with both residuals, from the papers: results and residuals of all ranks after each sum."""
-    planned = plan(
-        Operation.ALL_REDUCE, N, np.dtype("f4"), Topology.flat(RANKS), codec,
-        algorithm=Algorithm.TWO_SHOT, links=SLICING,
-    )  # fmt: skip
+    request = Request(
+        Operation.ALL_REDUCE, N, np.dtype("f4"), Topology.flat(RANKS), codec, algorithm=Algorithm.TWO_SHOT
+    )
+    planned = plan(request, SLICING)
     worker, server = np.zeros((2, RANKS, N), np.float32)
     for _ in range(times):
         result = np.empty(N, np.float32)

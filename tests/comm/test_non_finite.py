@@ -6,7 +6,8 @@ from plan_cases import FLAT, PAIRS, REGULAR, carried_out, contribution, lay_out
 from simulate import homomorphic_sum
 
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm.plan import Operation, refusal
+from hpcbench.comm.plan import Operation
+from hpcbench.comm.planner import refusal
 
 N = 300
 CODECS = [

@@ -8,7 +8,8 @@ from plan_cases import FLAT, IRREGULAR, PAIRS, REGULAR, Algorithm, Operation, To
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm import steps
-from hpcbench.comm.plan import Plan, plan, refusal
+from hpcbench.comm.plan import Plan
+from hpcbench.comm.planner import Request, plan, refusal
 from hpcbench.contract.shards import Span
 
 F4 = np.dtype("f4")
@@ -17,7 +18,7 @@ SIZES = (0, 1, 7, 1001, 9001)
 
 
 def planned(operation, n, topology, codec, algorithm, **more) -> Plan:
-    return plan(operation, n, F4, topology, get_codec(codec), algorithm=algorithm, **more)
+    return plan(Request(operation, n, F4, topology, get_codec(codec), algorithm=algorithm, **more))
 
 
 def cases(topologies, sizes=SIZES, slices=(1, 3)):

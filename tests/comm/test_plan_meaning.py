@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from plan_cases import FLAT, IRREGULAR, PAIRS, REGULAR, carried_out, check, inputs, lay_out, wholes
 
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm.plan import Operation, plan, refusal
+from hpcbench.comm.plan import Operation
+from hpcbench.comm.planner import Request, plan, refusal
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
 
@@ -21,7 +22,7 @@ LOSSLESS = ("none", "mpc:1", "xpk")
 def test_results_are_exact_and_every_send_is_received(operation, algorithm, topology):
     if refusal(operation, algorithm, topology):
         with pytest.raises(ValueError, match=r"over .*(same number of ranks|all-reduce only)"):
-            plan(operation, 100, np.dtype("f4"), topology, NONE, algorithm=algorithm)
+            plan(Request(operation, 100, np.dtype("f4"), topology, NONE, algorithm=algorithm))
         return
     large = topology.ranks > 16
     for n in (7, 4099) if large else (0, 1, 7, 1000, 4099, 70000 if topology.ranks < 5 else 9001):
@@ -42,7 +43,9 @@ def test_every_rank_holds_the_same_bits_whatever_the_codec(topology, codec):
 @pytest.mark.parametrize(("operation", "algorithm"), PAIRS)
 def test_float64_stays_float64(operation, algorithm):
     for codec in LOSSLESS:
-        check(plan(operation, 3001, np.dtype("f8"), REGULAR[0], get_codec(codec), algorithm=algorithm), "float64")
+        check(
+            plan(Request(operation, 3001, np.dtype("f8"), REGULAR[0], get_codec(codec), algorithm=algorithm)), "float64"
+        )
 
 
 @settings(max_examples=150, deadline=None)
@@ -66,7 +69,7 @@ def test_a_chosen_plan_does_what_one_asked_for_does(operation, algorithm):
     chosen = set()
     for topology in FLAT + REGULAR[:3] + IRREGULAR:
         for n in (0, 1, 1000, 200_000):
-            planned = plan(operation, n, np.dtype("f4"), topology, NONE, algorithm=algorithm)
+            planned = plan(Request(operation, n, np.dtype("f4"), topology, NONE, algorithm=algorithm))
             chosen.add(planned.algorithm)
             if planned.algorithm is not Algorithm.NATIVE:
                 check(planned)
@@ -79,7 +82,7 @@ def test_sums_do_not_depend_on_the_order_in_which_ranks_go_on():
         for operation, algorithm in PAIRS:
             if refusal(operation, algorithm, topology):
                 continue
-            planned = plan(operation, 5000, np.dtype("f4"), topology, codec, algorithm=algorithm)
+            planned = plan(Request(operation, 5000, np.dtype("f4"), topology, codec, algorithm=algorithm))
             values = inputs(planned, "float32", integers=False)
             calm = wholes(planned, carried_out(planned, values))
             for order in range(3):

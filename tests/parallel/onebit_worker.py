@@ -17,7 +17,8 @@ from hpcbench.codecs.registry import get_codec
 from hpcbench.codecs.sign import Sign
 from hpcbench.codecs.types import Array, Bytes
 from hpcbench.comm.feedback import Feedback
-from hpcbench.comm.plan import Operation, Plan, plan
+from hpcbench.comm.plan import Operation, Plan
+from hpcbench.comm.planner import Request, plan
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
@@ -142,7 +143,15 @@ def signs(values: Array) -> Array:
 def planned_for(n: int) -> Plan:
     topology = Topology.of(WORLD)
     return plan(
-        Operation.ALL_REDUCE, n, np.dtype("f4"), topology, get_codec(CODEC), algorithm=Algorithm.TWO_SHOT, feedback=True
+        Request(
+            Operation.ALL_REDUCE,
+            n,
+            np.dtype("f4"),
+            topology,
+            get_codec(CODEC),
+            algorithm=Algorithm.TWO_SHOT,
+            feedback=True,
+        )
     )
 
 

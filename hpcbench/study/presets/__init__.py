@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hpcbench.contract.problems import suggestion
+from hpcbench.contract.problems import shown, suggestion
 from hpcbench.study import yaml12
 
 
@@ -35,7 +35,7 @@ def model(name: str) -> dict[str, Any]:
     """
     if name not in _table("models"):
         near = suggestion(name, models())
-        raise ValueError(f"unknown model {yaml12.shown(name)}{near}: known are {', '.join(models())}")
+        raise ValueError(f"unknown model {shown(name)}{near}: known are {', '.join(models())}")
     return {"name": name, **copy.deepcopy(_table("models")[name])}
 
 
@@ -53,7 +53,7 @@ def scheme(name: str) -> dict[str, Any]:
         return filled
     near = suggestion(name, [pattern for pattern in schemes() if "{" not in pattern])
     known = f"{', '.join(schemes())}, and those under `schemes:`"
-    raise ValueError(f"unknown scheme {yaml12.shown(name)}{near}: known are {known}")
+    raise ValueError(f"unknown scheme {shown(name)}{near}: known are {known}")
 
 
 def is_scheme(name: str) -> bool:

@@ -1,0 +1,85 @@
+"""The time that a plan is expected to take, by what links and codecs are able to do.
+
+A model in the manner of alpha, beta and gamma: a latency a message, a bandwidth a link, a speed a codec. Slices that
+follow each other hide all but the slowest resource.
+"""
+
+import math
+
+from hpcbench.comm.links import Links, interpolate
+from hpcbench.comm.plan import Plan
+
+_NOT_HIDDEN = 0.25
+"""Share of the shorter of wire and work that overlap does not hide: both want the cores and the memory."""
+
+
+def seconds(plan: Plan, links: Links) -> float:
+    """Time that a plan is expected to take: as measured, or else by the model."""
+    known = measured_seconds(plan, links)
+    return known if known is not None else model_seconds(plan, links)
+
+
+def measured_seconds(plan: Plan, links: Links) -> float | None:
+    """Time that the plan took on its topology, near its size; None where that was not measured."""
+    if links.foreign(plan.topology):
+        return None
+    nbytes = plan.n * plan.dtype.itemsize
+    if plan.algorithm.value == "native":
+        points = [(size, s) for operation, size, s in links.native if operation == plan.operation.value]
+    else:
+        key = plan.operation.value, plan.codec.name, plan.algorithm.value, len(plan.slices)
+        points = [(size, s) for op, codec, size, how, count, s in links.measured if (op, codec, how, count) == key]
+    return interpolate(sorted(points), nbytes)
+
+
+def model_seconds(plan: Plan, links: Links) -> float:
+    """Time that the plan would take, were links and codecs all that costs."""
+    nbytes = plan.n * plan.dtype.itemsize
+    topology = plan.topology
+    if plan.algorithm.value in ("native", "homomorphic"):
+        rounds = 1 if plan.operation.value != "all-reduce" else 2
+        nodes, per_node = topology.nodes, topology.per_node
+        between = rounds * (nodes - 1) / nodes * nbytes / links.between.bytes_per_s
+        within = rounds * (per_node - 1) / per_node * nbytes / links.within.bytes_per_s
+        hops = rounds * math.ceil(math.log2(max(2, topology.ranks)))
+        latency = links.between.latency_s if nodes > 1 else links.within.latency_s
+        return hops * latency + between + within
+    if plan.operation.value == "broadcast":
+        return _broadcast(plan, links)
+    speed = links.speed(plan.codec.name)
+    latency = wire = own = 0.0
+    members = topology.members[0]
+    for step in plan.steps(members[0], 0):
+        parts = (*step.sends, *step.receives)
+        crossing = any(not topology.near(members[0], part.peer) for part in parts)
+        latency += (links.between if crossing else links.within).latency_s
+        sent = sum(part.span.size for part in step.sends) * plan.dtype.itemsize
+        size = sent * (speed.ratio if step.coded else 1.0)
+        if crossing:
+            wire += size * len(members) / links.between.bytes_per_s
+        else:
+            own += size / links.within.bytes_per_s
+        own += len(parts) * speed.call_s  # to send or receive costs a rank about what a codec's call does
+        if step.coded:
+            spans = {part.span for part in step.sends}
+            encoded = sum(span.size for span in spans) * plan.dtype.itemsize
+            came = sum(part.span.size for part in step.receives) * plan.dtype.itemsize
+            own += encoded / speed.encode_bytes_per_s + came / speed.decode_bytes_per_s
+            own += (len(spans) + len(step.receives)) * speed.call_s
+    hidden = min(wire, own)
+    return latency + wire + own + (len(plan.slices) - 1) * (max(wire, own) + _NOT_HIDDEN * hidden)
+
+
+def _broadcast(plan: Plan, links: Links) -> float:
+    """A slice's way to the last rank, and the other slices behind it: along the chain, or down the tree."""
+    topology, speed, slices = plan.topology, links.speed(plan.codec.name), len(plan.slices)
+    hops, crossing = topology.ranks - 1, topology.nodes - 1
+    if slices == 1:
+        hops, crossing = hops.bit_length(), crossing.bit_length()
+    values = max(piece.size for (piece,) in plan.slices) * plan.dtype.itemsize
+    wire = values * speed.ratio
+    encode, decode = (values / rate + speed.call_s for rate in (speed.encode_bytes_per_s, speed.decode_bytes_per_s))
+    within = links.within.latency_s + wire / links.within.bytes_per_s if hops > crossing else 0.0
+    between = links.between.latency_s + wire / links.between.bytes_per_s if crossing else 0.0
+    way = (hops - crossing) * within + crossing * between
+    return encode + way + decode + (slices - 1) * max(within, between, encode, decode)

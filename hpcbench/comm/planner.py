@@ -1,0 +1,145 @@
+"""Which plan carries out a collective: the fastest of those that can do what is asked. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from hpcbench.codecs.base import Codec
+from hpcbench.comm.links import DEFAULT, Links
+from hpcbench.comm.plan import UNIT, Operation, Plan, lay_out
+from hpcbench.comm.plan_time import measured_seconds, model_seconds, seconds
+from hpcbench.comm.topology import Topology
+from hpcbench.contract.traffic import Algorithm
+
+_MEASURED, _EXPECTED = 0.95, 0.8
+"""Shares of the library's time that a plan with a codec may take to be chosen: medians differ by some percent from day
+to day, a model by more."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A collective that is to be planned."""
+
+    operation: Operation
+    n: int
+    """Elements of the vector."""
+    dtype: np.dtype[np.generic]
+    topology: Topology
+    codec: Codec
+    """Of the encoded messages."""
+    algorithm: Algorithm = Algorithm.ENCODED
+    """`AUTO` and `ENCODED` leave the choice to what links and codecs are able to do."""
+    slices: int | None = None
+    """How many; None for as many as are expected to be the fastest."""
+    root: int = 0
+    """Of a broadcast."""
+    feedback: bool = False
+    """Whether residuals are kept, which takes one encoding of each contribution and one of each sum."""
+    between_nodes: bool = False
+    """Whether only what crosses nodes may be encoded."""
+
+    def laid_out(self, algorithm: Algorithm, slices: int) -> Plan:
+        """The plan by one algorithm, in so many slices."""
+        return lay_out(self.operation, self.n, self.dtype, self.topology, self.codec, algorithm, slices, root=self.root)
+
+
+@lru_cache(maxsize=4096)
+def plan(request: Request, links: Links = DEFAULT) -> Plan:
+    """Choose and lay out a collective.
+
+    Parameters
+    ----------
+    request
+        What is asked.
+    links
+        What the machine's links and codecs have been measured to do.
+
+    Raises
+    ------
+    ValueError
+        The algorithm does not do this here; the message says why.
+    """
+    operation, algorithm, topology = request.operation, request.algorithm, request.topology
+    counts = _counts(request.n, topology, request.slices)
+    if request.between_nodes:
+        reason = _not_between_nodes(operation, algorithm, topology)
+        if reason:
+            raise ValueError(f"no {operation.value} over {topology} is encoded between nodes only: {reason}")
+        found = [request.laid_out(Algorithm.HIERARCHICAL, count) for count in counts]
+        found += [request.laid_out(Algorithm.NATIVE, 1)] if algorithm is Algorithm.AUTO else []
+        return _best(found, links, "encoded between nodes only")
+    if algorithm not in (Algorithm.AUTO, Algorithm.ENCODED):
+        reason = refusal(operation, algorithm, topology, feedback=request.feedback)
+        if reason:
+            raise ValueError(f"{algorithm.value} does no {operation.value} over {topology}: {reason}")
+        return _best([request.laid_out(algorithm, count) for count in counts], links, "asked for")
+    candidates = [
+        request.laid_out(candidate, count)
+        for candidate in _candidates(operation, topology, algorithm)
+        if not refusal(operation, candidate, topology, feedback=request.feedback)
+        for count in counts
+    ]
+    return _best(candidates, links, "fastest")
+
+
+def refusal(operation: Operation, algorithm: Algorithm, topology: Topology, *, feedback: bool = False) -> str | None:
+    """Why an algorithm cannot do an operation on a topology."""
+    if operation is Operation.BROADCAST:
+        return None  # a chain or a tree, whatever the reductions do
+    if algorithm in (Algorithm.DOUBLING, Algorithm.HOMOMORPHIC) and operation is not Operation.ALL_REDUCE:
+        return "it does all-reduce only"
+    if algorithm in (Algorithm.HIERARCHICAL, Algorithm.HIERARCHICAL_ENCODED) and not topology.regular_nodes:
+        return "it needs the same number of ranks on every node"
+    if feedback and algorithm in (Algorithm.RING, Algorithm.DOUBLING, Algorithm.HOMOMORPHIC):
+        return "it has no place for error feedback"
+    return None
+
+
+def _not_between_nodes(operation: Operation, algorithm: Algorithm, topology: Topology) -> str | None:
+    """Why there is no plan whose messages within nodes are plain, and those between nodes encoded."""
+    if operation is Operation.BROADCAST:
+        return "a broadcast passes on what its root has encoded"
+    if algorithm not in (Algorithm.HIERARCHICAL, Algorithm.AUTO):
+        return f"{algorithm.value} does not tell them from others"
+    return refusal(operation, Algorithm.HIERARCHICAL, topology)
+
+
+def _candidates(operation: Operation, topology: Topology, algorithm: Algorithm) -> Sequence[Algorithm]:
+    chosen = [Algorithm.TWO_SHOT]
+    if operation is Operation.ALL_REDUCE:
+        chosen.append(Algorithm.DOUBLING)
+    if topology.nodes > 1 and topology.per_node > 1 and topology.regular_nodes:
+        chosen.append(Algorithm.HIERARCHICAL)
+    if algorithm is Algorithm.AUTO:
+        chosen.append(Algorithm.NATIVE)
+    return chosen
+
+
+def _counts(n: int, topology: Topology, slices: int | None) -> Sequence[int]:
+    """Numbers of slices to consider: down to slices of so many elements that a message is worth its cost."""
+    if slices is not None:
+        return [slices]
+    most = max(1, n // (topology.ranks * 4 * UNIT))
+    return [count for count in (1, 2, 4, 8, 16, 32, 64) if count <= most]
+
+
+def _best(candidates: Sequence[Plan], links: Links, why: str) -> Plan:
+    """The fastest; one with a codec in place of the library's own only where the gain is beyond doubt."""
+    library = [candidate for candidate in candidates if candidate.algorithm is Algorithm.NATIVE]
+    others = [candidate for candidate in candidates if candidate.algorithm is not Algorithm.NATIVE]
+    if len(candidates) == 1 or not others:
+        return replace(candidates[0], why=why)
+    # what was measured is not weighed against what is only expected: a model that errs low would always win
+    measured = [other for other in others if measured_seconds(other, links) is not None]
+    best = min(measured or others, key=lambda other: seconds(other, links))
+    expected, word = seconds(best, links), "measured" if measured else "expected"
+    if library:
+        plain, margin = seconds(library[0], links), _MEASURED
+        if not measured or measured_seconds(library[0], links) is None:
+            # both by the model, whose omissions then cancel; or the library as measured, should that be faster still
+            plain, margin = min(plain, model_seconds(library[0], links)), _EXPECTED
+        if expected > margin * plain:
+            return replace(library[0], why=f"{plain * 1e6:.0f} us; {best.codec.name} {expected * 1e6:.0f} us {word}")
+    return replace(best, why=f"{why}, {expected * 1e6:.0f} us {word}")
