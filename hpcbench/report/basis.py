@@ -9,7 +9,7 @@ from hpcbench.collect.lines import integer, member, number, text
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult
 from hpcbench.predict import chips, flops
-from hpcbench.train.measured import first_measured
+from hpcbench.contract.measured import first_measured
 
 
 @dataclass(frozen=True)

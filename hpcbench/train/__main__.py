@@ -39,7 +39,7 @@ from hpcbench.train.checkpoint import Checkpoint, Checkpoints, Found, carried
 from hpcbench.train.checkpoint_index import ReplicasDifferError
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.log import RunLog, Step, now
-from hpcbench.train.measured import first_measured
+from hpcbench.contract.measured import first_measured
 from hpcbench.train.trainer import Trainer
 
 

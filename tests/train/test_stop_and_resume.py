@@ -21,7 +21,7 @@ from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Data, Model, Train
 from hpcbench.report.measures import measure
 from hpcbench.train import text
-from hpcbench.train.measured import first_measured
+from hpcbench.contract.measured import first_measured
 from hpcbench.train.stop import StopRequest
 from hpcbench.train.trainer import Trainer
 
