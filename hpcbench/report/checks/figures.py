@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from hpcbench.collect.lines import printable
 from hpcbench.predict import flops
 from hpcbench.report.basis import flops_of
-from hpcbench.report.checks.subject import Subject
-from hpcbench.report.relations import TOLERANCE, Mismatch, Relation
+from hpcbench.report.checks.relations import TOLERANCE, Mismatch, Relation, Subject
 
 _FLOPS = {
     "model_flops_per_rank": "model FLOP/s",

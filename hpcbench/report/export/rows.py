@@ -1,5 +1,6 @@
 """The rows of the schema's tables, one after another, from runs that have been read."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from pathlib import Path
@@ -22,10 +23,54 @@ from hpcbench.report.export.schema import (
     Type,
     Value,
 )
-from hpcbench.report.export.values import as_json, bounded, place, plain, whole
 from hpcbench.report.measures import own_environment
+from hpcbench.report.provenance import device_name
 from hpcbench.report.resources import STATES
-from hpcbench.report.surroundings import device_name
+
+_LONGEST = 4096
+"""Characters of a text: a path may have that many. What stands in every row must end somewhere."""
+_LONGEST_JSON = 1 << 20
+
+
+def plain(words: str | None) -> str | None:
+    """Text that every form can hold and every terminal can bear; None where there is none.
+
+    Each character that cannot be printed, line ends among them, becomes U+FFFD.
+    """
+    if not words:
+        return None
+    words = words[:_LONGEST]
+    return words if words.isprintable() else "".join(one if one.isprintable() else "\ufffd" for one in words)
+
+
+def place(path: Path | str | None) -> str | None:
+    """A path, or ``file:line``, that holds wherever it is read; None where there is none."""
+    return plain(str(Path(path).absolute())) if path else None
+
+
+def whole(data: Any, *keys: str) -> int | None:
+    """The whole number at the end of `keys`, to the last digit; None where there is none, or none of 64 bits."""
+    found = member(data, *keys)
+    if isinstance(found, float) and found.is_integer():
+        found = int(found)
+    return bounded(found) if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def as_json(value: Any, longest: int = _LONGEST_JSON) -> str | None:
+    """A value as JSON in ASCII; None where there is none, or JSON cannot say it, or it has no end."""
+    if value is None:
+        return None
+    try:
+        words = json.dumps(value, sort_keys=True, allow_nan=False)
+    except (ValueError, RecursionError):
+        return None
+    return words if len(words) <= longest else None
+
+
+def bounded(found: int | None) -> int | None:
+    """A whole number of 64 bits; None for any other."""
+    return found if found is not None and -(2**63) <= found < 2**63 else None
+
 
 _LONGEST_CELL = 4096
 """Characters: it stands in every row."""

@@ -12,9 +12,7 @@ from hpcbench.report.answer import answer
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.formats.row_figures import FIGURES
-from hpcbench.report.front import front
-from hpcbench.report.front_words import simplest
-from hpcbench.report.kinds import kind
+from hpcbench.report.front import front, kind, simplest
 from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import Interval
 from hpcbench.report.thresholds import judge

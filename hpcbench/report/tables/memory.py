@@ -4,13 +4,12 @@ from collections.abc import Callable
 
 from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Column, Entry, Table
+from hpcbench.report.document import Column, Entry, Field, Table, tabulate
 from hpcbench.report.measures import Measures
 from hpcbench.report.notation import Unit, bytes_unit, name, quantity, ratio
 from hpcbench.report.resources import STATES
 from hpcbench.report.tables.comparison import SCHEME
 from hpcbench.report.tables.over_runs import highest
-from hpcbench.report.tables.tabulate import Field, tabulate
 
 _KINDS: tuple[tuple[str, str, str, Callable[[Measures], int | None]], ...] = (
     (

@@ -6,7 +6,7 @@ from typing import Any
 from hpcbench.collect.lines import member, printable, text
 from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell, Row, step_time
-from hpcbench.report.document import Column, Table
+from hpcbench.report.document import Column, Field, Table, tabulate
 from hpcbench.report.measures import Measures, is_gpu
 from hpcbench.report.notation import (
     between,
@@ -22,7 +22,6 @@ from hpcbench.report.statistics import Interval
 from hpcbench.report.tables.comparison import CHANGE, SCHEME, rate
 from hpcbench.report.tables.flops import KINDS, Kind
 from hpcbench.report.tables.over_runs import geometric
-from hpcbench.report.tables.tabulate import Field, tabulate
 from hpcbench.report.titles import example
 
 _FORMULAS = {"model": "of the model", "hardware": "executed", "neox": "by NeoX"}

@@ -1,4 +1,4 @@
-"""The raw lines that a report cites, read from their files so that a page can show them without those files."""
+"""What a page shows of files word for word: the lines that it cites, and what a submission keeps."""
 
 import os
 import re
@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
-from hpcbench.collect.submission import RunResult, Submission
+from hpcbench.collect.lines import member
+from hpcbench.collect.submission import RunResult, Submission, read_marker
 from hpcbench.report.document import Document, Sentences, Table
 from hpcbench.report.page.visible import visible
 from hpcbench.report.provenance import Provenance
@@ -190,3 +191,45 @@ def _lines(path: Path, numbers: Iterable[int]) -> Iterator[tuple[int, bytes, int
                     yield number, raw, omitted
     except (OSError, ValueError):
         return
+
+
+LONGEST_FILE = 20_000
+"""Characters of a file that are shown."""
+_FILES = {"study.yaml": "Study file", "site.json": "Site file, as resolved"}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A file, or what one says."""
+
+    title: str
+    text: str
+    path: Path
+
+
+def kept(submission: Submission) -> list[Kept]:
+    """What there is of it.
+
+    Variables of an environment stay in their files: no filter knows all secrets, and a page is passed on.
+    """
+    return list(_kept(submission.root)) if submission.root else []
+
+
+def _kept(root: Path) -> Iterator[Kept]:
+    for name, title in _FILES.items():
+        if words := _read(root / name):
+            yield Kept(title, words, root / name)
+    path = root / "provenance" / "submit.json"
+    packages = member(read_marker(path), "packages")
+    if isinstance(packages, dict) and packages:
+        words = "".join(f"{name} {version}\n" for name, version in packages.items())
+        yield Kept("Packages beside hpcbench", words[:LONGEST_FILE], path)
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as stream:
+            words = stream.read(LONGEST_FILE + 1)
+    except OSError:
+        return ""
+    return words if len(words) <= LONGEST_FILE else words[:LONGEST_FILE] + "\n[the rest is in the file]"
