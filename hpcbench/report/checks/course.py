@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from math import isfinite
-from typing import Any
 
-from hpcbench.collect.lines import integer, printable
+from hpcbench.collect.lines import printable
+from hpcbench.contract.events import Binding, End, Start
 from hpcbench.report.checks.subject import Subject
 
 
@@ -12,7 +12,7 @@ def resumed(subject: Subject) -> Iterator[str]:
     """That it began anew from a checkpoint, and which steps count then."""
     if not subject.log.resumed_from:
         return
-    attempt = integer(subject.log.data("start"), "attempt")
+    attempt = subject.log.said(Start).attempt
     again = f" (attempt {attempt})" if attempt else ""
     steps = subject.log.steps.column("step", first=subject.basis.first)
     counted = f": steps {steps[0]} to {steps[-1]} count for its speed" if steps else ""
@@ -21,8 +21,7 @@ def resumed(subject: Subject) -> Iterator[str]:
 
 def binding(subject: Subject) -> Iterator[str]:
     """Without the run's name: most runs of a study lie alike, and what all say is shown once."""
-    warnings = subject.log.data("binding").get("warnings")
-    yield from (printable(words) for words in _list(warnings) if isinstance(words, str))
+    yield from map(printable, subject.log.said(Binding).warnings or ())
 
 
 def losses(subject: Subject) -> Iterator[str]:
@@ -47,19 +46,15 @@ def damage(subject: Subject) -> Iterator[str]:
 
 def end(subject: Subject) -> Iterator[str]:
     """Whether a run that completed has come to its end."""
-    log, event = subject.log, subject.log.event("end")
+    log, event = subject.log, subject.log.event(End)
     if subject.run.state != "completed" or not subject.own:
         return
-    if log.last_step is not None and (not event or integer(event.data, "steps") != log.last_step.step):
-        said = printable(str(event.data.get("steps")), 20) if event else None
+    if log.last_step is not None and (not event or event.steps != log.last_step.step):
+        said = event.steps if event else None
         line = event.line if event else None
         yield subject.at(line, f"the end event says {said} steps, the log holds {log.last_step.step}")
     if log.final_loss() is None:
         yield subject.at(None, "no evaluation after the last step")
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _more(count: int) -> str:

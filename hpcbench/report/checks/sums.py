@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from math import isfinite
 
-from hpcbench.collect.lines import number, text
 from hpcbench.collect.times import elapsed
+from hpcbench.contract import events
 from hpcbench.report.checks.subject import Subject
 from hpcbench.report.phases import PARTS, by_stage
 from hpcbench.report.relations import TOLERANCE
@@ -16,7 +16,7 @@ _CLOCK = 1.0
 
 def traffic_bytes(subject: Subject) -> Iterator[str]:
     """What the channels counted, against the lines of the same steps: whole numbers, which must be equal."""
-    event = subject.log.event("traffic")
+    event = subject.log.event(events.Traffic)
     if not event or not subject.channels:
         return
     steps = window(subject.log)
@@ -33,7 +33,7 @@ def traffic_bytes(subject: Subject) -> Iterator[str]:
 
 def wire(subject: Subject) -> Iterator[str]:
     """A codec that makes messages larger, and one that is none and changes them."""
-    event = subject.log.event("traffic")
+    event = subject.log.event(events.Traffic)
     for channel in subject.channels if event else ():
         wire, message = channel.wire_bytes, channel.message_bytes
         if event is None or wire == "unknown" or channel.codec is None:
@@ -50,7 +50,7 @@ def wire(subject: Subject) -> Iterator[str]:
 
 def waiting(subject: Subject) -> Iterator[str]:
     """No rank waits for longer than a step takes."""
-    event, time = subject.log.event("traffic"), subject.time
+    event, time = subject.log.event(events.Traffic), subject.time
     if event and time and time.exposed > time.step * (1 + TOLERANCE):
         words = f"ranks waited {time.exposed:.4g} s a step for messages, and a step took {time.step:.4g} s"
         yield subject.at(event.line, words)
@@ -58,7 +58,7 @@ def waiting(subject: Subject) -> Iterator[str]:
 
 def phases(subject: Subject) -> Iterator[str]:
     """What a stage was about in a step, against its step: whoever divides it leaves nothing out."""
-    event = subject.log.event("phases")
+    event = subject.log.event(events.Phases)
     for stage, row in enumerate(by_stage(subject.log) if event else ()):
         whole = sum(row[part] for part in PARTS)
         if event and abs(whole - row["step"]) > TOLERANCE * row["step"]:
@@ -68,12 +68,12 @@ def phases(subject: Subject) -> Iterator[str]:
 
 def times(subject: Subject) -> Iterator[str]:
     """Steps against the run, and the run against the clock."""
-    event = subject.log.event("end")
+    event = subject.log.event(events.End)
     if not event:
         return
-    steps, whole = sum(filter(isfinite, subject.log.steps.column("seconds"))), number(event.data, "seconds")
+    steps, whole = sum(filter(isfinite, subject.log.steps.column("seconds"))), event.seconds
     if whole is not None and steps > whole * (1 + TOLERANCE):
         yield subject.at(event.line, f"the run took {whole:.3f} s, its steps {steps:.3f} s")
-    clock = elapsed(text(subject.log.data("start"), "time"), text(event.data, "time"))
+    clock = elapsed(subject.log.said(events.Start).time, event.time)
     if whole is not None and clock is not None and whole > clock * (1 + TOLERANCE) + _CLOCK:
         yield subject.at(event.line, f"the run took {whole:.3f} s, and {clock:.3f} s by the times of its start and end")

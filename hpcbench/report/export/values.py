@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hpcbench.collect.lines import member
-
 _LONGEST = 4096
 """Characters of a text: a path may have that many. What stands in every row must end somewhere."""
 _LONGEST_JSON = 1 << 20
@@ -27,14 +25,6 @@ def place(path: Path | str | None) -> str | None:
     return plain(str(Path(path).absolute())) if path else None
 
 
-def whole(data: Any, *keys: str) -> int | None:
-    """The whole number at the end of `keys`, to the last digit; None where there is none, or none of 64 bits."""
-    found = member(data, *keys)
-    if isinstance(found, float) and found.is_integer():
-        found = int(found)
-    return bounded(found) if isinstance(found, int) and not isinstance(found, bool) else None
-
-
 def as_json(value: Any, longest: int = _LONGEST_JSON) -> str | None:
     """A value as JSON in ASCII; None where there is none, or JSON cannot say it, or it has no end."""
     if value is None:
@@ -44,8 +34,3 @@ def as_json(value: Any, longest: int = _LONGEST_JSON) -> str | None:
     except (ValueError, RecursionError):
         return None
     return words if len(words) <= longest else None
-
-
-def bounded(found: int | None) -> int | None:
-    """A whole number of 64 bits; None for any other."""
-    return found if found is not None and -(2**63) <= found < 2**63 else None
