@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcbench.collect.lines import member, objects, printable, text
+from hpcbench.collect.lines import member, printable, text
 from hpcbench.collect.submission import RunResult, Submission, read_marker
+from hpcbench.contract.events import Environment, Rank, Start
 
 _MOMENTARY = ("cpu_mhz", "gpu.clock_mhz", "gpu.memory_clock_mhz")
 """What a node says of itself that changes from moment to moment."""
@@ -35,10 +36,10 @@ class Finding:
 
 def software(runs: Iterable[RunResult]) -> Iterator[Finding]:
     """Versions and settings that the runs' worker found, packages left out."""
-    for run, where, data in _environments(runs):
-        if run.log and (start := run.log.event("start")) and (version := text(start.data, "version")):
-            yield Finding("hpcbench", printable(version, 80), run.id, run.log.where(start.line))
-        kept = {key: value for key, value in data.items() if key not in ("event", "world", "hosts", "packages")}
+    for run, where, event in _environments(runs):
+        if run.log and (start := run.log.event(Start)) and start.version:
+            yield Finding("hpcbench", printable(start.version, 80), run.id, run.log.where(start.line))
+        kept = {key: value for key, value in event.raw.items() if key not in ("event", "world", "hosts", "packages")}
         yield from (Finding(name, value, run.id, where) for name, value in _flat(kept))
 
 
@@ -46,9 +47,8 @@ def packages(runs: Iterable[RunResult]) -> Iterator[Finding]:
     """Packages that the runs' Python had, and their versions."""
     before: dict[str, Any] = {}
     names: list[tuple[str, str]] = []
-    for run, where, data in _environments(runs):
-        found = data.get("packages")
-        if isinstance(found, dict):
+    for run, where, event in _environments(runs):
+        if (found := event.packages) is not None:
             if found != before:  # they seldom differ, and are many
                 before, names = found, list(_flat(found))
             yield from (Finding(name, value, run.id, where) for name, value in names)
@@ -78,14 +78,12 @@ def binding(runs: Iterable[RunResult]) -> Iterator[Finding]:
     """Where the launcher really put the ranks, by their number on the node."""
     told: set[tuple[str, str, str]] = set()
     for run, where, rank in _ranks(runs):
-        name = printable(f"local rank {rank.get('local_rank', 'unknown')}", 40)
-        numa = rank.get("numa")
-        parts = [f"cores {rank.get('core_ranges', 'unknown')}"]
-        parts += [f"NUMA {','.join(str(node) for node in numa)}"] if isinstance(numa, list) else []
-        parts += [str(rank["device"])] if rank.get("device") else []
-        for key in ("visible", "nics"):
-            found = rank.get(key)
-            parts += [f"{variable}={value}" for variable, value in found.items()] if isinstance(found, dict) else []
+        name = f"local rank {'unknown' if rank.local_rank is None else rank.local_rank}"
+        parts = [f"cores {'unknown' if rank.core_ranges is None else rank.core_ranges}"]
+        parts += [f"NUMA {','.join(str(node) for node in rank.numa)}"] if rank.numa is not None else []
+        parts += [rank.device] if rank.device else []
+        for found in (rank.visible, rank.nics):
+            parts += [f"{variable}={value}" for variable, value in (found or {}).items()]
         value = printable("; ".join(parts))
         if (run.id, name, value) not in told:
             told.add((run.id, name, value))
@@ -128,32 +126,31 @@ def some(names: list[str]) -> str:
     return ", ".join(printable(name, 60) for name in names[:3]) + more
 
 
-def _environments(runs: Iterable[RunResult]) -> Iterator[tuple[RunResult, str, dict[str, Any]]]:
+def _environments(runs: Iterable[RunResult]) -> Iterator[tuple[RunResult, str, Environment]]:
     for run in runs:
-        if run.log and (event := run.log.event("environment")):
-            yield run, run.log.where(event.line), event.data
+        if run.log and (event := run.log.event(Environment)):
+            yield run, run.log.where(event.line), event
 
 
-def _ranks(runs: Iterable[RunResult]) -> Iterator[tuple[RunResult, str, dict[str, Any]]]:
-    for run, where, data in _environments(runs):
-        yield from ((run, where, rank) for rank in objects(data, "world"))
+def _ranks(runs: Iterable[RunResult]) -> Iterator[tuple[RunResult, str, Rank]]:
+    for run, where, event in _environments(runs):
+        yield from ((run, where, rank) for rank in event.world or ())
 
 
 def _of_nodes(runs: Iterable[RunResult]) -> Iterator[tuple[str, str, str, str]]:
     """Node, where it is said, name, value."""
-    for _, where, data in _environments(runs):
-        for one in objects(data, "hosts"):
-            gpus = objects(one, "gpus")
-            own = [{key: value for key, value in one.items() if key not in ("host", "gpus")}]
-            own += [{"gpus": len(gpus)}, *({"gpu": gpu} for gpu in gpus)] if gpus else []
-            yield from ((_host(one), where, name, value) for part in own for name, value in _flat(part))
-        for rank in objects(data, "world"):
-            kept = {key: value for key, value in rank.items() if key not in _OF_A_RANK}
-            yield from ((_host(rank), where, name, device_name(value)) for name, value in _flat(kept))
+    for _, where, event in _environments(runs):
+        for one in event.hosts or ():
+            own = [{key: value for key, value in one.raw.items() if key not in ("host", "gpus")}]
+            own += [{"gpus": len(one.gpus)}, *({"gpu": gpu.raw} for gpu in one.gpus)] if one.gpus else []
+            yield from ((_host(one.host), where, name, value) for part in own for name, value in _flat(part))
+        for rank in event.world or ():
+            kept = {key: value for key, value in rank.raw.items() if key not in _OF_A_RANK}
+            yield from ((_host(rank.host), where, name, device_name(value)) for name, value in _flat(kept))
 
 
-def _host(data: dict[str, Any]) -> str:
-    return printable(text(data, "host") or "unknown", 80)
+def _host(name: str | None) -> str:
+    return printable(name or "unknown", 80)
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ BELOW = ("hpcbench.contract", "hpcbench.codecs.spec", "hpcbench.errors")
 
 
 def test_it_imports_the_standard_library_and_what_lies_below() -> None:
-    files = sorted(Path(hpcbench.contract.__file__).parent.glob("*.py"))
+    files = sorted(Path(hpcbench.contract.__file__).parent.rglob("*.py"))
     assert len(files) > 4
     for path in files:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from math import isfinite
-from typing import Any
 
-from hpcbench.collect.lines import integer, number, printable, text
+from hpcbench.collect.lines import printable
 from hpcbench.collect.times import elapsed
+from hpcbench.contract import events
+from hpcbench.contract.events import Binding, End, Start
 from hpcbench.report.checks.relations import TOLERANCE, Subject
 from hpcbench.report.phases import PARTS, by_stage
 from hpcbench.report.traffic import Unknown, counted, total, window
@@ -15,7 +16,7 @@ def resumed(subject: Subject) -> Iterator[str]:
     """That it began anew from a checkpoint, and which steps count then."""
     if not subject.log.resumed_from:
         return
-    attempt = integer(subject.log.data("start"), "attempt")
+    attempt = subject.log.said(Start).attempt
     again = f" (attempt {attempt})" if attempt else ""
     steps = subject.log.steps.column("step", first=subject.basis.first)
     counted = f": steps {steps[0]} to {steps[-1]} count for its speed" if steps else ""
@@ -24,8 +25,7 @@ def resumed(subject: Subject) -> Iterator[str]:
 
 def binding(subject: Subject) -> Iterator[str]:
     """Without the run's name: most runs of a study lie alike, and what all say is shown once."""
-    warnings = subject.log.data("binding").get("warnings")
-    yield from (printable(words) for words in _list(warnings) if isinstance(words, str))
+    yield from map(printable, subject.log.said(Binding).warnings or ())
 
 
 def losses(subject: Subject) -> Iterator[str]:
@@ -50,19 +50,15 @@ def damage(subject: Subject) -> Iterator[str]:
 
 def end(subject: Subject) -> Iterator[str]:
     """Whether a run that completed has come to its end."""
-    log, event = subject.log, subject.log.event("end")
+    log, event = subject.log, subject.log.event(End)
     if subject.run.state != "completed" or not subject.own:
         return
-    if log.last_step is not None and (not event or integer(event.data, "steps") != log.last_step.step):
-        said = printable(str(event.data.get("steps")), 20) if event else None
+    if log.last_step is not None and (not event or event.steps != log.last_step.step):
+        said = event.steps if event else None
         line = event.line if event else None
         yield subject.at(line, f"the end event says {said} steps, the log holds {log.last_step.step}")
     if log.final_loss() is None:
         yield subject.at(None, "no evaluation after the last step")
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _more(count: int) -> str:
@@ -75,7 +71,7 @@ _CLOCK = 1.0
 
 def traffic_bytes(subject: Subject) -> Iterator[str]:
     """What the channels counted, against the lines of the same steps: whole numbers, which must be equal."""
-    event = subject.log.event("traffic")
+    event = subject.log.event(events.Traffic)
     if not event or not subject.channels:
         return
     steps = window(subject.log)
@@ -92,7 +88,7 @@ def traffic_bytes(subject: Subject) -> Iterator[str]:
 
 def wire(subject: Subject) -> Iterator[str]:
     """A codec that makes messages larger, and one that is none and changes them."""
-    event = subject.log.event("traffic")
+    event = subject.log.event(events.Traffic)
     for channel in subject.channels if event else ():
         wire, message = channel.wire_bytes, channel.message_bytes
         if event is None or wire == "unknown" or channel.codec is None:
@@ -109,7 +105,7 @@ def wire(subject: Subject) -> Iterator[str]:
 
 def waiting(subject: Subject) -> Iterator[str]:
     """No rank waits for longer than a step takes."""
-    event, time = subject.log.event("traffic"), subject.time
+    event, time = subject.log.event(events.Traffic), subject.time
     if event and time and time.exposed > time.step * (1 + TOLERANCE):
         words = f"ranks waited {time.exposed:.4g} s a step for messages, and a step took {time.step:.4g} s"
         yield subject.at(event.line, words)
@@ -117,7 +113,7 @@ def waiting(subject: Subject) -> Iterator[str]:
 
 def phases(subject: Subject) -> Iterator[str]:
     """What a stage was about in a step, against its step: whoever divides it leaves nothing out."""
-    event = subject.log.event("phases")
+    event = subject.log.event(events.Phases)
     for stage, row in enumerate(by_stage(subject.log) if event else ()):
         whole = sum(row[part] for part in PARTS)
         if event and abs(whole - row["step"]) > TOLERANCE * row["step"]:
@@ -127,12 +123,12 @@ def phases(subject: Subject) -> Iterator[str]:
 
 def times(subject: Subject) -> Iterator[str]:
     """Steps against the run, and the run against the clock."""
-    event = subject.log.event("end")
+    event = subject.log.event(events.End)
     if not event:
         return
-    steps, whole = sum(filter(isfinite, subject.log.steps.column("seconds"))), number(event.data, "seconds")
+    steps, whole = sum(filter(isfinite, subject.log.steps.column("seconds"))), event.seconds
     if whole is not None and steps > whole * (1 + TOLERANCE):
         yield subject.at(event.line, f"the run took {whole:.3f} s, its steps {steps:.3f} s")
-    clock = elapsed(text(subject.log.data("start"), "time"), text(event.data, "time"))
+    clock = elapsed(subject.log.said(events.Start).time, event.time)
     if whole is not None and clock is not None and whole > clock * (1 + TOLERANCE) + _CLOCK:
         yield subject.at(event.line, f"the run took {whole:.3f} s, and {clock:.3f} s by the times of its start and end")

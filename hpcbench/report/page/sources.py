@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 
 from hpcbench.collect.lines import member
 from hpcbench.collect.submission import RunResult, Submission, read_marker
+from hpcbench.contract.events import End, Evaluation, Event
 from hpcbench.report.document import Document, Sentences, Table
 from hpcbench.report.page.visible import visible
 from hpcbench.report.provenance import Provenance
@@ -20,6 +21,7 @@ MOST_LINES = 4000
 LONGEST = 400
 """Characters of a line that are shown."""
 _CHUNK = 1 << 16
+_CITED_EVENTS: tuple[type[Event], ...] = (Evaluation, End)
 _CITED = re.compile(r"(?P<source>[^\s(]\S*:[0-9]+)")
 
 
@@ -165,7 +167,7 @@ def _ends(submissions: Sequence[Submission]) -> Iterator[str]:
     for log in (run.log for run in _runs(submissions) if run.log):
         if log.last_step is not None:
             yield log.where(log.last_step.line)
-        yield from (log.where(event.line) for name in ("evaluation", "end") if (event := log.event(name)))
+        yield from (log.where(event.line) for kind in _CITED_EVENTS if (event := log.event(kind)))
 
 
 def _facts(provenance: Sequence[Provenance]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from hpcbench.collect.lines import integer, text
+from hpcbench.collect.lines import integer
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.state import BAD, OPEN
 from hpcbench.report.compare import Cell
@@ -53,7 +53,7 @@ def _step(run: RunResult) -> Entry:
 
 
 def _hosts(run: RunResult) -> Entry:
-    found = dict.fromkeys(text(rank, "host") for rank in run.log.ranks) if run.log else {}
+    found = dict.fromkeys(rank.host for rank in run.log.ranks) if run.log else {}
     named = [host for host in found if host] or [host for host in [run.host] if host]
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     return name(", ".join(named[:_NAMED]) + more) if named else Entry()

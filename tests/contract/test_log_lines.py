@@ -1,21 +1,26 @@
 """The grammar of step lines and events."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcbench.collect.lines import integer, number, parse, printable
-from hpcbench.collect.record import Cut, Event, StepRecord
-from hpcbench.train.log import Step
+from hpcbench.contract import step_line
+from hpcbench.contract.cut import Cut
+from hpcbench.contract.events import Evaluation
+from hpcbench.contract.log_line import parse
+from hpcbench.contract.step_line import Step
+from hpcbench.contract.text import printable
+from hpcbench.contract.values import integer, number
 
 LINE = (
     "step    3/120 | loss 5.551234 | time 0.3120 s | samples/s 25.64 | model 3.205 GFLOPS/rank"
     " | hardware 4.000 GFLOPS/rank | lr 1.000E-04 | grad-norm 1.2340E+00 | message 1234567 B | wire 123456 B"
     " | skipped 2 |"
 )
-RECORD = StepRecord(
+RECORD = Step(
     line=7,
     step=3,
     steps=120,
@@ -43,7 +48,7 @@ def test_line_end_of_another_system() -> None:
 @pytest.mark.parametrize("length", range(len(LINE)))
 def test_a_line_cut_anywhere_gives_no_wrong_number(length: int) -> None:
     found = parse(LINE[:length], 7)
-    if isinstance(found, StepRecord):
+    if isinstance(found, Step):
         # Cut behind a bar: what stands before it is whole, and the rest is absent.
         assert LINE[:length].rstrip().endswith(" |")
         whole = {name: value for name, value in vars(found).items() if value is not None}
@@ -65,10 +70,21 @@ def test_what_the_worker_writes_is_read_back(
     step: int, loss: float, seconds: float, message: int, wire: int, skipped: int
 ) -> None:
     written = Step(
-        step, 10**6, loss, seconds, 8 / seconds, 1e9 / seconds, 2e9 / seconds, 1e-3, loss, message, wire, skipped
+        step=step,
+        steps=10**6,
+        loss=loss,
+        seconds=seconds,
+        samples_per_s=8 / seconds,
+        model_flops_per_rank=1e9 / seconds,
+        hardware_flops_per_rank=2e9 / seconds,
+        lr=1e-3,
+        gradient_norm=loss,
+        message_bytes=message,
+        wire_bytes=wire,
+        skipped=skipped,
     )
-    found = parse(written.line(), 1)
-    assert isinstance(found, StepRecord)
+    found = parse(step_line.format(written), 1)
+    assert isinstance(found, Step)
     assert (found.step, found.steps, found.message_bytes, found.wire_bytes) == (step, 10**6, message, wire)
     assert found.skipped == skipped
     assert found.loss == float(f"{loss:.6f}")
@@ -77,20 +93,25 @@ def test_what_the_worker_writes_is_read_back(
     assert found.model_flops_per_rank == pytest.approx(1e9 / seconds, abs=0.501e6)
 
 
+def test_a_step_without_a_number_that_each_step_has_is_not_written() -> None:
+    with pytest.raises(ValueError, match="step 3 has no seconds"):
+        step_line.format(replace(RECORD, seconds=None))
+
+
 def test_a_loss_that_is_no_number_is_a_value() -> None:
     found = parse(LINE.replace("5.551234", "nan"), 1)
-    assert isinstance(found, StepRecord)
+    assert isinstance(found, Step)
     assert found.loss is not None and math.isnan(found.loss)
     found = parse(LINE.replace("5.551234", "-inf"), 1)
-    assert isinstance(found, StepRecord)
+    assert isinstance(found, Step)
     assert found.loss == -math.inf
 
 
 def test_a_step_that_diverges_is_read_as_the_worker_writes_it() -> None:
     # Python writes NAN with the format E, and nan with f.
     for value in (math.nan, math.inf):
-        found = parse(Step(3, 9, value, 0.25, 32.0, 1e9, 1e9, 1e-3, value, 5, 5, 0).line(), 1)
-        assert isinstance(found, StepRecord)
+        found = parse(step_line.format(replace(RECORD, loss=value, gradient_norm=value)), 1)
+        assert isinstance(found, Step)
         assert repr(found.loss) == repr(found.gradient_norm) == repr(value)
 
 
@@ -120,7 +141,7 @@ def test_a_damaged_line_gives_nothing(old: str, new: str) -> None:
 
 def test_units_scale() -> None:
     found = parse("step 1/2 | time 250 ms | model 1.5 TFLOPS/GPU |", 1)
-    assert isinstance(found, StepRecord)
+    assert isinstance(found, Step)
     assert (found.seconds, found.model_flops_per_rank, found.loss) == (0.25, 1.5e12, None)
 
 
@@ -137,9 +158,9 @@ def test_other_lines_are_not_ours(line: str) -> None:
 
 def test_events() -> None:
     found = parse('{"event": "evaluation", "step": 3, "loss": NaN}', 4)
-    assert isinstance(found, Event)
-    assert (found.line, found.name) == (4, "evaluation")
-    assert math.isnan(number(found.data, "loss") or 0.0)
+    assert isinstance(found, Evaluation)
+    assert (found.line, found.name, found.step) == (4, "evaluation", 3)
+    assert found.loss is not None and math.isnan(found.loss)
 
 
 @pytest.mark.parametrize(
