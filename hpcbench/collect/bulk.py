@@ -1,7 +1,8 @@
 """Step lines in bulk: a log holds a thousand of one shape, told apart by their numbers alone.
 
-The shape is taken from a line that `lines.parse` has read. What fits it is read by one regular expression and converted
-a column at a time; everything else is left to `lines.parse`, so that both give the same wherever both can read.
+The shape is taken from a line that `step_line.parse` has read. What fits it is read by one regular expression and
+converted a column at a time; everything else is left to `step_line.parse`, so that both give the same wherever both can
+read.
 """
 
 import re
@@ -9,8 +10,7 @@ from array import array
 from collections.abc import Iterator
 from typing import Any
 
-from hpcbench.collect.lines import FIELDS
-from hpcbench.collect.steps import TYPECODES
+from hpcbench.contract.step_line import FIELDS, TYPECODES
 
 Columns = dict[str, "array[Any]"]
 
@@ -32,7 +32,7 @@ class Shape:
     steps
         How many steps the run was to take.
     fields
-        Attribute of `StepRecord` and worth of the unit of each value.
+        Attribute of `Step` and worth of the unit of each value.
     """
 
     def __init__(self, pattern: str, steps: int, fields: list[tuple[str, float]]) -> None:
@@ -84,7 +84,7 @@ class Shape:
 
 
 def shape_of(raw: bytes) -> Shape | None:
-    """The shape of a step line that `lines.parse` has read; None where it is written in a way of its own."""
+    """The shape of a step line that `step_line.parse` has read; None where it is written in a way of its own."""
     if len(raw) > _LONGEST or not raw.isascii():
         return None
     head, *parts = raw.decode().removesuffix("\r").removesuffix(" |").split(" | ")

@@ -5,12 +5,15 @@ Bytes are fed as they come, so that a log that still grows is read once. What is
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-from hpcbench.collect import lines
 from hpcbench.collect.bulk import Shape, shape_of
-from hpcbench.collect.record import Cut, Event, StepRecord
 from hpcbench.collect.steps import Steps
+from hpcbench.contract import log_line
+from hpcbench.contract.cut import Cut
+from hpcbench.contract.events import End, Environment, Evaluation, Event, Rank, Start
+from hpcbench.contract.step_line import Step
+from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
 
 LONGEST_LINE = 16 << 20
@@ -18,6 +21,7 @@ LONGEST_LINE = 16 << 20
 _CHUNK = 1 << 16
 MOST_NOTES = 20
 """Remarks that are kept of a log."""
+E = TypeVar("E", bound=Event)
 
 
 @dataclass
@@ -36,14 +40,13 @@ class RunLog:
     """The last line of the file was not ended, or the last line of ours is not whole."""
     starts: int = 0
 
-    def event(self, name: str) -> Event | None:
-        """The last event of that name."""
-        return next((event for event in reversed(self.events) if event.name == name), None)
+    def event(self, kind: type[E]) -> E | None:
+        """The last event of that kind."""
+        return next((event for event in reversed(self.events) if isinstance(event, kind)), None)
 
-    def data(self, name: str) -> dict[str, Any]:
-        """The last event of that name; empty where there is none."""
-        event = self.event(name)
-        return event.data if event else {}
+    def said(self, kind: type[E]) -> E:
+        """The last event of that kind; one that says nothing where there is none."""
+        return self.event(kind) or kind.read({})
 
     def note(self, note: Cut) -> None:
         """Keep a remark on a line, unless there are many."""
@@ -51,12 +54,12 @@ class RunLog:
             self.notes.append(note)
 
     @property
-    def ranks(self) -> list[dict[str, Any]]:
+    def ranks(self) -> tuple[Rank, ...]:
         """What each rank says of itself and its place; none where the log has no environment."""
-        return lines.objects(self.data("environment"), "world")
+        return self.said(Environment).world or ()
 
     @property
-    def last_step(self) -> StepRecord | None:
+    def last_step(self) -> Step | None:
         """The record of the highest step."""
         return self.steps.last
 
@@ -66,12 +69,12 @@ class RunLog:
         last = self.last_step
         if last is None or last.steps is not None:
             return last.steps if last else None
-        return last.step if lines.text(self.data("end"), "state") == "completed" else None
+        return last.step if self.said(End).state == "completed" else None
 
     @property
     def resumed_from(self) -> int:
         """The step of the checkpoint that the run went on from; 0 where it began with its first step."""
-        return max(lines.integer(self.data("start"), "resumed_from") or 0, 0)
+        return max(self.said(Start).resumed_from or 0, 0)
 
     def missing_steps(self) -> list[int]:
         """Steps below the last one that the log does not hold, of those that it should: other frameworks print each
@@ -93,9 +96,8 @@ class RunLog:
         """Validation loss by the step after which it was taken; of several after one step, the last."""
         found: dict[int, float] = {}
         for event in self.events:
-            step, loss = lines.integer(event.data, "step"), lines.number(event.data, "loss")
-            if event.name == "evaluation" and lines.text(event.data, "split") == "valid" and step is not None:
-                found |= {} if loss is None else {step: loss}
+            if isinstance(event, Evaluation) and event.split == "valid" and event.step is not None:
+                found |= {} if event.loss is None else {event.step: event.loss}
         return found
 
     def final_loss(self) -> float | None:
@@ -144,7 +146,7 @@ class Reader:
         """The file has ended; a last line without its line end counts as cut, because any field of it may be."""
         if self._rest or self._overlong:
             self.log.lines += 1
-            found = lines.parse(self._rest.decode("utf-8", "replace"), self.log.lines)
+            found = log_line.parse(self._rest.decode("utf-8", "replace"), self.log.lines)
             if found is not None:
                 self.log.note(Cut(self.log.lines, "the last line was cut"))
             self.log.cut = self.log.cut or found is not None
@@ -157,7 +159,7 @@ class Reader:
         while self._shape is None and begin < len(block):
             end = block.index(b"\n", begin)
             raw = block[begin:end]
-            self._shape = shape_of(raw) if isinstance(self._line(raw), StepRecord) else None
+            self._shape = shape_of(raw) if isinstance(self._line(raw), Step) else None
             begin = end + 1
         if self._shape is not None and begin < len(block):
             self._bulk(block[begin:], self._shape)
@@ -178,13 +180,13 @@ class Reader:
         if 2 * alone > begin:
             self._shape = None  # most lines look otherwise by now
 
-    def _line(self, raw: bytes) -> StepRecord | Event | Cut | None:
+    def _line(self, raw: bytes) -> Step | Event | Cut | None:
         log = self.log
         log.lines += 1
         if len(raw) > LONGEST_LINE:
             return None
-        found = lines.parse(raw.decode("utf-8", "replace"), log.lines)
-        if isinstance(found, StepRecord):
+        found = log_line.parse(raw.decode("utf-8", "replace"), log.lines)
+        if isinstance(found, Step):
             found = self._step(found)
         if isinstance(found, Cut):
             log.note(found)
@@ -196,7 +198,7 @@ class Reader:
 
     def _event(self, event: Event) -> None:
         log = self.log
-        if event.name == "start":
+        if isinstance(event, Start):
             log.starts += 1
             if log.starts > 1:
                 log.note(Cut(event.line, "the run began anew here: what stands above is not used"))
@@ -204,7 +206,7 @@ class Reader:
                 log.events.clear()
         log.events.append(event)
 
-    def _step(self, record: StepRecord) -> StepRecord | Cut:
+    def _step(self, record: Step) -> Step | Cut:
         try:
             first = self.log.steps.add(record)
         except OverflowError:
@@ -223,7 +225,7 @@ def read(path: Path) -> RunLog:
         The file is missing, a directory, or cannot be read.
     """
     reader = Reader(path)
-    name = lines.printable(str(path))
+    name = printable(str(path))
     try:
         if path.exists() and not path.is_file():
             kind = "a directory" if path.is_dir() else "no regular file"

@@ -2,22 +2,22 @@
 
 import math
 
-from hpcbench.collect.lines import text
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract import judge
 from hpcbench.contract.ending import Ending
+from hpcbench.contract.events import End, Start
 from hpcbench.contract.state import Verdict
 
 
 def ending(log: RunLog) -> Ending:
     """How far the log comes."""
-    end, last = log.event("end"), log.last_step
+    end, last = log.event(End), log.last_step
     return Ending(
         path=log.path,
         lines=log.lines,
-        begun=log.event("start") is not None or last is not None,
-        state=text(end.data, "state") if end else None,
-        reason=text(end.data, "reason") or "" if end else "",
+        begun=log.event(Start) is not None or last is not None,
+        state=end.state if end else None,
+        reason=end.reason or "" if end else "",
         end_line=end.line if end else None,
         step=last.step if last else None,
         steps=last.steps if last else None,

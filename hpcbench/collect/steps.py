@@ -3,20 +3,17 @@
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from itertools import compress
 from operator import lt
-from typing import Any, get_args
+from typing import Any
 
-from hpcbench.collect.record import StepRecord
+from hpcbench.contract.step_line import QUANTITIES, TYPECODES, Step
 
-COLUMNS = tuple(field.name for field in fields(StepRecord) if field.name not in ("line", "step", "steps"))
+COLUMNS = tuple(one.name for one in QUANTITIES)
 """The quantities that a step may have."""
-TYPECODES = {field.name: "d" if float in get_args(field.type) else "q" for field in fields(StepRecord)}
-"""Attribute of `StepRecord` -> type code of the array that holds it: 64-bit numbers, with or without a fraction."""
 
 
-class Steps(Mapping[int, StepRecord]):
+class Steps(Mapping[int, Step]):
     """Step number -> record, in the order of the file. Records are made when they are asked for."""
 
     def __init__(self) -> None:
@@ -29,7 +26,7 @@ class Steps(Mapping[int, StepRecord]):
         # Row of each step. None as long as each step is above the one before it: bisection finds it then.
         self._rows: dict[int, int] | None = None
 
-    def add(self, record: StepRecord) -> StepRecord:
+    def add(self, record: Step) -> Step:
         """Keep a record, unless its step is there; returns the one that is kept.
 
         Raises
@@ -50,7 +47,7 @@ class Steps(Mapping[int, StepRecord]):
         Parameters
         ----------
         columns
-            Attribute of `StepRecord` -> its values, in an array of the type that `TYPECODES` names. All are of one
+            Attribute of `Step` -> its values, in an array of the type that `TYPECODES` names. All are of one
             length, which is not 0, and ``step`` and ``line`` are among them.
 
         Returns
@@ -64,7 +61,7 @@ class Steps(Mapping[int, StepRecord]):
         self._append(columns)
         return True
 
-    def __getitem__(self, step: int) -> StepRecord:
+    def __getitem__(self, step: int) -> Step:
         row = self._row(step)
         if row is None:
             raise KeyError(step)
@@ -80,7 +77,7 @@ class Steps(Mapping[int, StepRecord]):
         return len(self._numbers)
 
     @property
-    def last(self) -> StepRecord | None:
+    def last(self) -> Step | None:
         """The record of the highest step."""
         return self._record(self._highest) if self else None
 
@@ -132,8 +129,8 @@ class Steps(Mapping[int, StepRecord]):
         row = bisect_left(self._numbers, step)
         return row if row < len(self) and self._numbers[row] == step else None
 
-    def _record(self, row: int) -> StepRecord:
-        return StepRecord(**{name: column.at(row) for name, column in self._columns.items()})
+    def _record(self, row: int) -> Step:
+        return Step(**{name: column.at(row) for name, column in self._columns.items()})
 
     def _append(self, columns: Mapping[str, "array[Any]"]) -> None:
         begin, numbers = len(self), columns["step"]

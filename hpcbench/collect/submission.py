@@ -11,10 +11,11 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 from hpcbench.collect import run_log
 from hpcbench.collect.dialects import read as dialects
 from hpcbench.collect.dialects.table import DIALECTS
-from hpcbench.collect.lines import integer, member, number, printable, text
+from hpcbench.collect.lines import integer, printable, text
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.state import ending, judge_log
 from hpcbench.collect.times import elapsed
+from hpcbench.contract.events import Configuration, End, Start
 from hpcbench.contract.judge import look
 from hpcbench.contract.mark import parse_mark
 from hpcbench.contract.state import Job, State, Verdict
@@ -111,7 +112,7 @@ class RunResult:
     def seconds(self) -> float | None:
         """Of its job script's marks, which also know how long a run took that failed; else of its log."""
         marked = elapsed(self.start, self.end)
-        return number(self.log.data("end"), "seconds") if marked is None and self.log else marked
+        return self.log.said(End).seconds if marked is None and self.log else marked
 
 
 @dataclass
@@ -210,7 +211,7 @@ def from_log(path: Path) -> RunResult:
     log = dialects.read(path)
     if not log.lines:
         raise NoRunError(f"{printable(str(path))}: is empty: has the run begun, and does it print here?")
-    if not log.steps and log.event("start") is None:
+    if not log.steps and log.event(Start) is None:
         known = ", ".join(dialect.name for dialect in DIALECTS)
         raise NoRunError(
             f"{printable(str(path))}: not a log of an hpcbench run: no start event and no step line in"
@@ -218,16 +219,15 @@ def from_log(path: Path) -> RunResult:
         )
     if log.dialect != "hpcbench":
         return _foreign(path, log)
-    start = log.data("start")
-    cell = start.get("cell")
+    start = log.said(Start)
     return RunResult(
-        id=text(start, "run") or path.stem,
-        study=text(start, "study") or path.stem,
-        site=text(start, "site") or UNKNOWN_SITE,
-        scheme=text(start, "scheme") or "unknown",
-        repeat=integer(start, "repeat"),
-        pairing=text(start, "pairing") or path.stem,
-        cell=cell if isinstance(cell, dict) else {},
+        id=start.run or path.stem,
+        study=start.study or path.stem,
+        site=start.site or UNKNOWN_SITE,
+        scheme=start.scheme or "unknown",
+        repeat=start.repeat,
+        pairing=start.pairing or path.stem,
+        cell=start.cell or {},
         verdict=judge_log(log),
         log=log,
         settings=_settings(log, None),
@@ -266,7 +266,7 @@ def _allocation(marker: Any) -> str | None:
 
 
 def _settings(log: RunLog | None, path: Path | None) -> dict[str, Any]:
-    said = member(log.data("configuration"), "run") if log else None
-    if not isinstance(said, dict) and path is not None:
+    said = log.said(Configuration).run if log else None
+    if said is None and path is not None:
         said = read_marker(path)
     return said if isinstance(said, dict) else {}

@@ -1,16 +1,18 @@
 """How far a log comes, read from its last lines."""
 
-import json
 import math
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-_STEP = re.compile(r"step\s+([0-9]{1,18})/([0-9]{1,18})( \| .*\|)")
-_LOSS = re.compile(r"\| loss (\S+) \|")
-_OURS = ("step ", '{"event": ')
-_START, _END = '{"event": "start"', '{"event": "end"'
+from hpcbench.contract import log_line
+from hpcbench.contract.cut import Cut
+from hpcbench.contract.events import BEGIN, End, Start
+from hpcbench.contract.step_line import Step
+
+_STEP = "step "
+_OURS = (_STEP, BEGIN)
+_OF_LIFE = (Start.begin(), End.begin())
 _TAIL = 1 << 16
 _HEAD = 1 << 12
 
@@ -64,11 +66,11 @@ def read_ending(path: Path, *, numbered: bool = True) -> Ending | None:
             raw = stream.read()
             whole = len(raw) == size
             pieces = raw.decode("utf-8", "replace").split("\n")
-            done = any(line.startswith(_END) and '"state": "completed"' in line for line in pieces[-9:-1])
+            done = any(line.startswith(End.begin()) and '"state": "completed"' in line for line in pieces[-9:-1])
             ends = _line_ends(stream) if numbered and not whole and not done else len(pieces) - 1
     except OSError:
         return None
-    began = whole or any(line.startswith(_START) for line in head.decode("utf-8", "replace").split("\n"))
+    began = whole or any(line.startswith(Start.begin()) for line in head.decode("utf-8", "replace").split("\n"))
     return _ending(path, pieces if whole else ["", *pieces[1:]], ends - len(pieces) + 2, began=began and not whole)
 
 
@@ -89,44 +91,23 @@ def _ending(path: Path, pieces: list[str], first: int, *, began: bool) -> Ending
         text = text.strip()
         if not text.startswith(_OURS):
             continue
-        event = _event(text) if text.startswith("{") else None
-        # thousands of lines may stand here: only the last step matters
-        step = _step(text) if event is None and ("step" not in found or not looked) else None
-        if not looked:
-            cut, looked = event is None and step is None, True
-        if step is not None and "step" not in found:
-            found |= {"begun": True, "step": step[0], "steps": step[1], "loss": step[2], "step_line": line}
-        name = event.get("event") if event is not None else None
-        if name == "end" and event is not None and "end_line" not in found:
-            state, reason = event.get("state"), event.get("reason")
-            found |= {"end_line": line, "state": state if isinstance(state, str) else None}
-            found |= {"reason": reason if isinstance(reason, str) else ""}
-        if name == "start":  # what stands above was of an attempt before
+        # Thousands of lines may stand here: of the steps only the last one matters.
+        if looked and not text.startswith(_OF_LIFE) and ("step" in found or not text.startswith(_STEP)):
+            continue
+        one = log_line.parse(text, line)
+        if not looked and one is not None:
+            cut, looked = isinstance(one, Cut), True
+        if isinstance(one, Step) and "step" not in found:
+            found |= {"begun": True, "step": one.step, "steps": one.steps, "loss": one.loss, "step_line": line}
+        if isinstance(one, End) and "end_line" not in found:
+            found |= {"end_line": line, "state": one.state, "reason": one.reason or ""}
+        if isinstance(one, Start):  # what stands above was of an attempt before
             found["begun"] = True
             break
     loss = found.get("loss")
     diverged = found["step"] if loss is not None and not math.isfinite(loss) else None
     lines = first + len(pieces) - 2 + bool(pieces[-1])
     return Ending(path, lines, cut=cut, diverged=diverged, **found)
-
-
-def _event(text: str) -> dict[str, Any] | None:
-    try:
-        event = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
-
-
-def _step(text: str) -> tuple[int, int, float | None] | None:
-    matched = _STEP.fullmatch(text)
-    if matched is None or not 1 <= int(matched[1]) <= int(matched[2]):
-        return None
-    loss = _LOSS.search(matched[3])
-    try:
-        return int(matched[1]), int(matched[2]), float(loss[1]) if loss else None
-    except ValueError:
-        return None
 
 
 def _line_ends(stream: BinaryIO) -> int:

@@ -1,13 +1,12 @@
 """Why a run failed, in one line: exit status, what the launcher said, what the interpreter said last."""
 
-import json
 import re
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from hpcbench.contract.events import BEGIN, Environment
 from hpcbench.contract.text import printable
 
 _LONGEST = 1 << 16
@@ -119,7 +118,7 @@ def diagnose(status: int | None, errors: Path, log: Path) -> Diagnosis:
     if status is None:
         return Diagnosis("no exit status was recorded")
     killed = signal_of(status)
-    began = next(_events(log), None) is not None
+    began = next(_beginning(log, BEGIN), None) is not None
     if killed is None or (status < 128 and not began):
         for path in (errors, log):
             if spoken := _last(path) if began else _first(path):
@@ -181,19 +180,11 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         return
 
 
-def _events(log: Path, name: str = "") -> Iterator[dict[str, Any]]:
-    """The log's events of that name, or all."""
-    begin = f'{{"event": "{name}'.encode()
+def _beginning(log: Path, begin: str) -> Iterator[str]:
+    """The lines of a log that begin so."""
     try:
         with log.open("rb") as stream:
-            for raw in stream:
-                if raw.startswith(begin):
-                    try:
-                        event = json.loads(raw)
-                    except (ValueError, RecursionError):
-                        continue
-                    if isinstance(event, dict):
-                        yield event
+            yield from (raw.decode("utf-8", "replace") for raw in stream if raw.startswith(begin.encode()))
     except OSError:
         return
 
@@ -212,12 +203,10 @@ def _rank(rank: str | None, pid: str, host: str, log: Path) -> str:
     """A process by its rank, which the ranks say of themselves in the log's last ``environment``."""
     if rank:
         return f"rank {rank} on {host}"
-    world: Any = None
-    for event in _events(log, 'environment"'):
-        world = event.get("world")
-    for one in world if isinstance(world, list) else ():
-        if isinstance(one, dict) and one.get("pid") == int(pid) and isinstance(one.get("rank"), int):
-            return f"rank {one['rank']} (pid {pid} on {host})"
+    told = [found for words in _beginning(log, Environment.begin()) if (found := Environment.from_line(words))]
+    for one in (told[-1].world or ()) if told else ():
+        if one.pid == int(pid) and one.rank is not None:
+            return f"rank {one.rank} (pid {pid} on {host})"
     return f"a rank (pid {pid} on {host})"
 
 

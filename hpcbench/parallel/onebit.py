@@ -59,7 +59,7 @@ class OneBitAdam(DataParallel):
         """Whether the variance stays as it is: told by the number of updates, so a run that is resumed knows it."""
         return self.updates >= self._freeze_step
 
-    def frozen_elements(self) -> dict[str, int]:
+    def frozen_elements(self) -> tuple[int, int]:
         """Of the whole model, and those among them that had no gradient yet and so stay as they are.
 
         A collective call; the same on all ranks, and of use right after the freeze.
@@ -70,7 +70,7 @@ class OneBitAdam(DataParallel):
             own[1] += float((variance == 0).sum())
         elements, unused = exact_sum(self._mesh.world, own, self._exact)
         replicas = self._mesh.dp.size
-        return {"elements": round(elements / replicas), "without_gradient": round(unused / replicas)}
+        return round(elements / replicas), round(unused / replicas)
 
     def begin(self, *, micro_batches: int, loss_scale: float) -> None:
         """As of `DataParallel`; once the variance is frozen the pieces will hold this replica's own gradients."""

@@ -6,13 +6,11 @@ from hpcbench.collect.submission import UNKNOWN_SITE
 from hpcbench.contract.state import BAD, OPEN
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.findings import LossFinding, SpeedFinding
-from hpcbench.report.front import Front, front
-from hpcbench.report.front_words import conclusion
-from hpcbench.report.kinds import Kind, kind
+from hpcbench.report.front import Front, Kind, conclusion, front, kind
 from hpcbench.report.measures import own_environment
 from hpcbench.report.method import basis
 from hpcbench.report.statistics import Interval
-from hpcbench.report.statistics.power import MOST
+from hpcbench.report.statistics.tests import MOST
 from hpcbench.report.verdicts import IDLE, LOSS_OPEN, WORSE_OPEN, WORSE_SLOWER, Group
 from hpcbench.report.weaknesses import LEARNT_NOTHING, Weakened, weakened
 

@@ -8,6 +8,7 @@ from typing import Any
 from hpcbench.collect.lines import integer, member, number, text
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult
+from hpcbench.contract.events import Configuration, Rank
 from hpcbench.contract.measured import first_measured
 from hpcbench.predict import chips, flops
 
@@ -45,16 +46,16 @@ def basis(run: RunResult, log: RunLog) -> Basis:
     train = member(run.settings, "train")
     ranks = _positive(integer(run.settings, "ranks"))
     warmup = max(integer(train, "warmup_steps") or 0, 0)
-    configuration = log.data("configuration")
+    configuration = log.said(Configuration)
     return Basis(
         first=first_measured(warmup, log.planned_steps or 0, log.resumed_from),
         batch=_positive(integer(train, "global_batch")),
         seq_len=_positive(integer(train, "seq_len")),
         ranks=ranks,
         shape=_shape(run.settings),
-        model_flops=_finite(number(configuration, "model_flops_per_sample")),
-        hardware_flops=_finite(number(configuration, "hardware_flops_per_sample")),
-        neox_flops=_finite(number(configuration, "neox_flops_per_sample")),
+        model_flops=_finite(configuration.model_flops_per_sample),
+        hardware_flops=_finite(configuration.hardware_flops_per_sample),
+        neox_flops=_finite(configuration.neox_flops_per_sample),
         recompute=_recompute(train),
         chip=_chip(log.ranks),
         peak=_peak(log.ranks, text(train, "precision"), member(run.settings, "peak_tflops")),
@@ -73,18 +74,18 @@ def _shape(settings: Mapping[str, Any]) -> dict[str, int] | None:
     return known if len(known) == len(sizes) else None
 
 
-def _gpu(rank: Mapping[str, Any]) -> str | None:
+def _gpu(rank: Rank) -> str | None:
     """The name that PyTorch has for a rank's GPU."""
-    device, _, name = (text(rank, "device") or "").partition(" ")
+    device, _, name = (rank.device or "").partition(" ")
     return name if device.startswith("cuda") and name else None
 
 
-def _chip(ranks: Sequence[Mapping[str, Any]]) -> str | None:
+def _chip(ranks: Sequence[Rank]) -> str | None:
     names = {_gpu(rank) for rank in ranks}
     return names.pop() if len(names) == 1 else None
 
 
-def _peak(ranks: Sequence[Mapping[str, Any]], precision: str | None, site: Any) -> float | None:
+def _peak(ranks: Sequence[Rank], precision: str | None, site: Any) -> float | None:
     """Of all GPUs over the number of ranks: two ranks that share a GPU have half of it each."""
     if not ranks or precision is None:
         return None
@@ -96,7 +97,7 @@ def _peak(ranks: Sequence[Mapping[str, Any]], precision: str | None, site: Any) 
         peak = own * 1e12 if own and name else chip.peak(precision) if chip else None
         if peak is None:
             return None
-        peaks[text(rank, "gpu", "uuid") or text(rank, "gpu", "pci") or place] = peak
+        peaks[(rank.gpu.uuid or rank.gpu.pci if rank.gpu else None) or place] = peak
     return sum(peaks.values()) / len(ranks)
 
 

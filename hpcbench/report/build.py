@@ -15,8 +15,8 @@ from hpcbench.report.plots import OF_CELL as FIGURES_OF_CELL
 from hpcbench.report.plots import OF_SUBMISSION as FIGURES_OF_SUBMISSION
 from hpcbench.report.tables import OF_CELL, OF_SUBMISSION
 from hpcbench.report.tables.comparison import comparison
-from hpcbench.report.tables.logs import logs
 from hpcbench.report.tables.microbenchmarks import microbenchmarks as beside
+from hpcbench.report.tables.runs import logs
 from hpcbench.report.thresholds import broken
 from hpcbench.report.titles import title
 

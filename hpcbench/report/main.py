@@ -9,9 +9,9 @@ from hpcbench.collect.lines import printable
 from hpcbench.contract.state import BAD
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
+from hpcbench.report.against import compared
 from hpcbench.report.build import build, table_names
 from hpcbench.report.formats import FORMATS, TERMINAL, Request, format_name
-from hpcbench.report.regression.request import compared
 from hpcbench.report.sections import read
 from hpcbench.report.thresholds import broken
 

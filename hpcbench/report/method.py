@@ -1,6 +1,6 @@
 """What the sentences of an answer rest on: pairs, tests, margins, and what was odd in the surroundings."""
 
-from hpcbench.collect.lines import number
+from hpcbench.contract.events import Configuration
 from hpcbench.contract.scheme import assignments
 from hpcbench.report.compare import Cell, Row, paired
 from hpcbench.report.equal_time import WINDOW
@@ -41,9 +41,8 @@ def _basis(cell: Cell, base: Row, front: Front) -> list[str]:
     if any(row.partial for row in cell.rows):
         sentences.append("* from runs that did not complete; they are compared with nothing.")
     log = next((measures.run.log for measures in base.runs if measures.run.log), None)
-    configuration = log.data("configuration") if log else {}
-    uniform = number(configuration, "valid_loss_uniform")
-    unigram = number(configuration, "valid_loss_unigram")
+    configuration = log.said(Configuration) if log else Configuration.read({})
+    uniform, unigram = configuration.valid_loss_uniform, configuration.valid_loss_unigram
     if uniform is not None and unigram is not None:
         sentences.append(
             f"For scale: a model that guesses has a loss of {uniform:.3f}, one that knows only how often each byte"

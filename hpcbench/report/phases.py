@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from hpcbench.collect.lines import integer, number, objects
+from hpcbench.collect.lines import integer
 from hpcbench.collect.run_log import RunLog
+from hpcbench.contract import events
 from hpcbench.predict import schedule
 
 PARTS = ("forward", "backward", "bubble", "reduction", "optimizer", "other")
@@ -67,8 +68,8 @@ def phases(log: RunLog, settings: Mapping[str, Any]) -> Phases | None:
 
 def by_stage(log: RunLog) -> list[dict[str, float]]:
     """Seconds of each stage by the names in `PARTS`, and its ``step``; empty where one has not all of them."""
-    rows = objects(log.data("phases"), "stages")
-    found = [{part: number(row, f"{part}_s") for part in ("step", *PARTS)} for row in rows]
+    rows = log.said(events.Phases).stages or ()
+    found = [{part: getattr(row, f"{part}_s") for part in ("step", *PARTS)} for row in rows]
     known = [{part: value for part, value in row.items() if value is not None and isfinite(value)} for row in found]
     whole = all(len(row) == 1 + len(PARTS) and row["step"] > 0 for row in known)
     return known if whole and all(0 <= value < 1e12 for row in known for value in row.values()) else []

@@ -1,5 +1,7 @@
-"""Where results come from: who submitted what, with which code, and what it ran on; each fact with its file."""
+"""Where results come from, and in what their surroundings differ; each fact with its file."""
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,8 +9,163 @@ from typing import Any
 
 from hpcbench.collect.lines import member, printable, text
 from hpcbench.collect.submission import RunResult, Submission, read_marker
-from hpcbench.report import surroundings
-from hpcbench.report.surroundings import Finding, differing
+from hpcbench.contract.events import Environment, Rank, Start
+
+_MOMENTARY = ("cpu_mhz", "gpu.clock_mhz", "gpu.memory_clock_mhz")
+"""What a node says of itself that changes from moment to moment."""
+_SENTENCES = 4
+_NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
+_OF_A_RANK = (
+    *("rank", "local_rank", "host", "pid", "cores", "core_ranges", "numa", "threads", "visible", "nics", "environment"),
+    *("gpu.number", "gpu.uuid", "gpu.pci", "gpu.visible", "gpu.peers"),
+)
+"""Of what ranks say of themselves, all that is no property of their node."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that one place says."""
+
+    name: str
+    value: str
+    who: str
+    """Run or node that it is said of."""
+    source: str
+    """File, or ``file:line``."""
+
+
+def software(runs: Iterable[RunResult]) -> Iterator[Finding]:
+    """Versions and settings that the runs' worker found, packages left out."""
+    for run, where, event in _environments(runs):
+        if run.log and (start := run.log.event(Start)) and start.version:
+            yield Finding("hpcbench", printable(start.version, 80), run.id, run.log.where(start.line))
+        kept = {key: value for key, value in event.raw.items() if key not in ("event", "world", "hosts", "packages")}
+        yield from (Finding(name, value, run.id, where) for name, value in _flat(kept))
+
+
+def packages(runs: Iterable[RunResult]) -> Iterator[Finding]:
+    """Packages that the runs' Python had, and their versions."""
+    before: dict[str, Any] = {}
+    names: list[tuple[str, str]] = []
+    for run, where, event in _environments(runs):
+        if (found := event.packages) is not None:
+            if found != before:  # they seldom differ, and are many
+                before, names = found, list(_flat(found))
+            yield from (Finding(name, value, run.id, where) for name, value in names)
+
+
+def nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:
+    """What nodes are made of, as their ranks say; each thing once a node. Clocks of a moment are in `clocks`."""
+    told: set[tuple[str, str, str]] = set()
+    for host, where, name, value in _of_nodes(runs):
+        if name not in _MOMENTARY and (host, name, value) not in told:
+            told.add((host, name, value))
+            yield Finding(name, value, host, where)
+
+
+def clocks(runs: Iterable[RunResult]) -> Iterator[Finding]:
+    """The lowest and the highest of each clock that was read when a run began: no two readings are alike."""
+    seen: dict[str, list[tuple[float, str]]] = {}
+    for _, where, name, value in _of_nodes(runs):
+        if name in _MOMENTARY and _NUMBER.fullmatch(value):
+            seen.setdefault(name, []).append((float(value), where))
+    for name, readings in seen.items():
+        (low, where), (high, _) = min(readings), max(readings)
+        yield Finding(name, f"{low:g} to {high:g}", "", where)
+
+
+def binding(runs: Iterable[RunResult]) -> Iterator[Finding]:
+    """Where the launcher really put the ranks, by their number on the node."""
+    told: set[tuple[str, str, str]] = set()
+    for run, where, rank in _ranks(runs):
+        name = f"local rank {'unknown' if rank.local_rank is None else rank.local_rank}"
+        parts = [f"cores {'unknown' if rank.core_ranges is None else rank.core_ranges}"]
+        parts += [f"NUMA {','.join(str(node) for node in rank.numa)}"] if rank.numa is not None else []
+        parts += [rank.device] if rank.device else []
+        for found in (rank.visible, rank.nics):
+            parts += [f"{variable}={value}" for variable, value in (found or {}).items()]
+        value = printable("; ".join(parts))
+        if (run.id, name, value) not in told:
+            told.add((run.id, name, value))
+            yield Finding(name, value, run.id, where)
+
+
+def differing(kind: str, findings: Iterable[Finding]) -> list[str]:
+    """A sentence for each name of which not all say the same, the first few.
+
+    Parameters
+    ----------
+    kind
+        What says it: ``runs``, ``nodes``.
+    findings
+        Who says nothing of a name does not differ in it.
+    """
+    said: dict[str, dict[str, dict[str, None]]] = {}
+    for one in findings:
+        said.setdefault(one.name, {}).setdefault(one.who, {})[one.value] = None
+    sentences = []
+    for name, values in said.items():
+        groups: dict[frozenset[str], list[str]] = {}
+        for who, own in values.items():
+            groups.setdefault(frozenset(own), []).append(who)
+        if len(groups) > 1:
+            shown = [f"{' and '.join(list(values[group[0]])[:3])} ({some(group)})" for group in groups.values()]
+            sentences.append(f"The {kind} differ in {name}: {', '.join(shown[:4])}{', ...' if len(shown) > 4 else ''}.")
+    more = len(sentences) - _SENTENCES
+    return sentences[:_SENTENCES] + ([f"The {kind} differ in {more} more of that sort."] if more > 0 else [])
+
+
+def device_name(words: str) -> str:
+    """``cuda NAME`` of a rank's ``cuda:1 NAME``: the number is the rank's own."""
+    return re.sub(r"^(\w+):[0-9]+", r"\1", words)
+
+
+def some(names: list[str]) -> str:
+    """The first three, and how many more."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(printable(name, 60) for name in names[:3]) + more
+
+
+def _environments(runs: Iterable[RunResult]) -> Iterator[tuple[RunResult, str, Environment]]:
+    for run in runs:
+        if run.log and (event := run.log.event(Environment)):
+            yield run, run.log.where(event.line), event
+
+
+def _ranks(runs: Iterable[RunResult]) -> Iterator[tuple[RunResult, str, Rank]]:
+    for run, where, event in _environments(runs):
+        yield from ((run, where, rank) for rank in event.world or ())
+
+
+def _of_nodes(runs: Iterable[RunResult]) -> Iterator[tuple[str, str, str, str]]:
+    """Node, where it is said, name, value."""
+    for _, where, event in _environments(runs):
+        for one in event.hosts or ():
+            own = [{key: value for key, value in one.raw.items() if key not in ("host", "gpus")}]
+            own += [{"gpus": len(one.gpus)}, *({"gpu": gpu.raw} for gpu in one.gpus)] if one.gpus else []
+            yield from ((_host(one.host), where, name, value) for part in own for name, value in _flat(part))
+        for rank in event.world or ():
+            kept = {key: value for key, value in rank.raw.items() if key not in _OF_A_RANK}
+            yield from ((_host(rank.host), where, name, device_name(value)) for name, value in _flat(kept))
+
+
+def _host(name: str | None) -> str:
+    return printable(name or "unknown", 80)
+
+
+def _flat(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """What nested objects hold, by their keys joined with points, without what is null or of a rank alone."""
+    for key, value in data.items():
+        name = prefix + printable(key, 60)
+        if name in _OF_A_RANK or value is None:
+            continue
+        if isinstance(value, dict):
+            if len(prefix) < 200:
+                yield from _flat(value, f"{name}.")
+        elif isinstance(value, list) and all(isinstance(item, str) for item in value):
+            yield name, printable(", ".join(value))
+        else:
+            yield name, printable(value if isinstance(value, str) else json.dumps(value))
 
 
 @dataclass(frozen=True)
@@ -47,11 +204,11 @@ def provenance(submission: Submission) -> Provenance:
     names = [job.id for job in submission.plan.jobs]
     groups = [
         Group("Submission", tuple(_submitted(submission))),
-        Group("Software of the runs", _merged(surroundings.software(runs))),
-        Group("Nodes", (*_merged(surroundings.nodes(runs)), *_merged(surroundings.clocks(runs)))),
-        Group("Ranks, as the launcher placed them", _merged(surroundings.binding(runs))),
+        Group("Software of the runs", _merged(software(runs))),
+        Group("Nodes", (*_merged(nodes(runs)), *_merged(clocks(runs)))),
+        Group("Ranks, as the launcher placed them", _merged(binding(runs))),
         Group("Jobs", tuple(_jobs(root, names) if root else ())),
-        Group("Packages of the runs", _merged(surroundings.packages(runs))),
+        Group("Packages of the runs", _merged(packages(runs))),
     ]
     notes = [*differences(runs), *_changed(root, runs)]
     return Provenance(tuple(group for group in groups if group.facts), tuple(notes))
@@ -66,10 +223,10 @@ def differences(runs: Sequence[RunResult]) -> list[str]:
         Those that stand in one comparison, such as the runs of a cell.
     """
     return [
-        *differing("runs", surroundings.software(runs)),
-        *differing("runs", surroundings.packages(runs)),
-        *differing("nodes", surroundings.nodes(runs)),
-        *differing("runs", surroundings.binding(runs)),
+        *differing("runs", software(runs)),
+        *differing("runs", packages(runs)),
+        *differing("nodes", nodes(runs)),
+        *differing("runs", binding(runs)),
     ]
 
 
@@ -104,7 +261,7 @@ def _jobs(root: Path, names: Iterable[str]) -> Iterator[Fact]:
             continue
         hosts = mark.get("hosts")
         parts = [f"id {mark['id']}"] if "id" in mark else []
-        parts += [f"on {surroundings.some([str(host) for host in hosts])}"] if isinstance(hosts, list) and hosts else []
+        parts += [f"on {some([str(host) for host in hosts])}"] if isinstance(hosts, list) and hosts else []
         parts += [f"{mark.get('start', 'unknown')} to {mark.get('end', 'unknown')}"]
         parts += [f"{key} {mark[key]}" for key in ("attempt", "exit") if key in mark]
         yield Fact(job, printable(", ".join(parts)), str(path))
@@ -120,11 +277,11 @@ def _changed(root: Path | None, runs: Sequence[RunResult]) -> Iterator[str]:
             place = printable(str(root / "provenance" / f"{name}.diff")) if root else ""
             yield f"At submission the checkout of {name} had changes beside its revision {revision[:12]}: {place}."
     said: dict[str, list[str]] = {}
-    for one in surroundings.software(runs):
+    for one in software(runs):
         if one.name == "revision" and one.value.endswith("-dirty"):
             said.setdefault(one.value.removesuffix("-dirty")[:12], []).append(one.who)
     for revision, who in said.items():
-        yield f"hpcbench had changes beside its revision {revision} when it ran {surroundings.some(who)}."
+        yield f"hpcbench had changes beside its revision {revision} when it ran {some(who)}."
 
 
 def _revisions(kept: Any) -> Iterator[tuple[str, str, bool]]:

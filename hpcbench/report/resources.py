@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hpcbench.collect.lines import integer, number, objects, printable, text
 from hpcbench.collect.run_log import RunLog
+from hpcbench.contract import events
+from hpcbench.contract.text import printable
 
 
 @dataclass(frozen=True)
@@ -20,19 +21,7 @@ class Memory:
     host: int | None = None
     """Resident in all ranks together; what ranks share counts for each of them."""
     states: Mapping[str, int] = field(default_factory=dict)
-    """Name in the event, of those in `STATES` -> bytes that last from step to step in the rank that holds the most."""
-
-
-STATES = (
-    "device_parameters_bytes",
-    "device_gradients_bytes",
-    "device_optimizer_bytes",
-    "host_gradients_bytes",
-    "host_optimizer_bytes",
-    "host_residuals_bytes",
-)
-"""What lasts from step to step, on the device and with the host: the optimizer's are master weights and moments,
-residuals are those of error feedback."""
+    """Name in the event -> bytes that last from step to step in the rank that holds the most."""
 
 
 @dataclass(frozen=True)
@@ -50,22 +39,24 @@ class HostTime:
 
 def memory(log: RunLog) -> Memory:
     """Peak memory, as the ``memory`` event says, or a foreign log's lines."""
-    event = log.data("memory")
-    printed = log.steps.column("memory_bytes") if not event else []
+    event = log.event(events.Memory)
+    if event is None:
+        printed = log.steps.column("memory_bytes")
+        return Memory(device=int(max(printed)) if printed else None)
+    states = {name: getattr(event, name) for name in events.Memory.LASTING}
     return Memory(
-        device=integer(event, "device_bytes") or (int(max(printed)) if printed else None),
-        device_reserved=integer(event, "device_reserved_bytes"),
-        host_rank=integer(event, "host_rank_bytes"),
-        host=integer(event, "host_bytes"),
-        states={name: held for name in STATES if (held := integer(event, name)) is not None and held >= 0},
+        device=event.device_bytes or None,
+        device_reserved=event.device_reserved_bytes,
+        host_rank=event.host_rank_bytes,
+        host=event.host_bytes,
+        states={name: held for name, held in states.items() if held is not None and held >= 0},
     )
 
 
 def hosts(log: RunLog) -> tuple[HostTime, ...]:
     """How long each host computed, as the ``hosts`` event says."""
     found = []
-    for row in objects(log.data("hosts"), "hosts"):
-        host, seconds = text(row, "host"), number(row, "compute_s")
-        if host is not None and seconds is not None:
-            found.append(HostTime(printable(host, 80), integer(row, "ranks") or 0, seconds, number(row, "over_peers")))
+    for row in log.said(events.Hosts).hosts or ():
+        if row.host is not None and row.compute_s is not None:
+            found.append(HostTime(printable(row.host, 80), row.ranks or 0, row.compute_s, row.over_peers))
     return tuple(found)

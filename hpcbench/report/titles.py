@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hpcbench.collect.lines import integer, member, number, printable, text
+from hpcbench.collect.lines import integer, member, printable, text
 from hpcbench.collect.submission import RunResult
+from hpcbench.contract.events import Configuration
 from hpcbench.report.compare import Cell
 from hpcbench.report.measures import is_gpu, is_uncompressed
 from hpcbench.report.notation import parameters
@@ -54,7 +55,7 @@ def example(cell: Cell) -> RunResult:
 
 def _model(run: RunResult) -> str:
     name = text(run.settings, "model", "name")
-    count = number(run.log.data("configuration"), "parameters") if run.log else None
+    count = run.log.said(Configuration).parameters if run.log else None
     if name is None:
         return ""
     return name if count is None else f"{name} {parameters(count)} parameters"

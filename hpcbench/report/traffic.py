@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Literal
+from typing import Literal
 
-from hpcbench.collect.lines import integer, number, objects, printable, text
 from hpcbench.collect.run_log import RunLog
+from hpcbench.contract import events
+from hpcbench.contract.text import printable
 
 _LARGEST = 1 << 62
 """Numbers beyond it are none that a run can have counted."""
@@ -107,16 +108,16 @@ def channels(log: RunLog, ranks: int | None, *, known: bool) -> tuple[Traffic, .
     known
         Whether wire bytes are those of the network: not where the MPI library may have compressed by itself.
     """
-    rows, steps = objects(log.data("traffic"), "channels"), len(window(log))
-    if not steps or not ranks:
+    rows, steps = log.said(events.Traffic).channels, len(window(log))
+    if not rows or not steps or not ranks:
         return ()
-    return tuple(_channel(row, steps * ranks, known=known) for row in rows if text(row, "dimension") is not None)
+    return tuple(_channel(row, steps * ranks, known=known) for row in rows if row.dimension is not None)
 
 
 def host_link(log: RunLog, ranks: int | None) -> HostLink | None:
     """What crossed the hosts' links, as the run's ``traffic`` event says; None where it does not."""
-    event, shares = log.data("traffic"), len(window(log)) * (ranks or 0)
-    down, up = (integer(event, f"host_{way}_bytes") for way in ("down", "up"))
+    event, shares = log.said(events.Traffic), len(window(log)) * (ranks or 0)
+    down, up = event.host_down_bytes, event.host_up_bytes
     if not shares or down is None or up is None or not (0 <= down < _LARGEST and 0 <= up < _LARGEST):
         return None
     return HostLink(down / shares, up / shares)
@@ -124,8 +125,8 @@ def host_link(log: RunLog, ranks: int | None) -> HostLink | None:
 
 def window(log: RunLog) -> range:
     """Numbers of the steps that the ``traffic`` event counts; empty where there is none."""
-    event = log.data("traffic")
-    first, last = integer(event, "from_step"), integer(event, "to_step")
+    event = log.said(events.Traffic)
+    first, last = event.from_step, event.to_step
     if first is None or last is None or not 0 < first <= last < _LARGEST:
         return range(0)
     return range(first, last + 1)
@@ -176,42 +177,39 @@ def time_split(rows: Iterable[Traffic], step_seconds: Sequence[float]) -> TimeSp
     )
 
 
-def _channel(row: Any, shares: int, *, known: bool) -> Traffic:
-    def count(name: str) -> int:
-        said = integer(row, name) or 0
-        return said if 0 <= said < _LARGEST else 0
+def _channel(row: events.ChannelTraffic, shares: int, *, known: bool) -> Traffic:
+    def count(said: int | None) -> int:
+        return said if said is not None and 0 <= said < _LARGEST else 0
 
-    def seconds(name: str) -> float:
-        said = number(row, name) or 0.0
-        return said / shares if isfinite(said) else 0.0
+    def seconds(said: float | None) -> float:
+        return said / shares if said is not None and isfinite(said) else 0.0
 
-    def word(name: str) -> str | None:
-        said = text(row, name)
+    def word(said: str | None) -> str | None:
         return printable(said, 40) if said is not None else None
 
     def coded() -> int | Unknown:
         # Logs of earlier versions do not say it.
-        return "unknown" if to_code and integer(row, "coded_bytes") is None else min(count("coded_bytes"), to_code)
+        return "unknown" if to_code and row.coded_bytes is None else min(count(row.coded_bytes), to_code)
 
-    to_code = count("message_bytes") if word("codec") not in (None, "none") else 0
+    to_code = count(row.message_bytes) if row.codec not in (None, "none") else 0
     return Traffic(
-        dimension=word("dimension") or "",
-        phase=word("phase"),
-        kind=word("kind"),
-        codec=word("codec"),
-        calls=count("calls"),
-        plain_calls=count("plain_calls"),
-        message_bytes=count("message_bytes"),
+        dimension=word(row.dimension) or "",
+        phase=word(row.phase),
+        kind=word(row.kind),
+        codec=word(row.codec),
+        calls=count(row.calls),
+        plain_calls=count(row.plain_calls),
+        message_bytes=count(row.message_bytes),
         to_code=to_code,
         coded_bytes=coded(),
-        wire_bytes=count("wire_bytes") if known else "unknown",
-        network_bytes=count("network_bytes") if known else "unknown",
-        encode_s=seconds("encode_s"),
-        decode_s=seconds("decode_s"),
-        transfer_s=seconds("transfer_s"),
-        exposed_s=seconds("exposed_s"),
-        hidden_s=seconds("hidden_s"),
-        sampled_error=number(row, "sampled_error"),
+        wire_bytes=count(row.wire_bytes) if known else "unknown",
+        network_bytes=count(row.network_bytes) if known else "unknown",
+        encode_s=seconds(row.encode_s),
+        decode_s=seconds(row.decode_s),
+        transfer_s=seconds(row.transfer_s),
+        exposed_s=seconds(row.exposed_s),
+        hidden_s=seconds(row.hidden_s),
+        sampled_error=row.sampled_error,
     )
 
 

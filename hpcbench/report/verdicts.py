@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hpcbench.collect.lines import integer, printable
+from hpcbench.collect.lines import printable
+from hpcbench.contract.events import End
 from hpcbench.contract.state import OPEN
 from hpcbench.report.document import Tone
 from hpcbench.report.findings import Loss, Speed
@@ -86,7 +87,7 @@ def in_words(outcome: Outcome | None, runs: Sequence[Measures], completed: int, 
     total = len(runs)
     if states["nan"]:
         first = next(run for run in runs if run.run.state == "nan")
-        step = first.diverged_at or (integer(first.run.log.data("end"), "steps") if first.run.log else None)
+        step = first.diverged_at or (first.run.log.said(End).steps if first.run.log else None)
         at = f" (NaN at step {step})" if step else " (NaN)"
         return f"diverged{at}" + (f" in {states['nan']} of {total} runs" if states["nan"] < total else "")
     worst = next((state for state in _WORST if states[state]), None)

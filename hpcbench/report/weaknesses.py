@@ -8,8 +8,8 @@ from math import isfinite
 from operator import itemgetter
 from statistics import fmean
 
-from hpcbench.collect.lines import integer, number, text
 from hpcbench.collect.times import moment
+from hpcbench.contract.events import Configuration
 from hpcbench.report.compare import Cell, Row, paired
 from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import usable
@@ -107,15 +107,14 @@ def _shares(run: Measures) -> bool:
     """Whether ranks had to take turns on cores: as the run was told, unless it says which cores it had."""
     if run.run.settings.get("oversubscribe") is not True:
         return False
-    world = run.run.log.ranks if run.run.log else []
+    world = run.run.log.ranks if run.run.log else ()
     threads: Counter[str | None] = Counter()
     cores: dict[str | None, set[int]] = {}
     for rank in world:
-        host, own = text(rank, "host"), rank.get("cores")
-        if not isinstance(own, list):
+        if rank.cores is None:
             return True
-        threads[host] += integer(rank, "threads") or 1
-        cores.setdefault(host, set()).update(core for core in own if isinstance(core, int))
+        threads[rank.host] += rank.threads or 1
+        cores.setdefault(rank.host, set()).update(rank.cores)
     return not world or any(count > len(cores[host]) for host, count in threads.items())
 
 
@@ -145,7 +144,7 @@ def _overlap(spans: Sequence[tuple[datetime, datetime, str | None, bool]]) -> bo
 
 
 def _hosts(run: Measures) -> set[str]:
-    named = {host for rank in run.run.log.ranks if (host := text(rank, "host"))} if run.run.log else set()
+    named = {rank.host for rank in run.run.log.ranks if rank.host} if run.run.log else set()
     return named or {host for host in [run.run.host] if host}
 
 
@@ -156,7 +155,7 @@ def _learnt_nothing(cell: Cell, row: Row, base: Row) -> bool:
 
 
 def _unigram(run: Measures) -> float | None:
-    bound = number(run.run.log.data("configuration"), "valid_loss_unigram") if run.run.log else None
+    bound = run.run.log.said(Configuration).valid_loss_unigram if run.run.log else None
     return bound if bound is not None and isfinite(bound) else None
 
 

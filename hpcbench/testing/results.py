@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from hpcbench.train.log import Step
+from hpcbench.contract import step_line
+from hpcbench.contract.step_line import Step
 
 FLOPS_PER_SAMPLE = 6.4e8
 """Of the shape that `settings` gives, rounded to what is easy to reckon with."""
@@ -114,7 +115,21 @@ def log_lines(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "
         rate = 8 / seconds
         flops = FLOPS_PER_SAMPLE * rate / 8
         loss = 5.5 - (5.5 - run.loss) * k / steps
-        lines.append(Step(k, steps, loss, seconds, rate, flops, flops, 1e-3, 1.25, 1_000_000, run.wire_bytes, 0).line())
+        step = Step(
+            step=k,
+            steps=steps,
+            loss=loss,
+            seconds=seconds,
+            samples_per_s=rate,
+            model_flops_per_rank=flops,
+            hardware_flops_per_rank=flops,
+            lr=1e-3,
+            gradient_norm=1.25,
+            message_bytes=1_000_000,
+            wire_bytes=run.wire_bytes,
+            skipped=0,
+        )
+        lines.append(step_line.format(step))
     measured = {"from_step": warmup + 1, "to_step": steps}
     lines.append(_event("traffic", **measured, channels=[_channel(run, asked, steps - warmup)]))
     compute = run.seconds * (1 - run.exposed)

@@ -29,9 +29,28 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
 from hpcbench.contract import rules
+from hpcbench.contract.events import (
+    Binding,
+    CheckpointCarried,
+    CheckpointDamaged,
+    CheckpointWritten,
+    Configuration,
+    End,
+    Environment,
+    Evaluation,
+    Host,
+    Hosts,
+    IdleRule,
+    Phases,
+    Rank,
+    Start,
+    Traffic,
+    VarianceFrozen,
+)
 from hpcbench.contract.measured import first_measured
 from hpcbench.contract.run import Run, load
 from hpcbench.contract.state import STOPPED_EXIT
+from hpcbench.contract.step_line import Step
 from hpcbench.errors import TransitError, UserError
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.predict import flops
@@ -39,7 +58,7 @@ from hpcbench.train import binding, gpu, preflight, resources, stop, surrounding
 from hpcbench.train.checkpoint import Checkpoint, Checkpoints, Found, carried
 from hpcbench.train.checkpoint_index import ReplicasDifferError
 from hpcbench.train.corpus import Corpus
-from hpcbench.train.log import RunLog, Step, now
+from hpcbench.train.log import RunLog, now
 from hpcbench.train.trainer import Trainer
 
 
@@ -55,19 +74,30 @@ def main(argv: list[str]) -> int:
     found = checkpoints.find() if comm.size == run.ranks else Found(None)  # another world is refused below
     resumed_from = found.newest.step if found.newest else None
     identity = {key: raw[key] for key in ("study", "run", "site", "repeat", "pairing", "cell")}
-    again = {"attempt": attempt(), "resumed_from": resumed_from}
-    log.event("start", time=now(), schema=1, version=hpcbench.__version__, **identity, scheme=run.scheme.name, **again)
+    log.event(
+        Start(
+            time=now(),
+            schema=1,
+            version=hpcbench.__version__,
+            **identity,
+            scheme=run.scheme.name,
+            attempt=attempt(),
+            resumed_from=resumed_from,
+        )
+    )
     for words in found.damaged:
-        log.event("checkpoint_damaged", reason=words)
+        log.event(CheckpointDamaged(reason=words))
     begin = time.perf_counter()
     world = preflight.describe(comm, run)
     where = surroundings.hosts(comm, gpus=run.device != "cpu")
     aware = gpu.awareness(comm, run)
     about = {**environment(), **transport(comm, run, aware), **(surroundings.job() if comm.rank == 0 else {})}
-    log.event("environment", **about, hosts=where, world=world)
+    if comm.rank == 0:
+        ranks, hosts = tuple(map(Rank.declared, world)), tuple(map(Host.declared, where))
+        log.event(Environment(**about, hosts=hosts, world=ranks))
     preflight.check(world, run)
     if warnings := binding.check(world, run):
-        log.event("binding", warnings=warnings)
+        log.event(Binding(warnings=tuple(warnings)))
     gpu.check(run)
 
     torch.set_num_threads(run.threads)
@@ -76,11 +106,11 @@ def main(argv: list[str]) -> int:
     corpus = text.load_shared(comm, progress, run.data, run.train.seq_len, run.model.vocab)
     trainer = Trainer(run, comm, progress, corpus, Places(aware=bool(aware)))
     for words in rules.idle(run.scheme.all_rules, run.setting):
-        log.event("idle_rule", reason=words)
+        log.event(IdleRule(reason=words))
     if comm.rank == 0:
-        log.event("configuration", run=raw, **facts(run, corpus))
+        log.event(Configuration(run=raw, **facts(run, corpus)))
     if found.newest and (words := resume(trainer, checkpoints, found.newest, corpus)):
-        log.event("checkpoint_carried", reason=words)
+        log.event(CheckpointCarried(reason=words))
     request = stop.StopRequest(path.parent / "stop")
     state, reason, steps = train(
         trainer,
@@ -90,7 +120,8 @@ def main(argv: list[str]) -> int:
         checkpoints=checkpoints,
         told_to_stop=request if comm.rank == 0 else stop.never,
     )
-    log.event("end", time=now(), state=state, steps=steps, seconds=round(time.perf_counter() - begin, 3), reason=reason)
+    seconds = round(time.perf_counter() - begin, 3)
+    log.event(End(time=now(), state=state, steps=steps, seconds=seconds, reason=reason))
     return {"completed": 0, "stopped": STOPPED_EXIT}.get(state, 1)
 
 
@@ -149,22 +180,24 @@ def train(
         )
         engine = trainer.data_parallel
         if isinstance(engine, OneBitAdam) and engine.updates == settings.freeze_step and not result.skipped:
-            log.event("variance_frozen", step=k + 1, **engine.frozen_elements())
+            elements, without = engine.frozen_elements()
+            log.event(VarianceFrozen(step=k + 1, elements=elements, without_gradient=without))
         if not np.isfinite(result.loss):
             return "nan", f"loss is {result.loss} at step {k + 1}", k + 1
         if result.skipped and result.loss_scale <= trainer.smallest_loss_scale:
             return "nan", f"gradient norm is not finite at step {k + 1}", k + 1
         last = k + 1 == settings.steps
         if last:
-            measured = {"from_step": counted, "to_step": settings.steps}
-            log.event("traffic", **measured, channels=trainer.traffic.report(), **trainer.traffic.link_bytes())
-            log.event("phases", **measured, stages=resources.phase_times(trainer))
+            measured: dict[str, Any] = {"from_step": counted, "to_step": settings.steps}
+            channels, (down, up) = trainer.traffic.report(), trainer.traffic.link_bytes() or (None, None)
+            log.event(Traffic(**measured, channels=channels, host_down_bytes=down, host_up_bytes=up))
+            log.event(Phases(**measured, stages=resources.phase_times(trainer)))
             if hosts:
-                log.event("hosts", **measured, hosts=resources.compute_times(trainer, hosts))
-            log.event("memory", **resources.memory(trainer))
+                log.event(Hosts(**measured, hosts=resources.compute_times(trainer, hosts)))
+            log.event(resources.memory(trainer))
         if last or (settings.eval_every and (k + 1) % settings.eval_every == 0):
             loss, tokens = trainer.evaluate()
-            log.event("evaluation", step=k + 1, split="valid", loss=loss, tokens=tokens)
+            log.event(Evaluation(step=k + 1, split="valid", loss=loss, tokens=tokens))
             if not np.isfinite(loss):
                 return "nan", f"validation loss is {loss} at step {k + 1}", k + 1
         due = settings.checkpoint_every and (k + 1) % settings.checkpoint_every == 0
@@ -173,7 +206,7 @@ def train(
                 written = checkpoints.write(k + 1, trainer.state(), corpus=trainer.corpus)
             except ReplicasDifferError as error:
                 return "failed", f"replicas differ after step {k + 1}: {error}", k + 1
-            log.event("checkpoint", **asdict(written))
+            log.event(CheckpointWritten(**asdict(written)))
             if result.stop:
                 return "stopped", f"told to stop, checkpoint at step {k + 1}", k + 1
     if not trainer.replicas_agree():

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
 
 import torch
 
+from hpcbench.contract.events import HostTimes, Memory, StageTimes
 from hpcbench.parallel.exact import gather
 from hpcbench.train.trainer import Trainer
 
@@ -17,7 +17,7 @@ _UNIT = 1 if sys.platform == "darwin" else 1024
 """Bytes in which the kernel counts resident memory."""
 
 
-def compute_times(trainer: Trainer, hosts: Sequence[str]) -> list[dict[str, Any]]:
+def compute_times(trainer: Trainer, hosts: Sequence[str]) -> tuple[HostTimes, ...]:
     """Time that the ranks of each host computed, the same on all ranks (a collective call).
 
     A slow node makes all others wait: step times tell that there is one, only the times without the waiting tell which.
@@ -29,7 +29,7 @@ def compute_times(trainer: Trainer, hosts: Sequence[str]) -> list[dict[str, Any]
 
     Returns
     -------
-    list of dict
+    tuple of HostTimes
         As `by_host` gives them.
     """
     mesh, traffic = trainer.mesh, trainer.traffic
@@ -38,7 +38,7 @@ def compute_times(trainer: Trainer, hosts: Sequence[str]) -> list[dict[str, Any]
     return by_host(hosts, times, [mesh.layout.coordinates(rank)[0] for rank in range(len(hosts))])
 
 
-def by_host(names: Sequence[str], times: Sequence[float], stages: Sequence[int]) -> list[dict[str, Any]]:
+def by_host(names: Sequence[str], times: Sequence[float], stages: Sequence[int]) -> tuple[HostTimes, ...]:
     """Join the times of each host's ranks.
 
     Parameters
@@ -48,10 +48,9 @@ def by_host(names: Sequence[str], times: Sequence[float], stages: Sequence[int])
 
     Returns
     -------
-    list of dict
-        One a host in the order of its first rank: ``host``, ``ranks``, ``compute_s`` (mean over its ranks) and
-        ``over_peers`` (mean over its ranks of their time over the median at the same stage, since stages differ in
-        their work; None where each of its stages is on no other host).
+    tuple of HostTimes
+        One a host in the order of its first rank. A rank's peers are those at the same stage, since stages differ in
+        their work.
     """
     peers, places, hosts = defaultdict(list), defaultdict(set), defaultdict(list)
     for rank, (name, stage) in enumerate(zip(names, stages, strict=True)):
@@ -66,37 +65,45 @@ def by_host(names: Sequence[str], times: Sequence[float], stages: Sequence[int])
             if len(places[stages[rank]]) > 1 and median(peers[stages[rank]]) > 0
         ]
         rows.append(
-            {
-                "host": name,
-                "ranks": len(ranks),
-                "compute_s": round(fmean(times[rank] for rank in ranks), 9),
-                "over_peers": round(fmean(ratios), 6) if ratios else None,
-            }
+            HostTimes(
+                host=name,
+                ranks=len(ranks),
+                compute_s=round(fmean(times[rank] for rank in ranks), 9),
+                over_peers=round(fmean(ratios), 6) if ratios else None,
+            )
         )
-    return rows
+    return tuple(rows)
 
 
-def phase_times(trainer: Trainer) -> list[dict[str, float]]:
+def phase_times(trainer: Trainer) -> tuple[StageTimes, ...]:
     """Seconds a step of each stage of the pipeline in each of its phases, the same on all ranks (a collective call).
 
     Returns
     -------
-    list of dict
-        One a stage: ``stage`` and, as means over its ranks, ``forward_s``, ``backward_s``, ``bubble_s``,
-        ``reduction_s`` and ``optimizer_s`` as `Phases` defines them, ``other_s`` and their sum ``step_s``.
+    tuple of StageTimes
+        One a stage, means over its ranks.
     """
     own, mesh = trainer.phases, trainer.mesh
     passes = [own.forward, own.backward, own.bubble, own.reduction, own.optimizer]
     steps = max(own.steps, 1)
     mine = [seconds / steps for seconds in (*passes, own.step - sum(passes), own.step)]
-    names = ("forward_s", "backward_s", "bubble_s", "reduction_s", "optimizer_s", "other_s", "step_s")
     stages = defaultdict(list)
     for rank, seconds in enumerate(gather(mesh.world, mine, trainer.policy.exact)):
         stages[mesh.layout.coordinates(rank)[0]].append(seconds)
-    return [
-        {"stage": stage, **{name: round(fmean(rank[k] for rank in ranks), 9) for k, name in enumerate(names)}}
-        for stage, ranks in sorted(stages.items())
-    ]
+    means = {stage: [round(fmean(own), 9) for own in zip(*ranks, strict=True)] for stage, ranks in stages.items()}
+    return tuple(
+        StageTimes(
+            stage=stage,
+            forward_s=forward,
+            backward_s=backward,
+            bubble_s=bubble,
+            reduction_s=reduction,
+            optimizer_s=optimizer,
+            other_s=other,
+            step_s=step,
+        )
+        for stage, (forward, backward, bubble, reduction, optimizer, other, step) in sorted(means.items())
+    )
 
 
 def peak_resident(status: Path = Path("/proc/self/status")) -> int:
@@ -111,14 +118,10 @@ def peak_resident(status: Path = Path("/proc/self/status")) -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
 
 
-def memory(trainer: Trainer) -> dict[str, int]:
-    """Peak memory so far in bytes, the same on all ranks (a collective call).
+def memory(trainer: Trainer) -> Memory:
+    """Memory that the run has needed so far, the same on all ranks (a collective call).
 
-    ``host_rank_bytes`` is resident in the rank that needed the most, ``host_bytes`` in all ranks together, where shared
-    pages count for each of them; ``device_bytes`` and ``device_reserved_bytes`` are the most that PyTorch had allocated
-    and held on the GPU of one rank, beside which collectives have ``device_buffer_bytes`` of their own. The others are
-    no peaks but what lasts from step to step, as `DataParallel.held_bytes` has it: of each the rank's with the most,
-    such as ``device_parameters_bytes`` and ``host_optimizer_bytes``.
+    What lasts from step to step is what `DataParallel.held_bytes` has.
     """
     held = trainer.data_parallel.held_bytes()
     own = [float(peak_resident())]
@@ -129,8 +132,5 @@ def memory(trainer: Trainer) -> dict[str, int]:
     names += [f"{what.replace(' ', '_')}_bytes" for what in held]
     own += map(float, held.values())
     host, *others = zip(*gather(trainer.mesh.world, own, trainer.policy.exact), strict=True)
-    return {
-        "host_rank_bytes": round(max(host)),
-        "host_bytes": round(sum(host)),
-        **{name: round(max(values)) for name, values in zip(names, others, strict=True)},
-    }
+    most = {name: round(max(values)) for name, values in zip(names, others, strict=True)}
+    return Memory(host_rank_bytes=round(max(host)), host_bytes=round(sum(host)), **most)

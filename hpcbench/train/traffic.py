@@ -10,14 +10,14 @@ from typing import Any
 
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.policy import Policy
+from hpcbench.contract.events import ChannelTraffic
 from hpcbench.contract.traffic import Dimension, Kind, Phase
 from hpcbench.parallel.exact import exact_sum
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.offload import HostLink
 
-COUNTS = ("calls", "plain_calls", "message_bytes", "wire_bytes", "coded_bytes", "network_bytes")
-SECONDS = ("encode_s", "decode_s", "transfer_s", "exposed_s", "hidden_s")
-FIELDS = (*COUNTS, *SECONDS, "error_square", "sampled_square")
+FIELDS = (*ChannelTraffic.COUNTS, *ChannelTraffic.SECONDS, "error_square", "sampled_square")
+"""Counters of a channel."""
 
 Key = tuple[Dimension, Phase, Kind]
 """Which channel."""
@@ -85,17 +85,17 @@ class Traffic:
         """Of this rank: what is left of the steps without the time in which it waited for messages."""
         return self.seconds - sum(sums["exposed_s"] for sums in self._sums.values())
 
-    def link_bytes(self) -> dict[str, int]:
-        """``host_down_bytes`` and ``host_up_bytes``: copied to the hosts and from them, the same on all ranks.
+    def link_bytes(self) -> tuple[int, int] | None:
+        """Bytes that were copied to the hosts and from them, the same on all ranks; None without offload.
 
-        Empty without offload. No codec touches them: they are no messages.
+        No codec touches them: they are no messages.
         """
         if self._link is None:
-            return {}
+            return None
         down, up = exact_sum(self._mesh.world, list(map(float, self._crossed)), self._policy.exact)
-        return {"host_down_bytes": round(down), "host_up_bytes": round(up)}
+        return round(down), round(up)
 
-    def report(self) -> list[dict[str, Any]]:
+    def report(self) -> tuple[ChannelTraffic, ...]:
         """One entry a channel that carried anything, the same on all ranks. Bytes and calls are integers."""
         rows = []
         channels = sorted(self._policy.channels, key=lambda c: (c.dimension.value, c.phase.value, c.kind.value))
@@ -105,23 +105,24 @@ class Traffic:
             values = dict(zip(FIELDS, sums[i * len(FIELDS) : (i + 1) * len(FIELDS)], strict=True))
             if not values["calls"]:
                 continue
+            counted: dict[str, Any] = {name: round(values[name]) for name in ChannelTraffic.COUNTS}
+            counted |= {name: round(values[name], 6) for name in ChannelTraffic.SECONDS}
             rows.append(
-                {
-                    "dimension": channel.dimension.value,
-                    "phase": channel.phase.value,
-                    "kind": channel.kind.value,
-                    "codec": channel.codec.name,
-                    **({"dtype": channel.dtype.name} if channel.dtype is not None else {}),
-                    **({"min_bytes": channel.min_bytes} if channel.min_bytes else {}),
-                    **({"between_nodes": True} if channel.between_nodes else {}),
-                    "algorithm": channel.algorithm.value,
-                    "algorithms": {name: round(own[i][name]) for name in channel.counters.algorithms if own[i][name]},
-                    **{name: round(values[name]) for name in COUNTS},
-                    **{name: round(values[name], 6) for name in SECONDS},
-                    "sampled_error": _relative(values["error_square"], values["sampled_square"]),
-                }
+                ChannelTraffic(
+                    dimension=channel.dimension.value,
+                    phase=channel.phase.value,
+                    kind=channel.kind.value,
+                    codec=channel.codec.name,
+                    dtype=channel.dtype.name if channel.dtype is not None else None,
+                    min_bytes=channel.min_bytes,
+                    between_nodes=channel.between_nodes,
+                    algorithm=channel.algorithm.value,
+                    algorithms={name: round(own[i][name]) for name in channel.counters.algorithms if own[i][name]},
+                    **counted,
+                    sampled_error=_relative(values["error_square"], values["sampled_square"]),
+                )
             )
-        return rows
+        return tuple(rows)
 
 
 def _key(channel: Channel) -> Key:

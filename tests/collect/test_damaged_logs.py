@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcbench.collect import lines, run_log
+from hpcbench.collect import run_log
 from hpcbench.collect.bulk import Shape, shape_of
-from hpcbench.collect.lines import FIELDS
-from hpcbench.collect.record import StepRecord
 from hpcbench.collect.run_log import Reader, RunLog
 from hpcbench.collect.state import diverged_at, judge_log
+from hpcbench.contract import log_line
+from hpcbench.contract.step_line import FIELDS, Step
 from hpcbench.testing.results import Planted, log_lines
 
 STEPS = 40
@@ -156,13 +156,13 @@ def test_whatever_befell_a_log_it_is_judged(data: bytes) -> None:
 
 def test_step_lines_of_one_shape_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     alone: list[int] = []
-    parse = lines.parse
+    parse = log_line.parse
 
     def counted(text: str, line: int) -> object:
         alone.append(line)
         return parse(text, line)
 
-    monkeypatch.setattr(lines, "parse", counted)
+    monkeypatch.setattr(log_line, "parse", counted)
     log = read(WHOLE.replace(b"\n", b"\r\n"))
     assert len(log.steps) == STEPS
     # All but the first: the events before and behind them have no shape.
@@ -210,4 +210,4 @@ def test_a_number_beyond_64_bits_is_none(number: str) -> None:
 def test_a_record_is_of_numbers_that_are_exact() -> None:
     log = read(WHOLE.replace(b"message 1000000 B", b"message 9223372036854775807 B"))
     assert log.steps.column("message_bytes") == [2**63 - 1] * STEPS
-    assert isinstance(log.steps[7], StepRecord) and log.steps[7].message_bytes == 2**63 - 1
+    assert isinstance(log.steps[7], Step) and log.steps[7].message_bytes == 2**63 - 1

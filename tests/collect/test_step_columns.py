@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcbench.collect.record import StepRecord
-from hpcbench.collect.steps import COLUMNS, TYPECODES, Steps
+from hpcbench.collect.steps import COLUMNS, Steps
+from hpcbench.contract.step_line import TYPECODES, Step
 
 RECORDS = st.builds(
-    StepRecord,
+    Step,
     line=st.integers(1, 99),
     step=st.integers(1, 12),
     steps=st.none() | st.just(12),
@@ -20,15 +20,15 @@ RECORDS = st.builds(
 )
 
 
-def kept(records: list[StepRecord]) -> dict[int, StepRecord]:
-    found: dict[int, StepRecord] = {}
+def kept(records: list[Step]) -> dict[int, Step]:
+    found: dict[int, Step] = {}
     for record in records:
         found.setdefault(record.step, record)
     return found
 
 
 @given(st.lists(RECORDS, max_size=15), st.booleans(), st.integers(0, 13))
-def test_columns_say_what_records_say(records: list[StepRecord], ascending: bool, first: int) -> None:
+def test_columns_say_what_records_say(records: list[Step], ascending: bool, first: int) -> None:
     records = sorted(records, key=lambda record: record.step) if ascending else records
     steps, truth = Steps(), kept(records)
     for record in records:
@@ -54,14 +54,14 @@ def test_many_at_once_are_kept_if_they_lie_above(batches: list[list[int]]) -> No
         above = sorted(set(batch)) == batch and batch[0] > max(alone, default=0)
         assert steps.extend(columns) == above
         for step in batch:
-            assert steps.add(StepRecord(line, step)).line == alone.setdefault(step, line)
+            assert steps.add(Step(step, line=line)).line == alone.setdefault(step, line)
     assert {step: record.line for step, record in steps.items()} == alone
 
 
 def test_a_record_that_does_not_fit_leaves_no_trace() -> None:
     steps = Steps()
-    steps.add(StepRecord(1, 1, 9, loss=2.5, wire_bytes=7))
-    for bad in (StepRecord(2, 2, 9, loss=1.0, wire_bytes=2**63), StepRecord(2, 2**63), StepRecord(2, 2, loss=10**400)):
+    steps.add(Step(1, 9, line=1, loss=2.5, wire_bytes=7))
+    for bad in (Step(2, 9, loss=1.0, wire_bytes=2**63), Step(2**63), Step(2, loss=10**400)):
         with pytest.raises(OverflowError):
             steps.add(bad)
         assert steps.columns("step", "loss", "wire_bytes") == [(1, 2.5, 7)]

@@ -12,8 +12,8 @@ from test_measures import GPU, foreign, on_gpus
 
 from hpcbench.collect.submission import RunResult, from_log
 from hpcbench.predict import flops
+from hpcbench.report.checks.relations import unit
 from hpcbench.report.measures import measure
-from hpcbench.report.relations import unit
 from hpcbench.testing.results import Planted, log_lines, settings
 
 RUN = Planted("naive-zfp8", 1, 0.25, 2.71, 0.28)

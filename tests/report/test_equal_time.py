@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from hpcbench.collect.record import Event, StepRecord
 from hpcbench.collect.run_log import RunLog
+from hpcbench.contract.events import Start
+from hpcbench.contract.step_line import Step
 from hpcbench.report.equal_time import curve, losses_at_equal_time
 
 
 def log(seconds: Sequence[float | None], losses: Sequence[float | None], first: int = 1, each: int = 1) -> RunLog:
     found = RunLog(Path("log.txt"))
     for k, (time, loss) in enumerate(zip(seconds, losses, strict=True)):
-        found.steps.add(StepRecord(k + 1, first + k * each, 100, loss=loss, seconds=time))
+        found.steps.add(Step(first + k * each, 100, line=k + 1, loss=loss, seconds=time))
     return found
 
 
@@ -48,7 +49,7 @@ def test_a_line_for_ten_steps_stands_for_ten() -> None:
 
 def resumed() -> RunLog:
     found = log([1.0] * 4, falling(4))
-    found.events.append(Event(1, "start", {"resumed_from": 2}))
+    found.events.append(Start.read({"resumed_from": 2}, line=1))
     return found
 
 

@@ -10,7 +10,7 @@ from exported import READ
 
 from hpcbench.cli import app
 from hpcbench.errors import UserError
-from hpcbench.report.export import csv_file, json_lines_file, parquet_file, sqlite_file, target
+from hpcbench.report.export import target, writers
 from hpcbench.report.export.schema import CHANNELS, RECORDS, Row
 from hpcbench.report.main import report
 from hpcbench.testing.results import Planted, write
@@ -87,7 +87,7 @@ def test_what_was_there_stays_until_the_new_is_whole(
 
 @pytest.mark.parametrize("form", sorted(READ))
 def test_rows_pass_through_and_do_not_pile_up(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_file, "_ROWS", 500)
+    monkeypatch.setattr(writers, "_ROWS", 500)
     row: Row = tuple({"integer": 7, "real": 0.5}.get(one.type, '"x"') for one in CHANNELS.columns)
 
     def fresh(count: int) -> Iterator[Row]:
@@ -97,10 +97,12 @@ def test_rows_pass_through_and_do_not_pile_up(tmp_path: Path, form: str, monkeyp
         tracemalloc.start()
         (tmp_path / f"{count}.db").unlink(missing_ok=True)
         if form == ".sqlite":
-            sqlite_file.write(tmp_path / f"{count}.db", {CHANNELS: fresh(count)})
+            writers.write_sqlite(tmp_path / f"{count}.db", {CHANNELS: fresh(count)})
         else:
-            one = {".csv": csv_file, ".jsonl": json_lines_file, ".parquet": parquet_file}[form]
-            one.write(tmp_path / str(count), CHANNELS, fresh(count))
+            write = {".csv": writers.write_csv, ".jsonl": writers.write_json_lines, ".parquet": writers.write_parquet}[
+                form
+            ]
+            write(tmp_path / str(count), CHANNELS, fresh(count))
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most

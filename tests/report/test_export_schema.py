@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
-from hpcbench.collect.record import StepRecord
+from hpcbench.contract.step_line import Step
 from hpcbench.report.export.schema import QUANTITIES, RECORDS, TABLES, VERSION, described, fingerprint
 
 VERSIONS = Path(__file__).with_name("schema_versions.json")
@@ -26,7 +26,7 @@ def test_the_version_is_raised_when_columns_change() -> None:
 
 
 def test_every_quantity_of_a_record_is_a_column() -> None:
-    kinds = {field.name: "real" if float in get_args(field.type) else "integer" for field in fields(StepRecord)}
+    kinds = {field.name: "real" if float in get_args(field.type) else "integer" for field in fields(Step)}
     assert {one.name: one.type for one in QUANTITIES} == {
         name: kind for name, kind in kinds.items() if name not in ("line", "step", "steps")
     }

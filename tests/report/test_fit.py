@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcbench.report.document import Chapter, Column, Document, Entry, Table
-from hpcbench.report.formats.fit import LONGEST_NAME, parts
+from hpcbench.report.document import LONGEST_NAME, Chapter, Column, Document, Entry, Table, parts
 from hpcbench.report.formats.rich_text import write
 
 

@@ -14,8 +14,7 @@ from hpcbench.report.answer import answer
 from hpcbench.report.build import build
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.findings import both
-from hpcbench.report.front import front
-from hpcbench.report.kinds import Kind, kind
+from hpcbench.report.front import Kind, front, kind
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.sections import read
 from hpcbench.testing.results import RULES, Planted, settings, write

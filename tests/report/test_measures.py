@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from hpcbench.collect.record import Event, StepRecord
 from hpcbench.collect.run_log import RunLog, read
 from hpcbench.collect.submission import RunResult, from_log
+from hpcbench.contract.events import Environment
 from hpcbench.contract.state import Verdict
+from hpcbench.contract.step_line import Step
 from hpcbench.predict import chips
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.resources import Memory
@@ -24,7 +25,7 @@ def foreign(**columns: list[float]) -> RunResult:
     log = RunLog(Path("train.log"), dialect="other")
     for k in range(len(next(iter(columns.values())))):
         values: dict[str, Any] = {name: column[k] for name, column in columns.items()}
-        log.steps.add(StepRecord(line=10 + k, step=k + 1, **values))
+        log.steps.add(Step(line=10 + k, step=k + 1, **values))
     return RunResult("x", "s", "here", "unknown", None, "p", {}, Verdict("completed"), log)
 
 
@@ -34,7 +35,7 @@ def on_gpus(run: RunResult, names: list[str], *, uuids: list[str] | None = None,
     world: list[dict[str, Any]] = [{"rank": k, "device": f"cuda:0 {name}"} for k, name in enumerate(names)]
     for rank, uuid in zip(world, uuids or [], strict=False):
         rank["gpu"] = {"uuid": uuid}
-    run.log.events.append(Event(2, "environment", {"world": world}))
+    run.log.events.append(Environment.read({"world": world}, line=2))
     run.settings.update(settings)
     return run
 

@@ -6,12 +6,10 @@ from pathlib import Path
 import pytest
 
 from hpcbench.errors import UserError
-from hpcbench.report.document import Chapter, Document
+from hpcbench.report.document import Chapter, Document, parts
 from hpcbench.report.formats import rich_text
-from hpcbench.report.formats.fit import parts
-from hpcbench.report.published import Paper, Published, papers
 from hpcbench.report.sections import read
-from hpcbench.report.tables.published import published
+from hpcbench.report.tables.published import Paper, Published, papers, published
 from hpcbench.testing.results import Planted, write
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from hpcbench.errors import UserError
+from hpcbench.report.changes import Change, changes, differing_settings
 from hpcbench.report.compare import Cell
 from hpcbench.report.main import report
-from hpcbench.report.regression.changes import Change, changes
-from hpcbench.report.regression.settings import differing_settings
 from hpcbench.report.sections import read
 from hpcbench.report.statistics import welch
 from hpcbench.testing.results import Planted, write, write_marker

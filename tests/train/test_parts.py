@@ -10,9 +10,11 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
+from hpcbench.contract import step_line
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.run import Run, Shape, load
 from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.step_line import Step
 from hpcbench.contract.training import Data, Model, Train
 from hpcbench.errors import UserError
 from hpcbench.parallel.adamw import AdamW, AdamWState
@@ -21,7 +23,6 @@ from hpcbench.predict import flops
 from hpcbench.train import initial, preflight, text
 from hpcbench.train.batches import Batches
 from hpcbench.train.learning_rate import learning_rate
-from hpcbench.train.log import Step
 from hpcbench.train.model import GPT, rotate
 from hpcbench.train.precision import LossScale
 
@@ -417,8 +418,21 @@ def test_a_rank_that_lacks_a_variable_of_the_scheme_is_refused(monkeypatch):
 
 
 def test_step_line_says_everything_once():
-    step = Step(7, 120, 2.5, 0.25, 32.0, 1.5e9, 2e9, 1e-3, 0.75, 1000, 250, 0)
-    assert step.line() == (
+    step = Step(
+        step=7,
+        steps=120,
+        loss=2.5,
+        seconds=0.25,
+        samples_per_s=32.0,
+        model_flops_per_rank=1.5e9,
+        hardware_flops_per_rank=2e9,
+        lr=1e-3,
+        gradient_norm=0.75,
+        message_bytes=1000,
+        wire_bytes=250,
+        skipped=0,
+    )
+    assert step_line.format(step) == (
         "step   7/120 | loss 2.500000 | time 0.250000 s | samples/s 32.00 | model 1.500 GFLOPS/rank"
         " | hardware 2.000 GFLOPS/rank | lr 1.000E-03 | grad-norm 7.5000E-01"
         " | message 1000 B | wire 250 B | skipped 0 |"

@@ -1,17 +1,19 @@
 """The loss scale by DeepSpeed's rule, in what messages travel, and what the log says of both."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcbench.codecs.types import BFLOAT16
-from hpcbench.collect.lines import parse
 from hpcbench.comm.policy import Policy
+from hpcbench.contract import step_line
 from hpcbench.contract.scheme import Scheme
+from hpcbench.contract.step_line import Step
 from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
 from hpcbench.contract.training import CommPrecision, Train
-from hpcbench.train.log import Step
 from hpcbench.train.precision import LossScale, message_dtypes
 
 TRAIN = Train(
@@ -132,9 +134,22 @@ def test_a_channels_type_follows_from_what_its_messages_hold():
 
 
 def test_the_step_line_has_the_loss_scale_in_fp16_only():
-    step = Step(3, 8, 2.5, 0.1, 40.0, 1e9, 1e9, 1e-3, 1.5, 100, 50, 1)
-    assert "loss-scale" not in step.line() and parse(step.line(), 1).loss_scale is None
+    step = Step(
+        step=3,
+        steps=8,
+        loss=2.5,
+        seconds=0.1,
+        samples_per_s=40.0,
+        model_flops_per_rank=1e9,
+        hardware_flops_per_rank=1e9,
+        lr=1e-3,
+        gradient_norm=1.5,
+        message_bytes=100,
+        wire_bytes=50,
+        skipped=1,
+    )
+    line = step_line.format(step)
+    assert "loss-scale" not in line and step_line.parse(line, 1).loss_scale is None
     for scale in (1.0, 2.0**12, 2.0**40):
-        line = Step(**{**vars(step), "loss_scale": scale}).line()
-        record = parse(line, 1)
+        record = step_line.parse(step_line.format(replace(step, loss_scale=scale)), 1)
         assert (record.loss_scale, record.skipped, record.wire_bytes) == (scale, 1, 50)

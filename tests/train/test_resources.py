@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from test_stop_and_resume import RUN
 
-from hpcbench.collect.lines import Event, StepRecord, parse
+from hpcbench.contract.events import Event
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.log_line import parse
 from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.step_line import Step
 from hpcbench.contract.training import Data
 from hpcbench.train import surroundings
 from hpcbench.train.resources import by_host, peak_resident
@@ -41,7 +43,7 @@ def records(tmp_path_factory, mpi_run):
 
 
 def event(records, name):
-    (found,) = [record.data for record in records if isinstance(record, Event) and record.name == name]
+    (found,) = [record.raw for record in records if isinstance(record, Event) and record.name == name]
     return found
 
 
@@ -53,7 +55,7 @@ def test_the_slow_host_stands_out_and_those_that_wait_for_it_do_not(records):
     assert slow["compute_s"] >= SLEEP / 2, "one of its two ranks sleeps in each step"
     assert fast["compute_s"] < slow["compute_s"] / 2
     assert fast["over_peers"] < slow["over_peers"]
-    steps = [record.seconds for record in records if isinstance(record, StepRecord)]
+    steps = [record.seconds for record in records if isinstance(record, Step)]
     assert min(steps) >= SLEEP, "all ranks took as long as the slow one"
 
 
@@ -61,7 +63,7 @@ def test_channels_count_the_bytes_of_the_step_lines_and_no_others(records):
     """Evaluations and the sums of losses go through the same channels, between the steps."""
     assert not [name for name in event(records, "traffic") if name.startswith("host")], "nothing is offloaded"
     channels = event(records, "traffic")["channels"]
-    steps = [record for record in records if isinstance(record, StepRecord) and record.step >= 3]
+    steps = [record for record in records if isinstance(record, Step) and record.step >= 3]
     assert len([record for record in records if isinstance(record, Event) and record.name == "evaluation"]) == 3
     for name in ("message_bytes", "wire_bytes"):
         assert sum(channel[name] for channel in channels) == sum(getattr(step, name) for step in steps) > 0
@@ -109,10 +111,10 @@ def test_stages_of_a_pipeline_are_compared_with_their_like():
     """The last stage computes twice as long: no fault of its hosts, while n3 is slow among those of its stage."""
     names = ["n0", "n1", "n2", "n3"]
     rows = by_host([name for name in names for _ in range(2)], [1, 1, 1, 1, 2, 2, 3, 3], [0, 0, 0, 0, 1, 1, 1, 1])
-    assert [row["compute_s"] for row in rows] == [1, 1, 2, 3]
-    assert [row["over_peers"] for row in rows] == [1, 1, 0.8, 1.2]
+    assert [row.compute_s for row in rows] == [1, 1, 2, 3]
+    assert [row.over_peers for row in rows] == [1, 1, 0.8, 1.2]
     alone = by_host(["n0", "n0", "n1", "n1"], [1, 1, 5, 5], [0, 0, 1, 1])
-    assert [row["over_peers"] for row in alone] == [None, None]
+    assert [row.over_peers for row in alone] == [None, None]
 
 
 # ---------------------------------------------------------------- surroundings

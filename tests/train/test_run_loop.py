@@ -4,25 +4,27 @@ import io
 import json
 import math
 import re
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
 from mpi4py import MPI
 
-from hpcbench.collect.lines import Event, StepRecord, parse
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
+from hpcbench.contract import step_line
+from hpcbench.contract.events import Event, Memory
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.log_line import parse
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme
+from hpcbench.contract.step_line import QUANTITIES, Step
 from hpcbench.contract.training import Data, Model, Train
 from hpcbench.predict import zero as predicted
-from hpcbench.report.resources import STATES
 from hpcbench.train import text
 from hpcbench.train.__main__ import facts, train
-from hpcbench.train.log import RunLog, Step
+from hpcbench.train.log import RunLog
 from hpcbench.train.trainer import Trainer
 
 RUN = Run(
@@ -96,11 +98,11 @@ def logged(trainer):
 def test_collector_reads_every_line_that_the_worker_writes(corpus):
     outcome, records = logged(run_of(corpus))
     assert outcome == ("completed", "", 4)
-    steps = [record for record in records if isinstance(record, StepRecord)]
+    steps = [record for record in records if isinstance(record, Step)]
     assert [record.step for record in steps] == [1, 2, 3, 4]
     for record in steps:
-        said = {field.name for field in fields(Step) if getattr(record, field.name) is not None}
-        assert said == {field.name for field in fields(Step)} - {"loss_scale"}, "only fp16 scales the loss"
+        said = {one.name for one in QUANTITIES if getattr(record, one.name) is not None}
+        assert said == {one.name for one in QUANTITIES if one.printed} - {"loss_scale"}, "only fp16 scales the loss"
         assert record.samples_per_s == pytest.approx(2 / record.seconds, rel=1e-2)
         assert record.message_bytes == record.wire_bytes == 0
     events = [record for record in records if isinstance(record, Event)]
@@ -111,7 +113,7 @@ def test_collector_reads_every_line_that_the_worker_writes(corpus):
 
 def events_of(trainer):
     _, records = logged(trainer)
-    return {record.name: record.data for record in records if isinstance(record, Event)}
+    return {record.name: record.raw for record in records if isinstance(record, Event)}
 
 
 @pytest.mark.parametrize(("zero", "micro_batches"), [(1, 1), (2, 2)])
@@ -139,7 +141,7 @@ def test_the_page_names_all_that_the_last_lines_say(corpus):
         assert f"| `{name}` |" in page
         fields = {*found[name], *(key for stage in found[name].get("stages", ()) for key in stage)} - {"event"}
         assert {key for key in fields if f"`{key}`" not in page} == set()
-    assert {key for key in STATES if f"`{key}`" not in page} == set()
+    assert {key for key in Memory.LASTING if f"`{key}`" not in page} == set()
 
 
 @pytest.mark.parametrize("recompute", ["none", "selective", "full", 2])
@@ -164,11 +166,27 @@ def evaluated(formula, sizes):
 
 
 def test_every_field_of_a_step_survives_the_way_through_the_log():
-    step = Step(3, 9, math.nan, 0.25, 8.0, 1.25e9, 2.5e9, 1e-3, math.inf, 10**13, 3 * 10**12, 2, 2.0**16)
-    record = parse(step.line(), 1)
-    assert isinstance(record, StepRecord)
+    step = Step(
+        step=3,
+        steps=9,
+        loss=math.nan,
+        seconds=0.25,
+        samples_per_s=8.0,
+        model_flops_per_rank=1.25e9,
+        hardware_flops_per_rank=2.5e9,
+        lr=1e-3,
+        gradient_norm=math.inf,
+        loss_scale=2.0**16,
+        message_bytes=10**13,
+        wire_bytes=3 * 10**12,
+        skipped=2,
+        line=1,
+    )
+    assert {one.name for one in QUANTITIES if one.printed} <= {name for name, value in vars(step).items() if value}
+    record = parse(step_line.format(step), 1)
+    assert isinstance(record, Step)
     written = asdict(step)
-    read = {name: getattr(record, name) for name in written}
+    read = asdict(record)
     assert math.isnan(read.pop("loss")) and math.isnan(written.pop("loss"))
     assert read == pytest.approx(written)
 
@@ -184,14 +202,14 @@ def test_gradients_that_no_loss_scale_makes_finite_end_the_run(corpus, monkeypat
     monkeypatch.setattr(trainer.data_parallel, "gradient_norm", lambda: math.nan)
     (state, reason, steps), records = logged(trainer)
     assert (state, reason, steps) == ("nan", "gradient norm is not finite at step 14", 14)
-    scales = [record.loss_scale for record in records if isinstance(record, StepRecord)]
+    scales = [record.loss_scale for record in records if isinstance(record, Step)]
     assert scales == [2.0**12, *(2.0**k for k in range(12, -1, -1))]
 
 
 def test_the_log_says_what_one_bit_adam_will_never_update(corpus):
     trainer = run_of(corpus, optimizer="onebit-adam", freeze_step=2, zero=0)
     _, records = logged(trainer)
-    (found,) = [record.data for record in records if isinstance(record, Event) and record.name == "variance_frozen"]
+    (found,) = [record.raw for record in records if isinstance(record, Event) and record.name == "variance_frozen"]
     variances = (piece.adam.second[: piece.bucket.padding.start] for piece in trainer.data_parallel.pieces)
     zeros = sum(int((variance == 0).sum()) for variance in variances)
     assert found["step"] == 2 and found["elements"] == facts(RUN, corpus)["parameters"]

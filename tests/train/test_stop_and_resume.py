@@ -10,12 +10,13 @@ import pytest
 from mpi4py import MPI
 
 from hpcbench.collect import run_log
-from hpcbench.collect.lines import Event, parse
 from hpcbench.collect.state import judge_log
 from hpcbench.collect.submission import from_log
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.events import Event
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.log_line import parse
 from hpcbench.contract.measured import first_measured
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme
@@ -140,7 +141,7 @@ def test_steps_after_a_resume_are_warm_up_again(warmup, steps, resumed_from, fir
 
 def logged(done):
     records = [parse(line, i) for i, line in enumerate(done.stdout.splitlines(), 1)]
-    return {record.name: record.data for record in records if isinstance(record, Event)}, records
+    return {record.name: record.raw for record in records if isinstance(record, Event)}, records
 
 
 def figures(done):

@@ -21,7 +21,7 @@ class Field:
     name: str
     """As the framework prints it; ``*`` stands for any words."""
     attribute: str
-    """Of `StepRecord`; of an evaluation, what it was evaluated on: ``train``, ``valid`` or ``test``."""
+    """Of `Step`; of an evaluation, what it was evaluated on: ``train``, ``valid`` or ``test``."""
     unit: Unit
     since_last: bool = False
     """It counts since the line before, where a record counts since the beginning."""

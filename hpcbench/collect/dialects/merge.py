@@ -6,8 +6,10 @@ from typing import Any
 
 from hpcbench.collect.dialects.assemble import Found
 from hpcbench.collect.dialects.units import Value
-from hpcbench.collect.record import Cut, Event, StepRecord
 from hpcbench.collect.run_log import RunLog
+from hpcbench.contract.cut import Cut
+from hpcbench.contract.events import Evaluation
+from hpcbench.contract.step_line import Step
 
 
 @dataclass
@@ -70,12 +72,10 @@ class Merge:
             if skipped and "skipped" not in kept.values:
                 kept.values["skipped"] = skipped
             quantities: dict[str, Any] = kept.values
-            log.steps.add(StepRecord(kept.line, step, kept.steps, **quantities))
+            log.steps.add(Step(step, kept.steps, line=kept.line, **quantities))
         for (after, split), evaluations in self._evaluations.items():
-            at = {} if after is None else {"step": after}
             for kept in evaluations:
-                data = {"event": "evaluation", **at, "split": split, **kept.values}
-                log.events.append(Event(kept.line, "evaluation", data))
+                log.events.append(Evaluation(line=kept.line, step=after, split=split, loss=kept.values["loss"]))
         log.events.sort(key=lambda event: event.line)
 
     def remarks(self) -> list[Cut]:

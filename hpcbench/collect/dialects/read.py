@@ -7,9 +7,10 @@ from hpcbench.collect.dialects.dialect import Dialect
 from hpcbench.collect.dialects.reader import Reader
 from hpcbench.collect.dialects.table import DIALECTS
 from hpcbench.collect.dialects.texts import texts
-from hpcbench.collect.lines import printable
-from hpcbench.collect.record import Cut
 from hpcbench.collect.run_log import RunLog
+from hpcbench.contract.cut import Cut
+from hpcbench.contract.events import Start
+from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
 
 
@@ -25,7 +26,7 @@ def read(path: Path) -> RunLog:
         The file is missing, a directory, or cannot be read.
     """
     log = run_log.read(path)
-    if log.steps or log.event("start"):
+    if log.steps or log.event(Start):
         return log
     try:
         counts = _claims(path)

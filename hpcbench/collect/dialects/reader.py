@@ -1,14 +1,17 @@
 """Makes a `RunLog` of what the lines of another framework say."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 from hpcbench.collect.dialects.assemble import Assembler, Found
 from hpcbench.collect.dialects.dialect import Dialect
 from hpcbench.collect.dialects.merge import Merge
 from hpcbench.collect.dialects.texts import LONGEST_LINE, Text
-from hpcbench.collect.record import Cut, Event, StepRecord
 from hpcbench.collect.run_log import MOST_NOTES, RunLog
+from hpcbench.contract.cut import Cut
+from hpcbench.contract.events import End
+from hpcbench.contract.step_line import Step
 
 
 class Reader:
@@ -26,7 +29,7 @@ class Reader:
         self.log = RunLog(path, dialect.name)
         self._assembler = Assembler(dialect)
         self._merge = Merge({field.attribute for line in dialect.lines for field in line.fields if field.since_last})
-        self._end: Event | None = None
+        self._end: End | None = None
         self._last = 0
         self._overflowed: int | None = None
         self._said: dict[str, None] = {}
@@ -57,7 +60,7 @@ class Reader:
         line = found.line
         step = found.before if found.group("step") is None else found.group("step")
         if line.kind == "end":
-            self._end = Event(found.number, "end", {"event": "end", "state": line.state})
+            self._end = End(line=found.number, state=line.state, steps=None)
         elif line.kind == "overflow":
             self._overflow(found)
         elif found.values is None:
@@ -80,13 +83,12 @@ class Reader:
         if rank == self._overflowed:
             self._merge.overflows.append(found.order)
 
-    def _how_it_ended(self, last: StepRecord | None) -> Event | None:
+    def _how_it_ended(self, last: Step | None) -> End | None:
         """In the framework's words, unless steps follow them; or by the last step, where the log says which that is."""
         end = self._end if self._end is not None and self._end.line > self._last else None
         if end is None and last is not None and last.step == last.steps:
-            end = Event(last.line, "end", {"event": "end", "state": "completed"})
+            end = End(line=last.line, state="completed", steps=None)
         if end is not None and last is not None:
-            end.data["steps"] = last.step
-            if last.loss is not None and not math.isfinite(last.loss):
-                end.data["state"] = "nan"
+            diverged = last.loss is not None and not math.isfinite(last.loss)
+            end = replace(end, steps=last.step, state="nan" if diverged else end.state)
         return end

@@ -24,7 +24,7 @@ class Unit:
     pattern: str
     """Regular expression of the printed value, its unit included where that is glued to the number."""
     convert: Callable[[str], Value | None]
-    """From what the pattern matched to the unit of `StepRecord`; None for a value that stands for none."""
+    """From what the pattern matched to the unit of `Step`; None for a value that stands for none."""
 
 
 def _plain(printed: str) -> float:

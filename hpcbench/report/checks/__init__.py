@@ -5,27 +5,27 @@ Nothing is corrected and nothing averaged away: who reads the numbers is told wh
 
 from collections.abc import Callable, Iterator
 
-from hpcbench.report.checks import course, figures, sums
-from hpcbench.report.checks.subject import Subject
+from hpcbench.report.checks import events, figures
+from hpcbench.report.checks.relations import Subject
 
 __all__ = ["Subject", "notes"]
 
 CHECKS: tuple[Callable[[Subject], Iterator[str]], ...] = (
-    course.resumed,
-    course.binding,
+    events.resumed,
+    events.binding,
     figures.rates,
     figures.ratios,
     figures.conventions,
     figures.peaks,
     figures.consumed,
-    course.losses,
-    sums.traffic_bytes,
-    sums.wire,
-    sums.waiting,
-    sums.phases,
-    sums.times,
-    course.damage,
-    course.end,
+    events.losses,
+    events.traffic_bytes,
+    events.wire,
+    events.waiting,
+    events.phases,
+    events.times,
+    events.damage,
+    events.end,
 )
 
 

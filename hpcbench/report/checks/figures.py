@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from hpcbench.collect.lines import printable
+from hpcbench.contract.events import Configuration
 from hpcbench.predict import flops
 from hpcbench.report.basis import flops_of
-from hpcbench.report.checks.subject import Subject
-from hpcbench.report.relations import TOLERANCE, Mismatch, Relation
+from hpcbench.report.checks.relations import TOLERANCE, Mismatch, Relation, Subject
 
 _FLOPS = {
     "model_flops_per_rank": "model FLOP/s",
@@ -60,7 +60,7 @@ def conventions(subject: Subject) -> Iterator[str]:
     mode = "" if basis.recompute is None else f" with recompute: {basis.recompute}"
     hardware = [flops.hardware_flops_per_sample(**basis.shape, recompute=one) for one in modes]
     neox = [flops.neox_flops_per_sample(**basis.shape, recompute=one) for one in modes]
-    event = subject.log.event("configuration")
+    event = subject.log.event(Configuration)
     for words, stated, expected, given in (
         ("model_flops_per_sample", basis.model_flops, [flops.model_flops_per_sample(**basis.shape)], ""),
         ("hardware_flops_per_sample", basis.hardware_flops, hardware, mode),

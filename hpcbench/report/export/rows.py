@@ -1,14 +1,27 @@
 """The rows of the schema's tables, one after another, from runs that have been read."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from hpcbench.collect.lines import member, number, objects, text
+from hpcbench.collect.lines import member, text
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.steps import Steps
 from hpcbench.collect.submission import RunResult, Submission
+from hpcbench.contract.events import (
+    ChannelTraffic,
+    Configuration,
+    Environment,
+    Evaluation,
+    Memory,
+    Phases,
+    StageTimes,
+    Start,
+    Traffic,
+)
+from hpcbench.contract.values import bounded, whole
 from hpcbench.report.export.schema import (
     CHANNELS,
     IDENTITY,
@@ -22,10 +35,40 @@ from hpcbench.report.export.schema import (
     Type,
     Value,
 )
-from hpcbench.report.export.values import as_json, bounded, place, plain, whole
 from hpcbench.report.measures import own_environment
-from hpcbench.report.resources import STATES
-from hpcbench.report.surroundings import device_name
+from hpcbench.report.provenance import device_name
+
+_LONGEST = 4096
+"""Characters of a text: a path may have that many. What stands in every row must end somewhere."""
+_LONGEST_JSON = 1 << 20
+
+
+def plain(words: str | None) -> str | None:
+    """Text that every form can hold and every terminal can bear; None where there is none.
+
+    Each character that cannot be printed, line ends among them, becomes U+FFFD.
+    """
+    if not words:
+        return None
+    words = words[:_LONGEST]
+    return words if words.isprintable() else "".join(one if one.isprintable() else "\ufffd" for one in words)
+
+
+def place(path: Path | str | None) -> str | None:
+    """A path, or ``file:line``, that holds wherever it is read; None where there is none."""
+    return plain(str(Path(path).absolute())) if path else None
+
+
+def as_json(value: Any, longest: int = _LONGEST_JSON) -> str | None:
+    """A value as JSON in ASCII; None where there is none, or JSON cannot say it, or it has no end."""
+    if value is None:
+        return None
+    try:
+        words = json.dumps(value, sort_keys=True, allow_nan=False)
+    except (ValueError, RecursionError):
+        return None
+    return words if len(words) <= longest else None
+
 
 _LONGEST_CELL = 4096
 """Characters: it stands in every row."""
@@ -47,10 +90,9 @@ def _records(identity: Row, run: RunResult) -> Iterator[Row]:
     for step, *values, line in zip(log.steps, *(_aligned(log.steps, name) for name in names), strict=True):
         yield (*identity, "step", None, step, *values, file, line)
     for event in log.events:
-        if event.name == "evaluation":
-            split, loss = text(event.data, "split"), number(event.data, "loss")
-            step, others = whole(event.data, "step"), repeat(None, len(_QUANTITIES) - 1)
-            yield (*identity, "evaluation", plain(split), step, log.planned_steps, loss, *others, file, event.line)
+        if isinstance(event, Evaluation):
+            said = "evaluation", plain(event.split), event.step, log.planned_steps, event.loss
+            yield (*identity, *said, *repeat(None, len(_QUANTITIES) - 1), file, event.line)
 
 
 _QUANTITIES = tuple(one.name for one in QUANTITIES)
@@ -59,9 +101,9 @@ _QUANTITIES = tuple(one.name for one in QUANTITIES)
 
 def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
     log, settings = run.log or RunLog(Path()), run.settings
-    facts, environment = log.data("configuration"), log.data("environment")
-    ranks, hosts = log.ranks, objects(environment, "hosts")
-    gpus = [gpu for host in hosts for gpu in objects(host, "gpus")]
+    facts, environment = log.said(Configuration), log.said(Environment)
+    hosts = environment.hosts or ()
+    gpus = [gpu for host in hosts for gpu in host.gpus or ()]
     found: dict[str, Value] = {
         "reason": plain(run.verdict.reason),
         "reason_source": place(run.verdict.where),
@@ -70,15 +112,15 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
         "ended": plain(run.end),
         "allocation": plain(run.allocation),
         "host": plain(run.host),
-        "hosts": _each(ranks, "host"),
-        "devices": _each(ranks, "device", device_name),
-        "processors": _each(hosts, "cpu"),
-        "gpus": _each(gpus, "name"),
-        "drivers": _each(gpus, "driver"),
-        "hpcbench": plain(text(log.data("start"), "version")),
-        "modules": as_json(environment.get("modules")),
+        "hosts": _each(rank.host for rank in log.ranks),
+        "devices": _each(device_name(rank.device) for rank in log.ranks if rank.device),
+        "processors": _each(host.cpu for host in hosts),
+        "gpus": _each(gpu.name for gpu in gpus),
+        "drivers": _each(gpu.driver for gpu in gpus),
+        "hpcbench": plain(log.said(Start).version),
+        "modules": as_json(environment.modules),
         "model": plain(text(settings, "model", "name")),
-        "parameters": whole(facts, "parameters"),
+        "parameters": facts.parameters,
         "device": plain(text(settings, "device")),
         "precision": plain(text(settings, "train", "precision")),
         "algorithm": plain(text(settings, "scheme", "algorithm")),
@@ -89,17 +131,17 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
         "steps_planned": bounded(log.planned_steps),
         "file": place(log.path) if run.log else None,
     }
-    found |= {name: plain(text(environment, name)) for name in _VERSIONS}
-    found |= {name: whole(log.data("memory"), name) for name in _MEMORY}
-    found |= {name: whole(log.data("traffic"), name) for name in _LINK}
-    found |= {name: number(facts, name) for name in _FLOPS}
+    found |= {name: plain(getattr(environment, name)) for name in _VERSIONS}
+    found |= {name: getattr(log.said(Memory), name) for name in _MEMORY}
+    found |= {name: getattr(log.said(Traffic), name) for name in _LINK}
+    found |= {name: getattr(facts, name) for name in _FLOPS}
     for keys, names in _NUMBERS.items():
         found |= {name: whole(settings, *keys, name) for name in names}
     yield (*identity, *(found[name] for name in RUNS.names[len(IDENTITY) :]))
 
 
 _VERSIONS = ("revision", "mpi", "python", "torch", "numpy", "kernels")
-_MEMORY = ("host_bytes", "host_rank_bytes", "device_bytes", "device_reserved_bytes", *STATES)
+_MEMORY = ("host_bytes", "host_rank_bytes", "device_bytes", "device_reserved_bytes", *Memory.LASTING)
 _LINK = ("host_down_bytes", "host_up_bytes")
 _FLOPS = ("model_flops_per_sample", "hardware_flops_per_sample", "neox_flops_per_sample")
 _NUMBERS: Mapping[tuple[str, ...], tuple[str, ...]] = {
@@ -112,31 +154,38 @@ _NUMBERS: Mapping[tuple[str, ...], tuple[str, ...]] = {
 
 
 def _channels(identity: Row, run: RunResult) -> Iterator[Row]:
-    return _parts(CHANNELS, identity, run, "traffic", "channels")
+    event = run.log.event(Traffic) if run.log else None
+    return _parts(CHANNELS, identity, run, event, event.channels if event else None)
 
 
 def _phases(identity: Row, run: RunResult) -> Iterator[Row]:
-    return _parts(PHASES, identity, run, "phases", "stages")
+    event = run.log.event(Phases) if run.log else None
+    return _parts(PHASES, identity, run, event, event.stages if event else None)
 
 
-def _parts(table: Table, identity: Row, run: RunResult, name: str, key: str) -> Iterator[Row]:
-    """A row for each object in the array `key` of an event that counts some steps."""
-    event = run.log.event(name) if run.log else None
+def _parts(
+    table: Table,
+    identity: Row,
+    run: RunResult,
+    event: Traffic | Phases | None,
+    parts: Iterable[ChannelTraffic | StageTimes] | None,
+) -> Iterator[Row]:
+    """A row for each part of an event that counts some steps."""
     if run.log is None or event is None:
         return
     hidden, file = _hidden(run), place(run.log.path)
-    span = (whole(event.data, "from_step"), whole(event.data, "to_step"))
+    span = (event.from_step, event.to_step)
     columns = table.columns[len(IDENTITY) + len(span) : -2]
-    for part in objects(event.data, key):
-        values = (_READ[one.type](part, one.name) if one.name not in hidden else None for one in columns)
+    for part in parts or ():
+        values = (_SHOWN[one.type](getattr(part, one.name)) if one.name not in hidden else None for one in columns)
         yield (*identity, *span, *values, file, event.line)
 
 
-_READ: Mapping[Type, Callable[[dict[str, Any], str], Value]] = {
-    "text": lambda data, name: plain(text(data, name)),
-    "json": lambda data, name: as_json(member(data, name)),
-    "integer": whole,
-    "real": number,
+_SHOWN: Mapping[Type, Callable[[Any], Value]] = {
+    "text": plain,
+    "json": as_json,
+    "integer": lambda value: value,
+    "real": lambda value: value,
 }
 _ROWS: Mapping[str, Callable[[Row, RunResult], Iterator[Row]]] = {
     RECORDS.name: _records,
@@ -163,9 +212,9 @@ def _identity(submission: Submission, run: RunResult) -> Row:
     )
 
 
-def _each(found: Iterable[dict[str, Any]], key: str, name: Callable[[str], str] = str) -> str | None:
-    """The texts at `key`, each once; None where there is none."""
-    return as_json(sorted({name(words) for one in found if (words := text(one, key))}) or None)
+def _each(found: Iterable[str | None]) -> str | None:
+    """The texts, each once; None where there is none."""
+    return as_json(sorted({words for words in found if words}) or None)
 
 
 def _hidden(run: RunResult) -> tuple[str, ...]:

@@ -4,6 +4,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import Literal
 
+from hpcbench.contract import step_line
+
 VERSION = 3
 """Raised whenever a column is added, taken away, renamed, or changes its type, unit or place."""
 
@@ -55,30 +57,12 @@ IDENTITY = (
 )
 """What every row begins with."""
 
-QUANTITIES = (
-    Column("loss", "real", "nat", "Mean training loss of the step, or loss of the evaluation"),
-    Column("seconds", "real", "s", "Wall time of one step"),
-    Column("samples_per_s", "real", "1/s", "Sequences a second, all ranks together"),
-    Column("tokens_per_s", "real", "1/s", "Tokens a second, all ranks together, as the log gives it"),
-    Column("tokens_per_s_per_rank", "real", "1/s", "Tokens a second of one rank, as the log gives it"),
-    Column("model_flops_per_rank", "real", "FLOP/s", "What the model needs, recomputation not counted"),
-    Column("hardware_flops_per_rank", "real", "FLOP/s", "What was executed"),
-    Column("unlabelled_flops_per_rank", "real", "FLOP/s", "The log does not say whether recomputation counts"),
-    Column("mfu", "real", "1", "Model FLOP/s over the chip's peak, as the log claims it"),
-    Column("hfu", "real", "1", "Hardware FLOP/s over the chip's peak, as the log claims it"),
-    Column("lr", "real", "1", "Learning rate"),
-    Column("gradient_norm", "real", "1", "Global norm of the gradients before clipping"),
-    Column("loss_scale", "real", "1", "Factor of the loss in fp16"),
-    Column("message_bytes", "integer", "B", "Before the codec, summed over all ranks"),
-    Column("wire_bytes", "integer", "B", "After the codec, summed over all ranks; absent where nobody knows"),
-    Column("memory_bytes", "integer", "B", "Peak memory of the device of the rank that printed the line"),
-    Column("samples", "integer", "1", "Sequences of the step"),
-    Column("consumed_samples", "integer", "1", "Sequences since the run began"),
-    Column("consumed_tokens", "integer", "1", "Tokens since the run began"),
-    Column("skipped", "integer", "1", "Steps skipped so far for overflow"),
-    Column("nan_steps", "integer", "1", "Steps so far whose loss was no number"),
+_ALSO = {"loss": ", or loss of the evaluation"}
+"""What else a quantity is in a row of an evaluation."""
+QUANTITIES = tuple(
+    Column(one.name, one.kind, one.unit, f"{one.meaning}{_ALSO.get(one.name, '')}") for one in step_line.QUANTITIES
 )
-"""All that a step's record may hold, by the names that it has there."""
+"""All that is known of a step."""
 
 _SOURCE = (
     Column("file", "text", "", "The log that the row was read from; the tables are joined by it"),

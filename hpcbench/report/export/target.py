@@ -11,26 +11,19 @@ from hpcbench.bench.progress import Show, progress
 from hpcbench.collect.lines import printable
 from hpcbench.collect.submission import Submission
 from hpcbench.errors import UserError
-from hpcbench.report.export import csv_file, json_lines_file, sqlite_file
+from hpcbench.report.export import writers
 from hpcbench.report.export.rows import rows
 from hpcbench.report.export.schema import RECORDS, TABLES, Row, Table
 
-
-def _parquet(path: Path, table: Table, found: Iterable[Row]) -> None:
-    from hpcbench.report.export import parquet_file  # pyarrow may not be there
-
-    parquet_file.write(path, table, found)
-
-
 _ONE: Mapping[str, Callable[[Path, Table, Iterable[Row]], None]] = {
-    ".csv": csv_file.write,
-    ".jsonl": json_lines_file.write,
-    ".parquet": _parquet,
+    ".csv": writers.write_csv,
+    ".jsonl": writers.write_json_lines,
+    ".parquet": writers.write_parquet,
 }
 """Suffix -> what writes a table."""
 _ALL: Mapping[str, Callable[[Path, Mapping[Table, Iterable[Row]]], None]] = {
-    ".sqlite": sqlite_file.write,
-    ".db": sqlite_file.write,
+    ".sqlite": writers.write_sqlite,
+    ".db": writers.write_sqlite,
 }
 """Suffix -> what writes all tables."""
 

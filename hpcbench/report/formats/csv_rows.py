@@ -14,8 +14,7 @@ from hpcbench.collect.submission import Submission
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.formats.row_figures import FIGURES, Figure
-from hpcbench.report.front import Front, front
-from hpcbench.report.kinds import kind
+from hpcbench.report.front import Front, front, kind
 from hpcbench.report.statistics import Interval
 from hpcbench.report.weaknesses import Weakened, weakened
 

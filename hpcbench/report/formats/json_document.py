@@ -8,13 +8,12 @@ from typing import Any
 
 from hpcbench import __version__
 from hpcbench.collect.microbenchmarks import Microbenchmark
+from hpcbench.contract.events import Environment, Traffic
 from hpcbench.report.answer import answer
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.formats.row_figures import FIGURES
-from hpcbench.report.front import front
-from hpcbench.report.front_words import simplest
-from hpcbench.report.kinds import kind
+from hpcbench.report.front import front, kind, simplest
 from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import Interval
 from hpcbench.report.thresholds import judge
@@ -172,7 +171,7 @@ def _run(measures: Measures) -> dict[str, Any]:
         "diverged_at": measures.diverged_at,
         "notes": list(measures.notes),
         "settings": run.settings,
-        "environment": log.data("environment") if log else {},
+        "environment": log.said(Environment).raw if log else {},
         "traffic": _traffic(measures),
     }
 
@@ -180,7 +179,7 @@ def _run(measures: Measures) -> dict[str, Any]:
 def _traffic(measures: Measures) -> Any:
     """The channels' traffic as the run counted it, without wire bytes where those are not the network's."""
     log = measures.run.log
-    channels = log.data("traffic").get("channels") if log else None
+    channels = log.said(Traffic).raw.get("channels") if log else None
     if measures.wire_bytes != "unknown" or not isinstance(channels, list):
         return channels
     return [{**one, "wire_bytes": "unknown"} if isinstance(one, dict) else one for one in channels]

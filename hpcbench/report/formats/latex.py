@@ -3,8 +3,7 @@ r"""The report as LaTeX, to ``\input`` into a paper: it needs ``\usepackage{book
 import re
 from collections.abc import Iterable, Iterator
 
-from hpcbench.report.document import Chapter, Document, Sentences, Table
-from hpcbench.report.formats.fit import Part, parts
+from hpcbench.report.document import Chapter, Document, Part, Sentences, Table, parts
 
 _WIDTH, _GAP = 78, 2
 r"""Letters in a line of ``\footnotesize`` of an article, and those that two columns lie apart."""

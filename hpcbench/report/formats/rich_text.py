@@ -11,8 +11,7 @@ from rich.text import Text
 
 from hpcbench.collect.lines import printable
 from hpcbench.console import UNBOUND, columns
-from hpcbench.report.document import Document, Sentences, Table, Tone
-from hpcbench.report.formats.fit import LONGEST_NAME, Part, parts
+from hpcbench.report.document import LONGEST_NAME, Document, Part, Sentences, Table, Tone, parts
 
 _GAP, _NARROW_GAP = 3, 2
 _LONGEST = 600

@@ -4,26 +4,79 @@ import base64
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from markupsafe import Markup
 
 import hpcbench
 from hpcbench.collect.submission import Submission
-from hpcbench.report.document import Document, Entry, Figure, Table
-from hpcbench.report.page.citations import Citations
+from hpcbench.report.document import Block, Chapter, Document, Entry, Figure, Sentences, Table
 from hpcbench.report.page.figure import Stylesheet, inline
-from hpcbench.report.page.kept import kept
-from hpcbench.report.page.layout import Placed, arrange
+from hpcbench.report.page.sources import Citations, kept
 from hpcbench.report.page.visible import finalize, visible
-from hpcbench.report.provenance import provenance
-from hpcbench.report.surroundings import some
+from hpcbench.report.provenance import provenance, some
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+Kind = Literal["answer", "table", "figure", "trouble", "notes"]
+_ORDER: tuple[Kind, ...] = ("answer", "table", "figure", "trouble", "notes")
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A block with its place."""
+
+    block: Block
+    kind: Kind
+    id: str
+    heading: str
+    """Empty for the answer, which stands under the title of its chapter."""
+
+
+@dataclass(frozen=True)
+class PlacedChapter:
+    """A chapter with its blocks in the order that they are read in."""
+
+    chapter: Chapter
+    id: str
+    blocks: tuple[Placed, ...]
+
+    @property
+    def trouble(self) -> Placed | None:
+        """What went wrong, which stands far below the answer."""
+        return next((placed for placed in self.blocks if placed.kind == "trouble"), None)
+
+
+def arrange(document: Document) -> tuple[PlacedChapter, ...]:
+    """Give each block its place: answer, tables, plots, what went wrong, what to know."""
+    return tuple(_chapter(chapter, f"chapter-{i}") for i, chapter in enumerate(document.chapters, 1))
+
+
+def _chapter(chapter: Chapter, id: str) -> PlacedChapter:
+    blocks = sorted(chapter.blocks, key=lambda block: _ORDER.index(_kind(block)))
+    placed = tuple(Placed(block, _kind(block), f"{id}-{i}", _heading(block)) for i, block in enumerate(blocks, 1))
+    return PlacedChapter(chapter, id, placed)
+
+
+def _kind(block: Block) -> Kind:
+    if isinstance(block, Sentences):
+        return "trouble" if block.tone == "bad" else "notes" if block.tone == "warning" else "answer"
+    return "table" if isinstance(block, Table) else "figure"
+
+
+def _heading(block: Block) -> str:
+    if isinstance(block, Figure):
+        return block.title
+    if isinstance(block, Table):
+        return block.title or block.name.replace("_", " ").capitalize()
+    return {"trouble": "Trouble", "notes": "Notes"}.get(_kind(block), "")
+
 
 FILTERS = {"scheme": "Scheme", "state": "State"}
 """Columns by whose values rows can be chosen, with what the choice is called."""

@@ -5,11 +5,9 @@ from collections.abc import Callable
 from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Figure
-from hpcbench.report.plots.error_over_wire import error_over_wire
 from hpcbench.report.plots.loss import loss_over_steps, loss_over_time
-from hpcbench.report.plots.loss_over_wire import loss_over_wire
-from hpcbench.report.plots.scaling import scaling
-from hpcbench.report.plots.throughput import throughput
+from hpcbench.report.plots.over_wire import error_over_wire, loss_over_wire
+from hpcbench.report.plots.speed import scaling, throughput
 from hpcbench.report.plots.time_split import time_split
 
 OF_CELL: dict[str, Callable[[Submission, Cell], Figure | None]] = {

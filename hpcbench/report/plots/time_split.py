@@ -11,8 +11,7 @@ from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Figure
 from hpcbench.report.measures import Measures
 from hpcbench.report.notation import seconds_unit
-from hpcbench.report.plots.lists import at_the_right, lists
-from hpcbench.report.plots.panels import name
+from hpcbench.report.plots.layout import at_the_right, lists, name
 from hpcbench.report.statistics import usable
 
 PARTS = ("computation", "waiting", "encoding", "decoding")

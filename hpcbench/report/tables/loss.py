@@ -2,12 +2,11 @@
 
 from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Column, Entry, Table, Tone
+from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.report.notation import estimate, loss_interval, name, quantity
 from hpcbench.report.notation import loss as to_four
 from hpcbench.report.tables.comparison import SCHEME
 from hpcbench.report.tables.over_runs import highest, mean
-from hpcbench.report.tables.tabulate import Field, tabulate
 
 _TONES: dict[str, Tone] = {"as good": "good", "better": "good", "worse": "bad", "not shown": "warning"}
 

@@ -3,14 +3,13 @@
 from collections.abc import Callable
 
 from hpcbench.collect.submission import Submission
+from hpcbench.contract.events import Memory
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Column, Entry, Table
+from hpcbench.report.document import Column, Entry, Field, Table, tabulate
 from hpcbench.report.measures import Measures
 from hpcbench.report.notation import Unit, bytes_unit, name, quantity, ratio
-from hpcbench.report.resources import STATES
 from hpcbench.report.tables.comparison import SCHEME
 from hpcbench.report.tables.over_runs import highest
-from hpcbench.report.tables.tabulate import Field, tabulate
 
 _KINDS: tuple[tuple[str, str, str, Callable[[Measures], int | None]], ...] = (
     (
@@ -52,8 +51,8 @@ def memory(submission: Submission, cell: Cell) -> Table | None:
     fields: list[Field[Row]] = [(SCHEME, lambda row: name(row.scheme))]
     for group, kind in enumerate(_KINDS):
         fields += _pair(cell, group, *kind)
-    unit = bytes_unit(highest(row, _held(key)) for row in cell.rows for key in STATES)
-    fields += [_state(key, unit, len(_KINDS)) for key in STATES]
+    unit = bytes_unit(highest(row, _held(key)) for row in cell.rows for key in Memory.LASTING)
+    fields += [_state(key, unit, len(_KINDS)) for key in Memory.LASTING]
     return tabulate("memory", "Memory: peaks, and what lasts from step to step", cell.rows, fields)
 
 

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hpcbench.collect.lines import printable
 from hpcbench.collect.microbenchmarks import Microbenchmark, Size
-from hpcbench.report.document import Column, Entry, Table
+from hpcbench.report.document import Column, Entry, Field, Table, tabulate
 from hpcbench.report.notation import NAMES, Unit, ratio
-from hpcbench.report.tables.tabulate import Field, tabulate
 
 _MAIN = ("bus_bytes_per_s", "seconds", "bytes_per_s", "seconds_overall", "messages_per_s")
 """What several tables are compared by: the first of these that all have."""

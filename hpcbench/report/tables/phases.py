@@ -2,13 +2,12 @@
 
 from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Column, Table
+from hpcbench.report.document import Column, Field, Table, tabulate
 from hpcbench.report.measures import Measures
 from hpcbench.report.notation import name, percent, quantity, seconds_unit
 from hpcbench.report.phases import PARTS
 from hpcbench.report.tables.comparison import SCHEME
 from hpcbench.report.tables.over_runs import Value, median
-from hpcbench.report.tables.tabulate import Field, tabulate
 from hpcbench.report.tables.traffic import DIMENSIONS
 
 _MEANINGS = {

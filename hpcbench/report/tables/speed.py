@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hpcbench.collect.lines import member, printable, text
+from hpcbench.collect.lines import printable, text
 from hpcbench.collect.submission import Submission
+from hpcbench.contract.events import Configuration
 from hpcbench.report.compare import Cell, Row, step_time
-from hpcbench.report.document import Column, Table
+from hpcbench.report.document import Column, Field, Table, tabulate
 from hpcbench.report.measures import Measures, is_gpu
 from hpcbench.report.notation import (
     between,
@@ -22,7 +23,6 @@ from hpcbench.report.statistics import Interval
 from hpcbench.report.tables.comparison import CHANGE, SCHEME, rate
 from hpcbench.report.tables.flops import KINDS, Kind
 from hpcbench.report.tables.over_runs import geometric
-from hpcbench.report.tables.tabulate import Field, tabulate
 from hpcbench.report.titles import example
 
 _FORMULAS = {"model": "of the model", "hardware": "executed", "neox": "by NeoX"}
@@ -94,7 +94,7 @@ def _notes(cell: Cell) -> list[str]:
         if several
         else "Step time: median of the steps, its interval by the bootstrap."
     ]
-    said = next((found for run in cell.runs if (found := member(_facts(run), "flops_formulas"))), None)
+    said = next((found for run in cell.runs if (found := _formulas(run))), None)
     formulas = [
         f"FLOP/s {name}: {printable(words, 120)}."
         for kind, name in _FORMULAS.items()
@@ -103,5 +103,5 @@ def _notes(cell: Cell) -> list[str]:
     return notes + formulas
 
 
-def _facts(run: Measures) -> Mapping[str, Any]:
-    return run.run.log.data("configuration") if run.run.log else {}
+def _formulas(run: Measures) -> Mapping[str, Any] | None:
+    return run.run.log.said(Configuration).flops_formulas if run.run.log else None

@@ -6,12 +6,11 @@ from math import isfinite
 
 from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell, Row, paired
-from hpcbench.report.document import Column, Entry, Table
+from hpcbench.report.document import Column, Entry, Field, Table, tabulate
 from hpcbench.report.notation import Unit, between, bytes_unit, estimate, name, percent, quantity, ratio, seconds_unit
 from hpcbench.report.statistics import Interval, paired_difference
 from hpcbench.report.tables.comparison import CHANGE, CODED, SCHEME, part
 from hpcbench.report.tables.over_runs import coded_part, mean, wire_over_message
-from hpcbench.report.tables.tabulate import Field, tabulate
 from hpcbench.report.traffic import TimeSplit
 
 DIMENSIONS = ("TP", "SP", "CP", "EP", "PP", "DP", "ZERO", "EXACT")

@@ -10,6 +10,7 @@ from hpcbench.collect.dialects.table import DIALECTS
 from hpcbench.collect.dialects.texts import texts
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import from_log
+from hpcbench.contract.events import Evaluation
 
 DIRECTORY = Path(__file__).parent / "logs"
 LOGS = {path.stem: path.read_bytes() for path in sorted(DIRECTORY.glob("*.log"))}
@@ -49,7 +50,13 @@ def _truth(name: str) -> RunLog:
 
 TRUTH = {name: quantities(_truth(name)) for name in LOGS}
 DIALECT = {name: next(d for d in DIALECTS if d.name == _truth(name).dialect) for name in LOGS}
-EVALUATIONS = {name: [event.data for event in _truth(name).events if event.name == "evaluation"] for name in LOGS}
+
+
+def evaluations(log: RunLog) -> list[tuple[int | None, str | None, float | None]]:
+    return [(event.step, event.split, event.loss) for event in log.events if isinstance(event, Evaluation)]
+
+
+EVALUATIONS = {name: evaluations(_truth(name)) for name in LOGS}
 
 
 def within(found: Quantities, truth: Quantities) -> bool:

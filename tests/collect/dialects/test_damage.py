@@ -14,9 +14,10 @@ from hpcbench.collect.dialects.dialect import Dialect
 from hpcbench.collect.dialects.prefix import plain
 from hpcbench.collect.dialects.table import DIALECTS
 from hpcbench.collect.dialects.texts import LONGEST_LINE, texts
-from hpcbench.collect.record import Event, StepRecord
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.state import judge_log
+from hpcbench.contract.events import Evaluation
+from hpcbench.contract.step_line import Step
 
 SUMS = {"skipped", "nan_steps"}
 SCALES = (1, 1e-3, 1e-2, 1e12, 2.0**30, *(10.0**n for n in (3, 6, 9, 12, 15, 18, 21)))
@@ -109,8 +110,8 @@ def check(log: RunLog, data: bytes) -> None:
             if value is not None and name not in ("line", *SUMS):
                 assert is_printed(value, numbers), (name, value)
     for event in log.events:
-        if event.name == "evaluation":
-            assert is_printed(event.data["loss"], numbers)
+        if isinstance(event, Evaluation):
+            assert event.loss is not None and is_printed(event.loss, numbers)
     judge_log(log)
     log.final_loss()
     log.missing_steps()
@@ -148,11 +149,11 @@ def test_numbers_of_any_size_are_numbers_or_nothing(name: str, number: str) -> N
 
 def test_the_check_itself_notices_a_wrong_number() -> None:
     log = RunLog(Path("log.txt"))
-    log.steps.add(StepRecord(1, 3, loss=4.25))
+    log.steps.add(Step(3, line=1, loss=4.25))
     with pytest.raises(AssertionError):
         check(log, b"step 3 loss 4.52\n")
     log.steps.clear()
-    log.events.append(Event(1, "evaluation", {"loss": 4.25}))
+    log.events.append(Evaluation(line=1, split="valid", loss=4.25))
     with pytest.raises(AssertionError):
         check(log, b"step 3 loss 4.52\n")
 

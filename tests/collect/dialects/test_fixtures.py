@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from hpcbench.collect.dialects.table import DIALECTS
-from hpcbench.collect.record import StepRecord
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import from_log
+from hpcbench.contract.events import Evaluation
+from hpcbench.contract.step_line import Step
 
 LOGS = sorted((Path(__file__).parent / "logs").glob("*.log"))
 
@@ -19,7 +20,7 @@ def expected(log: Path) -> Any:
     return json.loads(log.with_suffix(".json").read_text())
 
 
-def given(record: StepRecord) -> dict[str, Any]:
+def given(record: Step) -> dict[str, Any]:
     return {name: comparable(value) for name, value in vars(record).items() if value is not None}
 
 
@@ -30,11 +31,7 @@ def comparable(value: Any) -> Any:
 
 
 def evaluations(log: RunLog) -> list[dict[str, Any]]:
-    return [
-        {"line": event.line, **{name: value for name, value in event.data.items() if name != "event"}}
-        for event in log.events
-        if event.name == "evaluation"
-    ]
+    return [{"line": event.line, **event.to_json()} for event in log.events if isinstance(event, Evaluation)]
 
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)

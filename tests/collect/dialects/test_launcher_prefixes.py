@@ -9,6 +9,7 @@ from hpcbench.collect.dialects.deepspeed import DEEPSPEED
 from hpcbench.collect.dialects.megatron import MEGATRON
 from hpcbench.collect.dialects.prefix import plain, split
 from hpcbench.collect.dialects.torchtitan import TORCHTITAN
+from hpcbench.contract.events import Evaluation
 
 PREFIXES = [
     "[1,3]<stdout>:",
@@ -53,7 +54,9 @@ def test_prefixes_and_other_line_ends_make_no_difference(name: str, prefix: str)
         assert found.keys() == TRUTH[name].keys()
     else:
         assert found == TRUTH[name]
-    assert [event.data for event in log.events if event.name == "evaluation"] == EVALUATIONS[name]
+    assert [
+        (event.step, event.split, event.loss) for event in log.events if isinstance(event, Evaluation)
+    ] == EVALUATIONS[name]
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -135,7 +138,7 @@ def test_an_evaluation_that_all_ranks_print_is_one() -> None:
     row = "[rank{rank}]:[titan] validate step: 20  loss: {loss}  memory:  1.00GiB(1.00%)  tps: 5"
     rows = [row.format(rank=rank, loss=loss) for rank, loss in ((1, "4.5"), (0, "4.25"), (2, "4.5"), (3, "-1.0"))]
     log = read_as(TORCHTITAN, "\n".join([*rows, ""]).encode())
-    assert [(event.line, event.data["loss"]) for event in log.events] == [(2, 4.25)]
+    assert [(event.line, event.loss) for event in log.events if isinstance(event, Evaluation)] == [(2, 4.25)]
 
 
 def test_overflows_that_all_ranks_print_count_once() -> None:

@@ -10,6 +10,7 @@ from mangling import DIRECTORY, LOGS, lines_of
 from hpcbench.collect.dialects.table import DIALECTS, markdown
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult, from_log
+from hpcbench.contract.events import End
 from hpcbench.errors import UserError
 from hpcbench.report.main import FORMATS, report
 from hpcbench.testing.results import Planted, log_lines
@@ -88,9 +89,9 @@ def test_a_last_line_that_was_cut_completes_nothing(tmp_path: Path) -> None:
 
 
 def test_the_end_is_told_with_its_line_and_step() -> None:
-    end = log_of(from_log(DIRECTORY / "megatron-2026.log")).event("end")
+    end = log_of(from_log(DIRECTORY / "megatron-2026.log")).event(End)
     assert end is not None
-    assert (end.line, end.data) == (6, {"event": "end", "state": "completed", "steps": 10})
+    assert (end.line, end.state, end.steps) == (6, "completed", 10)
 
 
 def test_the_loss_of_a_complete_run_is_final_though_no_line_says_how_many_steps_it_had() -> None:

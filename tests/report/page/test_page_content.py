@@ -11,9 +11,8 @@ import pytest
 from hpcbench.collect.submission import Submission
 from hpcbench.report.document import Chapter, Column, Document, Entry, Sentences, Table
 from hpcbench.report.main import report
-from hpcbench.report.page.citations import LONGEST, MOST_LINES, Citations
 from hpcbench.report.page.figure import Stylesheet, inline
-from hpcbench.report.page.kept import kept
+from hpcbench.report.page.sources import LONGEST, MOST_LINES, Citations, kept
 from hpcbench.report.page.write import sort_key, write
 
 
@@ -71,7 +70,7 @@ def test_lines_beyond_the_bound_are_counted(tmp_path: Path) -> None:
 def test_reasons_come_before_figures_where_there_are_too_many_lines(
     planted: Submission, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hpcbench.report.page.citations.MOST_LINES", 1)
+    monkeypatch.setattr("hpcbench.report.page.sources.MOST_LINES", 1)
     assert planted.runs[0].log is not None
     found = Citations(cite(planted.runs[0].log.where(1)), [planted], [], None)
     reason = next(run.verdict.where for run in planted.runs if run.state == "failed")

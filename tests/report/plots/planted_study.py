@@ -8,10 +8,11 @@ from typing import Any
 
 from hpcbench.collect.run_log import Reader
 from hpcbench.collect.submission import Plan, RunResult, Submission
+from hpcbench.contract import step_line
 from hpcbench.contract.state import Verdict
+from hpcbench.contract.step_line import Step
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.measures import measure
-from hpcbench.train.log import Step
 
 FLOPS_PER_SAMPLE = 6.4e8
 
@@ -67,7 +68,21 @@ def result(run: Run, *, steps: int, warmup: int = 2) -> RunResult:
         rate = run.batch / run.seconds
         flops = FLOPS_PER_SAMPLE * rate / run.ranks
         wire = round(1_000_000 * run.wire)
-        lines.append(Step(k, steps, run.loss(k), run.seconds, rate, flops, flops, 1e-3, 1.0, 1_000_000, wire, 0).line())
+        step = Step(
+            step=k,
+            steps=steps,
+            loss=run.loss(k),
+            seconds=run.seconds,
+            samples_per_s=rate,
+            model_flops_per_rank=flops,
+            hardware_flops_per_rank=flops,
+            lr=1e-3,
+            gradient_norm=1.0,
+            message_bytes=1_000_000,
+            wire_bytes=wire,
+            skipped=0,
+        )
+        lines.append(step_line.format(step))
         if k in run.valid:
             lines.append(_event("evaluation", step=k, split="valid", loss=run.valid[k]))
     if run.channels:

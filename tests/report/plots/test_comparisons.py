@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 from planted_study import Run, channel, planted
 
-from hpcbench.report.plots.error_over_wire import error_over_wire
-from hpcbench.report.plots.loss_over_wire import loss_over_wire
-from hpcbench.report.plots.scaling import scaling
-from hpcbench.report.plots.throughput import throughput
+from hpcbench.report.plots.over_wire import error_over_wire, loss_over_wire
+from hpcbench.report.plots.speed import scaling, throughput
 from hpcbench.report.plots.time_split import PARTS, time_split
 
 

@@ -16,7 +16,7 @@ from hpcbench.report.document import Figure
 from hpcbench.report.plots import OF_CELL
 from hpcbench.report.plots.loss import loss_over_steps
 from hpcbench.report.plots.save import png, svg
-from hpcbench.report.plots.throughput import throughput
+from hpcbench.report.plots.speed import throughput
 from hpcbench.report.plots.time_split import time_split
 from hpcbench.testing.results import Planted, write
 

@@ -1,0 +1,109 @@
+"""The events of a run's log: one class each, which writes its line and reads it back.
+
+A run writes them in this order: start, environment, configuration; checkpoints and evaluations between its steps;
+traffic, phases, hosts and memory after the last step; end.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hpcbench.contract.cut import Cut
+from hpcbench.contract.events.asked import Configuration, IdleRule, VarianceFrozen
+from hpcbench.contract.events.event import BEGIN, Event, parsed
+from hpcbench.contract.events.life import (
+    CheckpointCarried,
+    CheckpointDamaged,
+    CheckpointWritten,
+    End,
+    Evaluation,
+    Start,
+)
+from hpcbench.contract.events.machine import Binding, Environment, Host, HostGpu, Rank, RankGpu
+from hpcbench.contract.events.measured import (
+    ChannelTraffic,
+    Hosts,
+    HostTimes,
+    Memory,
+    Phases,
+    StageTimes,
+    Traffic,
+)
+
+__all__ = [
+    "BEGIN",
+    "KINDS",
+    "Binding",
+    "ChannelTraffic",
+    "CheckpointCarried",
+    "CheckpointDamaged",
+    "CheckpointWritten",
+    "Configuration",
+    "End",
+    "Environment",
+    "Evaluation",
+    "Event",
+    "Host",
+    "HostGpu",
+    "HostTimes",
+    "Hosts",
+    "IdleRule",
+    "Memory",
+    "Other",
+    "Phases",
+    "Rank",
+    "RankGpu",
+    "StageTimes",
+    "Start",
+    "Traffic",
+    "VarianceFrozen",
+    "parse",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Other(Event):
+    """An event that this version does not know."""
+
+    NAME: ClassVar[str] = ""
+
+    @property
+    def name(self) -> str:
+        """Which event it is, as the line says it."""
+        return str(self.raw["event"])
+
+
+KINDS: dict[str, type[Event]] = {
+    kind.NAME: kind
+    for kind in (
+        Start,
+        CheckpointDamaged,
+        Environment,
+        Binding,
+        IdleRule,
+        Configuration,
+        CheckpointCarried,
+        VarianceFrozen,
+        Evaluation,
+        CheckpointWritten,
+        Traffic,
+        Phases,
+        Hosts,
+        Memory,
+        End,
+    )
+}
+"""The class of each event, by the event's name."""
+
+
+def parse(words: str, line: int) -> Event | Cut:
+    """The event in a line that begins as events do; a `Cut` where the line is not whole.
+
+    Parameters
+    ----------
+    words
+        The line without its line end.
+    line
+        Its number, from 1.
+    """
+    data = parsed(words, line)
+    return data if isinstance(data, Cut) else KINDS.get(data["event"], Other).read(data, line=line)

@@ -1,0 +1,55 @@
+"""What a run was asked to do, and what follows from that."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from hpcbench.contract.events.event import Event
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration(Event):
+    """The run's file, and what follows from it and the text."""
+
+    NAME: ClassVar[str] = "configuration"
+    run: dict[str, Any] | None
+    """The run's ``run.json``."""
+    parameters: int | None
+    """Of the model."""
+    model_flops_per_sample: float | None
+    """Operations that the model needs for one sequence, recomputation not counted."""
+    hardware_flops_per_sample: float | None
+    """Operations that are executed for one sequence."""
+    neox_flops_per_sample: float | None
+    """The same by GPT-NeoX's formula."""
+    flops_formulas: dict[str, Any] | None
+    """The formulas of the three, in words: ``model``, ``hardware``, ``neox``."""
+    corpus: str | None
+    """Digest of the text."""
+    corpus_tokens: dict[str, Any] | None
+    """Of each split."""
+    valid_loss_uniform: float | None
+    """Validation loss of a model that guesses."""
+    valid_loss_unigram: float | None
+    """Validation loss of a model that knows only how often each token occurs."""
+    unigram_tokens: int | None
+    """That these counts were taken over."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdleRule(Event):
+    """A rule of the scheme carries nothing in this run."""
+
+    NAME: ClassVar[str] = "idle_rule"
+    reason: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class VarianceFrozen(Event):
+    """1-bit Adam has frozen its variances."""
+
+    NAME: ClassVar[str] = "variance_frozen"
+    step: int | None
+    elements: int | None
+    """Of the whole model."""
+    without_gradient: int | None
+    """Those of them that had no gradient yet, and stay as they are."""

@@ -1,0 +1,154 @@
+"""What was measured over the steps that count for a run's speed: traffic, phases of a step, hosts; and memory."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from hpcbench.contract.events.event import Event
+from hpcbench.contract.events.part import Part
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChannelTraffic(Part):
+    """What went through a channel: sums over all ranks and the steps that are counted."""
+
+    COUNTS: ClassVar = ("calls", "plain_calls", "message_bytes", "wire_bytes", "coded_bytes", "network_bytes")
+    SECONDS: ClassVar = ("encode_s", "decode_s", "transfer_s", "exposed_s", "hidden_s")
+    dimension: str | None
+    phase: str | None
+    kind: str | None
+    codec: str | None
+    dtype: str | None = None
+    """Of the messages; left out where the channel leaves it open."""
+    min_bytes: int | None = 0
+    """Messages below it are not encoded."""
+    between_nodes: bool | None = False
+    """Whether only what leaves a node is encoded."""
+    algorithm: str | None
+    """What was asked for."""
+    algorithms: dict[str, Any] | None
+    """Calls of the first rank, by what carried them out."""
+    calls: int | None
+    """Collectives and messages."""
+    plain_calls: int | None
+    """Calls without the channel's codec: it would have lost time, or the scheme's rule says so."""
+    message_bytes: int | None
+    """Before the codec."""
+    wire_bytes: int | None
+    """After the codec."""
+    coded_bytes: int | None
+    """Those before the codec that went through it."""
+    network_bytes: int | None
+    """Wire bytes that left a node. The MPI library's own collectives do not say; they add 0."""
+    encode_s: float | None
+    decode_s: float | None
+    transfer_s: float | None
+    """The rest of the time from begin to end of the calls."""
+    exposed_s: float | None
+    """In which the caller waited."""
+    hidden_s: float | None
+    """In which the calls moved while the caller did something else."""
+    sampled_error: float | None
+    """Relative error of the sampled values, 2-norm; None where none was sampled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted(Event):
+    """An event of some steps."""
+
+    from_step: int | None
+    to_step: int | None
+    """The last step that is counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traffic(Counted):
+    """What the run sent."""
+
+    NAME: ClassVar[str] = "traffic"
+    channels: tuple[ChannelTraffic, ...] | None
+    host_down_bytes: int | None = None
+    """Copied from devices to hosts by all ranks, where states are offloaded."""
+    host_up_bytes: int | None = None
+    """Copied from hosts to devices by all ranks, where states are offloaded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageTimes(Part):
+    """Seconds of a step in which the ranks of one stage of the pipeline were about each thing: means."""
+
+    stage: int | None
+    forward_s: float | None
+    backward_s: float | None
+    """With what is computed again."""
+    bubble_s: float | None
+    """In the passes, waiting for another stage's message until it is there."""
+    reduction_s: float | None
+    """After the last backward pass, until the gradients are reduced."""
+    optimizer_s: float | None
+    """From the gradient norm to the new weights, gathered."""
+    other_s: float | None
+    """What is left of the step."""
+    step_s: float | None
+    """The step: the sum of the others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phases(Counted):
+    """What the ranks were about in a step."""
+
+    NAME: ClassVar[str] = "phases"
+    stages: tuple[StageTimes, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostTimes(Part):
+    """How long the ranks of a host computed in a step."""
+
+    host: str | None
+    ranks: int | None
+    compute_s: float | None
+    """Mean over its ranks, without the time in which they waited for messages."""
+    over_peers: float | None
+    """Mean over its ranks of their time over the median at the same stage; None where no other host has such ranks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hosts(Counted):
+    """How long each host computed."""
+
+    NAME: ClassVar[str] = "hosts"
+    hosts: tuple[HostTimes, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory(Event):
+    """Bytes that the run needed: peaks, and what lasts from step to step in the rank that holds the most."""
+
+    NAME: ClassVar[str] = "memory"
+    LASTING: ClassVar = (
+        "device_parameters_bytes",
+        "device_gradients_bytes",
+        "device_optimizer_bytes",
+        "host_gradients_bytes",
+        "host_optimizer_bytes",
+        "host_residuals_bytes",
+    )
+    """What lasts from step to step, on the device and with the host."""
+    host_rank_bytes: int | None
+    """Peak that was resident in the rank that needed the most."""
+    host_bytes: int | None
+    """Peak that was resident in all ranks together; what ranks share counts for each of them."""
+    device_bytes: int | None = None
+    """Peak that PyTorch had allocated on the GPU of the rank that needed the most."""
+    device_reserved_bytes: int | None = None
+    """Peak that PyTorch held on that GPU."""
+    device_buffer_bytes: int | None = None
+    """What collectives have of their own on that GPU."""
+    device_parameters_bytes: int | None = None
+    device_gradients_bytes: int | None = None
+    host_gradients_bytes: int | None = None
+    device_optimizer_bytes: int | None = None
+    """Master weights and moments."""
+    host_optimizer_bytes: int | None = None
+    host_residuals_bytes: int | None = None
+    """What error feedback keeps."""

@@ -1,0 +1,137 @@
+"""A JSON object that is declared once, by the fields of a class, and written and read by that class."""
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from hpcbench.contract.values import number, text, whole
+
+P = TypeVar("P", bound="Part")
+_Reader = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A JSON object of the log.
+
+    Each field of a subclass is a key of the object, in the same order. A field without a default is always written,
+    null where it is None. One with a default is left out where it has that value. A subclass gives its fields these
+    types: ``str``, ``int``, ``float``, ``bool``, ``dict[str, Any]``, a `Part`, a tuple of one of them, each of them or
+    None.
+    """
+
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, metadata={"key": False})
+    """The object as it was read, with the keys that no field declares. It is never written."""
+
+    @classmethod
+    def read(cls: type[P], data: Mapping[str, Any], **more: Any) -> P:
+        """The object that a log holds. What is missing, or not of its type, is the field's default, else None.
+
+        Parameters
+        ----------
+        data
+            As it was read.
+        more
+            Fields that are no keys of it.
+        """
+        found = {}
+        for key in _keys(cls):
+            value = key.read(data.get(key.name))
+            found[key.name] = key.default if value is None else value
+        return cls(**found, raw=data, **more)
+
+    @classmethod
+    def declared(cls: type[P], data: Mapping[str, Any]) -> P:
+        """The object that is to be written, of values as they are.
+
+        Raises
+        ------
+        TypeError
+            A key is not declared, or one without a default is missing.
+        """
+        parts = {key.name: key.part for key in _keys(cls) if key.part}
+        return cls(**{name: _declared(parts[name], value) if name in parts else value for name, value in data.items()})
+
+    def to_json(self) -> dict[str, Any]:
+        """The object as it is written."""
+        values = ((key, getattr(self, key.name)) for key in _keys(type(self)))
+        return {key.name: _written(value) for key, value in values if key.always or value != key.default}
+
+
+@dataclass(frozen=True)
+class _Key:
+    name: str
+    read: _Reader
+    """Gives a value that is of the key's type, None for any other."""
+    always: bool
+    """Whether it is written whatever its value."""
+    default: Any
+    part: type[Part] | None
+    """What it holds, one or several."""
+
+
+def _keys(cls: type[Part]) -> tuple[_Key, ...]:
+    return _keys_of(cls)  # type: ignore[arg-type]  # a class is hashable, whatever its instances are
+
+
+@cache
+def _keys_of(cls: type[Part]) -> tuple[_Key, ...]:
+    hints = get_type_hints(cls)
+    return tuple(
+        _Key(
+            one.name,
+            _reader(bare := _bare(hints[one.name])),
+            one.default is MISSING,
+            None if one.default is MISSING else one.default,
+            _part(bare),
+        )
+        for one in fields(cls)
+        if one.metadata.get("key", True)
+    )
+
+
+def _bare(hint: Any) -> Any:
+    """A type without None."""
+    if get_origin(hint) in (Union, types.UnionType):
+        (hint,) = (one for one in get_args(hint) if one is not type(None))
+    return hint
+
+
+def _reader(hint: Any) -> _Reader:
+    if get_origin(hint) is tuple:
+        one = _reader(get_args(hint)[0])
+        return lambda value: (
+            tuple(kept for item in value if (kept := one(item)) is not None) if isinstance(value, list) else None
+        )
+    if get_origin(hint) is dict:
+        return lambda value: value if isinstance(value, dict) else None
+    if issubclass(hint, Part):
+        return lambda value: hint.read(value) if isinstance(value, dict) else None
+    return _SIMPLE[hint]
+
+
+_SIMPLE: dict[type, _Reader] = {
+    str: text,
+    int: whole,
+    float: number,
+    bool: lambda value: value if isinstance(value, bool) else None,
+}
+
+
+def _part(hint: Any) -> type[Part] | None:
+    inner = get_args(hint)[0] if get_origin(hint) is tuple else hint
+    return inner if isinstance(inner, type) and issubclass(inner, Part) else None
+
+
+def _declared(part: type[Part], value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(part.declared(one) for one in value)
+    return value if value is None else part.declared(value)
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, Part):
+        return value.to_json()
+    return [_written(one) for one in value] if isinstance(value, tuple) else value

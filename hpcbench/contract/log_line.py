@@ -1,0 +1,26 @@
+"""A line of a run's log, whatever it holds: a step, an event, or the words of somebody else."""
+
+from hpcbench.contract import events, step_line
+from hpcbench.contract.cut import Cut
+from hpcbench.contract.events import Event
+from hpcbench.contract.step_line import Step
+
+
+def parse(text: str, line: int) -> Step | Event | Cut | None:
+    """Read a line.
+
+    Parameters
+    ----------
+    text
+        The line without its line end.
+    line
+        Its number, from 1.
+
+    Returns
+    -------
+    Step, Event, Cut or None
+        None for a line that the launcher, the MPI library or the interpreter wrote. A `Cut` for a line of ours that is
+        not whole.
+    """
+    text = text.rstrip()
+    return events.parse(text, line) if text.startswith(events.BEGIN) else step_line.parse(text, line)

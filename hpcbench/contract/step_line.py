@@ -1,0 +1,183 @@
+"""The line of a step: ``step k/N | name value unit | ... |``.
+
+`Step` is the list of all that is known of a step. `format` writes those of its quantities that a run of hpcbench
+prints, `parse` reads them back. The closing bar says that the line is whole; of one without it nothing is used.
+"""
+
+import re
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args
+
+from hpcbench.contract.cut import Cut
+from hpcbench.contract.text import printable
+
+_PREFIX = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_PLAIN = {"": 1.0}
+_SECONDS = {"s": 1.0, "ms": 1e-3}
+_BYTES = {"B": 1.0}
+_FLOPS = {f"{prefix}FLOPS/{one}": scale for prefix, scale in _PREFIX.items() for one in ("rank", "GPU")}
+
+
+@dataclass(frozen=True)
+class Printed:
+    """How a quantity stands in the line."""
+
+    word: str
+    """Its name there."""
+    form: str
+    """Python's format of its value."""
+    unit: str = ""
+    """In which it is written."""
+    units: dict[str, float] = field(default_factory=lambda: _PLAIN)
+    """What each unit that it may be read in is worth."""
+    always: bool = True
+    """Whether each step has it."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A column of the steps."""
+
+    name: str
+    """Attribute of `Step`."""
+    kind: Literal["real", "integer"]
+    unit: str
+    meaning: str
+    printed: Printed | None
+    """None for what only other frameworks print."""
+
+
+def _quantity(unit: str, meaning: str, printed: Printed | None = None) -> Any:
+    return field(default=None, kw_only=True, metadata={"unit": unit, "meaning": meaning, "printed": printed})
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a run. What a log lacks is None: nothing is guessed.
+
+    Where a framework prints one line for several steps, this is the last of them, and means are over all.
+    """
+
+    step: int
+    steps: int | None = None
+    """Steps that the run was to take; None where the log does not say."""
+    line: int = field(default=0, kw_only=True)
+    """Where it stands in the log that it was read from, counted from 1; 0 if it was not read from a log."""
+    loss: float | None = _quantity("nat", "Mean training loss of the step", Printed("loss", ".6f"))
+    seconds: float | None = _quantity("s", "Wall time of one step", Printed("time", ".6f", "s", _SECONDS))
+    samples_per_s: float | None = _quantity(
+        "1/s", "Sequences a second, all ranks together", Printed("samples/s", ".2f")
+    )
+    tokens_per_s: float | None = _quantity("1/s", "Tokens a second, all ranks together, as the log gives it")
+    tokens_per_s_per_rank: float | None = _quantity("1/s", "Tokens a second of one rank, as the log gives it")
+    model_flops_per_rank: float | None = _quantity(
+        "FLOP/s", "What the model needs, recomputation not counted", Printed("model", ".3f", "GFLOPS/rank", _FLOPS)
+    )
+    hardware_flops_per_rank: float | None = _quantity(
+        "FLOP/s", "What was executed", Printed("hardware", ".3f", "GFLOPS/rank", _FLOPS)
+    )
+    unlabelled_flops_per_rank: float | None = _quantity("FLOP/s", "The log does not say whether recomputation counts")
+    mfu: float | None = _quantity("1", "Model FLOP/s over the chip's peak, as the log claims it")
+    hfu: float | None = _quantity("1", "Hardware FLOP/s over the chip's peak, as the log claims it")
+    lr: float | None = _quantity("1", "Learning rate", Printed("lr", ".3E"))
+    gradient_norm: float | None = _quantity(
+        "1", "Global norm of the gradients before clipping", Printed("grad-norm", ".4E")
+    )
+    loss_scale: float | None = _quantity("1", "Factor of the loss in fp16", Printed("loss-scale", ".17g", always=False))
+    message_bytes: int | None = _quantity(
+        "B", "Before the codec, summed over all ranks", Printed("message", "d", "B", _BYTES)
+    )
+    wire_bytes: int | None = _quantity(
+        "B", "After the codec, summed over all ranks; absent where nobody knows", Printed("wire", "d", "B", _BYTES)
+    )
+    memory_bytes: int | None = _quantity("B", "Peak memory of the device of the rank that printed the line")
+    samples: int | None = _quantity("1", "Sequences of the step")
+    consumed_samples: int | None = _quantity("1", "Sequences since the run began")
+    consumed_tokens: int | None = _quantity("1", "Tokens since the run began")
+    skipped: int | None = _quantity("1", "Steps skipped so far for overflow", Printed("skipped", "d"))
+    nan_steps: int | None = _quantity("1", "Steps so far whose loss was no number")
+
+
+QUANTITIES = tuple(
+    Quantity(one.name, "real" if float in get_args(one.type) else "integer", **one.metadata)
+    for one in fields(Step)
+    if one.metadata
+)
+"""All that a step may have, in the order in which it is printed and exported."""
+TYPECODES = {one.name: "d" if float in get_args(one.type) else "q" for one in fields(Step)}
+"""Attribute of `Step` -> type code of the array that holds it: 64-bit numbers, with or without a fraction."""
+FIELDS = {one.printed.word: (one.name, one.printed.units) for one in QUANTITIES if one.printed}
+"""Name in the line -> (attribute of `Step`, what each unit that it may have is worth)."""
+
+_STEP = re.compile(r"\s*step\s+([0-9]{1,18})/([0-9]{1,18})(.*)", re.DOTALL)
+_CUT_HEAD = re.compile(r"\s*step(\s+([0-9]+(/[0-9]*)?)?)?$")
+_NUMBERS = {
+    "d": re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(?:nan|inf|NAN|INF)"),
+    "q": re.compile(r"[0-9]{1,30}"),
+}
+
+
+def format(step: Step) -> str:
+    """The line of a step, without its line end.
+
+    Raises
+    ------
+    ValueError
+        It lacks a number that each step has.
+    """
+    parts = [f"step {step.step:>{len(str(step.steps))}}/{step.steps}"]
+    for one in QUANTITIES:
+        value, printed = getattr(step, one.name), one.printed
+        if printed is None or (value is None and not printed.always):
+            continue
+        if value is None:
+            raise ValueError(f"step {step.step} has no {one.name}")
+        worth = printed.units[printed.unit]
+        unit = f" {printed.unit}" if printed.unit else ""
+        parts.append(f"{printed.word} {value if worth == 1 else value / worth:{printed.form}}{unit}")
+    return " | ".join(parts) + " |"
+
+
+def parse(text: str, line: int) -> Step | Cut | None:
+    """Read a line.
+
+    Parameters
+    ----------
+    text
+        The line, without white space at its end.
+    line
+        Its number, from 1.
+
+    Returns
+    -------
+    Step, Cut or None
+        None for a line that is no step's. A step's that does not hold to the grammar is a `Cut`; its numbers are not
+        used, because the end of a number that was cut cannot be told from a number.
+    """
+    matched = _STEP.fullmatch(text)
+    if not matched:
+        return Cut(line, "a step line was cut") if _CUT_HEAD.fullmatch(text) else None
+    step, steps, rest = int(matched[1]), int(matched[2]), matched[3]
+    if not rest.strip():
+        return Cut(line, "a step line was cut")
+    if not rest.startswith(" |"):
+        return None
+    if not rest.endswith(" |") or len(rest) < 4:
+        return Cut(line, f"the line of step {step} was cut")
+    if not 1 <= step <= steps:
+        return Cut(line, f"step {step} of {steps} cannot be")
+    values: dict[str, Any] = {}
+    for part in rest[2:-2].split(" | "):
+        words = part.split()
+        if len(words) not in (2, 3):
+            return Cut(line, f"the line of step {step} is damaged at '{printable(part, 40)}'")
+        if words[0] not in FIELDS:
+            continue
+        name, units = FIELDS[words[0]]
+        unit = words[2] if len(words) == 3 else ""
+        if unit not in units or not _NUMBERS[TYPECODES[name]].fullmatch(words[1]):
+            return Cut(line, f"the line of step {step} is damaged at '{printable(part, 40)}'")
+        if name in values:
+            return Cut(line, f"the line of step {step} gives {words[0]} twice")
+        values[name] = int(words[1]) if TYPECODES[name] == "q" else float(words[1]) * units[unit]
+    return Step(step, steps, line=line, **values)

@@ -1,0 +1,49 @@
+"""Values of JSON objects that somebody else wrote: each is there and of its kind, or it is None."""
+
+import math
+from typing import Any
+
+
+def number(data: Any, *keys: str) -> float | None:
+    """The number at the end of `keys` in nested JSON objects; None where there is none (a boolean is none)."""
+    value = member(data, *keys)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def integer(data: Any, *keys: str) -> int | None:
+    """The whole number at the end of `keys` in nested JSON objects; None where there is none."""
+    value = number(data, *keys)
+    return int(value) if value is not None and math.isfinite(value) and value == int(value) else None
+
+
+def text(data: Any, *keys: str) -> str | None:
+    """The string at the end of `keys` in nested JSON objects; None where there is none."""
+    value = member(data, *keys)
+    return value if isinstance(value, str) else None
+
+
+def member(data: Any, *keys: str) -> Any:
+    """What lies at the end of `keys` in nested JSON objects; None where nothing does."""
+    for key in keys:
+        if not isinstance(data, dict):
+            return None
+        data = data.get(key)
+    return data
+
+
+def whole(data: Any, *keys: str) -> int | None:
+    """The whole number at the end of `keys`, to the last digit; None where there is none, or none of 64 bits."""
+    found = member(data, *keys)
+    if isinstance(found, float) and found.is_integer():
+        found = int(found)
+    return bounded(found) if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def bounded(found: int | None) -> int | None:
+    """A whole number of 64 bits; None for any other."""
+    return found if found is not None and -(2**63) <= found < 2**63 else None

@@ -1,0 +1,187 @@
+"""``--against``: what changed since an earlier submission: the verdict first, then a table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hpcbench.collect.lines import printable
+from hpcbench.collect.submission import Criteria, Submission
+from hpcbench.errors import UserError
+from hpcbench.report.build import Section
+from hpcbench.report.changes import Change, changes, differing_settings
+from hpcbench.report.document import Chapter, Column, Document, Entry, Sentences, Table, Tone
+from hpcbench.report.findings import LEVEL
+from hpcbench.report.formats import Request
+from hpcbench.report.formats.json_document import as_object
+from hpcbench.report.notation import estimate, loss, loss_interval, name, phrase, quantity, speed_interval
+from hpcbench.report.titles import cell_words
+
+_COLUMNS = (
+    Column("cell", "cell", words=True),
+    Column("scheme", "scheme", words=True),
+    Column("samples_per_s_old", "samples/s then", help="Mean of the completed runs of the earlier submission."),
+    Column("samples_per_s", "now"),
+    Column("speed_change", "now / then (95 % CI)", help="Independent samples: Welch's interval on logarithms."),
+    Column("loss_old", "loss (valid) then", group=1),
+    Column("loss_now", "now", group=1),
+    Column("loss_change", "now - then (95 % CI)", group=1, help="Seed by seed where the seeds are the same."),
+    Column("verdict", "verdict", words=True, group=1),
+)
+
+
+def document(
+    new: Submission, old: Submission, found: Sequence[Change], settings: Sequence[str], criteria: Criteria
+) -> Document:
+    """What to print of a comparison with an earlier submission."""
+    title = printable(f"{new.plan.study} on {new.plan.site} against {old.plan.study} on {old.plan.site}")
+    asides = [f"Settings differ: {words}." for words in settings]
+    chapter = Chapter(
+        title,
+        printable(f"now: {_origin(new)}; then: {_origin(old)}"),
+        (
+            table(found),
+            Sentences(tuple(_answer(found))),
+            Sentences(tuple(asides), "warning"),
+            Sentences(tuple(_basis(found, criteria))),
+        ),
+    )
+    return Document(title, (chapter,))
+
+
+def table(found: Sequence[Change]) -> Table:
+    """One row a scheme and cell."""
+    cells = any(change.cell for change in found)
+    rows = [_entries(change)[0 if cells else 1 :] for change in found]
+    return Table("changes", "", _COLUMNS[0 if cells else 1 :], tuple(rows))
+
+
+def _entries(change: Change) -> tuple[Entry, ...]:
+    old, new = change.old, change.new
+    tone: Tone = "bad" if change.bad else "good" if change.good else ""
+    return (
+        name(cell_words(change.cell)),
+        name(change.scheme),
+        quantity(old.samples_per_s if old else None),
+        quantity(new.samples_per_s if new else None),
+        estimate(change.speed_ratio, speed_interval),
+        quantity(old.loss_valid if old else None, loss),
+        quantity(new.loss_valid if new else None, loss),
+        estimate(change.loss_difference, loss_interval),
+        phrase(change.verdict, tone),
+    )
+
+
+def _answer(found: Sequence[Change]) -> list[str]:
+    bad = [change for change in found if change.bad]
+    good = [change for change in found if change.good]
+    settled = {id(change) for change in (*bad, *good)}
+    open_ = [
+        change
+        for change in found
+        if change.fate == "compared" and "not shown" in change.verdict and id(change) not in settled
+    ]
+    sentences = []
+    if bad:
+        sentences.append(f"Worse than before: {_list(bad)}.")
+    elif len(open_) < sum(change.fate == "compared" for change in found):
+        sentences.append("Nothing is shown to be worse than before.")
+    else:
+        sentences.append(
+            "No scheme is shown to be worse than before, and none as good: too few repeats, or none in common."
+        )
+    if good:
+        sentences.append(f"Better than before: {_list(good)}.")
+    if open_ and len(open_) < len(found):
+        sentences.append(f"Not decided: {_list(open_)}.")
+    return sentences
+
+
+def _basis(found: Sequence[Change], criteria: Criteria) -> list[str]:
+    paired = {change.loss_paired for change in found if change.loss}
+    how = {frozenset({True}): "seed by seed", frozenset({False}): "as independent samples"}.get(
+        frozenset(paired), "seed by seed where the seeds are the same"
+    )
+    return [
+        f"Speeds are compared as independent samples (Welch), losses {how}. A change counts where it is shown at"
+        f" {100 * LEVEL:.0f} % after Holm's correction, unless it is shown to lie within"
+        f" {100 * criteria.speed_margin:.3g} % of the speed or {100 * criteria.loss_margin:.3g} % of the loss.",
+        "The two may have run on different nodes: a machine that changed looks like a program that did.",
+    ]
+
+
+def _list(found: Sequence[Change]) -> str:
+    words = []
+    for change in found:
+        where = cell_words(change.cell)
+        words.append(f"{change.scheme}{f' at {where}' if where else ''} ({change.verdict})")
+    return printable(", ".join(words), 2000)
+
+
+def _origin(submission: Submission) -> str:
+    place = str(submission.root) if submission.root else "logs"
+    when = f", {submission.plan.time[:10]}" if submission.plan.time else ""
+    version = f", hpcbench {submission.plan.version}" if submission.plan.version else ""
+    return f"{place}{when}{version}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeRequest(Request):
+    """What changed, in place of what was measured."""
+
+    earlier: Section
+    found: Sequence[Change]
+
+    def document(self, *, figures: bool = False) -> Document:
+        """What changed, without figures."""
+        (new, cells), (old, before) = self.sections[0], self.earlier
+        return document(new, old, self.found, differing_settings(cells, before), new.plan.criteria)
+
+    def content(self) -> dict[str, Any]:
+        """What changed, to programs."""
+        (new, cells), (old, before) = self.sections[0], self.earlier
+        return {
+            "schema": 1,
+            "new": str(new.root) if new.root else None,
+            "old": str(old.root) if old.root else None,
+            "criteria": new.plan.criteria.model_dump(),
+            "settings": differing_settings(cells, before),
+            "changes": [_change(change) for change in self.found],
+        }
+
+
+def compared(request: Request, earlier: Sequence[Section]) -> tuple[Request, bool]:
+    """The same request, for what changed; and whether anything changed for the worse.
+
+    Raises
+    ------
+    UserError
+        There is not one submission on each side, or they have no scheme and cell in common.
+    """
+    if len(request.sections) != 1 or len(earlier) != 1:
+        raise UserError("--against: compares one submission with one: give one directory, or logs of one study")
+    (_, cells), (_, before) = request.sections[0], earlier[0]
+    criteria = request.sections[0][0].plan.criteria
+    found = changes(cells, before, criteria)
+    if all(change.fate in ("new", "missing") for change in found):
+        raise UserError("--against: no scheme and cell stands in both submissions: give two of the same study")
+    asked = ChangeRequest(request.sections, request.tables, request.output, earlier=earlier[0], found=found)
+    return asked, any(change.bad for change in found)
+
+
+def _change(change: Change) -> dict[str, Any]:
+    return {
+        "cell": change.cell,
+        "scheme": change.scheme,
+        "fate": change.fate,
+        "samples_per_s": change.new.samples_per_s if change.new else None,
+        "samples_per_s_old": change.old.samples_per_s if change.old else None,
+        "speed_change": as_object(change.speed_ratio),
+        "speed": change.speed_word,
+        "loss_valid": change.new.loss_valid if change.new else None,
+        "loss_valid_old": change.old.loss_valid if change.old else None,
+        "loss_change": as_object(change.loss_difference),
+        "loss": change.loss_word,
+        "loss_paired": change.loss_paired,
+        "verdict": change.verdict,
+        "bad": change.bad,
+    }

@@ -1,0 +1,134 @@
+"""How the run went, and what its events say of all steps: what is missing, damaged, odd, or does not add up."""
+
+from collections.abc import Iterator
+from math import isfinite
+
+from hpcbench.collect.lines import printable
+from hpcbench.collect.times import elapsed
+from hpcbench.contract import events
+from hpcbench.contract.events import Binding, End, Start
+from hpcbench.report.checks.relations import TOLERANCE, Subject
+from hpcbench.report.phases import PARTS, by_stage
+from hpcbench.report.traffic import Unknown, counted, total, window
+
+
+def resumed(subject: Subject) -> Iterator[str]:
+    """That it began anew from a checkpoint, and which steps count then."""
+    if not subject.log.resumed_from:
+        return
+    attempt = subject.log.said(Start).attempt
+    again = f" (attempt {attempt})" if attempt else ""
+    steps = subject.log.steps.column("step", first=subject.basis.first)
+    counted = f": steps {steps[0]} to {steps[-1]} count for its speed" if steps else ""
+    yield f"{subject.id}: was resumed at step {subject.log.resumed_from}{again}{counted}"
+
+
+def binding(subject: Subject) -> Iterator[str]:
+    """Without the run's name: most runs of a study lie alike, and what all say is shown once."""
+    yield from map(printable, subject.log.said(Binding).warnings or ())
+
+
+def losses(subject: Subject) -> Iterator[str]:
+    """The first loss that is no number."""
+    if all(map(isfinite, subject.log.steps.column("loss"))):
+        return
+    rows = [row for row in subject.log.steps.columns("line", "step", "loss") if not isfinite(row[2])]
+    line, step, loss = rows[0]
+    yield subject.at(int(line), f"the loss of step {step:.0f} is {loss}" + _more(len(rows) - 1))
+
+
+def damage(subject: Subject) -> Iterator[str]:
+    """Lines that are not whole, or missing where each step has one."""
+    log = subject.log
+    missing = log.missing_steps() if subject.own else []
+    if missing:
+        yield subject.at(None, f"step {missing[0]} is not in the log" + _more(len(missing) - 1))
+    if log.notes and subject.run.state not in ("running", "pending"):
+        first = log.notes[0]
+        yield subject.at(first.line, first.why + _more(len(log.notes) - 1))
+
+
+def end(subject: Subject) -> Iterator[str]:
+    """Whether a run that completed has come to its end."""
+    log, event = subject.log, subject.log.event(End)
+    if subject.run.state != "completed" or not subject.own:
+        return
+    if log.last_step is not None and (not event or event.steps != log.last_step.step):
+        said = event.steps if event else None
+        line = event.line if event else None
+        yield subject.at(line, f"the end event says {said} steps, the log holds {log.last_step.step}")
+    if log.final_loss() is None:
+        yield subject.at(None, "no evaluation after the last step")
+
+
+def _more(count: int) -> str:
+    return f", and {count} more" if count > 0 else ""
+
+
+_CLOCK = 1.0
+"""Seconds by which the clocks of a machine may disagree while it runs."""
+
+
+def traffic_bytes(subject: Subject) -> Iterator[str]:
+    """What the channels counted, against the lines of the same steps: whole numbers, which must be equal."""
+    event = subject.log.event(events.Traffic)
+    if not event or not subject.channels:
+        return
+    steps = window(subject.log)
+    sums: dict[str, list[int | Unknown]] = {
+        "message": [channel.message_bytes for channel in subject.channels],
+        "wire": [channel.wire_bytes for channel in subject.channels],
+    }
+    for name, values in sums.items():
+        sent, printed = total(values), counted(subject.log, f"{name}_bytes")
+        if sent != "unknown" and len(printed) == len(steps) and sent != sum(printed):
+            said = f"the lines of steps {steps.start} to {steps.stop - 1} say {sum(printed):.0f}"
+            yield subject.at(event.line, f"the channels' {name} bytes are {sent}, {said}")
+
+
+def wire(subject: Subject) -> Iterator[str]:
+    """A codec that makes messages larger, and one that is none and changes them."""
+    event = subject.log.event(events.Traffic)
+    for channel in subject.channels if event else ():
+        wire, message = channel.wire_bytes, channel.message_bytes
+        if event is None or wire == "unknown" or channel.codec is None:
+            continue
+        name = " ".join(word for word in (channel.dimension, channel.phase, channel.kind) if word)
+        if channel.codec == "none" and wire != message:
+            yield subject.at(event.line, f"{name}: {wire} wire bytes for {message} message bytes, without a codec")
+        elif wire > message:
+            yield subject.at(
+                event.line,
+                f"{name}: {channel.codec} makes messages larger: {wire} wire bytes for {message} message bytes",
+            )
+
+
+def waiting(subject: Subject) -> Iterator[str]:
+    """No rank waits for longer than a step takes."""
+    event, time = subject.log.event(events.Traffic), subject.time
+    if event and time and time.exposed > time.step * (1 + TOLERANCE):
+        words = f"ranks waited {time.exposed:.4g} s a step for messages, and a step took {time.step:.4g} s"
+        yield subject.at(event.line, words)
+
+
+def phases(subject: Subject) -> Iterator[str]:
+    """What a stage was about in a step, against its step: whoever divides it leaves nothing out."""
+    event = subject.log.event(events.Phases)
+    for stage, row in enumerate(by_stage(subject.log) if event else ()):
+        whole = sum(row[part] for part in PARTS)
+        if event and abs(whole - row["step"]) > TOLERANCE * row["step"]:
+            words = f"the phases of stage {stage} come to {whole:.4g} s a step, and its step took {row['step']:.4g} s"
+            yield subject.at(event.line, words)
+
+
+def times(subject: Subject) -> Iterator[str]:
+    """Steps against the run, and the run against the clock."""
+    event = subject.log.event(events.End)
+    if not event:
+        return
+    steps, whole = sum(filter(isfinite, subject.log.steps.column("seconds"))), event.seconds
+    if whole is not None and steps > whole * (1 + TOLERANCE):
+        yield subject.at(event.line, f"the run took {whole:.3f} s, its steps {steps:.3f} s")
+    clock = elapsed(subject.log.said(events.Start).time, event.time)
+    if whole is not None and clock is not None and whole > clock * (1 + TOLERANCE) + _CLOCK:
+        yield subject.at(event.line, f"the run took {whole:.3f} s, and {clock:.3f} s by the times of its start and end")

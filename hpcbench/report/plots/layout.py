@@ -1,0 +1,185 @@
+"""How the figures of a report are laid out: small multiples, lists with a line a scheme, bands over repeats."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from hpcbench.collect.lines import printable
+from hpcbench.plot_labels import fitted
+from hpcbench.plot_style import COLOURS, INK, SMALL, WIDTH, grid
+from hpcbench.report.compare import Cell, Row
+from hpcbench.report.statistics import mean_interval, usable
+from hpcbench.report.titles import cell_words
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+LONGEST_NAME = 24
+
+
+def name(scheme: str) -> str:
+    """A scheme as it stands in a figure."""
+    return printable(scheme, LONGEST_NAME)
+
+
+def remark(row: Row) -> str:
+    """What became of the runs that did not complete; empty where all did."""
+    total, states = len(row.runs), [run.run.state for run in row.runs if run.run.state != "completed"]
+    if not states:
+        return ""
+    worst = "diverged" if row.diverged else str(states[0])
+    return worst if len(states) == total else f"{len(states)} of {total} {worst}"
+
+
+def compared(cell: Cell) -> list[Row]:
+    """The rows that have a panel: the baseline only where there is nothing else."""
+    return [row for row in cell.rows if row.scheme != cell.baseline] or list(cell.rows)
+
+
+def heading(row: Row) -> str:
+    """Of a scheme's panel: its name, and below it what it lacks."""
+    return "\n".join(filter(None, (name(row.scheme), remark(row))))
+
+
+def mark(axes: "Axes", x: float, y: float, *, shown: bool) -> None:
+    """The mark of an estimate: filled where it shows something, open where it does not."""
+    axes.plot(
+        x,
+        y,
+        marker="o",
+        markersize=5.5,
+        color=COLOURS[0],
+        markerfacecolor=COLOURS[0] if shown else "none",
+        markeredgewidth=1.2,
+        linestyle="none",
+        zorder=3,
+    )
+
+
+def grid_of(fig: Any, titles: Sequence[str], *, height: float) -> "list[Axes]":
+    """Axes that share their scales, two beside each other, with a title each.
+
+    Parameters
+    ----------
+    fig
+        Gets its size: the width of a column, `height` inches a row of panels and an inch for the rest.
+    titles
+        One a panel.
+    height
+        Inches.
+    """
+    columns = min(2, len(titles))
+    rows = -(-len(titles) // columns)
+    most = max(title.count("\n") for title in titles)
+    fig.set_size_inches(WIDTH, rows * (height * (1 if columns > 1 else 1.3) + 0.13 * most) + 0.75)
+    axes = list(fig.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
+    width = 72 * (WIDTH - 0.5) / columns - 8
+    for panel, title in zip(axes, titles, strict=False):
+        panel.set_title("\n".join(fitted(line, width) for line in title.split("\n")), fontsize=SMALL, linespacing=1.1)
+    for empty in axes[len(titles) :]:
+        empty.remove()
+    if len(titles) < len(axes):
+        axes[len(titles) - columns].tick_params(labelbottom=True)
+    return axes[: len(titles)]
+
+
+_LINE = 0.2
+"""Inches a scheme."""
+_NAMES = 84.0
+"""Points that a name may be wide."""
+_FIGURES = 40.0
+"""Points that a figure at the right may be wide."""
+
+
+def lists(fig: Any, cells: Sequence[tuple[Cell, Sequence[Row]]], *, room: float, line: float = _LINE) -> "list[Axes]":
+    """Axes of a common scale, with the names of the schemes from top to bottom at y = 0, 1, 2 ...
+
+    Parameters
+    ----------
+    fig
+        Gets its size.
+    cells
+        With the rows to show.
+    room
+        Inches for what stands above and below.
+    line
+        Inches a scheme; more where a name has a remark below it.
+    """
+    line += 0.08 * any(remark(row) for _, rows in cells for row in rows)
+    counts = [len(rows) for _, rows in cells]
+    fig.set_size_inches(WIDTH, room + sum(line * count + 0.25 for count in counts))
+    axes = list(
+        fig.subplots(
+            len(cells), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": [c + 0.5 for c in counts]}
+        ).flat
+    )
+    for axis, (cell, rows) in zip(axes, cells, strict=True):
+        axis.set_ylim(len(rows) - 0.4, -0.6)
+        axis.set_yticks(range(len(rows)), [_label(row) for row in rows], linespacing=1.05)
+        for row, label in zip(rows, axis.get_yticklabels(), strict=True):
+            label.set_fontweight("bold" if row.scheme == cell.baseline else "normal")
+        axis.tick_params(axis="y", length=0)
+        axis.spines["left"].set_visible(False)
+        grid(axis, "x")
+        if len(cells) > 1:
+            axis.set_title(printable(cell_words(cell.values), 40))
+    return axes
+
+
+def _label(row: Row) -> str:
+    return "\n".join(fitted(words, _NAMES, 7) for words in (name(row.scheme), remark(row)) if words)
+
+
+def at_the_right(axes: "Axes", words: Sequence[str], head: str) -> None:
+    """A figure a scheme, beyond the frame."""
+    other = axes.secondary_yaxis("right")
+    other.set_yticks(range(len(words)), [fitted(word, _FIGURES, 7) for word in words])
+    other.tick_params(length=0)
+    other.spines["right"].set_visible(False)
+    axes.annotate(
+        head,
+        (1, 1),
+        (3, 3),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="left",
+        va="bottom",
+        fontsize=SMALL,
+        color=INK,
+    )
+
+
+@dataclass(frozen=True)
+class Point:
+    """Mean of the repeats at one place, with the band around it."""
+
+    x: float
+    mean: float
+    low: float
+    high: float
+
+
+def band_words(runs: int) -> str:
+    """What a line and the band around it are."""
+    if runs < 2:
+        return "1 run"
+    return "mean and range of 2 runs" if runs == 2 else f"mean of {runs} runs and its 95 % interval"
+
+
+def spread(values: Sequence[float]) -> tuple[float, float, float]:
+    """Mean, and the ends of its band: Student's 95 % interval, of two values both, of one none."""
+    middle = plain_mean(values)
+    if len(values) < 3 or not math.isfinite(middle):
+        return middle, min(values), max(values)
+    interval = mean_interval(values)
+    low, high = (middle if end is None else end for end in (interval.low, interval.high))
+    return middle, low, high
+
+
+def plain_mean(values: Iterable[float]) -> float:
+    """Mean that is no number where one of the values is none, or is beyond all measure."""
+    own = list(values)
+    return fmean(own) if all(map(usable, own)) else math.nan

@@ -1,0 +1,171 @@
+"""Speed of each scheme: relative to the baseline, and of a rank as the job grows."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hpcbench.collect.submission import Submission
+from hpcbench.plot_style import COLOURS, INK, SMALL, grid
+from hpcbench.report.compare import Cell, Row
+from hpcbench.report.document import Figure
+from hpcbench.report.measures import Measures, is_gpu
+from hpcbench.report.notation import flops_unit, significant
+from hpcbench.report.plots.layout import Point, at_the_right, band_words, grid_of, lists, mark, name, spread
+from hpcbench.report.tables.scaling import STRONG, WEAK
+from hpcbench.report.tables.scaling import Point as SizePoint
+from hpcbench.report.tables.scaling import scaling as sizes_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+_WIDE = 8.0
+"""Ratio of the ends of the axis above which it is logarithmic."""
+
+
+def throughput(submission: Submission, cells: list[Cell]) -> Figure | None:
+    """A line a scheme; None where nothing is compared with a baseline."""
+    compared = [cell for cell in cells if any(row.speed for row in cell.rows)]
+    if not compared:
+        return None
+
+    def draw(fig: Any) -> None:
+        axes = lists(fig, [(cell, cell.rows) for cell in compared], room=0.45)
+        ends = [end for cell in compared for row in cell.rows for end in _ends(row)]
+        low, high = min(*ends, 0.98), max(*ends, 1.02)
+        if high / low > _WIDE:
+            axes[0].set_xscale("log")
+            axes[0].set_xlim(low / 1.1, high * 1.1)
+            axes[0].xaxis.set_major_formatter("{x:g}")
+        else:
+            room = 0.06 * (high - low)
+            axes[0].set_xlim(low - room, high + room)
+        for axis, cell in zip(axes, compared, strict=True):
+            axis.axvline(1, color=INK, linewidth=1.6, zorder=1)
+            for y, row in enumerate(cell.rows):
+                _draw_speeds(axis, y, row, is_baseline=row.scheme == cell.baseline)
+            at_the_right(axis, [significant(row.samples_per_s) + "*" * row.partial for row in cell.rows], "samples/s")
+        axes[-1].set_xlabel("speed / speed of the baseline")
+
+    caption = (
+        "Samples/s of each scheme over the baseline's, mean of the pairs with its 95 % interval. A filled mark:"
+        " is shown to be faster, or not to be. An open mark: neither is shown, or there is one pair only, which has no"
+        " interval."
+    )
+    if any(row.partial for cell in compared for row in cell.rows):
+        caption += " * of runs that did not complete; they are compared with nothing."
+    return Figure("throughput", "Speed relative to the baseline", caption, draw)
+
+
+def _ends(row: Row) -> list[float]:
+    """What must lie in the frame; an interval may be so wide that it says nothing, and is cut."""
+    if row.speed is None:
+        return []
+    estimate = row.speed.estimate
+    ends = [estimate, row.speed.low or estimate, row.speed.high or estimate]
+    return [min(max(end, estimate / 4), estimate * 4) for end in ends if math.isfinite(end)]
+
+
+def _draw_speeds(axes: "Axes", y: int, row: Row, *, is_baseline: bool) -> None:
+    if is_baseline:
+        axes.plot(1, y, marker="s", color=INK, markersize=5)
+        return
+    speed = row.speed
+    if speed is None:
+        _say(axes, "not compared" if row.diverged or not row.completed else "no pair with the baseline", 1.0, y)
+        return
+    if speed.low is None or speed.high is None:
+        _say(axes, "1 pair", speed.estimate, y)
+    else:
+        axes.plot([speed.low, speed.high], [y, y], color=COLOURS[0], linewidth=1.6, solid_capstyle="butt")
+    mark(axes, speed.estimate, y, shown=speed.shown != "not shown")
+
+
+def _say(axes: "Axes", words: str, x: float, y: int) -> None:
+    """Words beside a place, on the side that has more room."""
+    left = x > sum(axes.get_xlim()) / 2
+    axes.annotate(
+        words,
+        (x, y),
+        (-7 if left else 7, 0),
+        textcoords="offset points",
+        ha="right" if left else "left",
+        va="center",
+        fontsize=SMALL,
+        color=INK,
+    )
+
+
+def scaling(submission: Submission, cells: list[Cell]) -> Figure | None:
+    """A panel a scheme with the baseline and the ideal; None where fewer than two sizes were run."""
+    flops = all(run.model_flops_per_rank is not None for cell in cells for run in cell.runs if run.samples_per_s)
+    base = next((cell.baseline for cell in cells if cell.baseline is not None), None)
+    panels: list[tuple[str, str, dict[str, list[Point]]]] = []
+    for kind in (STRONG, WEAK):
+        series: dict[str, dict[str, list[Point]]] = {}
+        for point in sizes_of(cells, kind):
+            if found := _point(point, flops=flops):
+                series.setdefault(point.series, {}).setdefault(point.row.scheme, []).append(found)
+        for said, curves in series.items():
+            schemes = [scheme for scheme in curves if scheme != base] or list(curves)
+            panels += [(f"{name(scheme)}\n{kind.name}, {said}", scheme, curves) for scheme in schemes]
+    if not panels:
+        return None
+    highest = max(point.mean for _, _, curves in panels for points in curves.values() for point in points)
+    gpu = any(is_gpu(run.run) for cell in cells for run in cell.runs)
+    unit = flops_unit([highest], gpu)
+    scale, words = (unit.scale, unit.name) if flops else (1.0, f"samples/s / {'GPU' if gpu else 'rank'}")
+    runs = max(row.completed for cell in cells for row in cell.rows)
+
+    def draw(fig: Any) -> None:
+        axes = grid_of(fig, [title for title, _, _ in panels], height=1.15)
+        sizes = sorted({point.x for _, _, curves in panels for points in curves.values() for point in points})
+        axes[0].set_xscale("log", base=2)
+        axes[0].set_xticks(sizes, [f"{size:g}" for size in sizes])
+        axes[0].set_xlim(sizes[0] / 1.2, sizes[-1] * 1.2)
+        for axis, (_, scheme, curves) in zip(axes, panels, strict=True):
+            ideal = curves.get(base or "", curves[scheme])[0].mean / scale
+            axis.axhline(ideal, color=INK, linestyle="--", linewidth=0.9, label="ideal")
+            if base in curves and scheme != base:
+                _draw_sizes(axis, curves[base], scale, is_baseline=True)
+            _draw_sizes(axis, curves[scheme], scale, is_baseline=False)
+            grid(axis)
+        axes[0].set_ylim(0, 1.12 * highest / scale)
+        fig.supxlabel("GPUs" if gpu else "ranks", fontsize="medium")
+        fig.supylabel(words, fontsize="medium")
+        handles, labels = axes[0].get_legend_handles_labels()
+        fig.legend(handles, labels, loc="outside upper center", ncols=3, title=band_words(runs), title_fontsize=7)
+
+    caption = (
+        f"{words} of each scheme over the number of {'GPUs' if gpu else 'ranks'}, means over the runs; bars:"
+        " 95 % interval of the mean, both values of two runs, none of one. Dashed: the baseline's speed at the smallest"
+        " size, kept by every rank."
+    )
+    return Figure("scaling", "Speed of a rank against the size of the job", caption, draw)
+
+
+def _point(point: SizePoint, *, flops: bool) -> Point | None:
+    ranks = point.size.ranks
+    values = [value for run in point.row.runs if (value := _value(run, ranks, flops=flops)) is not None]
+    return Point(ranks, *spread(values)) if values else None
+
+
+def _value(run: Measures, ranks: int, *, flops: bool) -> float | None:
+    if run.run.state != "completed" or run.samples_per_s is None:
+        return None
+    return run.model_flops_per_rank if flops else run.samples_per_s / ranks
+
+
+def _draw_sizes(axes: "Axes", points: Sequence[Point], scale: float, *, is_baseline: bool) -> None:
+    means = [point.mean / scale for point in points]
+    axes.errorbar(
+        [point.x for point in points],
+        means,
+        [[(p.mean - p.low) / scale for p in points], [(p.high - p.mean) / scale for p in points]],
+        color=INK if is_baseline else COLOURS[1],
+        marker="s" if is_baseline else "o",
+        linewidth=2.2 if is_baseline else 1.2,
+        elinewidth=1.0,
+        capsize=2,
+        label="baseline" if is_baseline else "scheme of the panel",
+    )

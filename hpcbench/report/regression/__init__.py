@@ -1,1 +1,0 @@
-"""One submission against an earlier one: what got faster, slower, better or worse."""

@@ -1,0 +1,266 @@
+"""Estimates from a few values that scatter: means, ratios and medians, each with its 95 % interval."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from statistics import fmean
+
+from hpcbench.report.statistics.student import incomplete_beta, student_t_cdf, student_t_quantile
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its 95 % confidence interval.
+
+    `low` and `high` are None where one value only was measured: it has no interval, however close it looks.
+    """
+
+    estimate: float
+    low: float | None
+    high: float | None
+    pairs: int
+    """How many values, mostly of pairs of runs, it rests on."""
+
+    def exp(self) -> "Interval":
+        """The interval of what this is the natural logarithm of."""
+        low, high = (None if end is None else _exp(end) for end in (self.low, self.high))
+        return Interval(_exp(self.estimate), low, high, self.pairs)
+
+
+def usable(value: float) -> bool:
+    """Whether a value that a log claims is a number of which sums and squares are finite, too."""
+    return abs(value) < 1e100
+
+
+def need_finite(values: Sequence[float]) -> None:
+    """Say that there is nothing to estimate from.
+
+    Raises
+    ------
+    ValueError
+        No values, or one that is not finite.
+    """
+    if not values or not all(map(math.isfinite, values)):
+        raise ValueError("an interval needs finite values")
+
+
+def _exp(x: float) -> float:
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf
+
+
+@dataclass(frozen=True)
+class Mean:
+    """An estimated mean, or difference of means."""
+
+    estimate: float
+    error: float | None
+    """Standard error; None where one value only was measured: then there is no interval and no test."""
+    freedom: float
+    """Degrees of freedom."""
+    count: int
+    """Values, or pairs of values, that it rests on."""
+
+    def interval(self, confidence: float = 0.95) -> Interval:
+        """The estimate with Student's interval: ``estimate +- t * error``."""
+        if self.error is None:
+            return Interval(self.estimate, None, None, self.count)
+        half = student_t_quantile((1 + confidence) / 2, self.freedom) * self.error
+        return Interval(self.estimate, self.estimate - half, self.estimate + half, self.count)
+
+    def t(self, null: float = 0.0) -> float:
+        """How many standard errors the estimate lies above `null`; infinite, or 0, where the values do not scatter.
+
+        Raises
+        ------
+        ValueError
+            There is one value only: it has no scatter. All tests raise it.
+        """
+        if self.error is None:
+            raise ValueError("a test needs two values or more")
+        distance = self.estimate - null
+        if self.error == 0:
+            return math.copysign(math.inf, distance) if distance else 0.0
+        return distance / self.error
+
+    def p_two_sided(self, null: float = 0.0) -> float:
+        """p-value of the hypothesis that the mean is `null`."""
+        return 2 * student_t_cdf(-abs(self.t(null)), self.freedom)
+
+    def p_greater(self, null: float = 0.0) -> float:
+        """p-value of the hypothesis that the mean is at most `null`: small where it is shown to lie above."""
+        return student_t_cdf(-self.t(null), self.freedom)
+
+    def p_less(self, null: float = 0.0) -> float:
+        """p-value of the hypothesis that the mean is at least `null`: small where it is shown to lie below."""
+        return student_t_cdf(self.t(null), self.freedom)
+
+    def p_within(self, margin: float) -> float:
+        """p-value of the hypothesis that the mean lies `margin` or more away from 0, on either side.
+
+        Two one-sided tests (Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15, 1987): the larger p-value
+        counts. It is below 5 % exactly where the 90 % interval of the mean lies within the margin. So equivalence is
+        shown, and not concluded from a difference that was not found.
+        """
+        return max(self.p_greater(-margin), self.p_less(margin))
+
+
+def mean_of(values: Sequence[float]) -> Mean:
+    """Mean of a sample; of the differences of pairs it is what Student's paired test looks at.
+
+    Raises
+    ------
+    ValueError
+        No values, or one that is not finite.
+    """
+    need_finite(values)
+    n = len(values)
+    return Mean(fmean(values), math.sqrt(_variance(values) / n) if n > 1 else None, n - 1, n)
+
+
+def welch(new: Sequence[float], old: Sequence[float]) -> Mean:
+    """Difference of the means of two independent samples, of scatter and size of their own.
+
+    Degrees of freedom after Welch (Biometrika 34, 1947) and Satterthwaite.
+
+    Raises
+    ------
+    ValueError
+        A sample without values, or a value that is not finite.
+    """
+    for values in (new, old):
+        need_finite(values)
+    difference, count = fmean(new) - fmean(old), min(len(new), len(old))
+    if count < 2:
+        return Mean(difference, None, 0, count)
+    parts = [_variance(values) / len(values) for values in (new, old)]
+    square = sum(parts)
+    # Each part is taken over their sum before it is squared: squares of tiny variances would be 0.
+    shares = [part / square for part in parts] if square else [0.5, 0.5]
+    sizes = len(new), len(old)
+    freedom = 1 / sum(share**2 / (size - 1) for share, size in zip(shares, sizes, strict=True))
+    return Mean(difference, math.sqrt(square), freedom, count)
+
+
+def _variance(values: Sequence[float]) -> float:
+    """With n - 1 in the denominator. The standard library's takes exact fractions, and its time."""
+    mean = fmean(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+
+
+def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
+    """Mean with Student's interval.
+
+    Raises
+    ------
+    ValueError
+        No values, or one that is not finite.
+    """
+    return mean_of(values).interval(confidence)
+
+
+def geometric_interval(values: Sequence[float]) -> Interval:
+    """Geometric mean with its interval, from Student's t on the logarithms.
+
+    Raises
+    ------
+    ValueError
+        No values, or one that is not positive and finite.
+    """
+    return mean_interval([math.log(x) for x in _positive(values)]).exp()
+
+
+def paired_ratio(values: Sequence[float], base: Sequence[float]) -> Interval:
+    """Geometric mean of ``values[i] / base[i]`` with its interval.
+
+    Speeds of one allocation scale together, so that ratios, not differences, are alike from pair to pair.
+
+    Raises
+    ------
+    ValueError
+        No pairs, or a value that is not positive and finite.
+    """
+    pairs = zip(_positive(values), _positive(base), strict=True)
+    return mean_interval([math.log(x) - math.log(y) for x, y in pairs]).exp()
+
+
+def paired_difference(values: Sequence[float], base: Sequence[float]) -> Interval:
+    """Mean of ``values[i] - base[i]`` with its interval."""
+    return mean_interval([x - y for x, y in zip(values, base, strict=True)])
+
+
+def _positive(values: Sequence[float]) -> Sequence[float]:
+    if any(not (math.isfinite(x) and x > 0) for x in values):
+        raise ValueError("a ratio needs positive, finite values")
+    return values
+
+
+FEWEST = 6
+"""Values: of five, even the least and the greatest enclose the median in less than 95 % of all samples."""
+
+
+def median_interval(values: Sequence[float]) -> Interval:
+    """Median with the 95 % percentile interval of its bootstrap distribution, widened where values follow each other.
+
+    Resampling would only approach what is known: the median of a resample is one of the values, each with a binomial
+    weight (Efron, Annals of Statistics 7, 1979, section 3), so that the interval ends at two order statistics. Values
+    of one run are not independent, though: where neighbours lie on the same side of the median more often than chance
+    has it, fewer of them count, and the two move apart by the root of that.
+
+    Parameters
+    ----------
+    values
+        In the order in which they were taken.
+
+    Raises
+    ------
+    ValueError
+        No values, or one that is not finite.
+    """
+    need_finite(values)
+    n = len(values)
+    ordered = sorted(values)
+    median = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
+    if n < FEWEST:
+        return Interval(median, None, None, n)
+    middle = (n - 1) / 2
+    apart = (middle - lower_rank(n)) * math.sqrt(values_a_count(values, median))
+    low = max(0, math.floor(middle - apart))
+    return Interval(median, ordered[low], ordered[n - 1 - low], n)
+
+
+@lru_cache(maxsize=4096)
+def lower_rank(n: int, tail: float = 0.025) -> int:
+    """Rank, from 0, of the value that the bootstrap's median lies below with at most the probability `tail`.
+
+    A resample's median is at most the k-th of n values if more than half of its n draws are among the k lowest. Of an
+    even number, the lower of the two middle ones is taken, which is never above their mean; the interval's other end
+    is the same rank from above.
+    """
+    half = (n + 1) // 2
+    low, high = 1, n
+    while low < high:
+        k = (low + high) // 2
+        # The binomial distribution's upper tail: of n draws, `half` or more.
+        if incomplete_beta(half, n - half + 1, k / n) >= tail:
+            high = k
+        else:
+            low = k + 1
+    return low - 1
+
+
+def values_a_count(values: Sequence[float], median: float) -> float:
+    """How many successive values tell as much of the median as one independent value would; 1 or more.
+
+    ``(1 + r) / (1 - r)``, r being the correlation of neighbours' sides of the median: exact where the sides are a
+    Markov chain, too low where the memory is longer.
+    """
+    above = [value > median for value in values]
+    changes = sum(a != b for a, b in pairwise(above))
+    same = len(above) - 1 - changes
+    # r = (same - changes) / (same + changes); a series that never changes sides is one value.
+    return max(1.0, same / changes) if changes else float(len(above))

@@ -1,0 +1,135 @@
+"""The events of a log: the bytes of their lines stay what they are, and logs of every version are read."""
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpcbench.contract import events, step_line
+from hpcbench.contract.cut import Cut
+from hpcbench.contract.events import KINDS, ChannelTraffic, End, Environment, Host, Memory, Other, Phases, Rank, Traffic
+from hpcbench.contract.log_line import parse
+from hpcbench.contract.step_line import Step
+
+LINES = Path(__file__).with_name("log_lines.txt").read_text().splitlines()
+"""Lines of runs, as version 0.1.0 wrote them."""
+EVENTS = [line for line in LINES if line.startswith("{")]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_the_bytes_of_a_line_stay_what_they_are(line: str) -> None:
+    found = parse(line, 3)
+    assert found is not None and not isinstance(found, Cut | Other) and found.line == 3
+    assert (step_line.format(found) if isinstance(found, Step) else found.to_line()) == line
+
+
+def test_there_is_a_line_of_each_event() -> None:
+    assert {json.loads(line)["event"] for line in EVENTS} == set(KINDS)
+
+
+@pytest.mark.parametrize("line", EVENTS)
+def test_each_class_reads_its_own_line_alone(line: str) -> None:
+    own = KINDS[json.loads(line)["event"]]
+    assert line.startswith(own.begin())
+    for kind in KINDS.values():
+        found = kind.from_line(line)
+        assert (found is None) == (kind is not own)
+        assert kind is not own or found == events.parse(line, 1)
+    assert all(own.from_line(line[:cut]) is None for cut in range(len(line)))
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_an_event_that_says_nothing_is_read(kind: type[events.Event]) -> None:
+    """Older versions wrote fewer fields."""
+    found = events.parse(json.dumps({"event": kind.NAME}), 1)
+    assert type(found) is kind
+    said = {one.name: getattr(found, one.name) for one in fields(found)}
+    assert not any(value for name, value in said.items() if name not in ("raw", "line"))
+
+
+def test_a_log_without_the_bytes_that_were_encoded_is_read() -> None:
+    whole = Traffic.from_line(next(line for line in EVENTS if line.startswith(Traffic.begin())))
+    assert whole is not None and whole.channels
+    told = json.loads(whole.to_line())
+    for channel in told["channels"]:
+        del channel["coded_bytes"]
+    found = Traffic.from_line(json.dumps(told))
+    assert found is not None
+    assert found.channels == tuple(replace(one, coded_bytes=None) for one in whole.channels)
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(EVENTS), st.data())
+def test_a_field_that_is_not_of_its_type_counts_as_missing(line: str, data: st.DataObject) -> None:
+    told = json.loads(line)
+    key = data.draw(st.sampled_from([key for key in told if key != "event"]))
+    told[key] = data.draw(ODD)
+    found, truth = parse(json.dumps(told), 1), parse(line, 1)
+    assert isinstance(found, events.Event) and isinstance(truth, events.Event)
+    assert found.raw.keys() == told.keys()
+    for one in fields(truth):
+        if one.name not in (key, "raw"):
+            assert getattr(found, one.name) == getattr(truth, one.name)
+    value = getattr(found, key)
+    if isinstance(told[key], str | bool):
+        assert value is None or value == told[key]
+    json.loads(json.dumps(found.to_json()))
+
+
+def test_whole_numbers_are_exact_and_have_64_bits() -> None:
+    def read(words: str) -> int | None:
+        found = Memory.from_line(f'{{"event": "memory", "host_bytes": {words}}}')
+        assert found is not None
+        return found.host_bytes
+
+    assert read(str(2**63 - 1)) == 2**63 - 1
+    assert read("5.0") == 5
+    for words in (str(2**63), "true", "5.5", '"5"', "NaN", "1e400"):
+        assert read(words) is None, words
+
+
+def test_an_event_of_another_version_keeps_its_name() -> None:
+    found = events.parse('{"event": "weather", "wind": 3}', 7)
+    assert isinstance(found, Other)
+    assert (found.name, found.line, found.raw["wind"]) == ("weather", 7, 3)
+
+
+def test_what_no_field_declares_is_kept_as_it_was_read_and_never_written() -> None:
+    found = Environment.from_line('{"event": "environment", "weather": "fair", "hosts": [{"host": "n1", "rack": 7}]}')
+    assert found is not None and found.hosts
+    assert (found.raw["weather"], found.hosts[0].raw["rack"]) == ("fair", 7)
+    assert "fair" not in found.to_line() and "rack" not in found.to_line()
+
+
+def test_what_is_to_be_written_must_be_declared() -> None:
+    assert Host.declared({"host": "n1", "kernel": "6"}).to_json() == {"host": "n1", "kernel": "6"}
+    with pytest.raises(TypeError, match="rack"):
+        Host.declared({"host": "n1", "kernel": "6", "rack": 7})
+    with pytest.raises(TypeError, match="kernel"):
+        Host.declared({"host": "n1"})
+    gpu = {"number": 0, "uuid": None, "pci": None, "visible": 1, "peers": []}
+    rank = {"rank": 0, "local_rank": 0, "host": "n1", "pid": 7, "cores": [0], "core_ranges": "0", "host_cores": 1}
+    rank |= {"numa": None, "device": "cuda:0 X", "gpu": gpu, "visible": {}, "nics": {}, "threads": 1}
+    assert list(Rank.declared(rank).to_json()) == list(rank)
+    with pytest.raises(TypeError, match="memory"):
+        Rank.declared({**rank, "gpu": {**gpu, "memory": 1}})
+
+
+def test_the_names_that_a_class_lists_are_fields_of_it() -> None:
+    assert {*ChannelTraffic.COUNTS, *ChannelTraffic.SECONDS} <= {one.name for one in fields(ChannelTraffic)}
+    assert set(Memory.LASTING) <= {one.name for one in fields(Memory)}
+
+
+def test_an_end_is_itself_again() -> None:
+    end = End(time="2026-11-21T06:31:00.123Z", state="stopped", steps=3, seconds=1.5, reason="told to")
+    assert End.from_line(end.to_line(), 9) == end
+    assert Phases.from_line(end.to_line()) is None
