@@ -105,10 +105,9 @@ def test_a_launcher_that_is_missing_fails_each_run(fake: Fake) -> None:
     fake.launcher.unlink()
     tracked = wait_until_over(start(fake).root)
     assert {s.state for s in tracked.runs.values()} == {State.FAILED}
-    reasons = {run.reason for run in tracked.runs.values()}
-    assert all(said.startswith("exit status 127: ") and "No such file or directory" in said for said in reasons), (
-        reasons
-    )
+    assert all(run.reason.startswith("exit status 127: ") for run in tracked.runs.values())
+    for path in tracked.root.glob("runs/*/err.txt"):
+        assert "launch er: No such file or directory" in path.read_text(encoding="utf-8")
 
 
 def queue_of(root: Path) -> dict[str, object]:
