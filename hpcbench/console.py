@@ -1,4 +1,4 @@
-"""How wide to print, tables for terminals and files, and spans of time."""
+"""What is printed alike everywhere: tables, as wide as the terminal or the file, and time spans."""
 
 import io
 import os

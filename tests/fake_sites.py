@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hpcbench.batch.sites.site import load_site
+from hpcbench.batch.sites.load_site import load_site
 from hpcbench.batch.submit import Submission, submit
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.state import State

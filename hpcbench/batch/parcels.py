@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hpcbench.batch.scripts.render import Job
+from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.sites.site import Site
 
 

@@ -7,8 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.launchers import program_name, solve
-from hpcbench.batch.scripts.render import Job
 from hpcbench.batch.sites.limits import check_number, limits
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.problems import shown, suggestion

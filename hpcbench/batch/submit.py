@@ -13,8 +13,9 @@ from hpcbench.batch.files import exists
 from hpcbench.batch.parcels import bundle
 from hpcbench.batch.plan import choose, plan
 from hpcbench.batch.schedulers.scheduler import scheduler_class
-from hpcbench.batch.scripts.render import Job
-from hpcbench.batch.sites.site import Site, load_site
+from hpcbench.batch.scripts.job import Job
+from hpcbench.batch.sites.load_site import load_site, offer
+from hpcbench.batch.sites.site import Site
 from hpcbench.batch.tracking.lock import locked
 from hpcbench.batch.write import numbered, write
 from hpcbench.contract.problems import Path_
@@ -80,7 +81,7 @@ def submit(
     if name is None:
         raise UserError(f"{loaded.document.name}: site: is missing: add it, or give --site")
     machine, site_document = load_site(name, "--site" if site else loaded.document.where(("site",)))
-    runs = expand(loaded, machine.room, machine.offer)
+    runs = expand(loaded, machine.room, offer(machine))
     if not dry_run:
         _check_files(runs, study.parent)
         scheduler_class(machine.scheduler.kind).check(machine)

@@ -10,7 +10,8 @@ from typing import Any
 from hpcbench import __version__
 from hpcbench.batch.files import now, write_json
 from hpcbench.batch.parcels import Bundle
-from hpcbench.batch.scripts.render import Job, render, render_array
+from hpcbench.batch.scripts.job import Job
+from hpcbench.batch.scripts.render import render, render_array
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.run import Shape
 from hpcbench.errors import UserError

@@ -3,7 +3,8 @@
 import shutil
 from pathlib import Path
 
-from hpcbench.batch.sites.site import Site, load_site
+from hpcbench.batch.sites.load_site import load_site
+from hpcbench.batch.sites.site import Site
 from hpcbench.doctor.ask import ask
 from hpcbench.doctor.check import Check, found, unknown
 from hpcbench.doctor.draft import survey

@@ -3,7 +3,8 @@
 import os
 import socket
 
-from hpcbench.batch.sites.site import Site, load_site, names
+from hpcbench.batch.sites.load_site import load_site, site_names
+from hpcbench.batch.sites.site import Site
 from hpcbench.doctor.check import Check, found, missing, unknown
 from hpcbench.doctor.cluster import Cluster
 
@@ -31,7 +32,7 @@ def check_match(cluster: Cluster, given: Site | None) -> list[Check]:
         return [_line(given.site, said, needed=given.scheduler.kind != "local")]
     if cluster.kind == "local":
         return [found("site", "local: no scheduler answers here")]
-    known = {name: marks(load_site(name)[0], cluster) for name in names()}
+    known = {name: marks(load_site(name)[0], cluster) for name in site_names()}
     fitting = {name: said for name, said in known.items() if said["scheduler"]}
     best = max(fitting, key=lambda name: (fitting[name]["name"], sum(fitting[name].values())), default=None)
     if best and fitting[best]["name"]:

@@ -4,8 +4,8 @@
 are errors with file and line.
 """
 
-import io
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,6 @@ from hpcbench.errors import UserError
 MAX_BYTES = 1 << 20
 MAX_NODES = 50_000
 MAX_DEPTH = 32
-
-_NULL = {"", "~", "null", "Null", "NULL"}
-_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_INT = re.compile(r"[-+]?[0-9]+")
-_OCT, _HEX = re.compile(r"0o[0-7]+"), re.compile(r"0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_SPECIAL = {"inf": float("inf"), "Inf": float("inf"), "INF": float("inf")}
 
 
 def shown_path(path: Path | str) -> str:
@@ -103,133 +96,119 @@ def parse_value(text: str, name: str) -> Any:
 
 
 def _parse(text: str, name: str, origins: dict[Path_, str], *, lines: bool = True) -> Any:
-    import ruamel.yaml
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
     from ruamel.yaml.reader import ReaderError
 
+    yaml = _core_schema()
     try:
-        events = iter(ruamel.yaml.YAML(typ="safe", pure=True).parse(io.StringIO(text)))
-        return _Builder(name, origins, events).document()
+        root = yaml.compose(text)
+        return None if root is None else _Builder(name, origins, yaml.constructor.construct_object).value(root, ())
     except ReaderError as error:
         line = text.count("\n", 0, error.position if isinstance(error.position, int) else 0) + 1
-        place = f"{name}:{line}" if lines else name
-        raise UserError(f"{place}: not a text file: a control character is in it") from None
+        place, problem = f":{line}" if lines else "", "not a text file: a control character is in it"
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line_text = f":{mark.line + 1}" if mark is not None and lines else ""
-        problem = " ".join(str(error.problem or error.context or "not YAML").split())
-        if "\\t" in problem or "\t" in (text.splitlines()[mark.line] if mark and mark.line < text.count("\n") else ""):
-            problem = "a tab: indent with blanks"
-        raise UserError(f"{name}{line_text}: not YAML: {shown_path(problem)}") from None
+        place = f":{mark.line + 1}" if mark is not None and lines else ""
+        problem = " ".join(str(error.problem or error.context or "").split())
+        if "another document" in problem:
+            problem = "a second document: keep one, without a `---` after it"
+        elif "undefined alias" in problem:
+            problem = f"*{shown(problem.split()[-1])[2:-2]} is used before its & ends"
+        elif "\\t" in problem or "\t" in [*text.splitlines(), ""][mark.line if mark is not None else -1]:
+            problem = "not YAML: a tab: indent with blanks"
+        else:
+            problem = f"not YAML: {problem}"
+    except RecursionError:
+        place, problem = "", f"nested deeper than {MAX_DEPTH} levels"
     except (YAMLError, ValueError) as error:
-        raise UserError(f"{name}: not YAML: {shown_path(' '.join(str(error).split()))}") from None
+        place, problem = "", f"not YAML: {' '.join(str(error).split())}"
+    raise UserError(f"{name}{place}: {shown_path(problem)}")
+
+
+_TAG = "tag:yaml.org,2002:"
+_SCALARS = {
+    "null": re.compile("(~|null|Null|NULL)?"),
+    "bool": re.compile("true|True|TRUE|false|False|FALSE"),
+    "int": re.compile("[-+]?[0-9]{1,100}|0o[0-7]{1,98}|0x[0-9a-fA-F]{1,98}"),
+    "float": re.compile(
+        r"(?!.{101})[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+    ),
+}
+"""Plain scalars that are no strings, by the core schema of YAML 1.2 (chapter 10.3); no number has over 100 digits."""
+_TAGS = {_TAG + kind for kind in ("map", "seq", "str", *_SCALARS)}
+
+
+def _core_schema() -> Any:
+    """A parser of ruamel's with these scalars; its own has dates, ``1_000`` and ``<<`` too."""
+    import ruamel.yaml
+    from ruamel.yaml.nodes import ScalarNode
+    from ruamel.yaml.resolver import VersionedResolver
+    from ruamel.yaml.tag import Tag
+
+    class CoreResolver(VersionedResolver):
+        processing_version = (1, 2)  # whatever a %YAML line says
+
+        def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+            if kind is ScalarNode and implicit[0]:
+                found = (name for name, pattern in _SCALARS.items() if pattern.fullmatch(value))
+                return Tag(suffix=_TAG + next(found, "str"))
+            return super().resolve(kind, value, (False, False))
+
+    yaml = ruamel.yaml.YAML(typ="safe", pure=True)
+    yaml.Resolver = CoreResolver
+    yaml.composer.warn_double_anchors = False
+    return yaml
 
 
 class _Builder:
-    """From the parser's events to plain data, minding lines."""
+    """From ruamel's nodes to plain data, with the line of each value; what no study needs is refused."""
 
-    def __init__(self, name: str, origins: dict[Path_, str], events: Any) -> None:
-        self._name, self._origins, self._events = name, origins, events
-        self._anchors: dict[str, tuple[Any, int]] = {}
+    def __init__(self, name: str, origins: dict[Path_, str], scalar: Callable[[Any], Any]) -> None:
+        self._name, self._origins, self._scalar = name, origins, scalar
         self._nodes = 0
+        self._open: set[int] = set()
 
-    def document(self) -> Any:
-        self._next("StreamStart")
-        event = next(self._events)
-        if self._kind(event) == "StreamEnd":
-            return None
-        value = self._value(next(self._events), ())
-        self._next("DocumentEnd")
-        event = next(self._events)
-        if self._kind(event) != "StreamEnd":
-            raise self._error(event, "a second document: keep one, without a `---` after it")
-        return value
-
-    @staticmethod
-    def _kind(event: Any) -> str:
-        return type(event).__name__.removesuffix("Event")
-
-    def _next(self, kind: str) -> None:
-        event = next(self._events)
-        if self._kind(event) != kind:
-            raise self._error(event, "not YAML")
-
-    def _error(self, event: Any, problem: str) -> UserError:
-        return UserError(f"{self._name}:{event.start_mark.line + 1}: {problem}")
-
-    def _count(self, event: Any, nodes: int) -> None:
-        self._nodes += nodes
+    def value(self, node: Any, path: Path_) -> Any:
+        """The value of the node that lies at `path`; what an alias repeats is built, and counted, anew."""
+        self._nodes += 1
         if self._nodes > MAX_NODES:
-            raise self._error(event, f"more than {MAX_NODES} values: write fewer, or use fewer aliases")
-
-    def _value(self, event: Any, path: Path_) -> Any:
-        kind = self._kind(event)
-        if kind == "Alias":
-            if event.anchor not in self._anchors:
-                raise self._error(event, f"*{event.anchor} is used before &{event.anchor} ends")
-            value, nodes = self._anchors[event.anchor]
-            self._count(event, nodes)
-            return value
+            where = self._origins.get(path[:1], self._name)
+            raise UserError(f"{where}: more than {MAX_NODES} values: write fewer, or use fewer aliases")
+        if id(node) in self._open:
+            raise self._error(node, f"*{node.anchor} is used before &{node.anchor} ends")
         if len(path) > MAX_DEPTH:
-            raise self._error(event, f"nested deeper than {MAX_DEPTH} levels")
-        tag = None if event.tag is None else str(event.tag)
-        if tag is not None and not (kind == "Scalar" and tag in ("!", "tag:yaml.org,2002:str")):
-            raise self._error(event, f"the tag {shown(tag)} is not allowed: remove it")
-        before = self._nodes
-        self._count(event, 1)
-        if kind == "Scalar":
-            plain = event.style in (None, "") and tag is None
-            value = _scalar(event.value) if plain else event.value
-        elif kind == "SequenceStart":
-            value = self._sequence(path)
-        else:
-            value = self._mapping(path)
-        if event.anchor is not None:
-            self._anchors[event.anchor] = (value, self._nodes - before)
-        return value
+            raise self._error(node, f"nested deeper than {MAX_DEPTH} levels")
+        if str(node.tag) not in _TAGS:
+            raise self._error(node, f"the tag {shown(str(node.tag))} is not allowed: remove it")
+        if node.id == "scalar":
+            return self._scalar(node)
+        self._open.add(id(node))
+        built = self._sequence(node, path) if node.id == "sequence" else self._mapping(node, path)
+        self._open.remove(id(node))
+        return built
 
-    def _sequence(self, path: Path_) -> list[Any]:
+    def _sequence(self, node: Any, path: Path_) -> list[Any]:
         items: list[Any] = []
-        while self._kind(event := next(self._events)) != "SequenceEnd":
+        for item in node.value:
             here = (*path, len(items))
-            self._origins[here] = f"{self._name}:{event.start_mark.line + 1}"
-            items.append(self._value(event, here))
+            self._origins[here] = self._line(item)
+            items.append(self.value(item, here))
         return items
 
-    def _mapping(self, path: Path_) -> dict[str, Any]:
+    def _mapping(self, node: Any, path: Path_) -> dict[str, Any]:
         items: dict[str, Any] = {}
-        while self._kind(event := next(self._events)) != "MappingEnd":
-            if self._kind(event) != "Scalar":
-                raise self._error(event, "a key must be a word")
-            key = event.value
-            here = (*path, key)
-            if key in items:
-                raise self._error(event, f"the key {shown(key)} is here twice: first at {self._origins[here]}")
-            self._count(event, 1)
-            self._origins[here] = f"{self._name}:{event.start_mark.line + 1}"
-            items[key] = self._value(next(self._events), here)
+        for key, item in node.value:
+            if key.id != "scalar":
+                raise self._error(key, "a key must be a word")
+            here = (*path, key.value)
+            if key.value in items:
+                raise self._error(key, f"the key {shown(key.value)} is here twice: first at {self._origins[here]}")
+            self._origins[here] = self._line(key)
+            items[key.value] = self.value(item, here)
         return items
 
+    def _line(self, node: Any) -> str:
+        return f"{self._name}:{node.start_mark.line + 1}"
 
-def _scalar(text: str) -> Any:
-    """A plain scalar by the core schema of YAML 1.2 (chapter 10.3)."""
-    if text in _NULL:
-        return None
-    if text in _BOOL:
-        return _BOOL[text]
-    if len(text) <= 100:
-        if _INT.fullmatch(text):
-            return int(text)
-        if _OCT.fullmatch(text):
-            return int(text[2:], 8)
-        if _HEX.fullmatch(text):
-            return int(text[2:], 16)
-        if _FLOAT.fullmatch(text):
-            return float(text)
-    if text.lstrip("+-")[:1] == "." and len(text.lstrip("+-")) == len(text) - (text[0] in "+-"):
-        body = text.lstrip("+-")[1:]
-        if body in _SPECIAL:
-            return -_SPECIAL[body] if text[0] == "-" else _SPECIAL[body]
-        if text in (".nan", ".NaN", ".NAN"):
-            return float("nan")
-    return text
+    def _error(self, node: Any, problem: str) -> UserError:
+        return UserError(f"{self._line(node)}: {problem}")

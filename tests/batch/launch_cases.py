@@ -6,7 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 from hpcbench.batch.scripts.launchers import solve
-from hpcbench.batch.sites.site import Site, load_site
+from hpcbench.batch.sites.load_site import load_site
+from hpcbench.batch.sites.site import Site
 from hpcbench.batch.sites.site_rules import faults
 
 SCHEDULER = {"jsrun": "lsf", "lrun": "lsf", "flux": "flux"}

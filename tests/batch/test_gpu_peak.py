@@ -5,7 +5,7 @@ import json
 import pytest
 from batch_fakes import Fake, wait_until_over
 
-from hpcbench.batch.sites.site import load_site
+from hpcbench.batch.sites.load_site import load_site
 from hpcbench.batch.submit import submit
 from hpcbench.contract.run import load
 from hpcbench.errors import UserError

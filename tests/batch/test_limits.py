@@ -8,7 +8,8 @@ from launch_cases import site
 
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.sites.limits import Limits, check_number, limits
-from hpcbench.batch.sites.site import Site, load_site
+from hpcbench.batch.sites.load_site import load_site, offer
+from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import Loaded, load_study
@@ -29,7 +30,7 @@ def runs(directory: Path, where: Site, text: str) -> tuple[list[Run], Loaded]:
     nodes = data.get("nodes", 1)
     per_node = where.room.ranks_per_node or where.room.slots
     loaded = load_study(directory / "s.yaml", [f"train.global_batch={nodes * per_node}"])
-    return expand(loaded, where.room, where.offer), loaded
+    return expand(loaded, where.room, offer(where)), loaded
 
 
 def found(directory: Path, where: Site | str, text: str) -> Limits:

@@ -105,7 +105,9 @@ def test_a_launcher_that_is_missing_fails_each_run(fake: Fake) -> None:
     fake.launcher.unlink()
     tracked = wait_until_over(start(fake).root)
     assert {s.state for s in tracked.runs.values()} == {State.FAILED}
-    assert all(s.reason.startswith("exit status 127: timeout: failed to run command") for s in tracked.runs.values())
+    assert all(run.reason.startswith("exit status 127: ") for run in tracked.runs.values())
+    for path in tracked.root.glob("runs/*/err.txt"):
+        assert "launch er: No such file or directory" in path.read_text(encoding="utf-8")
 
 
 def queue_of(root: Path) -> dict[str, object]:
@@ -241,3 +243,24 @@ def test_a_term_to_the_script_itself_leaves_marks(fake: Fake) -> None:
     )
     os.kill(pids[2], signal.SIGKILL)  # it left the session; only the queue's cancel follows it there
     wait_for(lambda: not any(alive(one) for one in family))
+
+
+def test_a_script_hears_signals_that_were_ignored_where_it_was_handed_in(fake: Fake) -> None:
+    """As under nohup, or in a job of make's that runs in the background."""
+    fake.acts({"baseline": "sleep"})
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGHUP)}
+    try:
+        root = start(fake, only="scheme=baseline").root
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)
+    launcher, *_ = fake.children
+    status = Path(f"/proc/{launcher}/status").read_text(encoding="utf-8")
+    ignored = int(status.partition("SigIgn:")[2].split()[0], 16)
+    assert [number for number in before if ignored >> (number - 1) & 1] == []
+    script = read_json(root / "jobs" / "j0001-r1" / "process.json")
+    assert script is not None
+    os.kill(script["pid"], signal.SIGINT)
+    wait_until_over(root)
+    marks = [read_json(root / path / "status.json") for path in ("jobs/j0001-r1", "runs/r1-baseline")]
+    assert [mark and mark["exit"] for mark in marks] == [130, 130]

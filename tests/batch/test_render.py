@@ -21,10 +21,12 @@ import pytest
 from hpcbench.batch.plan import plan
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.scripts.heads import directive, head
+from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.quoting import quote
-from hpcbench.batch.scripts.render import OF_SCRIPT, Job, render, render_array
+from hpcbench.batch.scripts.render import OF_SCRIPT, render, render_array
 from hpcbench.batch.scripts.shape import Shape
-from hpcbench.batch.sites.site import Site, load_site, names
+from hpcbench.batch.sites.load_site import load_site, offer, site_names
+from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 from hpcbench.resources import data_dir
 from hpcbench.study.expand import expand
@@ -88,7 +90,7 @@ OFFER: dict[str, Any] = {
     "checked": "never",
 }
 SITES = {"full": FULL, "offer": OFFER, "slots": SLOTS, "flux": FLUX}
-SCRIPTS = [*names(), *SITES]
+SCRIPTS = [*site_names(), *SITES]
 FITTING = {"lonestar6": ["matrix.nodes=[8]"], "vista": ["layout.tp=1"]}
 """What the golden study needs on nodes with fewer GPUs."""
 ARRAYS = ["longhorn", "lassen"]
@@ -97,7 +99,7 @@ ROOT = "/scratch/me/results/neox-hybrid/001"
 
 def jobs_of(study: str, site: Site, sets: list[str] | None = None) -> list[Job]:
     loaded = load_study(GOLDEN / f"{study}.yaml", sets)
-    return plan(expand(loaded, site.room, site.offer), loaded, site, dry_run=True)[0]
+    return plan(expand(loaded, site.room, offer(site)), loaded, site, dry_run=True)[0]
 
 
 def prepared(name: str) -> tuple[Site, list[Job]]:
@@ -458,7 +460,7 @@ def test_a_launcher_that_env_would_take_for_a_variable_is_refused() -> None:
 def test_variables_of_the_scripts_are_known_and_the_sites_cannot_set_them() -> None:
     texts = [script(name) for name in SCRIPTS]
     found = {name for text in texts for name in re.findall(r"(?:^|[ ;(])([a-z_]+)=(?!=)", text, re.MULTILINE)}
-    found |= {name for text in texts for name in re.findall(r"(?:for|read -r _ _ _) (\w+) ", text)}
+    found |= {name for text in texts for name in re.findall(r"(?:for |exec \{)(\w+)[ }]", text)}
     found |= {
         n for text in texts for line in re.findall(r"^ +local ([a-z ]*)$", text, re.MULTILINE) for n in line.split()
     }

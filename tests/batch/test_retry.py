@@ -35,7 +35,7 @@ def launches(fake: Fake) -> list[str]:
 
 def test_a_job_that_nears_its_limit_goes_back_and_its_run_goes_on(fake: Fake) -> None:
     fake.acts({"naive-zfp8": "stop"})
-    fake.write_study(walltime="22s", stop_ahead="20s", run_limit="22s", requeue=1)
+    fake.write_study(walltime="40s", stop_ahead="20s", run_limit="40s", requeue=1)
     root = start(fake).root
     tracked = wait_until_over(root)
     assert states(tracked) == [State.COMPLETED] * 3
@@ -51,7 +51,7 @@ def test_a_job_that_nears_its_limit_goes_back_and_its_run_goes_on(fake: Fake) ->
 
 def test_without_leave_to_go_back_retry_goes_on_from_the_checkpoint(fake: Fake) -> None:
     fake.acts({"naive-zfp8": "stop"})
-    fake.write_study(walltime="22s", stop_ahead="20s", run_limit="22s")
+    fake.write_study(walltime="40s", stop_ahead="20s", run_limit="40s")
     root = start(fake).root
     tracked = wait_until_over(root)
     assert states(tracked) == [State.COMPLETED, State.STOPPED, State.STOPPED]
@@ -68,7 +68,7 @@ def test_without_leave_to_go_back_retry_goes_on_from_the_checkpoint(fake: Fake) 
 
 def test_a_job_that_does_not_listen_is_ended_at_its_limit(fake: Fake) -> None:
     fake.acts({"baseline": "sleep"})
-    fake.write_study(walltime="3s", stop_ahead="1s", run_limit="3s")
+    fake.write_study(walltime="22s", stop_ahead="2s", run_limit="22s")
     root = start(fake).root
     wait_for(lambda: fake.children)
     tracked = wait_until_over(root)

@@ -17,8 +17,9 @@ from test_render import OFFER, jobs_of
 from hpcbench.batch.files import read_json
 from hpcbench.batch.scripts.launchers import export_words
 from hpcbench.batch.scripts.render import render
+from hpcbench.batch.sites.load_site import load_site, site_names, sites_with
 from hpcbench.batch.sites.show_site import show_site
-from hpcbench.batch.sites.site import Site, load_site, names, sites_with
+from hpcbench.batch.sites.site import Site
 from hpcbench.batch.submit import submit
 from hpcbench.contract.scheme import Scheme
 from hpcbench.resources import data_dir
@@ -152,11 +153,11 @@ def test_the_example_in_longhorn_is_right(tmp_path: Path) -> None:
 
 def test_sites_that_add_a_scheme_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     added = {"library": Scheme.model_validate(LIBRARY)}
-    first, *_ = names()
+    first, *_ = site_names()
 
     def load(name: str, where: str = "") -> tuple[Site, None]:
         site, _ = load_site(name)
         return site.model_copy(update={"schemes": added if name == first else {}}), None
 
-    monkeypatch.setattr("hpcbench.batch.sites.site.load_site", load)
+    monkeypatch.setattr("hpcbench.batch.sites.load_site.load_site", load)
     assert (sites_with("library"), sites_with("other")) == ([first], [])

@@ -9,8 +9,8 @@ import pytest
 from launch_cases import counts
 
 from hpcbench.batch.scripts.launchers import solve
+from hpcbench.batch.sites.load_site import load_site, site_names
 from hpcbench.batch.sites.show_site import check_sites, show_site
-from hpcbench.batch.sites.site import load_site, names
 from hpcbench.batch.sites.site_check import check_file
 from hpcbench.batch.submit import submit
 from hpcbench.errors import UserError
@@ -21,10 +21,10 @@ WANTED = {"lassen", "summit", "lsf-cluster", "longhorn", "perlmutter", "frontier
 
 
 def test_the_machines_that_people_ask_for_are_there() -> None:
-    assert set(names()) >= WANTED
+    assert set(site_names()) >= WANTED
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", site_names())
 def test_a_site_that_comes_with_hpcbench(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert check_file(data_dir("sites") / f"{name}.yaml") == []
     site, _ = load_site(name)
@@ -42,7 +42,7 @@ def test_a_site_that_comes_with_hpcbench(name: str, capsys: pytest.CaptureFixtur
     assert " 1 jobs" not in said
 
 
-@pytest.mark.parametrize("name", sorted(set(names()) - {"local"}))
+@pytest.mark.parametrize("name", sorted(set(site_names()) - {"local"}))
 def test_scripts_have_nothing_that_the_site_refuses(name: str, tmp_path: Path) -> None:
     """TACC turns away a script that has one of these words anywhere, and CORAL's filter one with -n."""
     site, _ = load_site(name)

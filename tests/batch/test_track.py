@@ -10,7 +10,7 @@ import pytest
 from hpcbench.batch.files import write_json
 from hpcbench.batch.find import find_root
 from hpcbench.batch.schedulers.scheduler import Receipt
-from hpcbench.batch.sites.site import load_site
+from hpcbench.batch.sites.load_site import load_site
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State

@@ -25,7 +25,7 @@ HOUSE = (
 CONTRACT_MAY = ("hpcbench.contract", "hpcbench.codecs.spec", "hpcbench.errors", "pydantic")
 """What the contract imports beside the standard library."""
 
-STILL_OPEN = [
+STILL_OPEN: list[tuple[str, ...]] = [
     ("hpcbench.batch.scripts.heads", "hpcbench.batch.scripts.render"),
     (
         "hpcbench.batch.scripts.launchers",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fake_sites import STAND_IN, STUDY
 
-from hpcbench.batch.sites.site import load_site
+from hpcbench.batch.sites.load_site import load_site
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 

@@ -259,6 +259,9 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 def main() -> int:
     """Entry of ``python -m hpcbench.batch.schedulers.local ROOT NUMBER``."""
+    # Under nohup, or behind a `&` of make, they are ignored; a shell cannot trap what it was told to ignore.
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, _stop)
     sys.stdin.read()
     try:

@@ -2,13 +2,10 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.quoting import quote
 from hpcbench.batch.sites.site import Site
-
-if TYPE_CHECKING:
-    from hpcbench.batch.scripts.render import Job
 
 Options = list[tuple[str, object]]
 
@@ -20,7 +17,7 @@ _CWD = {"#SBATCH": "--chdir", "#BSUB": "-cwd", "#flux:": "--cwd"}
 _LOG = {"#SBATCH": "--output", "#BSUB": "-o", "#flux:": "--output"}
 
 
-def head(job: "Job", site: Site, *, name: str, root: str, log: str, array: str | None = None) -> list[str]:
+def head(job: Job, site: Site, *, name: str, root: str, log: str, array: str | None = None) -> list[str]:
     """The directives, one line each.
 
     Parameters
@@ -76,7 +73,7 @@ def smuggles(script: str, directives: Sequence[str]) -> bool:
     return words != len(directives) and len(_DIRECTIVE.findall(script)) != len(directives)
 
 
-def _slurm(job: "Job", site: Site, name: str, array: str | None) -> Options:
+def _slurm(job: Job, site: Site, name: str, array: str | None) -> Options:
     """Every count is said: what Slurm derives from what differs by version."""
     shape = job.shape
     options: Options = [
@@ -98,7 +95,7 @@ def _slurm(job: "Job", site: Site, name: str, array: str | None) -> Options:
     return [*options, ("--open-mode", "append"), ("--requeue" if job.requeue else "--no-requeue", None)]
 
 
-def _lsf(job: "Job", site: Site, name: str, array: str | None) -> Options:
+def _lsf(job: Job, site: Site, name: str, array: str | None) -> Options:
     """Whole nodes by -nnodes, the easy mode of Sierra-class machines; elsewhere slots. Each mode excludes the other.
 
     A slot is a core, and LSF may keep a job to the cores of its slots: one a rank would leave no core to its threads.
@@ -120,7 +117,7 @@ def _lsf(job: "Job", site: Site, name: str, array: str | None) -> Options:
     return [*options, ("-r" if job.requeue else "-rn", None)]
 
 
-def _flux(job: "Job", site: Site, name: str, array: str | None) -> Options:
+def _flux(job: Job, site: Site, name: str, array: str | None) -> Options:
     """Whole nodes. `flux batch` counts slots and `flux run` tasks: ranks are counted on the launch line alone."""
     if array is not None:
         raise ValueError("flux has no job arrays")
@@ -131,14 +128,14 @@ def _flux(job: "Job", site: Site, name: str, array: str | None) -> Options:
     return options + _charged(job, site, "--queue", "--bank")
 
 
-_HEADS: dict[str, tuple[str, Callable[["Job", Site, str, str | None], Options]]] = {
+_HEADS: dict[str, tuple[str, Callable[[Job, Site, str, str | None], Options]]] = {
     "slurm": ("#SBATCH", _slurm),
     "lsf": ("#BSUB", _lsf),
     "flux": ("#flux:", _flux),
 }
 
 
-def _gpus(job: "Job", site: Site) -> Options:
+def _gpus(job: Job, site: Site) -> Options:
     """How the site's scheduler is asked for GPUs; nothing at all where there are none to ask for."""
     how, kind, shape = site.scheduler.gpu_request, site.scheduler.kind, job.shape
     if how == "none" or not shape.gpus_per_rank:
@@ -155,7 +152,7 @@ def _gpus(job: "Job", site: Site) -> Options:
     return [{"gres": ("--gres", f"gpu:{number}"), "gpu": ("-gpu", f"num={number}")}.get(how, (f"--{how}", number))]
 
 
-def _charged(job: "Job", site: Site, queue_option: str, account_option: str) -> Options:
+def _charged(job: Job, site: Site, queue_option: str, account_option: str) -> Options:
     found: Options = []
     if job.queue is not None:
         found.append((site.scheduler.queue_option or queue_option, job.queue))

@@ -2,18 +2,17 @@
 
 import re
 import traceback
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcbench import __version__
-from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.scripts.heads import head, smuggles
+from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.launchers import export_words
 from hpcbench.batch.scripts.quoting import words
-from hpcbench.batch.scripts.shape import Shape
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.problems import shown
 from hpcbench.errors import UserError
@@ -31,44 +30,12 @@ _OF_BASH = re.compile(
 OF_SCRIPT = frozenset(
     re.findall(
         r"\w+",
-        "again attempt began child failed file found host hosts id id_json job launch launched left limit name old "
-        "parent path recorder root run runs signalled start status stopping timer waiting",
+        "again attempt began child failed file found grace host hosts id id_json job launch launched leaving left "
+        "limit name old over path pipe recorder root run runs start status stopping waiting",
     )
 )
 """Variables of the scripts themselves."""
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
-
-
-_AHEAD = Duration(120)
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a scheduler is handed: runs that share an allocation."""
-
-    id: str
-    runs: list[str]
-    """Ids of the runs, in the order in which they run."""
-    shape: Shape
-    launch: list[str]
-    """Argument list of the launcher."""
-    python: str
-    """The interpreter of the ranks."""
-    walltime: Duration | None
-    queue: str | None
-    account: str | None
-    environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Variables that single runs have beyond the site's, by the run's id."""
-    clear: Sequence[str] = ()
-    """Variables of any scheme of the study: what the submitter's shell says of them must reach no run."""
-    run_limit: Duration | None = None
-    """Of each run; by default an equal part of what the job has left."""
-    requeue: int = 0
-    """How often the job goes back to its queue when it is told to stop."""
-    stop_ahead: Duration = _AHEAD
-    """How long before the walltime it is told so."""
-    name: str = ""
-    """What the queue shows; by default study and id."""
 
 
 def render(job: Job, *, site: Site, study: str, root: str, templates: Path | None = None) -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from hpcbench.batch.scripts.launchers import solve
 from hpcbench.batch.sites.limits import most_nodes
-from hpcbench.batch.sites.site import Queue, Site, load_site, names
+from hpcbench.batch.sites.load_site import load_site, site_names
+from hpcbench.batch.sites.site import Queue, Site
 from hpcbench.batch.sites.site_check import check_file
 from hpcbench.console import show_table
 from hpcbench.contract.scheme import assignments
@@ -21,7 +22,7 @@ _AWARE = {True: "yes", False: "no", None: "unknown"}
 
 def show_sites() -> None:
     """The sites that come with hpcbench."""
-    for name in names():
+    for name in site_names():
         site, _ = load_site(name)
         retired = "; retired" if site.retired else ""
         schemes = f"; schemes: {', '.join(site.schemes)}" if site.schemes else ""
@@ -35,7 +36,7 @@ def check_sites(given: Sequence[str]) -> int:
         raise UserError("sites check: no file: name the site files to check")
     status = 0
     for name in given:
-        path = data_dir("sites") / f"{name}.yaml" if name in names() else Path(name)
+        path = data_dir("sites") / f"{name}.yaml" if name in site_names() else Path(name)
         found = check_file(path)
         print("\n".join(found) if found else f"{shown_path(path)}: right")
         status = 2 if found else status

@@ -1,22 +1,14 @@
 """A site: one machine, its scheduler, nodes, network, launcher and environment."""
 
 import os
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
-from hpcbench.batch.files import exists
 from hpcbench.batch.scripts.duration import Duration
-from hpcbench.batch.sites.site_rules import faults
-from hpcbench.contract.problems import shown, suggestion, user_error
 from hpcbench.contract.section import Count, Line, Name, Precision, Section, Variable
-from hpcbench.errors import UserError
-from hpcbench.resources import data_dir
-from hpcbench.study.find_scheme import Offer
 from hpcbench.study.schema import SchemeEntry
 from hpcbench.study.size import Room
-from hpcbench.study.yaml12 import Document, read, shown_path
 
 Option = Annotated[str, Field(pattern=r"^--?[A-Za-z][A-Za-z0-9_-]*$", max_length=100)]
 
@@ -187,86 +179,12 @@ class Site(Section):
         return "all" if self.device == "cuda" and self.launcher.kind in SHOWS_ALL else "one"
 
     @property
-    def offer(self) -> Offer:
-        """The schemes that studies may name here, and who else has one."""
-        return Offer(self.site, self.schemes, sites_with)
-
-    @property
     def room(self) -> Room:
         """What the size of a run depends on, and what it can do."""
         usual = self.ranks_per_node or (self.node.gpus if self.device == "cuda" else None)
         if usual is None and self.scheduler.kind != "local":
             usual = self.node.usable_cores // (self.threads or 1)
         return Room(self.site, usual, max(1, self.node.usable_cores // (self.threads or 1)), self.device)
-
-
-def names() -> list[str]:
-    """Sites that come with hpcbench."""
-    return sorted(path.stem for path in data_dir("sites").glob("*.yaml"))
-
-
-def sites_with(scheme: str) -> list[str]:
-    """Sites among those that come with hpcbench that add this scheme."""
-    return [name for name in names() if scheme in load_site(name)[0].schemes]
-
-
-def load_site(name: str, where: str = "--site") -> tuple[Site, Document]:
-    """A site by name, or from a file.
-
-    Parameters
-    ----------
-    name
-        One of `names()`, or a path: whatever has a slash or ends in ``.yaml``.
-    where
-        Who named it, for messages.
-
-    Raises
-    ------
-    UserError
-        There is no such site, or its file is wrong.
-    """
-    if "/" in name or name.endswith((".yaml", ".yml")):
-        path = Path(name)
-    elif name in names():
-        path = data_dir("sites") / f"{name}.yaml"
-    else:
-        near = suggestion(name, names())
-        raise UserError(
-            f"{where}: unknown site {shown(name)}{near}: known are {', '.join(names())}, or give a site file"
-        )
-    document = read(path)
-    try:
-        site = Site.model_validate(document.data)
-    except ValidationError as error:
-        raise user_error(error, Site, document.where) from None
-    if site.templates is not None:
-        try:
-            site = site.model_copy(update={"templates": str(template_directory(site.templates, path))})
-        except ValueError as error:
-            raise UserError(f"{document.where(('templates',))}: templates: {error}") from None
-    if site.site != path.stem and name in names():
-        raise UserError(
-            f"{document.where(('site',))}: site: {site.site!r} is not the file's name {shown_path(path.stem)}"
-        )
-    found = faults(site)
-    if found:
-        more = f" (and {len(found) - 1} more: `hpcbench sites check` says all)" if len(found) > 1 else ""
-        raise UserError(f"{found[0].line(document)}{more}")
-    return site, document
-
-
-def template_directory(templates: str, path: Path) -> Path:
-    """The absolute path of the directory that a site file names.
-
-    Raises
-    ------
-    ValueError
-        It is none.
-    """
-    directory = (path.parent / templates).resolve()
-    if not (exists(directory) and directory.is_dir()):
-        raise ValueError(f"{shown_path(directory)} is no directory: it starts at the site file's")
-    return directory
 
 
 def json_schema() -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hpcbench.batch.sites.site import Site, template_directory
+from hpcbench.batch.sites.load_site import template_directory
+from hpcbench.batch.sites.site import Site
 from hpcbench.batch.sites.site_rules import Fault, faults
 from hpcbench.contract.problems import Path_, all_faults
 from hpcbench.errors import UserError

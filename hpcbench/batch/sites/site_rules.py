@@ -3,14 +3,12 @@
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hpcbench.batch.scripts.duration import Duration
+from hpcbench.batch.scripts.launchers import solve
+from hpcbench.batch.sites.site import SHOWS_ALL, Site
 from hpcbench.contract.problems import Path_, fault_line, shown
 from hpcbench.study.yaml12 import Document
-
-if TYPE_CHECKING:
-    from hpcbench.batch.sites.site import Site
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class Fault:
         return fault_line(document.where(self.path), self.path, self.words)
 
 
-Rule = Callable[["Site"], Iterator[Fault]]
+Rule = Callable[[Site], Iterator[Fault]]
 _RULES: list[tuple[tuple[Path_, ...], Rule]] = []
 
 
@@ -48,7 +46,7 @@ def rule(*needs: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def faults(site: "Site", broken: Collection[Path_] = ()) -> list[Fault]:
+def faults(site: Site, broken: Collection[Path_] = ()) -> list[Fault]:
     """Every fault that the rules find, those that explain others first.
 
     Parameters
@@ -86,7 +84,7 @@ _SCHEDULER_OF = {"srun": "slurm", "ibrun": "slurm", "jsrun": "lsf", "lrun": "lsf
 
 
 @rule("scheduler.kind", "launcher.kind")
-def _launcher_goes_with_scheduler(site: "Site") -> Iterator[Fault]:
+def _launcher_goes_with_scheduler(site: Site) -> Iterator[Fault]:
     kind = site.launcher.kind
     wanted = _SCHEDULER_OF.get(kind)
     if wanted and wanted != site.scheduler.kind:
@@ -99,9 +97,7 @@ def _launcher_goes_with_scheduler(site: "Site") -> Iterator[Fault]:
 
 
 @rule("scheduler.kind", "launcher.kind", "launcher.visibility", "device")
-def _launcher_can_show_so_many_gpus(site: "Site") -> Iterator[Fault]:
-    from hpcbench.batch.sites.site import SHOWS_ALL
-
+def _launcher_can_show_so_many_gpus(site: Site) -> Iterator[Fault]:
     kind, visibility = site.launcher.kind, site.launcher.visibility
     if site.device == "cpu" or visibility is None:
         return
@@ -112,13 +108,13 @@ def _launcher_can_show_so_many_gpus(site: "Site") -> Iterator[Fault]:
 
 
 @rule("device", "node.gpus")
-def _device_is_there(site: "Site") -> Iterator[Fault]:
+def _device_is_there(site: Site) -> Iterator[Fault]:
     if site.device == "cuda" and not site.node.gpus:
         yield Fault(("device",), "cuda needs node.gpus, the GPUs of a node: add them, or write cpu")
 
 
 @rule("scheduler.kind", "python", "node.cores")
-def _auto_means_here(site: "Site") -> Iterator[Fault]:
+def _auto_means_here(site: Site) -> Iterator[Fault]:
     if site.scheduler.kind == "local":
         return
     if site.python == "auto":
@@ -128,7 +124,7 @@ def _auto_means_here(site: "Site") -> Iterator[Fault]:
 
 
 @rule("node.gpus", "node.sockets", "node.socket_gpus")
-def _gpus_lie_on_sockets(site: "Site") -> Iterator[Fault]:
+def _gpus_lie_on_sockets(site: Site) -> Iterator[Fault]:
     node = site.node
     if node.socket_gpus is None:
         each, rest = divmod(node.gpus, node.sockets)
@@ -146,15 +142,13 @@ def _gpus_lie_on_sockets(site: "Site") -> Iterator[Fault]:
 
 
 @rule("node.cores", "node.sockets")
-def _sockets_have_cores(site: "Site") -> Iterator[Fault]:
+def _sockets_have_cores(site: Site) -> Iterator[Fault]:
     node = site.node
     if node.cores != "auto" and node.cores < node.sockets:
         yield Fault(("node", "cores"), f"{node.cores} are fewer than node.sockets, {node.sockets}: correct one of them")
 
 
-def _usual_ranks_fit(site: "Site") -> Iterator[Fault]:
-    from hpcbench.batch.scripts.launchers import solve
-
+def _usual_ranks_fit(site: Site) -> Iterator[Fault]:
     usual = site.room.ranks_per_node
     if usual is None:
         return
@@ -166,7 +160,7 @@ def _usual_ranks_fit(site: "Site") -> Iterator[Fault]:
 
 
 @rule()
-def _limits_agree(site: "Site") -> Iterator[Fault]:
+def _limits_agree(site: Site) -> Iterator[Fault]:
     for name, queue in site.queues.items():
         path: Path_ = ("queues", name)
         if queue.min_nodes and queue.max_nodes and queue.min_nodes > queue.max_nodes:
@@ -192,7 +186,7 @@ def _limits_agree(site: "Site") -> Iterator[Fault]:
 
 
 @rule()
-def _usual_walltime_is_allowed(site: "Site") -> Iterator[Fault]:
+def _usual_walltime_is_allowed(site: Site) -> Iterator[Fault]:
     name, queue = next(iter(site.queues.items()), (None, None))
     if site.walltime is None or queue is None:
         return
@@ -203,7 +197,7 @@ def _usual_walltime_is_allowed(site: "Site") -> Iterator[Fault]:
 
 
 @rule("scheduler.kind", "scheduler.gpu_request")
-def _options_are_for_the_scheduler(site: "Site") -> Iterator[Fault]:
+def _options_are_for_the_scheduler(site: Site) -> Iterator[Fault]:
     scheduler, said = site.scheduler, site.scheduler.model_fields_set
     if scheduler.kind != "lsf":
         for name in sorted(said & {"allocation", "hand_in"}):
@@ -233,7 +227,7 @@ _GPUS = ("--gres", "--gpus", "-G", "--gpus-per-node", "--gpus-per-task", "-gpu")
 
 
 @rule("scheduler.kind", "scheduler.account_option", "scheduler.queue_option")
-def _directives_are_not_ours(site: "Site") -> Iterator[Fault]:
+def _directives_are_not_ours(site: Site) -> Iterator[Fault]:
     scheduler = site.scheduler
     queue = [scheduler.queue_option] if scheduler.queue_option else _QUEUE[scheduler.kind].split()
     ours = {*_OURS[scheduler.kind].split(), *queue, scheduler.account_option}
@@ -253,7 +247,7 @@ def _directives_are_not_ours(site: "Site") -> Iterator[Fault]:
 
 
 @rule()
-def _nothing_refused_is_used(site: "Site") -> Iterator[Fault]:
+def _nothing_refused_is_used(site: Site) -> Iterator[Fault]:
     refused = site.scheduler.refuses
     if f"--{site.scheduler.gpu_request}" in refused:
         yield Fault(
@@ -265,7 +259,7 @@ def _nothing_refused_is_used(site: "Site") -> Iterator[Fault]:
 
 
 @rule()
-def _lines_are_no_directives(site: "Site") -> Iterator[Fault]:
+def _lines_are_no_directives(site: Site) -> Iterator[Fault]:
     for name in ("setup", "teardown"):
         for number, line in enumerate(getattr(site, name)):
             if re.match(r"\s*#(BSUB|SBATCH|flux:)", line):
@@ -273,7 +267,7 @@ def _lines_are_no_directives(site: "Site") -> Iterator[Fault]:
 
 
 @rule()
-def _variables_are_not_ours(site: "Site") -> Iterator[Fault]:
+def _variables_are_not_ours(site: Site) -> Iterator[Fault]:
     whose = {"OMP_NUM_THREADS": "follows from threads", "CUDA_VISIBLE_DEVICES": "follows from launcher.visibility"}
     for name in site.environment:
         if name in whose or name.startswith("HPCBENCH_"):

@@ -4,7 +4,8 @@ from typing import Any
 
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.sites.limits import longest, most_nodes
-from hpcbench.batch.sites.site import Queue, Site, load_site
+from hpcbench.batch.sites.load_site import load_site
+from hpcbench.batch.sites.site import Queue, Site
 from hpcbench.errors import UserError
 
 

@@ -82,31 +82,59 @@ allow() {
 
 # run ID LAUNCHER...: launch a run and wait for it; a failure does not stop the next one
 run() {
-  local limit status launched
+  local limit=0 launched=0 over='' status
   ! completed "$1" || return 0
-  [ "$SECONDS" -lt 89700 ] || ask # its scheduler has not, or not yet
+  keep_time
+  heed
   [ -z "$stopping" ] || return 0
   allow
   keep_old "$1"
   run=$1 began=$(now) launched=$SECONDS waiting=$((waiting - 1))
   shift
   mark_run running
-  [ -z "$stopping" ] || : > "runs/$run/stop" # asked since we looked
-  HPCBENCH_RUN=$root/runs/$run timeout -k 5 "$limit" "$@" '/sw/my python/bin/python3' -u -m hpcbench.train "runs/$run/run.json" \
-    > "runs/$run/log.txt" 2> "runs/$run/err.txt" < /dev/null &
+  launch "$@" '/sw/my python/bin/python3' -u -m hpcbench.train "runs/$run/run.json" > /dev/null 2>&1 &
   child=$!
-  while signalled=; wait "$child"; status=$?; [ -n "$signalled" ] || suspended "$status"; do :; done
+  watch_child
   child=
   sweep
-  # timeout says 124 by itself, unless TERM was not enough
-  [ "$limit" -eq 0 ] || [ "$status" -ne 137 ] || [ $((SECONDS - launched)) -lt "$limit" ] || status=124
+  [ -z "$over" ] || status=124
   mark_run ended "$status"
   run=
   [ "$status" -eq 0 ] || failed=1
 }
 
-# suspended STATUS: whether the launcher was stopped and has not ended; bash then waits no longer
-suspended() { [ "$1" -ge 147 ] && [ "$1" -le 150 ] && kill -0 "$child" 2> /dev/null && sleep 0.2; }
+# launch COMMAND...: the launcher with its logs; its exit status goes into the pipe, whatever signals the group gets
+launch() {
+  trap : TERM INT HUP USR1 USR2 URG # the launcher itself gets them as usual
+  HPCBENCH_RUN=$root/runs/$run "$@" > "runs/$run/log.txt" 2> "runs/$run/err.txt" < /dev/null
+  echo "$?" >&"$pipe"
+}
+
+# watch_child: sets `status` when the launcher has ended; meanwhile acts on signals and limits
+# The builtin `wait` will not do: a trapped signal makes bash 5.2 lose the status, or wait for ever.
+watch_child() {
+  until read -r -t 0.2 -u "$pipe" status; do
+    keep_time
+    heed
+    kill -0 "$child" 2> /dev/null && continue
+    read -r -t 0.2 -u "$pipe" status || status=137 # killed before it could say
+    return
+  done
+}
+
+# keep_time: what is due: the stop request ahead of the job's limit, and the end of a run that has met its own
+keep_time() {
+  [ "$SECONDS" -lt 89700 ] || stopping=1 # Flux never asks the script alone, others may be late
+  [ -z "$stopping" ] || ask
+  if [ -z "$over" ] && [ "$limit" -gt 0 ] && [ $((SECONDS - launched)) -gt "$limit" ]; then
+    over=1
+    kill -TERM -- "-$child" 2> /dev/null
+    leaves 50 || kill -KILL -- "-$child" 2> /dev/null
+  fi
+}
+
+# ask: the run is to write its checkpoint and leave; none is started after it
+ask() { [ -z "$run" ] || [ -e "runs/$run/stop" ] || : > "runs/$run/stop"; }
 
 # sweep: end what is left of the run on this node, whatever group, session or parent it has by now
 sweep() {
@@ -118,13 +146,10 @@ sweep() {
   done
 }
 
-# ---- signals ----
+# ---- signals: a trap only notes what is to be done, and `heed` does it between two commands ----
 
-# ask: the run is to write its checkpoint and leave; none is started after it
-ask() {
-  stopping=1 signalled=1
-  [ -z "$run" ] || : > "runs/$run/stop"
-}
+# heed: leave, if a signal has said so
+heed() { [ -z "$leaving" ] || quit; }
 
 # leaves TENTHS: whether the run's launcher and its group are gone within that time
 leaves() {
@@ -136,14 +161,14 @@ leaves() {
   return 1
 }
 
-# quit STATUS [TENTHS]: end the run and all it started, then this script; first the run may leave by itself
+# quit: end the run and all it started, then this script; first the run may leave by itself, for `grace` tenths
 quit() {
   trap '' TERM INT HUP USR1 USR2 URG
-  local status=$1
+  local status=$leaving
   if [ -n "$child" ]; then
-    if [ $# -gt 1 ] && leaves "$2"; then
-      wait "$child"
-      status=$?
+    [ -z "$stopping" ] || ask
+    if leaves "$grace"; then
+      read -r -t 1 -u "$pipe" status || status=$leaving
     else
       kill -TERM -- "-$child" 2> /dev/null
       leaves 50
@@ -151,7 +176,7 @@ quit() {
     sweep
   fi
   [ -z "$run" ] || mark_run ended "$status"
-  exit "$1"
+  exit "$leaving"
 }
 
 # finish STATUS: the last that is done, however this script ends
@@ -218,15 +243,16 @@ provenance() {
   recorder=$!
   for _ in {1..200}; do
     kill -0 "$recorder" 2> /dev/null || return 0
+    [ -z "$leaving" ] || break
     sleep 0.1
   done
   kill -KILL -- "-$recorder"
-  echo "$(now) provenance: not complete after 20 s" >&2
+  [ -n "$leaving" ] || echo "$(now) provenance: not complete after 20 s" >&2
 }
 
 # ---- this attempt ----
 
-child='' run='' stopping='' signalled='' failed=0 again=''
+child='' run='' stopping='' leaving='' grace=0 failed=0 again=''
 SECONDS=0
 start=$(now)
 attempt=1
@@ -249,13 +275,15 @@ id_json=$(json <<< "${id//[$'\n']/?}")
 hosts=$(host_list | json)
 host=$(uname -n | json)
 
+exec {pipe}<> <(:) # nothing comes out of it but the exit status of a launcher
 set -m # the launcher gets a process group of its own, so that a signal reaches all of it
 trap 'finish "$?"' EXIT
-trap 'quit 143' TERM
-trap 'quit 130' INT
-trap 'quit 129' HUP
-trap ask USR1
-trap 'ask; quit 143 200' TERM # of a preemption, perhaps: Slurm kills 30 s later, and puts the job back by itself
+trap 'leaving=143' TERM
+trap 'leaving=130' INT
+trap 'leaving=129' HUP
+trap 'stopping=1' USR1
+# A preemption, perhaps: Slurm kills 30 s later, and puts the job back by itself.
+trap 'stopping=1 leaving=143 grace=200' TERM
 mark_job running
 
 set +u
@@ -278,6 +306,7 @@ run r1-nodes12-naive-zfp16 "${launch[@]}"
 run r1-nodes12-mzhybrid "${launch[@]}"
 run r1-nodes12-zhybrid-16-8 "${launch[@]}"
 
+heed
 if [ -n "$stopping" ]; then
   for name in "${runs[@]}"; do
     completed "$name" && continue

@@ -9,7 +9,7 @@ from programs import Programs
 from hpcbench.batch.schedulers.lsf import Lsf
 from hpcbench.batch.schedulers.scheduler import Parcel, UnclearError, scheduler_class
 from hpcbench.batch.schedulers.states import Word
-from hpcbench.batch.sites.site import load_site
+from hpcbench.batch.sites.load_site import load_site
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 

@@ -13,7 +13,7 @@ from hpcbench.batch.schedulers.scheduler import Parcel, UnclearError, scheduler_
 from hpcbench.batch.schedulers.slurm import Slurm
 from hpcbench.batch.schedulers.submit_call import hand_in
 from hpcbench.batch.schedulers.submitit_slurm import DIALECT
-from hpcbench.batch.sites.site import load_site
+from hpcbench.batch.sites.load_site import load_site
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 

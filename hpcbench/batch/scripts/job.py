@@ -1,0 +1,38 @@
+"""A job: the runs that a scheduler starts together, and what it is asked for."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hpcbench.batch.scripts.duration import Duration
+from hpcbench.batch.scripts.shape import Shape
+
+_AHEAD = Duration(120)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a scheduler is handed: runs that share an allocation."""
+
+    id: str
+    runs: list[str]
+    """Ids of the runs, in the order in which they run."""
+    shape: Shape
+    launch: list[str]
+    """Argument list of the launcher."""
+    python: str
+    """The interpreter of the ranks."""
+    walltime: Duration | None
+    queue: str | None
+    account: str | None
+    environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Variables that single runs have beyond the site's, by the run's id."""
+    clear: Sequence[str] = ()
+    """Variables of any scheme of the study: what the submitter's shell says of them must reach no run."""
+    run_limit: Duration | None = None
+    """Of each run; by default an equal part of what the job has left."""
+    requeue: int = 0
+    """How often the job goes back to its queue when it is told to stop."""
+    stop_ahead: Duration = _AHEAD
+    """How long before the walltime it is told so."""
+    name: str = ""
+    """What the queue shows; by default study and id."""

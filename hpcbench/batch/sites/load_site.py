@@ -1,0 +1,88 @@
+"""Site files: those that come with hpcbench, and how one is found, read and checked."""
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from hpcbench.batch.files import exists
+from hpcbench.batch.sites.site import Site
+from hpcbench.batch.sites.site_rules import faults
+from hpcbench.contract.problems import shown, suggestion, user_error
+from hpcbench.errors import UserError
+from hpcbench.resources import data_dir
+from hpcbench.study.find_scheme import Offer
+from hpcbench.study.yaml12 import Document, read, shown_path
+
+
+def site_names() -> list[str]:
+    """Sites that come with hpcbench."""
+    return sorted(path.stem for path in data_dir("sites").glob("*.yaml"))
+
+
+def sites_with(scheme: str) -> list[str]:
+    """Sites among those that come with hpcbench that add this scheme."""
+    return [name for name in site_names() if scheme in load_site(name)[0].schemes]
+
+
+def offer(site: Site) -> Offer:
+    """The schemes that studies may name on this site, and what tells which other sites have one."""
+    return Offer(site.site, site.schemes, sites_with)
+
+
+def load_site(name: str, where: str = "--site") -> tuple[Site, Document]:
+    """A site by name, or from a file.
+
+    Parameters
+    ----------
+    name
+        One of `site_names()`, or a path: whatever has a slash or ends in ``.yaml``.
+    where
+        Who named it, for messages.
+
+    Raises
+    ------
+    UserError
+        There is no such site, or its file is wrong.
+    """
+    if "/" in name or name.endswith((".yaml", ".yml")):
+        path = Path(name)
+    elif name in site_names():
+        path = data_dir("sites") / f"{name}.yaml"
+    else:
+        near = suggestion(name, site_names())
+        raise UserError(
+            f"{where}: unknown site {shown(name)}{near}: known are {', '.join(site_names())}, or give a site file"
+        )
+    document = read(path)
+    try:
+        site = Site.model_validate(document.data)
+    except ValidationError as error:
+        raise user_error(error, Site, document.where) from None
+    if site.templates is not None:
+        try:
+            site = site.model_copy(update={"templates": str(template_directory(site.templates, path))})
+        except ValueError as error:
+            raise UserError(f"{document.where(('templates',))}: templates: {error}") from None
+    if site.site != path.stem and name in site_names():
+        raise UserError(
+            f"{document.where(('site',))}: site: {site.site!r} is not the file's name {shown_path(path.stem)}"
+        )
+    found = faults(site)
+    if found:
+        more = f" (and {len(found) - 1} more: `hpcbench sites check` says all)" if len(found) > 1 else ""
+        raise UserError(f"{found[0].line(document)}{more}")
+    return site, document
+
+
+def template_directory(templates: str, path: Path) -> Path:
+    """The absolute path of the directory that a site file names.
+
+    Raises
+    ------
+    ValueError
+        It is none.
+    """
+    directory = (path.parent / templates).resolve()
+    if not (exists(directory) and directory.is_dir()):
+        raise ValueError(f"{shown_path(directory)} is no directory: it starts at the site file's")
+    return directory
