@@ -12,14 +12,15 @@ import select
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
 from hpcbench.errors import UserError
+from hpcbench.testing.hosts.mpiexec import ONLY_THE_LINKS, mpiexec_line
 
 _HERE = Path(__file__).resolve().parent
 _TOOLS = ("bash", "hostname", "ip", "mount", "nsenter", "tc", "unshare")
@@ -36,7 +37,6 @@ _START = 60.0
 """Seconds that the hosts may take to come up, which usually is half a second."""
 _QUEUE = 16_000_000
 """Bytes that a link queues: TCP loses none. With 10 ms of the link's rate it did, and a third of its speed."""
-_ONLY_THE_LINKS = {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0", "UCX_NET_DEVICES": "eth0", "UCX_TLS": "self,sm,tcp"}
 
 
 def why_not() -> str | None:
@@ -153,14 +153,40 @@ class Hosts:
         UserError
             There are not enough hosts, or there is no ``mpiexec`` of MPICH.
         """
+        argv, variables = self._start_ranks(command, ranks, ranks_per_host, environment)
+        return self.on(1, argv, timeout=timeout, environment=variables)
+
+    def launch(
+        self,
+        command: Sequence[str],
+        *,
+        ranks: int,
+        ranks_per_host: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> int:
+        """Run an MPI program as :meth:`run` does, for as long as it takes; it prints where this process prints.
+
+        Returns
+        -------
+        int
+            Its exit status.
+        """
+        argv, variables = self._start_ranks(command, ranks, ranks_per_host, environment)
+        with self._command(1, argv, variables, None) as process:
+            return process.wait()
+
+    def _start_ranks(
+        self,
+        command: Sequence[str],
+        ranks: int,
+        ranks_per_host: int | None,
+        environment: Mapping[str, str] | None,
+    ) -> tuple[list[str], dict[str, str]]:
+        """The command that starts the ranks, and its variables."""
         each = ranks_per_host or -(-ranks // self.count)
         if ranks < 1 or each < 1 or ranks > each * self.count:
             raise UserError(f"{ranks} ranks, {each} a host, do not fit on {self.count} hosts: give others")
-        names = ",".join(f"host{k + 1}:{each}" for k in range(-(-ranks // each)))
-        launch = [_mpiexec(), "-launcher", "ssh", "-launcher-exec", "/proc/1/root/dev/shm/on", "-iface", "eth0"]
-        launch += ["-bind-to", "none", "-hosts", names, "-ppn", str(each), "-n", str(ranks)]
-        variables = {"OMP_NUM_THREADS": "1", **(environment or {}), **_ONLY_THE_LINKS}
-        return self.on(1, [*launch, *command], timeout=timeout, environment=variables)
+        return mpiexec_line(command, ranks, each), {"OMP_NUM_THREADS": "1", **(environment or {}), **ONLY_THE_LINKS}
 
     def on(
         self, host: int, command: Sequence[str], *, timeout: float = 60.0, environment: Mapping[str, str] | None = None
@@ -169,28 +195,38 @@ class Hosts:
 
         What it leaves running on any of the hosts is ended with it. A second thread's command waits for its turn.
         """
+        with self._command(host, command, environment, subprocess.PIPE) as process:
+            try:
+                output, errors = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                self._end_commands()
+                output, errors = process.communicate()
+                raise subprocess.TimeoutExpired(list(command), timeout, output, errors) from None
+        return subprocess.CompletedProcess(list(command), process.returncode, output, errors)
+
+    @contextmanager
+    def _command(
+        self, host: int, command: Sequence[str], environment: Mapping[str, str] | None, stream: int | None
+    ) -> Iterator[subprocess.Popen[str]]:
+        """A running process on a host; `stream` is where both its outputs go, None for those of this process."""
         inside = ["/dev/shm/on", f"host{host}", shlex.join(command)] if host else command
-        with self._one_command:
-            process = subprocess.Popen(
+        with (
+            self._one_command,
+            subprocess.Popen(
                 self._enter(inside),
                 env={**os.environ, **(environment or {})},
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stdout=stream,
+                stderr=stream,
                 text=True,
                 errors="replace",
                 start_new_session=True,  # Ctrl-C is for us, who then end all of it
-            )
-            with process:
-                try:
-                    output, errors = process.communicate(timeout=timeout)
-                except subprocess.TimeoutExpired:
-                    self._end_commands()
-                    output, errors = process.communicate()
-                    raise subprocess.TimeoutExpired(list(command), timeout, output, errors) from None
-                finally:
-                    self._end_commands()
-        return subprocess.CompletedProcess(list(command), process.returncode, output, errors)
+            ) as process,
+        ):
+            try:
+                yield process
+            finally:
+                self._end_commands()
 
     def set_rate(self, rate: str | None) -> None:
         """Change the limit of every link from now on, also while a command runs; see :class:`Hosts`."""
@@ -286,15 +322,4 @@ def _compiler() -> str:
     found = shutil.which(os.environ.get("CC") or "cc")
     if not found:
         raise UserError("virtual hosts with a delay need a C compiler: install one, or set CC to its path")
-    return found
-
-
-def _mpiexec() -> str:
-    beside = Path(sys.executable).with_name("mpiexec")
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if not found:
-        raise UserError(f"no mpiexec beside {sys.executable} nor on PATH: pip install 'hpcbench[local]'")
-    version = subprocess.run([found, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
-    if "HYDRA" not in version:
-        raise UserError(f"{found} is not MPICH's, which the virtual hosts need: pip install 'hpcbench[local]'")
     return found
