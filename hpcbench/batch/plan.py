@@ -130,6 +130,11 @@ def _programs(site: Site, *, dry_run: bool) -> tuple[str, str | None]:
         return python, None
     beside = Path(sys.executable).with_name(name)
     found = str(beside) if beside.is_file() else shutil.which(name)
+    if found is None and not dry_run and site.launcher.program:
+        raise UserError(
+            f"{site.site}: no {name} beside {shown_path(sys.executable)} nor on PATH: correct launcher.program in the "
+            "site file, or install what brings it"
+        )
     if found is None and not dry_run:
         raise UserError(
             f"{site.site}: no {name} beside {shown_path(sys.executable)} nor on PATH: install an MPI "

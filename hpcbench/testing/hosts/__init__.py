@@ -7,7 +7,6 @@ kernel then ends all that runs there, and networks and mounts, which nobody else
 """
 
 import os
-import re
 import select
 import shlex
 import shutil
@@ -21,6 +20,7 @@ from types import TracebackType
 
 from hpcbench.errors import UserError
 from hpcbench.testing.hosts.mpiexec import ONLY_THE_LINKS, mpiexec_line
+from hpcbench.testing.hosts.rates import bucket
 
 _HERE = Path(__file__).resolve().parent
 _TOOLS = ("bash", "hostname", "ip", "mount", "nsenter", "tc", "unshare")
@@ -35,8 +35,6 @@ _KERNEL = {
 _MAX = 200
 _START = 60.0
 """Seconds that the hosts may take to come up, which usually is half a second."""
-_QUEUE = 16_000_000
-"""Bytes that a link queues: TCP loses none. With 10 ms of the link's rate it did, and a third of its speed."""
 
 
 def why_not() -> str | None:
@@ -51,21 +49,6 @@ def why_not() -> str | None:
         if not _works(command):
             return f"virtual hosts need {module} of the kernel, which is denied or missing: modprobe {module}"
     return None
-
-
-def bits_per_second(rate: str) -> float:
-    """A rate as ``tc`` writes it, ``"50mbit"`` or ``"2.5gbit"``, as a number.
-
-    Raises
-    ------
-    UserError
-        It is written otherwise, or below 100 kbit/s, where the burst is no small part of a message.
-    """
-    parts = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg])bit", rate)
-    bits = float(parts[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[parts[2]] if parts else 0.0
-    if not 1e5 <= bits <= 1e12:
-        raise UserError(f"link rate {rate!r}: write it like 50mbit or 2.5gbit, from 100kbit to 1000gbit")
-    return bits
 
 
 class Hosts:
@@ -95,7 +78,7 @@ class Hosts:
         if delay_us < 0:
             raise UserError(f"a delay of {delay_us} microseconds: give 0 or more")
         self.count = count
-        self._bucket = _bucket(rate)
+        self._bucket = bucket(rate)
         self._compiler = _compiler() if delay_us else ""
         self._delay_us = delay_us
         self._one_command = threading.Lock()
@@ -230,7 +213,7 @@ class Hosts:
 
     def set_rate(self, rate: str | None) -> None:
         """Change the limit of every link from now on, also while a command runs; see :class:`Hosts`."""
-        self._bucket = _bucket(rate)
+        self._bucket = bucket(rate)
         self._set_limit()
 
     def _start(self, log: int) -> None:
@@ -303,19 +286,6 @@ def _unshare(command: Sequence[str]) -> list[str]:
 def _works(command: str) -> bool:
     done = subprocess.run(_unshare(command.split()), capture_output=True, stdin=subprocess.DEVNULL)
     return done.returncode == 0
-
-
-def _bucket(rate: str | None) -> tuple[str, str, str]:
-    """Rate, burst and queue for limit.sh.
-
-    The burst is the bytes that pass at full speed after a pause: 1 ms of the rate, but ten packets at least. Above
-    200 Mbit/s it is also at least what segmentation offload joins to one packet, for cutting those costs much CPU time.
-    """
-    if rate is None:
-        return "0", "0", "0"
-    bits = bits_per_second(rate)
-    burst = max(int(bits / 8 / 1000), 15_140 if bits <= 200e6 else 70_000)
-    return f"{bits:.0f}bit", str(burst), str(_QUEUE)
 
 
 def _compiler() -> str:
