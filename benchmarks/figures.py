@@ -2,7 +2,7 @@
 
     python benchmarks/figures.py [--check] [FILE.md ...]
 
-Without files: README.md, docs/*.md and results/README.md. A block in Markdown is filled from the result that it names:
+Without files: README.md, all of docs/ and results/README.md. A block in Markdown is filled from the result that it names:
 
     <!-- from results/reference/engine.txt: "compute: " to "goal" -->
     (what stands here is replaced by a code block)
@@ -32,7 +32,7 @@ from pathlib import Path
 from hpcbench.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = ("README.md", "docs/*.md", "results/README.md")
+DOCUMENTS = ("README.md", "docs/**/*.md", "results/README.md")
 _PLACE = re.compile(
     r"<!-- from (?P<block>\S+): (?P<what>[^\n]+?) -->\n(?P<lines>.*?)(?P<last>^<!-- end -->)"
     r"|<!-- =(?P<inline>\S+) (?P<key>[^\n]+?) -->(?P<figure>[^\n]*?)<!-- end -->",

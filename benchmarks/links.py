@@ -23,7 +23,8 @@ from hpcbench.bench.machine import cpu_model
 from hpcbench.bench.progress import progress
 from hpcbench.console import columns
 from hpcbench.errors import UserError
-from hpcbench.testing.hosts import Hosts, bits_per_second, why_not
+from hpcbench.testing.hosts import Hosts, why_not
+from hpcbench.testing.hosts.rates import bits_per_second
 
 MESSAGE = 4_000_000
 """Bytes."""

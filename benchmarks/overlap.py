@@ -24,7 +24,8 @@ from hpcbench.console import show_table
 from hpcbench.errors import UserError
 from hpcbench.report.findings import speeds
 from hpcbench.report.statistics import mean_interval, paired_difference
-from hpcbench.testing.hosts import Hosts, bits_per_second, why_not
+from hpcbench.testing.hosts import Hosts, why_not
+from hpcbench.testing.hosts.rates import bits_per_second
 
 SETTINGS = (*TWO_REPLICAS, "train.bucket_mb=0.4", "matrix.scheme=[baseline, zhybrid-16-8]")
 RANKS = 2

@@ -13,7 +13,7 @@ CONTROLS = {
 }
 """Simple schemes that another one has to beat."""
 KNOWN_WORSE = {"naive-zfp8": 0.48}
-"""Validation loss minus the baseline's after 600 steps, of those that are shown to be worse: docs/convergence.md."""
+"""Validation loss minus the baseline's after 600 steps, of those that are shown to be worse: docs/explanation/convergence.md."""
 
 
 def shown(interval: Interval, digits: int, sign: str = "") -> str:
@@ -64,7 +64,7 @@ def loss_note(steps: int, schemes: Sequence[str]) -> list[str]:
     """What the losses in the tables do not say."""
     lines = [
         f"loss: validation loss minus the baseline's. After {steps} steps it separates no schemes and is no verdict: "
-        "what a scheme costs in convergence is measured over 600 steps in docs/convergence.md."
+        "what a scheme costs in convergence is measured over 600 steps in docs/explanation/convergence.md."
     ]
     for scheme, worse in KNOWN_WORSE.items():
         if scheme in schemes:

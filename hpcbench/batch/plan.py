@@ -125,11 +125,16 @@ def _programs(site: Site, *, dry_run: bool) -> tuple[str, str | None]:
     if site.scheduler.kind != "local":
         return site.python, None
     python = sys.executable if site.python == "auto" else site.python
-    if site.launcher.program is not None:
+    name = site.launcher.program or program_name(site.launcher.kind)
+    if "/" in name:
         return python, None
-    name = program_name(site.launcher.kind)
     beside = Path(sys.executable).with_name(name)
     found = str(beside) if beside.is_file() else shutil.which(name)
+    if found is None and not dry_run and site.launcher.program:
+        raise UserError(
+            f"{site.site}: no {name} beside {shown_path(sys.executable)} nor on PATH: correct launcher.program in the "
+            "site file, or install what brings it"
+        )
     if found is None and not dry_run:
         raise UserError(
             f"{site.site}: no {name} beside {shown_path(sys.executable)} nor on PATH: install an MPI "

@@ -157,9 +157,9 @@ def _aware(site: Site, said: str) -> Check:
 
 def launcher_of(site: Site) -> str:
     """The program that starts ranks: the site's, else, on this machine, that beside our interpreter."""
-    if site.launcher.program:
-        return site.launcher.program
-    name = program_name(site.launcher.kind)
+    name = site.launcher.program or program_name(site.launcher.kind)
+    if "/" in name:
+        return name
     beside = Path(sys.executable).with_name(name)
     return str(beside) if site.scheduler.kind == "local" and beside.is_file() else name
 

@@ -116,11 +116,12 @@ def prepared(name: str) -> tuple[Site, list[Job]]:
 
 def script(name: str) -> str:
     """The first script that a golden study gives on a site, under fixed paths."""
-    if name == "local":
-        site, _ = load_site("local")
+    if name in ("local", "virtual-hosts"):
+        site, _ = load_site(name)
         site = site.model_copy(update={"node": site.node.model_copy(update={"cores": 2})})
         job = jobs_of("local", site)[0]
-        job = replace(job, python="/opt/venv/bin/python", launch=["/opt/venv/bin/mpiexec", *job.launch[1:]])
+        program = f"/opt/venv/bin/{Path(job.launch[0]).name}"
+        job = replace(job, python="/opt/venv/bin/python", launch=[program, *job.launch[1:]])
         return render(job, site=site, study="demo", root="/home/me/it's $HOME/results/demo/001")
     site, jobs = prepared(name)
     return render(jobs[0], site=site, study="neox-hybrid", root=ROOT)

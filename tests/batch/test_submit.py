@@ -223,6 +223,13 @@ def test_no_launcher_is_a_clear_error(fake: Fake, monkeypatch: pytest.MonkeyPatc
     fake.write_site(launcher={"kind": "mpich"}, python="auto")
     with pytest.raises(UserError, match=r"no mpiexec beside .* nor on PATH: install an MPI"):
         submit(fake.study, site=str(fake.site))
+    fake.write_site(launcher={"kind": "mpich", "program": "my-launcher"}, python="auto")
+    with pytest.raises(UserError, match=r"no my-launcher beside .* nor on PATH: correct launcher.program"):
+        submit(fake.study, site=str(fake.site))
+    own = fake.directory / "my-launcher"
+    own.write_text("#!/bin/sh\n", encoding="utf-8")
+    assert submit(fake.study, site=str(fake.site), dry_run=True).jobs[0].launch[0] == str(own)
+    fake.write_site(launcher={"kind": "mpich"}, python="auto")
     beside = fake.directory / "mpiexec"
     beside.write_text("#!/bin/sh\n", encoding="utf-8")
     submission = submit(fake.study, site=str(fake.site), dry_run=True)

@@ -1,4 +1,4 @@
-"""The table of docs/codecs.md says what the codecs do."""
+"""The table of docs/reference/codecs.md says what the codecs do."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from hpcbench.bench.device import Cpu
 from hpcbench.codecs.library import kernels
 from hpcbench.codecs.spec import FAMILIES, split
 
-DOCS = (Path(__file__).resolve().parents[2] / "docs" / "codecs.md").read_text(encoding="utf-8")
+DOCS = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "codecs.md").read_text(encoding="utf-8")
 LINES = [[cell.strip() for cell in line.split("|")[1:]] for line in DOCS.splitlines() if line.startswith("| `")]
 AS_MEASURED = {
     "int8:B": "int8:256",

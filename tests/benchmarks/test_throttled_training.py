@@ -71,7 +71,7 @@ def test_sentences_name_who_beats_a_control_and_who_does_not(throttled: Callable
         == "Of the 1 hybrids, faster than naive-int8: none; slower than it: zhybrid-16-8."
     )
     assert re.search(
-        r"After 20 steps it separates no schemes and is no verdict: .*docs/convergence\.md", said, re.DOTALL
+        r"After 20 steps it separates no schemes and is no verdict: .*docs/explanation/convergence\.md", said, re.DOTALL
     )
 
 
@@ -82,7 +82,7 @@ def test_one_repeat_shows_nothing(throttled: Callable[[str], Any]) -> None:
 
 def test_what_is_worse_after_600_steps_is_marked(throttled: Callable[[str], Any]) -> None:
     known = throttled("words").KNOWN_WORSE
-    page = (ROOT / "docs" / "convergence.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "convergence.md").read_text()
     worse = re.findall(
         r"^\| `([a-z0-9-]+)`[^|]*\|[^|]*\|[^|]*\| ([+-][0-9.]+) .*\| \*\*worse\*\* \|$", page, re.MULTILINE
     )

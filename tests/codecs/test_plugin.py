@@ -1,4 +1,4 @@
-"""The codec of docs/codecs.md, installed as another package's, works by its name like one of ours."""
+"""The codec of docs/reference/codecs.md, installed as another package's, works by its name like one of ours."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-DOCS = (CHECKOUT / "docs" / "codecs.md").read_text(encoding="utf-8")
+DOCS = (CHECKOUT / "docs" / "reference" / "codecs.md").read_text(encoding="utf-8")
 
 
 def block(language: str) -> str:

@@ -1,4 +1,4 @@
-"""The command of docs/fakes.md, given as it stands there."""
+"""The command of docs/how-to/fakes.md, given as it stands there."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from hpcbench.batch.sites.load_site import load_site
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 
-DOCS = Path(__file__).parents[2] / "docs" / "fakes.md"
+DOCS = Path(__file__).parents[2] / "docs" / "how-to" / "fakes.md"
 SITES = Path(__file__).parents[2] / "sites"
 
 

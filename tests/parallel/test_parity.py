@@ -1,7 +1,7 @@
 """A model spread over ranks against the same model in one process: loss, gradients and weights by global name.
 
 The oracle runs in fp64, where rounding is 1e-16 and any mistake in a sum, a scale or a slice is far larger. What is
-compared is in cases.py; docs/parity.md says what is bit-equal and why, and how wide the tolerances are.
+compared is in cases.py; docs/explanation/parity.md says what is bit-equal and why, and how wide the tolerances are.
 """
 
 from itertools import combinations, product
@@ -26,7 +26,7 @@ from cases import (
 from covering import cover, every_case
 
 WORKER = Path(__file__).with_name("parity_worker.py")
-PAGE = Path(__file__).parents[2] / "docs/parity.md"
+PAGE = Path(__file__).parents[2] / "docs/explanation/parity.md"
 
 TOLERANCE = 1e-12
 """Of loss, norm and gradients, relative to the reference's own norm: some thousand sums of rounding 1e-16."""

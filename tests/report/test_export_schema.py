@@ -12,7 +12,7 @@ from hpcbench.contract.step_line import Step
 from hpcbench.report.export.schema import QUANTITIES, RECORDS, TABLES, VERSION, described, fingerprint
 
 VERSIONS = Path(__file__).with_name("schema_versions.json")
-PAGE = Path(__file__).parents[2] / "docs" / "records.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "records.md"
 BEGIN, END = "<!-- tables: begin -->\n", "<!-- tables: end -->\n"
 
 

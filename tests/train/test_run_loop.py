@@ -135,7 +135,7 @@ def test_what_crosses_the_hosts_link_and_what_lasts_is_as_predicted(corpus, zero
 
 
 def test_the_page_names_all_that_the_last_lines_say(corpus):
-    page = (Path(__file__).parents[2] / "docs" / "logs.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "logs.md").read_text()
     found = events_of(run_of(corpus, offload=True)) | {"configuration": {"run": {}, **facts(RUN, corpus)}}
     for name in ("traffic", "phases", "memory", "configuration"):
         assert f"| `{name}` |" in page

@@ -1,6 +1,6 @@
 """LSF for submitit: Python functions through ``AutoExecutor(cluster="lsf")``, and job scripts that are ready.
 
-Registered as submitit's plugins; `docs/lsf-plugin.md` is for its users.
+Registered as submitit's plugins; `docs/how-to/lsf-plugin.md` is for its users.
 """
 
 import os

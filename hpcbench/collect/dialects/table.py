@@ -24,7 +24,7 @@ DIALECTS: tuple[Dialect, ...] = (
 
 
 def markdown() -> str:
-    """The table of docs/logs.md: each quantity that is read, by the name that the framework prints."""
+    """The table of docs/reference/logs.md: each quantity that is read, by the name that the framework prints."""
     rows = ["| framework | printed | unit | becomes |", "| --- | --- | --- | --- |"]
     for dialect in DIALECTS:
         seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""The tidy schema of what is exported: tables, columns, types, units. All writers and docs/records.md follow it."""
+"""The tidy schema of what is exported: tables, columns, types, units. All writers and docs/reference/records.md follow it."""
 
 import hashlib
 from dataclasses import dataclass
@@ -221,7 +221,7 @@ def fingerprint() -> str:
 
 
 def described() -> str:
-    """The tables in Markdown, for docs/records.md."""
+    """The tables in Markdown, for docs/reference/records.md."""
     parts = []
     for table in TABLES.values():
         lines = [

@@ -7,19 +7,20 @@ kernel then ends all that runs there, and networks and mounts, which nobody else
 """
 
 import os
-import re
 import select
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
 from hpcbench.errors import UserError
+from hpcbench.testing.hosts.mpiexec import ONLY_THE_LINKS, mpiexec_line
+from hpcbench.testing.hosts.rates import bucket
 
 _HERE = Path(__file__).resolve().parent
 _TOOLS = ("bash", "hostname", "ip", "mount", "nsenter", "tc", "unshare")
@@ -34,9 +35,6 @@ _KERNEL = {
 _MAX = 200
 _START = 60.0
 """Seconds that the hosts may take to come up, which usually is half a second."""
-_QUEUE = 16_000_000
-"""Bytes that a link queues: TCP loses none. With 10 ms of the link's rate it did, and a third of its speed."""
-_ONLY_THE_LINKS = {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0", "UCX_NET_DEVICES": "eth0", "UCX_TLS": "self,sm,tcp"}
 
 
 def why_not() -> str | None:
@@ -51,21 +49,6 @@ def why_not() -> str | None:
         if not _works(command):
             return f"virtual hosts need {module} of the kernel, which is denied or missing: modprobe {module}"
     return None
-
-
-def bits_per_second(rate: str) -> float:
-    """A rate as ``tc`` writes it, ``"50mbit"`` or ``"2.5gbit"``, as a number.
-
-    Raises
-    ------
-    UserError
-        It is written otherwise, or below 100 kbit/s, where the burst is no small part of a message.
-    """
-    parts = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg])bit", rate)
-    bits = float(parts[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[parts[2]] if parts else 0.0
-    if not 1e5 <= bits <= 1e12:
-        raise UserError(f"link rate {rate!r}: write it like 50mbit or 2.5gbit, from 100kbit to 1000gbit")
-    return bits
 
 
 class Hosts:
@@ -95,7 +78,7 @@ class Hosts:
         if delay_us < 0:
             raise UserError(f"a delay of {delay_us} microseconds: give 0 or more")
         self.count = count
-        self._bucket = _bucket(rate)
+        self._bucket = bucket(rate)
         self._compiler = _compiler() if delay_us else ""
         self._delay_us = delay_us
         self._one_command = threading.Lock()
@@ -153,14 +136,40 @@ class Hosts:
         UserError
             There are not enough hosts, or there is no ``mpiexec`` of MPICH.
         """
+        argv, variables = self._start_ranks(command, ranks, ranks_per_host, environment)
+        return self.on(1, argv, timeout=timeout, environment=variables)
+
+    def launch(
+        self,
+        command: Sequence[str],
+        *,
+        ranks: int,
+        ranks_per_host: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> int:
+        """Run an MPI program as :meth:`run` does, for as long as it takes; it prints where this process prints.
+
+        Returns
+        -------
+        int
+            Its exit status.
+        """
+        argv, variables = self._start_ranks(command, ranks, ranks_per_host, environment)
+        with self._command(1, argv, variables, None) as process:
+            return process.wait()
+
+    def _start_ranks(
+        self,
+        command: Sequence[str],
+        ranks: int,
+        ranks_per_host: int | None,
+        environment: Mapping[str, str] | None,
+    ) -> tuple[list[str], dict[str, str]]:
+        """The command that starts the ranks, and its variables."""
         each = ranks_per_host or -(-ranks // self.count)
         if ranks < 1 or each < 1 or ranks > each * self.count:
             raise UserError(f"{ranks} ranks, {each} a host, do not fit on {self.count} hosts: give others")
-        names = ",".join(f"host{k + 1}:{each}" for k in range(-(-ranks // each)))
-        launch = [_mpiexec(), "-launcher", "ssh", "-launcher-exec", "/proc/1/root/dev/shm/on", "-iface", "eth0"]
-        launch += ["-bind-to", "none", "-hosts", names, "-ppn", str(each), "-n", str(ranks)]
-        variables = {"OMP_NUM_THREADS": "1", **(environment or {}), **_ONLY_THE_LINKS}
-        return self.on(1, [*launch, *command], timeout=timeout, environment=variables)
+        return mpiexec_line(command, ranks, each), {"OMP_NUM_THREADS": "1", **(environment or {}), **ONLY_THE_LINKS}
 
     def on(
         self, host: int, command: Sequence[str], *, timeout: float = 60.0, environment: Mapping[str, str] | None = None
@@ -169,32 +178,42 @@ class Hosts:
 
         What it leaves running on any of the hosts is ended with it. A second thread's command waits for its turn.
         """
+        with self._command(host, command, environment, subprocess.PIPE) as process:
+            try:
+                output, errors = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                self._end_commands()
+                output, errors = process.communicate()
+                raise subprocess.TimeoutExpired(list(command), timeout, output, errors) from None
+        return subprocess.CompletedProcess(list(command), process.returncode, output, errors)
+
+    @contextmanager
+    def _command(
+        self, host: int, command: Sequence[str], environment: Mapping[str, str] | None, stream: int | None
+    ) -> Iterator[subprocess.Popen[str]]:
+        """A running process on a host; `stream` is where both its outputs go, None for those of this process."""
         inside = ["/dev/shm/on", f"host{host}", shlex.join(command)] if host else command
-        with self._one_command:
-            process = subprocess.Popen(
+        with (
+            self._one_command,
+            subprocess.Popen(
                 self._enter(inside),
                 env={**os.environ, **(environment or {})},
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stdout=stream,
+                stderr=stream,
                 text=True,
                 errors="replace",
                 start_new_session=True,  # Ctrl-C is for us, who then end all of it
-            )
-            with process:
-                try:
-                    output, errors = process.communicate(timeout=timeout)
-                except subprocess.TimeoutExpired:
-                    self._end_commands()
-                    output, errors = process.communicate()
-                    raise subprocess.TimeoutExpired(list(command), timeout, output, errors) from None
-                finally:
-                    self._end_commands()
-        return subprocess.CompletedProcess(list(command), process.returncode, output, errors)
+            ) as process,
+        ):
+            try:
+                yield process
+            finally:
+                self._end_commands()
 
     def set_rate(self, rate: str | None) -> None:
         """Change the limit of every link from now on, also while a command runs; see :class:`Hosts`."""
-        self._bucket = _bucket(rate)
+        self._bucket = bucket(rate)
         self._set_limit()
 
     def _start(self, log: int) -> None:
@@ -269,32 +288,8 @@ def _works(command: str) -> bool:
     return done.returncode == 0
 
 
-def _bucket(rate: str | None) -> tuple[str, str, str]:
-    """Rate, burst and queue for limit.sh.
-
-    The burst is the bytes that pass at full speed after a pause: 1 ms of the rate, but ten packets at least. Above
-    200 Mbit/s it is also at least what segmentation offload joins to one packet, for cutting those costs much CPU time.
-    """
-    if rate is None:
-        return "0", "0", "0"
-    bits = bits_per_second(rate)
-    burst = max(int(bits / 8 / 1000), 15_140 if bits <= 200e6 else 70_000)
-    return f"{bits:.0f}bit", str(burst), str(_QUEUE)
-
-
 def _compiler() -> str:
     found = shutil.which(os.environ.get("CC") or "cc")
     if not found:
         raise UserError("virtual hosts with a delay need a C compiler: install one, or set CC to its path")
-    return found
-
-
-def _mpiexec() -> str:
-    beside = Path(sys.executable).with_name("mpiexec")
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if not found:
-        raise UserError(f"no mpiexec beside {sys.executable} nor on PATH: pip install 'hpcbench[local]'")
-    version = subprocess.run([found, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
-    if "HYDRA" not in version:
-        raise UserError(f"{found} is not MPICH's, which the virtual hosts need: pip install 'hpcbench[local]'")
     return found

@@ -127,5 +127,5 @@ def test_a_loss_that_is_no_number_is_one_wherever_it_stands() -> None:
 
 
 def test_docs_say_what_is_read() -> None:
-    assert markdown() in (ROOT / "docs" / "logs.md").read_text()
+    assert markdown() in (ROOT / "docs" / "reference" / "logs.md").read_text()
     assert all(dialect.name in markdown() for dialect in DIALECTS)

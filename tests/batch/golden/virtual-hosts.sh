@@ -1,0 +1,247 @@
+#!/bin/bash
+# Written by hpcbench 0.1.0: study demo, job j0001-r1, site virtual-hosts.
+# shellcheck disable=SC2317,SC2329 # functions that traps alone call
+set -u
+root='/home/me/it'"'"'s $HOME/results/demo/001'
+job=j0001-r1
+runs=(r1-baseline r1-naive-zfp8 r1-mzhybrid r1-zhybrid-16-8)
+cd -- "$root" || exit 1
+
+# Variables of an outer job or launcher would steer ours, silently.
+for name in $(compgen -e); do
+  case $name in
+    SLURM_CONF | SLURM_CLUSTERS | LSF_ENVDIR | LSF_SERVERDIR | LSF_BINDIR | LSF_LIBDIR) ;;
+    SLURM* | SRUN_* | SBATCH_* | LSB_* | LSF_* | LS_* | JSM_* | FLUX_* | I_MPI_*) unset -v "$name" ;;
+    PMI_* | PMIX_* | OMPI_* | PRTE_* | HYDRA_* | HYDI_* | MPIEXEC_*) unset -v "$name" ;;
+    MPI_LOCALNRANKS | MPI_LOCALRANKID | CRAY_PMI* | PALS_* | PBS_*) unset -v "$name" ;;
+  esac
+done
+
+# ---- marks: what is known of job and runs, whatever the scheduler says ----
+
+now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
+
+# mark FILE FORMAT VALUE...: the file is there whole, or not at all
+mark() {
+  local file=$1
+  shift
+  # shellcheck disable=SC2059
+  printf "$@" > "$file.tmp" && mv -f -- "$file.tmp" "$file"
+}
+
+# json: lines as JSON strings, whatever is in them
+json() { LC_ALL=C sed 's/[^ -~]/?/g; s/[\\"]/\\&/g; s/.*/"&"/' | paste -s -d , -; }
+
+# mark_job STATE [EXIT]
+mark_job() {
+  mark "jobs/$job/status.json" '{"state": "%s"%s, "attempt": %d, "start": "%s"%s, "host": %s, "hosts": [%s], "id": %s}\n' \
+    "$1" "${2:+, \"exit\": $2}" "$attempt" "$start" "${2:+, \"end\": \"$(now)\"}" "$host" "$hosts" "$id_json"
+}
+
+# mark_run STATE [EXIT]
+mark_run() {
+  mark "runs/$run/status.json" '{"state": "%s"%s, "attempt": %d, "start": "%s"%s, "host": %s, "job": "%s", "id": %s}\n' \
+    "$1" "${2:+, \"exit\": $2}" "$attempt" "$began" "${2:+, \"end\": \"$(now)\"}" "$host" "$job" "$id_json"
+}
+
+# completed RUN: by its mark, of this attempt or of one before
+completed() { grep -qs '"state": "ended", "exit": 0,' "runs/$1/status.json"; }
+
+# keep_old RUN: what an earlier attempt left gets the number of that attempt
+keep_old() {
+  local name old
+  old=$(sed -n 's/.*"attempt": \([0-9]*\).*/\1/p' "runs/$1/status.json" 2> /dev/null)
+  for name in log.txt err.txt status.json; do
+    [ ! -e "runs/$1/$name" ] || mv -f -- "runs/$1/$name" "runs/$1/${name%.*}.${old:-0}.${name##*.}"
+  done
+  rm -f -- "runs/$1/stop"
+}
+
+# ---- runs ----
+
+# allow: sets `limit`, the seconds that the next run may take; 0 for no limit
+allow() {
+  # An equal part of the time until the stop request; what comes last has the rest, to write its checkpoint in.
+  limit=$(((86280 - SECONDS) / waiting))
+  [ "$waiting" -gt 1 ] || limit=$((86400 - SECONDS))
+  [ "$limit" -ge 1 ] || limit=1
+}
+
+# run ID LAUNCHER...: launch a run and wait for it; a failure does not stop the next one
+run() {
+  local limit status launched
+  ! completed "$1" || return 0
+  [ "$SECONDS" -lt 86280 ] || ask # its scheduler has not, or not yet
+  [ -z "$stopping" ] || return 0
+  allow
+  keep_old "$1"
+  run=$1 began=$(now) launched=$SECONDS waiting=$((waiting - 1))
+  shift
+  mark_run running
+  [ -z "$stopping" ] || : > "runs/$run/stop" # asked since we looked
+  HPCBENCH_RUN=$root/runs/$run timeout -k 5 "$limit" "$@" /opt/venv/bin/python -u -m hpcbench.train "runs/$run/run.json" \
+    > "runs/$run/log.txt" 2> "runs/$run/err.txt" < /dev/null &
+  child=$!
+  while signalled=; wait "$child"; status=$?; [ -n "$signalled" ] || suspended "$status"; do :; done
+  child=
+  sweep
+  # timeout says 124 by itself, unless TERM was not enough
+  [ "$limit" -eq 0 ] || [ "$status" -ne 137 ] || [ $((SECONDS - launched)) -lt "$limit" ] || status=124
+  mark_run ended "$status"
+  run=
+  [ "$status" -eq 0 ] || failed=1
+}
+
+# suspended STATUS: whether the launcher was stopped and has not ended; bash then waits no longer
+suspended() { [ "$1" -ge 147 ] && [ "$1" -le 150 ] && kill -0 "$child" 2> /dev/null && sleep 0.2; }
+
+# sweep: end what is left of the run on this node, whatever group, session or parent it has by now
+sweep() {
+  local found path
+  for _ in 1 2 3; do # what forks meanwhile is found by the next look
+    found=$(grep -lszxF -e "HPCBENCH_RUN=$root/runs/$run" /proc/[0-9]*/environ)
+    [ -n "$found" ] || return 0
+    for path in $found; do kill -KILL "${path//[!0-9]/}"; done 2> /dev/null
+  done
+}
+
+# ---- signals ----
+
+# ask: the run is to write its checkpoint and leave; none is started after it
+ask() {
+  stopping=1 signalled=1
+  [ -z "$run" ] || : > "runs/$run/stop"
+}
+
+# leaves TENTHS: whether the run's launcher and its group are gone within that time
+leaves() {
+  local left
+  for ((left = $1; left > 0; left--)); do
+    kill -0 -- "-$child" 2> /dev/null || return 0
+    sleep 0.1
+  done
+  return 1
+}
+
+# quit STATUS [TENTHS]: end the run and all it started, then this script; first the run may leave by itself
+quit() {
+  trap '' TERM INT HUP USR1 USR2 URG
+  local status=$1
+  if [ -n "$child" ]; then
+    if [ $# -gt 1 ] && leaves "$2"; then
+      wait "$child"
+      status=$?
+    else
+      kill -TERM -- "-$child" 2> /dev/null
+      leaves 50
+    fi
+    sweep
+  fi
+  [ -z "$run" ] || mark_run ended "$status"
+  exit "$1"
+}
+
+# finish STATUS: the last that is done, however this script ends
+finish() {
+  trap '' TERM INT HUP USR1 USR2 URG
+  mark_job ended "$1"
+  teardown
+}
+
+teardown() {
+  return 0
+}
+
+# ---- what is recorded beside the results ----
+
+# keep NAME COMMAND...: what a command says, if there is one
+keep() {
+  local name=$1
+  shift
+  ! type "$1" > /dev/null 2>&1 || "$@" > "jobs/$job/provenance/$name.txt" 2>&1 < /dev/null
+}
+
+# variables: the environment, sorted; no secrets by their names, no passwords in addresses
+variables() {
+  local name
+  for name in $(compgen -e | LC_ALL=C sort); do
+    case ${name^^}=${!name} in
+      *TOKEN*=* | *SECRET*=* | *PASSW*=* | *PASSPHRASE*=* | *CREDENTIAL*=* | *KEY*=* | *://*:*@*) echo "# $name is left out" ;;
+      *) printf '%s=%q\n' "$name" "${!name}" ;;
+    esac
+  done
+}
+
+record() {
+  (umask 077 && keep environment variables) & # no filter knows all that it may hold
+  keep modules module list &
+  keep limits ulimit -a &
+  keep system uname -a &
+  keep nvidia-smi nvidia-smi -q &
+  keep rocm-smi rocm-smi -a &
+  wait
+}
+
+# provenance: record that, within 20 s, in whatever state a command may hang
+provenance() {
+  local recorder
+  mkdir -p "jobs/$job/provenance"
+  record &
+  recorder=$!
+  for _ in {1..200}; do
+    kill -0 "$recorder" 2> /dev/null || return 0
+    sleep 0.1
+  done
+  kill -KILL -- "-$recorder"
+  echo "$(now) provenance: not complete after 20 s" >&2
+}
+
+# ---- this attempt ----
+
+child='' run='' stopping='' signalled='' failed=0
+SECONDS=0
+start=$(now)
+attempt=1
+while [ -e "jobs/$job/attempts/$attempt.json" ]; do attempt=$((attempt + 1)); done
+if [ -e "jobs/$job/status.json" ]; then
+  mkdir -p "jobs/$job/attempts"
+  mark "jobs/$job/attempts/$attempt.json" '%s\n' "$(< "jobs/$job/status.json")"
+  [ ! -e "jobs/$job/provenance" ] || mv -f -- "jobs/$job/provenance" "jobs/$job/attempts/$attempt.provenance"
+  attempt=$((attempt + 1))
+fi
+export HPCBENCH_ATTEMPT=$attempt
+waiting=0
+for name in "${runs[@]}"; do completed "$name" || waiting=$((waiting + 1)); done
+
+# id of this job, and its hosts, one a line
+id=$$
+host_list() { uname -n; }
+id_json=$(json <<< "${id//[$'\n']/?}")
+hosts=$(host_list | json)
+host=$(uname -n | json)
+
+set -m # the launcher gets a process group of its own, so that a signal reaches all of it
+trap 'finish "$?"' EXIT
+trap 'quit 143' TERM
+trap 'quit 130' INT
+trap 'quit 129' HUP
+trap ask USR1
+mark_job running
+
+export OMP_NUM_THREADS=1
+
+provenance
+
+launch=(/opt/venv/bin/hpcbench-virtual-hosts -n 8 -ppn 1 -bind-to none --rate 100mbit)
+run r1-baseline "${launch[@]}"
+run r1-naive-zfp8 "${launch[@]}"
+run r1-mzhybrid "${launch[@]}"
+run r1-zhybrid-16-8 "${launch[@]}"
+
+if [ -n "$stopping" ]; then
+  for name in "${runs[@]}"; do
+    completed "$name" && continue
+    exit 75
+  done
+fi
+exit "$failed"
