@@ -15,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -36,6 +37,8 @@ _START = 60.0
 """Seconds that the hosts may take to come up, which usually is half a second."""
 _QUEUE = 16_000_000
 """Bytes that a link queues: TCP loses none. With 10 ms of the link's rate it did, and a third of its speed."""
+_NO_INPUT = ("sh", "-c", 'exec "$@" </dev/null', "sh")
+"""Before the command of a rank: the input of mpiexec itself does not end while it runs."""
 _ONLY_THE_LINKS = {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0", "UCX_NET_DEVICES": "eth0", "UCX_TLS": "self,sm,tcp"}
 
 
@@ -160,7 +163,8 @@ class Hosts:
         launch = [_mpiexec(), "-launcher", "ssh", "-launcher-exec", "/proc/1/root/dev/shm/on", "-iface", "eth0"]
         launch += ["-bind-to", "none", "-hosts", names, "-ppn", str(each), "-n", str(ranks)]
         variables = {"OMP_NUM_THREADS": "1", **(environment or {}), **_ONLY_THE_LINKS}
-        return self.on(1, [*launch, *command], timeout=timeout, environment=variables)
+        with _endless() as waiting:
+            return self._on(1, [*launch, *_NO_INPUT, *command], timeout, variables, stdin=waiting)
 
     def on(
         self, host: int, command: Sequence[str], *, timeout: float = 60.0, environment: Mapping[str, str] | None = None
@@ -169,12 +173,17 @@ class Hosts:
 
         What it leaves running on any of the hosts is ended with it. A second thread's command waits for its turn.
         """
+        return self._on(host, command, timeout, environment, stdin=subprocess.DEVNULL)
+
+    def _on(
+        self, host: int, command: Sequence[str], timeout: float, environment: Mapping[str, str] | None, *, stdin: int
+    ) -> subprocess.CompletedProcess[str]:
         inside = ["/dev/shm/on", f"host{host}", shlex.join(command)] if host else command
         with self._one_command:
             process = subprocess.Popen(
                 self._enter(inside),
                 env={**os.environ, **(environment or {})},
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -256,6 +265,21 @@ class Hosts:
             while self._namespaces:
                 os.close(self._namespaces.popitem()[1])
         self._first = None
+
+
+@contextmanager
+def _endless() -> Iterator[int]:
+    """A standard input that neither brings anything nor ends within the block.
+
+    Hydra's mpiexec tells the first host that its input has ended. Where the ranks were faster it writes to a closed
+    connection, and SIGPIPE ends it before it has printed what they wrote.
+    """
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
 def _unshare(command: Sequence[str]) -> list[str]:
