@@ -22,7 +22,7 @@ def rank_server() -> Iterator[RankServer]:
 
 @pytest.fixture(scope="session")
 def mpi_run(rank_server: RankServer) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a worker whose exit status is of interest; see `run_ranks`. With ``server=None`` ranks start from nothing."""
+    """Runs a worker whose exit status is of interest; see `run_ranks`. Tests that kill ranks give ``server=None``."""
     return partial(run_ranks, server=rank_server)
 
 

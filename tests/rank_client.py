@@ -22,7 +22,8 @@ def main(path: str, program: list[str]) -> int:
     connection.connect(path)
     # A launcher talks to a rank through files that it leaves open, whose numbers stand in the environment.
     files = [0, 1, 2, *(int(os.environ[name]) for name in ("PMI_FD", "HYDI_CONTROL_FD") if name in os.environ)]
-    place = (program, dict(os.environ), os.getcwd(), list(os.sched_getaffinity(0)), files)
+    directory = os.getcwd()  # noqa: PTH109: pathlib takes as long to import as all of this
+    place = (program, dict(os.environ), directory, list(os.sched_getaffinity(0)), files)
     words = marshal.dumps(place)
     rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", files))
     connection.sendmsg([len(words).to_bytes(4, "little")], [rights])

@@ -1,8 +1,8 @@
 """Forks MPI ranks from a process that has imported PyTorch, mpi4py and hpcbench once; its standard input is a socket.
 
-A rank's own imports take a core for 1 to 4 s, more than most tests of the engine. The launcher starts every rank as ever,
-but as `rank_client.py`, which hands its files, environment, directory and cores over and waits. MPI begins after the
-fork. Nothing outlives the process that started the server.
+A rank's own imports take a core for 1 to 4 s, more than most tests of the engine. The launcher starts `rank_client.py` in
+place of each rank, which hands its files, environment, directory and cores over and waits. MPI begins after the fork.
+Nothing outlives the process that started the server.
 """
 
 import ctypes
