@@ -22,7 +22,7 @@ def main(path: str, program: list[str]) -> int:
     connection.connect(path)
     # A launcher talks to a rank through files that it leaves open, whose numbers stand in the environment.
     files = [0, 1, 2, *(int(os.environ[name]) for name in ("PMI_FD", "HYDI_CONTROL_FD") if name in os.environ)]
-    directory = os.getcwd()  # noqa: PTH109: pathlib takes as long to import as all of this
+    directory = os.getcwd()  # noqa: PTH109 (pathlib takes longer to import than all of this)
     place = (program, dict(os.environ), directory, list(os.sched_getaffinity(0)), files)
     words = marshal.dumps(place)
     rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", files))
