@@ -1,7 +1,7 @@
 """Forks MPI ranks from a process that has imported PyTorch, mpi4py and hpcbench once; standard input is a socket.
 
-A rank's own imports take a core for 1 to 4 s, more than most tests of the engine. The launcher starts `rank_client.py` in
-place of a rank, which hands its files, environment, directory and cores over and waits. MPI begins after the fork.
+A rank's own imports take a core for 1 to 4 s, more than most tests of the engine. The launcher starts `rank_client.py`
+in place of a rank, which hands its files, environment, directory and cores over and waits. MPI begins after the fork.
 Nothing outlives the process that started the server.
 """
 
