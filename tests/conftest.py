@@ -1,15 +1,41 @@
-"""What all tests share: ranks of MPI programs, and what a test that cannot run here means."""
+"""What all tests share: crowds, ranks of MPI programs, and what a test that cannot run here means."""
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import crowds
 import pytest
 from start_ranks import RankServer, run_ranks
+
+pytest_plugins = ["unsteady"]
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # programs that tests start would compile all modules each time
+
+# Where a shell starts a command in the background, or nohup does, the command ignores these signals, and so would all
+# that tests start; a handler of ours does not outlive exec.
+for _number, _handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, lambda *_: None),
+    (signal.SIGHUP, lambda *_: None),
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for marker in crowds.markers():
+        config.addinivalue_line("markers", marker)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    crowds.assign(items)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,13 @@ import tempfile
 from pathlib import Path
 
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
-SERVER, CLIENT = (Path(__file__).with_name(name) for name in ("rank_server.py", "rank_client.py"))
+HERE = Path(__file__).parent
+SERVER, CLIENT = (HERE / name for name in ("rank_server.py", "rank_client.py"))
+
+SETTINGS = {
+    "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": os.pathsep.join([str(HERE), *os.environ.get("PYTHONPATH", "").split()]),
+}
 
 
 class RankServer:
@@ -30,7 +36,7 @@ class RankServer:
                     [sys.executable, str(SERVER)],
                     stdin=listening,
                     stdout=subprocess.DEVNULL,
-                    env={**os.environ, "OMP_NUM_THREADS": "1"},
+                    env={**os.environ, **SETTINGS},
                     start_new_session=True,
                 )
         return [sys.executable, "-I", "-S", str(CLIENT), path]
@@ -68,7 +74,7 @@ def run_ranks(
         python = server.client()
     program = [*python, *(["-m", "mpi4py"] if abort else []), str(script), *arguments]
     command = [mpiexec, "-n", str(n), "-bind-to", bind, *program]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **SETTINGS}
     return subprocess.run(
         command, capture_output=True, text=True, timeout=timeout, env=environment, stdin=subprocess.DEVNULL
     )
