@@ -1,5 +1,7 @@
 # make demo   trains with and without compression on this machine and prints the answer
-# make test   lint, types and every test
+# make test   lint, types and the tests: the gate
+# make quick  what needs neither compiler nor MPI nor cluster: at most three minutes
+# make test-long   what takes longest: vectors of 2^32 elements, more architectures, sanitizers
 # make figures   copies figures and tables from results/reference into README.md and docs
 # All do all their set-up in .venv themselves; they need python3 (3.10 to 3.13) with venv, make and g++.
 
@@ -7,15 +9,23 @@ PYTHON ?= python3
 VENV   ?= .venv
 RUN     = $(VENV)/bin
 SOURCES = Makefile pyproject.toml constraints.txt $(wildcard kernels/* kernels/*/*)
+MODULES = $(VENV)/.modules-$(shell find hpcbench -name '*.py' | LC_ALL=C sort | cksum | cut -d ' ' -f 1)
+PYTEST  = $(RUN)/python -m pytest --dist loadgroup --no-loadscope-reorder --max-worker-restart 0 --once-more 3 -n
 INSTALL = $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint types figures clean
+.PHONY: demo test quick test-long lint types figures clean
 
 demo: $(VENV)/.demo
 	@PATH="$(abspath $(RUN)):$$PATH" bash studies/demo.sh
 
 test: lint types
-	@$(RUN)/python -m pytest
+	@$(PYTEST) 4
+
+quick: lint
+	@$(PYTEST) 2 -m 'not (long or gpu or ranks or networks or daemons or jobs or compiler)'
+
+test-long: $(VENV)/.test
+	@$(PYTEST) 2 -m long
 
 lint: $(VENV)/.test
 	@$(RUN)/ruff check . && $(RUN)/ruff format --check .
@@ -35,12 +45,16 @@ $(VENV)/bin/python:
 	@command -v g++ >/dev/null || { echo "hpcbench needs g++ to build its kernels: install it first" >&2; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || { echo "python3 lacks venv: on Debian, install python3-venv" >&2; exit 2; }
 
-$(VENV)/.demo: $(SOURCES) | $(VENV)/bin/python
+# An editable install knows the modules that it was made with.
+$(MODULES): | $(VENV)/bin/python
+	@rm -f $(VENV)/.modules-* && touch $@
+
+$(VENV)/.demo: $(SOURCES) $(MODULES) | $(VENV)/bin/python
 	@echo "installing hpcbench into $(VENV) (PyTorch is large: some minutes on a slow line)"
 	@$(INSTALL) --editable '.[train,local,report]'
 	@touch $@
 
-$(VENV)/.test: $(SOURCES) | $(VENV)/bin/python
+$(VENV)/.test: $(SOURCES) $(MODULES) | $(VENV)/bin/python
 	@echo "installing hpcbench and its tests into $(VENV)"
 	@$(INSTALL) --editable '.[train,local,test,dev]'
 	@touch $@ $(VENV)/.demo

@@ -1,51 +1,66 @@
-"""Starts real MPI programs: a test that needs ranks names a worker script and reads the JSON lines that it prints."""
+"""What all tests share: crowds, ranks of MPI programs, and what a test that cannot run here means."""
 
 import json
 import os
-import shutil
+import signal
 import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import crowds
 import pytest
+from start_ranks import RankServer, run_ranks
 
-MPIEXEC = Path(sys.executable).with_name("mpiexec")
+pytest_plugins = ["unsteady"]
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # programs that tests start would compile all modules each time
+
+# Where a shell starts a command in the background, or nohup does, the command ignores these signals, and so would all
+# that tests start; a handler of ours does not outlive exec.
+for _number, _handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, lambda *_: None),
+    (signal.SIGHUP, lambda *_: None),
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 
-def run_ranks(
-    n: int, script: Path, *arguments: str, timeout: float = 900, bind: str = "none", abort: bool = False
-) -> subprocess.CompletedProcess[str]:
-    """Run a Python script on `n` ranks, one thread each, bound as the launcher's option says.
+def pytest_configure(config: pytest.Config) -> None:
+    for marker in crowds.markers():
+        config.addinivalue_line("markers", marker)
 
-    With `abort`, a rank that raises ends all of them, which would wait for it forever.
-    """
-    mpiexec = str(MPIEXEC) if MPIEXEC.exists() else shutil.which("mpiexec")
-    assert mpiexec, "no mpiexec beside the interpreter nor on PATH: pip install 'hpcbench[local]'"
-    program = [sys.executable, *(["-m", "mpi4py"] if abort else []), str(script), *arguments]
-    command = [mpiexec, "-n", str(n), "-bind-to", bind, *program]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=timeout, env=environment, stdin=subprocess.DEVNULL
-    )
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    crowds.assign(items)
 
 
 @pytest.fixture(scope="session")
-def mpi_run() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a worker whose exit status is of interest; see `run_ranks`."""
-    return run_ranks
+def rank_server() -> Iterator[RankServer]:
+    """Forks ranks that need not import anything."""
+    server = RankServer()
+    yield server
+    server.end()
 
 
 @pytest.fixture(scope="session")
-def mpi_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[dict[str, Any]]]:
+def mpi_run(rank_server: RankServer) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a worker whose exit status is of interest; see `run_ranks`. Tests that kill ranks give ``server=None``."""
+    return partial(run_ranks, server=rank_server)
+
+
+@pytest.fixture(scope="session")
+def mpi_results(rank_server: RankServer) -> Callable[..., list[dict[str, Any]]]:
     """Runs a worker once a session for each set of arguments; gives the JSON lines of its standard output."""
     cache: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
 
     def results(n: int, script: Path, *arguments: str) -> list[dict[str, Any]]:
         key = (n, script, arguments)
         if key not in cache:
-            done = run_ranks(n, script, *arguments, abort=True)
+            done = run_ranks(n, script, *arguments, abort=True, server=rank_server)
             assert done.returncode == 0, f"{script.name} exited with {done.returncode}:\n{done.stderr[-4000:]}"
             assert done.stderr == "", f"{script.name} wrote to standard error:\n{done.stderr[-4000:]}"
             cache[key] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

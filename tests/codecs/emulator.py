@@ -5,18 +5,16 @@
 
 import ctypes
 import functools
-import hashlib
-import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from kept import digest, kept
 
 from hpcbench.codecs.compiled import Compiled
 from hpcbench.codecs.device import Build
@@ -30,9 +28,7 @@ HERE = Path(__file__).parent
 KERNELS = data_dir("kernels")
 OPTIONS = ["-std=gnu++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-pthread", "-w"]
 SANITIZE = ["-fsanitize=alignment,bounds,shift", "-fno-sanitize-recover=all"]
-_OWN = tempfile.TemporaryDirectory()
-LIBRARIES = Path(_OWN.name)
-"""Where they are kept; ranks may share what one of them has compiled."""
+EMULATOR = [HERE / name for name in ("emulator.cpp", "cuda_emulator.h")]
 
 
 @functools.cache
@@ -64,19 +60,29 @@ def library(build: Build, kernels: Path = KERNELS) -> ctypes.CDLL:
     source = kernels / "gpu" / build.source
     names = re.findall(r"^HB_KERNEL (\w+)\(", source.read_text(), re.MULTILINE)
     options = [option for option in build.options() if option.startswith("-D")]
-    options += [f'-DHB_SOURCE="{source}"', "-DHB_NAMES=" + " ".join(f"X({name})" for name in names), f"-I{HERE}"]
-    compiler = shutil.which("g++") or shutil.which("c++")
-    assert compiler, "needs a C++ compiler, as building the package does"
-    target = LIBRARIES / f"{hashlib.sha256(repr((build, kernels)).encode()).hexdigest()[:16]}.so"
-    if target.exists():
-        return ctypes.CDLL(str(target))
-    own = target.with_suffix(f".{os.getpid()}")  # nobody loads what is half written
-    command = [compiler, *OPTIONS, *SANITIZE, *options, str(HERE / "emulator.cpp"), "-o", str(own)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise SyntaxError(done.stderr[-3000:])
-    own.replace(target)
-    return ctypes.CDLL(str(target))
+    options += ["-DHB_NAMES=" + " ".join(f"X({name})" for name in names)]
+    command = [compiler(), *OPTIONS, *SANITIZE, *options]
+    places = [f'-DHB_SOURCE="{source}"', f"-I{HERE}", str(HERE / "emulator.cpp")]
+
+    def compile_it(target: Path) -> None:
+        done = subprocess.run([*command, *places, "-o", str(target)], capture_output=True, text=True)
+        if done.returncode:
+            raise SyntaxError(done.stderr[-3000:])
+
+    key = [*command, build.source, version(), digest(kernels, *EMULATOR)]
+    return ctypes.CDLL(str(kept(key, ".so", compile_it)))
+
+
+def compiler() -> str:
+    found = shutil.which("g++") or shutil.which("c++")
+    assert found, "needs a C++ compiler, as building the package does"
+    return found
+
+
+@functools.cache
+def version() -> str:
+    """What the compiler says of itself and of the machine that it compiles for."""
+    return subprocess.run([compiler(), "-v"], capture_output=True, text=True, check=True).stderr
 
 
 def compile_all(builds: Iterable[Build]) -> None:

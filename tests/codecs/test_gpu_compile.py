@@ -7,6 +7,7 @@ import json
 import platform
 import subprocess
 import sys
+from collections.abc import Iterable
 from collections.abc import Sequence as Listed
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +17,8 @@ import numpy as np
 import pytest
 from conversion import PAIRS
 from emulator import KERNELS, build_of
-from nvrtc import Kernel
+from kept import digest, kept
+from nvrtc import Kernel, library_path
 from planted import planted
 
 from hpcbench.codecs import convert
@@ -27,6 +29,8 @@ from hpcbench.codecs.types import BFLOAT16
 SIZES = Path(__file__).with_name("gpu_instructions.json")
 ARCHITECTURES = {"sm_70": 12, "sm_75": 13, "sm_80": 13, "sm_90": 13, "sm_100": 13}
 """And the CUDA that compiles for each: 13 begins at sm_75."""
+OUTERMOST = ("sm_70", "sm_100")
+NVRTC = Path(__file__).with_name("nvrtc.py")
 GROWTH = 1.05
 REGISTERS = {"int8:1024": 128, "sign:1024": 128, "mpc": 128, "xpk": 128}
 """Most registers a thread where tiles have 1024 values and a multiprocessor holds 2 blocks; else 64, for 4 blocks."""
@@ -68,29 +72,37 @@ def build(name: str, dtype: np.dtype[Any]) -> Build:
 
 
 def compile_cases(arch: str, cases: Cases = CASES, kernels: Path = KERNELS) -> dict[str, dict[str, Kernel]]:
-    """By case and kernel, what they take; a process of its own compiles them."""
-    common = [f"-arch={arch}", f"-I{kernels / 'gpu'}"]
-    work = {
-        "major": ARCHITECTURES[arch],
-        "jobs": [
-            (str(kernels / "gpu" / made.source), [*common, *made.options()])
-            for made in (build(name, dtype) for name, dtype in cases)
-        ],
-    }
-    command = [sys.executable, str(Path(__file__).with_name("nvrtc.py"))]
-    done = subprocess.run(command, input=json.dumps(work), capture_output=True, text=True)
-    lines = done.stdout.splitlines()
-    if done.returncode:
-        errors = " ".join(done.stderr.split("ValueError:")[-1].split())
-        raise ValueError(f"{arch}: {name_of(cases[len(lines)])}: {errors[:2000]}")
-    found = [{name: Kernel(**values) for name, values in json.loads(line).items()} for line in lines]
+    """By case and kernel, what they take; a process of its own compiles them, if none has."""
+    builds = [build(name, dtype) for name, dtype in cases]
+    jobs = [(made.source, [f"-arch={arch}", *made.options()]) for made in builds]
+
+    def compile_them(target: Path) -> None:
+        folder = kernels / "gpu"
+        work = [(str(folder / source), [*options, f"-I{folder}"]) for source, options in jobs]
+        given = json.dumps({"major": ARCHITECTURES[arch], "jobs": work})
+        done = subprocess.run([sys.executable, str(NVRTC)], input=given, capture_output=True, text=True)
+        if done.returncode:
+            errors = " ".join(done.stderr.split("ValueError:")[-1].split())
+            raise ValueError(f"{arch}: {name_of(cases[len(done.stdout.splitlines())])}: {errors[:2000]}")
+        target.write_text(done.stdout)
+
+    said = kept([*jobs, version(ARCHITECTURES[arch]), digest(kernels, NVRTC)], ".json", compile_them).read_text()
+    found = [{name: Kernel(**values) for name, values in json.loads(line).items()} for line in said.splitlines()]
     return {name_of(case): kernels for case, kernels in zip(cases, found, strict=True)}
 
 
-def compile_all() -> dict[str, dict[str, dict[str, Kernel]]]:
+def version(major: int) -> tuple[str, int]:
+    """Which compiler is installed."""
+    library = library_path(major)
+    assert library, f"no NVRTC of CUDA {major}"
+    return library.resolve().name, library.stat().st_size
+
+
+def compile_all(architectures: Iterable[str] = ARCHITECTURES) -> dict[str, dict[str, dict[str, Kernel]]]:
     """By architecture too, two at a time."""
+    chosen = list(architectures)
     with ThreadPoolExecutor(2) as pool:
-        return dict(zip(ARCHITECTURES, pool.map(compile_cases, ARCHITECTURES), strict=True))
+        return dict(zip(chosen, pool.map(compile_cases, chosen), strict=True))
 
 
 def sizes(found: dict[str, dict[str, Kernel]]) -> dict[str, dict[str, int]]:
@@ -125,12 +137,16 @@ needs_compiler = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def compiled() -> dict[str, dict[str, dict[str, Kernel]]]:
-    return compile_all()
+def compiled(request: pytest.FixtureRequest) -> dict[str, dict[str, dict[str, Kernel]]]:
+    """Of the architectures that were asked for."""
+    chosen = (getattr(item, "callspec", None) for item in request.session.items if item.path == request.path)
+    return compile_all(dict.fromkeys(call.params["arch"] for call in chosen if call and "arch" in call.params))
 
 
 @needs_compiler
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize(
+    "arch", [pytest.param(arch, marks=() if arch in OUTERMOST else pytest.mark.long) for arch in ARCHITECTURES]
+)
 def test_compiles_stays_in_registers_and_does_not_grow(
     arch: str, compiled: dict[str, dict[str, dict[str, Kernel]]]
 ) -> None:

@@ -5,7 +5,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Protocol
 from unittest.mock import patch
 
@@ -356,10 +355,9 @@ def on_gpu() -> None:
 
 
 def compile_kernels() -> None:
-    """By one rank, for all, and for the next program that is given the same directory."""
+    """By one rank, for all."""
     import emulator  # beside the emulated device
 
-    emulator.LIBRARIES = Path(sys.argv[2])
     if sys.argv[1] == "halves":
         builds = [emulator.build_of(name, sent, sent) for name in HALF_CODECS if name != "none" for sent in HALVES]
         builds += [build_of(np.dtype(kind), sent) for kind in ("f4", "f8") for sent in HALVES]

@@ -76,6 +76,6 @@ def test_residuals_of_another_call_do_not_pass(mpi_results):
 
 
 def test_a_rank_that_is_killed_in_a_collective_ends_the_job(mpi_run):
-    done = mpi_run(RANKS, WORKER, "dies", timeout=60)
+    done = mpi_run(RANKS, WORKER, "dies", timeout=60, server=None)
     assert done.returncode != 0
     assert "turn 0" in done.stdout and "turn 99" not in done.stdout

@@ -24,10 +24,9 @@ except (ImportError, RuntimeError) as error:
 
 
 @pytest.fixture(scope="session")
-def results_of(mpi_results, tmp_path_factory):
-    """What a function of the worker prints; kernels are compiled once."""
-    kernels = tmp_path_factory.mktemp("kernels")
-    return lambda ranks, function: mpi_results(ranks, WORKER, function, str(kernels))
+def results_of(mpi_results):
+    """What a function of the worker prints."""
+    return lambda ranks, function: mpi_results(ranks, WORKER, function)
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -137,13 +137,25 @@ BASE = Run(
 
 
 def run_of(settings: Case) -> Run:
-    """A run of a few steps, `BASE` but for the settings."""
+    """A run of a few steps, `BASE` but for the settings, with as many samples as its pipeline needs."""
     run = BASE
     for name, value in settings.items():
         values = value if "+" in name else (value,)
         for part, each in zip(name.split("+"), values, strict=True):
             run = _with(run, part, each)
-    return run.changed(ranks=run.layout.ranks)
+    run = run.changed(ranks=run.layout.ranks)
+    return run if "train.global_batch" in settings else run.changed(train=filling(run))
+
+
+def filling(run: Run) -> Train:
+    """The run's training with the fewest samples that show its pipeline at work.
+
+    Gradients add up over two micro-batches at least, and the first stage begins one after it has got the gradient of
+    another: with as many micro-batches as stages it does not, nor with twice as many where stages take turns.
+    """
+    pp = run.layout.pp
+    micro_batches = 2 * pp if run.train.schedule == "interleaved" else pp + 1
+    return run.train.changed(global_batch=micro_batches * run.train.micro_batch * run.layout.dp)
 
 
 def _with(run: Run, name: str, value: Any) -> Run:
@@ -186,8 +198,17 @@ class Comparison:
         object.__setattr__(self, "name", label({**self.settings, **({"fault": self.fault} if self.fault else {})}))
 
     @property
+    def run(self) -> Run:
+        return run_of(self.settings)
+
+    @property
+    def reference(self) -> Run:
+        """The other run, which takes the same samples."""
+        return run_of({**self.against, "train.global_batch": self.run.train.global_batch})
+
+    @property
     def ranks(self) -> int:
-        return run_of(self.settings).ranks
+        return self.run.ranks
 
 
 def one_process(settings: Case) -> Case:

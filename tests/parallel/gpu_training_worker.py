@@ -144,8 +144,7 @@ def on_disguise(run: Run, places: Places) -> tuple[Trainer, dict[str, Any]]:
         return train(run, places)
 
 
-def compile_kernels(directory: str) -> None:
-    emulator.LIBRARIES = Path(directory)
+def compile_kernels() -> None:
     types = np.dtype(np.float32), np.dtype(np.float16), BFLOAT16
     if WORLD.rank == 0:
         emulator.compile_all([emulator.build_of(CODEC, x, x) for x in types] + [build_of(types[0], x) for x in types])
@@ -154,9 +153,9 @@ def compile_kernels(directory: str) -> None:
         time.sleep(0.02)  # the compiler needs the core
 
 
-def disguised(directory: str) -> None:
+def disguised() -> None:
     """Every setting."""
-    compile_kernels(directory)
+    compile_kernels()
     for name, (run, aware) in settings().items():
         _, expected = train(run, None)
         device = Disguised()

@@ -141,17 +141,17 @@ def compared(comparisons: list[Comparison], team: MPI.Comm) -> list[dict[str, An
     references: dict[str, History | None] = {}
     results = []
     for comparison in comparisons:
-        against = run_of(comparison.against)
+        against = comparison.reference
         key = against.model_dump_json()
         if key not in references:
             alone = against.ranks == 1
             comm = MPI.COMM_SELF if alone else team.Split(0 if team.rank < against.ranks else 1, team.rank)
             references[key] = train(against, comm) if team.rank < against.ranks else None
         with planted(comparison.fault) if comparison.fault else nullcontext():
-            history = train(run_of(comparison.settings), team)
+            history = train(comparison.run, team)
         reference = references[key]
         if history and reference:
-            words = {"name": comparison.name, "predicted": predicted(run_of(comparison.settings))}
+            words = {"name": comparison.name, "predicted": predicted(comparison.run)}
             results.append({**words, **errors(history, reference)})
     return results
 

@@ -26,9 +26,9 @@ except (ImportError, RuntimeError) as error:
 
 
 @pytest.fixture(scope="session")
-def settings(mpi_results, tmp_path_factory):
+def settings(mpi_results):
     """What the settings of the worker gave, by name."""
-    results = mpi_results(2, WORKER, "disguised", str(tmp_path_factory.mktemp("kernels")))
+    results = mpi_results(2, WORKER, "disguised")
     return {result.pop("setting"): result for result in results}
 
 

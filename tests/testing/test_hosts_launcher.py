@@ -13,7 +13,7 @@ import pytest
 from remains import marked
 
 from hpcbench.batch.scripts.launchers import solve
-from hpcbench.batch.sites.site import load_site
+from hpcbench.batch.sites.load_site import load_site
 from hpcbench.testing.hosts import why_not
 from hpcbench.testing.hosts.launcher import main
 from hpcbench.testing.hosts.rates import bits_per_second

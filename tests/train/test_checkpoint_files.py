@@ -31,7 +31,7 @@ POINTS = {
 def killed(mpi_run, mpi_results, tmp_path_factory):
     root = tmp_path_factory.mktemp("killed")
     for point in POINTS:
-        done = mpi_run(2, WORKER, "kill", str(root / point), point)
+        done = mpi_run(2, WORKER, "kill", str(root / point), point, server=None)
         assert done.returncode == 9, f"{point}: {done.stderr}"
     return mpi_results(2, WORKER, "after", *(str(root / point) for point in POINTS))
 

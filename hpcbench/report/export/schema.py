@@ -1,4 +1,7 @@
-"""The tidy schema of what is exported: tables, columns, types, units. All writers and docs/reference/records.md follow it."""
+"""The tidy schema of what is exported: tables, columns, types, units.
+
+All writers and docs/reference/records.md follow it.
+"""
 
 import hashlib
 from dataclasses import dataclass

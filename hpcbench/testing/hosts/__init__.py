@@ -35,6 +35,8 @@ _KERNEL = {
 _MAX = 200
 _START = 60.0
 """Seconds that the hosts may take to come up, which usually is half a second."""
+_NO_INPUT = ("sh", "-c", 'exec "$@" </dev/null', "sh")
+"""Before the command of a rank: the input of mpiexec itself does not end while it runs."""
 
 
 def why_not() -> str | None:
@@ -137,7 +139,8 @@ class Hosts:
             There are not enough hosts, or there is no ``mpiexec`` of MPICH.
         """
         argv, variables = self._start_ranks(command, ranks, ranks_per_host, environment)
-        return self.on(1, argv, timeout=timeout, environment=variables)
+        with _endless() as waiting, self._command(1, argv, variables, subprocess.PIPE, waiting) as process:
+            return self._outcome(process, argv, timeout)
 
     def launch(
         self,
@@ -155,7 +158,7 @@ class Hosts:
             Its exit status.
         """
         argv, variables = self._start_ranks(command, ranks, ranks_per_host, environment)
-        with self._command(1, argv, variables, None) as process:
+        with _endless() as waiting, self._command(1, argv, variables, None, waiting) as process:
             return process.wait()
 
     def _start_ranks(
@@ -169,7 +172,8 @@ class Hosts:
         each = ranks_per_host or -(-ranks // self.count)
         if ranks < 1 or each < 1 or ranks > each * self.count:
             raise UserError(f"{ranks} ranks, {each} a host, do not fit on {self.count} hosts: give others")
-        return mpiexec_line(command, ranks, each), {"OMP_NUM_THREADS": "1", **(environment or {}), **ONLY_THE_LINKS}
+        launch = mpiexec_line([*_NO_INPUT, *command], ranks, each)
+        return launch, {"OMP_NUM_THREADS": "1", **(environment or {}), **ONLY_THE_LINKS}
 
     def on(
         self, host: int, command: Sequence[str], *, timeout: float = 60.0, environment: Mapping[str, str] | None = None
@@ -179,17 +183,28 @@ class Hosts:
         What it leaves running on any of the hosts is ended with it. A second thread's command waits for its turn.
         """
         with self._command(host, command, environment, subprocess.PIPE) as process:
-            try:
-                output, errors = process.communicate(timeout=timeout)
-            except subprocess.TimeoutExpired:
-                self._end_commands()
-                output, errors = process.communicate()
-                raise subprocess.TimeoutExpired(list(command), timeout, output, errors) from None
+            return self._outcome(process, command, timeout)
+
+    def _outcome(
+        self, process: subprocess.Popen[str], command: Sequence[str], timeout: float
+    ) -> subprocess.CompletedProcess[str]:
+        """What the process prints and how it ends; after the timeout it is ended, with all that runs on the hosts."""
+        try:
+            output, errors = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            self._end_commands()
+            output, errors = process.communicate()
+            raise subprocess.TimeoutExpired(list(command), timeout, output, errors) from None
         return subprocess.CompletedProcess(list(command), process.returncode, output, errors)
 
     @contextmanager
     def _command(
-        self, host: int, command: Sequence[str], environment: Mapping[str, str] | None, stream: int | None
+        self,
+        host: int,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None,
+        stream: int | None,
+        stdin: int = subprocess.DEVNULL,
     ) -> Iterator[subprocess.Popen[str]]:
         """A running process on a host; `stream` is where both its outputs go, None for those of this process."""
         inside = ["/dev/shm/on", f"host{host}", shlex.join(command)] if host else command
@@ -198,7 +213,7 @@ class Hosts:
             subprocess.Popen(
                 self._enter(inside),
                 env={**os.environ, **(environment or {})},
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=stream,
                 stderr=stream,
                 text=True,
@@ -275,6 +290,21 @@ class Hosts:
             while self._namespaces:
                 os.close(self._namespaces.popitem()[1])
         self._first = None
+
+
+@contextmanager
+def _endless() -> Iterator[int]:
+    """A standard input that neither brings anything nor ends within the block.
+
+    Hydra's mpiexec tells the first host that its input has ended. Where the ranks were faster it writes to a closed
+    connection, and SIGPIPE ends it before it has printed what they wrote.
+    """
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
 def _unshare(command: Sequence[str]) -> list[str]:

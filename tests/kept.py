@@ -1,0 +1,42 @@
+"""Files that tests make at some cost and need again: compiled code, by a digest of all that it is made of."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+
+KEPT = Path(__file__).parents[1] / "build" / "tests"
+
+
+@cache
+def digest(*places: Path) -> str:
+    """Of files, and of all files in folders: their names and bytes, wherever they lie."""
+    found = hashlib.sha256()
+    for place in places:
+        files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
+        for file in files:
+            content = file.read_bytes()
+            found.update(f"{file.relative_to(place.parent)} {len(content)}\n".encode() + content)
+    return found.hexdigest()
+
+
+def kept(key: Iterable[object], suffix: str, make: Callable[[Path], None]) -> Path:
+    """The file of a key, which must name everything that it depends on.
+
+    Parameters
+    ----------
+    make
+        Writes it, if there is none yet. Several processes may do so at a time; nobody sees a file that is half written.
+    """
+    name = hashlib.sha256(repr(list(key)).encode()).hexdigest()[:32]
+    target = KEPT / f"{name}{suffix}"
+    if not target.exists():
+        KEPT.mkdir(parents=True, exist_ok=True)
+        own = KEPT / f"{name}.{os.getpid()}{suffix}"
+        try:
+            make(own)
+            own.replace(target)
+        finally:
+            own.unlink(missing_ok=True)
+    return target

@@ -1,0 +1,130 @@
+"""Forks MPI ranks from a process that has imported PyTorch, mpi4py and hpcbench once; standard input is a socket.
+
+A rank's own imports take a core for 1 to 4 s, more than most tests of the engine. The launcher starts `rank_client.py`
+in place of a rank, which hands its files, environment, directory and cores over and waits. MPI begins after the fork.
+Nothing outlives the process that started the server.
+"""
+
+import ctypes
+import fcntl
+import gc
+import importlib
+import marshal
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import mpi4py
+
+mpi4py.rc.initialize, mpi4py.rc.finalize = False, True  # a rank begins MPI itself; its end is as ever
+
+from mpi4py import MPI  # noqa: E402
+
+PACKAGES = ("hpcbench.codecs", "hpcbench.comm", "hpcbench.parallel", "hpcbench.predict", "hpcbench.train")
+PR_SET_PDEATHSIG = 1
+FREE = 100
+"""Files from here on are nobody's while numbers are given."""
+
+
+class Place(NamedTuple):
+    """What a rank takes over from its client: `numbers` are those that the client had for `files`."""
+
+    program: list[str]
+    environment: dict[str, str]
+    directory: str
+    cores: list[int]
+    numbers: list[int]
+    files: list[int]
+
+
+def import_all() -> None:
+    """Import what ranks would."""
+    importlib.import_module("torch")
+    for package in PACKAGES:
+        for folder in importlib.import_module(package).__path__:
+            for file in Path(folder).glob("[!_]*.py"):
+                importlib.import_module(f"{package}.{file.stem}")
+    gc.collect()
+    gc.freeze()  # a rank's collections would copy every page
+
+
+def serve(listening: socket.socket) -> Place:
+    """Fork a rank for each client; returns in the rank alone."""
+    ranks: dict[int, tuple[int, socket.socket]] = {}
+    while True:
+        clients = {client.fileno(): pid for pid, client in ranks.values()}
+        for end in select.select([listening.fileno(), *ranks, *clients], [], [])[0]:
+            if end == listening.fileno():
+                client = listening.accept()[0]
+                place = receive(client)
+                pid = os.fork()
+                if not pid:
+                    for connection in (listening, client, *(other for _, other in ranks.values())):
+                        connection.detach()  # or its end would close a file of ours
+                    return place
+                for file in place.files:
+                    os.close(file)
+                ranks[os.pidfd_open(pid)] = pid, client
+            elif end in clients:  # the launcher has killed it
+                os.kill(clients[end], signal.SIGKILL)
+            else:
+                pid, client = ranks.pop(end)
+                os.close(end)
+                status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                with client, suppress(BrokenPipeError):
+                    client.sendall(status.to_bytes(4, "little", signed=True))
+                break  # its client is gone from the list
+
+
+def receive(client: socket.socket) -> Place:
+    """Read what `rank_client.py` sends."""
+    head, files, _, _ = socket.recv_fds(client, 4, 8)
+    words = b""
+    while len(words) < int.from_bytes(head, "little"):
+        words += client.recv(1 << 16)
+    return Place(*marshal.loads(words), files)
+
+
+def take(place: Place) -> None:
+    """Become what the launcher started."""
+    die_with_parent()
+    aside = [fcntl.fcntl(file, fcntl.F_DUPFD, FREE) for file in place.files]
+    os.closerange(3, FREE)
+    for file, number in zip(aside, place.numbers, strict=True):
+        os.dup2(file, number)
+    os.closerange(FREE, FREE + len(aside))
+    os.environ.clear()
+    os.environ.update(place.environment)
+    os.chdir(place.directory)
+    os.sched_setaffinity(0, place.cores)
+
+
+def die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def run(program: list[str]) -> None:
+    """Run a script as Python would, or, after ``-m mpi4py``, as that would."""
+    MPI.Init_thread()
+    mpi4py.rc.initialize = True
+    if program[:2] == ["-m", "mpi4py"]:
+        sys.argv = program[1:]
+        importlib.import_module("mpi4py.run").main()
+    else:
+        sys.argv = program
+        sys.path[0] = str(Path(program[0]).resolve().parent)
+        runpy.run_path(program[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    import_all()
+    asked = serve(socket.socket(fileno=0))
+    take(asked)
+    run(asked.program)

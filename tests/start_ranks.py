@@ -1,0 +1,80 @@
+"""Starts real MPI programs: ranks with an interpreter of their own, or forked from a server that a session keeps."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+MPIEXEC = Path(sys.executable).with_name("mpiexec")
+HERE = Path(__file__).parent
+SERVER, CLIENT = (HERE / name for name in ("rank_server.py", "rank_client.py"))
+
+SETTINGS = {
+    "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": os.pathsep.join([str(HERE), *os.environ.get("PYTHONPATH", "").split()]),
+}
+
+
+class RankServer:
+    """`rank_server.py`, started when the first rank is asked for."""
+
+    def __init__(self) -> None:
+        self._place = tempfile.TemporaryDirectory(prefix="ranks")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def client(self) -> list[str]:
+        """What stands before a script and its arguments in a launcher's command."""
+        path = f"{self._place.name}/socket"
+        if self._process is None:
+            with socket.socket(socket.AF_UNIX) as listening:
+                listening.bind(path)
+                listening.listen(64)  # ranks may come before the imports are over
+                self._process = subprocess.Popen(
+                    [sys.executable, str(SERVER)],
+                    stdin=listening,
+                    stdout=subprocess.DEVNULL,
+                    env={**os.environ, **SETTINGS},
+                    start_new_session=True,
+                )
+        return [sys.executable, "-I", "-S", str(CLIENT), path]
+
+    def end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._place.cleanup()
+
+
+def run_ranks(
+    n: int,
+    script: Path,
+    *arguments: str,
+    server: RankServer | None = None,
+    timeout: float = 900,
+    bind: str = "none",
+    abort: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """Run a Python script on `n` ranks, one thread each, bound as the launcher's option says.
+
+    Parameters
+    ----------
+    server
+        Forks the ranks. Without it, or where the environment has settings for mpi4py, each starts from nothing.
+    abort
+        A rank that raises ends all of them, which would wait for it forever.
+    """
+    mpiexec = str(MPIEXEC) if MPIEXEC.exists() else shutil.which("mpiexec")
+    assert mpiexec, "no mpiexec beside the interpreter nor on PATH: pip install 'hpcbench[local]'"
+    if server is None or any(name.startswith("MPI4PY_RC_") for name in os.environ):
+        python = [sys.executable]
+    else:
+        python = server.client()
+    program = [*python, *(["-m", "mpi4py"] if abort else []), str(script), *arguments]
+    command = [mpiexec, "-n", str(n), "-bind-to", bind, *program]
+    environment = {**os.environ, **SETTINGS}
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout, env=environment, stdin=subprocess.DEVNULL
+    )

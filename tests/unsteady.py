@@ -1,0 +1,54 @@
+"""``pytest -n N --once-more K``: at most K tests that failed beside others are run once more, alone, at the end.
+
+What passes alone is reported as unsteady, with its first output, and does not fail the run. docs/decisions.md says why.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+
+class OnceMore:
+    """What failed, and what became of it alone."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.failed: dict[str, str] = {}
+        self.alone = ""
+        self.passed = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            name = report.nodeid.rpartition("@")[0] if "@" in report.nodeid.rpartition("]")[2] else report.nodeid
+            self.failed[name] = self.failed.get(name, "") + report.longreprtext + report.capstderr
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if session.exitstatus != pytest.ExitCode.TESTS_FAILED or not 0 < len(self.failed) <= self._most:
+            return
+        command = [sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", *self.failed]
+        done = subprocess.run(command, cwd=session.config.invocation_params.dir, capture_output=True, text=True)
+        self.alone, self.passed = done.stdout + done.stderr, done.returncode == 0
+        if self.passed:
+            session.exitstatus = pytest.ExitCode.OK
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        write = terminalreporter
+        if self.passed:
+            write.section("UNSTEADY: failed beside others, passed alone", red=True, bold=True)
+            for name, said in self.failed.items():
+                write.line(f"UNSTEADY {name}", red=True, bold=True)
+                write.line(said)
+        elif self.alone:
+            write.section("failed beside others, and failed alone", red=True, bold=True)
+            write.line(self.alone)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--once-more", type=int, default=0, metavar="K", help="run up to K failed tests once more, alone")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--once-more") and not hasattr(config, "workerinput"):  # in the process that others report to
+        config.pluginmanager.register(OnceMore(config.getoption("--once-more")), "once-more")
