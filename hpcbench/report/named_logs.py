@@ -7,7 +7,8 @@ from pathlib import Path
 
 from hpcbench.collect.lines import printable
 from hpcbench.collect.microbenchmarks import load as load_microbenchmarks
-from hpcbench.collect.submission import UNKNOWN_SITE, NoRunError, Plan, RunResult, Submission, from_log
+from hpcbench.collect.submission import UNKNOWN_SITE, NoRunError, RunResult, Submission, from_log
+from hpcbench.contract.submission import Plan
 from hpcbench.errors import UserError
 
 Named = tuple[str, Path]

@@ -7,7 +7,8 @@ from hpcbench.collect.find import jobs_of, resolve
 from hpcbench.collect.lines import text
 from hpcbench.collect.microbenchmarks import Microbenchmark
 from hpcbench.collect.microbenchmarks import load as load_microbenchmarks
-from hpcbench.collect.submission import NoRunError, Plan, RunResult, Submission, from_log, load
+from hpcbench.collect.submission import NoRunError, RunResult, Submission, from_log, load
+from hpcbench.contract.submission import Plan
 from hpcbench.errors import UserError
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell, compare

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcbench.collect.lines import member
-from hpcbench.collect.submission import Submission, read_marker
+from hpcbench.collect.submission import Submission
+from hpcbench.files import read_json
 
 LONGEST = 20_000
 """Characters of a file that are shown."""
@@ -34,7 +35,7 @@ def _kept(root: Path) -> Iterator[Kept]:
         if words := _read(root / name):
             yield Kept(title, words, root / name)
     path = root / "provenance" / "submit.json"
-    packages = member(read_marker(path), "packages")
+    packages = member(read_json(path), "packages")
     if isinstance(packages, dict) and packages:
         words = "".join(f"{name} {version}\n" for name, version in packages.items())
         yield Kept("Packages beside hpcbench", words[:LONGEST], path)

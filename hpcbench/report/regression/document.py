@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from hpcbench.collect.lines import printable
-from hpcbench.collect.submission import Criteria, Submission
+from hpcbench.collect.submission import Submission
+from hpcbench.contract.criteria import Criteria
 from hpcbench.report.document import Chapter, Column, Document, Entry, Sentences, Table, Tone
 from hpcbench.report.findings import LEVEL
 from hpcbench.report.notation import estimate, loss, loss_interval, name, phrase, quantity, speed_interval
