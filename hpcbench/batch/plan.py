@@ -14,10 +14,11 @@ from hpcbench.batch.sites.site import Site
 from hpcbench.contract.problems import shown, suggestion
 from hpcbench.contract.scheme import assignments
 from hpcbench.errors import UserError
+from hpcbench.files import shown_path
 from hpcbench.study.expand import Run
 from hpcbench.study.load import Loaded
 from hpcbench.study.settle import idle_rules
-from hpcbench.study.yaml12 import shown_path
+from hpcbench.study.yaml12 import shown, shown_path
 
 
 def choose(runs: list[Run], only: str) -> list[Run]:

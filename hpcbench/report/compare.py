@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hpcbench.collect.submission import Criteria
+from hpcbench.contract.criteria import Criteria
 from hpcbench.report.averages import geometric_mean_of_known, mean_of_known, mean_unless_unknown
 from hpcbench.report.equal_time import curve, losses_at_equal_time
 from hpcbench.report.findings import Key, Loss, LossFinding, Speed, SpeedFinding, losses, speeds

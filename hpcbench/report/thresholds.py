@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from hpcbench.contract.criteria import Quantity, Threshold
 from hpcbench.report.compare import Cell, by_pairing
 from hpcbench.report.measures import Measures, common_rate
-from hpcbench.study.thresholds import Quantity, Threshold
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from hpcbench.contract.criteria import Criteria, Threshold
 from hpcbench.contract.layout import Partition
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.section import Count, File, Label, Line, Name, Scalar, Section
 from hpcbench.contract.training import Data, Model, Train
-from hpcbench.study.thresholds import Threshold
 
 
 class _Replicas(Section):
@@ -45,19 +45,6 @@ class Baseline(Section):
     """The runs that all others are compared with."""
 
     scheme: Name = Field("baseline", description="Their scheme.")
-
-
-class Criteria(Section):
-    """Margins of a verdict."""
-
-    speed_margin: float = Field(
-        0.01, ge=0, lt=1, description="A scheme is not faster when it is shown to gain less than this part."
-    )
-    loss_margin: float = Field(
-        0.01,
-        ge=0,
-        description="A loss is as good when it is shown to differ from the baseline's by less than this part.",
-    )
 
 
 class Study(Section):

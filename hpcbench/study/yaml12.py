@@ -12,16 +12,11 @@ from typing import Any
 
 from hpcbench.contract.problems import Path_, shown
 from hpcbench.errors import UserError
+from hpcbench.files import shown_path
 
 MAX_BYTES = 1 << 20
 MAX_NODES = 50_000
 MAX_DEPTH = 32
-
-
-def shown_path(path: Path | str) -> str:
-    """A path as it is where it is printable, else escaped, so that a message stays one line."""
-    text = str(path)
-    return text if text.isprintable() else repr(text)
 
 
 @dataclass

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from test_render import OFFER, jobs_of
 
-from hpcbench.batch.files import read_json
 from hpcbench.batch.scripts.launchers import export_words
 from hpcbench.batch.scripts.render import render
 from hpcbench.batch.sites.load_site import load_site, site_names, sites_with
@@ -22,6 +21,7 @@ from hpcbench.batch.sites.show_site import show_site
 from hpcbench.batch.sites.site import Site
 from hpcbench.batch.submit import submit
 from hpcbench.contract.scheme import Scheme
+from hpcbench.files import read_json
 from hpcbench.resources import data_dir
 from hpcbench.study.yaml12 import read
 

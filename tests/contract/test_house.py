@@ -14,7 +14,7 @@ import pytest
 
 import hpcbench
 
-GROUND = ("hpcbench", "errors", "versions", "resources", "console", "plot_style", "plot_labels")
+GROUND = ("hpcbench", "errors", "versions", "resources", "console", "files", "plot_style", "plot_labels")
 """Modules outside of packages, and the version."""
 HOUSE = (
     *GROUND,
@@ -22,7 +22,7 @@ HOUSE = (
     *("bench", "report", "doctor", "testing", "cli", "__main__"),
 )
 """From the ground up."""
-CONTRACT_MAY = ("hpcbench.contract", "hpcbench.codecs.spec", "hpcbench.errors", "pydantic")
+CONTRACT_MAY = ("hpcbench.contract", "hpcbench.codecs.spec", "hpcbench.errors", "hpcbench.files", "pydantic")
 """What the contract imports beside the standard library."""
 
 Sources = Mapping[str, str]

@@ -16,8 +16,9 @@ from hpcbench.batch.scripts.quoting import words
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.problems import shown
 from hpcbench.errors import UserError
+from hpcbench.files import shown_path
 from hpcbench.resources import data_dir
-from hpcbench.study.yaml12 import shown_path
+from hpcbench.study.yaml12 import shown, shown_path
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -4,14 +4,14 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from hpcbench.batch.files import exists
 from hpcbench.batch.sites.site import Site
 from hpcbench.batch.sites.site_rules import faults
 from hpcbench.contract.problems import shown, suggestion, user_error
 from hpcbench.errors import UserError
+from hpcbench.files import exists, shown_path
 from hpcbench.resources import data_dir
 from hpcbench.study.find_scheme import Offer
-from hpcbench.study.yaml12 import Document, read, shown_path
+from hpcbench.study.yaml12 import Document, read
 
 
 def site_names() -> list[str]:
