@@ -18,7 +18,6 @@ from hpcbench.files import shown_path
 from hpcbench.study.expand import Run
 from hpcbench.study.load import Loaded
 from hpcbench.study.settle import idle_rules
-from hpcbench.study.yaml12 import shown, shown_path
 
 
 def choose(runs: list[Run], only: str) -> list[Run]:

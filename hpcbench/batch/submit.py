@@ -22,7 +22,6 @@ from hpcbench.errors import UserError
 from hpcbench.files import exists, shown_path
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import Loaded, load_study
-from hpcbench.study.yaml12 import Path_, shown_path
 
 
 @dataclass(frozen=True)

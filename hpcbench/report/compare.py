@@ -4,18 +4,18 @@ Only runs of one pairing are compared with each other: they shared seed and allo
 only of schemes of which no run diverged.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hpcbench.contract.criteria import Criteria
-from hpcbench.report.averages import geometric_mean_of_known, mean_of_known, mean_unless_unknown
 from hpcbench.report.equal_time import curve, losses_at_equal_time
 from hpcbench.report.findings import Key, Loss, LossFinding, Speed, SpeedFinding, losses, speeds
-from hpcbench.report.measures import Measures, common_rate
+from hpcbench.report.measures import Measures, common_rate, completed, counted
+from hpcbench.report.quantities.speed_quantities import LOSS_VALID, MODEL_FLOPS, SAMPLES, TOKENS
+from hpcbench.report.quantities.traffic_quantities import CODED, WIRE
 from hpcbench.report.statistics import Interval, geometric_interval, median_interval, usable
-from hpcbench.report.traffic import Unknown, coded_part
+from hpcbench.report.traffic import Unknown
 from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, in_words, verdict
 
 
@@ -70,7 +70,7 @@ class Row:
     @property
     def counted(self) -> list[Measures]:
         """The runs that its numbers rest on: the completed ones, or else those that have a speed at all."""
-        return _counted(self.runs)
+        return counted(self.runs)
 
     @property
     def speed_shown(self) -> Speed | None:
@@ -194,34 +194,33 @@ def family(
 
 def _row(scheme: str, runs: list[Measures], findings: _Findings, base: list[Measures] | None) -> Row:
     """`base` is None of the baseline itself."""
-    completed = _completed(runs)
-    counted = _counted(runs)
+    done, own = completed(runs), counted(runs)
     speed, loss = findings.speed.get(scheme), findings.loss.get(scheme)
     if base is None:
-        outcome = None if completed else NO_BASELINE
+        outcome = None if done else NO_BASELINE
     elif not by_pairing(base):
         outcome = NO_BASELINE
     elif speed is None:
         outcome = NO_PAIR
     else:
         outcome = verdict(speed.shown, loss.shown if loss else None)
-    times = [run.step_seconds for run in counted if run.step_seconds and usable(run.step_seconds)]
+    times = [run.step_seconds for run in own if run.step_seconds and usable(run.step_seconds)]
     return Row(
         scheme=scheme,
         runs=tuple(runs),
-        completed=len(completed),
+        completed=len(done),
         diverged=_diverged(runs),
-        partial=bool(counted) and not completed,
-        samples_per_s=geometric_mean_of_known(run.samples_per_s for run in counted),
-        tokens_per_s=geometric_mean_of_known(run.tokens_per_s for run in counted),
-        model_flops_per_rank=geometric_mean_of_known(run.model_flops_per_rank for run in counted),
-        wire_over_message=mean_unless_unknown(run.wire_over_message for run in counted),
-        loss_valid=math.nan if _diverged(runs) else mean_of_known(run.loss_valid for run in completed),
+        partial=bool(own) and not done,
+        samples_per_s=SAMPLES.figure(runs),
+        tokens_per_s=TOKENS.figure(runs),
+        model_flops_per_rank=MODEL_FLOPS.figure(runs),
+        wire_over_message=WIRE.over(runs),
+        loss_valid=LOSS_VALID.figure(runs),
         step_seconds=geometric_interval(times) if times else None,
         speed=speed,
         loss=loss,
         loss_in_time=findings.loss_in_time.get(scheme),
-        coded_part=coded_part([channel for run in counted for channel in run.channels]),
+        coded_part=CODED.over(runs),
         outcome=outcome,
     )
 
@@ -240,15 +239,7 @@ def paired(runs: Sequence[Measures], base: Sequence[Measures]) -> list[tuple[Mea
 
 def by_pairing(runs: Sequence[Measures]) -> dict[str, Measures]:
     """Completed runs by their pairing, of several the first."""
-    return {run.run.pairing: run for run in reversed(_completed(runs))}
-
-
-def _counted(runs: Sequence[Measures]) -> list[Measures]:
-    return _completed(runs) or [run for run in runs if run.samples_per_s]
-
-
-def _completed(runs: Sequence[Measures]) -> list[Measures]:
-    return [run for run in runs if run.run.state == "completed"]
+    return {run.run.pairing: run for run in reversed(completed(runs))}
 
 
 def _diverged(runs: Sequence[Measures]) -> bool:

@@ -1,6 +1,6 @@
 """The numbers of one run: what its log says after the warm-up."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -166,6 +166,16 @@ def all_notes(runs: Iterable[Measures]) -> list[str]:
     own = list(runs)
     notes = [note for run in own for note in run.notes]
     return list(dict.fromkeys([*notes, *differences([run.run for run in own])]))
+
+
+def completed(runs: Iterable[Measures]) -> list[Measures]:
+    """The runs that came to their end."""
+    return [run for run in runs if run.run.state == "completed"]
+
+
+def counted(runs: Sequence[Measures]) -> list[Measures]:
+    """The runs that a scheme's numbers rest on: the completed ones, or else those that have a speed at all."""
+    return completed(runs) or [run for run in runs if run.samples_per_s]
 
 
 def is_gpu(run: RunResult) -> bool:

@@ -17,17 +17,28 @@ _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 _BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 
 
+def significant(value: float | None) -> str:
+    """A figure with four significant digits, written out."""
+    if value is None:
+        return "-"
+    if not math.isfinite(value) or value == 0:
+        return str(value)
+    decimals = max(0, 3 - math.floor(math.log10(abs(value))))
+    return f"{value:.{min(decimals, 6)}f}"
+
+
 @dataclass(frozen=True)
 class Unit:
-    """The unit of a column."""
+    """The unit of a column, and how its figures are written."""
 
     scale: float
     """Of the base unit."""
     name: str
+    write: Callable[[float | None], str] = significant
 
     def show(self, value: float | None) -> str:
         """A figure without its unit."""
-        return significant(None if value is None else value / self.scale)
+        return self.write(None if value is None else value / self.scale)
 
 
 def flops_unit(values: Iterable[float | None], gpu: bool) -> Unit:
@@ -51,19 +62,19 @@ def _unit(values: Iterable[float | None], units: Sequence[tuple[float, str]], us
     return Unit(*next((unit for unit in units if largest >= unit[0]), units[-1]))
 
 
-def significant(value: float | None) -> str:
-    """A figure with four significant digits, written out."""
-    if value is None:
-        return "-"
-    if not math.isfinite(value) or value == 0:
-        return str(value)
-    decimals = max(0, 3 - math.floor(math.log10(abs(value))))
-    return f"{value:.{min(decimals, 6)}f}"
-
-
 def ratio(value: float | Unknown | None) -> str:
     """A ratio, to three decimals."""
     return "-" if value is None else value if value == "unknown" else f"{value:.3f}"
+
+
+def thousandths(value: float | None) -> str:
+    """A figure to three decimals."""
+    return ratio(value)
+
+
+def whole(value: float | None) -> str:
+    """A whole number."""
+    return "-" if value is None else f"{value:.0f}"
 
 
 def percent(value: float | None) -> str:

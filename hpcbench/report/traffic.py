@@ -13,6 +13,8 @@ _LARGEST = 1 << 62
 """Numbers beyond it are none that a run can have counted."""
 Unknown = Literal["unknown"]
 """Of what the MPI library sent, where a scheme's variables may make it compress: it does not say."""
+DIMENSIONS = ("TP", "SP", "CP", "EP", "PP", "DP", "ZERO", "EXACT")
+"""In the order in which they are shown. EXACT is what no codec may touch."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """What weakens a verdict, each thing by itself; and speeds over the steps that both runs of a pair counted."""
 
+import csv
+import io
 import json
 import re
 from collections.abc import Callable
@@ -185,6 +187,6 @@ def test_programs_read_weaknesses_by_name(tmp_path: Path, capsys: pytest.Capture
     (duel,) = found["duels"]
     assert (duel["scheme"], duel["other"], duel["speed"], duel["beats"]) == ("mzhybrid", "baseline", "faster", True)
     report([root], "csv")
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].endswith(",kind,beaten_by,weaknesses")
-    assert lines[1].endswith(',baseline,"[""mzhybrid""]",') and lines[2].endswith(",by_traffic,[],few_pairs")
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    found = [[row[name] for name in ("kind", "beaten_by", "weaknesses")] for row in rows]
+    assert found == [["baseline", '["mzhybrid"]', ""], ["by_traffic", "[]", "few_pairs"]]

@@ -33,7 +33,6 @@ from hpcbench.contract.state import State
 from hpcbench.contract.submission import read_submission
 from hpcbench.errors import UserError
 from hpcbench.files import read_json
-from hpcbench.study.yaml12 import shown
 
 GRACE = 15.0
 """Seconds that a job has to end itself; its script gives the launcher five of them."""

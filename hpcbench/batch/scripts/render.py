@@ -18,7 +18,6 @@ from hpcbench.contract.problems import shown
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 from hpcbench.resources import data_dir
-from hpcbench.study.yaml12 import shown, shown_path
 
 if TYPE_CHECKING:
     from jinja2 import Environment

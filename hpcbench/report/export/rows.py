@@ -15,7 +15,6 @@ from hpcbench.contract.events import (
     Configuration,
     Environment,
     Evaluation,
-    Memory,
     Phases,
     StageTimes,
     Start,
@@ -37,6 +36,7 @@ from hpcbench.report.export.schema import (
 )
 from hpcbench.report.measures import own_environment
 from hpcbench.report.provenance import device_name
+from hpcbench.report.quantities import exported
 
 _LONGEST = 4096
 """Characters of a text: a path may have that many. What stands in every row must end somewhere."""
@@ -132,8 +132,7 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
         "file": place(log.path) if run.log else None,
     }
     found |= {name: plain(getattr(environment, name)) for name in _VERSIONS}
-    found |= {name: getattr(log.said(Memory), name) for name in _MEMORY}
-    found |= {name: getattr(log.said(Traffic), name) for name in _LINK}
+    found |= {one.key: one.exported.of(log, one.key) for one in exported("runs") if one.exported}
     found |= {name: getattr(facts, name) for name in _FLOPS}
     for keys, names in _NUMBERS.items():
         found |= {name: whole(settings, *keys, name) for name in names}
@@ -141,8 +140,6 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
 
 
 _VERSIONS = ("revision", "mpi", "python", "torch", "numpy", "kernels")
-_MEMORY = ("host_bytes", "host_rank_bytes", "device_bytes", "device_reserved_bytes", *Memory.LASTING)
-_LINK = ("host_down_bytes", "host_up_bytes")
 _FLOPS = ("model_flops_per_sample", "hardware_flops_per_sample", "neox_flops_per_sample")
 _NUMBERS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     (): ("ranks", "threads"),

@@ -6,29 +6,23 @@ What went over the wire is `unknown` where the MPI library may have compressed b
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hpcbench.collect.lines import printable
 from hpcbench.collect.submission import Submission
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.formats.row_figures import FIGURES, Figure
+from hpcbench.report.formats.scheme_figures import FIGURES, LATER
 from hpcbench.report.front import Front, front, kind
-from hpcbench.report.statistics import Interval
+from hpcbench.report.intervals import LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, Figure
 from hpcbench.report.weaknesses import Weakened, weakened
 
 Value = Callable[[Submission, Cell, Row], Any]
 
 
-def _interval(name: str, count: str, of: Callable[[Row], Interval | None]) -> dict[str, Value]:
-    """The columns of an estimate with its interval."""
-    return {
-        name: lambda _submission, _cell, row: found.estimate if (found := of(row)) else None,
-        f"{name}_low": lambda _submission, _cell, row: found.low if (found := of(row)) else None,
-        f"{name}_high": lambda _submission, _cell, row: found.high if (found := of(row)) else None,
-        count: lambda _submission, _cell, row: found.pairs if (found := of(row)) else 0,
-    }
+def _all(figures: Mapping[str, Figure]) -> dict[str, Value]:
+    return {name: _figure(of) for name, of in figures.items()}
 
 
 def _figure(of: Figure) -> Value:
@@ -45,27 +39,27 @@ COLUMNS: dict[str, Value] = {
     "model_flops_per_rank": lambda _submission, _cell, row: row.model_flops_per_rank,
     "samples_per_s": lambda _submission, _cell, row: row.samples_per_s,
     "tokens_per_s": lambda _submission, _cell, row: row.tokens_per_s,
-    **_interval("speed_ratio", "speed_pairs", lambda row: row.speed),
+    **_all(SPEED.figures()),
     "wire_over_message": lambda _submission, _cell, row: row.wire_over_message,
     "loss_valid": lambda _submission, _cell, row: row.loss_valid,
-    **_interval("loss_difference", "loss_pairs", lambda row: row.loss),
+    **_all(LOSS.figures()),
     "loss_margin": lambda _submission, _cell, row: row.loss_margin,
     "verdict": lambda _submission, _cell, row: row.verdict,
-    **_interval("step_seconds", "step_seconds_runs", lambda row: row.step_seconds),
-    **_interval("loss_in_time_difference", "loss_in_time_pairs", lambda row: row.loss_in_time),
+    **_all(STEP_TIME.figures()),
+    **_all(LOSS_IN_TIME.figures()),
     "speed": lambda _submission, _cell, row: row.speed_shown,
     "loss": lambda _submission, _cell, row: row.loss_shown,
     "loss_in_time": lambda _submission, _cell, row: row.loss_in_time.shown if row.loss_in_time else None,
-    **{name: _figure(figure) for name, figure in FIGURES.items()},
+    **_all(FIGURES),
     "kind": lambda _submission, cell, row: kind(cell, row).name.lower(),
 }
-"""Name of a column, and where its value is found. A new one goes to the end: programs may count columns."""
+"""Name of a column, and where its value is found. They stay where they are: programs may count columns."""
 
 BESIDE: dict[str, Callable[[Front, Weakened, Row], Any]] = {
     "beaten_by": lambda front, _weak, row: json.dumps(front.beaten_by(row.scheme), ensure_ascii=False),
     "weaknesses": lambda _front, weak, row: " ".join(weak.names(row.scheme)),
 }
-"""The same, of what is found out once for all schemes of a cell; they stand after the others."""
+"""The same, of what is found out once for all schemes of a cell; they stand after those."""
 
 _FORMULA = ("=", "+", "-", "@")
 
@@ -74,13 +68,14 @@ def write(sections: Sequence[Section]) -> str:
     """One row a scheme and cell; an empty field where there is no figure."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*COLUMNS, *BESIDE])
+    writer.writerow([*COLUMNS, *BESIDE, *LATER])
     for submission, cells in sections:
         for cell in cells:
             rivals, weak = front(cell), weakened(cell)
             for row in cell.rows:
                 own = [value(submission, cell, row) for value in COLUMNS.values()]
-                writer.writerow(map(_field, [*own, *(value(rivals, weak, row) for value in BESIDE.values())]))
+                own += [value(rivals, weak, row) for value in BESIDE.values()]
+                writer.writerow(map(_field, [*own, *(value(row) for value in LATER.values())]))
     return out.getvalue()
 
 

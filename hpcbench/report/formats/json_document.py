@@ -12,7 +12,7 @@ from hpcbench.contract.events import Environment, Traffic
 from hpcbench.report.answer import answer
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.formats.row_figures import FIGURES
+from hpcbench.report.formats.scheme_figures import FIGURES, LATER
 from hpcbench.report.front import front, kind, simplest
 from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import Interval
@@ -122,7 +122,7 @@ def _row(row: Row) -> dict[str, Any]:
         "step_seconds": as_object(row.step_seconds),
         "loss_in_time_difference": as_object(row.loss_in_time),
         "loss_in_time": row.loss_in_time.shown if row.loss_in_time else None,
-        **{name: figure(row) for name, figure in FIGURES.items()},
+        **{name: figure(row) for name, figure in (FIGURES | LATER).items()},
     }
 
 

@@ -1,11 +1,11 @@
 """Estimates from a few values that scatter: means, ratios and medians, each with its 95 % interval."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from statistics import fmean
+from statistics import fmean, geometric_mean
 
 from hpcbench.report.statistics.student import incomplete_beta, student_t_cdf, student_t_quantile
 
@@ -264,3 +264,15 @@ def values_a_count(values: Sequence[float], median: float) -> float:
     same = len(above) - 1 - changes
     # r = (same - changes) / (same + changes); a series that never changes sides is one value.
     return max(1.0, same / changes) if changes else float(len(above))
+
+
+def mean_of_known(values: Iterable[float | None]) -> float | None:
+    """Arithmetic mean of the values that are known, and numbers that can be summed; None where none is."""
+    known = [value for value in values if value is not None and usable(value)]
+    return fmean(known) if known else None
+
+
+def geometric_mean_of_known(values: Iterable[float | None]) -> float | None:
+    """Geometric mean of the values that are known and positive: ratios of such are means of their pairs' ratios."""
+    known = [value for value in values if value is not None and value > 0 and math.isfinite(value)]
+    return geometric_mean(known) if known else None

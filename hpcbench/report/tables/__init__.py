@@ -5,15 +5,11 @@ from collections.abc import Callable
 from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Table
+from hpcbench.report.tables.by_scheme import loss, memory, phases, speed, traffic
 from hpcbench.report.tables.comparison import schemes
-from hpcbench.report.tables.loss import loss
-from hpcbench.report.tables.memory import memory
-from hpcbench.report.tables.phases import phases
 from hpcbench.report.tables.published import published
 from hpcbench.report.tables.runs import runs
 from hpcbench.report.tables.scaling import strong_scaling, weak_scaling
-from hpcbench.report.tables.speed import speed
-from hpcbench.report.tables.traffic import traffic
 
 OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "speed": speed,

@@ -6,91 +6,46 @@ from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.report.front import Duel, front
+from hpcbench.report.intervals import LOSS, SPEED
 from hpcbench.report.measures import is_gpu
 from hpcbench.report.notation import (
     estimate,
-    flops_unit,
-    loss,
     loss_interval,
     name,
-    percent,
     phrase,
-    quantity,
-    ratio,
     speed_interval,
 )
+from hpcbench.report.quantities.speed_quantities import LOSS_VALID, MODEL_FLOPS
+from hpcbench.report.quantities.traffic_quantities import CODED, WIRE
+from hpcbench.report.tables.by_scheme import columns, samples, scheme
 from hpcbench.report.titles import example
-from hpcbench.report.traffic import Unknown
 from hpcbench.report.weaknesses import weakened
 
-CHANGE = "vs baseline (95 % CI)"
-SCHEME = Column("scheme", "scheme", words=True, help="Which codec works on which dimension, by its name in the study.")
-CODED = Column(
-    "coded_part", "coded", help="Bytes that went through a codec, as a part of those that the scheme has a codec for."
+_VERDICT = Column(
+    "verdict",
+    "verdict",
+    words=True,
+    group=1,
+    help="What is shown of speed and loss together; letters stand for what weakens it, below the table.",
 )
 
 
 def comparison(submission: Submission, cell: Cell) -> Table | None:
     """Speed, wire bytes, loss and verdict of each scheme."""
-    weak = weakened(cell)
-    unit = flops_unit([row.model_flops_per_rank for row in cell.rows], is_gpu(example(cell)))
+    weak, rows = weakened(cell), cell.rows
+    # What is as its name says needs no column.
+    partly = any(isinstance(row.coded_part, float) and row.coded_part < 1 for row in rows)
     fields: list[Field[Row]] = [
-        (SCHEME, lambda row: name(row.scheme)),
-        (
-            Column(
-                "model_flops_per_rank",
-                unit.name,
-                help="FLOP/s that the model needs, recomputation not counted: from its shape and the median step time.",
-            ),
-            lambda row: quantity(row.model_flops_per_rank, unit.show),
-        ),
-        (
-            Column("samples_per_s", "samples/s", help="Global batch over the median step time, mean of the runs."),
-            rate,
-        ),
-        (
-            Column("speed_ratio", CHANGE, help="Samples/s over the baseline's in the same pairing, with its interval."),
-            lambda row: estimate(row.speed, speed_interval),
-        ),
-        (
-            Column("wire_over_message", "wire/message", help="Bytes after the codec per byte before it."),
-            lambda row: Entry(ratio(row.wire_over_message), row.wire_over_message),
-        ),
-        (
-            Column("loss_valid", "loss (valid)", group=1, help="Validation loss after the last step, mean of runs."),
-            lambda row: quantity(row.loss_valid, loss),
-        ),
-        (
-            Column("loss_difference", CHANGE, group=1, help="That loss minus the baseline's, with its interval."),
-            lambda row: estimate(row.loss, loss_interval),
-        ),
-        (
-            Column(
-                "verdict",
-                "verdict",
-                words=True,
-                group=1,
-                help="What is shown of speed and loss together; letters stand for what weakens it, below the table.",
-            ),
-            lambda row: _verdict(row, weak.mark(row.scheme)),
-        ),
+        scheme(),
+        *columns([MODEL_FLOPS], rows, gpu=is_gpu(example(cell)), group=0),
+        samples(rows),
+        SPEED.field(),
+        *columns([WIRE, CODED] if partly else [WIRE], rows, group=0),
+        *columns([LOSS_VALID], rows, group=1),
+        LOSS.field(group=1),
+        (_VERDICT, lambda row: _verdict(row, weak.mark(row.scheme))),
     ]
-    if any(isinstance(row.coded_part, float) and row.coded_part < 1 for row in cell.rows):
-        # What is as its name says needs no column.
-        fields.insert(5, (CODED, lambda row: part(row.coded_part)))
-    return tabulate("comparison", "", cell.rows, fields, always=len(fields))
-
-
-def rate(row: Row) -> Entry:
-    """Samples/s, with the mark of runs that did not complete."""
-    entry = quantity(row.samples_per_s)
-    return replace(entry, shown=f"{entry.shown}*") if row.partial else entry
-
-
-def part(value: float | Unknown | None) -> Entry:
-    """A part of some bytes, which may be unknown; as a warning where it is none of them."""
-    shown = value if isinstance(value, str) else percent(value)
-    return Entry(shown, value, "bad" if value == 0 else "")
+    return tabulate("comparison", "", rows, fields, always=len(fields))
 
 
 def _verdict(row: Row, mark: str) -> Entry:

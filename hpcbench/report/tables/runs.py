@@ -1,6 +1,6 @@
 """Every run: what became of it and why; of runs that there is nothing to compare with, also speed and loss."""
 
-from collections.abc import Callable
+from dataclasses import replace
 
 from hpcbench.collect.lines import integer
 from hpcbench.collect.submission import RunResult, Submission
@@ -8,8 +8,23 @@ from hpcbench.contract.state import BAD, OPEN
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.report.measures import Measures, is_gpu
-from hpcbench.report.notation import bytes_unit, flops_unit, loss, name, percent, phrase, quantity, ratio, seconds_unit
-from hpcbench.report.tables.flops import KINDS
+from hpcbench.report.notation import name, phrase, quantity
+from hpcbench.report.quantities.quantity import Quantity, fields
+from hpcbench.report.quantities.resource_quantities import DEVICE
+from hpcbench.report.quantities.speed_quantities import (
+    HARDWARE_FLOPS,
+    HFU,
+    LOSS_TRAIN,
+    LOSS_VALID,
+    MFU,
+    MODEL_FLOPS,
+    SAMPLES,
+    STEP_SECONDS,
+    TOKENS,
+    TOKENS_EACH,
+    UNLABELLED_FLOPS,
+)
+from hpcbench.report.quantities.traffic_quantities import WIRE
 
 _NAMED = 2
 """Hosts that are named; of more, the number is said."""
@@ -66,42 +81,23 @@ def logs(submission: Submission, cells: list[Cell]) -> Table | None:
     """State, speed and loss of each run; only the columns that a log fills."""
     runs = [run for cell in cells for run in cell.runs]
     gpu = any(is_gpu(run.run) for run in runs)
-    unit = seconds_unit(run.step_seconds for run in runs)
-    memory = bytes_unit(run.memory.device for run in runs)
     foreign = any(_dialect(run) != _OWN for run in runs)
 
-    def flops(key: str, mark: str, what: str, value: Callable[[Measures], float | None]) -> Field[Measures]:
-        own = flops_unit([value(run) for run in runs], gpu)
-        return Column(key, own.name + mark, group=1, help=what), lambda run: quantity(value(run), own.show)
+    def columns(group: int, *quantities: Quantity) -> list[Field[Measures]]:
+        return fields(quantities, runs, lambda one, run: one.of(run), gpu=gpu, group=group, runs=True)
 
-    fields: list[Field[Measures]] = [
+    made: list[Field[Measures]] = [
         (Column("run", "run", words=True), lambda run: name(run.run.id)),
         (Column("dialect", "dialect", words=True), lambda run: name(_dialect(run) if foreign else "")),
         (Column("scheme", "scheme", words=True), lambda run: name("" if foreign else run.run.scheme)),
         (Column("state", "state", words=True), lambda run: Entry(run.run.state, run.run.state)),
         (Column("step", "step", words=True), _progress),
-        (Column("step_seconds", f"step time ({unit.name})"), lambda run: quantity(run.step_seconds, unit.show)),
-        *(flops(*kind) for kind in KINDS),
-        (Column("mfu", "MFU", group=1), lambda run: quantity(run.mfu, percent)),
-        (Column("hfu", "HFU", group=1), lambda run: quantity(run.hfu, percent)),
-        (Column("samples_per_s", "samples/s", group=2), lambda run: quantity(run.samples_per_s)),
-        (Column("tokens_per_s", "tokens/s", group=2), lambda run: quantity(run.tokens_per_s)),
-        (
-            Column("tokens_per_s_per_rank", "tokens/s/GPU" if gpu else "tokens/s/rank", group=2),
-            lambda run: quantity(run.tokens_per_s_per_rank),
-        ),
-        (
-            Column("wire_over_message", "wire/message", group=2),
-            lambda run: Entry(ratio(run.wire_over_message), run.wire_over_message),
-        ),
-        (
-            Column("device_bytes", f"memory ({memory.name})", group=3),
-            lambda run: quantity(run.memory.device, memory.show),
-        ),
-        (Column("loss_train", "loss", group=3), lambda run: quantity(run.loss_train, loss)),
-        (Column("loss_valid", "loss (valid)", group=3), lambda run: quantity(run.loss_valid, loss)),
+        *columns(0, STEP_SECONDS),
+        *columns(1, MODEL_FLOPS, HARDWARE_FLOPS, UNLABELLED_FLOPS, MFU, HFU),
+        *columns(2, SAMPLES, TOKENS, TOKENS_EACH, WIRE),
+        *columns(3, replace(DEVICE, head="memory ({unit})"), LOSS_TRAIN, LOSS_VALID),
     ]
-    return tabulate("logs", "", runs, fields)
+    return tabulate("logs", "", runs, made)
 
 
 def _dialect(measures: Measures) -> str:

@@ -13,9 +13,10 @@ from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Field, Table, tabulate
 from hpcbench.report.measures import is_gpu
-from hpcbench.report.notation import name, percent, quantity, seconds_unit, significant
-from hpcbench.report.tables.comparison import SCHEME, rate
-from hpcbench.report.tables.over_runs import geometric
+from hpcbench.report.notation import name, percent, quantity, significant, whole
+from hpcbench.report.quantities.quantity import fields
+from hpcbench.report.quantities.speed_quantities import STEP_SECONDS
+from hpcbench.report.tables.by_scheme import SCHEME, samples
 from hpcbench.report.titles import example
 
 
@@ -151,24 +152,18 @@ def _table(kind: Kind, title: str, points: list[Point]) -> Table | None:
     if not points:
         return None
     each = "GPUs" if is_gpu(example(points[0].size.cell)) else "ranks"
-    unit = seconds_unit(_step(point) for point in points)
     one = len({point.series for point in points}) == 1
-    fields: list[Field[Point]] = [
+    rates, rate = samples([point.row for point in points])
+    made: list[Field[Point]] = [
         (SCHEME, lambda point: name(point.row.scheme)),
         (
             Column("series", "series", words=True, help="What is the same at all sizes that are compared."),
             lambda point: name("" if one else point.series),
         ),
-        (
-            Column("nodes", "nodes"),
-            lambda point: quantity(point.size.nodes, lambda nodes: "-" if nodes is None else f"{nodes:.0f}"),
-        ),
-        (Column("ranks", each), lambda point: quantity(point.size.ranks, lambda ranks: f"{ranks:.0f}")),
-        (
-            Column("step_seconds", f"step time ({unit.name})", help="Median step time, mean of the runs."),
-            lambda point: quantity(_step(point), unit.show),
-        ),
-        (Column("samples_per_s", "samples/s", help="Global batch over that time."), lambda point: rate(point.row)),
+        (Column("nodes", "nodes"), lambda point: quantity(point.size.nodes, whole)),
+        (Column("ranks", each), lambda point: quantity(point.size.ranks, whole)),
+        *fields([STEP_SECONDS], points, lambda one, point: one.over(point.row.runs)),
+        (rates, lambda point: rate(point.row)),
         (
             Column("speedup", "speed-up", help="Samples/s over those of the scheme's own smallest size."),
             lambda point: quantity(point.speedup, significant),
@@ -180,8 +175,4 @@ def _table(kind: Kind, title: str, points: list[Point]) -> Table | None:
     ]
     what = f"{title} ({points[0].series})" if one else title
     note = "Efficiency is of each scheme against its own smallest size."
-    return tabulate(f"{kind.name}-scaling", printable(what), points, fields, notes=[note])
-
-
-def _step(point: Point) -> float | None:
-    return geometric(point.row, lambda run: run.step_seconds)
+    return tabulate(f"{kind.name}-scaling", printable(what), points, made, notes=[note])

@@ -1,0 +1,114 @@
+"""What is estimated of a scheme with an interval, mostly beside the baseline; each declared once, with its tests."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hpcbench.report.compare import Row
+from hpcbench.report.document import Column, Entry, Field
+from hpcbench.report.findings import PValue
+from hpcbench.report.notation import between, estimate, loss_interval, significant, speed_interval
+from hpcbench.report.quantities.speed_quantities import STEP_SECONDS
+from hpcbench.report.statistics import Interval
+
+CHANGE = "vs baseline (95 % CI)"
+"""What stands above a difference, beside the column that it is of."""
+Figure = Callable[[Row], float | str | None]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate with its interval, from pairs of runs or from several."""
+
+    key: str
+    """Its name for programs."""
+    head: str
+    """What stands above its column."""
+    meaning: str
+    """One sentence."""
+    of: Callable[[Row], Interval | None]
+    write: Callable[[Interval | None], str]
+    count: str
+    """Name, for programs, of the number of values that it rests on."""
+
+    def field(self, group: int = 0) -> Field[Row]:
+        """Its column in a table, with what stands in it."""
+        return Column(self.key, self.head, group=group, help=self.meaning), self.entry
+
+    def entry(self, row: Row) -> Entry:
+        """A scheme's, in a table."""
+        return estimate(self.of(row), self.write)
+
+    def figures(self) -> dict[str, Figure]:
+        """Estimate, ends and count, by their names for programs."""
+        return {
+            self.key: lambda row: found.estimate if (found := self.of(row)) else None,
+            f"{self.key}_low": lambda row: found.low if (found := self.of(row)) else None,
+            f"{self.key}_high": lambda row: found.high if (found := self.of(row)) else None,
+            self.count: lambda row: found.pairs if (found := self.of(row)) else 0,
+        }
+
+
+SPEED = Estimate(
+    "speed_ratio",
+    CHANGE,
+    "Samples/s over the baseline's in the same pairing, with its interval.",
+    lambda row: row.speed,
+    speed_interval,
+    "speed_pairs",
+)
+LOSS = Estimate(
+    "loss_difference",
+    CHANGE,
+    "Validation loss minus the baseline's at equal steps, with its interval.",
+    lambda row: row.loss,
+    loss_interval,
+    "loss_pairs",
+)
+LOSS_IN_TIME = Estimate(
+    "loss_in_time_difference",
+    "vs baseline at equal time (95 % CI)",
+    "Training loss minus the baseline's when the faster run of a pair ended, with its interval.",
+    lambda row: row.loss_in_time,
+    loss_interval,
+    "loss_in_time_pairs",
+)
+
+
+STEP_TIME = Estimate(
+    STEP_SECONDS.key,
+    "step time in {unit} (95 % CI)",
+    f"{STEP_SECONDS.meaning}: median of the steps after the warm-up.",
+    lambda row: row.step_seconds,
+    lambda found: between(found, significant),
+    "step_seconds_runs",
+)
+"""No difference, but an estimate likewise: of the runs' step times."""
+
+
+_TESTS: dict[str, Callable[[Row], PValue | None]] = {
+    "speed_p_equal": lambda row: row.speed.equal if row.speed else None,
+    "speed_p_at_margin": lambda row: row.speed.at_margin if row.speed else None,
+    "loss_p_equal": lambda row: row.loss.equal if row.loss else None,
+    "loss_p_apart": lambda row: row.loss.apart if row.loss else None,
+    "loss_in_time_p_equal": lambda row: row.loss_in_time.equal if row.loss_in_time else None,
+    "loss_in_time_p_apart": lambda row: row.loss_in_time.apart if row.loss_in_time else None,
+}
+"""Hypotheses of `hpcbench.report.findings`, of which each has a p-value as it is, and one adjusted by Holm's method."""
+
+
+def _raw(of: Callable[[Row], PValue | None]) -> Figure:
+    return lambda row: found.raw if (found := of(row)) else None
+
+
+def _adjusted(of: Callable[[Row], PValue | None]) -> Figure:
+    return lambda row: found.adjusted if (found := of(row)) else None
+
+
+TESTS: dict[str, Figure] = {
+    "loss_in_time_margin": lambda row: row.loss_in_time.margin if row.loss_in_time else None,
+    **{f"{name}{end}": p(of) for name, of in _TESTS.items() for end, p in (("", _raw), ("_adjusted", _adjusted))},
+    "speed_pairs_enough": lambda row: row.speed.enough if row.speed else None,
+    "loss_pairs_enough": lambda row: row.loss.enough if row.loss else None,
+    "loss_in_time_pairs_enough": lambda row: row.loss_in_time.enough if row.loss_in_time else None,
+}
+"""What the tests of the differences give, by their names for programs."""

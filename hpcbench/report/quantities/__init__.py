@@ -1,0 +1,23 @@
+"""The quantities of a report, each declared once: tables, plots, pages, CSV, JSON and the export take them from here.
+
+A new quantity goes to the end of its kind. It then stands in the table that it names, on the page, in CSV and JSON, and
+in the export.
+"""
+
+from hpcbench.report.quantities.quantity import Quantity
+from hpcbench.report.quantities.resource_quantities import MEMORY, TIMES
+from hpcbench.report.quantities.speed_quantities import LOSSES, SPEED
+from hpcbench.report.quantities.traffic_quantities import TRAFFIC
+
+CATALOGUE: list[Quantity] = [*SPEED, *LOSSES, *MEMORY, *TRAFFIC, *TIMES]
+
+
+def of_table(name: str, first: tuple[Quantity, ...] = ()) -> list[Quantity]:
+    """The quantities that a table shows: `first` those, then whatever else is declared for it."""
+    keys = {one.key for one in first}
+    return [*first, *(one for one in CATALOGUE if one.table == name and one.key not in keys)]
+
+
+def exported(table: str) -> list[Quantity]:
+    """The quantities that have a column in a table of the export, in the order of the columns."""
+    return [one for one in CATALOGUE if one.exported and one.exported.table == table]

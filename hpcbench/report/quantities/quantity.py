@@ -1,0 +1,201 @@
+"""What a quantity is: one declaration that says how it is named, averaged and shown wherever a report speaks of it."""
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from hpcbench.collect.run_log import RunLog
+from hpcbench.contract.events import Event
+from hpcbench.report.document import Column, Entry, Field
+from hpcbench.report.measures import Measures, counted
+from hpcbench.report.notation import Unit, bytes_unit, flops_unit, loss, percent, seconds_unit, thousandths, whole
+from hpcbench.report.statistics import geometric_mean_of_known, mean_of_known, usable
+from hpcbench.report.traffic import Unknown
+
+Item = TypeVar("Item")
+Value = float | Unknown | None
+"""Unknown is what nobody can say; None is what a log does not give."""
+Scale = Callable[[Iterable[float | None], bool], Unit]
+"""The unit in which some values are shown; the flag tells whether the ranks compute on GPUs."""
+
+
+def _seconds(values: Iterable[float | None], gpu: bool) -> Unit:
+    return seconds_unit(values)
+
+
+def _bytes(values: Iterable[float | None], gpu: bool) -> Unit:
+    return bytes_unit(values)
+
+
+def _always(write: Callable[[float | None], str]) -> Scale:
+    return lambda values, gpu: Unit(1.0, "", write)
+
+
+SECONDS, BYTES, FLOPS = _seconds, _bytes, flops_unit
+NUMBER, COUNT, PERCENT = _always(Unit(1.0, "").show), _always(whole), _always(percent)
+RATIO, LOSS = _always(thousandths), _always(loss)
+
+
+@dataclass(frozen=True)
+class Average:
+    """A way from the values of a scheme's runs to one of the scheme."""
+
+    words: str
+    over: Callable[[Sequence[Measures], Callable[[Measures], Value]], Value]
+    """Of all runs of the scheme, and what gives the value of one."""
+
+
+def _of_counted(average: Callable[[Sequence[float]], float | None]) -> Callable[..., Value]:
+    """Over the runs that completed, or, where none did, those that have a speed."""
+
+    def over(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
+        values = [value(run) for run in counted(runs)]
+        known = [one for one in values if one is not None and one != "unknown"]
+        return "unknown" if "unknown" in values else average(known)
+
+    return over
+
+
+def _median(values: Sequence[float]) -> float | None:
+    known = [value for value in values if usable(value)]
+    return statistics.median(known) if known else None
+
+
+def _highest(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
+    """Over all runs, completed or not."""
+    return max((one for run in runs if (one := value(run)) is not None and one != "unknown"), default=None)
+
+
+MEAN = Average("mean of the runs", _of_counted(mean_of_known))
+GEOMETRIC = Average("geometric mean of the runs", _of_counted(geometric_mean_of_known))
+MEDIAN = Average("median of the runs", _of_counted(_median))
+HIGHEST = Average("of the run with the most", _highest)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A quantity's column in a table of the export. The steps' own columns are in `hpcbench.contract.step_line`."""
+
+    table: Literal["runs", "channels", "phases"]
+    type: Literal["integer", "real"]
+    event: type[Event] | None = None
+    """The event of the log that holds a run's value, under the quantity's key."""
+    remark: str = ""
+    """What is added to the meaning."""
+
+    def of(self, log: RunLog, key: str) -> float | None:
+        """What the log's event says."""
+        found: float | None = getattr(log.said(self.event), key) if self.event else None
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantity:
+    """Something that is measured, or follows from what is measured."""
+
+    key: str
+    """Its name for programs: the column of a table and of CSV, the key in JSON, the column of the export."""
+    head: str
+    """What stands above its column; ``{unit}`` and ``{each}`` (GPU or rank) are put in."""
+    unit: str
+    """The unit of its values: s, B, FLOP/s ..., 1 for a plain number."""
+    meaning: str
+    """One sentence, without its full stop."""
+    scale: Scale = NUMBER
+    """In which unit, and with how many digits, it is shown."""
+    run: Callable[[Measures], Value] | None = None
+    """The value of a run; by default what the event says that its exported column names."""
+    over_steps: Literal["", "median of the steps", "mean of the steps", "last step"] = ""
+    """How the value of a run comes from its steps; empty where it does not."""
+    over_runs: Average = MEAN
+    """How the value of a scheme comes from those of its runs."""
+    better: Literal["", "higher", "lower"] = ""
+    table: str = ""
+    """Name of the table that shows it; empty where none does."""
+    group: int = 0
+    """Group of its column in that table."""
+    exported: Exported | None = None
+    alarm: float | None = None
+    """A value that is bad news."""
+    of_schemes: bool = True
+    """Whether a scheme has a value of it; else it is only exported."""
+
+    def of(self, run: Measures) -> Value:
+        """The value of a run."""
+        if self.run is not None:
+            return self.run(run)
+        return self.exported.of(run.run.log, self.key) if self.exported and run.run.log else None
+
+    def over(self, runs: Sequence[Measures]) -> Value:
+        """The value of a scheme, from all of its runs."""
+        return self.over_runs.over(runs, self.of)
+
+    def figure(self, runs: Sequence[Measures]) -> float | None:
+        """The value of a scheme, where it is a number."""
+        value = self.over(runs)
+        return None if value == "unknown" else value
+
+    def unit_of(self, values: Iterable[Value], *, gpu: bool = False) -> Unit:
+        """The unit in which to show some values."""
+        return self.scale((value for value in values if value != "unknown"), gpu)
+
+    def column(self, unit: Unit, *, gpu: bool = False, group: int | None = None, runs: bool = False) -> Column:
+        """Its column in a table, which has a row a run, or one a scheme."""
+        each = "GPU" if gpu else "rank"
+        head = self.head.format(unit=unit.name, each=each)
+        return Column(self.key, head, group=self.group if group is None else group, help=self._help(unit, runs=runs))
+
+    def entry(self, value: Value, unit: Unit) -> Entry:
+        """A value in a table."""
+        if value == "unknown":
+            return Entry(value, value)
+        return Entry(unit.show(value), value, "bad" if value is not None and value == self.alarm else "")
+
+    def _help(self, unit: Unit, *, runs: bool) -> str:
+        """The meaning, the unit where the head lacks it, how it is averaged, and what is better."""
+        scaled = unit.name if "{unit}" not in self.head else ""
+        average = "" if runs else self.over_runs.words
+        how = ", ".join(words for words in (self.over_steps, average) if words)
+        better = f"{self.better} is better" if self.better else ""
+        said = [self.meaning, f"in {scaled}" if scaled else "", how, better]
+        return " ".join(f"{words[0].upper()}{words[1:]}." for words in said if words)
+
+
+def fields(
+    quantities: Iterable[Quantity],
+    items: Sequence[Item],
+    value: Callable[[Quantity, Item], Value],
+    *,
+    gpu: bool = False,
+    group: int | None = None,
+    unit: Unit | None = None,
+    runs: bool = False,
+) -> list[Field[Item]]:
+    """Columns of a table, each with what stands in it.
+
+    Parameters
+    ----------
+    quantities
+        One a column.
+    items
+        What the rows are of.
+    value
+        The value of a quantity for an item.
+    gpu
+        Whether the ranks compute on GPUs.
+    group
+        Group of all columns; by default each has its quantity's.
+    unit
+        Unit of all columns; by default each has that which fits its values.
+    runs
+        Whether a row is a run.
+    """
+
+    def one(quantity: Quantity) -> Field[Item]:
+        own = unit or quantity.unit_of((value(quantity, item) for item in items), gpu=gpu)
+        return quantity.column(own, gpu=gpu, group=group, runs=runs), lambda item: quantity.entry(
+            value(quantity, item), own
+        )
+
+    return [one(quantity) for quantity in quantities]

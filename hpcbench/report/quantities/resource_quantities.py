@@ -1,0 +1,162 @@
+"""Quantities of memory, and of what the ranks are about in a step."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from hpcbench.contract.events import Memory
+from hpcbench.report.measures import Measures
+from hpcbench.report.phases import PARTS
+from hpcbench.report.quantities.quantity import BYTES, HIGHEST, MEDIAN, PERCENT, SECONDS, Exported, Quantity, Value
+from hpcbench.report.traffic import DIMENSIONS
+
+
+def _held(key: str, head: str, meaning: str, run: Callable[[Measures], Value], group: int) -> Quantity:
+    """Bytes in the ranks of the run that needed the most."""
+    return Quantity(
+        key=key,
+        head=f"{head} ({{unit}})",
+        unit="B",
+        meaning=meaning,
+        scale=BYTES,
+        run=run,
+        over_runs=HIGHEST,
+        better="lower",
+        table="memory",
+        group=group,
+        exported=Exported("runs", "integer", Memory),
+    )
+
+
+HOST = _held(
+    "host_bytes",
+    "host, all ranks",
+    "Peak resident memory of all ranks together; what ranks share counts for each of them",
+    lambda run: run.memory.host,
+    3,
+)
+HOST_RANK = _held(
+    "host_rank_bytes",
+    "host, one rank",
+    "Peak resident memory of the rank that needed the most",
+    lambda run: run.memory.host_rank,
+    2,
+)
+DEVICE = _held(
+    "device_bytes",
+    "GPU",
+    "Peak of what was allocated on a GPU by the rank that needed the most",
+    lambda run: run.memory.device,
+    0,
+)
+RESERVED = _held(
+    "device_reserved_bytes",
+    "GPU reserved",
+    "Peak of what PyTorch's allocator held on a GPU, by the rank that held the most",
+    lambda run: run.memory.device_reserved,
+    1,
+)
+_LASTING = {
+    "parameters": "Weights that passes compute with",
+    "gradients": "Gradients, whole ones and the sums that the optimizer reads",
+    "optimizer": "Master weights and moments",
+    "residuals": "What error feedback owes",
+}
+
+
+def _lasting(key: str) -> Quantity:
+    where, what, _ = key.split("_")
+    meaning = f"{_LASTING[what]}; kept from step to step with the {where} of the rank that holds the most"
+    return _held(
+        key, what if where == "device" else f"{what}, host", meaning, lambda run: run.memory.states.get(key), 4
+    )
+
+
+LASTING = tuple(map(_lasting, Memory.LASTING))
+MEMORY = (HOST, HOST_RANK, DEVICE, RESERVED, *LASTING)
+
+_MEANINGS = {
+    "forward": "In the forward passes, with their tensor-parallel traffic",
+    "backward": "In the backward passes, with their traffic and what is computed again",
+    "bubble": "In the passes, waiting for another stage's message until it is there",
+    "reduction": "After the last backward pass, until the gradients are reduced",
+    "optimizer": "From the gradient norm to the new weights, gathered",
+    "other": "What is left of the step",
+    "step": "The step: the sum of the others",
+}
+
+
+def _seconds(run: Measures, part: str) -> float | None:
+    """Nothing of a bubble where there is but one stage."""
+    if run.phases is None or (part == "bubble" and run.phases.idle is None):
+        return None
+    found: float = getattr(run.phases, part)
+    return found
+
+
+def _phase(part: str) -> Quantity:
+    return Quantity(
+        key=f"{part}_s",
+        head=part,
+        unit="s",
+        meaning=_MEANINGS[part],
+        scale=SECONDS,
+        run=lambda run: _seconds(run, part),
+        over_steps="mean of the steps",
+        over_runs=MEDIAN,
+        better="lower",
+        table="phases",
+        exported=Exported("phases", "real"),
+    )
+
+
+def _part(of: Quantity, key: str, group: int) -> Quantity:
+    """The part of the step that some seconds are."""
+
+    def value(run: Measures) -> Value:
+        seconds = of.of(run)
+        return seconds / run.phases.step if run.phases and isinstance(seconds, float) else None
+
+    meaning = f"{of.meaning}; as a part of the step"
+    return replace(of, key=key, unit="1", meaning=meaning, scale=PERCENT, run=value, group=group, exported=None)
+
+
+def _exposed(dimension: str) -> Quantity:
+    def value(run: Measures) -> Value:
+        waited = [one.exposed_s for one in run.dimensions if one.dimension == dimension]
+        return sum(waited) if run.phases and waited else None
+
+    return replace(
+        STEP,
+        key=f"exposed_{dimension.lower()}_s",
+        head=f"exposed {dimension}",
+        meaning="Waiting for messages of this dimension, within the phases",
+        run=value,
+        group=2,
+        exported=None,
+    )
+
+
+STEP = replace(_phase("step"), head="step ({unit})")
+PHASES = tuple(map(_phase, PARTS))
+PARTS_OF_STEP = tuple(_part(one, one.key.removesuffix("_s") + "_part", 1) for one in PHASES)
+IDLE = replace(
+    STEP,
+    key="idle_part",
+    head="idle",
+    unit="1",
+    meaning="Part of the passes in which a stage has nothing to compute",
+    scale=PERCENT,
+    run=lambda run: run.phases.idle if run.phases else None,
+    group=1,
+    exported=None,
+)
+IDLE_BY_SCHEDULE = replace(
+    IDLE,
+    key="idle_by_schedule",
+    head="by schedule",
+    meaning="Part of the passes in which a stage has nothing to compute, as the schedule alone would have it",
+    run=lambda run: run.phases.idle_by_schedule if run.phases else None,
+)
+WAITING = tuple(map(_exposed, DIMENSIONS))
+WAITING_PARTS = tuple(_part(one, one.key.removesuffix("_s") + "_part", 3) for one in WAITING)
+TIMES = (*PHASES, STEP, *PARTS_OF_STEP, IDLE, IDLE_BY_SCHEDULE, *WAITING, *WAITING_PARTS)

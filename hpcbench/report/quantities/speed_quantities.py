@@ -1,0 +1,127 @@
+"""Quantities of speed and loss. What a step's line holds has its unit and meaning in `hpcbench.contract.step_line`."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from hpcbench.contract import step_line
+from hpcbench.report.measures import Measures, completed
+from hpcbench.report.quantities.quantity import (
+    COUNT,
+    FLOPS,
+    GEOMETRIC,
+    HIGHEST,
+    LOSS,
+    PERCENT,
+    SECONDS,
+    Average,
+    Quantity,
+    Value,
+)
+from hpcbench.report.statistics import mean_of_known
+
+_LINE = {one.name: one for one in step_line.QUANTITIES}
+
+
+def _of_line(name: str) -> Quantity:
+    """A quantity of a step's line, with what is said there but does not hold for the line alone."""
+    said = _LINE[name]
+    return Quantity(key=name, head=name, unit=said.unit, meaning=said.meaning.replace(" so far", ""))
+
+
+def _rate(name: str) -> Quantity:
+    """A quantity of a step's line of which more is better."""
+    own = _of_line(name)
+    return replace(
+        own,
+        meaning=own.meaning.partition(", as the log")[0],  # which is what a report recomputes, where it can
+        over_steps="median of the steps",
+        over_runs=GEOMETRIC,
+        better="higher",
+        table="speed",
+        group=1,
+    )
+
+
+STEP_SECONDS = replace(
+    _of_line("seconds"),
+    key="step_seconds",
+    head="step time ({unit})",
+    scale=SECONDS,
+    run=lambda run: run.step_seconds,
+    over_steps="median of the steps",
+    over_runs=GEOMETRIC,
+    better="lower",
+)
+SAMPLES = replace(_rate("samples_per_s"), head="samples/s", run=lambda run: run.samples_per_s, table="")
+MODEL_FLOPS = replace(
+    _rate("model_flops_per_rank"), head="{unit}", scale=FLOPS, run=lambda run: run.model_flops_per_rank
+)
+HARDWARE_FLOPS = replace(
+    _rate("hardware_flops_per_rank"),
+    head="{unit} executed",
+    scale=FLOPS,
+    run=lambda run: run.hardware_flops_per_rank,
+)
+UNLABELLED_FLOPS = replace(
+    _rate("unlabelled_flops_per_rank"),
+    head="{unit} unlabelled",
+    scale=FLOPS,
+    run=lambda run: run.unlabelled_flops_per_rank,
+)
+NEOX_FLOPS = replace(
+    HARDWARE_FLOPS,
+    key="neox_flops_per_rank",
+    head="{unit} by NeoX",
+    meaning="FLOP/s that GPT-NeoX's formula gives: what its logs would print, recomputation counted",
+    run=lambda run: run.neox_flops_per_rank,
+)
+MFU = replace(_rate("mfu"), head="MFU", scale=PERCENT, run=lambda run: run.mfu)
+HFU = replace(_rate("hfu"), head="HFU", scale=PERCENT, run=lambda run: run.hfu)
+TOKENS = replace(_rate("tokens_per_s"), head="tokens/s", run=lambda run: run.tokens_per_s)
+TOKENS_EACH = replace(_rate("tokens_per_s_per_rank"), head="tokens/s/{each}", run=lambda run: run.tokens_per_s_per_rank)
+SPEED = (
+    *(STEP_SECONDS, SAMPLES, MODEL_FLOPS, HARDWARE_FLOPS, UNLABELLED_FLOPS, NEOX_FLOPS, MFU, HFU, TOKENS, TOKENS_EACH),
+)
+
+
+def _at_the_end(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
+    """Over the runs that completed; NaN where one diverged."""
+    if any(run.run.state == "nan" for run in runs):
+        return math.nan
+    return mean_of_known(run.loss_valid for run in completed(runs))
+
+
+LOSS_TRAIN = replace(
+    _of_line("loss"),
+    key="loss_train",
+    head="loss",
+    scale=LOSS,
+    run=lambda run: run.loss_train,
+    over_steps="last step",
+    better="lower",
+    table="loss",
+)
+LOSS_VALID = replace(
+    LOSS_TRAIN,
+    key="loss_valid",
+    head="loss (valid)",
+    meaning="Validation loss after the last step",
+    run=lambda run: run.loss_valid,
+    over_runs=Average("mean of the runs", _at_the_end),
+    over_steps="",
+)
+SKIPPED = replace(
+    _of_line("skipped"),
+    head="skipped steps",
+    scale=COUNT,
+    run=lambda run: run.skipped,
+    over_runs=HIGHEST,
+    better="lower",
+    table="loss",
+    group=2,
+)
+NAN_STEPS = replace(
+    SKIPPED, key="nan_steps", head="NaN steps", meaning=_of_line("nan_steps").meaning, run=lambda run: run.nan_steps
+)
+LOSSES = (LOSS_TRAIN, LOSS_VALID, SKIPPED, NAN_STEPS)

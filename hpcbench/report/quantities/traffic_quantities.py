@@ -1,0 +1,141 @@
+"""Quantities of the traffic: time in it, a step and rank, and bytes by parallel dimension."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hpcbench.contract.events import Traffic
+from hpcbench.report import traffic
+from hpcbench.report.measures import Measures, counted
+from hpcbench.report.quantities.quantity import BYTES, PERCENT, RATIO, SECONDS, Average, Exported, Quantity, Value
+from hpcbench.report.traffic import DIMENSIONS
+
+
+def _raw(key: str, unit: str, meaning: str, remark: str = "") -> Quantity:
+    """What the export says of a channel, and nobody averages."""
+    column = Exported("channels", "integer" if unit == "B" or "calls" in key else "real", remark=remark)
+    return Quantity(key=key, head=key, unit=unit, meaning=meaning, exported=column, of_schemes=False)
+
+
+def _time(part: str, meaning: str) -> Quantity:
+    """Seconds a step and rank, by their name in `TimeSplit`."""
+    return Quantity(
+        key=f"{part}_s",
+        head=f"{part} ({{unit}})",
+        unit="s",
+        meaning=meaning,
+        scale=SECONDS,
+        run=lambda run: getattr(run.time, part, None),
+        over_steps="mean of the steps",
+        better="lower",
+        table="traffic",
+        exported=Exported("channels", "real"),
+    )
+
+
+EXPOSED = _time("exposed", "Time in which a rank waited for messages")
+EXPOSED_PART = replace(
+    EXPOSED,
+    key="exposed_part",
+    head="of step",
+    unit="1",
+    meaning="Time in which a rank waited for messages, as a part of the step",
+    scale=PERCENT,
+    run=lambda run: run.time.exposed_part if run.time else None,
+    exported=None,
+)
+HIDDEN = replace(_time("hidden", "Time in which messages moved while the rank computed"), better="")
+ENCODE = _time("encode", "Time in the codec, before sending")
+DECODE = _time("decode", "Time in the codec, after receiving")
+TRANSFER = replace(_time("transfer", "The rest of the time from begin to end of the calls"), table="")
+COMPUTE = replace(
+    _time("compute", "The step without the time in which the rank waited for messages"), table="", exported=None
+)
+WIRE = Quantity(
+    key="wire_over_message",
+    head="wire/message",
+    unit="1",
+    meaning="Bytes after the codec per byte before it",
+    scale=RATIO,
+    run=lambda run: run.wire_over_message,
+    better="lower",
+)
+CODED = Quantity(
+    key="coded_part",
+    head="coded",
+    unit="1",
+    meaning="Bytes that went through a codec, as a part of those that the scheme has a codec for",
+    scale=PERCENT,
+    run=lambda run: run.coded_part,
+    over_runs=Average(
+        "all runs together",
+        lambda runs, _: traffic.coded_part([channel for run in counted(runs) for channel in run.channels]),
+    ),
+    table="traffic",
+    group=2,
+    alarm=0,
+)
+
+
+def _dimension(run: Measures, name: str) -> traffic.Traffic | None:
+    return next((one for one in run.dimensions if one.dimension == name), None)
+
+
+def _wire(dimension: str) -> Quantity:
+    return replace(
+        WIRE,
+        key=f"wire_over_message_{dimension.lower()}",
+        head=f"wire/message {dimension}",
+        meaning="Bytes after the codec per byte before it, of the traffic of this dimension",
+        run=lambda run: found.wire_over_message if (found := _dimension(run, dimension)) else None,
+        table="traffic",
+        group=1,
+    )
+
+
+def _coded(dimension: str) -> Quantity:
+    def together(runs: Sequence[Measures], _: object = None) -> Value:
+        return traffic.coded_part([found for run in counted(runs) if (found := _dimension(run, dimension))])
+
+    return replace(
+        CODED,
+        key=f"coded_part_{dimension.lower()}",
+        head=f"coded {dimension}",
+        meaning="Bytes that went through a codec, as a part of what this dimension's channels with a codec carried",
+        run=lambda run: together([run]),
+        over_runs=Average("all runs together", together),
+    )
+
+
+TO_HOST = Quantity(
+    key="host_down_bytes",
+    head="to host ({unit})",
+    unit="B",
+    meaning="Copied from devices to hosts: gradients of offloaded states",
+    scale=BYTES,
+    run=lambda run: run.host_link.down if run.host_link else None,
+    over_steps="mean of the steps",
+    better="lower",
+    table="traffic",
+    group=3,
+    exported=Exported("runs", "integer", Traffic, remark="; in the counted steps, all ranks together"),
+)
+FROM_HOST = replace(
+    TO_HOST,
+    key="host_up_bytes",
+    head="from host ({unit})",
+    meaning="Copied from hosts to devices: updated weights",
+    run=lambda run: run.host_link.up if run.host_link else None,
+)
+WIRES = tuple(map(_wire, DIMENSIONS))
+CODEDS = tuple(map(_coded, DIMENSIONS))
+TRAFFIC = (
+    _raw("calls", "1", "Collectives and messages"),
+    _raw("plain_calls", "1", "Calls that were not worth encoding"),
+    _raw("message_bytes", "B", "Bytes before the codec"),
+    _raw("coded_bytes", "B", "Bytes that went through the codec", "; absent in logs that do not say it"),
+    _raw("wire_bytes", "B", "Bytes after the codec", "; absent where nobody knows"),
+    _raw("network_bytes", "B", "Wire bytes that left a node", "; MPI's own collectives do not say, and add 0"),
+    *(ENCODE, DECODE, TRANSFER, EXPOSED, EXPOSED_PART, HIDDEN, COMPUTE),
+    _raw("sampled_error", "1", "Relative error of sampled messages", "; absent where nothing was sampled"),
+    *(WIRE, *WIRES, CODED, *CODEDS, TO_HOST, FROM_HOST),
+)

@@ -1,0 +1,199 @@
+"""Tables of a cell with a row a scheme: which quantities stand in which table, and in what order."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import isfinite
+from typing import Any
+
+from hpcbench.collect.lines import printable, text
+from hpcbench.collect.submission import Submission
+from hpcbench.contract.events import Configuration
+from hpcbench.report.compare import Cell, Row, paired, step_time
+from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
+from hpcbench.report.intervals import CHANGE, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME
+from hpcbench.report.measures import Measures, is_gpu
+from hpcbench.report.notation import Unit, between, estimate, name, quantity, ratio, seconds_unit
+from hpcbench.report.quantities import of_table
+from hpcbench.report.quantities.quantity import Quantity, fields
+from hpcbench.report.quantities.resource_quantities import DEVICE, HOST, HOST_RANK, RESERVED, STEP
+from hpcbench.report.quantities.speed_quantities import LOSS_TRAIN, LOSS_VALID, SAMPLES
+from hpcbench.report.quantities.traffic_quantities import (
+    DECODE,
+    ENCODE,
+    EXPOSED,
+    EXPOSED_PART,
+    FROM_HOST,
+    HIDDEN,
+    TO_HOST,
+)
+from hpcbench.report.statistics import Interval, paired_difference
+from hpcbench.report.titles import example
+
+SCHEME = Column("scheme", "scheme", words=True, help="Which codec works on which dimension, by its name in the study.")
+_FORMULAS = {"model": "of the model", "hardware": "executed", "neox": "by NeoX"}
+"""Name in the log's configuration event -> what the column is called."""
+_PHASES_NOTE = (
+    "Medians over the runs, of means over steps and ranks. Exposed time is part of the phases, not beside them. Idle is"
+    " of the passes, to the end of the last stage's; by the schedule it is (p - 1)/(v m + p - 1), for parts that take"
+    " equally long and messages that take no time."
+)
+_TONES: dict[str, Tone] = {"as good": "good", "better": "good", "worse": "bad", "not shown": "warning"}
+
+
+def scheme() -> Field[Row]:
+    """The column of the schemes' names."""
+    return SCHEME, lambda row: name(row.scheme)
+
+
+def columns(
+    quantities: Iterable[Quantity], rows: Sequence[Row], *, gpu: bool = False, group: int | None = None,
+    unit: Unit | None = None,
+) -> list[Field[Row]]:  # fmt: skip
+    """Columns of a table with a row a scheme, see `fields`."""
+    return fields(quantities, rows, lambda one, row: one.over(row.runs), gpu=gpu, group=group, unit=unit)
+
+
+def samples(rows: Sequence[Row]) -> Field[Row]:
+    """Samples/s, with the mark of runs that did not complete."""
+    ((column, entry),) = columns([SAMPLES], rows, group=0)
+
+    def marked(row: Row) -> Entry:
+        found = entry(row)
+        return replace(found, shown=f"{found.shown}*") if row.partial else found
+
+    return column, marked
+
+
+def speed(submission: Submission, cell: Cell) -> Table | None:
+    """Step time with its interval, FLOP/s by kind, utilization, samples and tokens a second.
+
+    Within a cell all of them are in proportion, so that one comparison with the baseline serves for all.
+    """
+    intervals = {row.scheme: _step_time(row) for row in cell.rows}
+    unit = seconds_unit(found.estimate for found in intervals.values() if found)
+    times = Column(STEP_TIME.key, STEP_TIME.head.format(unit=unit.name), help=STEP_TIME.meaning)
+    made: list[Field[Row]] = [
+        scheme(),
+        (times, lambda row: estimate(intervals[row.scheme], lambda found: between(found, unit.show, ""))),
+        samples(cell.rows),
+        SPEED.field(),
+        *columns(of_table("speed"), cell.rows, gpu=is_gpu(example(cell))),
+    ]
+    return tabulate("speed", "Speed", cell.rows, made, notes=_speed_notes(cell))
+
+
+def phases(submission: Submission, cell: Cell) -> Table | None:
+    """What the ranks are about in a step, and how long they wait for messages, in seconds and as parts of the step."""
+    if not any(run.phases for run in cell.runs):
+        return None
+    unit = STEP.unit_of(STEP.over(row.runs) for row in cell.rows)
+    made = [scheme()]
+    for one in of_table("phases", first=(STEP,)):
+        made += columns([one], cell.rows, unit=unit if one.unit == "s" else None)
+    title = f"Phases of a step: in {unit.name}, and as parts of it"
+    return tabulate("phases", title, cell.rows, made, notes=[_PHASES_NOTE])
+
+
+def loss(submission: Submission, cell: Cell) -> Table | None:
+    """Losses of the completed runs, each with what it shows of the scheme; and steps that were lost."""
+    first = (LOSS_TRAIN, LOSS_VALID)
+    shown = Column("loss_shown", "shown", words=True, help="What is shown of the loss at equal steps.")
+    in_time = Column("loss_in_time_shown", "shown", words=True, group=1, help="What is shown of that loss.")
+    made: list[Field[Row]] = [
+        scheme(),
+        *columns(first, cell.rows),
+        (replace(LOSS.field()[0], head="vs baseline at equal steps (95 % CI)"), LOSS.entry),
+        (shown, lambda row: _shown(row.loss_shown)),
+        LOSS_IN_TIME.field(group=1),
+        (in_time, lambda row: _shown(row.loss_in_time.shown if row.loss_in_time else None)),
+        *columns(of_table("loss", first)[len(first) :], cell.rows),
+    ]
+    return tabulate("loss", "Loss", cell.rows, made)
+
+
+def traffic(submission: Submission, cell: Cell) -> Table | None:
+    """What the traffic cost: time exposed and hidden, time in the codec, bytes by parallel dimension."""
+    rows, base, times = cell.rows, cell.row(cell.baseline), (EXPOSED, HIDDEN, ENCODE, DECODE)
+    unit = EXPOSED.unit_of(one.over(row.runs) for one in times for row in rows)
+    links = (TO_HOST, FROM_HOST)
+    size = TO_HOST.unit_of(one.of(run) for one in links for run in cell.runs)
+    placed = (*times, EXPOSED_PART, *links)
+    change = Column("exposed_difference", CHANGE, help="Exposed time minus the baseline's in the same pairing.")
+    made: list[Field[Row]] = [
+        scheme(),
+        *columns([EXPOSED], rows, unit=unit),
+        *columns([EXPOSED_PART], rows),
+        (change, lambda row: estimate(_change(row, base), lambda found: between(found, _signed(unit)))),
+        *columns(times[1:], rows, unit=unit),
+        *columns(of_table("traffic", placed)[len(placed) :], rows),
+        *columns(links, rows, unit=size),
+    ]
+    return tabulate("traffic", "Traffic: time a step and rank, and bytes by parallel dimension", rows, made)
+
+
+def memory(submission: Submission, cell: Cell) -> Table | None:
+    """Peaks of the run that needed the most, each over the baseline's; and what lasts from step to step."""
+    peaks = (DEVICE, RESERVED, HOST_RANK, HOST)
+    lasting = of_table("memory", peaks)[len(peaks) :]
+    unit = DEVICE.unit_of(one.over(row.runs) for one in lasting for row in cell.rows)
+    made = [scheme()]
+    for one in peaks:
+        made += [*columns([one], cell.rows), _over_baseline(cell, one)]
+    made += columns(lasting, cell.rows, unit=unit)
+    return tabulate("memory", "Memory: peaks, and what lasts from step to step", cell.rows, made)
+
+
+def _step_time(row: Row) -> Interval | None:
+    """Over the runs of a scheme where there are several, else over the steps of the one."""
+    return step_time(row.counted[0]) if len(row.counted) == 1 else row.step_seconds
+
+
+def _speed_notes(cell: Cell) -> list[str]:
+    several = any(len(row.counted) > 1 for row in cell.rows)
+    notes = [
+        "Step time: geometric mean of the runs' medians, its interval by Student's t over the runs."
+        if several
+        else "Step time: median of the steps, its interval by the bootstrap."
+    ]
+    said = next((found for run in cell.runs if (found := _formulas(run))), None)
+    formulas = [
+        f"FLOP/s {name}: {printable(words, 120)}."
+        for kind, name in _FORMULAS.items()
+        if (words := text(said, kind)) is not None
+    ]
+    return notes + formulas
+
+
+def _formulas(run: Measures) -> Mapping[str, Any] | None:
+    return run.run.log.said(Configuration).flops_formulas if run.run.log else None
+
+
+def _shown(words: str | None) -> Entry:
+    return Entry(words, words, _TONES.get(words, "")) if words else Entry()
+
+
+def _change(row: Row, base: Row | None) -> Interval | None:
+    """Exposed time minus the baseline's, over the pairs that have both."""
+    if base is None or row is base:
+        return None
+    pairs = [(mine.time, other.time) for mine, other in paired(row.runs, base.runs)]
+    known = [(mine.exposed, other.exposed) for mine, other in pairs if mine and other]
+    known = [pair for pair in known if all(map(isfinite, pair))]
+    return paired_difference([mine for mine, _ in known], [other for _, other in known]) if known else None
+
+
+def _signed(unit: Unit) -> Callable[[float], str]:
+    return lambda seconds: f"{'+' if seconds >= 0 else ''}{unit.show(seconds)}"
+
+
+def _over_baseline(cell: Cell, one: Quantity) -> Field[Row]:
+    base = cell.row(cell.baseline)
+    least = one.over(base.runs) if base else None
+
+    def change(row: Row) -> Entry:
+        peak = None if row is base else one.over(row.runs)
+        known = isinstance(peak, float | int) and isinstance(least, float | int) and least
+        return quantity(peak / least if known else None, ratio)
+
+    column = Column(f"{one.key}_ratio", "vs baseline", group=one.group, help="That peak over the baseline's.")
+    return column, change
