@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcbench.batch.deliver import Order, deliver, settle
-from hpcbench.batch.schedulers.opened import open_scheduler
+from hpcbench.batch.schedulers.open_scheduler import open_scheduler
+from hpcbench.batch.submit_jobs import Order, deliver, settle
 from hpcbench.batch.tracking.judge import Status
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.lock import locked

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hpcbench.batch.schedulers.states import Word
+from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.batch.tracking.judge import GRACE, Status, judge_job
 from hpcbench.batch.tracking.ledger import Handed
 from hpcbench.batch.tracking.marks import read_mark

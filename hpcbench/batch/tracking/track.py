@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcbench.batch.schedulers.opened import open_scheduler
+from hpcbench.batch.schedulers.open_scheduler import open_scheduler
 from hpcbench.batch.tracking.judge import Status, judge_job, run_status
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.marks import read_mark, read_run_mark
