@@ -70,7 +70,7 @@ def submit(
     wait: Annotated[bool, typer.Option("--wait", help="Follow the jobs until they end.")] = False,
 ) -> None:
     """Hand the jobs of a study to the site's scheduler. Called again, it goes on with what was cut off."""
-    from hpcbench.batch.show import handing_in, show_submission
+    from hpcbench.batch.show_jobs import handing_in, show_submission
     from hpcbench.batch.submit import submit as submit_study
 
     with handing_in() as progress:
@@ -99,8 +99,8 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Follow the jobs until they end.")] = False,
 ) -> None:
     """Say what became of jobs and runs; exit status 1 if a run failed."""
-    from hpcbench.batch.find import find_root
-    from hpcbench.batch.show import show_status
+    from hpcbench.batch.find_submission import find_root
+    from hpcbench.batch.show_jobs import show_status
     from hpcbench.batch.tracking.track import track
     from hpcbench.contract.submission import read_submission
 
@@ -120,7 +120,7 @@ def status(
 def cancel(directory: Root = None) -> None:
     """End what runs of a submission, drop what waits, and nothing else."""
     from hpcbench.batch.cancel import cancel as end
-    from hpcbench.batch.find import find_root
+    from hpcbench.batch.find_submission import find_root
 
     root = find_root(directory)
     typer.echo(f"{root}: {end(root)}")
@@ -137,9 +137,9 @@ def retry(
     ] = False,
 ) -> None:
     """Hand in again what a second try can mend. Runs go on from their checkpoints."""
-    from hpcbench.batch.find import find_root
+    from hpcbench.batch.find_submission import find_root
     from hpcbench.batch.retry import retry as hand_in_again
-    from hpcbench.batch.show import show_retried
+    from hpcbench.batch.show_jobs import show_retried
 
     root = find_root(directory)
     show_retried(root, hand_in_again(root, all=all, whole=whole))
@@ -190,7 +190,7 @@ def report(
 ) -> None:
     """Compare the runs with the baseline, or with earlier ones. The exit status is 1 if a run failed or a threshold is
     not kept."""
-    from hpcbench.batch.find import find_root
+    from hpcbench.batch.find_submission import find_root
     from hpcbench.report.main import report as report_paths
 
     raise typer.Exit(report_paths(paths or [find_root(None)], format, output, tables, plots, exports or (), against))
@@ -246,14 +246,14 @@ def doctor(
 ) -> None:
     """Say what works here, or draft a site file. The exit status is 1 if something that is needed does not work."""
     if draft_site:
-        from hpcbench.doctor.draft import draft
+        from hpcbench.doctor.draft_site import draft
 
         typer.echo(draft(name), nl=False)
         return
     if name is not None:
         raise UserError("--name: names a drafted site: add --draft-site, or say --site")
     from hpcbench.doctor.examine import examine
-    from hpcbench.doctor.show import show, write
+    from hpcbench.doctor.show_checks import show, write
 
     checks = examine(site, run=run)
     show(checks)

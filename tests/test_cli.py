@@ -306,7 +306,7 @@ def test_a_full_disk_is_one_line(
         raise OSError(28, "No space left on device", str(path))
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("hpcbench.batch.write.write_json", full)
+    monkeypatch.setattr("hpcbench.batch.write_submission.write_json", full)
     code, out, err = run(capsys, monkeypatch, "submit", str(DEMO), "--dry-run")
     assert (code, out) == (2, "")
     assert err.startswith("hpcbench: ") and err.endswith("json: No space left on device\n")

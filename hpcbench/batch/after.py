@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcbench.batch.find import find_root
+from hpcbench.batch.find_submission import find_root
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hpcbench.batch.deliver import settle
-from hpcbench.batch.schedulers.opened import open_scheduler
+from hpcbench.batch.schedulers.open_scheduler import open_scheduler
+from hpcbench.batch.submit_jobs import settle
 from hpcbench.batch.tracking.ledger import Handed, Ledger
 from hpcbench.batch.tracking.lock import locked
 from hpcbench.batch.tracking.marks import read_mark

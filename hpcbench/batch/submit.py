@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench import __version__
-from hpcbench.batch.parcels import bundle
-from hpcbench.batch.plan import choose, plan
+from hpcbench.batch.batch_job import bundle
+from hpcbench.batch.plan_jobs import choose, plan
 from hpcbench.batch.schedulers.scheduler import scheduler_class
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.sites.load_site import load_site, offer
 from hpcbench.batch.sites.site import Site
 from hpcbench.batch.tracking.lock import locked
-from hpcbench.batch.write import numbered, write
+from hpcbench.batch.write_submission import numbered, write
 from hpcbench.contract.problems import Path_
 from hpcbench.errors import UserError
 from hpcbench.files import exists, shown_path
@@ -99,7 +99,7 @@ def submit(
     digest = _digest(loaded, site_document.text, only)
     with _existing(base) as directory, locked(directory):
         if not dry_run:
-            from hpcbench.batch.hand_over import find_open, go_on, hand_over
+            from hpcbench.batch.resume import find_open, go_on, hand_over
 
             found = None if again else find_open(directory, digest)
             if found is not None:

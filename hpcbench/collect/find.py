@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from hpcbench.batch.find import find_root
-from hpcbench.batch.schedulers.opened import open_scheduler
+from hpcbench.batch.find_submission import find_root
+from hpcbench.batch.schedulers.open_scheduler import open_scheduler
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.state import Job
 from hpcbench.errors import UserError

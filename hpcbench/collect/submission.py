@@ -11,12 +11,12 @@ from hpcbench.collect.dialects.table import DIALECTS
 from hpcbench.collect.lines import printable
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.state import ending, judge_log
-from hpcbench.collect.times import elapsed
 from hpcbench.contract.events import Configuration, End, Start
 from hpcbench.contract.judge import look
 from hpcbench.contract.mark import Mark, read_mark
 from hpcbench.contract.state import Job, State, Verdict
 from hpcbench.contract.submission import Plan, PlannedRun, read_submission
+from hpcbench.contract.times import elapsed
 from hpcbench.errors import UserError
 from hpcbench.files import read_json
 

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from hpcbench.contract.word import Word
-
 
 class State(Word):
     """State of a job or a run."""

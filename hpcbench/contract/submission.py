@@ -8,7 +8,6 @@ from pydantic import AfterValidator, BaseModel, ValidationError
 
 from hpcbench.contract.criteria import Criteria, Threshold
 from hpcbench.contract.text import printable
-from hpcbench.contract.word import Word
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 

@@ -7,9 +7,9 @@ from hpcbench.batch.sites.load_site import load_site
 from hpcbench.batch.sites.site import Site
 from hpcbench.doctor.ask import ask
 from hpcbench.doctor.check import Check, found, unknown
-from hpcbench.doctor.draft import survey
+from hpcbench.doctor.draft_site import survey
 from hpcbench.doctor.gpus import check_gpus
-from hpcbench.doctor.match import check_match
+from hpcbench.doctor.match_site import check_match
 from hpcbench.doctor.place import check_place
 from hpcbench.doctor.ranks import check_interpreter, check_launchers, check_world
 from hpcbench.doctor.scheduler import check_schedulers, sightings

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hpcbench.batch.files import write_json
+from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.batch.schedulers.scheduler import Parcel, Receipt, Scheduler
-from hpcbench.batch.schedulers.states import Word
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.state import State

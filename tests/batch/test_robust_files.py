@@ -18,11 +18,11 @@ from typer.testing import CliRunner
 
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.files import seconds, write_json
-from hpcbench.batch.find import find_root
+from hpcbench.batch.find_submission import find_root
 from hpcbench.batch.retry import retry
 from hpcbench.batch.schedulers.local import Local
 from hpcbench.batch.schedulers.slurm_query import since
-from hpcbench.batch.show import show_status
+from hpcbench.batch.show_jobs import show_status
 from hpcbench.batch.submit import submit
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
@@ -181,7 +181,7 @@ def test_an_old_submission_that_is_damaged_keeps_nobody_from_a_new_one(fake: Fak
 
 def test_what_a_killed_command_was_writing_is_gone_with_the_next(fake: Fake) -> None:
     code = (
-        "import os, sys, hpcbench.batch.write as w\n"
+        "import os, sys, hpcbench.batch.write_submission as w\n"
         "from pathlib import Path\n"
         "import hpcbench.batch.submit as s\n"
         "w.run_file = lambda *a, **k: os.kill(os.getpid(), 9)\n"

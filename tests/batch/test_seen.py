@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcbench.batch.schedulers.states import Word
+from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.batch.tracking.seen import Seen, advance, load, save
 from hpcbench.contract.state import State
 

@@ -9,9 +9,9 @@ import pytest
 from launch_cases import counts
 
 from hpcbench.batch.scripts.launchers import solve
+from hpcbench.batch.sites.check_site import check_file
 from hpcbench.batch.sites.load_site import load_site, site_names
 from hpcbench.batch.sites.show_site import check_sites, show_site
-from hpcbench.batch.sites.site_check import check_file
 from hpcbench.batch.submit import submit
 from hpcbench.errors import UserError
 from hpcbench.resources import data_dir

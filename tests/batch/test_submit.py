@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from batch_fakes import Fake, wait_until_over
 
-from hpcbench.batch import write as module
+from hpcbench.batch import write_submission as module
 from hpcbench.batch.submit import submit
 from hpcbench.errors import UserError
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hpcbench.batch.files import write_json
-from hpcbench.batch.find import find_root
+from hpcbench.batch.find_submission import find_root
 from hpcbench.batch.schedulers.scheduler import Receipt
 from hpcbench.batch.sites.load_site import load_site
 from hpcbench.batch.tracking.ledger import Ledger

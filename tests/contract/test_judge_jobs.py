@@ -4,11 +4,11 @@ import datetime
 from typing import Any
 
 import pytest
-from hpcbench.batch.tracking.judge import GRACE, Status, judge_job
 
-from hpcbench.batch.schedulers.states import Word
+from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.batch.tracking.ledger import Handed
 from hpcbench.batch.tracking.seen import Seen
+from hpcbench.contract.judge_job import Status
 from hpcbench.contract.mark import Mark
 from hpcbench.contract.state import State
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from hpcbench.batch.tracking.judge import Status
 from hpcbench.batch.tracking.track import track
 from hpcbench.collect import run_log, submission
 from hpcbench.collect.find import jobs_of
 from hpcbench.collect.state import ending
 from hpcbench.contract.ending import Ending, read_ending
 from hpcbench.contract.judge import judge
+from hpcbench.contract.judge_job import Status
 from hpcbench.contract.mark import Mark
 from hpcbench.contract.reason import Diagnosis
 from hpcbench.contract.state import DONE_TO_IT, OPEN, Job, State, Verdict

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from machine import Machine, recorded
 
+from hpcbench.batch.sites.check_site import check_file
 from hpcbench.batch.sites.load_site import load_site
 from hpcbench.batch.sites.site import Site
-from hpcbench.batch.sites.site_check import check_file
 from hpcbench.doctor.cluster import Cluster, Line, Nodes, Said
-from hpcbench.doctor.draft import draft, render
+from hpcbench.doctor.draft_site import draft, render
 from hpcbench.errors import UserError
 
 

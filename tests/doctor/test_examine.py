@@ -17,7 +17,7 @@ from hpcbench.doctor.ask import ask
 from hpcbench.doctor.check import Check, Health
 from hpcbench.doctor.cluster import Cluster, Line, Nodes
 from hpcbench.doctor.gpus import check_gpus
-from hpcbench.doctor.match import check_match, marks
+from hpcbench.doctor.match_site import check_match, marks
 from hpcbench.doctor.mpi import mpiexec
 from hpcbench.doctor.scheduler import answering, check_schedulers, sightings
 

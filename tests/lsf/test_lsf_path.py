@@ -158,7 +158,7 @@ def test_refusals_leave_nothing(place: Make, name: str, fake: dict[str, object],
 def test_a_job_whose_answer_was_lost_is_found_and_not_handed_in_twice(
     place: Make, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr("hpcbench.batch.deliver._LOOKS", (0.1, 0.5, 2.0, 8.0))
+    monkeypatch.setattr("hpcbench.batch.submit_jobs._LOOKS", (0.1, 0.5, 2.0, 8.0))
     here = place()
     orders: dict[str, dict[str, object]] = {
         "mute": {"text": "mbatchd: Assertion failed in a place that no documentation names"},
@@ -178,7 +178,7 @@ def test_a_job_whose_answer_was_lost_is_found_and_not_handed_in_twice(
 
 
 def test_a_busy_lsf_is_asked_again(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hpcbench.batch.schedulers.submit_call.WAITS", (0.1, 0.1, 0.1))
+    monkeypatch.setattr("hpcbench.batch.schedulers.submit_command.WAITS", (0.1, 0.1, 0.1))
     here = place()
     here.fake.order("fail", program="bsub", text="LSF is down. Please wait ...", status=255, times=2)
     assert states(wait_until_over(here, here.submit().root)) == [State.COMPLETED]

@@ -7,7 +7,7 @@ from fake_sites import Place, said, states, wait_for, wait_until_over
 
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.retry import retry
-from hpcbench.batch.show import show_status
+from hpcbench.batch.show_jobs import show_status
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 from hpcbench.testing.fakes.state import RUNNING

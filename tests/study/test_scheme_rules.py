@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hpcbench.batch.plan import idle_notes
+from hpcbench.batch.plan_jobs import idle_notes
 from hpcbench.codecs import spec
 from hpcbench.errors import UserError
 from hpcbench.resources import data_dir

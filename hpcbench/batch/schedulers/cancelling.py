@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hpcbench.batch.schedulers.states import Word
+from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.contract.state import State
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from hpcbench.batch.schedulers import flux_answers
 from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment
 from hpcbench.batch.schedulers.client import Answer, SilenceError, ask, portions
+from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.batch.schedulers.scheduler import Parcel, Receipt, Scheduler, UnclearError, register_scheduler
-from hpcbench.batch.schedulers.states import Word
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 

@@ -4,7 +4,7 @@ import datetime
 import re
 from collections.abc import Mapping
 
-from hpcbench.batch.schedulers.states import Word
+from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.contract.state import State
 
 FIELDS = ("id.dec", "status", "returncode", "t_run", "t_inactive", "nodelist", "exception.type", "exception.note")

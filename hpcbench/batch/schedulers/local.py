@@ -20,10 +20,10 @@ from typing import IO, Any
 
 import hpcbench
 from hpcbench.batch.files import now, write_json
+from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.batch.schedulers.local_queue import Queue, queues, read_queue
 from hpcbench.batch.schedulers.processes import alive, end_tree, here, identity
 from hpcbench.batch.schedulers.scheduler import Parcel, Receipt, Scheduler, register_scheduler
-from hpcbench.batch.schedulers.states import Word
 from hpcbench.batch.sites.site import Site
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.marks import read_mark

@@ -7,9 +7,9 @@ from pathlib import Path
 from hpcbench.batch.schedulers.cancelling import Force, cancel
 from hpcbench.batch.schedulers.clean_environment import plain_environment
 from hpcbench.batch.schedulers.client import ask, portions
+from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.batch.schedulers.lsf_query import LsfQuery
 from hpcbench.batch.schedulers.scheduler import Parcel, Receipt, Scheduler, register_scheduler
-from hpcbench.batch.schedulers.states import Word
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 

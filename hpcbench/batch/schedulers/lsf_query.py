@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from hpcbench.batch.schedulers.clean_environment import plain_environment
 from hpcbench.batch.schedulers.client import Answer, SilenceError, ask, portions
+from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.batch.schedulers.lsf_answers import FIELDS, Clock, lookup, read_delimited, read_history, read_table
-from hpcbench.batch.schedulers.states import Word
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 

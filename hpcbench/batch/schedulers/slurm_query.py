@@ -8,6 +8,7 @@ from pathlib import Path
 from hpcbench.batch.files import seconds
 from hpcbench.batch.schedulers.clean_environment import plain_environment
 from hpcbench.batch.schedulers.client import Answer, ask, portions
+from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.batch.schedulers.slurm_answers import (
     SACCT_FIELDS,
     SQUEUE_FIELDS,
@@ -17,7 +18,6 @@ from hpcbench.batch.schedulers.slurm_answers import (
     read_squeue,
     read_squeue_short,
 )
-from hpcbench.batch.schedulers.states import Word
 from hpcbench.errors import UserError
 from hpcbench.files import read_json
 

@@ -18,10 +18,10 @@ from submitit.core import core, job_environment, logger, plugins, utils
 
 from hpcbench.batch.schedulers.clean_environment import clean_environment
 from hpcbench.batch.schedulers.client import Answer
+from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.batch.schedulers.lsf_query import LsfQuery
 from hpcbench.batch.schedulers.lsf_script import Parameters, one_line, script_text
-from hpcbench.batch.schedulers.states import Word
-from hpcbench.batch.schedulers.submit_call import Dialect, hand_in
+from hpcbench.batch.schedulers.submit_command import Dialect, hand_in
 from hpcbench.batch.schedulers.submitit_script import Script, ScriptExecutor, ScriptJob
 from hpcbench.batch.schedulers.submitit_watcher import WordWatcher
 

@@ -9,7 +9,7 @@ from submitit.slurm.slurm import SlurmExecutor
 from hpcbench.batch.schedulers.clean_environment import clean_environment
 from hpcbench.batch.schedulers.client import Answer
 from hpcbench.batch.schedulers.slurm_query import SlurmQuery
-from hpcbench.batch.schedulers.submit_call import Dialect, hand_in
+from hpcbench.batch.schedulers.submit_command import Dialect, hand_in
 from hpcbench.batch.schedulers.submitit_script import Script, ScriptExecutor, ScriptJob
 from hpcbench.batch.schedulers.submitit_watcher import WordWatcher
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from submitit.core import core, logger
 
-from hpcbench.batch.schedulers.states import Word
+from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 

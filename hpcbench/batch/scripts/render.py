@@ -30,7 +30,7 @@ _OF_BASH = re.compile(
 OF_SCRIPT = frozenset(
     re.findall(
         r"\w+",
-        "again attempt began child failed file found grace host hosts id id_json job launch launched leaving left "
+        "again attempt began child failed file found grace host hosts id id_json idle job launch launched leaving left "
         "limit name old over path pipe recorder root run runs start status stopping waiting",
     )
 )

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hpcbench.batch.scripts.launchers import solve
+from hpcbench.batch.sites.check_site import check_file
 from hpcbench.batch.sites.limits import most_nodes
 from hpcbench.batch.sites.load_site import load_site, site_names
 from hpcbench.batch.sites.site import Queue, Site
-from hpcbench.batch.sites.site_check import check_file
 from hpcbench.console import show_table
 from hpcbench.contract.scheme import assignments
 from hpcbench.errors import UserError

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from hpcbench.batch.files import write_json
-from hpcbench.batch.schedulers.states import Word
+from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.contract.state import State
 
 GRACE = 300.0

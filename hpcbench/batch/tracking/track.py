@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcbench.batch.schedulers.opened import open_scheduler
-from hpcbench.batch.tracking.judge import Status, judge_job, run_status
+from hpcbench.batch.schedulers.open_scheduler import open_scheduler
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.marks import read_mark
 from hpcbench.batch.tracking.seen import GRACE, Seen, advance, load, save
 from hpcbench.contract import mark as run_mark
 from hpcbench.contract.judge import look_up
+from hpcbench.contract.judge_job import Status, run_status
 from hpcbench.contract.mark import Mark
 from hpcbench.contract.state import State
 from hpcbench.contract.submission import PlannedRun, SubmissionFile, read_submission

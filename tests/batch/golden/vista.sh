@@ -112,13 +112,12 @@ launch() {
 # watch_child: sets `status` when the launcher has ended; meanwhile acts on signals and limits
 # The builtin `wait` will not do: a trapped signal makes bash 5.2 lose the status, or wait for ever.
 watch_child() {
-  until read -r -t 0.2 -u "$pipe" status; do
+  while kill -0 "$child" 2> /dev/null; do
     keep_time
     heed
-    kill -0 "$child" 2> /dev/null && continue
-    read -r -t 0.2 -u "$pipe" status || status=137 # killed before it could say
-    return
+    read -r -t 0.2 -u "$idle"
   done
+  read -r -t 5 -u "$pipe" status || status=137 # killed before it could say
 }
 
 # keep_time: what is due: the stop request ahead of the job's limit, and the end of a run that has met its own
@@ -167,7 +166,7 @@ quit() {
   if [ -n "$child" ]; then
     [ -z "$stopping" ] || ask
     if leaves "$grace"; then
-      read -r -t 1 -u "$pipe" status || status=$leaving
+      read -r -t 5 -u "$pipe" status || status=$leaving
     else
       kill -TERM -- "-$child" 2> /dev/null
       leaves 50
@@ -260,7 +259,7 @@ id_json=$(json <<< "${id//[$'\n']/?}")
 hosts=$(host_list | json)
 host=$(uname -n | json)
 
-exec {pipe}<> <(:) # nothing comes out of it but the exit status of a launcher
+exec {pipe}<> <(:) {idle}<> <(:) # what comes out is the exit status of a launcher; nothing, ever
 set -m # the launcher gets a process group of its own, so that a signal reaches all of it
 trap 'finish "$?"' EXIT
 trap 'leaving=143' TERM

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from hpcbench.batch.schedulers.cancelling import Force, cancel
-from hpcbench.batch.schedulers.states import Word
+from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.contract.state import State
 
 

@@ -14,7 +14,7 @@ from programs import Programs
 from submitit.core import core, plugins
 
 import hpcbench
-from hpcbench.batch.schedulers.states import Word
+from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.batch.schedulers.submitit_lsf import (
     LSFExecutor,
     LSFInfoWatcher,

@@ -4,6 +4,7 @@ import datetime
 
 import pytest
 
+from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.batch.schedulers.lsf_answers import (
     STATES,
     TERMINATIONS,
@@ -14,7 +15,6 @@ from hpcbench.batch.schedulers.lsf_answers import (
     read_table,
     word,
 )
-from hpcbench.batch.schedulers.states import Word
 from hpcbench.contract.state import State
 
 CLOCK = Clock(datetime.datetime(2026, 11, 21, 7, 0, tzinfo=datetime.timezone.utc))

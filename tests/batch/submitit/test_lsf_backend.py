@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from programs import Programs
 
+from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.batch.schedulers.lsf import Lsf
 from hpcbench.batch.schedulers.scheduler import Parcel, UnclearError, scheduler_class
-from hpcbench.batch.schedulers.states import Word
 from hpcbench.batch.sites.load_site import load_site
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError

@@ -2,6 +2,7 @@
 
 import pytest
 
+from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.batch.schedulers.slurm_answers import (
     SACCT_FIELDS,
     STATES,
@@ -13,7 +14,6 @@ from hpcbench.batch.schedulers.slurm_answers import (
     read_squeue_short,
     state,
 )
-from hpcbench.batch.schedulers.states import Word
 from hpcbench.contract.state import State
 
 ROWS = [

@@ -11,7 +11,7 @@ from programs import Programs
 from hpcbench.batch.files import now, write_json
 from hpcbench.batch.schedulers.scheduler import Parcel, UnclearError, scheduler_class
 from hpcbench.batch.schedulers.slurm import Slurm
-from hpcbench.batch.schedulers.submit_call import hand_in
+from hpcbench.batch.schedulers.submit_command import hand_in
 from hpcbench.batch.schedulers.submitit_slurm import DIALECT
 from hpcbench.batch.sites.load_site import load_site
 from hpcbench.contract.state import State

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench import __version__
+from hpcbench.batch.batch_job import Bundle
 from hpcbench.batch.files import now, write_json
-from hpcbench.batch.parcels import Bundle
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.render import render, render_array
 from hpcbench.batch.sites.site import Site

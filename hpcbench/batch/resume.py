@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hpcbench.batch.after import After
-from hpcbench.batch.deliver import Order, deliver, settle
-from hpcbench.batch.provenance import keep
-from hpcbench.batch.schedulers.opened import open_scheduler
+from hpcbench.batch.record_provenance import keep
+from hpcbench.batch.schedulers.open_scheduler import open_scheduler
+from hpcbench.batch.submit_jobs import Order, deliver, settle
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
-from hpcbench.batch.write import submissions
+from hpcbench.batch.write_submission import submissions
 from hpcbench.contract.submission import moved_from, read_submission
 from hpcbench.files import read_json
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hpcbench.batch.deliver import Order, deliver, settle
+from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.batch.schedulers.scheduler import Parcel, Receipt, Scheduler, UnclearError
-from hpcbench.batch.schedulers.states import Word
+from hpcbench.batch.submit_jobs import Order, deliver, settle
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.errors import UserError
 
