@@ -1,5 +1,6 @@
 # make demo   trains with and without compression on this machine and prints the answer
 # make test   lint, types and every test
+# make docs   writes the reference pages, and builds the documentation as a site in build/site
 # make figures   copies figures and tables from results/reference into README.md and docs
 # All do all their set-up in .venv themselves; they need python3 (3.10 to 3.13) with venv, make and g++.
 
@@ -9,7 +10,7 @@ RUN     = $(VENV)/bin
 SOURCES = Makefile pyproject.toml constraints.txt $(wildcard kernels/* kernels/*/*)
 INSTALL = $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint types figures clean
+.PHONY: demo test lint types docs figures clean
 
 demo: $(VENV)/.demo
 	@PATH="$(abspath $(RUN)):$$PATH" bash studies/demo.sh
@@ -18,10 +19,13 @@ test: lint types
 	@$(RUN)/python -m pytest
 
 lint: $(VENV)/.test
-	@$(RUN)/ruff check . && $(RUN)/ruff format --check .
+	@$(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/codespell
 
 types: $(VENV)/.test
 	@$(RUN)/mypy
+
+docs: $(VENV)/.docs
+	@$(RUN)/python docs/generate.py && $(RUN)/mkdocs build --quiet --strict && echo build/site/index.html
 
 figures: $(VENV)/.demo
 	@$(RUN)/python benchmarks/figures.py
@@ -44,3 +48,8 @@ $(VENV)/.test: $(SOURCES) | $(VENV)/bin/python
 	@echo "installing hpcbench and its tests into $(VENV)"
 	@$(INSTALL) --editable '.[train,local,test,dev]'
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.docs: $(SOURCES) | $(VENV)/bin/python
+	@echo "installing hpcbench and what builds its documentation into $(VENV)"
+	@$(INSTALL) --editable '.[docs]'
+	@touch $@

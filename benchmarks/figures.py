@@ -2,7 +2,8 @@
 
     python benchmarks/figures.py [--check] [FILE.md ...]
 
-Without files: README.md, all of docs/ and results/README.md. A block in Markdown is filled from the result that it names:
+Without files: README.md, all of docs/ and results/README.md. A block in Markdown is filled from the result that it
+names:
 
     <!-- from results/reference/engine.txt: "compute: " to "goal" -->
     (what stands here is replaced by a code block)

@@ -1,4 +1,5 @@
-"""Deliberate errors, each of which must turn a test red; `python faults.py` prints the table of docs/explanation/parity.md."""
+"""Deliberate errors, each of which must turn a test red; `python faults.py` prints the table of
+docs/explanation/parity.md."""
 
 import ast
 import math

@@ -1,4 +1,4 @@
-"""The tidy schema of what is exported: tables, columns, types, units. All writers and docs/reference/records.md follow it."""
+"""The tidy schema of what is exported: tables, columns, types, units. docs/reference/records.md shows it."""
 
 import hashlib
 from dataclasses import dataclass

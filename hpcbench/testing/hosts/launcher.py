@@ -3,8 +3,8 @@
     hpcbench-virtual-hosts -n RANKS [-ppn RANKS_A_HOST] [--rate 100mbit] [--delay-us 50] COMMAND...
     hpcbench-virtual-hosts --can
 
-The hosts live as long as the command. --can says whether this machine can have virtual hosts: exit status 0, or 1 with the
-reason and the remedy in one line.
+The hosts live as long as the command. --can says whether this machine can have virtual hosts: exit status 0, or 1
+with the reason and the remedy in one line.
 """
 
 import argparse
