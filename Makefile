@@ -2,6 +2,7 @@
 # make test   lint, types and the tests: the gate
 # make quick  what needs neither compiler nor MPI nor cluster: at most three minutes
 # make test-long   what takes longest: vectors of 2^32 elements, more architectures, sanitizers
+# make docs   writes the reference pages, and builds the documentation as a site in build/site
 # make figures   copies figures and tables from results/reference into README.md and docs
 # All do all their set-up in .venv themselves; they need python3 (3.10 to 3.13) with venv, make and g++.
 
@@ -13,7 +14,7 @@ MODULES = $(VENV)/.modules-$(shell find hpcbench -name '*.py' | LC_ALL=C sort | 
 PYTEST  = $(RUN)/python -m pytest --dist loadgroup --no-loadscope-reorder --max-worker-restart 0 --once-more 3 -n
 INSTALL = $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test quick test-long lint types figures clean
+.PHONY: demo test quick test-long lint types docs figures clean
 
 demo: $(VENV)/.demo
 	@PATH="$(abspath $(RUN)):$$PATH" bash studies/demo.sh
@@ -28,10 +29,13 @@ test-long: $(VENV)/.test
 	@$(PYTEST) 2 -m long
 
 lint: $(VENV)/.test
-	@$(RUN)/ruff check . && $(RUN)/ruff format --check .
+	@$(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/codespell
 
 types: $(VENV)/.test
 	@$(RUN)/mypy
+
+docs: $(VENV)/.docs
+	@$(RUN)/python docs/generate.py && $(RUN)/mkdocs build --quiet --strict && echo build/site/index.html
 
 figures: $(VENV)/.demo
 	@$(RUN)/python benchmarks/figures.py
@@ -58,3 +62,8 @@ $(VENV)/.test: $(SOURCES) $(MODULES) | $(VENV)/bin/python
 	@echo "installing hpcbench and its tests into $(VENV)"
 	@$(INSTALL) --editable '.[train,local,test,dev]'
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.docs: $(SOURCES) | $(VENV)/bin/python
+	@echo "installing hpcbench and what builds its documentation into $(VENV)"
+	@$(INSTALL) --editable '.[docs]'
+	@touch $@

@@ -1,4 +1,4 @@
-"""What `make demo` does, with two short runs: over links of virtual hosts if they work here, else in shared memory."""
+"""What `make demo` does, with two short runs: over a link of virtual hosts where they can be had, else in memory."""
 
 import os
 import subprocess

@@ -1,0 +1,98 @@
+"""The documents: links lead somewhere, generated pages are current, the site builds, and the first page stays short."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "results" / "README.md"])
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+CODE = re.compile(r"^```.*?^```$|`[^`\n]+`|<!--.*?-->", re.DOTALL | re.MULTILINE)
+NAMED = re.compile(r"(?<![\w/.-])docs/[\w/-]+\.(?:md|py)\b")
+SPEAK_OF_DOCS = ("hpcbench", "benchmarks", "studies", "templates", "kernels", "docs")
+
+
+def links(text: str) -> Iterator[str]:
+    """Targets of the links of a page, but for those in code."""
+    yield from LINK.findall(CODE.sub("", text))
+
+
+def anchors(text: str) -> set[str]:
+    """What the headings of a page can be linked by."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken(page: Path, text: str) -> list[str]:
+    """Links within the repository that lead nowhere."""
+    found = []
+    for target in links(text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        to = page.parent / name if name else page
+        inside = text if to == page else to.read_text(encoding="utf-8") if to.is_file() and anchor else ""
+        if not to.exists() or (anchor and anchor not in anchors(inside)):
+            found.append(target)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    assert broken(page, page.read_text(encoding="utf-8")) == []
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    text = "# A b-c: `d`\n[1](#a-b-c-d) [2](#a-b) [3](gone.md) [4](there.md#x) [5](there.md#y) `[6](no)` [7](https://x.y)\n"
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    (tmp_path / "there.md").write_text("# X\n```\n# Y\n```\n")
+    assert broken(page, text) == ["#a-b", "gone.md", "there.md#y"]
+
+
+def test_pages_that_code_and_comments_name_are_there() -> None:
+    named: dict[str, Path] = {}
+    for name in SPEAK_OF_DOCS:
+        for path in (ROOT / name).rglob("*"):
+            if path.is_file() and path.suffix in (".py", ".md", ".yaml", ".h", ".cpp", ".j2", ".sh", ".txt"):
+                named |= dict.fromkeys(NAMED.findall(path.read_text(encoding="utf-8")), path)
+    assert len(named) > 5
+    assert {name: str(path) for name, path in named.items() if not (ROOT / name).is_file()} == {}
+
+
+def test_the_reference_is_what_the_code_declares() -> None:
+    command = [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_reference_has_every_command_and_field() -> None:
+    from hpcbench.batch.sites.site import Site
+    from hpcbench.study.schema import Study
+
+    commands = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    for words in ("submit", "report", "doctor", "bench codecs"):
+        assert f"\n## hpcbench {words}\n" in commands
+    assert "`--dry-run`" in commands and "`-h" not in commands
+    for name, section in (("study", Study), ("site", Site)):
+        page = (ROOT / "docs" / "reference" / f"{name}.md").read_text(encoding="utf-8")
+        assert [field for field in section.model_fields if f"\n| `{field}` | " not in page] == []
+
+
+def test_every_page_is_in_the_sites_list_and_the_site_builds(tmp_path: Path) -> None:
+    listed = set(re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
+    assert listed == {str(path.relative_to(ROOT / "docs")) for path in PAGES if (ROOT / "docs") in path.parents}
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = (tmp_path / "site" / "explanation" / "slow-links.html").read_text(encoding="utf-8")
+    (drawn,) = re.findall(r'src="([^"]+throttled-training-curve\.svg)"', page)
+    assert (tmp_path / "site" / "explanation" / drawn).is_file()
+
+
+def test_the_first_page_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
