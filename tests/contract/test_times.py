@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpcbench.collect.times import elapsed, moment
+from hpcbench.contract.times import elapsed, moment
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from math import isfinite
 
-from hpcbench.collect.times import elapsed
 from hpcbench.contract import events
+from hpcbench.contract.times import elapsed
 from hpcbench.report.checks.subject import Subject
 from hpcbench.report.phases import PARTS, by_stage
 from hpcbench.report.relations import TOLERANCE
