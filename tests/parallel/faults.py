@@ -20,7 +20,6 @@ from hpcbench.comm import policy
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
-from hpcbench.comm.shards import shards
 from hpcbench.comm.work import Work
 from hpcbench.parallel import (
     buckets,
