@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hpcbench.collect.find import jobs_of
 from hpcbench.collect.submission import from_log, load
-from hpcbench.report.export.target import Target
+from hpcbench.report.export.files import Target
 from hpcbench.report.sections import gather
 from hpcbench.testing.results import Planted, write
 

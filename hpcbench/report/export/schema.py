@@ -64,7 +64,7 @@ def _measured(table: str) -> Iterator[Column]:
     """Columns of the quantities that a table holds, as they are declared."""
     for one in exported(table):
         if one.exported:
-            yield Column(one.key, one.exported.type, one.unit, f"{one.meaning}{one.exported.remark}")
+            yield Column(one.key, one.exported.kind, one.unit, f"{one.meaning}{one.exported.remark}")
 
 
 _ALSO = {"loss": ", or loss of the evaluation"}

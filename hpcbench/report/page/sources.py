@@ -13,7 +13,7 @@ from hpcbench.collect.lines import member
 from hpcbench.collect.submission import RunResult, Submission, read_marker
 from hpcbench.contract.events import End, Evaluation, Event
 from hpcbench.report.document import Document, Sentences, Table
-from hpcbench.report.page.visible import visible
+from hpcbench.report.page.safe import visible
 from hpcbench.report.provenance import Provenance
 
 MOST_LINES = 4000

@@ -78,7 +78,7 @@ class Exported:
     """A quantity's column in a table of the export. The steps' own columns are in `hpcbench.contract.step_line`."""
 
     table: Literal["runs", "channels", "phases"]
-    type: Literal["integer", "real"]
+    kind: Literal["integer", "real"]
     event: type[Event] | None = None
     """The event of the log that holds a run's value, under the quantity's key."""
     remark: str = ""

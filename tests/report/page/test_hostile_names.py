@@ -10,7 +10,7 @@ import pytest
 from hpcbench.collect.lines import printable
 from hpcbench.collect.submission import Plan, Submission
 from hpcbench.report.document import Chapter, Column, Document, Entry, Figure, Sentences, Table
-from hpcbench.report.page.visible import visible
+from hpcbench.report.page.safe import visible
 from hpcbench.report.page.write import write
 
 HOSTILE = [
