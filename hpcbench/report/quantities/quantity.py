@@ -102,6 +102,8 @@ class Quantity:
     """The unit of its values: s, B, FLOP/s ..., 1 for a plain number."""
     meaning: str
     """One sentence, without its full stop."""
+    label: str = ""
+    """What stands at an axis or in the legend of a plot."""
     scale: Scale = NUMBER
     """In which unit, and with how many digits, it is shown."""
     run: Callable[[Measures], Value] | None = None
