@@ -35,8 +35,9 @@ from provenance import head
 from rich.table import Table
 from tiny import parse
 
-from hpcbench.collect.submission import Criteria, RunResult
+from hpcbench.collect.submission import RunResult
 from hpcbench.console import show_table
+from hpcbench.contract.criteria import Criteria
 from hpcbench.contract.state import Verdict
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.front import front

@@ -101,12 +101,12 @@ def status(
     """Say what became of jobs and runs; exit status 1 if a run failed."""
     from hpcbench.batch.find import find_root
     from hpcbench.batch.show import show_status
-    from hpcbench.batch.tracking.submission_file import read_submission
     from hpcbench.batch.tracking.track import track
+    from hpcbench.contract.submission import read_submission
 
     root = find_root(directory)
     if watch:
-        if read_submission(root).get("dry_run"):
+        if read_submission(root).dry_run:
             raise UserError(f"{root}: a dry run: there is nothing to watch: submit the study without --dry-run")
         from hpcbench.report.live import follow
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcbench.batch.files import exists
 from hpcbench.batch.find import find_root
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
+from hpcbench.files import exists
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ def find_before(after: str, *, site: str, results: Path, where: str, any_end: bo
     path = Path(after)
     root = find_root(path if exists(path) else results / after).absolute()
     tracked = track(root)
-    if tracked.submission["site"] != site:
-        raise UserError(f"{where}: {root} is on {tracked.submission['site']}: a job of {site} cannot wait for it")
+    if tracked.submission.site != site:
+        raise UserError(f"{where}: {root} is on {tracked.submission.site}: a job of {site} cannot wait for it")
     waiting = [job for job in tracked.jobs if job not in tracked.ids and tracked.jobs[job].state.alive]
     if waiting:
         raise UserError(f"{where}: job {waiting[0]} of {root} was not handed in: submit that study first")

@@ -51,20 +51,3 @@ def _sync(directory: Path) -> None:
     with contextlib.suppress(OSError):
         os.fsync(descriptor)
     os.close(descriptor)
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """The mapping in the file; None where there is no such file, or it is no JSON mapping."""
-    try:
-        data = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
-    return data if isinstance(data, dict) else None
-
-
-def exists(path: Path) -> bool:
-    """Whether something lies there; a name that no file system takes is one that nothing has."""
-    try:
-        return path.exists()
-    except OSError:
-        return False

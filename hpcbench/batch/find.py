@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from hpcbench.batch.files import exists
 from hpcbench.errors import UserError
-from hpcbench.study.yaml12 import shown_path
+from hpcbench.files import exists, shown_path
 
 
 def find_root(path: Path | None) -> Path:

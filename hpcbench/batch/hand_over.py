@@ -5,13 +5,13 @@ from pathlib import Path
 
 from hpcbench.batch.after import After
 from hpcbench.batch.deliver import Order, deliver, settle
-from hpcbench.batch.files import read_json
 from hpcbench.batch.provenance import keep
 from hpcbench.batch.schedulers.opened import open_scheduler
 from hpcbench.batch.tracking.ledger import Ledger
-from hpcbench.batch.tracking.submission_file import moved_from, read_submission
 from hpcbench.batch.tracking.track import track
 from hpcbench.batch.write import submissions
+from hpcbench.contract.submission import moved_from, read_submission
+from hpcbench.files import read_json
 
 
 def find_open(base: Path, digest: str) -> Path | None:
@@ -72,7 +72,7 @@ def hand_over(
         open_scheduler(root),
         ledger,
         orders,
-        name=read_submission(root)["name"],
+        name=read_submission(root).name,
         after=before.ids if before else [],
         after_any=after_any,
         said=said,
@@ -80,5 +80,5 @@ def hand_over(
 
 
 def _left(root: Path, ledger: Ledger) -> list[Order]:
-    orders = [Order(**bundled) for bundled in read_submission(root)["bundles"]]
+    orders = [Order(**dict(bundled)) for bundled in read_submission(root).bundles]
     return [order for order in orders if ledger.of(order.jobs[0]) is None]

@@ -12,12 +12,13 @@ from hpcbench.batch.scripts.render import Job
 from hpcbench.batch.sites.limits import check_number, limits
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
+from hpcbench.files import shown_path
 from hpcbench.study.expand import Run
 from hpcbench.study.load import Loaded
 from hpcbench.study.presets import suggestion
 from hpcbench.study.scheme import assignments
 from hpcbench.study.settle import idle_rules
-from hpcbench.study.yaml12 import shown, shown_path
+from hpcbench.study.yaml12 import shown
 
 
 def choose(runs: list[Run], only: str) -> list[Run]:

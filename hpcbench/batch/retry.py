@@ -11,9 +11,9 @@ from hpcbench.batch.tracking.judge import Status
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.lock import locked
 from hpcbench.batch.tracking.marks import read_mark
-from hpcbench.batch.tracking.submission_file import check_place
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.state import State
+from hpcbench.contract.submission import check_place
 from hpcbench.errors import UserError
 
 _MENDS = (State.STOPPED, State.NODE_FAILED, State.PREEMPTED, State.TIMED_OUT, State.LOST)
@@ -54,7 +54,7 @@ def retry(root: Path, *, all: bool = False, whole: bool = False) -> Retried:
         if any(parcel.id is None for parcel in ledger.parcels):
             settle(scheduler, ledger)
         tracked = track(root)
-        if tracked.submission.get("dry_run"):
+        if tracked.submission.dry_run:
             raise UserError(f"{root}: a dry run: there is nothing to try again: submit the study without --dry-run")
         check_place(root, tracked.submission)
         if tracked.silent:
@@ -62,7 +62,7 @@ def retry(root: Path, *, all: bool = False, whole: bool = False) -> Retried:
         again, left = _choose(root, tracked, all=all, whole=whole)
         orders = [Order(job, f"jobs/{job}/job.sh", [job]) for job in again]
         with _put_aside(root, tracked, again, ledger, whole=whole):
-            note = deliver(root, scheduler, ledger, orders, name=tracked.submission["name"]) if orders else ""
+            note = deliver(root, scheduler, ledger, orders, name=tracked.submission.name) if orders else ""
     return Retried(list(again), [run for runs in again.values() for run in runs], left, note)
 
 
@@ -70,15 +70,15 @@ def _choose(root: Path, tracked: Tracked, *, all: bool, whole: bool) -> tuple[di
     """The runs to try again, by their jobs; and why the others that did not complete are not."""
     left: dict[str, str] = {}
     again: dict[str, list[str]] = {}
-    for run in tracked.submission["runs"]:
-        status = tracked.runs[run["id"]]
-        reason = _why_not(status, tracked.jobs[run["job"]], root / run["path"], all=all)
+    for run in tracked.submission.runs:
+        status = tracked.runs[run.id]
+        reason = _why_not(status, tracked.jobs[run.job], root / run.path, all=all)
         if reason is None:
-            again.setdefault(run["job"], []).append(run["id"])
+            again.setdefault(run.job, []).append(run.id)
         elif status.state is not State.COMPLETED:
-            left[run["id"]] = reason
+            left[run.id] = reason
     if whole:
-        again = {job["id"]: list(job["runs"]) for job in tracked.submission["jobs"] if job["id"] in again}
+        again = {job.id: list(job.runs) for job in tracked.submission.jobs if job.id in again}
     return again, left
 
 
@@ -112,17 +112,17 @@ def _put_aside(
     times = {job: ledger.times(job) for job in again}
     moved: dict[str, list[tuple[Path, Path]]] = {job: [] for job in again}
     names = ["status.json", "log.txt", "err.txt", *(["checkpoint"] if whole else [])]
-    wanted = [run for run in tracked.submission["runs"] if run["id"] in again.get(run["job"], ())]
+    wanted = [run for run in tracked.submission.runs if run.id in again.get(run.job, ())]
     try:
         for run in wanted:
-            mark = read_mark(root / run["path"])
+            mark = read_mark(root / run.path)
             if mark is None or not (whole or mark.exit == 0):
                 continue
-            for path in (root / run["path"] / name for name in names):
+            for path in (root / run.path / name for name in names):
                 if path.exists():
                     aside = path.with_name(f"{path.stem}.{mark.attempt}{path.suffix}")
                     path.rename(aside)
-                    moved[run["job"]].append((aside, path))
+                    moved[run.job].append((aside, path))
         yield
     except BaseException:
         for job, pairs in moved.items():

@@ -111,15 +111,15 @@ def show_status(tracked: "Tracked") -> None:
     from rich.text import Text
 
     submission = tracked.submission
-    title = f"{submission['study']} on {submission['site']}: {tracked.root}"
+    title = f"{submission.study} on {submission.site}: {tracked.root}"
     table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
     for name in ("job", "id", "run", "state", "time", "reason"):
         table.add_column(name, overflow="fold")
-    for job in submission["jobs"]:
-        status = tracked.jobs[job["id"]]
-        id = tracked.ids.get(job["id"], "") if submission["scheduler"] != "local" else ""
-        table.add_row(Text(job["id"]), Text(id), "", *_cells(status, tracked.root))
-        for run in job["runs"]:
+    for job in submission.jobs:
+        status = tracked.jobs[job.id]
+        id = tracked.ids.get(job.id, "") if submission.scheduler != "local" else ""
+        table.add_row(Text(job.id), Text(id), "", *_cells(status, tracked.root))
+        for run in job.runs:
             table.add_row("", "", Text(run), *_cells(tracked.runs[run], tracked.root))
     show_table(table, unbound=200)
 

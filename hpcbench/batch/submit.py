@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench import __version__
-from hpcbench.batch.files import exists
 from hpcbench.batch.parcels import bundle
 from hpcbench.batch.plan import choose, plan
 from hpcbench.batch.schedulers.scheduler import scheduler_class
@@ -18,9 +17,10 @@ from hpcbench.batch.sites.site import Site, load_site
 from hpcbench.batch.tracking.lock import locked
 from hpcbench.batch.write import numbered, write
 from hpcbench.errors import UserError
+from hpcbench.files import exists, shown_path
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import Loaded, load_study
-from hpcbench.study.yaml12 import Path_, shown_path
+from hpcbench.study.yaml12 import Path_
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
 
 from hpcbench.collect.run_log import Reader, RunLog
-from hpcbench.collect.submission import Plan, PlannedRun, RunResult, load_plan, read_marker, result
+from hpcbench.collect.submission import RunResult, result
 from hpcbench.collect.times import elapsed
+from hpcbench.contract.mark import Mark, read_mark
 from hpcbench.contract.state import OPEN, Job, State, Verdict
+from hpcbench.contract.submission import PlannedRun, SchedulerKind, read_submission
 
 _ASK = 2.0
 """Seconds between two looks at the jobs."""
@@ -65,7 +66,7 @@ class Follower:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.root = root
-        self.plan: Plan = load_plan(root)
+        self.plan = read_submission(root)
         self.jobs: dict[str, Job] = {}
         self._states = jobs
         self._now = now
@@ -97,17 +98,17 @@ class Follower:
                 by_job[run.job] = by_job.get(run.job, 0.0) + left
         # Jobs of a cluster run side by side, once they have started; those of one machine queue up.
         totals = list(by_job.values())
-        return sum(totals) if self.plan.scheduler == "local" else max(totals, default=0.0)
+        return sum(totals) if self.plan.scheduler is SchedulerKind.LOCAL else max(totals, default=0.0)
 
     def _look(self, run: PlannedRun) -> Progress:
         job = self.jobs.get(run.job, Job(run.job, State.UNKNOWN))
         # The marker first: what it says of the end is then already in the log.
-        marker = read_marker(self.root / run.path / "status.json")
+        mark = read_mark(self.root / run.path)
         log = self._tails[run.id].read()
-        seen = _Seen(marker, job, log, log.lines if log else 0)
+        seen = _Seen(mark, job, log, log.lines if log else 0)
         known = self._judged.get(run.id)
         # To judge a run that failed, its log and errors are looked through for the reason.
-        found = known[1] if known and known[0] == seen else result(self.plan, run, self.root, job, marker, log)
+        found = known[1] if known and known[0] == seen else result(self.plan, run, self.root, job, mark, log)
         self._judged[run.id] = (seen, found)
         progress = self._progress(run, found, log)
         if found.state not in OPEN and job.state not in (*OPEN, "unknown"):
@@ -140,7 +141,7 @@ class Follower:
 class _Seen:
     """What a run was judged by."""
 
-    marker: Any
+    mark: Mark | None
     job: Job
     log: RunLog | None
     lines: int

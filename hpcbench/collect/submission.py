@@ -1,81 +1,27 @@
 """What a submission left on disk: its plan, and each run with what became of it."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
-
-from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from hpcbench.collect import run_log
 from hpcbench.collect.dialects import read as dialects
 from hpcbench.collect.dialects.table import DIALECTS
-from hpcbench.collect.lines import integer, printable, text
+from hpcbench.collect.lines import printable
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.state import ending, judge_log
 from hpcbench.collect.times import elapsed
 from hpcbench.contract.events import Configuration, End, Start
 from hpcbench.contract.judge import look
-from hpcbench.contract.mark import parse_mark
+from hpcbench.contract.mark import Mark, read_mark
 from hpcbench.contract.state import Job, State, Verdict
+from hpcbench.contract.submission import Plan, PlannedRun, read_submission
 from hpcbench.errors import UserError
-from hpcbench.study.thresholds import Threshold
+from hpcbench.files import read_json
 
 UNKNOWN_SITE = "unknown site"
 """Of a log that does not say where it ran."""
-
-
-class Criteria(BaseModel):
-    """What a difference must exceed to count."""
-
-    speed_margin: float = Field(0.01, ge=0)
-    """A scheme is not faster when its speed ratio is shown to lie below ``1 + speed_margin``."""
-    loss_margin: float = Field(0.01, ge=0)
-    """A loss is as good when it is shown to differ from the baseline's by less than this part of it."""
-
-
-class PlannedJob(BaseModel):
-    """A job of the submission."""
-
-    id: str
-    runs: list[str]
-
-
-class PlannedRun(BaseModel):
-    """A run of the submission."""
-
-    id: str
-    job: str
-    repeat: int
-    pairing: str
-    scheme: str
-    path: str
-    cell: dict[str, Any] = {}
-
-    @field_validator("path")
-    @classmethod
-    def _inside(cls, path: str) -> str:
-        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
-            raise ValueError("must lie within the submission's directory")
-        return path
-
-
-class Plan(BaseModel):
-    """``submission.json``, as far as the report reads it."""
-
-    study: str
-    site: str
-    scheduler: str = ""
-    version: str = ""
-    time: str = ""
-    baseline: dict[str, Any] = {"scheme": "baseline"}
-    criteria: Criteria = Criteria()
-    thresholds: list[Threshold] = []
-    steps: int | None = None
-    repeats: int | None = None
-    jobs: list[PlannedJob]
-    runs: list[PlannedRun]
 
 
 @dataclass
@@ -124,28 +70,6 @@ class Submission:
     runs: list[RunResult]
 
 
-def load_plan(root: Path) -> Plan:
-    """Read ``submission.json``.
-
-    Raises
-    ------
-    UserError
-        It is missing, or not what `hpcbench submit` writes.
-    """
-    path = root / "submission.json"
-    try:
-        return Plan.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise UserError(
-            f"{path}: cannot be read: {error.strerror}: give a directory made by 'hpcbench submit'"
-        ) from None
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the file"
-        message = printable(first["msg"], 120)
-        raise UserError(f"{printable(str(path))}: {place}: {message}: is it from 'hpcbench submit'?") from None
-
-
 def load(root: Path, jobs: Mapping[str, Job]) -> Submission:
     """Read a submission and all its logs.
 
@@ -156,22 +80,21 @@ def load(root: Path, jobs: Mapping[str, Job]) -> Submission:
     jobs
         Each job by its id; one that is missing is unknown.
     """
-    plan = load_plan(root)
+    plan = read_submission(root)
     runs = []
     for run in plan.runs:
         directory = root / run.path
         # The marker first: what it says of the end is then already in the log.
-        marker = read_marker(directory / "status.json")
+        mark = read_mark(directory)
         path = directory / "log.txt"
         log = run_log.read(path) if path.is_file() else None
-        runs.append(result(plan, run, root, jobs.get(run.job, Job(run.job, State.UNKNOWN)), marker, log))
+        runs.append(result(plan, run, root, jobs.get(run.job, Job(run.job, State.UNKNOWN)), mark, log))
     return Submission(root, plan, runs)
 
 
-def result(plan: Plan, run: PlannedRun, root: Path, job: Job, marker: Any, log: RunLog | None) -> RunResult:
-    """What became of one planned run whose exit marker and log have been read."""
-    directory = root / run.path
-    mark = None if marker is None else parse_mark(marker)
+def result(plan: Plan, run: PlannedRun, root: Path, job: Job, mark: Mark | None, log: RunLog | None) -> RunResult:
+    """What became of one planned run whose mark and log have been read."""
+    directory, said = root / run.path, mark or Mark("")
     return RunResult(
         id=run.id,
         study=plan.study,
@@ -184,11 +107,11 @@ def result(plan: Plan, run: PlannedRun, root: Path, job: Job, marker: Any, log: 
         log=log,
         settings=_settings(log, directory / "run.json"),
         job=run.job,
-        exit=integer(marker, "exit"),
-        start=text(marker, "start"),
-        end=text(marker, "end"),
-        host=text(marker, "host"),
-        allocation=_allocation(marker),
+        exit=said.exit,
+        start=said.start,
+        end=said.end,
+        host=said.host,
+        allocation=f"{said.job}:{said.id}:{said.attempt}" if said.job and said.id else None,
     )
 
 
@@ -248,25 +171,6 @@ def _foreign(path: Path, log: RunLog) -> RunResult:
     )
 
 
-def read_marker(path: Path) -> Any:
-    """A JSON object that a job script wrote; None where there is none, an empty object where it is none."""
-    try:
-        with path.open("rb") as stream:
-            marker = json.loads(stream.read(1 << 20))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return marker if isinstance(marker, dict) else {}
-
-
-def _allocation(marker: Any) -> str | None:
-    parts = text(marker, "job"), text(marker, "id"), integer(marker, "attempt")
-    return ":".join(str(part) for part in parts) if all(parts) else None
-
-
 def _settings(log: RunLog | None, path: Path | None) -> dict[str, Any]:
     said = log.said(Configuration).run if log else None
-    if said is None and path is not None:
-        said = read_marker(path)
-    return said if isinstance(said, dict) else {}
+    return (read_json(path) if said is None and path is not None else said) or {}

@@ -1,7 +1,19 @@
 """The mark that a job script leaves of a job and of each run: ``status.json``."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from hpcbench.contract.values import bounded
+from hpcbench.files import exists, read_json
+
+FILE = "status.json"
+JOB_KEYS = ("state", "exit", "attempt", "start", "end", "host", "hosts", "id")
+"""What job scripts write of a job; ``exit`` and ``end`` only of one that has ended."""
+RUN_KEYS = ("state", "exit", "attempt", "start", "end", "host", "job", "id")
+"""What job scripts write of a run."""
 
 
 @dataclass(frozen=True)
@@ -12,22 +24,66 @@ class Mark:
     """``running``, ``ended``, or of a job ``requeued``; empty where the file does not say."""
     attempt: int = 1
     exit: int | None = None
+    """Exit status; None as long as there is none."""
     start: str | None = None
+    """In UTC, ISO 8601."""
     end: str | None = None
+    """None as long as it has not ended."""
     id: str | None = None
     """By which the scheduler knew the attempt."""
+    host: str | None = None
+    """Where the job script ran."""
+    hosts: tuple[str, ...] | None = None
+    """The nodes of the job. Only a job's."""
+    job: str | None = None
+    """The job that it belongs to. Only a run's."""
+
+    @property
+    def readable(self) -> bool:
+        """Whether the file says a state."""
+        return bool(self.state)
 
 
 def parse_mark(data: Any) -> Mark:
     """The mark in a JSON value; a field that is not what it should be counts as missing."""
-    fields = data if isinstance(data, dict) else {}
+    said: Mapping[str, Any] = data if isinstance(data, dict) else {}
 
     def text(key: str) -> str | None:
-        value = fields.get(key)
+        value = said.get(key)
         return value if isinstance(value, str) else None
 
     def number(key: str) -> int | None:
-        value = fields.get(key)
-        return value if type(value) is int else None
+        value = said.get(key)
+        return bounded(value) if type(value) is int else None
 
-    return Mark(text("state") or "", number("attempt") or 1, number("exit"), text("start"), text("end"), text("id"))
+    hosts = said.get("hosts")
+    return Mark(
+        state=text("state") or "",
+        exit=number("exit"),
+        attempt=number("attempt") or 1,
+        start=text("start"),
+        end=text("end"),
+        host=text("host"),
+        hosts=tuple(host for host in hosts if isinstance(host, str)) if isinstance(hosts, list) else None,
+        job=text("job"),
+        id=text("id"),
+    )
+
+
+def read_mark(directory: Path) -> Mark | None:
+    """The mark in a job's or a run's directory; None where there is none.
+
+    One that cannot be read has no state.
+    """
+    path = directory / FILE
+    data = read_json(path)
+    if data is not None:
+        return parse_mark(data)
+    return Mark("") if exists(path) else None
+
+
+def write_mark(directory: Path, mark: Mark) -> None:
+    """Write a mark as a job script does; what is None is left out."""
+    said = ((key, getattr(mark, key)) for key in (JOB_KEYS if mark.job is None else RUN_KEYS))
+    words = json.dumps({key: value for key, value in said if value is not None})
+    (directory / FILE).write_text(f"{words}\n", encoding="utf-8")

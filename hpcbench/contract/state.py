@@ -1,11 +1,12 @@
 """States of jobs and runs, and the exit statuses that tell them."""
 
 from dataclasses import dataclass
-from enum import Enum
+
+from hpcbench.contract.word import Word
 
 
-class State(str, Enum):
-    """State of a job or a run. A member is its word: it equals the word, and is hashed and printed as the word."""
+class State(Word):
+    """State of a job or a run."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -28,10 +29,6 @@ class State(str, Enum):
     """A log without its end, and nobody to ask. Only a run's."""
     UNKNOWN = "unknown"
     """Nobody can say; neither an end nor a success."""
-
-    __str__ = str.__str__
-    __format__ = str.__format__  # type: ignore[assignment]  # typeshed has names for its parameters, Enum has others
-    __hash__ = str.__hash__
 
     @property
     def alive(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hpcbench.collect.lines import integer
-from hpcbench.collect.submission import Criteria
+from hpcbench.contract.criteria import Criteria
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.findings import LEVEL
 from hpcbench.report.statistics import Interval, Mean, holm, mean_of, usable, welch

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from hpcbench.collect.run_log import RunLog
-from hpcbench.collect.submission import Criteria
+from hpcbench.contract.criteria import Criteria
 from hpcbench.report.findings import Key, Loss, LossFinding, Speed, SpeedFinding, losses, speeds
 from hpcbench.report.measures import Measures, common_rate, completed, counted
 from hpcbench.report.quantities.speed_quantities import LOSS_VALID, MODEL_FLOPS, SAMPLES, TOKENS

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench.collect.lines import member, printable, text
-from hpcbench.collect.submission import RunResult, Submission, read_marker
+from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.events import Environment, Rank, Start
+from hpcbench.contract.mark import read_mark
+from hpcbench.files import read_json
 
 _MOMENTARY = ("cpu_mhz", "gpu.clock_mhz", "gpu.memory_clock_mhz")
 """What a node says of itself that changes from moment to moment."""
@@ -233,17 +235,17 @@ def differences(runs: Sequence[RunResult]) -> list[str]:
 def _submitted(submission: Submission) -> Iterator[Fact]:
     plan, root = submission.plan, submission.root
     said = [("study", plan.study, "study.yaml"), ("site", plan.site, "site.json")]
-    said += [("scheduler", plan.scheduler, "submission.json"), ("hpcbench", plan.version, "submission.json")]
+    said += [("scheduler", plan.scheduler or "", "submission.json"), ("hpcbench", plan.version, "submission.json")]
     said += [("submitted", plan.time, "submission.json")]
     for name, words, file in said:
         if words:
             yield Fact(name, printable(words), str(root / file) if root else None)
     if root is None:
         return
-    if checked := text(read_marker(root / "site.json"), "checked"):
+    if checked := text(read_json(root / "site.json"), "checked"):
         yield Fact("site file checked", printable(checked), str(root / "site.json"))
     path = root / "provenance" / "submit.json"
-    kept = read_marker(path) or {}
+    kept = read_json(path) or {}
     for name in ("user", "host", "directory", "python"):
         if value := text(kept, name):
             yield Fact(name, printable(value), str(path))
@@ -256,14 +258,13 @@ def _submitted(submission: Submission) -> Iterator[Fact]:
 def _jobs(root: Path, names: Iterable[str]) -> Iterator[Fact]:
     for job in names:
         path = root / "jobs" / job / "status.json"
-        mark = read_marker(path)
-        if not mark:
+        mark = read_mark(path.parent)
+        if mark is None or not mark.readable:
             continue
-        hosts = mark.get("hosts")
-        parts = [f"id {mark['id']}"] if "id" in mark else []
-        parts += [f"on {some([str(host) for host in hosts])}"] if isinstance(hosts, list) and hosts else []
-        parts += [f"{mark.get('start', 'unknown')} to {mark.get('end', 'unknown')}"]
-        parts += [f"{key} {mark[key]}" for key in ("attempt", "exit") if key in mark]
+        parts = [f"id {mark.id}"] if mark.id else []
+        parts += [f"on {some(list(mark.hosts))}"] if mark.hosts else []
+        parts += [f"{mark.start or 'unknown'} to {mark.end or 'unknown'}", f"attempt {mark.attempt}"]
+        parts += [f"exit {mark.exit}"] if mark.exit is not None else []
         yield Fact(job, printable(", ".join(parts)), str(path))
         for kept in (path.with_name("job.sh"), *sorted(path.with_name("provenance").glob("*.txt"))):
             if kept.is_file():
@@ -272,7 +273,7 @@ def _jobs(root: Path, names: Iterable[str]) -> Iterator[Fact]:
 
 def _changed(root: Path | None, runs: Sequence[RunResult]) -> Iterator[str]:
     """Code that no revision gives back."""
-    for name, revision, dirty in _revisions(read_marker(root / "provenance" / "submit.json")) if root else ():
+    for name, revision, dirty in _revisions(read_json(root / "provenance" / "submit.json")) if root else ():
         if dirty:
             place = printable(str(root / "provenance" / f"{name}.diff")) if root else ""
             yield f"At submission the checkout of {name} had changes beside its revision {revision[:12]}: {place}."

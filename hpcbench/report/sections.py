@@ -9,7 +9,8 @@ from hpcbench.collect.find import jobs_of, resolve
 from hpcbench.collect.lines import printable, text
 from hpcbench.collect.microbenchmarks import Microbenchmark
 from hpcbench.collect.microbenchmarks import load as load_microbenchmarks
-from hpcbench.collect.submission import UNKNOWN_SITE, NoRunError, Plan, RunResult, Submission, from_log, load
+from hpcbench.collect.submission import UNKNOWN_SITE, NoRunError, RunResult, Submission, from_log, load
+from hpcbench.contract.submission import Plan
 from hpcbench.errors import UserError
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell, compare

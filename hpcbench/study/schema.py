@@ -4,9 +4,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from hpcbench.contract.criteria import Criteria, Threshold
 from hpcbench.study.scheme import Scheme
 from hpcbench.study.section import Count, File, Label, Name, Scalar, Section
-from hpcbench.study.thresholds import Threshold
 from hpcbench.study.training import Data, Layout, Model, Train
 
 
@@ -28,19 +28,6 @@ class Baseline(Section):
     """The runs that all others are compared with."""
 
     scheme: Name = Field("baseline", description="Their scheme.")
-
-
-class Criteria(Section):
-    """Margins of a verdict."""
-
-    speed_margin: float = Field(
-        0.01, ge=0, lt=1, description="A scheme is not faster when it is shown to gain less than this part."
-    )
-    loss_margin: float = Field(
-        0.01,
-        ge=0,
-        description="A loss is as good when it is shown to differ from the baseline's by less than this part.",
-    )
 
 
 class Study(Section):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from hpcbench.errors import UserError
+from hpcbench.files import shown_path
 
 Path_: TypeAlias = tuple[str | int, ...]
 """Where a value lies in a document: keys and list indices."""
@@ -32,12 +33,6 @@ def shown(value: object, limit: int = 60) -> str:
     text = repr(value) if isinstance(value, str) else str(value)
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text if len(text) <= limit else text[: limit - 3] + "..."
-
-
-def shown_path(path: Path | str) -> str:
-    """A path as it is where it is printable, else escaped, so that a message stays one line."""
-    text = str(path)
-    return text if text.isprintable() else repr(text)
 
 
 @dataclass

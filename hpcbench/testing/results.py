@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench.contract import step_line
+from hpcbench.contract.mark import Mark, write_mark
 from hpcbench.contract.step_line import Step
 
 FLOPS_PER_SAMPLE = 6.4e8
@@ -198,18 +199,8 @@ def write(root: Path, runs: list[Planted], *, steps: int = 12, warmup: int = 2, 
         write_marker(directory, f"j{run.repeat:04}-r{run.repeat}", 0)
     for job in jobs:
         (root / "jobs" / job).mkdir(parents=True)
-        (root / "jobs" / job / "status.json").write_text(
-            json.dumps(
-                {
-                    "state": "ended",
-                    "attempt": 1,
-                    "exit": 0,
-                    "start": "2026-11-21T06:29:59Z",
-                    "end": "2026-11-21T06:40:00Z",
-                    "host": "n1",
-                }
-            )
-        )
+        start, end = "2026-11-21T06:29:59Z", "2026-11-21T06:40:00Z"
+        write_mark(root / "jobs" / job, Mark("ended", exit=0, start=start, end=end, host="n1"))
     plan = {
         "schema": 1,
         "version": "0.1.0",
@@ -245,8 +236,8 @@ def write_marker(directory: Path, job: str, status: int) -> None:
     """The exit marker of a run that ended; each job has an hour of its own."""
     start = datetime(2026, 11, 21, 6, 30) + timedelta(hours=int(job[1:5]) - 1)
     end = start + timedelta(minutes=1)
-    marker = {"state": "ended", "exit": status, "start": f"{start.isoformat()}Z", "end": f"{end.isoformat()}Z"}
-    (directory / "status.json").write_text(json.dumps({**marker, "host": "n1", "job": job}))
+    span = f"{start.isoformat()}Z", f"{end.isoformat()}Z"
+    write_mark(directory, Mark("ended", exit=status, start=span[0], end=span[1], host="n1", job=job))
 
 
 def _event(name: str, **fields: Any) -> str:

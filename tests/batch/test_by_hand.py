@@ -11,10 +11,10 @@ import pytest
 from batch_fakes import Fake, wait_for, wait_until_over
 
 from hpcbench import cli
-from hpcbench.batch.files import read_json
 from hpcbench.batch.submit import submit
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
+from hpcbench.files import read_json
 
 OUTER = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "JSM_NAMESPACE_RANK", "SLURM_CPU_BIND", "SLURM_STEP_ID"]
 

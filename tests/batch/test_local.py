@@ -11,13 +11,13 @@ import pytest
 from batch_fakes import Fake, wait_for, wait_until_over
 
 from hpcbench.batch.cancel import cancel
-from hpcbench.batch.files import read_json
 from hpcbench.batch.schedulers.local import lock_path
 from hpcbench.batch.schedulers.processes import alive, identity
 from hpcbench.batch.submit import Submission, submit
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
+from hpcbench.files import read_json
 
 
 def start(fake: Fake, **options: object) -> Submission:

@@ -8,7 +8,6 @@ import pytest
 from batch_fakes import Fake, wait_for, wait_until_over
 
 from hpcbench.batch.cancel import cancel
-from hpcbench.batch.files import read_json
 from hpcbench.batch.retry import retry
 from hpcbench.batch.schedulers.local import Local
 from hpcbench.batch.schedulers.processes import alive
@@ -17,6 +16,7 @@ from hpcbench.batch.submit import Submission, submit
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
+from hpcbench.files import read_json
 
 SCHEMES = ("baseline", "naive-zfp8", "mzhybrid")
 

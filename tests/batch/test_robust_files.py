@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from hpcbench.batch.cancel import cancel
-from hpcbench.batch.files import read_json, seconds, write_json
+from hpcbench.batch.files import seconds, write_json
 from hpcbench.batch.find import find_root
 from hpcbench.batch.retry import retry
 from hpcbench.batch.schedulers.local import Local
@@ -29,6 +29,7 @@ from hpcbench.batch.tracking.track import track
 from hpcbench.cli import app
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
+from hpcbench.files import read_json
 from hpcbench.report.main import report
 
 ODD: list[Any] = [None, True, 0, -1, 1e308, 10**400, "", "x", "../..", "\n", "\x1b[2J", "é", [], [[]], {}, {"id": 3}]

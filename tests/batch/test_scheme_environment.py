@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from test_render import OFFER, jobs_of
 
-from hpcbench.batch.files import read_json
 from hpcbench.batch.scripts.launchers import export_words
 from hpcbench.batch.scripts.render import render
 from hpcbench.batch.sites.show_site import show_site
 from hpcbench.batch.sites.site import Site, load_site, names, sites_with
 from hpcbench.batch.submit import submit
+from hpcbench.files import read_json
 from hpcbench.resources import data_dir
 from hpcbench.study.scheme import Scheme
 from hpcbench.study.yaml12 import read

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from batch_fakes import wait_for
 
-from hpcbench.batch.files import read_json
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.scripts.render import Job, render, render_array
 from hpcbench.batch.scripts.shape import Shape
 from hpcbench.batch.sites.site import Site
+from hpcbench.files import read_json
 
 LAUNCHER = """\
 #!/bin/bash

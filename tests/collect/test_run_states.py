@@ -261,6 +261,9 @@ def test_the_whole_directory_is_gone(root: Path) -> None:
     assert run_of(root, "completed", 0).state == "lost"
 
 
+PLAN = b'{"study": "d", "name": "d-1", "site": "s", "scheduler": "local", "jobs": [], "bundles": [], '
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -268,10 +271,14 @@ def test_the_whole_directory_is_gone(root: Path) -> None:
         (b"\x00\xff\xfe", "Invalid JSON"),
         (b"[]", "object"),
         (b'{"study": "demo"}', "site"),
-        (b'{"study": "d", "site": "s", "jobs": [], "runs": [{"id": 3}]}', "runs.0.id"),
+        (PLAN + b'"runs": [{"id": 3}]}', "runs.0.id"),
         (
-            b'{"study": "d", "site": "s", "jobs": [], "runs": [{"id": "a", "job": "j", "repeat": 1, "pairing": "r1",'
-            b' "scheme": "x", "path": "../../etc"}]}',
+            PLAN.replace(b"local", b"pbs") + b'"runs": []}',
+            "scheduler: Input should be 'local', 'slurm', 'lsf' or 'flux'",
+        ),
+        (
+            PLAN
+            + b'"runs": [{"id": "a", "job": "j", "repeat": 1, "pairing": "r1", "scheme": "x", "path": "../../etc"}]}',
             "within the submission",
         ),
     ],

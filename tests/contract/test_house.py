@@ -6,7 +6,7 @@ from pathlib import Path
 
 import hpcbench.contract
 
-BELOW = ("hpcbench.contract", "hpcbench.codecs.spec", "hpcbench.errors")
+BELOW = ("hpcbench.contract", "hpcbench.codecs.spec", "hpcbench.errors", "hpcbench.files", "pydantic")
 
 
 def test_it_imports_the_standard_library_and_what_lies_below() -> None:

@@ -7,11 +7,11 @@ from fake_sites import Place, launch_lines, said, states, wait_for, wait_until_o
 
 from hpcbench.batch.after import find_before
 from hpcbench.batch.cancel import cancel
-from hpcbench.batch.files import read_json
 from hpcbench.batch.retry import retry
 from hpcbench.batch.schedulers.flux_answers import decimal
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
+from hpcbench.files import read_json
 from hpcbench.testing.fakes.hosts import why_not
 
 Make = Callable[..., Place]

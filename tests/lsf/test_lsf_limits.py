@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 from fake_sites import Place, said, states, wait_for, wait_until_over
 
-from hpcbench.batch.files import read_json
 from hpcbench.batch.retry import retry
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
+from hpcbench.files import read_json
 
 Make = Callable[..., Place]
 Capture = pytest.CaptureFixture[str]

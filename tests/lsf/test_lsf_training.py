@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from fake_sites import Place, launch_lines, said, states, wait_until_over
 
-from hpcbench.batch.files import read_json
 from hpcbench.contract.state import State
+from hpcbench.files import read_json
 from hpcbench.testing.fakes.hosts import why_not
 
 REAL: dict[str, Any] = {"ranks_per_node": 2, "layout": {"tp": 1, "pp": 2}}

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from report_tables import entries
 
-from hpcbench.collect.submission import Criteria, RunResult
+from hpcbench.collect.submission import RunResult
+from hpcbench.contract.criteria import Criteria
 from hpcbench.contract.state import Verdict
 from hpcbench.report.answer import answer
 from hpcbench.report.build import build

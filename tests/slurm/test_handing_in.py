@@ -6,10 +6,10 @@ import pytest
 from batch_fakes import wait_for
 from on_slurm import PATIENCE, OnSlurm, hpcbench, job, listed, report, wait_over, wait_run, wait_state, words
 
-from hpcbench.batch.files import read_json
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
+from hpcbench.files import read_json
 from hpcbench.testing.slurm import Cluster
 
 RUN = "r1-baseline"

@@ -8,9 +8,9 @@ import pytest
 from batch_fakes import wait_for
 from on_slurm import PATIENCE, OnSlurm, hpcbench, job, listed, report, wait_over, wait_run, words
 
-from hpcbench.batch.files import read_json
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.state import State
+from hpcbench.files import read_json
 from hpcbench.testing.slurm import Cluster
 
 FIRST, SECOND = "r1-baseline", "r1-naive-zfp8"

@@ -10,10 +10,10 @@ import pytest
 from batch_fakes import wait_for
 from on_slurm import MPIEXEC, PATIENCE, OnSlurm, hpcbench, job, listed, report, wait_over, words
 
-from hpcbench.batch.files import read_json
 from hpcbench.batch.tracking.seen import load
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
+from hpcbench.files import read_json
 from hpcbench.testing.slurm import Cluster
 
 STUDY: dict[str, Any] = {

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from hpcbench.contract.criteria import Threshold
 from hpcbench.errors import UserError
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
 from hpcbench.study.size import Room
-from hpcbench.study.thresholds import Threshold
 
 BASE: dict[str, Any] = {
     "study": "s",

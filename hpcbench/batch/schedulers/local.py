@@ -19,7 +19,7 @@ from types import FrameType
 from typing import IO, Any
 
 import hpcbench
-from hpcbench.batch.files import now, read_json, write_json
+from hpcbench.batch.files import now, write_json
 from hpcbench.batch.schedulers.local_queue import Queue, queues, read_queue
 from hpcbench.batch.schedulers.processes import alive, end_tree, here, identity
 from hpcbench.batch.schedulers.scheduler import Parcel, Receipt, Scheduler, register_scheduler
@@ -27,10 +27,11 @@ from hpcbench.batch.schedulers.states import Word
 from hpcbench.batch.sites.site import Site
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.marks import read_mark
-from hpcbench.batch.tracking.submission_file import read_submission
 from hpcbench.contract.ending import tail
 from hpcbench.contract.state import State
+from hpcbench.contract.submission import read_submission
 from hpcbench.errors import UserError
+from hpcbench.files import read_json
 from hpcbench.study.yaml12 import shown
 
 GRACE = 15.0
@@ -179,7 +180,7 @@ def serve(root: Path, number: str) -> None:
     queue = read_queue(root / "queues" / f"{number}.json")
     if queue is None:
         raise UserError(f"{root}: no such queue: give the directory that `hpcbench submit` made")
-    planned = {job["id"]: job for job in read_submission(root)["jobs"]}
+    planned = {job.id: job for job in read_submission(root).jobs}
     for job in queue["jobs"]:
         directory = root / "jobs" / job["id"]
         reason = _await(job["after"], any_end=job["after_any"])
@@ -191,7 +192,7 @@ def serve(root: Path, number: str) -> None:
             again = True
             while again and not (directory / "dropped.json").exists():
                 limits = planned[job["id"]]
-                _run(root, directory, limits["walltime"], limits["stop_ahead"], lock)
+                _run(root, directory, limits.walltime, limits.stop_ahead, lock)
                 mark = read_mark(directory)
                 again = mark is not None and mark.state == "requeued"
 

@@ -4,11 +4,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from hpcbench.batch.files import read_json
 from hpcbench.batch.schedulers.scheduler import Scheduler, scheduler_class
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
-from hpcbench.study.yaml12 import shown_path
+from hpcbench.files import read_json, shown_path
 
 
 def open_site(root: Path) -> Site:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from hpcbench.batch.files import read_json, seconds
+from hpcbench.batch.files import seconds
 from hpcbench.batch.schedulers.clean_environment import plain_environment
 from hpcbench.batch.schedulers.client import Answer, ask, portions
 from hpcbench.batch.schedulers.slurm_answers import (
@@ -19,6 +19,7 @@ from hpcbench.batch.schedulers.slurm_answers import (
 )
 from hpcbench.batch.schedulers.states import Word
 from hpcbench.errors import UserError
+from hpcbench.files import read_json
 
 _MONTH = datetime.timedelta(days=30)
 

@@ -16,8 +16,9 @@ from hpcbench.batch.scripts.quoting import words
 from hpcbench.batch.scripts.shape import Shape
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
+from hpcbench.files import shown_path
 from hpcbench.resources import data_dir
-from hpcbench.study.yaml12 import shown, shown_path
+from hpcbench.study.yaml12 import shown
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -10,10 +10,10 @@ from hpcbench.batch.sites.site import Queue, Site, load_site, names
 from hpcbench.batch.sites.site_check import check_file
 from hpcbench.console import show_table
 from hpcbench.errors import UserError
+from hpcbench.files import shown_path
 from hpcbench.resources import data_dir
 from hpcbench.study.presets import is_scheme
 from hpcbench.study.scheme import assignments
-from hpcbench.study.yaml12 import shown_path
 
 _SEES = {"one": "its own GPU", "socket": "the GPUs of its socket", "all": "all GPUs of its node"}
 _AWARE = {True: "yes", False: "no", None: "unknown"}

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
-from hpcbench.batch.files import exists
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.sites.site_rules import faults
 from hpcbench.errors import UserError
+from hpcbench.files import exists, shown_path
 from hpcbench.resources import data_dir
 from hpcbench.study.find_scheme import Offer
 from hpcbench.study.presets import suggestion
@@ -17,7 +17,7 @@ from hpcbench.study.problems import user_error
 from hpcbench.study.scheme import Scheme
 from hpcbench.study.section import Count, Line, Name, Precision, Section, Variable
 from hpcbench.study.size import Room
-from hpcbench.study.yaml12 import Document, read, shown, shown_path
+from hpcbench.study.yaml12 import Document, read, shown
 
 Option = Annotated[str, Field(pattern=r"^--?[A-Za-z][A-Za-z0-9_-]*$", max_length=100)]
 

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from hpcbench.batch.files import now, seconds, write_json
 from hpcbench.batch.schedulers.scheduler import Parcel, Receipt
 from hpcbench.errors import UserError
-from hpcbench.study.yaml12 import shown_path
+from hpcbench.files import shown_path
 
 
 @dataclass(frozen=True)

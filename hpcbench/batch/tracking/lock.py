@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hpcbench.batch.files import read_json
 from hpcbench.batch.schedulers.processes import alive, here, identity
 from hpcbench.errors import UserError
-from hpcbench.study.yaml12 import shown_path
+from hpcbench.files import read_json, shown_path
 
 _SILENCE = 600.0
 """Seconds after which a holder on another machine, who says again and again that it is there, is taken for dead."""

@@ -8,12 +8,13 @@ from pathlib import Path
 from hpcbench.batch.schedulers.opened import open_scheduler
 from hpcbench.batch.tracking.judge import Status, judge_job, run_status
 from hpcbench.batch.tracking.ledger import Ledger
-from hpcbench.batch.tracking.marks import read_mark, read_run_mark
+from hpcbench.batch.tracking.marks import read_mark
 from hpcbench.batch.tracking.seen import GRACE, Seen, advance, load, save
-from hpcbench.batch.tracking.submission_file import Written, read_submission
+from hpcbench.contract import mark as run_mark
 from hpcbench.contract.judge import look_up
 from hpcbench.contract.mark import Mark
 from hpcbench.contract.state import State
+from hpcbench.contract.submission import PlannedRun, SubmissionFile, read_submission
 from hpcbench.errors import UserError
 
 _LAG = 60.0
@@ -25,7 +26,7 @@ class Tracked:
     """A submission with the state of all it holds."""
 
     root: Path
-    submission: Written
+    submission: SubmissionFile
     jobs: dict[str, Status]
     runs: dict[str, Status]
     ids: dict[str, str]
@@ -60,13 +61,13 @@ def track(root: Path, *, ask: bool = True) -> Tracked:
         A file of it is missing or damaged.
     """
     submission = read_submission(root)
-    names = [job["id"] for job in submission["jobs"]]
+    names = [job.id for job in submission.jobs]
     ledger = Ledger(root)
     marks = {job: read_mark(root / "jobs" / job) for job in names}
     ids = {job: id for job in names if (id := ledger.element(job))}
     seen, silent = _ask(root, ids, marks, ledger) if ask else (load(root), None)
     jobs = {job: _job(job, marks[job], ledger, seen.get(job), silent, submission) for job in names}
-    runs = {run["id"]: _run(root, run["path"], run["job"], jobs[run["job"]]) for run in submission["runs"]}
+    runs = {run.id: _run(root, run, jobs[run.job]) for run in submission.runs}
     return Tracked(root, submission, jobs, runs, ids, silent)
 
 
@@ -123,19 +124,19 @@ def _ended(mark: Mark | None) -> int:
 
 
 def _job(
-    job: str, mark: Mark | None, ledger: Ledger, seen: Seen | None, silent: str | None, submission: Written
+    job: str, mark: Mark | None, ledger: Ledger, seen: Seen | None, silent: str | None, submission: SubmissionFile
 ) -> Status:
     handed = ledger.of(job)
     if handed is None and mark is None:
-        why = "a dry run: not submitted" if submission.get("dry_run") else "not handed in: `hpcbench submit` again"
+        why = "a dry run: not submitted" if submission.dry_run else "not handed in: `hpcbench submit` again"
         return Status(State.PENDING, why)
     if seen is not None and seen.parcel != _parcel(job, ledger):
         seen = None
-    requeue = submission.get("requeue", 0) > 0
+    requeue = submission.requeue > 0
     return judge_job(job, mark, handed, seen, requeue=requeue, silent=silent, clock=time.time())
 
 
-def _run(root: Path, path: str, job: str, of: Status) -> Status:
+def _run(root: Path, run: PlannedRun, job: Status) -> Status:
     # The mark first: what it says of the end is then already in the log.
-    mark = read_run_mark(root / path)
-    return run_status(look_up(root / path, root / "jobs", mark, of.job(job)), mark, of)
+    mark = run_mark.read_mark(root / run.path)
+    return run_status(look_up(root / run.path, root / "jobs", mark, job.job(run.job)), mark, job)

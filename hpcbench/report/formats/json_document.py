@@ -37,7 +37,7 @@ def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmar
                 "root": str(submission.root) if submission.root else None,
                 "study": submission.plan.study,
                 "site": submission.plan.site,
-                "scheduler": submission.plan.scheduler,
+                "scheduler": submission.plan.scheduler or "",
                 "submitted": submission.plan.time,
                 "submitted_by_version": submission.plan.version,
                 "criteria": submission.plan.criteria.model_dump(),

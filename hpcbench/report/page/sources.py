@@ -10,8 +10,9 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from hpcbench.collect.lines import member
-from hpcbench.collect.submission import RunResult, Submission, read_marker
+from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.events import End, Evaluation, Event
+from hpcbench.files import read_json
 from hpcbench.report.document import Document, Sentences, Table
 from hpcbench.report.page.safe import visible
 from hpcbench.report.provenance import Provenance
@@ -222,7 +223,7 @@ def _kept(root: Path) -> Iterator[Kept]:
         if words := _read(root / name):
             yield Kept(title, words, root / name)
     path = root / "provenance" / "submit.json"
-    packages = member(read_marker(path), "packages")
+    packages = member(read_json(path), "packages")
     if isinstance(packages, dict) and packages:
         words = "".join(f"{name} {version}\n" for name, version in packages.items())
         yield Kept("Packages beside hpcbench", words[:LONGEST_FILE], path)

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench.collect.run_log import Reader
-from hpcbench.collect.submission import Plan, RunResult, Submission
+from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract import step_line
 from hpcbench.contract.state import Verdict
 from hpcbench.contract.step_line import Step
+from hpcbench.contract.submission import Plan
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.measures import measure
 

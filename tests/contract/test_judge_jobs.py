@@ -1,15 +1,13 @@
 """What became of a job and of a run: each combination of mark, handing-in and scheduler's word."""
 
 import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
+from hpcbench.batch.tracking.judge import GRACE, Status, judge_job
 
 from hpcbench.batch.schedulers.states import Word
-from hpcbench.batch.tracking.judge import GRACE, Status, judge_job
 from hpcbench.batch.tracking.ledger import Handed
-from hpcbench.batch.tracking.marks import read_mark
 from hpcbench.batch.tracking.seen import Seen
 from hpcbench.contract.mark import Mark
 from hpcbench.contract.state import State
@@ -198,16 +196,3 @@ def test_the_attempt_under_way() -> None:
     assert (found.attempt, found.end, found.exit) == (2, None, None)
     assert of(Mark("running", 3, None, START), seen(State.RUNNING)).attempt == 3
     assert of(ended(1), seen(State.PENDING), parcel=handed(begun=1)).attempt == 2
-
-
-def test_marks_are_read_as_they_were_written_and_oddities_are_none(tmp_path: Path) -> None:
-    assert read_mark(tmp_path) is None
-    for content, mark in [
-        ('{"state": "ended", "attempt": 2, "exit": 75, "end": "x", "id": "7"}', Mark("ended", 2, 75, None, "x", "7")),
-        ('{"state": 3, "exit": true, "attempt": "2"}', Mark("", 1)),
-        ("{}", Mark("", 1)),
-        ("[1]", None),
-        ('{"state"', None),
-    ]:
-        (tmp_path / "status.json").write_text(content)
-        assert read_mark(tmp_path) == mark

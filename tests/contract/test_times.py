@@ -1,7 +1,6 @@
 """Moments of marks and logs, and the time between two."""
 
 import pytest
-
 from hpcbench.collect.times import elapsed, moment
 
 

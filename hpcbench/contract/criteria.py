@@ -1,10 +1,10 @@
-"""Bounds that a study sets for its runs: what a nightly run of a machine is held to."""
+"""What a study holds its runs to: margins of a verdict, and bounds, such as those of a machine's nightly run."""
 
 from typing import Literal
 
 from pydantic import Field, model_validator
 
-from hpcbench.study.section import Name, Scalar, Section
+from hpcbench.contract.section import Name, Scalar, Section
 
 Quantity = Literal[
     "samples_per_s",
@@ -17,6 +17,19 @@ Quantity = Literal[
     "speed_ratio",
     "loss_difference",
 ]
+
+
+class Criteria(Section):
+    """Margins of a verdict."""
+
+    speed_margin: float = Field(
+        0.01, ge=0, lt=1, description="A scheme is not faster when it is shown to gain less than this part."
+    )
+    loss_margin: float = Field(
+        0.01,
+        ge=0,
+        description="A loss is as good when it is shown to differ from the baseline's by less than this part.",
+    )
 
 
 class Threshold(Section):

@@ -1,0 +1,174 @@
+"""What `hpcbench submit` writes into ``submission.json``, and every other command reads."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ValidationError
+
+from hpcbench.contract.criteria import Criteria, Threshold
+from hpcbench.contract.text import printable
+from hpcbench.contract.word import Word
+from hpcbench.errors import UserError
+from hpcbench.files import shown_path
+
+FILE = "submission.json"
+
+
+class SchedulerKind(Word):
+    """What takes the jobs of a submission."""
+
+    LOCAL = "local"
+    """The machine itself; it runs them one after another."""
+    SLURM = "slurm"
+    LSF = "lsf"
+    FLUX = "flux"
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", text):
+        raise ValueError("cannot name a directory")
+    return text
+
+
+def _inside(text: str) -> str:
+    if not text or text.startswith("/") or ".." in text.split("/"):
+        raise ValueError("must lie within the submission's directory")
+    return text
+
+
+Name = Annotated[str, AfterValidator(_name)]
+Inside = Annotated[str, AfterValidator(_inside)]
+
+
+class PlannedJob(BaseModel):
+    """A job."""
+
+    id: Name
+    runs: list[Name]
+    walltime: int | None = None
+    """Seconds."""
+    stop_ahead: int = 0
+    """Seconds before its limit at which it tells a run to stop."""
+
+
+class PlannedRun(BaseModel):
+    """A run."""
+
+    id: Name
+    job: Name
+    path: Inside
+    """Its directory, relative to the submission's."""
+    scheme: str = "unknown"
+    repeat: int = 1
+    pairing: str = ""
+    """Runs of one pairing are compared with each other."""
+    cell: dict[str, Any] = {}
+    """Values of the study's matrix, beside scheme and repeat."""
+
+
+class Bundled(BaseModel):
+    """Jobs that are handed in by one call."""
+
+    label: Name
+    script: Inside
+    jobs: list[Name]
+    array: bool
+
+
+class Plan(BaseModel):
+    """What is compared: runs of a study on a site, of a submission or of logs that lay together."""
+
+    study: str
+    site: str
+    version: str = ""
+    """Of hpcbench."""
+    time: str = ""
+    """When it was written."""
+    baseline: dict[str, Any] = {"scheme": "baseline"}
+    criteria: Criteria = Criteria()
+    thresholds: list[Threshold] = []
+    steps: int | None = None
+    """That each run is to take."""
+    repeats: int | None = None
+    scheduler: SchedulerKind | None = None
+    """None for logs, which nobody submitted."""
+    jobs: list[PlannedJob] = []
+    runs: list[PlannedRun] = []
+
+
+class SubmissionFile(Plan):
+    """A submission."""
+
+    scheduler: SchedulerKind
+    jobs: list[PlannedJob]
+    runs: list[PlannedRun]
+    bundles: list[Bundled]
+    name: Name
+    """Begins the names of what is handed in."""
+    root: str | None = None
+    """Where it was written; its scripts name that place."""
+    dry_run: bool = False
+    requeue: int = 0
+    """How often a job may go back into its queue."""
+    digest: str = ""
+    """Of all that the jobs depend on: what was cut off is found again by it."""
+
+
+def read_submission(root: Path) -> SubmissionFile:
+    """What was written when the study was submitted.
+
+    Raises
+    ------
+    UserError
+        It cannot be read, or is not what was written.
+    """
+    path = root / FILE
+    try:
+        found = SubmissionFile.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UserError(
+            f"{shown_path(path)}: {error.strerror or 'cannot be read'}: give a directory made by 'hpcbench submit'"
+        ) from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        wrong = f"{'.'.join(str(part) for part in first['loc']) or 'the file'}: {first['msg']}"
+    else:
+        astray = _astray(found)
+        if astray is None:
+            return found
+        wrong = f"{astray}: is said to be where it is not"
+    raise UserError(f"{shown_path(path)}: damaged: {printable(wrong, 200)}: submit the study again")
+
+
+def _astray(found: SubmissionFile) -> str | None:
+    """The first run or job that one part of the file names and another lacks."""
+    jobs, runs = {job.id for job in found.jobs}, {run.id for run in found.runs}
+    named = [run.id for run in found.runs if run.job not in jobs]
+    named += [run for job in found.jobs for run in job.runs if run not in runs]
+    named += [job for one in found.bundles for job in one.jobs or ["no job"] if job not in jobs]
+    return named[0] if named else None
+
+
+def moved_from(root: Path, submission: SubmissionFile) -> str | None:
+    """Where the submission was written, if it is not there any more: its scripts would run there."""
+    place = submission.root
+    if place is None or (Path(place).exists() and Path(place).samefile(root)):
+        return None
+    return place
+
+
+def check_place(root: Path, submission: SubmissionFile) -> None:
+    """Refuse to start anything of a submission that was moved or copied.
+
+    Raises
+    ------
+    UserError
+        It was.
+    """
+    place = moved_from(root, submission)
+    if place is not None:
+        raise UserError(
+            f"{shown_path(root)}: was moved or copied from {shown_path(place)}, where its scripts run: move it back, "
+            "or submit the study anew"
+        )

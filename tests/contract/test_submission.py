@@ -1,0 +1,85 @@
+"""The submission's file: one model, whichever command reads it."""
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from hpcbench.batch.sites.site import Site
+from hpcbench.contract.submission import SchedulerKind, SubmissionFile, check_place, read_submission
+from hpcbench.errors import UserError
+from hpcbench.testing.results import Planted, write
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write(tmp_path / "001", [Planted("baseline", 1, 0.25, 2.7), Planted("mzhybrid", 1, 0.2, 2.7)])
+
+
+def edit(root: Path, *keys: str | int, to: Any) -> None:
+    path = root / "submission.json"
+    data = json.loads(path.read_text())
+    inner = data
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = to
+    path.write_text(json.dumps(data))
+
+
+def test_it_is_read_as_it_was_written(root: Path) -> None:
+    found = read_submission(root)
+    said = json.loads((root / "submission.json").read_text())
+    shown = found.model_dump(mode="json")
+    assert {name: shown[name] for name in said if name != "schema"} == {
+        name: value for name, value in said.items() if name != "schema"
+    }
+    assert found.scheduler is SchedulerKind.LOCAL and f"{found.scheduler}" == "local"
+
+
+def test_the_schedulers_are_those_that_a_site_may_have() -> None:
+    scheduler = Site.model_fields["scheduler"].annotation
+    assert scheduler is not None
+    assert set(get_args(scheduler.model_fields["kind"].annotation)) == set(SchedulerKind)
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "words"),
+    [
+        (("scheduler",), "pbs", "scheduler: Input should be 'local', 'slurm', 'lsf' or 'flux'"),
+        (("scheduler",), None, "scheduler: "),
+        (("name",), "../x", "name: Value error, cannot name a directory"),
+        (("runs", 0, "path"), "/etc", "runs.0.path: Value error, must lie within"),
+        (("runs", 0, "id"), "a/b", "runs.0.id: Value error, cannot name"),
+        (("runs", 0, "job"), "j9", "is said to be where it is not"),
+        (("jobs", 0, "runs"), ["other"], "other: is said to be where it is not"),
+        (("bundles",), [{"label": "x", "script": "x.sh", "jobs": [], "array": False}], "no job: is said"),
+        (("criteria",), {"loss_margin": -1}, "criteria.loss_margin: "),
+        (("thresholds",), [{"quantity": "speed"}], "thresholds.0.quantity: "),
+    ],
+)
+def test_what_submit_never_writes_is_refused_in_one_line(root: Path, keys: Any, value: Any, words: str) -> None:
+    edit(root, *keys, to=value)
+    with pytest.raises(UserError) as caught:
+        read_submission(root)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert str(caught.value).startswith(f"{root / 'submission.json'}: damaged: ")
+
+
+def test_a_directory_without_the_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"submission.json: No such file.*: give a directory made by 'hpcbench submit'"):
+        read_submission(tmp_path)
+
+
+def test_scripts_run_where_they_were_written(root: Path, tmp_path: Path) -> None:
+    check_place(root, read_submission(root))
+    edit(root, "root", to=str(root))
+    check_place(root, read_submission(root))
+    moved = root.rename(tmp_path / "002")
+    with pytest.raises(UserError, match=r"002: was moved or copied from .*001"):
+        check_place(moved, read_submission(moved))
+
+
+def test_all_that_a_plan_says_a_submission_says() -> None:
+    needed = {name for name, field in SubmissionFile.model_fields.items() if field.is_required()}
+    assert needed == {"study", "site", "scheduler", "name", "jobs", "runs", "bundles"}
