@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from hpcbench.batch.retry import Retried
     from hpcbench.batch.submit import Submission
-    from hpcbench.batch.tracking.judge import Status
     from hpcbench.batch.tracking.track import Tracked
+    from hpcbench.contract.judge_job import Status
 
 _STYLES = {
     State.COMPLETED: "green",

@@ -9,10 +9,10 @@ from statistics import fmean, median
 
 from hpcbench.collect.run_log import Reader, RunLog
 from hpcbench.collect.submission import RunResult, result
-from hpcbench.collect.times import elapsed
 from hpcbench.contract.mark import Mark, read_mark
 from hpcbench.contract.state import OPEN, Job, State, Verdict
 from hpcbench.contract.submission import PlannedRun, SchedulerKind, read_submission
+from hpcbench.contract.times import elapsed
 
 _ASK = 2.0
 """Seconds between two looks at the jobs."""

@@ -3,6 +3,7 @@
 Bytes are fed as they come, so that a log that still grows is read once. What is damaged is noted, never guessed.
 """
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -11,6 +12,7 @@ from hpcbench.collect.bulk import Shape, shape_of
 from hpcbench.collect.steps import Steps
 from hpcbench.contract import log_line
 from hpcbench.contract.cut import Cut
+from hpcbench.contract.ending import Ending
 from hpcbench.contract.events import End, Environment, Evaluation, Event, Rank, Start
 from hpcbench.contract.step_line import Step
 from hpcbench.contract.text import printable
@@ -104,6 +106,33 @@ class RunLog:
         """Validation loss after the last planned step; None as long as it has not been evaluated there."""
         planned = self.planned_steps
         return None if planned is None else self.evaluations.get(planned)
+
+    @property
+    def diverged_at(self) -> int | None:
+        """The first step whose loss is no finite number."""
+        if all(map(math.isfinite, self.steps.column("loss"))):
+            return None
+        return next(int(step) for step, loss in self.steps.columns("step", "loss") if not math.isfinite(loss))
+
+    @property
+    def ending(self) -> Ending:
+        """How far it comes, as its run is judged by it."""
+        end, last = self.event(End), self.last_step
+        return Ending(
+            path=self.path,
+            lines=self.lines,
+            begun=self.event(Start) is not None or last is not None,
+            state=end.state if end else None,
+            reason=end.reason or "" if end else "",
+            end_line=end.line if end else None,
+            step=last.step if last else None,
+            steps=last.steps if last else None,
+            loss=last.loss if last else None,
+            step_line=last.line if last else None,
+            cut=self.cut,
+            own=self.dialect == "hpcbench",
+            diverged=self.diverged_at,
+        )
 
     def where(self, line: int | None = None) -> str:
         """``file:line`` of a line, by default of the last one."""

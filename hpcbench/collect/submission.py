@@ -10,13 +10,12 @@ from hpcbench.collect.dialects import read as dialects
 from hpcbench.collect.dialects.table import DIALECTS
 from hpcbench.collect.lines import printable
 from hpcbench.collect.run_log import RunLog
-from hpcbench.collect.state import ending, judge_log
-from hpcbench.collect.times import elapsed
 from hpcbench.contract.events import Configuration, End, Start
-from hpcbench.contract.judge import look
+from hpcbench.contract.judge import judge_log, look
 from hpcbench.contract.mark import Mark, read_mark
 from hpcbench.contract.state import Job, State, Verdict
 from hpcbench.contract.submission import Plan, PlannedRun, read_submission
+from hpcbench.contract.times import elapsed
 from hpcbench.errors import UserError
 from hpcbench.files import read_json
 
@@ -103,7 +102,7 @@ def result(plan: Plan, run: PlannedRun, root: Path, job: Job, mark: Mark | None,
         repeat=run.repeat,
         pairing=run.pairing,
         cell=run.cell,
-        verdict=look(directory, root / "jobs", mark, job, ending(log) if log is not None else None),
+        verdict=look(directory, root / "jobs", mark, job, log.ending if log is not None else None),
         log=log,
         settings=_settings(log, directory / "run.json"),
         job=run.job,
@@ -151,7 +150,7 @@ def from_log(path: Path) -> RunResult:
         repeat=start.repeat,
         pairing=start.pairing or path.stem,
         cell=start.cell or {},
-        verdict=judge_log(log),
+        verdict=judge_log(log.ending),
         log=log,
         settings=_settings(log, None),
     )
@@ -166,7 +165,7 @@ def _foreign(path: Path, log: RunLog) -> RunResult:
         repeat=None,
         pairing=path.stem,
         cell={"log": path.name},
-        verdict=judge_log(log),
+        verdict=judge_log(log.ending),
         log=log,
     )
 

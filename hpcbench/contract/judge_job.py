@@ -2,19 +2,52 @@
 
 from dataclasses import dataclass, replace
 
-from hpcbench.batch.files import seconds
-from hpcbench.batch.tracking.ledger import Handed
-from hpcbench.batch.tracking.seen import GRACE, Seen
 from hpcbench.contract.mark import Mark
 from hpcbench.contract.reason import exit_words
 from hpcbench.contract.state import DONE_TO_IT, ENDED_BY_SIGNAL, STOPPED_EXIT, Job, State, Verdict
+from hpcbench.contract.times import moment
 
+GRACE = 300.0
+"""Seconds for which a job may be missing from every answer: accounting lags, and requeued jobs are nowhere at first."""
 _SKEW = 60.0
 """Seconds by which the clock of a compute node may be behind a login node's."""
 _SLOW_WORDS = 60.0
 """Seconds after the end of a script in which its scheduler may still be clearing up, and tell the reason later."""
 _SLOW_FILES = 30.0
 """Seconds that a mark may take from a compute node to here."""
+
+
+@dataclass(frozen=True)
+class HandedIn:
+    """The last time that a job was given to its scheduler."""
+
+    time: str
+    """In UTC, ISO 8601."""
+    begun: int = 0
+    """Attempts that the job had begun before: its marks of these are of the past."""
+    answered: bool = True
+    """Whether the scheduler's answer is known, with the job's id."""
+    cancelled: str | None = None
+    """When it was cancelled by us."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the job's scheduler said of it last."""
+
+    state: State
+    reason: str = ""
+    """In the scheduler's words."""
+    exit: int | None = None
+    """Exit status of the script, where the scheduler tells one."""
+    restarts: int | None = None
+    """How often the scheduler has started it again; None where it does not say."""
+    since: float = 0.0
+    """When it was first said to be in this state, in seconds since 1970."""
+    absent: float | None = None
+    """Since when no answer has named the job; None where the last one did."""
+    ended: int = 0
+    """The attempt whose own mark of its end was there when the scheduler was asked; 0 for none."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +80,9 @@ def run_status(verdict: Verdict, mark: Mark | None, job: Status) -> Status:
 
 
 def judge_job(
-    job: str,
     mark: Mark | None,
-    handed: Handed | None,
-    seen: Seen | None,
+    handed: HandedIn | None,
+    told: Told | None,
     *,
     requeue: bool,
     silent: str | None,
@@ -64,8 +96,8 @@ def judge_job(
         Its own mark; of an attempt before the last handing-in it does not count.
     handed
         Its last handing-in; None where somebody ran the script by hand.
-    seen
-        The last that the scheduler said of it.
+    told
+        What the scheduler said of it last; None where it said nothing yet.
     requeue
         Whether it may go back into its queue.
     silent
@@ -73,15 +105,15 @@ def judge_job(
     clock
         Seconds since 1970.
     """
-    begun = handed.begun[job] if handed else 0
+    begun = handed.begun if handed else 0
     own = mark if mark is not None and mark.attempt > begun else None
     if own is None:
-        return replace(_judge(None, begun, handed, seen, requeue, silent, clock), attempt=begun + 1)
+        return replace(_judge(None, begun, handed, told, requeue, silent, clock), attempt=begun + 1)
     times, ended = own.attempt - begun, own.state == "ended"
-    back = _put_back(own, times, seen, requeue, clock) if ended else None
-    found = back or _judge(own, begun, handed, seen, requeue, silent, clock)
+    back = _put_back(own, times, told, requeue, clock) if ended else None
+    found = back or _judge(own, begun, handed, told, requeue, silent, clock)
     ended = ended and back is None
-    attempt = own.attempt + (back is not None or _waits_again(own, times, seen))
+    attempt = own.attempt + (back is not None or _waits_again(own, times, told))
     return replace(
         found, start=own.start, end=own.end if ended else None, attempt=attempt, exit=own.exit if ended else None
     )
@@ -90,89 +122,88 @@ def judge_job(
 def _judge(
     mark: Mark | None,
     begun: int,
-    handed: Handed | None,
-    seen: Seen | None,
+    handed: HandedIn | None,
+    told: Told | None,
     requeue: bool,
     silent: str | None,
     clock: float,
 ) -> Status:
-    word = seen.word if seen else None
     if mark is not None and mark.state == "ended":
-        return _clears_up(mark, seen, silent, clock) or _ended(mark, handed, seen)
+        return _clears_up(mark, told, silent, clock) or _ended(mark, handed, told)
     if handed is None:
         return Status(State.RUNNING, "by its marks; nobody else was asked")
-    if word is None and handed.id is None and mark is None:
+    if told is None and not handed.answered and mark is None:
         return Status(State.UNKNOWN, "handed in, but the answer is missing: `hpcbench submit` again settles it")
-    if silent is not None and (word is None or word.state.alive):
-        last = f"; last seen {word.state.value}" if word else ""
+    if silent is not None and (told is None or told.state.alive):
+        last = f"; last seen {told.state}" if told else ""
         return Status(State.UNKNOWN, f"{silent}{last}")
-    if handed.cancelled and (word is None or seen is None or (word.state.alive and seen.absent is not None)):
+    if handed.cancelled and (told is None or (told.state.alive and told.absent is not None)):
         return Status(State.CANCELLED, "no longer in its queue; it left no word of its end")
-    again = mark is not None and _waits_again(mark, mark.attempt - begun, seen)
+    again = mark is not None and _waits_again(mark, mark.attempt - begun, told)
     put_back = f"put back into its queue after attempt {mark.attempt}" if mark and again else ""
-    if word is None or seen is None:
-        if clock - (seconds(handed.time) or 0.0) < GRACE:
+    if told is None:
+        if clock - (_seconds(handed.time) or 0.0) < GRACE:
             waits = Status(State.PENDING, put_back or "handed in, not listed yet")
             return Status(State.RUNNING) if mark is not None and not put_back else waits
         return Status(State.LOST, "its scheduler knows nothing of it, and it left no word of its end")
-    if word.state.alive:
-        if seen.absent is None:
-            return Status(word.state, "; ".join(part for part in (put_back, word.reason) if part))
-        if clock - seen.absent > GRACE:
+    if told.state.alive:
+        if told.absent is None:
+            return Status(told.state, "; ".join(part for part in (put_back, told.reason) if part))
+        if clock - told.absent > GRACE:
             return Status(
-                State.LOST, f"gone from its queue, where it was {word.state.value}, without a word of its end"
+                State.LOST, f"gone from its queue, where it was {told.state.value}, without a word of its end"
             )
-        return Status(word.state, f"when it was last listed; lost, unless it is listed again within {GRACE:.0f} s")
-    lately = clock - seen.since
-    if word.state is State.COMPLETED:
+        return Status(told.state, f"when it was last listed; lost, unless it is listed again within {GRACE:.0f} s")
+    lately = clock - told.since
+    if told.state is State.COMPLETED:
         if lately < _SLOW_FILES:
             return Status(State.RUNNING, "its scheduler says completed; its own mark is awaited")
         return Status(State.UNKNOWN, "its scheduler says completed, but it left no mark of its end")
-    if word.state is State.PREEMPTED and requeue and lately < GRACE:
+    if told.state is State.PREEMPTED and requeue and lately < GRACE:
         return Status(State.PENDING, f"preempted; {put_back or 'may go back into its queue'}")
-    return Status(word.state, word.reason or exit_words(word.exit))
+    return Status(told.state, told.reason or exit_words(told.exit))
 
 
-def _put_back(mark: Mark, times: int, seen: Seen | None, requeue: bool, clock: float) -> Status | None:
+def _put_back(mark: Mark, times: int, told: Told | None, requeue: bool, clock: float) -> Status | None:
     """How a job stands that ended, its `times`-th time, but which its scheduler runs again; None where it does not."""
-    if mark.exit == 0 or seen is None or seen.absent is not None:
+    if mark.exit == 0 or told is None or told.absent is not None:
         return None
-    word, later = seen.word, seen.ended == mark.attempt
-    if word.state.alive and ((word.restarts or 0) >= times or (later and word.state is State.PENDING)):
+    later = told.ended == mark.attempt
+    if told.state.alive and ((told.restarts or 0) >= times or (later and told.state is State.PENDING)):
         said = f"put back into its queue after attempt {mark.attempt}"
-        return Status(word.state, "; ".join(part for part in (said, word.reason) if part))
-    if later and word.state is State.PREEMPTED and requeue and clock - seen.since < GRACE:
+        return Status(told.state, "; ".join(part for part in (said, told.reason) if part))
+    if later and told.state is State.PREEMPTED and requeue and clock - told.since < GRACE:
         return Status(State.PENDING, "preempted; may go back into its queue")
     return None
 
 
-def _clears_up(mark: Mark, seen: Seen | None, silent: str | None, clock: float) -> Status | None:
+def _clears_up(mark: Mark, told: Told | None, silent: str | None, clock: float) -> Status | None:
     """How a job stands that just ended, and whose scheduler may still tell the reason; None where it will not."""
-    end = seconds(mark.end)
+    end = _seconds(mark.end)
     if not mark.exit or end is None or abs(clock - end) > _SLOW_WORDS:
         return None
-    if seen is None or not seen.word.state.alive or seen.absent is not None or silent is not None:
+    if told is None or not told.state.alive or told.absent is not None or silent is not None:
         return None
     return Status(State.RUNNING, f"its script has ended ({exit_words(mark.exit)}); its scheduler may say why")
 
 
-def _waits_again(mark: Mark, times: int, seen: Seen | None) -> bool:
+def _waits_again(mark: Mark, times: int, told: Told | None) -> bool:
     """Whether the attempt of this mark, its `times`-th, is over and the job goes on, by its own word or its queue's."""
-    if mark.state == "running" and seen is not None and seen.word.state.alive:
-        later = seen.word.state is State.PENDING and bool(mark.start) and seen.since > (seconds(mark.start) or 0.0)
-        return later or (seen.word.restarts or 0) >= times
+    if mark.state == "running" and told is not None and told.state.alive:
+        later = told.state is State.PENDING and bool(mark.start) and told.since > (_seconds(mark.start) or 0.0)
+        return later or (told.restarts or 0) >= times
     return mark.state == "requeued"
 
 
-def _ended(mark: Mark, handed: Handed | None, seen: Seen | None) -> Status:
+def _ended(mark: Mark, handed: HandedIn | None, told: Told | None) -> Status:
     if mark.exit == 0:
         return Status(State.COMPLETED)
     if mark.exit is None:
         return Status(State.UNKNOWN, "its mark of its end lacks the exit status")
     if handed is not None and handed.cancelled and _after(mark, handed.cancelled):
         return Status(State.CANCELLED)
-    if seen is not None and seen.word.state in DONE_TO_IT:
-        return Status(seen.word.state, seen.word.reason)
+    if told is not None and told.state in DONE_TO_IT:
+        return Status(told.state, told.reason)
     if mark.exit == STOPPED_EXIT:
         return Status(State.STOPPED, "told to ahead of its limit: `hpcbench retry` goes on")
     return Status(State.FAILED, exit_words(mark.exit))
@@ -180,6 +211,11 @@ def _ended(mark: Mark, handed: Handed | None, seen: Seen | None) -> Status:
 
 def _after(mark: Mark, cancelled: str) -> bool:
     """Whether the job ended after it was cancelled, as far as clocks of two machines tell."""
-    end, told = seconds(mark.end), seconds(cancelled)
+    end, told = _seconds(mark.end), _seconds(cancelled)
     slack = _SKEW if mark.exit in ENDED_BY_SIGNAL else 0.0
     return end is not None and told is not None and end + slack >= told
+
+
+def _seconds(time: str | None) -> float | None:
+    found = moment(time)
+    return found.timestamp() if found else None

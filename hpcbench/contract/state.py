@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from hpcbench.contract.word import Word
+from hpcbench.contract.str_enum import StrEnum
 
 
-class State(Word):
+class State(StrEnum):
     """State of a job or a run."""
 
     PENDING = "pending"

@@ -7,15 +7,15 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ValidationError
 
 from hpcbench.contract.criteria import Criteria, Threshold
+from hpcbench.contract.str_enum import StrEnum
 from hpcbench.contract.text import printable
-from hpcbench.contract.word import Word
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 
 FILE = "submission.json"
 
 
-class SchedulerKind(Word):
+class SchedulerKind(StrEnum):
     """What takes the jobs of a submission."""
 
     LOCAL = "local"

@@ -9,7 +9,6 @@ from typing import Any
 
 from hpcbench.collect.lines import member, text
 from hpcbench.collect.run_log import RunLog
-from hpcbench.collect.state import diverged_at
 from hpcbench.collect.submission import RunResult
 from hpcbench.report import checks, resources, traffic
 from hpcbench.report.basis import Basis, basis
@@ -154,7 +153,7 @@ def measure(run: RunResult) -> Measures:
         nan_steps=_nan_steps(log),
         loss_train=last.loss if last else None,
         loss_valid=log.final_loss(),
-        diverged_at=diverged_at(run.log),
+        diverged_at=log.diverged_at,
         notes=tuple(checks.notes(checks.Subject(run, log, rests_on, channels, time))),
         first=first,
     )

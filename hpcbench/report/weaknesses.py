@@ -8,8 +8,8 @@ from math import isfinite
 from operator import itemgetter
 from statistics import fmean
 
-from hpcbench.collect.times import moment
 from hpcbench.contract.events import Configuration
+from hpcbench.contract.times import moment
 from hpcbench.report.compare import Cell, Row, paired
 from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import usable

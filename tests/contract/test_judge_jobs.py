@@ -9,6 +9,7 @@ from hpcbench.batch.tracking.judge import GRACE, Status, judge_job
 from hpcbench.batch.schedulers.states import Word
 from hpcbench.batch.tracking.ledger import Handed
 from hpcbench.batch.tracking.seen import Seen
+from hpcbench.contract.judge_job import GRACE, Status, judge_job
 from hpcbench.contract.mark import Mark
 from hpcbench.contract.state import State
 
@@ -45,7 +46,8 @@ def of(
     silent: str | None = None,
     clock: float = LATER,
 ) -> Status:
-    return judge_job("j", mark, parcel or handed(), known, requeue=requeue, silent=silent, clock=clock)
+    given, told = (parcel or handed()).handed_in("j"), known.told if known else None
+    return judge_job(mark, given, told, requeue=requeue, silent=silent, clock=clock)
 
 
 @pytest.mark.parametrize(
@@ -176,8 +178,8 @@ def test_a_parcel_whose_answer_is_missing() -> None:
 
 
 def test_scripts_run_by_hand_have_their_marks_only() -> None:
-    assert judge_job("j", RUNS, None, None, requeue=False, silent=None, clock=LATER).state is State.RUNNING
-    assert judge_job("j", ended(1), None, None, requeue=False, silent=None, clock=LATER).state is State.FAILED
+    assert judge_job(RUNS, None, None, requeue=False, silent=None, clock=LATER).state is State.RUNNING
+    assert judge_job(ended(1), None, None, requeue=False, silent=None, clock=LATER).state is State.FAILED
 
 
 def test_a_preempted_job_that_may_not_go_back_is_over() -> None:

@@ -1,5 +1,6 @@
 """What became of a run: `status` and `report` ask one judge, and it says what each combination of facts is."""
 
+import ast
 import itertools
 import json
 import os
@@ -8,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from hpcbench.batch.tracking.judge import Status
+from hpcbench import contract
 from hpcbench.batch.tracking.track import track
 from hpcbench.collect import run_log, submission
 from hpcbench.collect.find import jobs_of
-from hpcbench.collect.state import ending
+from hpcbench.collect.progress import Follower
 from hpcbench.contract.ending import Ending, read_ending
 from hpcbench.contract.judge import judge
+from hpcbench.contract.judge_job import Status
 from hpcbench.contract.mark import Mark
 from hpcbench.contract.reason import Diagnosis
 from hpcbench.contract.state import DONE_TO_IT, OPEN, Job, State, Verdict
@@ -42,7 +44,9 @@ LOGS: dict[str, list[str] | None] = {
     "nan": [START, *STEPS, NAN, end("nan", "loss is nan at step 5"), "after", ""],
     "nan, no reason": [START, *STEPS, NAN, end("nan"), ""],
     "failed": [START, *STEPS, end("failed", "replicas differ"), ""],
+    "failed, no reason": [START, *STEPS, end("failed"), ""],
     "stopped": [START, *STEPS, end("stopped", "told to stop"), ""],
+    "stopped, no reason": [START, *STEPS, end("stopped"), ""],
     "odd end": [START, *STEPS, end("great"), ""],
     "again": [START, *STEPS, end("failed", "of old"), START, STEPS[0], ""],
     "long": [START, *["x" * 100] * 1500, *STEPS, end("failed", "far down"), ""],
@@ -79,17 +83,31 @@ def test_status_and_report_say_the_same_of_each_run(tmp_path: Path, monkeypatch:
         if (text := MARKS[mark]) is not None:
             (directory / "status.json").write_text(text)
     seen: set[State] = set()
+    said: set[str] = set()
     for one in JOBS:
         monkeypatch.setattr("hpcbench.batch.tracking.track.judge_job", lambda *_, one=one, **__: one)
         told = track(root)
         reported = submission.load(root, jobs_of(root))
+        live = {run.id: run.state for run in Follower(root, lambda: jobs_of(root)).poll()}
         for found in reported.runs:
             status = told.runs[found.id]
+            assert live[found.id] is found.state, "a last line without its end may still grow: its words may differ"
             assert Verdict(status.state, status.reason, status.where) == found.verdict, (one, names[found.id])
             seen.add(found.state)
+            said.add(found.verdict.reason)
             assert found.state != State.COMPLETED or names[found.id][0] == "completed"
             assert found.state in OPEN or found.state == State.COMPLETED or found.verdict.reason
     assert seen == set(State)
+    missing = {words for words in reasons() if not any(words in one for one in said)}
+    assert missing == {"does not say how the run ended"}, "of another framework's log, which no submission has"
+
+
+def reasons() -> set[str]:
+    """The fixed words of all reasons that the judge gives, from its source."""
+    tree = ast.parse(Path(contract.judge.__file__).read_text(encoding="utf-8"))
+    documents = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node not in documents)
+    return {node.value for node in constants if isinstance(node.value, str) and " " in node.value.strip()}
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -99,7 +117,7 @@ def test_the_end_of_a_log_is_read_as_its_whole_is(tmp_path: Path, name: str) -> 
         assert read_ending(path) is None
         return
     path.write_text("\n".join(lines))
-    assert repr(read_ending(path)) == repr(ending(run_log.read(path)))  # NaN is not equal to itself
+    assert repr(read_ending(path)) == repr(run_log.read(path).ending)  # NaN is not equal to itself
 
 
 def test_a_long_log_is_counted_only_where_a_message_may_name_a_line(tmp_path: Path) -> None:

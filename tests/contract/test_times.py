@@ -1,7 +1,8 @@
 """Moments of marks and logs, and the time between two."""
 
 import pytest
-from hpcbench.collect.times import elapsed, moment
+
+from hpcbench.contract.times import elapsed, moment
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typing import Any
 from batch_fakes import Fake, wait_for
 
 from hpcbench.batch.submit import Submission, submit
-from hpcbench.batch.tracking.judge import Status
 from hpcbench.batch.tracking.track import Tracked, track
+from hpcbench.contract.judge_job import Status
 from hpcbench.contract.state import State
 from hpcbench.testing.slurm import Cluster
 

@@ -11,11 +11,11 @@ import pytest
 from mpi4py import MPI
 
 from hpcbench.collect import run_log
-from hpcbench.collect.state import judge_log
 from hpcbench.collect.submission import from_log
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.events import Event
+from hpcbench.contract.judge import judge_log
 from hpcbench.contract.log_line import parse
 from hpcbench.parallel.layout import Layout
 from hpcbench.report.measures import measure
@@ -249,5 +249,5 @@ def test_the_report_reads_a_resumed_run_and_says_so(runs, tmp_path):
 def test_a_stopped_run_is_neither_a_success_nor_a_failure(runs, tmp_path):
     path = tmp_path / "log.txt"
     path.write_text(runs["stopped"].stdout)
-    verdict = judge_log(run_log.read(path))
+    verdict = judge_log(run_log.read(path).ending)
     assert (verdict.state, verdict.reason) == ("stopped", "told to stop, checkpoint at step 1")

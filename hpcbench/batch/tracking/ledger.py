@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from hpcbench.batch.files import now, seconds, write_json
 from hpcbench.batch.schedulers.scheduler import Parcel, Receipt
+from hpcbench.contract.judge_job import HandedIn
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 
@@ -41,6 +42,10 @@ class Handed:
     def element(self, job: str) -> str | None:
         """By which id the scheduler knows one of its jobs; None where the answer is missing."""
         return self.elements[self.jobs.index(job)] if self.elements else None
+
+    def handed_in(self, job: str) -> HandedIn:
+        """As one of its jobs is judged by it."""
+        return HandedIn(self.time, self.begun[job], self.id is not None, self.cancelled)
 
     def parcel(self, root: Path) -> Parcel:
         """As the scheduler takes it."""

@@ -8,10 +8,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from hpcbench.batch.files import write_json
 from hpcbench.batch.schedulers.states import Word
+from hpcbench.contract.judge_job import Told
 from hpcbench.contract.state import State
-
-GRACE = 300.0
-"""Seconds for which a job may be missing from every answer: accounting lags, and requeued jobs are nowhere at first."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +25,12 @@ class Seen:
     """Since when no answer has named the job."""
     ended: int = 0
     """The attempt whose own mark of its end was there when this was asked for; 0 for none."""
+
+    @property
+    def told(self) -> Told:
+        """As the job is judged by it."""
+        word = self.word
+        return Told(word.state, word.reason, word.exit, word.restarts, self.since, self.absent, self.ended)
 
 
 _SEEN = TypeAdapter(dict[str, Seen])

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcbench.batch.schedulers.opened import open_scheduler
-from hpcbench.batch.tracking.judge import Status, judge_job, run_status
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.marks import read_mark
-from hpcbench.batch.tracking.seen import GRACE, Seen, advance, load, save
+from hpcbench.batch.tracking.seen import Seen, advance, load, save
 from hpcbench.contract import mark as run_mark
 from hpcbench.contract.judge import look_up
+from hpcbench.contract.judge_job import GRACE, Status, judge_job, run_status
 from hpcbench.contract.mark import Mark
 from hpcbench.contract.state import State
 from hpcbench.contract.submission import PlannedRun, SubmissionFile, read_submission
@@ -132,8 +132,8 @@ def _job(
         return Status(State.PENDING, why)
     if seen is not None and seen.parcel != _parcel(job, ledger):
         seen = None
-    requeue = submission.requeue > 0
-    return judge_job(job, mark, handed, seen, requeue=requeue, silent=silent, clock=time.time())
+    given, told = handed.handed_in(job) if handed else None, seen.told if seen else None
+    return judge_job(mark, given, told, requeue=submission.requeue > 0, silent=silent, clock=time.time())
 
 
 def _run(root: Path, run: PlannedRun, job: Status) -> Status:
