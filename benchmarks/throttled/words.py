@@ -13,7 +13,8 @@ CONTROLS = {
 }
 """Simple schemes that another one has to beat."""
 KNOWN_WORSE = {"naive-zfp8": 0.48}
-"""Validation loss minus the baseline's after 600 steps, where shown to be worse: docs/explanation/convergence.md."""
+"""Validation loss minus the baseline's after 600 steps, of those that are shown to be worse
+(docs/explanation/convergence.md)."""
 
 
 def shown(interval: Interval, digits: int, sign: str = "") -> str:

@@ -1,15 +1,18 @@
-"""Schemes against the baseline: pairs, what they show, verdicts.
+"""Schemes against the baseline: pairs, what they show at equal steps and at equal time, verdicts.
 
 Only runs of one pairing are compared with each other: they shared seed and allocation. Only completed runs are, and
 only of schemes of which no run diverged.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from statistics import fmean
 from typing import Any
 
+from hpcbench.collect.run_log import RunLog
 from hpcbench.contract.criteria import Criteria
-from hpcbench.report.equal_time import curve, losses_at_equal_time
 from hpcbench.report.findings import Key, Loss, LossFinding, Speed, SpeedFinding, losses, speeds
 from hpcbench.report.measures import Measures, common_rate, completed, counted
 from hpcbench.report.quantities.speed_quantities import LOSS_VALID, MODEL_FLOPS, SAMPLES, TOKENS
@@ -244,3 +247,51 @@ def by_pairing(runs: Sequence[Measures]) -> dict[str, Measures]:
 
 def _diverged(runs: Sequence[Measures]) -> bool:
     return any(run.run.state == "nan" for run in runs)
+
+
+WINDOW = 0.05
+"""Part of a run's steps whose losses are averaged: one step's loss says more of its batch than of the model."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Training loss against the time spent in steps, warm-up included."""
+
+    times: list[float]
+    """Seconds at which each record ended; they rise."""
+    losses: list[float]
+
+    def loss_at(self, seconds: float, window: int) -> float | None:
+        """Mean of the last `window` losses at that time; None before there are so many, and where one is no number."""
+        done = bisect_right(self.times, seconds)
+        last = self.losses[done - window : done] if done >= window else []
+        return fmean(last) if last and all(map(usable, last)) else None
+
+
+def curve(log: RunLog | None) -> Curve | None:
+    """The training curve of a run that is known from its first step to its last.
+
+    None for one that was resumed or has gaps: what it lost there took time that nobody knows. A log with one line for
+    every so many steps will do.
+    """
+    if log is None or log.resumed_from or not log.steps:
+        return None
+    numbers = list(log.steps)
+    each = numbers[0]
+    if each < 1 or numbers[-1] != each * len(numbers) or numbers != list(range(each, numbers[-1] + 1, each)):
+        return None
+    seconds, losses = log.steps.column("seconds"), log.steps.column("loss")
+    if not len(seconds) == len(losses) == len(numbers) or not min(seconds) > 0:
+        return None
+    times = [each * time for time in accumulate(seconds)]
+    # A sum with anything in it that is no number is none.
+    return Curve(times, losses) if usable(times[-1]) else None
+
+
+def losses_at_equal_time(mine: Curve | None, other: Curve | None) -> tuple[float | None, float | None]:
+    """Losses of two runs when the faster of them ended; None where a curve lacks, or had hardly begun by then."""
+    if mine is None or other is None:
+        return None, None
+    window = max(1, round(WINDOW * min(len(mine.times), len(other.times))))
+    until = min(mine.times[-1], other.times[-1])
+    return mine.loss_at(until, window), other.loss_at(until, window)

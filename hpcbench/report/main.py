@@ -16,7 +16,7 @@ from hpcbench.report.sections import read
 from hpcbench.report.thresholds import broken
 
 if TYPE_CHECKING:
-    from hpcbench.report.export.target import Target
+    from hpcbench.report.export.files import Target
 
 
 def report(
@@ -99,7 +99,7 @@ def report(
 def _targets(exports: Sequence[Path]) -> "list[Target]":
     if not exports:
         return []
-    from hpcbench.report.export.target import Target  # with what only it needs, such as SQLite
+    from hpcbench.report.export.files import Target  # with what only it needs, such as SQLite
 
     return [Target.of(path) for path in exports]
 

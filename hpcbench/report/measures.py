@@ -12,9 +12,8 @@ from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult
 from hpcbench.report import checks, resources, traffic
 from hpcbench.report.basis import Basis, basis
-from hpcbench.report.phases import Phases, phases
 from hpcbench.report.provenance import differences
-from hpcbench.report.resources import HostTime, Memory
+from hpcbench.report.resources import HostTime, Memory, Phases, phases
 from hpcbench.report.traffic import HostLink, TimeSplit, Traffic, Unknown
 
 Rates = tuple[float | None, ...]

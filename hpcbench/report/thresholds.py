@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from hpcbench.contract.criteria import Quantity, Threshold
 from hpcbench.report.compare import Cell, by_pairing
 from hpcbench.report.measures import Measures, common_rate
+from hpcbench.report.quantities.quantity import Quantity as Measured
+from hpcbench.report.quantities.speed_quantities import LOSS_VALID, MFU, MODEL_FLOPS, SAMPLES, STEP_SECONDS, TOKENS
+from hpcbench.report.quantities.traffic_quantities import WIRE
 
 
 @dataclass(frozen=True)
@@ -70,19 +73,24 @@ def _difference(run: Measures, base: Measures | None) -> float | None:
     return run.loss_valid - base.loss_valid
 
 
-def _wire(run: Measures, base: Measures | None) -> float | None:
-    value = run.wire_over_message
-    return value if isinstance(value, float) else None
+def _own(quantity: Measured, scale: float = 1.0) -> Callable[[Measures, Measures | None], float | None]:
+    """A value of the run alone."""
+
+    def value(run: Measures, base: Measures | None) -> float | None:
+        found = quantity.of(run)
+        return None if found is None or found == "unknown" else found / scale
+
+    return value
 
 
 _VALUES: dict[Quantity, Callable[[Measures, Measures | None], float | None]] = {
-    "samples_per_s": lambda run, base: run.samples_per_s,
-    "tokens_per_s": lambda run, base: run.tokens_per_s,
-    "step_seconds": lambda run, base: run.step_seconds,
-    "tflops": lambda run, base: None if run.model_flops_per_rank is None else run.model_flops_per_rank / 1e12,
-    "mfu": lambda run, base: run.mfu,
-    "loss": lambda run, base: run.loss_valid,
-    "wire_over_message": _wire,
+    "samples_per_s": _own(SAMPLES),
+    "tokens_per_s": _own(TOKENS),
+    "step_seconds": _own(STEP_SECONDS),
+    "mfu": _own(MFU),
+    "wire_over_message": _own(WIRE),
+    "tflops": _own(MODEL_FLOPS, 1e12),
+    "loss": _own(LOSS_VALID),
     "speed_ratio": _ratio,
     "loss_difference": _difference,
 }

@@ -1,5 +1,7 @@
-"""Deliberate errors, each of which must turn a test red; `python faults.py` prints the table of
-docs/explanation/parity.md."""
+"""Deliberate errors, each of which must turn a test red.
+
+`python faults.py` prints the table of docs/explanation/parity.md.
+"""
 
 import ast
 import math
@@ -21,6 +23,7 @@ from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
 from hpcbench.comm.work import Work
+from hpcbench.contract.shards import shards
 from hpcbench.parallel import (
     buckets,
     data_parallel,

@@ -10,7 +10,7 @@ from exported import READ
 
 from hpcbench.cli import app
 from hpcbench.errors import UserError
-from hpcbench.report.export import target, writers
+from hpcbench.report.export import files
 from hpcbench.report.export.schema import CHANNELS, RECORDS, Row
 from hpcbench.report.main import report
 from hpcbench.testing.results import Planted, write
@@ -58,10 +58,10 @@ def test_a_bad_target_is_one_line(root: Path, tmp_path: Path, name: str, words: 
 
 
 def test_parquet_without_its_package_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target, "find_spec", lambda name: None)
+    monkeypatch.setattr(files, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'hpcbench\[parquet\]'"):
-        target.Target.of(tmp_path / "records.parquet")
-    assert target.Target.of(tmp_path / "records.csv").tables == (RECORDS,)
+        files.Target.of(tmp_path / "records.parquet")
+    assert files.Target.of(tmp_path / "records.csv").tables == (RECORDS,)
 
 
 @pytest.mark.parametrize("form", sorted(READ))
@@ -70,13 +70,13 @@ def test_what_was_there_stays_until_the_new_is_whole(
 ) -> None:
     path = tmp_path / f"records{form}"
     path.write_text("old")
-    rows = target.rows
+    rows = files.rows
 
     def torn(*arguments: Any) -> Iterator[Row]:
         yield next(iter(rows(*arguments)))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(target, "rows", torn)
+    monkeypatch.setattr(files, "rows", torn)
     with pytest.raises(KeyboardInterrupt):
         report([root], exports=[path])
     assert path.read_text() == "old" and sorted(tmp_path.iterdir()) == [tmp_path / "001", path]
@@ -87,7 +87,7 @@ def test_what_was_there_stays_until_the_new_is_whole(
 
 @pytest.mark.parametrize("form", sorted(READ))
 def test_rows_pass_through_and_do_not_pile_up(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writers, "_ROWS", 500)
+    monkeypatch.setattr(files, "_ROWS", 500)
     row: Row = tuple({"integer": 7, "real": 0.5}.get(one.type, '"x"') for one in CHANNELS.columns)
 
     def fresh(count: int) -> Iterator[Row]:
@@ -97,11 +97,9 @@ def test_rows_pass_through_and_do_not_pile_up(tmp_path: Path, form: str, monkeyp
         tracemalloc.start()
         (tmp_path / f"{count}.db").unlink(missing_ok=True)
         if form == ".sqlite":
-            writers.write_sqlite(tmp_path / f"{count}.db", {CHANNELS: fresh(count)})
+            files.write_sqlite(tmp_path / f"{count}.db", {CHANNELS: fresh(count)})
         else:
-            write = {".csv": writers.write_csv, ".jsonl": writers.write_json_lines, ".parquet": writers.write_parquet}[
-                form
-            ]
+            write = {".csv": files.write_csv, ".jsonl": files.write_json_lines, ".parquet": files.write_parquet}[form]
             write(tmp_path / str(count), CHANNELS, fresh(count))
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()

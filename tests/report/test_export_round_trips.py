@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hpcbench.collect.find import jobs_of
 from hpcbench.collect.submission import from_log, load
-from hpcbench.report.export.target import Target
+from hpcbench.report.export.files import Target
 from hpcbench.report.sections import gather
 from hpcbench.testing.results import Planted, write
 
@@ -172,8 +172,9 @@ def test_a_database_holds_all_tables_their_version_and_units(tmp_path: Path) -> 
     assert base.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     counts = [base.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("records", "runs", "channels")]
     assert counts == [13, 1, 1]
-    page = Path(__file__).parents[2] / "docs/reference/records.md"
-    asked = page.read_text().split("```sql\n")[1].split("```")[0]
+    asked = (
+        Path(__file__).parents[2].joinpath("docs/reference/records.md").read_text().split("```sql\n")[1].split("```")[0]
+    )
     assert base.execute(asked).fetchall() == [("baseline", pytest.approx(0.2))]
     plan = base.execute("EXPLAIN QUERY PLAN SELECT * FROM records WHERE file = 'x'").fetchone()[3]
     assert "records_by_file" in plan

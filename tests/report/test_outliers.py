@@ -8,7 +8,7 @@ import pytest
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.state import State, Verdict
 from hpcbench.report.measures import Measures, measure
-from hpcbench.report.outliers import SlowHost, odd_baselines, robust_deviations, slow_hosts
+from hpcbench.report.method import SlowHost, odd_baselines, robust_deviations, slow_hosts
 from hpcbench.report.resources import HostTime
 
 NEARBY = (1.0, 1.005, 0.995, 1.01, 1.0)

@@ -16,7 +16,7 @@ from hpcbench.parallel.schedule import SCHEDULES
 from hpcbench.predict import schedule as simulated
 from hpcbench.report.build import build
 from hpcbench.report.document import Entry, Table
-from hpcbench.report.export.target import Target
+from hpcbench.report.export.files import Target
 from hpcbench.report.formats.rich_text import write as as_text
 from hpcbench.report.measures import measure
 from hpcbench.report.sections import read

@@ -8,7 +8,7 @@ from hpcbench.contract import events
 from hpcbench.contract.events import Binding, End, Start
 from hpcbench.contract.times import elapsed
 from hpcbench.report.checks.relations import TOLERANCE, Subject
-from hpcbench.report.phases import PARTS, by_stage
+from hpcbench.report.resources import PARTS, by_stage
 from hpcbench.report.traffic import Unknown, counted, total, window
 
 

@@ -1,8 +1,15 @@
-"""The tidy schema of what is exported: tables, columns, types, units. docs/reference/records.md shows it."""
+"""The tidy schema of what is exported: tables, columns, types, units.
+
+All writers and docs/reference/records.md follow it.
+"""
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
+
+from hpcbench.contract import step_line
+from hpcbench.report.quantities import exported
 
 VERSION = 3
 """Raised whenever a column is added, taken away, renamed, or changes its type, unit or place."""
@@ -55,30 +62,20 @@ IDENTITY = (
 )
 """What every row begins with."""
 
-QUANTITIES = (
-    Column("loss", "real", "nat", "Mean training loss of the step, or loss of the evaluation"),
-    Column("seconds", "real", "s", "Wall time of one step"),
-    Column("samples_per_s", "real", "1/s", "Sequences a second, all ranks together"),
-    Column("tokens_per_s", "real", "1/s", "Tokens a second, all ranks together, as the log gives it"),
-    Column("tokens_per_s_per_rank", "real", "1/s", "Tokens a second of one rank, as the log gives it"),
-    Column("model_flops_per_rank", "real", "FLOP/s", "What the model needs, recomputation not counted"),
-    Column("hardware_flops_per_rank", "real", "FLOP/s", "What was executed"),
-    Column("unlabelled_flops_per_rank", "real", "FLOP/s", "The log does not say whether recomputation counts"),
-    Column("mfu", "real", "1", "Model FLOP/s over the chip's peak, as the log claims it"),
-    Column("hfu", "real", "1", "Hardware FLOP/s over the chip's peak, as the log claims it"),
-    Column("lr", "real", "1", "Learning rate"),
-    Column("gradient_norm", "real", "1", "Global norm of the gradients before clipping"),
-    Column("loss_scale", "real", "1", "Factor of the loss in fp16"),
-    Column("message_bytes", "integer", "B", "Before the codec, summed over all ranks"),
-    Column("wire_bytes", "integer", "B", "After the codec, summed over all ranks; absent where nobody knows"),
-    Column("memory_bytes", "integer", "B", "Peak memory of the device of the rank that printed the line"),
-    Column("samples", "integer", "1", "Sequences of the step"),
-    Column("consumed_samples", "integer", "1", "Sequences since the run began"),
-    Column("consumed_tokens", "integer", "1", "Tokens since the run began"),
-    Column("skipped", "integer", "1", "Steps skipped so far for overflow"),
-    Column("nan_steps", "integer", "1", "Steps so far whose loss was no number"),
+
+def _measured(table: str) -> Iterator[Column]:
+    """Columns of the quantities that a table holds, as they are declared."""
+    for one in exported(table):
+        if one.exported:
+            yield Column(one.key, one.exported.kind, one.unit, f"{one.meaning}{one.exported.remark}")
+
+
+_ALSO = {"loss": ", or loss of the evaluation"}
+"""What else a quantity is in a row of an evaluation."""
+QUANTITIES = tuple(
+    Column(one.name, one.kind, one.unit, f"{one.meaning}{_ALSO.get(one.name, '')}") for one in step_line.QUANTITIES
 )
-"""All that a step's record may hold, by the names that it has there."""
+"""All that is known of a step."""
 
 _SOURCE = (
     Column("file", "text", "", "The log that the row was read from; the tables are joined by it"),
@@ -117,18 +114,7 @@ RUNS = Table(
         Column("processors", "json", "", "Models of the hosts' processors, each once, as an array"),
         Column("gpus", "json", "", "Models of the hosts' GPUs, each once, as an array"),
         Column("drivers", "json", "", "Versions of the GPUs' drivers, each once, as an array"),
-        Column("host_bytes", "integer", "B", "Peak resident memory of all ranks together"),
-        Column("host_rank_bytes", "integer", "B", "Peak resident memory of the rank that needed the most"),
-        Column("device_bytes", "integer", "B", "Peak of the tensors on the GPU of the rank with the most"),
-        Column("device_reserved_bytes", "integer", "B", "Peak that was held on the GPU of the rank with the most"),
-        Column("device_parameters_bytes", "integer", "B", "Weights that last on the device of the rank with the most"),
-        Column("device_gradients_bytes", "integer", "B", "Gradients that last on the device of the rank with the most"),
-        Column("device_optimizer_bytes", "integer", "B", "Master weights and moments on the device, likewise"),
-        Column("host_gradients_bytes", "integer", "B", "Gradients that last with the host, where states are offloaded"),
-        Column("host_optimizer_bytes", "integer", "B", "Master weights and moments with the host, likewise"),
-        Column("host_residuals_bytes", "integer", "B", "What error feedback keeps, in the rank with the most"),
-        Column("host_down_bytes", "integer", "B", "From devices to hosts in the counted steps, all ranks together"),
-        Column("host_up_bytes", "integer", "B", "From hosts to devices in the counted steps, all ranks together"),
+        *_measured("runs"),
         Column("hpcbench", "text", "", "Version of the worker"),
         Column("revision", "text", "", "Git revision of the worker, -dirty where it had changes"),
         Column("modules", "json", "", "Environment modules that were loaded, as an array"),
@@ -182,23 +168,7 @@ CHANNELS = Table(
         Column("codec", "text", "", "What encoded it; none is no codec"),
         Column("algorithm", "text", "", "What was asked for"),
         Column("algorithms", "json", "", "Calls of the first rank, by what carried them out, as an object"),
-        Column("calls", "integer", "1", "Collectives and messages"),
-        Column("plain_calls", "integer", "1", "Those of them that were not worth encoding"),
-        Column("message_bytes", "integer", "B", "Before the codec"),
-        Column("coded_bytes", "integer", "B", "Those that went through the codec; absent in logs that do not say it"),
-        Column("wire_bytes", "integer", "B", "After the codec; absent where nobody knows"),
-        Column(
-            "network_bytes",
-            "integer",
-            "B",
-            "Those of them that left a node; the MPI library's own collectives do not say, and add 0",
-        ),
-        Column("encode_s", "real", "s", "Encoding"),
-        Column("decode_s", "real", "s", "Decoding"),
-        Column("transfer_s", "real", "s", "The rest of the time from begin to end of the calls"),
-        Column("exposed_s", "real", "s", "In which the caller waited"),
-        Column("hidden_s", "real", "s", "In which the calls moved while the caller did something else"),
-        Column("sampled_error", "real", "1", "Relative error of sampled messages; absent where nothing was sampled"),
+        *_measured("channels"),
         *_SOURCE,
     ),
 )
@@ -212,13 +182,7 @@ PHASES = Table(
         Column("from_step", "integer", "1", "First step that is counted"),
         Column("to_step", "integer", "1", "Last step that is counted"),
         Column("stage", "integer", "", "Stage of the pipeline, from 0"),
-        Column("forward_s", "real", "s", "In the forward passes, with their tensor-parallel traffic"),
-        Column("backward_s", "real", "s", "In the backward passes, with their traffic and what is computed again"),
-        Column("bubble_s", "real", "s", "In the passes, waiting for another stage's message until it is there"),
-        Column("reduction_s", "real", "s", "After the last backward pass, until the gradients are reduced"),
-        Column("optimizer_s", "real", "s", "From the gradient norm to the new weights, gathered"),
-        Column("other_s", "real", "s", "What is left of the step"),
-        Column("step_s", "real", "s", "The step: the sum of the others"),
+        *_measured("phases"),
         *_SOURCE,
     ),
 )
@@ -237,7 +201,7 @@ def fingerprint() -> str:
 
 
 def described() -> str:
-    """The tables in Markdown, for docs/reference/records.md."""
+    """The tables in Markdown, for docs/records.md."""
     parts = []
     for table in TABLES.values():
         lines = [

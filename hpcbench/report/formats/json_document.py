@@ -12,7 +12,7 @@ from hpcbench.contract.events import Environment, Traffic
 from hpcbench.report.answer import answer
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.formats.scheme_figures import FIGURES, LATER
+from hpcbench.report.formats.csv_rows import FIGURES, LATER
 from hpcbench.report.front import front, kind, simplest
 from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import Interval

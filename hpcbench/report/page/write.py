@@ -15,9 +15,8 @@ from markupsafe import Markup
 import hpcbench
 from hpcbench.collect.submission import Submission
 from hpcbench.report.document import Block, Chapter, Document, Entry, Figure, Sentences, Table
-from hpcbench.report.page.figure import Stylesheet, inline
+from hpcbench.report.page.safe import Stylesheet, finalize, inline, visible
 from hpcbench.report.page.sources import Citations, kept
-from hpcbench.report.page.visible import finalize, visible
 from hpcbench.report.provenance import provenance, some
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Figure
 from hpcbench.report.measures import Measures
 from hpcbench.report.plots.layout import Point, band_words, compared, grid_of, heading, plain_mean, spread
+from hpcbench.report.quantities.speed_quantities import LOSS_TRAIN
 from hpcbench.report.statistics import usable
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _figure(cell: Cell, along: Along) -> Figure | None:
         axes[0].set_ylim(*_limits(shown))
         axes[0].set_xlim(left=0)
         fig.supxlabel("step" if along == "steps" else f"time since the first step / {unit}", fontsize="medium")
-        fig.supylabel("loss", fontsize="medium")
+        fig.supylabel(LOSS_TRAIN.label, fontsize="medium")
         words = "; ".join(band_words(count) for count in sorted({curve.runs for curve in shown}))
         handles, labels = axes[0].get_legend_handles_labels()
         fig.legend(handles, labels, loc="outside upper center", ncols=2, title=words, title_fontsize=7)

@@ -12,6 +12,7 @@ from hpcbench.plot_style import COLOURS, INK, WIDTH, grid, power
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Figure
 from hpcbench.report.plots.layout import grid_of, mark, name
+from hpcbench.report.quantities.traffic_quantities import ERROR, WIRE
 from hpcbench.report.statistics import usable
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ def error_over_wire(submission: Submission, cell: Cell) -> Figure | None:
             x, y = [point.wire_over_message for point in own], [point.error for point in own]
             axis.plot(x, y, "o", color=COLOURS[0], markerfacecolor="none", markeredgewidth=1.1)
             grid(axis)
-        fig.supxlabel("wire bytes / message bytes", fontsize="medium")
-        fig.supylabel("relative error", fontsize="medium")
+        fig.supxlabel(WIRE.label, fontsize="medium")
+        fig.supylabel(ERROR.label, fontsize="medium")
         own_names = [_names([point for point in everything if point.channel == channel]) for channel in channels]
         place_labels(fig, list(zip(axes, own_names, strict=True)))
 
@@ -107,7 +108,7 @@ def loss_over_wire(submission: Submission, cell: Cell) -> Figure | None:
         fig.set_size_inches(WIDTH, 2.4)
         axes = fig.subplots()
         _draw(axes, rows)
-        axes.set_xlabel("wire bytes / message bytes")
+        axes.set_xlabel(WIRE.label)
         axes.set_ylabel("validation loss - loss of the baseline")
         names = [(fitted(name(row.scheme), _NAMES), *place) for row in rows if (place := _place(row))]
         place_labels(fig, [(axes, names)], lines=[0.0])

@@ -9,8 +9,9 @@ from hpcbench.plot_style import COLOURS, INK, SMALL, grid
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Figure
 from hpcbench.report.measures import Measures, is_gpu
-from hpcbench.report.notation import flops_unit, significant
+from hpcbench.report.notation import significant
 from hpcbench.report.plots.layout import Point, at_the_right, band_words, grid_of, lists, mark, name, spread
+from hpcbench.report.quantities.speed_quantities import MODEL_FLOPS, SAMPLES
 from hpcbench.report.tables.scaling import STRONG, WEAK
 from hpcbench.report.tables.scaling import Point as SizePoint
 from hpcbench.report.tables.scaling import scaling as sizes_of
@@ -44,7 +45,7 @@ def throughput(submission: Submission, cells: list[Cell]) -> Figure | None:
             axis.axvline(1, color=INK, linewidth=1.6, zorder=1)
             for y, row in enumerate(cell.rows):
                 _draw_speeds(axis, y, row, is_baseline=row.scheme == cell.baseline)
-            at_the_right(axis, [significant(row.samples_per_s) + "*" * row.partial for row in cell.rows], "samples/s")
+            at_the_right(axis, [significant(row.samples_per_s) + "*" * row.partial for row in cell.rows], SAMPLES.label)
         axes[-1].set_xlabel("speed / speed of the baseline")
 
     caption = (
@@ -113,8 +114,8 @@ def scaling(submission: Submission, cells: list[Cell]) -> Figure | None:
         return None
     highest = max(point.mean for _, _, curves in panels for points in curves.values() for point in points)
     gpu = any(is_gpu(run.run) for cell in cells for run in cell.runs)
-    unit = flops_unit([highest], gpu)
-    scale, words = (unit.scale, unit.name) if flops else (1.0, f"samples/s / {'GPU' if gpu else 'rank'}")
+    unit = MODEL_FLOPS.unit_of([highest], gpu=gpu)
+    scale, words = (unit.scale, unit.name) if flops else (1.0, f"{SAMPLES.label} / {'GPU' if gpu else 'rank'}")
     runs = max(row.completed for cell in cells for row in cell.rows)
 
     def draw(fig: Any) -> None:

@@ -10,11 +10,12 @@ from hpcbench.plot_style import COLOURS, HATCHES, INK
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Figure
 from hpcbench.report.measures import Measures
-from hpcbench.report.notation import seconds_unit
 from hpcbench.report.plots.layout import at_the_right, lists, name
+from hpcbench.report.quantities.traffic_quantities import COMPUTE, DECODE, ENCODE, EXPOSED, HIDDEN
 from hpcbench.report.statistics import usable
 
-PARTS = ("computation", "waiting", "encoding", "decoding")
+PARTS = tuple(one.label for one in (COMPUTE, EXPOSED, ENCODE, DECODE))
+"""Of a step, in the order of `Split`."""
 LOOKS = tuple(zip((COLOURS[5], COLOURS[1], COLOURS[4], COLOURS[3]), HATCHES, strict=False))
 
 
@@ -47,7 +48,7 @@ def time_split(submission: Submission, cell: Cell) -> Figure | None:
     if not found:
         return None
     splits = [own for _, own in found]
-    unit = seconds_unit(own.step for own in splits)
+    unit = COMPUTE.unit_of(own.step for own in splits)
 
     def draw(fig: Any) -> None:
         (axes,) = lists(fig, [(cell, [row for row, _ in found])], room=0.95, line=0.3)
@@ -89,8 +90,8 @@ def _split(run: Measures) -> Split | None:
 
 def _bars(axes: Any, splits: Sequence[Split], scale: float) -> None:
     ends = [0.0] * len(splits)
-    for part, (colour, hatch) in zip(PARTS, LOOKS, strict=True):
-        lengths = [getattr(own, part) / scale for own in splits]
+    for k, (part, (colour, hatch)) in enumerate(zip(PARTS, LOOKS, strict=True)):
+        lengths = [astuple(own)[k] / scale for own in splits]
         axes.barh(
             [y - 0.1 for y in range(len(splits))],
             lengths,
@@ -111,5 +112,5 @@ def _bars(axes: Any, splits: Sequence[Split], scale: float) -> None:
         hatch=HATCHES[4],
         edgecolor=INK,
         linewidth=0.6,
-        label="hidden communication",
+        label=HIDDEN.label,
     )

@@ -78,7 +78,7 @@ class Exported:
     """A quantity's column in a table of the export. The steps' own columns are in `hpcbench.contract.step_line`."""
 
     table: Literal["runs", "channels", "phases"]
-    type: Literal["integer", "real"]
+    kind: Literal["integer", "real"]
     event: type[Event] | None = None
     """The event of the log that holds a run's value, under the quantity's key."""
     remark: str = ""
@@ -102,6 +102,8 @@ class Quantity:
     """The unit of its values: s, B, FLOP/s ..., 1 for a plain number."""
     meaning: str
     """One sentence, without its full stop."""
+    label: str = ""
+    """What stands at an axis or in the legend of a plot."""
     scale: Scale = NUMBER
     """In which unit, and with how many digits, it is shown."""
     run: Callable[[Measures], Value] | None = None

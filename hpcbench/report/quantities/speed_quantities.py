@@ -53,7 +53,9 @@ STEP_SECONDS = replace(
     over_runs=GEOMETRIC,
     better="lower",
 )
-SAMPLES = replace(_rate("samples_per_s"), head="samples/s", run=lambda run: run.samples_per_s, table="")
+SAMPLES = replace(
+    _rate("samples_per_s"), head="samples/s", label="samples/s", run=lambda run: run.samples_per_s, table=""
+)
 MODEL_FLOPS = replace(
     _rate("model_flops_per_rank"), head="{unit}", scale=FLOPS, run=lambda run: run.model_flops_per_rank
 )
@@ -96,6 +98,7 @@ LOSS_TRAIN = replace(
     _of_line("loss"),
     key="loss_train",
     head="loss",
+    label="loss",
     scale=LOSS,
     run=lambda run: run.loss_train,
     over_steps="last step",

@@ -32,27 +32,34 @@ def _time(part: str, meaning: str) -> Quantity:
     )
 
 
-EXPOSED = _time("exposed", "Time in which a rank waited for messages")
+EXPOSED = replace(_time("exposed", "Time in which a rank waited for messages"), label="waiting")
 EXPOSED_PART = replace(
     EXPOSED,
     key="exposed_part",
     head="of step",
+    label="",
     unit="1",
     meaning="Time in which a rank waited for messages, as a part of the step",
     scale=PERCENT,
     run=lambda run: run.time.exposed_part if run.time else None,
     exported=None,
 )
-HIDDEN = replace(_time("hidden", "Time in which messages moved while the rank computed"), better="")
-ENCODE = _time("encode", "Time in the codec, before sending")
-DECODE = _time("decode", "Time in the codec, after receiving")
+HIDDEN = replace(
+    _time("hidden", "Time in which messages moved while the rank computed"), label="hidden communication", better=""
+)
+ENCODE = replace(_time("encode", "Time in the codec, before sending"), label="encoding")
+DECODE = replace(_time("decode", "Time in the codec, after receiving"), label="decoding")
 TRANSFER = replace(_time("transfer", "The rest of the time from begin to end of the calls"), table="")
 COMPUTE = replace(
-    _time("compute", "The step without the time in which the rank waited for messages"), table="", exported=None
+    _time("compute", "The step without the time in which the rank waited for messages"),
+    label="computation",
+    table="",
+    exported=None,
 )
 WIRE = Quantity(
     key="wire_over_message",
     head="wire/message",
+    label="wire bytes / message bytes",
     unit="1",
     meaning="Bytes after the codec per byte before it",
     scale=RATIO,
@@ -85,6 +92,7 @@ def _wire(dimension: str) -> Quantity:
         WIRE,
         key=f"wire_over_message_{dimension.lower()}",
         head=f"wire/message {dimension}",
+        label="",
         meaning="Bytes after the codec per byte before it, of the traffic of this dimension",
         run=lambda run: found.wire_over_message if (found := _dimension(run, dimension)) else None,
         table="traffic",
@@ -126,6 +134,10 @@ FROM_HOST = replace(
     meaning="Copied from hosts to devices: updated weights",
     run=lambda run: run.host_link.up if run.host_link else None,
 )
+ERROR = replace(
+    _raw("sampled_error", "1", "Relative error of sampled messages", "; absent where nothing was sampled"),
+    label="relative error",
+)
 WIRES = tuple(map(_wire, DIMENSIONS))
 CODEDS = tuple(map(_coded, DIMENSIONS))
 TRAFFIC = (
@@ -136,6 +148,6 @@ TRAFFIC = (
     _raw("wire_bytes", "B", "Bytes after the codec", "; absent where nobody knows"),
     _raw("network_bytes", "B", "Wire bytes that left a node", "; MPI's own collectives do not say, and add 0"),
     *(ENCODE, DECODE, TRANSFER, EXPOSED, EXPOSED_PART, HIDDEN, COMPUTE),
-    _raw("sampled_error", "1", "Relative error of sampled messages", "; absent where nothing was sampled"),
+    ERROR,
     *(WIRE, *WIRES, CODED, *CODEDS, TO_HOST, FROM_HOST),
 )

@@ -14,8 +14,7 @@ from hpcbench.report.statistics.estimates import (
     usable,
     welch,
 )
-from hpcbench.report.statistics.student import incomplete_beta, student_t_cdf, student_t_quantile
-from hpcbench.report.statistics.tests import holm, pairs_needed
+from hpcbench.report.statistics.tests import holm, incomplete_beta, pairs_needed, student_t_cdf, student_t_quantile
 
 __all__ = [
     "Interval",

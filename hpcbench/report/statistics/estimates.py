@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import pairwise
 from statistics import fmean, geometric_mean
 
-from hpcbench.report.statistics.student import incomplete_beta, student_t_cdf, student_t_quantile
+from hpcbench.report.statistics.tests import incomplete_beta, student_t_cdf, student_t_quantile
 
 
 @dataclass(frozen=True)

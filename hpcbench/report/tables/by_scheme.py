@@ -188,12 +188,11 @@ def _signed(unit: Unit) -> Callable[[float], str]:
 
 def _over_baseline(cell: Cell, one: Quantity) -> Field[Row]:
     base = cell.row(cell.baseline)
-    least = one.over(base.runs) if base else None
+    least = one.figure(base.runs) if base else None
 
     def change(row: Row) -> Entry:
-        peak = None if row is base else one.over(row.runs)
-        known = isinstance(peak, float | int) and isinstance(least, float | int) and least
-        return quantity(peak / least if known else None, ratio)
+        peak = None if row is base else one.figure(row.runs)
+        return quantity(peak / least if peak is not None and least else None, ratio)
 
     column = Column(f"{one.key}_ratio", "vs baseline", group=one.group, help="That peak over the baseline's.")
     return column, change

@@ -11,7 +11,7 @@ from hpcbench.collect.lines import printable
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.submission import Plan
 from hpcbench.report.document import Chapter, Column, Document, Entry, Figure, Sentences, Table
-from hpcbench.report.page.visible import visible
+from hpcbench.report.page.safe import visible
 from hpcbench.report.page.write import write
 
 HOSTILE = [

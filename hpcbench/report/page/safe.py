@@ -1,12 +1,37 @@
-"""An SVG made part of a page: without styles of its own, so that the page's policy holds, and in the page's ink."""
+"""What a page takes in, made harmless: text shows all that it holds, and an SVG is a drawing and nothing else."""
 
 import re
+import unicodedata
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from typing import Any
 
 from markupsafe import Markup
 
-from hpcbench.report.page.visible import visible
+_KEPT = {"\n", "\t"}
+
+
+def visible(words: str) -> str:
+    """`words` with a sign in place of each control character, and the code point of whatever else does not print.
+
+    HTML has no way to write some of them (NUL), and others turn the direction of what follows (U+202E).
+    """
+    return words if words.isprintable() else "".join(map(_sign, words))
+
+
+def finalize(value: Any) -> Any:
+    """Make each string that a template prints `visible`; what is markup already was made so before."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _sign(character: str) -> str:
+    if character.isprintable() or character in _KEPT or unicodedata.category(character) == "Zs":
+        return character
+    code = ord(character)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "\u2421" if code == 0x7F else f"\u27e8U+{code:04X}\u27e9"
+
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
