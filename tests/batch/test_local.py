@@ -14,14 +14,14 @@ from hpcbench.batch.cancel import cancel
 from hpcbench.batch.files import read_json
 from hpcbench.batch.schedulers.local import lock_path
 from hpcbench.batch.schedulers.processes import alive, identity
-from hpcbench.batch.submit import Submission, submit
+from hpcbench.batch.submit import Options, Submission, submit
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 
 def start(fake: Fake, **options: object) -> Submission:
-    return submit(fake.study, site=str(fake.site), **options)  # type: ignore[arg-type]
+    return submit(fake.study, Options(site=str(fake.site), **options))  # type: ignore[arg-type]
 
 
 def test_runs_go_one_after_another_and_leave_their_marks(fake: Fake) -> None:

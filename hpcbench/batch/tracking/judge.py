@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from hpcbench.batch.files import seconds
-from hpcbench.batch.tracking.ledger import Handed
+from hpcbench.batch.tracking.ledger import SubmittedJob
 from hpcbench.batch.tracking.seen import GRACE, Seen
 from hpcbench.contract.mark import Mark
 from hpcbench.contract.reason import exit_words
@@ -49,7 +49,7 @@ def run_status(verdict: Verdict, mark: Mark | None, job: Status) -> Status:
 def judge_job(
     job: str,
     mark: Mark | None,
-    handed: Handed | None,
+    handed: SubmittedJob | None,
     seen: Seen | None,
     *,
     requeue: bool,
@@ -90,7 +90,7 @@ def judge_job(
 def _judge(
     mark: Mark | None,
     begun: int,
-    handed: Handed | None,
+    handed: SubmittedJob | None,
     seen: Seen | None,
     requeue: bool,
     silent: str | None,
@@ -164,7 +164,7 @@ def _waits_again(mark: Mark, times: int, seen: Seen | None) -> bool:
     return mark.state == "requeued"
 
 
-def _ended(mark: Mark, handed: Handed | None, seen: Seen | None) -> Status:
+def _ended(mark: Mark, handed: SubmittedJob | None, seen: Seen | None) -> Status:
     if mark.exit == 0:
         return Status(State.COMPLETED)
     if mark.exit is None:
