@@ -71,21 +71,12 @@ def submit(
 ) -> None:
     """Hand the jobs of a study to the site's scheduler. Called again, it goes on with what was cut off."""
     from hpcbench.batch.show_jobs import handing_in, show_submission
+    from hpcbench.batch.submit import Options
     from hpcbench.batch.submit import submit as submit_study
 
+    options = Options(site, dry_run, out, sets, only, after, after_any, again)
     with handing_in() as progress:
-        submission = submit_study(
-            study,
-            site=site,
-            dry_run=dry_run,
-            out=out,
-            sets=sets,
-            only=only,
-            after=after,
-            after_any=after_any,
-            again=again,
-            progress=progress,
-        )
+        submission = submit_study(study, options, progress)
     show_submission(submission, dry_run=dry_run)
     if wait and not dry_run:
         from hpcbench.report.live import follow

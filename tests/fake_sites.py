@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hpcbench.batch.sites.load_site import load_site
-from hpcbench.batch.submit import Submission, submit
+from hpcbench.batch.submit import Options, Submission, submit
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.state import State
 from hpcbench.report.main import report
@@ -125,7 +125,7 @@ class Place:
 
     def submit(self, **options: Any) -> Submission:
         """As `hpcbench submit` does."""
-        return submit(self.study, site=str(self.site), **options)
+        return submit(self.study, Options(site=str(self.site), **options))
 
     @property
     def root(self) -> Path:

@@ -18,9 +18,11 @@ class After:
     root: Path
     ids: list[str]
     """By which the scheduler knows what is left of it."""
+    any_end: bool
+    """Whether it may end however it likes; else all of it must complete."""
 
 
-def find_before(after: str, *, site: str, results: Path, where: str, any_end: bool) -> After:
+def find_after(after: str, *, site: str, results: Path, where: str, any_end: bool) -> After:
     """The submission that `after` names.
 
     Parameters
@@ -57,5 +59,5 @@ def find_before(after: str, *, site: str, results: Path, where: str, any_end: bo
         words = tracked.jobs[bad[0]].state.value
         raise UserError(f"{where}: job {bad[0]} of {root}: {words}: `hpcbench retry` it first, or use --after-any")
     ledger = Ledger(root)
-    parcels = [ledger.of(job) for job, status in tracked.jobs.items() if status.state.alive]
-    return After(root, list(dict.fromkeys(parcel.id for parcel in parcels if parcel is not None and parcel.id)))
+    left = [ledger.of(job) for job, status in tracked.jobs.items() if status.state.alive]
+    return After(root, list(dict.fromkeys(job.id for job in left if job is not None and job.id)), any_end)

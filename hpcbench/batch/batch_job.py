@@ -1,4 +1,4 @@
-"""Jobs as they are handed in: one by one, or as job arrays where the scheduler has them."""
+"""What a scheduler is handed by one call: a script with one job, or with an array of jobs where it has arrays."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,41 +8,48 @@ from hpcbench.batch.sites.site import Site
 
 
 @dataclass(frozen=True)
-class Bundle:
-    """Jobs that are handed in by one call."""
+class BatchJob:
+    """A job, or an array of jobs of one shape."""
 
-    label: str
-    jobs: Sequence[Job]
-    array: bool
+    name: str
+    """Within the submission; as it is handed in, unique among all that this user ever hands in, to look it up by."""
+    script: str
+    """Relative to the submission."""
+    jobs: list[str]
+    """Ids of our jobs; element k + 1 of an array is job k."""
+    array: bool = False
+    after: Sequence[str] = ()
+    """Ids, as `Receipt.id` has them, of what must have ended before this begins."""
+    after_any: bool = False
+    """Begin however those ended; else only when all ended well."""
 
-    @property
-    def script(self) -> str:
-        """Relative to the submission."""
-        return f"arrays/{self.label}.sh" if self.array else f"jobs/{self.label}/job.sh"
 
-
-def bundle(jobs: Sequence[Job], site: Site) -> list[Bundle]:
+def batch_jobs(jobs: Sequence[Job], site: Site) -> list[BatchJob]:
     """The jobs in their order, as arrays of one shape as long as the site allows.
 
     A job with several runs stays alone: there are few of them, and they are told apart in the queue.
     """
     if site.scheduler.max_array is None or any(len(job.runs) > 1 for job in jobs):
-        return [Bundle(job.id, [job], array=False) for job in jobs]
-    alike: dict[tuple[object, ...], list[Job]] = {}
+        return [_single(job.id) for job in jobs]
+    alike: dict[tuple[object, ...], list[str]] = {}
     for job in jobs:
         key = (job.shape, tuple(job.launch), job.walltime, job.queue, job.account)
-        alike.setdefault(key, []).append(job)
-    parts = [part for group in alike.values() for part in _cut(group, site.scheduler.max_array)]
-    found, number = [], 0
-    for part in parts:
+        alike.setdefault(key, []).append(job.id)
+    found, arrays = [], 0
+    for part in (part for group in alike.values() for part in _cut(group, site.scheduler.max_array)):
         if len(part) == 1:
-            found.append(Bundle(part[0].id, part, array=False))
+            found.append(_single(part[0]))
         else:
-            number += 1
-            found.append(Bundle(f"a{number:02d}", part, array=True))
+            arrays += 1
+            name = f"a{arrays:02d}"
+            found.append(BatchJob(name, f"arrays/{name}.sh", part, array=True))
     return found
 
 
-def _cut(jobs: Sequence[Job], most: int) -> Iterator[Sequence[Job]]:
+def _single(job: str) -> BatchJob:
+    return BatchJob(job, f"jobs/{job}/job.sh", [job])
+
+
+def _cut(jobs: list[str], most: int) -> Iterator[list[str]]:
     for begin in range(0, len(jobs), most):
         yield jobs[begin : begin + most]

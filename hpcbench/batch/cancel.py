@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hpcbench.batch.schedulers.open_scheduler import open_scheduler
 from hpcbench.batch.submit_jobs import settle
-from hpcbench.batch.tracking.ledger import Handed, Ledger
+from hpcbench.batch.tracking.ledger import Ledger, SubmittedJob
 from hpcbench.batch.tracking.lock import locked
 from hpcbench.batch.tracking.marks import read_mark
 from hpcbench.batch.tracking.track import track
@@ -25,7 +25,7 @@ def cancel(root: Path) -> str:
     """
     with locked(root.parent):
         ledger, scheduler = Ledger(root), open_scheduler(root)
-        if any(parcel.id is None for parcel in ledger.parcels):
+        if any(job.id is None for job in ledger.submitted):
             settle(scheduler, ledger)
         tracked = track(root)
         open_ = (State.UNKNOWN, State.LOST)  # nobody knows that it has ended: its scheduler may
@@ -38,22 +38,22 @@ def cancel(root: Path) -> str:
             return "nothing waits or runs any more" if tracked.ids else "nothing was handed in"
         # Written down before: a job may leave its mark, or this command be killed, before the answer comes.
         wanted = set(ids)
-        parcels = [ledger.cancel(parcel) for parcel in ledger.parcels if wanted.intersection(parcel.elements)]
+        cancelled = [ledger.cancel(job) for job in ledger.submitted if wanted.intersection(job.elements)]
         try:
             said = scheduler.cancel(ids)
         except UserError:
-            _take_back(ledger, parcels, {})
+            _take_back(ledger, cancelled, {})
             raise
-        _take_back(ledger, parcels, said)
+        _take_back(ledger, cancelled, said)
     counts = Counter(said.get(id, "no answer") for id in ids)
     return ", ".join(f"{count} job{'' if count == 1 else 's'}: {words}" for words, count in counts.most_common())
 
 
-def _take_back(ledger: Ledger, parcels: Sequence[Handed], said: Mapping[str, str]) -> None:
+def _take_back(ledger: Ledger, cancelled: Sequence[SubmittedJob], said: Mapping[str, str]) -> None:
     """What was not cancelled after all may yet fail by itself, and is then to say so."""
-    for parcel in parcels:
-        if not any(said.get(id, "").startswith(("ended", "told to end")) for id in parcel.elements):
-            ledger.lives_on(parcel)
+    for job in cancelled:
+        if not any(said.get(id, "").startswith(("ended", "told to end")) for id in job.elements):
+            ledger.lives_on(job)
 
 
 def _runs(root: Path, job: str) -> Mark | None:

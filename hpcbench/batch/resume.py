@@ -1,20 +1,20 @@
-"""A submission on disk into its scheduler's hands; what was cut off is found again and goes on."""
+"""A submission that was cut off is found again, and goes on."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from hpcbench.batch.after import After
+from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.record_provenance import keep
 from hpcbench.batch.schedulers.open_scheduler import open_scheduler
-from hpcbench.batch.submit_jobs import Order, deliver, settle
+from hpcbench.batch.submit_jobs import Progress, settle, submit_jobs
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.batch.write_submission import submissions
-from hpcbench.contract.submission import moved_from, read_submission
+from hpcbench.contract.submission import SubmissionFile, moved_from, read_submission
 from hpcbench.files import read_json
 
 
-def find_open(base: Path, digest: str) -> Path | None:
+def find_unfinished(base: Path, digest: str) -> Path | None:
     """The newest submission of just this in `base`, if something of it waits to be handed in, or to end."""
     for root in reversed(submissions(base)):
         # A dry run, what is damaged, or what was written elsewhere is nothing to go on with.
@@ -25,60 +25,25 @@ def find_open(base: Path, digest: str) -> Path | None:
         if moved_from(root, submission) is not None:
             continue
         ledger = Ledger(root)
-        if any(parcel.id is None for parcel in ledger.parcels) or _left(root, ledger):
+        if any(job.id is None for job in ledger.submitted) or _left(submission, ledger):
             return root
         return None if track(root).over else root
     return None
 
 
-def go_on(root: Path, study: Path, before: After | None, after_any: bool, progress: Callable[[int, int], None]) -> str:
+def resume(root: Path, study: Path, after: After | None, progress: Progress) -> str:
     """Hand in what is left of a submission; returns one line for the user."""
-    ledger = Ledger(root)
-    taken = settle(open_scheduler(root), ledger)
-    orders = _left(root, ledger)
-    if orders:
-        said = hand_over(root, study, before, after_any, progress)
-        return f"went on with a submission that was cut off: {len(orders)} more handed in. {said}".rstrip()
+    submission, scheduler, ledger = read_submission(root), open_scheduler(root), Ledger(root)
+    taken = settle(scheduler, ledger)
+    jobs = _left(submission, ledger)
+    if jobs:
+        keep(root, study)
+        said = submit_jobs(scheduler, ledger, jobs, name=submission.name, after=after, progress=progress)
+        return f"went on with a submission that was cut off: {len(jobs)} more handed in. {said}".rstrip()
     found = f"; {taken} whose answer had been lost were found in the queue" if taken else ""
     return f"already submitted and not over{found}: nothing was handed in (--again submits it anew)"
 
 
-def hand_over(
-    root: Path, study: Path, before: After | None, after_any: bool, progress: Callable[[int, int], None]
-) -> str:
-    """Hand in what is not yet; returns the scheduler's line for the user.
-
-    Parameters
-    ----------
-    study
-        Its file.
-    before, after_any
-        What must have ended before, and whether it may have failed.
-    progress
-        Told how many parcels of how many are handed in.
-    """
-    keep(root, study)
-    ledger = Ledger(root)
-    orders = _left(root, ledger)
-    done = 0
-
-    def said() -> None:
-        nonlocal done
-        done += 1
-        progress(done, len(orders))
-
-    return deliver(
-        root,
-        open_scheduler(root),
-        ledger,
-        orders,
-        name=read_submission(root).name,
-        after=before.ids if before else [],
-        after_any=after_any,
-        said=said,
-    )
-
-
-def _left(root: Path, ledger: Ledger) -> list[Order]:
-    orders = [Order(**dict(bundled)) for bundled in read_submission(root).bundles]
-    return [order for order in orders if ledger.of(order.jobs[0]) is None]
+def _left(submission: SubmissionFile, ledger: Ledger) -> list[BatchJob]:
+    jobs = [BatchJob(one.label, one.script, one.jobs, one.array) for one in submission.bundles]
+    return [job for job in jobs if ledger.of(job.jobs[0]) is None]

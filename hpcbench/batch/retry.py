@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers.open_scheduler import open_scheduler
-from hpcbench.batch.submit_jobs import Order, deliver, settle
+from hpcbench.batch.submit_jobs import settle, submit_jobs
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.lock import locked
 from hpcbench.batch.tracking.marks import read_mark
@@ -51,7 +52,7 @@ def retry(root: Path, *, all: bool = False, whole: bool = False) -> Retried:
     root = root.absolute()  # schedulers' programs are called elsewhere, and are told where the script is
     with locked(root.parent):
         ledger, scheduler = Ledger(root), open_scheduler(root)
-        if any(parcel.id is None for parcel in ledger.parcels):
+        if any(job.id is None for job in ledger.submitted):
             settle(scheduler, ledger)
         tracked = track(root)
         if tracked.submission.dry_run:
@@ -60,9 +61,9 @@ def retry(root: Path, *, all: bool = False, whole: bool = False) -> Retried:
         if tracked.silent:
             raise UserError(f"{root}: {tracked.silent}: what runs must not be handed in twice: ask again later")
         again, left = _choose(root, tracked, all=all, whole=whole)
-        orders = [Order(job, f"jobs/{job}/job.sh", [job]) for job in again]
+        jobs = [BatchJob(job, f"jobs/{job}/job.sh", [job]) for job in again]
         with _put_aside(root, tracked, again, ledger, whole=whole):
-            note = deliver(root, scheduler, ledger, orders, name=tracked.submission.name) if orders else ""
+            note = submit_jobs(scheduler, ledger, jobs, name=tracked.submission.name) if jobs else ""
     return Retried(list(again), [run for runs in again.values() for run in runs], left, note)
 
 

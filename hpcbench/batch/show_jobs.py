@@ -68,7 +68,7 @@ def show_submission(submission: "Submission", *, dry_run: bool) -> None:
 
 @contextlib.contextmanager
 def handing_in() -> Iterator[Callable[[int, int], None]]:
-    """Shows how many parcels are handed in: a bar on a terminal, a line now and then in a log, nothing for a few."""
+    """Shows how many jobs are handed in: a bar on a terminal, a line now and then in a log, nothing for a few."""
     if not sys.stderr.isatty():
 
         def line(done: int, all: int) -> None:

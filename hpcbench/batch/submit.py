@@ -3,13 +3,13 @@
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcbench import __version__
-from hpcbench.batch.batch_job import bundle
+from hpcbench.batch.batch_job import batch_jobs
 from hpcbench.batch.plan_jobs import choose, plan
 from hpcbench.batch.schedulers.scheduler import scheduler_class
 from hpcbench.batch.scripts.job import Job
@@ -23,6 +23,10 @@ from hpcbench.files import exists, shown_path
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import Loaded, load_study
 
+if TYPE_CHECKING:
+    from hpcbench.batch.after import After
+    from hpcbench.batch.submit_jobs import Progress
+
 
 @dataclass(frozen=True)
 class Submission:
@@ -35,39 +39,30 @@ class Submission:
     """What the user should know, one line each."""
 
 
-def submit(
-    study: Path,
-    *,
-    site: str | None = None,
-    dry_run: bool = False,
-    out: Path | None = None,
-    sets: list[str] | None = None,
-    only: str | None = None,
-    after: str | None = None,
-    after_any: bool = False,
-    again: bool = False,
-    progress: Callable[[int, int], None] = lambda done, all: None,
-) -> Submission:
-    """Write a submission and hand its jobs to the scheduler.
+@dataclass(frozen=True)
+class Options:
+    """What `hpcbench submit` is asked for, beside the study."""
 
-    Parameters
-    ----------
-    site
-        Name or file; the study's own by default.
-    dry_run
-        Write the scripts, start nothing.
-    out
-        Directory in which the numbered directory is made; ``results/<study>`` by default.
-    sets
-        ``a.b=value`` each, over what the study says.
-    only
-        Which runs: see `choose`.
-    after, after_any
-        What must have ended before, and whether it may have failed; the study's own by default.
-    again
-        Submit anew what is in a queue already.
-    progress
-        Told how many parcels of how many are handed in.
+    site: str | None = None
+    """Name or file; the study's own by default."""
+    dry_run: bool = False
+    """Write the scripts, start nothing."""
+    out: Path | None = None
+    """Directory in which the numbered directory is made; ``results/<study>`` by default."""
+    sets: list[str] | None = None
+    """``a.b=value`` each, over what the study says."""
+    only: str | None = None
+    """Which runs: see `choose`."""
+    after: str | None = None
+    """What must have ended before; the study's own by default."""
+    after_any: bool = False
+    """That may have failed."""
+    again: bool = False
+    """Submit anew what is in a queue already."""
+
+
+def submit(study: Path, options: Options, progress: "Progress" = lambda done, all: None) -> Submission:
+    """Write a submission and hand its jobs to the scheduler.
 
     Raises
     ------
@@ -75,41 +70,54 @@ def submit(
         Something is wrong with study, site or options, or the scheduler takes no jobs. Nothing is left on disk, unless
         some of the jobs were taken.
     """
-    loaded = load_study(study, sets)
-    name = site or loaded.study.site
+    loaded = load_study(study, options.sets)
+    name = options.site or loaded.study.site
     if name is None:
         raise UserError(f"{loaded.document.name}: site: is missing: add it, or give --site")
-    machine, site_document = load_site(name, "--site" if site else loaded.document.where(("site",)))
-    runs = expand(loaded, machine.room, offer(machine))
-    if not dry_run:
+    site, site_document = load_site(name, "--site" if options.site else loaded.document.where(("site",)))
+    runs = expand(loaded, site.room, offer(site))
+    if not options.dry_run:
         _check_files(runs, study.parent)
-        scheduler_class(machine.scheduler.kind).check(machine)
-    if only is not None:
-        runs = choose(runs, only)
-    jobs, notes = plan(runs, loaded, machine, dry_run=dry_run)
-    base = out if out is not None else Path(machine.work or ".") / "results" / loaded.study.study
-    before = None
-    if (wanted := after or loaded.study.after) is not None and not dry_run:
-        from hpcbench.batch.after import find_before
-
-        where = "--after" if after else loaded.document.where(("after",))
-        before = find_before(wanted, site=machine.site, results=base.parent, where=where, any_end=after_any)
-        notes.append(f"begins after {before.root}" + ("" if before.ids else ", which is over"))
-    base = base / "dry-run" if dry_run and out is None else base
-    digest = _digest(loaded, site_document.text, only)
+        scheduler_class(site.scheduler.kind).check(site)
+    if options.only is not None:
+        runs = choose(runs, options.only)
+    jobs, notes = plan(runs, loaded, site, dry_run=options.dry_run)
+    base = options.out if options.out is not None else Path(site.work or ".") / "results" / loaded.study.study
+    after = None if options.dry_run else _after(options, loaded, site, base.parent)
+    if after is not None:
+        notes.append(f"begins after {after.root}" + ("" if after.ids else ", which is over"))
+    base = base / "dry-run" if options.dry_run and options.out is None else base
+    more = {"dry_run": options.dry_run, "digest": _digest(loaded, site_document.text, options.only)}
     with _existing(base) as directory, locked(directory):
-        if not dry_run:
-            from hpcbench.batch.resume import find_open, go_on, hand_over
+        if not options.dry_run and not options.again:
+            from hpcbench.batch.resume import find_unfinished, resume
 
-            found = None if again else find_open(directory, digest)
+            found = find_unfinished(directory, str(more["digest"]))
             if found is not None:
-                return Submission(found, jobs, machine, [*notes, go_on(found, study, before, after_any, progress)])
+                return Submission(found, jobs, site, [*notes, resume(found, study, after, progress)])
         with numbered(directory) as root:
-            more = {"dry_run": dry_run, "digest": digest}
-            write(root, runs, jobs, bundle(jobs, machine), loaded, machine, base=study.parent, more=more)
-            if not dry_run:
-                notes.append(hand_over(root, study, before, after_any, progress))
-    return Submission(root, jobs, machine, [note for note in notes if note])
+            handed = batch_jobs(jobs, site)
+            queue_name = write(root, runs, jobs, handed, loaded, site, base=study.parent, more=more)
+            if not options.dry_run:
+                from hpcbench.batch.record_provenance import keep
+                from hpcbench.batch.submit_jobs import submit_jobs
+                from hpcbench.batch.tracking.ledger import Ledger
+
+                keep(root, study)
+                scheduler, ledger = scheduler_class(site.scheduler.kind)(root, site), Ledger(root)
+                notes.append(submit_jobs(scheduler, ledger, handed, name=queue_name, after=after, progress=progress))
+    return Submission(root, jobs, site, [note for note in notes if note])
+
+
+def _after(options: Options, loaded: Loaded, site: Site, results: Path) -> "After | None":
+    """What the jobs wait for."""
+    wanted = options.after or loaded.study.after
+    if wanted is None:
+        return None
+    from hpcbench.batch.after import find_after
+
+    where = "--after" if options.after else loaded.document.where(("after",))
+    return find_after(wanted, site=site.site, results=results, where=where, any_end=options.after_any)
 
 
 def _digest(loaded: Loaded, site: bytes, only: str | None) -> str:

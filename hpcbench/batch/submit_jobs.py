@@ -1,56 +1,46 @@
-"""Parcels into the hands of a scheduler, so that none is lost and none handed in twice, whoever dies in between."""
+"""Jobs into the hands of a scheduler, so that none is lost and none handed in twice, whoever dies in between."""
 
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
+from hpcbench.batch.after import After
+from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import seconds
 from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, UnclearError
-from hpcbench.batch.tracking.ledger import Handed, Ledger
+from hpcbench.batch.tracking.ledger import Ledger, SubmittedJob
 from hpcbench.batch.tracking.marks import attempts_begun, read_mark
 from hpcbench.errors import UserError
 
+Progress = Callable[[int, int], None]
+"""Told how many jobs of how many are handed in."""
+
 _AGAIN = 2.0
-"""Seconds between two looks for a parcel whose answer nobody has heard."""
+"""Seconds between two looks for a job whose answer nobody has heard."""
 _LOOKS = (0.5, 2.0, 5.0)
-"""Seconds before each look for a parcel whose submission was unclear: what is too busy to answer is slow to list."""
+"""Seconds before each look for a job whose submission was unclear: what is too busy to answer is slow to list."""
 
 
-@dataclass(frozen=True)
-class Order:
-    """A parcel to hand in."""
-
-    label: str
-    script: str
-    """Relative to the submission."""
-    jobs: Sequence[str]
-    array: bool = False
-
-
-def deliver(
-    root: Path,
+def submit_jobs(
     scheduler: Scheduler,
     ledger: Ledger,
-    orders: Sequence[Order],
+    jobs: Sequence[BatchJob],
     *,
     name: str,
-    after: Sequence[str] = (),
-    after_any: bool = False,
-    said: Callable[[], None] = lambda: None,
+    after: After | None = None,
+    progress: Progress = lambda done, all: None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> str:
-    """Hand in the orders; returns the scheduler's line for the user.
+    """Hand in the jobs; returns the scheduler's line for the user.
 
     Parameters
     ----------
     name
-        Begins the names of the parcels; unique among all submissions.
+        Begins their names in the queue; unique among all submissions.
     after
-        Ids of what must have ended before.
-    said
-        Called after each answer.
+        What must have ended before.
 
     Raises
     ------
@@ -58,43 +48,46 @@ def deliver(
         The scheduler refused one of them, or its answer does not say whether it took it. Those before it are handed in;
         the same command again goes on from there.
     """
-    for done, order in enumerate(orders):
-        begun = {job: attempts_begun(root, job) for job in order.jobs}
-        again = ledger.times(order.jobs[0])
-        full = f"{name}-{order.label}" + (f".{again + 1}" if again else "")
-        handed = ledger.open(
-            full, order.script, order.jobs, begun, array=order.array, after=list(after), after_any=after_any
-        )
+    for done, job in enumerate(jobs):
+        again = ledger.times(job.jobs[0])
+        full = f"{name}-{job.name}" + (f".{again + 1}" if again else "")
+        begun = {id: attempts_begun(ledger.root, id) for id in job.jobs}
+        job = replace(job, name=full)
+        if after is not None:
+            job = replace(job, after=after.ids, after_any=after.any_end)
+        submitted = ledger.open(job, begun)
         try:
-            _one(root, scheduler, ledger, handed, sleep)
+            try:
+                receipt = scheduler.submit(submitted)
+            except UnclearError as error:
+                receipt = _look_again(scheduler, submitted, error, sleep)
+            except UserError:
+                ledger.drop(submitted)
+                raise
         except UserError as error:
             scheduler.begin()
-            where = f" ({done} of {len(orders)} are handed in; the same command again goes on)" if done else ""
+            where = f" ({done} of {len(jobs)} are handed in; the same command again goes on)" if done else ""
             raise UserError(f"{error}{where}") from None
-        said()
+        ledger.close(submitted, receipt)
+        progress(done + 1, len(jobs))
     return scheduler.begin()
 
 
-def _one(root: Path, scheduler: Scheduler, ledger: Ledger, handed: Handed, sleep: Callable[[float], None]) -> None:
-    try:
-        ledger.close(handed, scheduler.submit(handed.parcel(root)))
-    except UnclearError as error:
-        for pause in _LOOKS:
-            sleep(pause)
-            found = scheduler.find(handed.name, len(handed.jobs))
-            if found is not None:
-                ledger.close(handed, found)
-                return
-        raise UserError(
-            f"{error}: the queue shows no {handed.name} so far: look at it, then give the same command again"
-        ) from None
-    except UserError:
-        ledger.drop(handed)
-        raise
+def _look_again(
+    scheduler: Scheduler, submitted: SubmittedJob, unclear: UnclearError, sleep: Callable[[float], None]
+) -> Receipt:
+    for pause in _LOOKS:
+        sleep(pause)
+        found = scheduler.find(submitted.name, len(submitted.jobs))
+        if found is not None:
+            return found
+    raise UserError(
+        f"{unclear}: the queue shows no {submitted.name} so far: look at it, then give the same command again"
+    )
 
 
 def settle(scheduler: Scheduler, ledger: Ledger, *, sleep: Callable[[float], None] = time.sleep) -> int:
-    """Find out what became of parcels whose answer is missing; returns how many the scheduler has taken.
+    """Find out what became of jobs whose answer is missing; returns how many the scheduler has taken.
 
     What was handed in a moment ago may be listed later: whoever was killed may have left a call on its way.
 
@@ -104,35 +97,35 @@ def settle(scheduler: Scheduler, ledger: Ledger, *, sleep: Callable[[float], Non
         The scheduler cannot be asked.
     """
     taken = 0
-    for handed in [parcel for parcel in ledger.parcels if parcel.id is None]:
-        age = max(0.0, time.time() - (seconds(handed.time) or 0.0))
-        found = _look(scheduler, ledger, handed)
+    for submitted in [job for job in ledger.submitted if job.id is None]:
+        age = max(0.0, time.time() - (seconds(submitted.time) or 0.0))
+        found = _look(scheduler, ledger, submitted)
         while found is None and age < scheduler.slowest:
             sleep(_AGAIN)
             age += _AGAIN
-            found = _look(scheduler, ledger, handed)
+            found = _look(scheduler, ledger, submitted)
         if found is None:
-            ledger.drop(handed)
+            ledger.drop(submitted)
         else:
-            ledger.close(handed, found)
+            ledger.close(submitted, found)
             taken += 1
     return taken
 
 
-def _look(scheduler: Scheduler, ledger: Ledger, handed: Handed) -> Receipt | None:
-    """What the scheduler knows of the parcel; what it has forgotten since, the marks of its jobs may tell."""
-    return scheduler.find(handed.name, len(handed.jobs)) or _by_marks(ledger.root, handed)
+def _look(scheduler: Scheduler, ledger: Ledger, submitted: SubmittedJob) -> Receipt | None:
+    """What the scheduler knows of the job; what it has forgotten since, its marks may tell."""
+    return scheduler.find(submitted.name, len(submitted.jobs)) or _by_marks(ledger.root, submitted)
 
 
-def _by_marks(root: Path, handed: Handed) -> Receipt | None:
-    for job in handed.jobs:
+def _by_marks(root: Path, submitted: SubmittedJob) -> Receipt | None:
+    for job in submitted.jobs:
         mark = read_mark(root / "jobs" / job)
-        if mark is None or not mark.id or mark.attempt <= handed.begun[job]:
+        if mark is None or not mark.id or mark.attempt <= submitted.begun[job]:
             continue
-        if not handed.array:
+        if not submitted.array:
             return Receipt(mark.id, [mark.id])
         element = re.fullmatch(r"(\d+)(\D+)\d+(\D*)", mark.id)  # 123_4, 123[4]
         if element is not None:
             number, before, behind = element.groups()
-            return Receipt(number, [f"{number}{before}{k + 1}{behind}" for k in range(len(handed.jobs))])
+            return Receipt(number, [f"{number}{before}{k + 1}{behind}" for k in range(len(submitted.jobs))])
     return None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench import __version__
-from hpcbench.batch.batch_job import Bundle
+from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, write_json
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.render import render, render_array
@@ -43,14 +43,14 @@ def write(
     root: Path,
     runs: Sequence[Run],
     jobs: Sequence[Job],
-    bundles: Sequence[Bundle],
+    batch_jobs: Sequence[BatchJob],
     loaded: Loaded,
     site: Site,
     *,
     base: Path,
     more: Mapping[str, Any],
-) -> None:
-    """Write everything that the jobs need.
+) -> str:
+    """Write everything that the jobs need; returns the name with which theirs in the queue begin.
 
     Parameters
     ----------
@@ -67,12 +67,13 @@ def write(
         A value cannot stand in a job script.
     """
     study = loaded.study
+    name = f"{study.study[:36]}-{secrets.token_hex(3)}"
     with _growing(root) as directory:
         (directory / "study.yaml").write_bytes(loaded.document.text)
         if loaded.sets:
             write_json(directory / "study.set.json", loaded.sets)
         write_json(directory / "site.json", site.model_dump(mode="json"))
-        _write_scripts(directory, jobs, bundles, site, study=study.study, root=str(root))
+        _write_scripts(directory, jobs, batch_jobs, site, study=study.study, root=str(root))
         job_of = {run: job for job in jobs for run in job.runs}
         for run in runs:
             (directory / "runs" / run.id).mkdir(parents=True)
@@ -83,7 +84,7 @@ def write(
                 "schema": 1,
                 "version": __version__,
                 "study": study.study,
-                "name": f"{study.study[:36]}-{secrets.token_hex(3)}",
+                "name": name,
                 "site": site.site,
                 "scheduler": site.scheduler.kind,
                 "time": now(),
@@ -106,8 +107,8 @@ def write(
                     for job in jobs
                 ],
                 "bundles": [
-                    {"label": one.label, "script": one.script, "jobs": [job.id for job in one.jobs], "array": one.array}
-                    for one in bundles
+                    {"label": one.name, "script": one.script, "jobs": one.jobs, "array": one.array}
+                    for one in batch_jobs
                 ],
                 "runs": [
                     {
@@ -123,6 +124,7 @@ def write(
                 ],
             },
         )
+    return name
 
 
 @contextlib.contextmanager
@@ -140,7 +142,7 @@ def _growing(root: Path) -> Iterator[Path]:
 
 
 def _write_scripts(
-    directory: Path, jobs: Sequence[Job], bundles: Sequence[Bundle], site: Site, *, study: str, root: str
+    directory: Path, jobs: Sequence[Job], batch_jobs: Sequence[BatchJob], site: Site, *, study: str, root: str
 ) -> None:
     templates = Path(site.templates) if site.templates else None
     try:
@@ -148,10 +150,11 @@ def _write_scripts(
             (directory / "jobs" / job.id).mkdir(parents=True)
             script = render(job, site=site, study=study, root=root, templates=templates)
             _script(directory / "jobs" / job.id / "job.sh", script)
-        for one in bundles:
+        by_id = {job.id: job for job in jobs}
+        for one in batch_jobs:
             if one.array:
                 script, names = render_array(
-                    one.label, one.jobs, site=site, study=study, root=root, templates=templates
+                    one.name, [by_id[id] for id in one.jobs], site=site, study=study, root=root, templates=templates
                 )
                 (directory / "arrays").mkdir(exist_ok=True)
                 _script(directory / one.script, script)

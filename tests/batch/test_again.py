@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from batch_fakes import Fake, wait_for, wait_until_over
 
-from hpcbench.batch.after import find_before
+from hpcbench.batch.after import find_after
+from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.schedulers.local import Local
-from hpcbench.batch.schedulers.scheduler import Parcel, Receipt
-from hpcbench.batch.submit import Submission, submit
+from hpcbench.batch.schedulers.scheduler import Receipt
+from hpcbench.batch.submit import Options, Submission, submit
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
@@ -20,7 +21,7 @@ from hpcbench.errors import UserError
 
 
 def start(fake: Fake, **options: object) -> Submission:
-    return submit(fake.study, site=str(fake.site), **options)  # type: ignore[arg-type]
+    return submit(fake.study, Options(site=str(fake.site), **options))  # type: ignore[arg-type]
 
 
 def numbers(fake: Fake) -> list[str]:
@@ -36,7 +37,7 @@ def test_what_runs_is_not_submitted_again_unless_that_is_wanted(fake: Fake) -> N
     assert second.notes[-1] == "already submitted and not over: nothing was handed in (--again submits it anew)"
     assert start(fake, sets=["train.steps=21"]).root.name == "002"  # another study
     assert start(fake, again=True).root.name == "003"
-    assert len(Ledger(first.root).parcels) == 1
+    assert len(Ledger(first.root).submitted) == 1
     for name in ("003", "002", "001"):
         cancel(first.root.parent / name)
 
@@ -53,18 +54,18 @@ def test_a_killed_command_is_gone_on_with(fake: Fake, monkeypatch: pytest.Monkey
     fake.write_study(repeats=3)
     real, calls = Local.submit, 0
 
-    def killed(self: Local, parcel: Parcel) -> Receipt:
+    def killed(self: Local, job: BatchJob) -> Receipt:
         nonlocal calls
         calls += 1
         if calls == 2:
             raise KeyboardInterrupt
-        return real(self, parcel)
+        return real(self, job)
 
     monkeypatch.setattr(Local, "submit", killed)
     with pytest.raises(KeyboardInterrupt):
         start(fake)
     root = fake.directory / "results" / "fake" / "001"
-    assert [parcel.id is None for parcel in Ledger(root).parcels] == [False, True]
+    assert [job.id is None for job in Ledger(root).submitted] == [False, True]
     tracked = track(root)
     assert tracked.jobs["j0002-r2"].state is State.UNKNOWN and "answer is missing" in tracked.jobs["j0002-r2"].reason
     assert "not handed in" in tracked.jobs["j0003-r3"].reason
@@ -72,7 +73,7 @@ def test_a_killed_command_is_gone_on_with(fake: Fake, monkeypatch: pytest.Monkey
     monkeypatch.chdir(fake.directory)
     again = start(fake)
     assert again.root == root and "2 more handed in" in again.notes[-1]
-    assert [parcel.id is None for parcel in Ledger(root).parcels] == [False, False, False]
+    assert [job.id is None for job in Ledger(root).submitted] == [False, False, False]
     assert numbers(fake) == ["001"]
     over = wait_until_over(root)  # the first one too, which no queue had been started for
     assert {status.state for status in over.jobs.values()} == {State.COMPLETED}
@@ -137,7 +138,7 @@ def test_what_cannot_be_waited_for(fake: Fake, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such directory"):
         start(fake, after="nothing")
     with pytest.raises(UserError, match="is on fake: a job of lassen cannot wait for it"):
-        find_before(str(dry), site="lassen", results=tmp_path, where="--after", any_end=False)
+        find_after(str(dry), site="lassen", results=tmp_path, where="--after", any_end=False)
 
 
 def test_a_dry_run_in_the_same_place_is_not_gone_on_with(fake: Fake) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import write_json
 from hpcbench.batch.schedulers.job_status import Word
-from hpcbench.batch.schedulers.scheduler import Parcel, Receipt, Scheduler
+from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.state import State
@@ -25,7 +26,7 @@ class Slow(Scheduler):
         self.words: dict[str, Word] | str = {}
         self.questions: list[list[str]] = []
 
-    def submit(self, parcel: Parcel) -> Receipt:
+    def submit(self, job: BatchJob) -> Receipt:
         raise NotImplementedError
 
     def find(self, name: str, jobs: int) -> Receipt | None:

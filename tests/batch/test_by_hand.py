@@ -11,7 +11,7 @@ import pytest
 from batch_fakes import Fake, wait_for, wait_until_over
 
 from hpcbench import cli
-from hpcbench.batch.submit import submit
+from hpcbench.batch.submit import Options, submit
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 from hpcbench.files import read_json
@@ -27,7 +27,7 @@ def prepared(fake: Fake, tmp_path: Path, kind: str, launcher: str) -> Path:
         oversubscribe=False,
     )
     fake.write_study(walltime="1h")
-    return submit(fake.study, site=str(fake.site), dry_run=True, out=tmp_path / "out").root
+    return submit(fake.study, Options(site=str(fake.site), dry_run=True, out=tmp_path / "out")).root
 
 
 def environment() -> dict[str, str]:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers import flux_answers
 from hpcbench.batch.schedulers.flux import Flux
-from hpcbench.batch.schedulers.scheduler import Parcel, UnclearError, scheduler_class
+from hpcbench.batch.schedulers.scheduler import UnclearError, scheduler_class
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
@@ -38,11 +39,11 @@ def flux(fake: Fake, tmp_path: Path) -> Flux:
     return Flux(tmp_path, SITE)
 
 
-def parcel(root: Path, name: str, body: str, head: str = "", **more: object) -> Parcel:
-    """A parcel of one job."""
+def batch_job(root: Path, name: str, body: str, head: str = "", **more: object) -> BatchJob:
+    """A script of one job."""
     script = root / f"{name}.sh"
     script.write_text(f"#!/bin/bash\n#flux: --nodes=1 --job-name={name} {head}\n{body}\n", encoding="utf-8")
-    return Parcel(script, name, ["j1"], **more)  # type: ignore[arg-type]
+    return BatchJob(name, str(script), ["j1"], **more)  # type: ignore[arg-type]
 
 
 def test_it_is_registered() -> None:
@@ -50,7 +51,7 @@ def test_it_is_registered() -> None:
 
 
 def test_a_job_from_submission_to_its_end(flux: Flux, fake: Fake, tmp_path: Path) -> None:
-    receipt = flux.submit(parcel(tmp_path, "good", "while [ ! -e go ]; do sleep 0.05; done"))
+    receipt = flux.submit(batch_job(tmp_path, "good", "while [ ! -e go ]; do sleep 0.05; done"))
     assert receipt.id.isdigit()
     assert receipt.elements == [receipt.id]
     assert receipt.argv[:2] == ["flux", "batch"]
@@ -67,13 +68,13 @@ def test_a_job_from_submission_to_its_end(flux: Flux, fake: Fake, tmp_path: Path
 
 
 def test_ends_of_all_kinds(flux: Flux, fake: Fake, tmp_path: Path) -> None:
-    bad = flux.submit(parcel(tmp_path, "bad", "exit 3")).id
-    late = flux.submit(parcel(tmp_path, "late", "sleep 60", "-t 30s")).id
-    gone = flux.submit(parcel(tmp_path, "gone", "sleep 60")).id
+    bad = flux.submit(batch_job(tmp_path, "bad", "exit 3")).id
+    late = flux.submit(batch_job(tmp_path, "late", "sleep 60", "-t 30s")).id
+    gone = flux.submit(batch_job(tmp_path, "gone", "sleep 60")).id
     fake.wait_for(gone, RUNNING)
     fake.order("host_failure", job=gone)
-    never = flux.submit(parcel(tmp_path, "never", "true", after=[bad])).id
-    after = flux.submit(parcel(tmp_path, "after", "true", after=[bad], after_any=True)).id
+    never = flux.submit(batch_job(tmp_path, "never", "true", after=[bad])).id
+    after = flux.submit(batch_job(tmp_path, "after", "true", after=[bad], after_any=True)).id
     fake.wait()
     words = flux.poll([bad, late, gone, never, after])
     assert (words[bad].state, words[bad].exit) == (State.FAILED, 3)
@@ -86,7 +87,7 @@ def test_ends_of_all_kinds(flux: Flux, fake: Fake, tmp_path: Path) -> None:
 
 
 def test_poll_is_one_call_and_unknown_ids_are_no_news(flux: Flux, fake: Fake, tmp_path: Path) -> None:
-    ids = [flux.submit(parcel(tmp_path, f"n{k}", "true")).id for k in range(3)]
+    ids = [flux.submit(batch_job(tmp_path, f"n{k}", "true")).id for k in range(3)]
     fake.wait()
     before = len(fake.calls)
     assert list(flux.poll([*ids, "12345"])) == ids
@@ -101,22 +102,22 @@ def test_poll_is_one_call_and_unknown_ids_are_no_news(flux: Flux, fake: Fake, tm
 
 def test_found_by_its_whole_name(flux: Flux, fake: Fake, tmp_path: Path) -> None:
     assert flux.find("one", 1) is None
-    receipt = flux.submit(parcel(tmp_path, "one", "true"))
-    flux.submit(parcel(tmp_path, "one-more", "true"))
+    receipt = flux.submit(batch_job(tmp_path, "one", "true"))
+    flux.submit(batch_job(tmp_path, "one-more", "true"))
     fake.wait()
     found = flux.find("one", 1)
     assert found is not None
     assert (found.id, found.elements) == (receipt.id, receipt.elements)
-    flux.submit(parcel(tmp_path, "one", "true"))
+    flux.submit(batch_job(tmp_path, "one", "true"))
     with pytest.raises(UserError, match="2 jobs of this name"):
         flux.find("one", 1)
 
 
 def test_cancel(flux: Flux, fake: Fake, tmp_path: Path) -> None:
-    done = flux.submit(parcel(tmp_path, "done", "true")).id
+    done = flux.submit(batch_job(tmp_path, "done", "true")).id
     fake.wait()
-    runs = flux.submit(parcel(tmp_path, "runs", "sleep 60")).id
-    waits = flux.submit(parcel(tmp_path, "waits", "sleep 60", "-N 4")).id
+    runs = flux.submit(batch_job(tmp_path, "runs", "sleep 60")).id
+    waits = flux.submit(batch_job(tmp_path, "waits", "sleep 60", "-N 4")).id
     fake.wait_for(runs, RUNNING)
     answers = flux.cancel([done, runs, waits, "12345"])
     assert answers == {done: "already over", runs: "ended", waits: "ended", "12345": "unknown to Flux"}
@@ -126,29 +127,29 @@ def test_cancel(flux: Flux, fake: Fake, tmp_path: Path) -> None:
 
 def test_what_flux_refuses_is_told(flux: Flux, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="unsatisfiable request") as caught:
-        flux.submit(parcel(tmp_path, "large", "true", "-N 9"))
+        flux.submit(batch_job(tmp_path, "large", "true", "-N 9"))
     assert not isinstance(caught.value, UnclearError)
     with pytest.raises(UserError, match="Flux has no job arrays"):
-        flux.submit(Parcel(tmp_path / "x", "x", ["a", "b"], array=True))
+        flux.submit(BatchJob("x", str(tmp_path / "x"), ["a", "b"], array=True))
 
 
 def test_unclear_answers(flux: Flux, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.order("empty", program="flux", times=1)
     with pytest.raises(UnclearError, match="no id"):
-        flux.submit(parcel(tmp_path, "quiet", "true"))
+        flux.submit(batch_job(tmp_path, "quiet", "true"))
     assert flux.find("quiet", 1) is not None  # it was taken
     fake.order("hang", program="flux", seconds=30, times=1)
     with monkeypatch.context() as patch:
         patch.setattr("hpcbench.batch.schedulers.client.PATIENCE", 1.0)
         with pytest.raises(UnclearError, match="did not answer within 1 s"):
-            flux.submit(parcel(tmp_path, "slow", "true"))
+            flux.submit(batch_job(tmp_path, "slow", "true"))
     assert flux.find("slow", 1) is not None
     fake.order("mute", program="flux", text="flux-batch: ERROR: [Errno 110] Connection timed out", times=1)
     with pytest.raises(UnclearError, match="Connection timed out"):
-        flux.submit(parcel(tmp_path, "cut", "true"))
+        flux.submit(batch_job(tmp_path, "cut", "true"))
     assert flux.find("cut", 1) is not None
     fake.order("banner", program="flux", lines=["Welcome, 17 users", "flux is great"], times=1)
-    receipt = flux.submit(parcel(tmp_path, "noisy", "true"))
+    receipt = flux.submit(batch_job(tmp_path, "noisy", "true"))
     assert receipt.id == fake.jobs[-1].key
 
 
@@ -158,7 +159,7 @@ def test_nothing_of_an_outer_job_goes_in(
     monkeypatch.setenv("SLURM_CPU_BIND", "quiet,mask_cpu:0x1")
     monkeypatch.setenv("PMIX_RANK", "3")
     monkeypatch.setenv("FLUX_URI", "local:///run/flux/local")
-    flux.submit(parcel(tmp_path, "clean", "true"))
+    flux.submit(batch_job(tmp_path, "clean", "true"))
     environment = fake.calls[-1].environment
     assert "SLURM_CPU_BIND" not in environment
     assert "PMIX_RANK" not in environment

@@ -6,14 +6,14 @@ import pytest
 from batch_fakes import Fake, wait_until_over
 
 from hpcbench.batch.sites.load_site import load_site
-from hpcbench.batch.submit import submit
+from hpcbench.batch.submit import Options, submit
 from hpcbench.contract.run import load
 from hpcbench.errors import UserError
 
 
 def test_a_peak_goes_from_the_site_into_each_run(fake: Fake) -> None:
     fake.write_site(node={"cores": 4, "gpu_peak_tflops": {"bf16": 247.5, "fp32": 20}})
-    root = submit(fake.study, site=str(fake.site), only="scheme=baseline").root
+    root = submit(fake.study, Options(site=str(fake.site), only="scheme=baseline")).root
     wait_until_over(root)
     path = root / "runs" / "r1-baseline" / "run.json"
     assert json.loads(path.read_text())["peak_tflops"] == {"bf16": 247.5, "fp32": 20.0}

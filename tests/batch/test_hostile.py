@@ -14,7 +14,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from hpcbench.batch.sites import site as site_schema
-from hpcbench.batch.submit import submit
+from hpcbench.batch.submit import Options, submit
 from hpcbench.errors import UserError
 from hpcbench.study import schema as study_schema
 
@@ -227,7 +227,9 @@ class Place:
         for name, data in (("study", study), ("fuzz", site)):
             (self.directory / f"{name}.yaml").write_text(yaml(data), encoding="utf-8")
         out = self.directory / "out"
-        return submit(self.directory / "study.yaml", site=str(self.directory / "fuzz.yaml"), dry_run=True, out=out).root
+        return submit(
+            self.directory / "study.yaml", Options(site=str(self.directory / "fuzz.yaml"), dry_run=True, out=out)
+        ).root
 
     def run(self, root: Path) -> None:
         """Every job script, in an empty directory, with a `module` that keeps its arguments."""

@@ -13,7 +13,7 @@ from batch_fakes import Fake, wait_for, wait_until_over
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.schedulers.local import lock_path
 from hpcbench.batch.schedulers.processes import alive, identity
-from hpcbench.batch.submit import Submission, submit
+from hpcbench.batch.submit import Options, Submission, submit
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
@@ -21,7 +21,7 @@ from hpcbench.files import read_json
 
 
 def start(fake: Fake, **options: object) -> Submission:
-    return submit(fake.study, site=str(fake.site), **options)  # type: ignore[arg-type]
+    return submit(fake.study, Options(site=str(fake.site), **options))  # type: ignore[arg-type]
 
 
 def test_runs_go_one_after_another_and_leave_their_marks(fake: Fake) -> None:

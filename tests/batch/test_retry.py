@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from batch_fakes import Fake, wait_for, wait_until_over
 
+from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.retry import retry
 from hpcbench.batch.schedulers.local import Local
 from hpcbench.batch.schedulers.processes import alive
-from hpcbench.batch.schedulers.scheduler import Parcel, Receipt
-from hpcbench.batch.submit import Submission, submit
+from hpcbench.batch.schedulers.scheduler import Receipt
+from hpcbench.batch.submit import Options, Submission, submit
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
@@ -22,7 +23,7 @@ SCHEMES = ("baseline", "naive-zfp8", "mzhybrid")
 
 
 def start(fake: Fake, **options: object) -> Submission:
-    return submit(fake.study, site=str(fake.site), **options)  # type: ignore[arg-type]
+    return submit(fake.study, Options(site=str(fake.site), **options))  # type: ignore[arg-type]
 
 
 def states(tracked: Tracked) -> list[State]:
@@ -156,7 +157,7 @@ def test_a_queue_that_refuses_a_second_try_costs_no_run_what_it_has(
     assert states(before) == [State.COMPLETED, State.COMPLETED, State.FAILED]
     wait_for(lambda: not alive((read_json(root / "queues" / "1.json") or {})["process"]))
 
-    def refuse(self: Local, parcel: Parcel) -> Receipt:
+    def refuse(self: Local, job: BatchJob) -> Receipt:
         raise UserError("sbatch refused the job: QOSMaxSubmitJobPerUserLimit")
 
     with monkeypatch.context() as patch:

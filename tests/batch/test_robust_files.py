@@ -23,7 +23,7 @@ from hpcbench.batch.retry import retry
 from hpcbench.batch.schedulers.local import Local
 from hpcbench.batch.schedulers.slurm_query import since
 from hpcbench.batch.show_jobs import show_status
-from hpcbench.batch.submit import submit
+from hpcbench.batch.submit import Options, submit
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.cli import app
@@ -45,7 +45,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         fake = Fake(place / "fake")
         patch.chdir(fake.directory)
         fake.write_study(repeats=2, matrix={"scheme": ["baseline"]})
-        root = submit(fake.study, site=str(fake.site)).root
+        root = submit(fake.study, Options(site=str(fake.site))).root
         wait_until_over(root)
         fake.acts({"baseline": "kill"})
         (root / "jobs" / "j0002-r2" / "status.json").unlink()
@@ -170,11 +170,11 @@ def test_another_name_of_the_same_place_is_no_move(written: Path, tmp_path: Path
 
 
 def test_an_old_submission_that_is_damaged_keeps_nobody_from_a_new_one(fake: Fake) -> None:
-    first = submit(fake.study, site=str(fake.site)).root
+    first = submit(fake.study, Options(site=str(fake.site))).root
     wait_until_over(first)
     (first / "submission.json").write_text("{")
     (first.parent / "²").mkdir()  # a digit, and no number
-    second = submit(fake.study, site=str(fake.site)).root
+    second = submit(fake.study, Options(site=str(fake.site))).root
     assert second.name == "002" and find_root(first.parent) == second
     wait_until_over(second)
 
@@ -185,13 +185,13 @@ def test_what_a_killed_command_was_writing_is_gone_with_the_next(fake: Fake) -> 
         "from pathlib import Path\n"
         "import hpcbench.batch.submit as s\n"
         "w.run_file = lambda *a, **k: os.kill(os.getpid(), 9)\n"
-        "s.submit(Path(sys.argv[1]), site=sys.argv[2], dry_run=True)"
+        "s.submit(Path(sys.argv[1]), s.Options(site=sys.argv[2], dry_run=True))"
     )
     base = fake.directory / "results" / "fake" / "dry-run"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run([sys.executable, "-c", code, str(fake.study), str(fake.site)], env=environment)
     assert done.returncode == -9 and any(path.name.endswith(".tmp") for path in base.iterdir())
-    submit(fake.study, site=str(fake.site), dry_run=True)
+    submit(fake.study, Options(site=str(fake.site), dry_run=True))
     assert [path.name for path in base.iterdir()] == ["001"]
 
 
@@ -207,7 +207,7 @@ def test_status_of_what_may_not_be_written_is_told(written: Path, monkeypatch: p
     assert not list(root.glob("*.tmp"))
 
 
-def test_parcels_beyond_the_four_digits_of_their_files_stay_in_order(tmp_path: Path) -> None:
+def test_jobs_beyond_the_four_digits_of_their_files_stay_in_order(tmp_path: Path) -> None:
     (tmp_path / "handed").mkdir()
     for number in (9999, 10000, 10001):
         data = {"number": number, "name": f"n{number}", "script": "s", "jobs": ["j"], "array": False, "begun": {"j": 0}}
@@ -228,7 +228,7 @@ def test_what_the_environment_holds_is_the_users_alone(fake: Fake, monkeypatch: 
     monkeypatch.setenv("PIP_INDEX_URL", "https://me:hunter2@registry.example/simple")
     monkeypatch.setenv("SSH_PASSPHRASE", "hunter2")
     monkeypatch.setenv("PLAIN", "said=as it is")
-    root = submit(fake.study, site=str(fake.site)).root
+    root = submit(fake.study, Options(site=str(fake.site))).root
     wait_until_over(root)
     path = root / "provenance" / "submit.json"
     text = path.read_text()
@@ -243,12 +243,12 @@ def test_only_what_was_cancelled_is_written_down_as_that(
     fake: Fake, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
     fake.acts({"baseline": "sleep"})
-    root = submit(fake.study, site=str(fake.site)).root
+    root = submit(fake.study, Options(site=str(fake.site))).root
     wait_for(lambda: fake.children)
     real = Local.cancel
 
     def end(self: Local, ids: Sequence[str]) -> Mapping[str, str]:
-        assert Ledger(root).parcels[0].cancelled  # before it is done
+        assert Ledger(root).submitted[0].cancelled  # before it is done
         if answer == "refused":
             raise UserError("scancel: Unable to contact slurm controller")
         return real(self, ids) if answer == "ended" else dict.fromkeys(ids, "Access/permission denied")
@@ -259,12 +259,12 @@ def test_only_what_was_cancelled_is_written_down_as_that(
             cancel(root)
         except UserError:
             assert answer == "refused"
-    assert (Ledger(root).parcels[0].cancelled is not None) == (answer == "ended")
+    assert (Ledger(root).submitted[0].cancelled is not None) == (answer == "ended")
     cancel(root)
 
 
 def test_a_dry_run_is_not_watched(fake: Fake) -> None:
-    root = submit(fake.study, site=str(fake.site), dry_run=True).root
+    root = submit(fake.study, Options(site=str(fake.site), dry_run=True)).root
     done = CliRunner().invoke(app, ["status", "--watch", str(root)])
     assert isinstance(done.exception, UserError) and "nothing to watch" in str(done.exception)
 

@@ -19,7 +19,7 @@ from hpcbench.batch.scripts.render import render
 from hpcbench.batch.sites.load_site import load_site, site_names, sites_with
 from hpcbench.batch.sites.show_site import show_site
 from hpcbench.batch.sites.site import Site
-from hpcbench.batch.submit import submit
+from hpcbench.batch.submit import Options, submit
 from hpcbench.contract.scheme import Scheme
 from hpcbench.files import read_json
 from hpcbench.resources import data_dir
@@ -94,7 +94,7 @@ def test_only_open_mpi_must_be_told_to_export() -> None:
 def test_a_study_compares_with_a_scheme_of_the_site(fake: Fake) -> None:
     fake.write_site(schemes={"library": LIBRARY})
     fake.write_study(matrix={"scheme": ["baseline", "mzhybrid", "library"]})
-    submission = submit(fake.study, site=str(fake.site), dry_run=True, out=fake.directory / "out")
+    submission = submit(fake.study, Options(site=str(fake.site), dry_run=True, out=fake.directory / "out"))
     assert "runs of library are started with MPIR_CVAR_X='1 2' _Y='$HOME'" in submission.notes
     script = submission.root / "jobs" / "j0001-r1" / "job.sh"
     outer = {**os.environ, "MPIR_CVAR_X": "of the submitter's shell"}
@@ -115,14 +115,14 @@ def test_a_study_compares_with_a_scheme_of_the_site(fake: Fake) -> None:
 
 def test_a_clash_of_names_is_said(fake: Fake) -> None:
     fake.write_site(schemes={"mzhybrid": LIBRARY})
-    submission = submit(fake.study, site=str(fake.site), dry_run=True, out=fake.directory / "out")
+    submission = submit(fake.study, Options(site=str(fake.site), dry_run=True, out=fake.directory / "out"))
     assert "scheme mzhybrid is that of site fake, not a preset" in submission.notes
 
 
 def test_what_the_site_itself_says_of_a_variable_holds_for_the_other_runs(fake: Fake) -> None:
     fake.write_site(schemes={"library": LIBRARY}, environment={"MPIR_CVAR_X": "the site's"})
     fake.write_study(matrix={"scheme": ["baseline", "library"]})
-    root = submit(fake.study, site=str(fake.site), dry_run=True, out=fake.directory / "out").root
+    root = submit(fake.study, Options(site=str(fake.site), dry_run=True, out=fake.directory / "out")).root
     subprocess.run(["bash", str(root / "jobs" / "j0001-r1" / "job.sh")], check=True)
     calls = {call["run"]: call["env"]["MPIR_CVAR_X"] for call in fake.calls if "env" in call}
     assert calls == {"r1-baseline": "the site's", "r1-library": "1 2"}

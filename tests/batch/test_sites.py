@@ -12,7 +12,7 @@ from hpcbench.batch.scripts.launchers import solve
 from hpcbench.batch.sites.check_site import check_file
 from hpcbench.batch.sites.load_site import load_site, site_names
 from hpcbench.batch.sites.show_site import check_sites, show_site
-from hpcbench.batch.submit import submit
+from hpcbench.batch.submit import Options, submit
 from hpcbench.errors import UserError
 from hpcbench.resources import data_dir
 
@@ -51,7 +51,7 @@ def test_scripts_have_nothing_that_the_site_refuses(name: str, tmp_path: Path) -
     sets = [f"nodes={nodes}", "layout={tp: 1, pp: 1}", f"train.global_batch={ranks}", "account=mine", "repeats=1"]
     sets.append("matrix={scheme: [baseline]}")
     study = data_dir("studies") / "neox-hybrid.yaml"
-    submission = submit(study, site=name, dry_run=True, out=tmp_path, sets=sets)
+    submission = submit(study, Options(site=name, dry_run=True, out=tmp_path, sets=sets))
     script = (submission.root / "jobs" / submission.jobs[0].id / "job.sh").read_text(encoding="utf-8")
     head = [line for line in script.splitlines() if line.startswith(("#SBATCH", "#BSUB", "#flux:"))]
     launch = next(line for line in script.splitlines() if line.lower().startswith("launch=("))

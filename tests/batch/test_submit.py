@@ -11,7 +11,7 @@ import pytest
 from batch_fakes import Fake, wait_until_over
 
 from hpcbench.batch import write_submission as module
-from hpcbench.batch.submit import submit
+from hpcbench.batch.submit import Options, submit
 from hpcbench.errors import UserError
 
 
@@ -20,7 +20,7 @@ def everything(directory: Path) -> set[str]:
 
 
 def test_a_dry_run_writes_all_and_starts_nothing(fake: Fake) -> None:
-    submission = submit(fake.study, site=str(fake.site), dry_run=True, sets=["train.steps=30"])
+    submission = submit(fake.study, Options(site=str(fake.site), dry_run=True, sets=["train.steps=30"]))
     root = submission.root
     assert root == fake.directory / "results" / "fake" / "dry-run" / "001"
     names = ["r1-baseline", "r1-naive-zfp8", "r1-mzhybrid"]
@@ -74,7 +74,7 @@ def test_numbers_go_on_from_the_highest(fake: Fake) -> None:
     out = fake.directory / "out"
     (out / "007").mkdir(parents=True)
     (out / "notes").write_text("mine", encoding="utf-8")
-    roots = [submit(fake.study, site=str(fake.site), dry_run=True, out=out).root.name for _ in range(2)]
+    roots = [submit(fake.study, Options(site=str(fake.site), dry_run=True, out=out)).root.name for _ in range(2)]
     assert roots == ["008", "009"]
 
 
@@ -87,13 +87,13 @@ def test_numbers_go_on_from_the_highest(fake: Fake) -> None:
 )
 def test_pairing_says_who_shares_a_job(fake: Fake, pairing: str, jobs: list[list[str]]) -> None:
     fake.write_study(pairing=pairing, repeats=2, matrix={"scheme": ["baseline", "mzhybrid"]})
-    submission = submit(fake.study, site=str(fake.site), dry_run=True)
+    submission = submit(fake.study, Options(site=str(fake.site), dry_run=True))
     assert [job.runs for job in submission.jobs] == jobs
 
 
 def test_cells_never_share_a_job(fake: Fake) -> None:
     fake.write_study(repeats=2, matrix={"train.micro_batch": [1, 2], "scheme": ["baseline", "mzhybrid"]})
-    submission = submit(fake.study, site=str(fake.site), dry_run=True)
+    submission = submit(fake.study, Options(site=str(fake.site), dry_run=True))
     assert [job.runs for job in submission.jobs] == [
         ["r1-micro_batch1-baseline", "r1-micro_batch1-mzhybrid"],
         ["r1-micro_batch2-baseline", "r1-micro_batch2-mzhybrid"],
@@ -115,7 +115,7 @@ def test_cells_never_share_a_job(fake: Fake) -> None:
 )
 def test_only_some_runs(fake: Fake, only: str, runs: list[str]) -> None:
     fake.write_study(repeats=2)
-    submission = submit(fake.study, site=str(fake.site), dry_run=True, only=only)
+    submission = submit(fake.study, Options(site=str(fake.site), dry_run=True, only=only))
     assert [run for job in submission.jobs for run in job.runs] == runs
 
 
@@ -132,7 +132,7 @@ def test_only_some_runs(fake: Fake, only: str, runs: list[str]) -> None:
 )
 def test_expressions_that_name_nothing_are_refused(fake: Fake, only: str, says: str) -> None:
     with pytest.raises(UserError, match=r"^--only ") as caught:
-        submit(fake.study, site=str(fake.site), dry_run=True, only=only)
+        submit(fake.study, Options(site=str(fake.site), dry_run=True, only=only))
     assert says in str(caught.value)
 
 
@@ -155,14 +155,14 @@ def test_nothing_half_written_is_left(
     fake.write_study(repeats=2)
     monkeypatch.setattr(module, "write_json", failing)
     with pytest.raises(type(error)):
-        submit(fake.study, site=str(fake.site))
+        submit(fake.study, Options(site=str(fake.site)))
     assert everything(fake.directory) == before
 
 
 def test_a_value_that_cannot_stand_in_a_script_leaves_nothing(fake: Fake) -> None:
     before = everything(fake.directory)
     with pytest.raises(UserError, match="line break"):
-        submit(fake.study, site=str(fake.site), out=fake.directory / "a\nb")
+        submit(fake.study, Options(site=str(fake.site), out=fake.directory / "a\nb"))
     assert everything(fake.directory) == before
 
 
@@ -170,7 +170,7 @@ def test_a_scheduler_that_cannot_start_is_asked_before_anything_is_written(fake:
     lock = Path(tempfile.gettempdir()) / f"hpcbench-{os.getuid()}"
     lock.symlink_to(fake.directory)
     with pytest.raises(UserError, match="is not yours"):
-        submit(fake.study, site=str(fake.site))
+        submit(fake.study, Options(site=str(fake.site)))
     assert not (fake.directory / "results").exists()
 
 
@@ -203,7 +203,7 @@ def test_queues_and_nodes_are_asked_before_the_scheduler_is(fake: Fake, study: d
     )
     fake.write_study(layout={}, train={"steps": 20, "global_batch": 64}, **study)
     with pytest.raises(UserError) as caught:
-        submit(fake.study, site=str(fake.site), dry_run=not {"data", "links"} & study.keys())
+        submit(fake.study, Options(site=str(fake.site), dry_run=not {"data", "links"} & study.keys()))
     assert says in str(caught.value)
     assert not (fake.directory / "results").exists()
 
@@ -211,7 +211,7 @@ def test_queues_and_nodes_are_asked_before_the_scheduler_is(fake: Fake, study: d
 def test_a_data_file_is_found_from_the_study(fake: Fake) -> None:
     (fake.directory / "text $(x).txt").write_text("words", encoding="utf-8")
     fake.write_study(data={"source": "file", "path": "text $(x).txt"})
-    root = submit(fake.study, site=str(fake.site), only="scheme=baseline").root
+    root = submit(fake.study, Options(site=str(fake.site), only="scheme=baseline")).root
     run = json.loads((root / "runs" / "r1-baseline" / "run.json").read_text())
     assert run["data"]["path"] == str(fake.directory / "text $(x).txt")
     wait_until_over(root)
@@ -222,16 +222,16 @@ def test_no_launcher_is_a_clear_error(fake: Fake, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", str(fake.directory))
     fake.write_site(launcher={"kind": "mpich"}, python="auto")
     with pytest.raises(UserError, match=r"no mpiexec beside .* nor on PATH: install an MPI"):
-        submit(fake.study, site=str(fake.site))
+        submit(fake.study, Options(site=str(fake.site)))
     fake.write_site(launcher={"kind": "mpich", "program": "my-launcher"}, python="auto")
     with pytest.raises(UserError, match=r"no my-launcher beside .* nor on PATH: correct launcher.program"):
-        submit(fake.study, site=str(fake.site))
+        submit(fake.study, Options(site=str(fake.site)))
     own = fake.directory / "my-launcher"
     own.write_text("#!/bin/sh\n", encoding="utf-8")
-    assert submit(fake.study, site=str(fake.site), dry_run=True).jobs[0].launch[0] == str(own)
+    assert submit(fake.study, Options(site=str(fake.site), dry_run=True)).jobs[0].launch[0] == str(own)
     fake.write_site(launcher={"kind": "mpich"}, python="auto")
     beside = fake.directory / "mpiexec"
     beside.write_text("#!/bin/sh\n", encoding="utf-8")
-    submission = submit(fake.study, site=str(fake.site), dry_run=True)
+    submission = submit(fake.study, Options(site=str(fake.site), dry_run=True))
     assert submission.jobs[0].launch[0] == str(beside)
     assert submission.jobs[0].python == str(fake.directory / "python")

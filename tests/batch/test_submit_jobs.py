@@ -1,4 +1,4 @@
-"""Parcels are neither lost nor handed in twice, whatever the scheduler answers and whenever the command is killed."""
+"""Jobs are neither lost nor handed in twice, whatever the scheduler answers and whenever the command is killed."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -7,25 +7,27 @@ from typing import Any
 
 import pytest
 
+from hpcbench.batch.after import After
+from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers.job_status import Word
-from hpcbench.batch.schedulers.scheduler import Parcel, Receipt, Scheduler, UnclearError
-from hpcbench.batch.submit_jobs import Order, deliver, settle
+from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, UnclearError
+from hpcbench.batch.submit_jobs import settle, submit_jobs
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.errors import UserError
 
 
 class Queue(Scheduler):
-    """A scheduler that does to each parcel what the test says: take, refuse, lose, swallow, or kill us."""
+    """A scheduler that does to each job what the test says: take, refuse, lose, swallow, or kill us."""
 
     slowest = 0.0
 
     def __init__(self, acts: Sequence[str] = ()) -> None:
         super().__init__(Path("/"), None)  # type: ignore[arg-type]
         self.acts = list(acts)
-        self.queue: dict[str, Parcel] = {}
+        self.queue: dict[str, BatchJob] = {}
         self.begun = 0
 
-    def submit(self, parcel: Parcel) -> Receipt:
+    def submit(self, job: BatchJob) -> Receipt:
         act = self.acts.pop(0) if self.acts else "take"
         if act == "refuse":
             raise UserError("bsub: No such queue. Job not submitted.")
@@ -33,18 +35,18 @@ class Queue(Scheduler):
             raise UnclearError("sbatch: Socket timed out")
         if act == "die before":
             raise KeyboardInterrupt
-        assert parcel.name not in self.queue, "handed in twice"
-        self.queue[parcel.name] = parcel
+        assert job.name not in self.queue, "handed in twice"
+        self.queue[job.name] = job
         if act == "swallow":
             raise UnclearError("sbatch: Socket timed out")
         if act == "die after":
             raise KeyboardInterrupt
-        return self._receipt(parcel)
+        return self._receipt(job)
 
-    def _receipt(self, parcel: Parcel) -> Receipt:
-        id = str(1000 + list(self.queue).index(parcel.name))
-        elements = [f"{id}_{k + 1}" for k in range(len(parcel.jobs))] if parcel.array else [id]
-        return Receipt(id, elements, ["sbatch", str(parcel.script)], f"Submitted batch job {id}")
+    def _receipt(self, job: BatchJob) -> Receipt:
+        id = str(1000 + list(self.queue).index(job.name))
+        elements = [f"{id}_{k + 1}" for k in range(len(job.jobs))] if job.array else [id]
+        return Receipt(id, elements, ["sbatch", str(job.script)], f"Submitted batch job {id}")
 
     def begin(self) -> str:
         self.begun += 1
@@ -60,35 +62,36 @@ class Queue(Scheduler):
         return {}
 
 
-ORDERS = [
-    Order("j1", "jobs/j1/job.sh", ["j1"]),
-    Order("a01", "arrays/a01.sh", ["j2", "j3"], array=True),
-    Order("j4", "jobs/j4/job.sh", ["j4"]),
+JOBS = [
+    BatchJob("j1", "jobs/j1/job.sh", ["j1"]),
+    BatchJob("a01", "arrays/a01.sh", ["j2", "j3"], array=True),
+    BatchJob("j4", "jobs/j4/job.sh", ["j4"]),
 ]
 
 
-def hand(root: Path, queue: Queue, orders: Sequence[Order] = ORDERS, **more: Any) -> str:
-    return deliver(root, queue, Ledger(root), orders, name="study-abc123", sleep=lambda _: None, **more)
+def hand(root: Path, queue: Queue, jobs: Sequence[BatchJob] = JOBS, **more: Any) -> str:
+    return submit_jobs(queue, Ledger(root), jobs, name="study-abc123", sleep=lambda _: None, **more)
 
 
-def left(root: Path) -> list[Order]:
+def left(root: Path) -> list[BatchJob]:
     ledger = Ledger(root)
-    return [order for order in ORDERS if ledger.of(order.jobs[0]) is None]
+    return [job for job in JOBS if ledger.of(job.jobs[0]) is None]
 
 
 def test_each_is_written_down_with_what_was_answered(tmp_path: Path) -> None:
-    told = []
-    assert hand(tmp_path, Queue(), after=["55"], said=lambda: told.append(1)) == "begun"
+    told: list[tuple[int, int]] = []
+    after = After(tmp_path, ["55"], any_end=False)
+    assert hand(tmp_path, Queue(), after=after, progress=lambda *counts: told.append(counts)) == "begun"
     ledger = Ledger(tmp_path)
-    assert [(p.name, p.id, p.elements) for p in ledger.parcels] == [
+    assert [(p.name, p.id, p.elements) for p in ledger.submitted] == [
         ("study-abc123-j1", "1000", ["1000"]),
         ("study-abc123-a01", "1001", ["1001_1", "1001_2"]),
         ("study-abc123-j4", "1002", ["1002"]),
     ]
     assert [ledger.element(job) for job in ("j1", "j2", "j3", "j4", "j5")] == ["1000", "1001_1", "1001_2", "1002", None]
-    assert ledger.parcels[0].argv == ["sbatch", str(tmp_path / "jobs/j1/job.sh")]
-    assert ledger.parcels[0].said == "Submitted batch job 1000" and ledger.parcels[0].after == ["55"]
-    assert len(told) == 3
+    assert ledger.submitted[0].argv == ["sbatch", "jobs/j1/job.sh"]
+    assert ledger.submitted[0].said == "Submitted batch job 1000" and ledger.submitted[0].after == ["55"]
+    assert told == [(1, 3), (2, 3), (3, 3)]
 
 
 @pytest.mark.parametrize("act", ["refuse", "lose", "swallow", "die before", "die after"])
@@ -99,12 +102,12 @@ def test_after_any_fault_the_same_command_again_hands_in_the_rest_once(tmp_path:
         hand(tmp_path, queue)
     settle(queue, Ledger(tmp_path))
     hand(tmp_path, queue, left(tmp_path))
-    assert sorted(job for parcel in queue.queue.values() for job in parcel.jobs) == ["j1", "j2", "j3", "j4"]
+    assert sorted(id for job in queue.queue.values() for id in job.jobs) == ["j1", "j2", "j3", "j4"]
     ledger = Ledger(tmp_path)
-    for name, parcel in queue.queue.items():
-        receipt = queue.find(name, len(parcel.jobs))
+    for name, job in queue.queue.items():
+        receipt = queue.find(name, len(job.jobs))
         assert receipt is not None
-        assert [ledger.element(job) for job in parcel.jobs] == list(receipt.elements)
+        assert [ledger.element(id) for id in job.jobs] == list(receipt.elements)
 
 
 def test_a_refusal_says_how_many_are_in_and_lets_those_begin(tmp_path: Path) -> None:
@@ -112,7 +115,7 @@ def test_a_refusal_says_how_many_are_in_and_lets_those_begin(tmp_path: Path) -> 
     with pytest.raises(UserError, match=r"No such queue.*\(1 of 3 are handed in; the same command again goes on\)"):
         hand(tmp_path, queue)
     assert queue.begun == 1
-    assert [parcel.id for parcel in Ledger(tmp_path).parcels] == ["1000"]
+    assert [job.id for job in Ledger(tmp_path).submitted] == ["1000"]
 
 
 def test_what_an_unclear_answer_hides_is_looked_up(tmp_path: Path) -> None:
@@ -125,9 +128,9 @@ def test_what_is_nowhere_stays_written_down_until_it_is_settled(tmp_path: Path) 
     queue = Queue(["lose"])
     with pytest.raises(UserError, match="the queue shows no study-abc123-j1 so far"):
         hand(tmp_path, queue)
-    assert [parcel.id for parcel in Ledger(tmp_path).parcels] == [None]
+    assert [job.id for job in Ledger(tmp_path).submitted] == [None]
     assert settle(queue, Ledger(tmp_path)) == 0
-    assert Ledger(tmp_path).parcels == []
+    assert Ledger(tmp_path).submitted == []
 
 
 def test_a_second_handing_in_has_a_name_of_its_own_and_knows_the_attempts_before(tmp_path: Path) -> None:
@@ -135,10 +138,10 @@ def test_a_second_handing_in_has_a_name_of_its_own_and_knows_the_attempts_before
     hand(tmp_path, queue)
     (tmp_path / "jobs" / "j2").mkdir(parents=True)
     (tmp_path / "jobs" / "j2" / "status.json").write_text('{"state": "ended", "attempt": 3, "exit": 1}')
-    hand(tmp_path, queue, [Order("j2", "jobs/j2/job.sh", ["j2"])])
-    hand(tmp_path, queue, [Order("j2", "jobs/j2/job.sh", ["j2"])])
+    hand(tmp_path, queue, [BatchJob("j2", "jobs/j2/job.sh", ["j2"])])
+    hand(tmp_path, queue, [BatchJob("j2", "jobs/j2/job.sh", ["j2"])])
     ledger = Ledger(tmp_path)
-    assert [parcel.name for parcel in ledger.parcels][3:] == ["study-abc123-j2.2", "study-abc123-j2.3"]
+    assert [job.name for job in ledger.submitted][3:] == ["study-abc123-j2.2", "study-abc123-j2.3"]
     last = ledger.of("j2")
     assert last is not None and last.begun == {"j2": 3} and ledger.element("j2") == "1004"
     assert ledger.element("j3") == "1001_2"
@@ -161,8 +164,8 @@ def test_what_was_on_its_way_when_its_sender_died_is_waited_for(tmp_path: Path) 
     def sleep(seconds: float) -> None:
         waited.append(seconds)
         if sum(waited) > 5:  # the call arrives
-            handed = Ledger(tmp_path).parcels[0]
-            queue.queue[handed.name] = handed.parcel(tmp_path)
+            handed = Ledger(tmp_path).submitted[0]
+            queue.queue[handed.name] = handed
 
     assert settle(queue, Ledger(tmp_path), sleep=sleep) == 1
     assert Ledger(tmp_path).element("j1") == "1000"
@@ -175,7 +178,7 @@ def test_the_wait_for_it_has_an_end(tmp_path: Path) -> None:
         hand(tmp_path, queue)
     waited: list[float] = []
     assert settle(queue, Ledger(tmp_path), sleep=waited.append) == 0
-    assert 28 <= sum(waited) <= 32 and Ledger(tmp_path).parcels == []
+    assert 28 <= sum(waited) <= 32 and Ledger(tmp_path).submitted == []
 
 
 @pytest.mark.parametrize(
@@ -187,10 +190,10 @@ def test_a_queue_that_has_forgotten_it_is_not_believed_against_the_marks(
 ) -> None:
     queue = Queue(["die before"])
     with contextlib.suppress(KeyboardInterrupt):
-        hand(tmp_path, queue, [ORDERS[order]])
-    job = tmp_path / "jobs" / ORDERS[order].jobs[-1]
+        hand(tmp_path, queue, [JOBS[order]])
+    job = tmp_path / "jobs" / JOBS[order].jobs[-1]
     job.mkdir(parents=True)
     (job / "status.json").write_text(f'{{"state": "ended", "exit": 0, "attempt": 1, "id": "{id}"}}')
     assert settle(queue, Ledger(tmp_path)) == 1
     ledger = Ledger(tmp_path)
-    assert [ledger.element(name) for name in ORDERS[order].jobs] == elements and ledger.parcels[0].id == "77"
+    assert [ledger.element(name) for name in JOBS[order].jobs] == elements and ledger.submitted[0].id == "77"

@@ -153,7 +153,7 @@ def test_without_its_queue_a_local_job_is_lost_and_not_done(tmp_path: Path) -> N
     root = handed_to_local(submission(tmp_path, "local"))
     assert states(root) == (State.LOST, State.LOST)
     dead = {"pid": 2**22 + 1, "start": 1, "host": socket.gethostname(), "boot": ""}
-    queue: dict[str, Any] = {"time": "x", "jobs": [{"id": "j1", "parcel": "s-1-j1", "after": [], "after_any": False}]}
+    queue: dict[str, Any] = {"time": "x", "jobs": [{"id": "j1", "name": "s-1-j1", "after": [], "after_any": False}]}
     (root / "queues").mkdir()
     write_json(root / "queues" / "1.json", {**queue, "process": dead})
     (root / "queues" / "1.log").write_text("noise\nOSError: No space left on device\n", encoding="utf-8")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hpcbench.batch.schedulers.job_status import Word
-from hpcbench.batch.tracking.ledger import Handed
+from hpcbench.batch.tracking.ledger import SubmittedJob
 from hpcbench.batch.tracking.seen import Seen
 from hpcbench.contract.judge_job import GRACE, Status, judge_job
 from hpcbench.contract.mark import Mark
@@ -18,8 +18,8 @@ LATER = THEN + 1000
 START, END = "2026-11-21T06:31:00Z", "2026-11-21T06:40:00Z"
 
 
-def handed(begun: int = 0, id: str | None = "7", cancelled: str | None = None) -> Handed:
-    return Handed(1, "n", "s", ["j"], False, {"j": begun}, HANDED, id=id, cancelled=cancelled)
+def handed(begun: int = 0, id: str | None = "7", cancelled: str | None = None) -> SubmittedJob:
+    return SubmittedJob("n", "s", ["j"], number=1, begun={"j": begun}, time=HANDED, id=id, cancelled=cancelled)
 
 
 def ended(exit: int, attempt: int = 1) -> Mark:
@@ -40,12 +40,12 @@ def of(
     mark: Mark | None,
     known: Seen | None,
     *,
-    parcel: Handed | None = None,
+    submitted: SubmittedJob | None = None,
     requeue: bool = True,
     silent: str | None = None,
     clock: float = LATER,
 ) -> Status:
-    given, told = (parcel or handed()).handed_in("j"), known.told if known else None
+    given, told = (submitted or handed()).handed_in("j"), known.told if known else None
     return judge_job(mark, given, told, requeue=requeue, silent=silent, clock=clock)
 
 
@@ -146,34 +146,34 @@ def test_a_scheduler_that_clears_up_may_tell_the_reason_later() -> None:
 
 def test_marks_of_the_past_do_not_count() -> None:
     again = handed(begun=1)
-    assert of(ended(3, 1), seen(State.PENDING), parcel=again).state is State.PENDING
-    assert of(ended(0, 1), seen(State.TIMED_OUT, "TIMEOUT"), parcel=again).state is State.TIMED_OUT
-    found = of(ended(0, 2), None, parcel=again)
+    assert of(ended(3, 1), seen(State.PENDING), submitted=again).state is State.PENDING
+    assert of(ended(0, 1), seen(State.TIMED_OUT, "TIMEOUT"), submitted=again).state is State.TIMED_OUT
+    found = of(ended(0, 2), None, submitted=again)
     assert (found.state, found.attempt, found.exit, found.end) == (State.COMPLETED, 2, 0, END)
 
 
 def test_cancelled_by_us_only_if_it_ended_after_that() -> None:
-    assert of(ended(143), None, parcel=handed(cancelled="2026-11-21T06:39:59Z")).state is State.CANCELLED
-    assert of(ended(1), None, parcel=handed(cancelled="2026-11-21T06:40:01Z")).state is State.FAILED
+    assert of(ended(143), None, submitted=handed(cancelled="2026-11-21T06:39:59Z")).state is State.CANCELLED
+    assert of(ended(1), None, submitted=handed(cancelled="2026-11-21T06:40:01Z")).state is State.FAILED
     assert (
-        of(ended(143), None, parcel=handed(cancelled="2026-11-21T06:40:50Z")).state is State.CANCELLED
+        of(ended(143), None, submitted=handed(cancelled="2026-11-21T06:40:50Z")).state is State.CANCELLED
     )  # clocks differ
-    assert of(ended(143), None, parcel=handed(cancelled="2026-11-21T06:41:01Z")).state is State.FAILED
-    assert of(ended(0), None, parcel=handed(cancelled="2026-11-21T06:39:59Z")).state is State.COMPLETED
+    assert of(ended(143), None, submitted=handed(cancelled="2026-11-21T06:41:01Z")).state is State.FAILED
+    assert of(ended(0), None, submitted=handed(cancelled="2026-11-21T06:39:59Z")).state is State.COMPLETED
 
 
 def test_cancelled_by_us_and_gone_without_a_word() -> None:
-    parcel = handed(cancelled="2026-11-21T06:39:59Z")
-    assert of(RUNS, None, parcel=parcel).state is State.CANCELLED
-    assert of(RUNS, seen(State.RUNNING, absent=LATER), parcel=parcel).state is State.CANCELLED
-    assert of(RUNS, seen(State.RUNNING), parcel=parcel).state is State.RUNNING
-    assert of(RUNS, None, parcel=parcel, silent="squeue: no answer").state is State.UNKNOWN
+    submitted = handed(cancelled="2026-11-21T06:39:59Z")
+    assert of(RUNS, None, submitted=submitted).state is State.CANCELLED
+    assert of(RUNS, seen(State.RUNNING, absent=LATER), submitted=submitted).state is State.CANCELLED
+    assert of(RUNS, seen(State.RUNNING), submitted=submitted).state is State.RUNNING
+    assert of(RUNS, None, submitted=submitted, silent="squeue: no answer").state is State.UNKNOWN
 
 
-def test_a_parcel_whose_answer_is_missing() -> None:
-    found = of(None, None, parcel=handed(id=None))
+def test_a_job_whose_answer_is_missing() -> None:
+    found = of(None, None, submitted=handed(id=None))
     assert found.state is State.UNKNOWN and "`hpcbench submit` again settles it" in found.reason
-    assert of(ended(0), None, parcel=handed(id=None)).state is State.COMPLETED
+    assert of(ended(0), None, submitted=handed(id=None)).state is State.COMPLETED
 
 
 def test_scripts_run_by_hand_have_their_marks_only() -> None:
@@ -196,4 +196,4 @@ def test_the_attempt_under_way() -> None:
     found = of(ended(143), seen(State.PENDING, ended=1))
     assert (found.attempt, found.end, found.exit) == (2, None, None)
     assert of(Mark("running", 3, None, START), seen(State.RUNNING)).attempt == 3
-    assert of(ended(1), seen(State.PENDING), parcel=handed(begun=1)).attempt == 2
+    assert of(ended(1), seen(State.PENDING), submitted=handed(begun=1)).attempt == 2

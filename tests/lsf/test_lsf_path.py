@@ -41,7 +41,7 @@ def test_the_scripts_of_shipped_sites(place: Make, name: str, site: dict[str, st
     assert states(wait_until_over(here, root)) == [State.COMPLETED]
     assert sorted(here.ranks) == [("1", "node1", 0), ("1", "node2", 1)]
     [job] = here.fake.jobs
-    assert (job.name, job.account, job.hosts) == (Ledger(root).parcels[0].name.replace("-", "_"), "bank", 2)
+    assert (job.name, job.account, job.hosts) == (Ledger(root).submitted[0].name.replace("-", "_"), "bank", 2)
     [call] = [call for call in here.fake.calls if call.program == "bsub"]
     assert (call.stdin is None) is (name == "summit")  # bsub script there, bsub < script here
 
@@ -58,7 +58,7 @@ def test_elements_of_arrays_are_tracked_each_by_itself(place: Make, capsys: Capt
     assert states(tracked) == [done, failed, done, State.RUNNING, done]
     assert list(tracked.ids.values()) == ["1[1]", "1[2]", "1[3]", "2[1]", "2[2]"]
     assert sorted(job.name for job in here.fake.jobs) == sorted(
-        handed.name.replace("-", "_") for handed in Ledger(root).parcels for _ in handed.jobs
+        handed.name.replace("-", "_") for handed in Ledger(root).submitted for _ in handed.jobs
     )
     assert cancel(root) == "1 job: ended"
     assert states(wait_until_over(here, root)) == [done, failed, done, State.CANCELLED, done]
@@ -171,7 +171,7 @@ def test_a_job_whose_answer_was_lost_is_found_and_not_handed_in_twice(
     here.fake.order(how, program="bsub", times=1, **orders[how])
     root = here.submit().root
     monkeypatch.setattr("hpcbench.batch.schedulers.client.PATIENCE", 90.0)
-    assert Ledger(root).parcels[0].id == "1"
+    assert Ledger(root).submitted[0].id == "1"
     assert states(wait_until_over(here, root)) == [State.COMPLETED]
     assert len(here.fake.jobs) == 1
     assert len([call for call in here.fake.calls if call.program == "bsub"]) == 1
@@ -201,7 +201,7 @@ def test_a_submission_that_was_killed_goes_on(place: Make) -> None:
     for pid in _calls_of(here, "bsub"):
         os.kill(pid, signal.SIGKILL)
     root = here.directory / "results" / "fake" / "001"
-    assert [handed.id for handed in Ledger(root).parcels] == [None]
+    assert [handed.id for handed in Ledger(root).submitted] == [None]
     again = here.submit()
     assert again.root == root
     assert "1 more handed in" in again.notes[-1]

@@ -9,7 +9,7 @@ from typing import Any
 
 from batch_fakes import Fake, wait_for
 
-from hpcbench.batch.submit import Submission, submit
+from hpcbench.batch.submit import Options, Submission, submit
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.judge_job import Status
 from hpcbench.contract.state import State
@@ -37,7 +37,7 @@ class OnSlurm(Fake):
 
     def submission(self, **options: Any) -> Submission:
         """The same, with what was said."""
-        return submit(self.study, **{"site": str(self.site), "out": self.directory / "out", **options})
+        return submit(self.study, Options(**{"site": str(self.site), "out": self.directory / "out", **options}))
 
 
 def hpcbench(

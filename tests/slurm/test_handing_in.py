@@ -27,8 +27,8 @@ def test_unpaired_runs_are_arrays_whose_elements_are_told_apart(place: OnSlurm, 
     place.acts({"naive-zfp8": "fail"})
     root = place.submit()
     ledger = Ledger(root)
-    assert [(len(parcel.jobs), parcel.array) for parcel in ledger.parcels] == [(3, True), (3, True), (2, True)]
-    ids = [f"{parcel.id}_{k + 1}" for parcel in ledger.parcels for k in range(len(parcel.jobs))]
+    assert [(len(job.jobs), job.array) for job in ledger.submitted] == [(3, True), (3, True), (2, True)]
+    ids = [f"{job.id}_{k + 1}" for job in ledger.submitted for k in range(len(job.jobs))]
     tracked = wait_over(root)
     assert list(tracked.ids.values()) == ids
     assert listed(cluster, tracked.submission["name"]) == sorted(ids)

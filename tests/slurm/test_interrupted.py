@@ -85,7 +85,7 @@ def test_a_submit_that_is_killed_is_gone_on_with(
         assert process.wait(PATIENCE) == -9
     root = place.directory / "out" / "001"
     ledger = Ledger(root)
-    assert [parcel.id is None for parcel in ledger.parcels] == [False, False, True]
+    assert [job.id is None for job in ledger.submitted] == [False, False, True]
     tracked = track(root)
     assert len(listed(cluster, tracked.submission["name"])) == taken
     assert tracked.jobs["j0003-r3"].state in (State.UNKNOWN, State.RUNNING, State.COMPLETED)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers.lsf import Lsf
-from hpcbench.batch.schedulers.scheduler import Parcel, UnclearError
+from hpcbench.batch.schedulers.scheduler import UnclearError
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
@@ -39,20 +40,20 @@ def start(
     return make
 
 
-def parcel(name: str, body: str, count: int = 1, limit: str = "2:00", **more: object) -> Parcel:
-    """A parcel of one job, or of an array."""
+def batch_job(name: str, body: str, count: int = 1, limit: str = "2:00", **more: object) -> BatchJob:
+    """A script of one job, or of an array."""
     script = Path.cwd() / f"{name}.sh"
     script.write_text(f"#!/bin/bash\n#BSUB -W {limit}\n{body}\n", encoding="utf-8")
-    return Parcel(script, name, [f"j{k}" for k in range(count)], array=count > 1, **more)  # type: ignore[arg-type]
+    return BatchJob(name, str(script), [f"j{k}" for k in range(count)], array=count > 1, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_states_and_exit_codes(start: Callable[[str], tuple[Fake, Lsf]], flavour: str) -> None:
     fake, lsf = start(flavour)
-    good = lsf.submit(parcel("good", "true")).id
-    array = lsf.submit(parcel("array", "exit $((LSB_JOBINDEX - 1))", 3))
-    late = lsf.submit(parcel("late", "sleep 60", limit="0:01")).id
-    after = lsf.submit(parcel("after", "true", after=[array.id], after_any=True)).id
+    good = lsf.submit(batch_job("good", "true")).id
+    array = lsf.submit(batch_job("array", "exit $((LSB_JOBINDEX - 1))", 3))
+    late = lsf.submit(batch_job("late", "sleep 60", limit="0:01")).id
+    after = lsf.submit(batch_job("after", "true", after=[array.id], after_any=True)).id
     fake.wait()
     words = lsf.poll([good, *array.elements, late, after, "999"])
     assert words[good].state is State.COMPLETED
@@ -71,9 +72,9 @@ def test_states_and_exit_codes(start: Callable[[str], tuple[Fake, Lsf]], flavour
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_cancel_and_history(start: Callable[[str], tuple[Fake, Lsf]], flavour: str) -> None:
     fake, lsf = start(flavour)
-    over = lsf.submit(parcel("over", "exit 4")).id
+    over = lsf.submit(batch_job("over", "exit 4")).id
     fake.wait()
-    runs = lsf.submit(parcel("runs", "sleep 60")).id
+    runs = lsf.submit(batch_job("runs", "sleep 60")).id
     fake.wait_for(runs, RUNNING)
     assert lsf.cancel([over, runs]) == {over: "already over", runs: "ended"}
     assert lsf.poll([runs])[runs].state is State.CANCELLED
@@ -87,7 +88,7 @@ def test_cancel_and_history(start: Callable[[str], tuple[Fake, Lsf]], flavour: s
 
 def test_faults(start: Callable[[str], tuple[Fake, Lsf]]) -> None:
     fake, lsf = start("csm")
-    ids = [lsf.submit(parcel(name, "exit 0")).id for name in ("one", "two")]
+    ids = [lsf.submit(batch_job(name, "exit 0")).id for name in ("one", "two")]
     fake.wait()
     fake.order("state", job=ids[0], word="UNKWN", times=1)
     assert lsf.poll(ids)[ids[0]].state is State.UNKNOWN
@@ -106,7 +107,7 @@ def test_unclear_submission_is_found_by_name(
     monkeypatch.setattr("hpcbench.batch.schedulers.client.PATIENCE", 2.0)
     fake.order("hang", program="bsub", seconds=30, times=1)
     with pytest.raises(UnclearError):
-        lsf.submit(parcel("slow", "true"))
+        lsf.submit(batch_job("slow", "true"))
     found = lsf.find("slow", 1)
     assert found is not None
     assert found.id == fake.jobs[0].key
@@ -114,7 +115,7 @@ def test_unclear_submission_is_found_by_name(
 
 def test_refusals_reach_the_user(start: Callable[[str], tuple[Fake, Lsf]]) -> None:
     _, lsf = start("csm")
-    wrong = parcel("wrong", "true")
+    wrong = batch_job("wrong", "true")
     wrong.script.write_text("#!/bin/bash\n#BSUB -W 01:00:00\ntrue\n", encoding="utf-8")
     with pytest.raises(UserError, match="Bad RUNLIMIT specification") as caught:
         lsf.submit(wrong)

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers import flux_answers
 from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment
 from hpcbench.batch.schedulers.client import Answer, SilenceError, ask, portions
 from hpcbench.batch.schedulers.job_status import Word
-from hpcbench.batch.schedulers.scheduler import Parcel, Receipt, Scheduler, UnclearError, register_scheduler
+from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, UnclearError, register_scheduler
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 
@@ -28,22 +29,23 @@ class Flux(Scheduler):
         if done.status:
             raise UserError(f"flux jobs: {done.first_line}: is there a Flux instance here, and FLUX_URI right?")
 
-    def submit(self, parcel: Parcel) -> Receipt:
-        if len(parcel.jobs) != 1:
-            raise UserError(f"{parcel.name}: Flux has no job arrays: hand in its {len(parcel.jobs)} jobs one by one")
-        scheme = "afterany" if parcel.after_any else "afterok"
-        argv = ["batch", *(f"--dependency={scheme}:{id}" for id in parcel.after), str(parcel.script)]
+    def submit(self, job: BatchJob) -> Receipt:
+        script = self.root / job.script
+        if len(job.jobs) != 1:
+            raise UserError(f"{job.name}: Flux has no job arrays: hand in its {len(job.jobs)} jobs one by one")
+        scheme = "afterany" if job.after_any else "afterok"
+        argv = ["batch", *(f"--dependency={scheme}:{id}" for id in job.after), str(script)]
         try:
             done = ask(["flux", *argv], {**clean_environment(keep=("FLUX_URI",)), "FLUX_F58_FORCE_ASCII": "1"})
         except SilenceError as error:
-            raise UnclearError(f"flux batch {parcel.script}: {error}") from None
+            raise UnclearError(f"flux batch {script}: {error}") from None
         id = flux_answers.submitted(done.out)
         if id is not None:  # a warning or a status beside an id takes nothing back
             return Receipt(id, [id], ["flux", *argv], done.said)
         refused = done.status and "error" in done.err.lower()
         if not refused or _UNCLEAR.search(done.err):
-            raise UnclearError(f"flux batch {parcel.script}: exit status {done.status} and no id: {done.first_line}")
-        raise UserError(f"flux batch {parcel.script}: {done.first_line}: Flux did not take it")
+            raise UnclearError(f"flux batch {script}: exit status {done.status} and no id: {done.first_line}")
+        raise UserError(f"flux batch {script}: {done.first_line}: Flux did not take it")
 
     def find(self, name: str, jobs: int) -> Receipt | None:
         done = _flux("jobs", "-a", "-n", f"--name={name}", "-o", "{id.dec}|{name}")

@@ -19,13 +19,14 @@ from types import FrameType
 from typing import IO, Any
 
 import hpcbench
+from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, write_json
 from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.batch.schedulers.local_queue import Queue, queues, read_queue
 from hpcbench.batch.schedulers.processes import alive, end_tree, here, identity
-from hpcbench.batch.schedulers.scheduler import Parcel, Receipt, Scheduler, register_scheduler
+from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, register_scheduler
 from hpcbench.batch.sites.site import Site
-from hpcbench.batch.tracking.ledger import Ledger
+from hpcbench.batch.tracking.ledger import Ledger, SubmittedJob
 from hpcbench.batch.tracking.marks import read_mark
 from hpcbench.contract.ending import tail
 from hpcbench.contract.problems import shown
@@ -50,27 +51,29 @@ class Local(Scheduler):
 
     def __init__(self, root: Path, site: Site) -> None:
         super().__init__(root, site)
-        self._parcels: list[Parcel] = []
+        self._waiting: list[BatchJob] = []
 
     @classmethod
     def check(cls, site: Site) -> None:
         lock_path()  # what is wrong with it is better said now than by the queue, which nobody watches
 
-    def submit(self, parcel: Parcel) -> Receipt:
-        self._parcels.append(parcel)
-        id = str(self.root / "jobs" / parcel.jobs[0])
+    def submit(self, job: BatchJob) -> Receipt:
+        self._waiting.append(job)
+        id = str(self.root / "jobs" / job.jobs[0])
         for name in ("process.json", "dropped.json"):
             (Path(id) / name).unlink(missing_ok=True)
         return Receipt(id, [id])
 
     def begin(self) -> str:
-        if not self._parcels:
+        if not self._waiting:
             return ""
         directory = self.root / "queues"
         directory.mkdir(exist_ok=True)
         number = len(list(directory.glob("*.log"))) + 1
-        parcels = [*self._forgotten(), *self._parcels]
-        jobs = [{"id": p.jobs[0], "parcel": p.name, "after": list(p.after), "after_any": p.after_any} for p in parcels]
+        jobs = [
+            {"id": job.jobs[0], "name": job.name, "after": list(job.after), "after_any": job.after_any}
+            for job in (*self._forgotten(), *self._waiting)
+        ]
         with (directory / f"{number}.log").open("wb") as log:
             queue = subprocess.Popen(
                 [sys.executable, "-m", "hpcbench.batch.schedulers.local", str(self.root), str(number)],
@@ -84,16 +87,16 @@ class Local(Scheduler):
         write_json(directory / f"{number}.json", {"process": _identity(queue), "time": now(), "jobs": jobs})
         assert queue.stdin is not None
         queue.stdin.close()  # it waits for this: what it is to do is on disk now
-        self._parcels = []
+        self._waiting = []
         return f"{len(jobs)} job{'s' if len(jobs) > 1 else ''} run here in the background, one after another"
 
-    def _forgotten(self) -> list[Parcel]:
+    def _forgotten(self) -> list[SubmittedJob]:
         """What was handed in by a command that was killed before it could start a queue."""
-        begun = {job["parcel"] for _, queue in queues(self.root) for job in queue["jobs"]}
-        begun |= {parcel.name for parcel in self._parcels}
+        begun = {job["name"] for _, queue in queues(self.root) for job in queue["jobs"]}
+        begun |= {job.name for job in self._waiting}
         ledger = Ledger(self.root)
-        last = [p for p in ledger.parcels if p.id and not p.cancelled and ledger.of(p.jobs[0]) is p]
-        return [parcel.parcel(self.root) for parcel in last if parcel.name not in begun]
+        last = [job for job in ledger.submitted if job.id and not job.cancelled and ledger.of(job.jobs[0]) is job]
+        return [job for job in last if job.name not in begun]
 
     def find(self, name: str, jobs: int) -> Receipt | None:
         return None  # what no queue was started for is nowhere

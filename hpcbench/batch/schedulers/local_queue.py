@@ -11,8 +11,8 @@ class Waiting(TypedDict):
     """A job of a queue."""
 
     id: str
-    parcel: str
-    """Name of its handing-in."""
+    name: str
+    """Under which it was handed in."""
     after: list[str]
     after_any: bool
 

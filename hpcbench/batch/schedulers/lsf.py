@@ -4,12 +4,13 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers.cancelling import Force, cancel
 from hpcbench.batch.schedulers.clean_environment import plain_environment
 from hpcbench.batch.schedulers.client import ask, portions
 from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.batch.schedulers.lsf_query import LsfQuery
-from hpcbench.batch.schedulers.scheduler import Parcel, Receipt, Scheduler, register_scheduler
+from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, register_scheduler
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 
@@ -30,14 +31,14 @@ class Lsf(Scheduler):
         super().__init__(root, site)
         self._query = LsfQuery()
 
-    def submit(self, parcel: Parcel) -> Receipt:
+    def submit(self, job: BatchJob) -> Receipt:
         from hpcbench.batch.schedulers.submitit_lsf import LSFScriptExecutor
         from hpcbench.batch.schedulers.submitit_script import Script, receipt
 
         executor = LSFScriptExecutor(self.root, self.site.scheduler.hand_in)
-        job = executor.submit_script(Script(parcel.script, tuple(_options(parcel))))
-        elements = [f"{job.job_id}[{k + 1}]" for k in range(len(parcel.jobs))] if parcel.array else [job.job_id]
-        return receipt(job, elements)
+        taken = executor.submit(Script(self.root / job.script, tuple(_options(job))))
+        elements = [f"{taken.job_id}[{k + 1}]" for k in range(len(job.jobs))] if job.array else [taken.job_id]
+        return receipt(taken, elements)
 
     def find(self, name: str, jobs: int) -> Receipt | None:
         ids = self._query.named(lsf_name(name))
@@ -58,17 +59,17 @@ class Lsf(Scheduler):
 
 
 def lsf_name(name: str) -> str:
-    """A parcel's name without hyphens: filters of some sites take any ``-n`` on the command line for the option."""
+    """A name without hyphens: filters of some sites take any ``-n`` on the command line for the option."""
     return name.replace("-", "_")
 
 
-def _options(parcel: Parcel) -> list[str]:
+def _options(job: BatchJob) -> list[str]:
     """On the command line, where they win over what the script says."""
-    array = f"[1-{len(parcel.jobs)}]" if parcel.array else ""
-    options = ["-J", lsf_name(parcel.name) + array]
-    if parcel.after:
-        kind = "ended" if parcel.after_any else "done"
-        options += ["-w", " && ".join(f"{kind}({job})" for job in parcel.after)]
+    array = f"[1-{len(job.jobs)}]" if job.array else ""
+    options = ["-J", lsf_name(job.name) + array]
+    if job.after:
+        kind = "ended" if job.after_any else "done"
+        options += ["-w", " && ".join(f"{kind}({id})" for id in job.after)]
     return options
 
 

@@ -7,26 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
-
-
-@dataclass(frozen=True)
-class Parcel:
-    """What is handed in by one call: a job, or an array of jobs of one shape."""
-
-    script: Path
-    """Absolute."""
-    name: str
-    """Unique among all that is ever handed in by this user, so that it can be looked up after an unclear answer."""
-    jobs: Sequence[str]
-    """Ids of our jobs; more than one: element k + 1 of the array is job k."""
-    array: bool = False
-    after: Sequence[str] = ()
-    """Ids, as `Receipt.id` has them, of what must have ended before this begins."""
-    after_any: bool = False
-    """Begin however those ended; else only when all ended well."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +20,14 @@ class Receipt:
     id: str
     """Of the job or of the whole array."""
     elements: Sequence[str]
-    """The id of each of the parcel's jobs, by which `poll` and `cancel` know it: ``123``, ``123_4``, ``123[4]``."""
+    """The id of each of its jobs, by which `poll` and `cancel` know it: ``123``, ``123_4``, ``123[4]``."""
     argv: Sequence[str] = ()
     said: str = ""
     """Standard output and error of the submission."""
 
 
 class UnclearError(UserError):
-    """The scheduler's answer does not say whether it took the parcel: look it up by name before another try."""
+    """The scheduler's answer does not say whether it took the job: look it up by name before another try."""
 
 
 class Scheduler(ABC):
@@ -86,8 +70,8 @@ class Scheduler(ABC):
             )
 
     @abstractmethod
-    def submit(self, parcel: Parcel) -> Receipt:
-        """Hand in one parcel.
+    def submit(self, job: BatchJob) -> Receipt:
+        """Hand in one job, or one array of jobs.
 
         Raises
         ------
@@ -98,12 +82,12 @@ class Scheduler(ABC):
         """
 
     def begin(self) -> str:
-        """Called once when all parcels are handed in; returns one line for the user, or nothing."""
+        """Called once when all jobs are handed in; returns one line for the user, or nothing."""
         return ""
 
     @abstractmethod
     def find(self, name: str, jobs: int) -> Receipt | None:
-        """Look up what was handed in under a parcel's name; None if the scheduler knows of nothing.
+        """Look up what was handed in under a name; None if the scheduler knows of nothing.
 
         Parameters
         ----------

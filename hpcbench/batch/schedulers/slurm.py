@@ -4,11 +4,12 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers.cancelling import Force, cancel
 from hpcbench.batch.schedulers.clean_environment import plain_environment
 from hpcbench.batch.schedulers.client import ask, portions
 from hpcbench.batch.schedulers.job_status import Word
-from hpcbench.batch.schedulers.scheduler import Parcel, Receipt, Scheduler, register_scheduler
+from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, register_scheduler
 from hpcbench.batch.schedulers.slurm_query import SlurmQuery, since
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
@@ -30,13 +31,13 @@ class Slurm(Scheduler):
         super().__init__(root, site)
         self._query = SlurmQuery(since(root))
 
-    def submit(self, parcel: Parcel) -> Receipt:
+    def submit(self, job: BatchJob) -> Receipt:
         from hpcbench.batch.schedulers.submitit_script import Script, receipt
         from hpcbench.batch.schedulers.submitit_slurm import SlurmScriptExecutor
 
-        job = SlurmScriptExecutor(self.root).submit_script(Script(parcel.script, tuple(_options(parcel))))
-        elements = [f"{job.job_id}_{k + 1}" for k in range(len(parcel.jobs))] if parcel.array else [job.job_id]
-        return receipt(job, elements)
+        taken = SlurmScriptExecutor(self.root).submit(Script(self.root / job.script, tuple(_options(job))))
+        elements = [f"{taken.job_id}_{k + 1}" for k in range(len(job.jobs))] if job.array else [taken.job_id]
+        return receipt(taken, elements)
 
     def find(self, name: str, jobs: int) -> Receipt | None:
         found = self._query.named(name)
@@ -58,14 +59,14 @@ class Slurm(Scheduler):
         return cancel(ids, self._query.listed, forces)
 
 
-def _options(parcel: Parcel) -> list[str]:
+def _options(job: BatchJob) -> list[str]:
     """On the command line, where they win over what the script says."""
-    options = [f"--job-name={parcel.name}"]
-    if parcel.array:
-        options.append(f"--array=1-{len(parcel.jobs)}")
-    if parcel.after:
-        kind = "afterany" if parcel.after_any else "afterok"
-        options.append(f"--dependency={kind}:" + ":".join(parcel.after))
+    options = [f"--job-name={job.name}"]
+    if job.array:
+        options.append(f"--array=1-{len(job.jobs)}")
+    if job.after:
+        kind = "afterany" if job.after_any else "afterok"
+        options.append(f"--dependency={kind}:" + ":".join(job.after))
         options.append("--kill-on-invalid-dep=yes")  # else it waits for ever for what has failed
     return options
 

@@ -17,7 +17,6 @@ from typing import Any
 from submitit.core import core, job_environment, logger, plugins, utils
 
 from hpcbench.batch.schedulers.clean_environment import clean_environment
-from hpcbench.batch.schedulers.client import Answer
 from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.batch.schedulers.lsf_query import LsfQuery
 from hpcbench.batch.schedulers.lsf_script import Parameters, one_line, script_text
@@ -285,20 +284,15 @@ class LSFScriptExecutor(ScriptExecutor):
 
     job_class = LSFScriptJob
     program = "bsub"
+    dialect = DIALECT
 
     def __init__(self, folder: Path, by: str = "stdin") -> None:
         super().__init__(folder)
         self._by = by
 
-    def _hand_in(self, script: Script) -> tuple[str, Answer]:
-        return hand_in(self._line(script), clean_environment(), DIALECT, cwd=self.folder)
-
-    def _line(self, script: Script) -> list[str]:
+    def command(self, script: Script) -> list[str]:
         path = script.path if self._by == "stdin" else script.path.relative_to(self.folder)
         return bsub_line(path, script.options, self._by)
-
-    def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-        return self._line(Script(submission_file_path))
 
     @staticmethod
     def _get_job_id_from_submission_command(string: bytes | str) -> str:

@@ -12,8 +12,10 @@ from typing import Any, NoReturn
 
 from submitit.core import core, utils
 
+from hpcbench.batch.schedulers.clean_environment import clean_environment
 from hpcbench.batch.schedulers.client import Answer
 from hpcbench.batch.schedulers.scheduler import Receipt
+from hpcbench.batch.schedulers.submit_command import Dialect, hand_in
 from hpcbench.contract.state import State
 
 
@@ -48,12 +50,11 @@ class ScriptExecutor(core.PicklingExecutor):
     """Hands in scripts; what a scheduler adds is how."""
 
     program: str
+    dialect: Dialect
 
-    def submit_script(self, script: Script) -> ScriptJob:
-        """Hand in one script."""
-        job = self.submit(script)
-        assert isinstance(job, ScriptJob)
-        return job
+    @abstractmethod
+    def command(self, script: Script) -> list[str]:
+        """The call of the scheduler's program that hands in the script."""
 
     def _internal_process_submissions(
         self, delayed_submissions: Sequence[utils.DelayedSubmission]
@@ -64,16 +65,15 @@ class ScriptExecutor(core.PicklingExecutor):
             script = delayed.function
             if not isinstance(script, Script):
                 raise TypeError(f"{type(self).__name__} takes a Script, not {type(script).__name__}")
-            job_id, answer = self._hand_in(script)
+            job_id, answer = hand_in(self.command(script), clean_environment(), self.dialect, cwd=self.folder)
             job = self.job_class(folder=self.folder, job_id=job_id)
             assert isinstance(job, ScriptJob)
             job.answer = answer
             jobs.append(job)
         return jobs
 
-    @abstractmethod
-    def _hand_in(self, script: Script) -> tuple[str, Answer]:
-        """Give the script to the scheduler's program; its id, and the answer."""
+    def _make_submission_command(self, submission_file_path: Path) -> list[str]:
+        return self.command(Script(submission_file_path))
 
     def _num_tasks(self) -> int:
         return 1
@@ -86,7 +86,7 @@ class ScriptExecutor(core.PicklingExecutor):
         return -1 if shutil.which(cls.program) is None else 0  # only when asked for
 
 
-def receipt(job: ScriptJob, elements: Sequence[str]) -> Receipt:
+def receipt(job: core.Job[Any], elements: Sequence[str]) -> Receipt:
     """What was handed in, and what was said to that."""
-    assert job.answer is not None
+    assert isinstance(job, ScriptJob) and job.answer is not None
     return Receipt(job.job_id, elements, job.answer.argv, job.answer.said)

@@ -1,15 +1,12 @@
 """Slurm's executor of submitit, for scripts that are ready."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from submitit.slurm.slurm import SlurmExecutor
 
-from hpcbench.batch.schedulers.clean_environment import clean_environment
-from hpcbench.batch.schedulers.client import Answer
 from hpcbench.batch.schedulers.slurm_query import SlurmQuery
-from hpcbench.batch.schedulers.submit_command import Dialect, hand_in
+from hpcbench.batch.schedulers.submit_command import Dialect
 from hpcbench.batch.schedulers.submitit_script import Script, ScriptExecutor, ScriptJob
 from hpcbench.batch.schedulers.submitit_watcher import WordWatcher
 
@@ -44,13 +41,10 @@ class SlurmScriptExecutor(ScriptExecutor, SlurmExecutor):
 
     job_class = SlurmScriptJob  # type: ignore[assignment]
     program = "sbatch"
+    dialect = DIALECT
 
     def __init__(self, folder: Path) -> None:
         ScriptExecutor.__init__(self, folder)  # Slurm's wants srun here, which a login node may lack
 
-    def _hand_in(self, script: Script) -> tuple[str, Answer]:
-        argv = self._make_submission_command(script.path, script.options)
-        return hand_in(argv, clean_environment(), DIALECT, cwd=self.folder)
-
-    def _make_submission_command(self, submission_file_path: Path, options: Sequence[str] = ()) -> list[str]:
-        return [self.program, *options, str(submission_file_path)]
+    def command(self, script: Script) -> list[str]:
+        return [self.program, *script.options, str(script.path)]

@@ -1,37 +1,30 @@
-"""What was handed to the scheduler: one file a parcel, written before it is handed in and again after.
+"""What was handed to the scheduler: one file a job or array, written before it is handed in and again after.
 
 A file without an id tells that somebody died, or lost the connection, between the two: whoever comes next looks the
-parcel's name up and adopts what the scheduler knows, or hands it in again.
+name up and adopts what the scheduler knows, or hands it in again.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, seconds, write_json
-from hpcbench.batch.schedulers.scheduler import Parcel, Receipt
+from hpcbench.batch.schedulers.scheduler import Receipt
 from hpcbench.contract.judge_job import HandedIn
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 
 
-@dataclass(frozen=True)
-class Handed:
-    """One handing-in of one parcel."""
+@dataclass(frozen=True, kw_only=True)
+class SubmittedJob(BatchJob):
+    """A job or an array, handed in once."""
 
     number: int
-    name: str
-    script: str
-    """Relative to the submission."""
-    jobs: list[str]
-    array: bool
     begun: dict[str, int]
     """Attempts that each job had begun before: its marks of these are of the past."""
     time: str
-    after: list[str] = field(default_factory=list)
-    after_any: bool = False
     id: str | None = None
     elements: list[str] = field(default_factory=list)
     argv: list[str] = field(default_factory=list)
@@ -47,16 +40,12 @@ class Handed:
         """As one of its jobs is judged by it."""
         return HandedIn(self.time, self.begun[job], self.id is not None, self.cancelled)
 
-    def parcel(self, root: Path) -> Parcel:
-        """As the scheduler takes it."""
-        return Parcel(root / self.script, self.name, self.jobs, self.array, self.after, self.after_any)
 
-
-_HANDED = TypeAdapter(Handed)
+_SUBMITTED = TypeAdapter(SubmittedJob)
 
 
 class Ledger:
-    """The handed parcels of a submission.
+    """The jobs of a submission that were handed in.
 
     Parameters
     ----------
@@ -72,86 +61,86 @@ class Ledger:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._directory = root / "handed"
-        self._parcels: dict[int, Handed] = {}
+        self._submitted: dict[int, SubmittedJob] = {}
         self._last: dict[str, list[int]] = {}
         """Numbers of the handings-in of each job."""
         found = (_read(path) for path in self._directory.glob("[0-9]*.json"))
-        for handed in sorted(filter(None, found), key=lambda handed: handed.number):
-            self._add(handed)
+        for submitted in sorted(filter(None, found), key=lambda submitted: submitted.number):
+            self._add(submitted)
 
     @property
-    def parcels(self) -> list[Handed]:
+    def submitted(self) -> list[SubmittedJob]:
         """In the order in which they were handed in."""
-        return list(self._parcels.values())
+        return list(self._submitted.values())
 
-    def open(self, name: str, script: str, jobs: Sequence[str], begun: dict[str, int], **more: object) -> Handed:
-        """Write down that a parcel is about to be handed in."""
+    def open(self, job: BatchJob, begun: dict[str, int]) -> SubmittedJob:
+        """Write down that a job is about to be handed in."""
         self._directory.mkdir(exist_ok=True)
-        number = next(reversed(self._parcels), 0) + 1
-        handed = Handed(number, name, script, list(jobs), begun=begun, time=now(), **more)  # type: ignore[arg-type]
-        self._write(handed)
-        self._add(handed)
-        return handed
+        number = next(reversed(self._submitted), 0) + 1
+        submitted = SubmittedJob(**asdict(job), number=number, begun=begun, time=now())
+        self._write(submitted)
+        self._add(submitted)
+        return submitted
 
-    def close(self, handed: Handed, receipt: Receipt) -> Handed:
+    def close(self, submitted: SubmittedJob, receipt: Receipt) -> SubmittedJob:
         """Write down what the scheduler answered."""
         return self._change(
-            handed,
+            submitted,
             id=receipt.id,
             elements=list(receipt.elements),
             argv=[str(word) for word in receipt.argv],
             said=receipt.said[:4096],
         )
 
-    def drop(self, handed: Handed) -> None:
-        """Forget a parcel that the scheduler did not take."""
-        self._path(handed).unlink()
-        del self._parcels[handed.number]
-        for job in handed.jobs:
-            self._last[job].remove(handed.number)
+    def drop(self, submitted: SubmittedJob) -> None:
+        """Forget a job that the scheduler did not take."""
+        self._path(submitted).unlink()
+        del self._submitted[submitted.number]
+        for job in submitted.jobs:
+            self._last[job].remove(submitted.number)
 
-    def cancel(self, handed: Handed) -> Handed:
+    def cancel(self, submitted: SubmittedJob) -> SubmittedJob:
         """Write down that it is being cancelled."""
-        return self._change(handed, cancelled=now())
+        return self._change(submitted, cancelled=now())
 
-    def lives_on(self, handed: Handed) -> None:
+    def lives_on(self, submitted: SubmittedJob) -> None:
         """Write down that its scheduler did not cancel it."""
-        self._change(handed, cancelled=None)
+        self._change(submitted, cancelled=None)
 
     def times(self, job: str) -> int:
         """How often a job was handed in."""
         return len(self._last.get(job, ()))
 
-    def of(self, job: str) -> Handed | None:
+    def of(self, job: str) -> SubmittedJob | None:
         """The last handing-in of a job; None where there was none."""
-        return self._parcels[self._last[job][-1]] if self._last.get(job) else None
+        return self._submitted[self._last[job][-1]] if self._last.get(job) else None
 
     def element(self, job: str) -> str | None:
         """By which id the scheduler knows the job; None where it was not handed in, or the answer is missing."""
-        handed = self.of(job)
-        return handed.element(job) if handed is not None else None
+        submitted = self.of(job)
+        return submitted.element(job) if submitted is not None else None
 
-    def _add(self, handed: Handed) -> None:
-        self._parcels[handed.number] = handed
-        for job in handed.jobs:
-            self._last.setdefault(job, []).append(handed.number)
+    def _add(self, submitted: SubmittedJob) -> None:
+        self._submitted[submitted.number] = submitted
+        for job in submitted.jobs:
+            self._last.setdefault(job, []).append(submitted.number)
 
-    def _change(self, handed: Handed, **fields: object) -> Handed:
-        changed = Handed(**{**asdict(handed), **fields})
+    def _change(self, submitted: SubmittedJob, **fields: object) -> SubmittedJob:
+        changed = SubmittedJob(**{**asdict(submitted), **fields})
         self._write(changed)
-        self._parcels[handed.number] = changed
+        self._submitted[submitted.number] = changed
         return changed
 
-    def _write(self, handed: Handed) -> None:
-        write_json(self._path(handed), asdict(handed), durable=True)
+    def _write(self, submitted: SubmittedJob) -> None:
+        write_json(self._path(submitted), asdict(submitted), durable=True)
 
-    def _path(self, handed: Handed) -> Path:
-        return self._directory / f"{handed.number:04d}.json"
+    def _path(self, submitted: SubmittedJob) -> Path:
+        return self._directory / f"{submitted.number:04d}.json"
 
 
-def _read(path: Path) -> Handed | None:
+def _read(path: Path) -> SubmittedJob | None:
     try:
-        handed = _HANDED.validate_json(path.read_bytes())
+        submitted = _SUBMITTED.validate_json(path.read_bytes())
     except FileNotFoundError:
         return None  # dropped meanwhile, by who hands in
     except ValidationError as error:
@@ -159,10 +148,10 @@ def _read(path: Path) -> Handed | None:
         field = ".".join(str(part) for part in first["loc"]) or "the file"
         wrong = f"{field}: {first['msg']}"
     else:
-        if handed.elements and len(handed.elements) != len(handed.jobs):
-            wrong = f"elements: {len(handed.elements)} ids for {len(handed.jobs)} jobs"
-        elif set(handed.begun) != set(handed.jobs) or seconds(handed.time) is None:
+        if submitted.elements and len(submitted.elements) != len(submitted.jobs):
+            wrong = f"elements: {len(submitted.elements)} ids for {len(submitted.jobs)} jobs"
+        elif set(submitted.begun) != set(submitted.jobs) or seconds(submitted.time) is None:
             wrong = "begun or time: not what was written"
         else:
-            return handed
+            return submitted
     raise UserError(f"{shown_path(path)}: damaged: {wrong}: remove it, then look at the queue") from None

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from programs import Programs
 
+from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers.job_status import Word
 from hpcbench.batch.schedulers.lsf import Lsf
-from hpcbench.batch.schedulers.scheduler import Parcel, UnclearError, scheduler_class
+from hpcbench.batch.schedulers.scheduler import UnclearError, scheduler_class
 from hpcbench.batch.sites.load_site import load_site
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
@@ -27,18 +28,18 @@ def lsf(root: Path, by: str = "stdin") -> Lsf:
     return back_end
 
 
-def parcel(root: Path, **changes: object) -> Parcel:
+def batch_job(root: Path, **changes: object) -> BatchJob:
     script = root / str(changes.pop("file", "job.sh"))
     script.parent.mkdir(parents=True, exist_ok=True)
     script.write_text("#!/bin/bash\n#BSUB -q pbatch\n", encoding="utf-8")
-    return Parcel(**{"script": script, "name": "s-naive.j1", "jobs": ["j1"], **changes})  # type: ignore[arg-type]
+    return BatchJob(**{"script": str(script), "name": "s-naive.j1", "jobs": ["j1"], **changes})  # type: ignore[arg-type]
 
 
 def test_submit(programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LSB_JOBID", "7")
     monkeypatch.setenv("LSF_ENVDIR", "/opt/lsf")
     programs.answer("bsub", "*** account xyz: Job <7> is submitted often\n" + TAKEN, "a warning\n")
-    receipt = lsf(tmp_path).submit(parcel(tmp_path))
+    receipt = lsf(tmp_path).submit(batch_job(tmp_path))
     assert (receipt.id, list(receipt.elements)) == ("12345678", ["12345678"])
     [call] = programs.calls("bsub")
     assert call["stdin"] == "#!/bin/bash\n#BSUB -q pbatch\n"
@@ -49,9 +50,9 @@ def test_submit(programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_arrays_and_chains(programs: Programs, tmp_path: Path) -> None:
     programs.answer("bsub", "Job <9> is submitted to default queue <normal>.\n")
-    some = parcel(tmp_path, jobs=["a", "b"], array=True, after=["7", "8[2]"])
+    some = batch_job(tmp_path, jobs=["a", "b"], array=True, after=["7", "8[2]"])
     assert lsf(tmp_path).submit(some).elements == ["9[1]", "9[2]"]
-    lsf(tmp_path).submit(parcel(tmp_path, after=["7"], after_any=True))
+    lsf(tmp_path).submit(batch_job(tmp_path, after=["7"], after_any=True))
     first, second = (call["argv"] for call in programs.calls("bsub"))
     assert first == ["-J", "s_naive.j1[1-2]", "-w", "done(7) && done(8[2])"]
     assert second[2:] == ["-w", "ended(7)"]
@@ -63,7 +64,7 @@ def test_no_word_of_the_line_holds_the_option_that_filters_look_for(
 ) -> None:
     programs.answer("bsub", TAKEN)
     root = tmp_path / "a-nasty-place"
-    lsf(root, by).submit(parcel(root, file="jobs/j0001-r1/job.sh", name="study-naive", after=["7"]))
+    lsf(root, by).submit(batch_job(root, file="jobs/j0001-r1/job.sh", name="study-naive", after=["7"]))
     [call] = programs.calls("bsub")
     assert not [word for word in call["argv"] if "-n" in word]
     text = call["stdin"] if by == "stdin" else Path(call["cwd"], call["argv"][-1]).read_text(encoding="utf-8")
@@ -78,7 +79,7 @@ def test_hostile_folders(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     programs.answer("bsub", TAKEN)
-    lsf(hostile, by).submit(parcel(hostile))
+    lsf(hostile, by).submit(batch_job(hostile))
     [call] = programs.calls("bsub")
     assert call["cwd"] == str(hostile)
     assert call["argv"][2:] == ([] if by == "stdin" else ["./job.sh"])
@@ -90,13 +91,13 @@ def test_hostile_folders(
 def test_answers_that_leave_it_open(programs: Programs, tmp_path: Path, out: str, status: int) -> None:
     programs.answer("bsub", out, status=status)
     with pytest.raises(UnclearError, match="may or may not"):
-        lsf(tmp_path).submit(parcel(tmp_path))
+        lsf(tmp_path).submit(batch_job(tmp_path))
     assert len(programs.calls("bsub")) == 1
 
 
 def test_an_id_counts_whatever_the_status(programs: Programs, tmp_path: Path) -> None:
     programs.answer("bsub", TAKEN, "mail could not be sent\n", status=255)
-    assert lsf(tmp_path).submit(parcel(tmp_path)).id == "12345678"
+    assert lsf(tmp_path).submit(batch_job(tmp_path)).id == "12345678"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_an_id_counts_whatever_the_status(programs: Programs, tmp_path: Path) ->
 def test_refusals(programs: Programs, tmp_path: Path, err: str, remedy: str) -> None:
     programs.answer("bsub", "", err, status=255)
     with pytest.raises(UserError, match=re.escape(f"bsub refused the job: {err.strip()}")) as caught:
-        lsf(tmp_path).submit(parcel(tmp_path))
+        lsf(tmp_path).submit(batch_job(tmp_path))
     assert not isinstance(caught.value, UnclearError)
     assert remedy in str(caught.value)
     assert len(programs.calls("bsub")) == 1
@@ -121,7 +122,7 @@ def test_refusals(programs: Programs, tmp_path: Path, err: str, remedy: str) -> 
 def test_only_an_lsf_that_says_later_is_asked_again(programs: Programs, tmp_path: Path) -> None:
     programs.answer("bsub", "", "mbatchd is down. Please try later. Job not submitted.\n", 255, times=2)
     programs.answer("bsub", TAKEN)
-    assert lsf(tmp_path).submit(parcel(tmp_path)).id == "12345678"
+    assert lsf(tmp_path).submit(batch_job(tmp_path)).id == "12345678"
     assert len(programs.calls("bsub")) == 3
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from programs import Programs
 
+from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, write_json
-from hpcbench.batch.schedulers.scheduler import Parcel, UnclearError, scheduler_class
+from hpcbench.batch.schedulers.scheduler import UnclearError, scheduler_class
 from hpcbench.batch.schedulers.slurm import Slurm
 from hpcbench.batch.schedulers.submit_command import hand_in
 from hpcbench.batch.schedulers.submitit_slurm import DIALECT
@@ -28,10 +29,10 @@ def slurm(root: Path) -> Slurm:
     return back_end
 
 
-def parcel(root: Path, **changes: object) -> Parcel:
+def batch_job(root: Path, **changes: object) -> BatchJob:
     script = root / "job.sh"
     script.write_text("#!/bin/bash\n", encoding="utf-8")
-    return Parcel(**{"script": script, "name": "s-1.j1", "jobs": ["j1"], **changes})  # type: ignore[arg-type]
+    return BatchJob(**{"script": str(script), "name": "s-1.j1", "jobs": ["j1"], **changes})  # type: ignore[arg-type]
 
 
 def test_submit(programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +41,7 @@ def test_submit(programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PMIX_RANK", "0")
     monkeypatch.setenv("SLURM_CONF", "/opt/slurm.conf")
     programs.answer("sbatch", "A banner about job 77\n" + TAKEN, "sbatch: warning: something of job 5\n")
-    receipt = slurm(tmp_path).submit(parcel(tmp_path))
+    receipt = slurm(tmp_path).submit(batch_job(tmp_path))
     assert (receipt.id, list(receipt.elements)) == ("123456789", ["123456789"])
     [call] = programs.calls("sbatch")
     assert call["argv"] == ["--job-name=s-1.j1", str(tmp_path / "job.sh")]
@@ -52,10 +53,10 @@ def test_submit(programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_arrays_and_chains(programs: Programs, tmp_path: Path) -> None:
     programs.answer("sbatch", "Submitted batch job 9 on cluster there\n")
-    some = parcel(tmp_path, jobs=["a", "b", "c"], array=True, after=["7", "8_2"])
+    some = batch_job(tmp_path, jobs=["a", "b", "c"], array=True, after=["7", "8_2"])
     assert slurm(tmp_path).submit(some).elements == ["9_1", "9_2", "9_3"]
-    assert slurm(tmp_path).submit(parcel(tmp_path, array=True)).elements == ["9_1"]
-    slurm(tmp_path).submit(parcel(tmp_path, after=["7"], after_any=True))
+    assert slurm(tmp_path).submit(batch_job(tmp_path, array=True)).elements == ["9_1"]
+    slurm(tmp_path).submit(batch_job(tmp_path, after=["7"], after_any=True))
     first, second, third = (call["argv"] for call in programs.calls("sbatch"))
     assert first[1:4] == ["--array=1-3", "--dependency=afterok:7:8_2", "--kill-on-invalid-dep=yes"]
     assert second[1] == "--array=1-1"
@@ -65,7 +66,7 @@ def test_arrays_and_chains(programs: Programs, tmp_path: Path) -> None:
 def test_hostile_folders(programs: Programs, hostile: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     programs.answer("sbatch", TAKEN)
-    slurm(hostile).submit(parcel(hostile))
+    slurm(hostile).submit(batch_job(hostile))
     [call] = programs.calls("sbatch")
     assert call["argv"][-1] == str(hostile / "job.sh")
     assert call["cwd"] == str(hostile)
@@ -74,7 +75,7 @@ def test_hostile_folders(programs: Programs, hostile: Path, monkeypatch: pytest.
 
 def test_an_id_counts_whatever_the_status(programs: Programs, tmp_path: Path) -> None:
     programs.answer("sbatch", TAKEN, "sbatch: error: cannot update credentials\n", status=1)
-    receipt = slurm(tmp_path).submit(parcel(tmp_path))
+    receipt = slurm(tmp_path).submit(batch_job(tmp_path))
     assert receipt.id == "123456789"
     assert "cannot update credentials" in receipt.said
     assert len(programs.calls("sbatch")) == 1
@@ -92,7 +93,7 @@ def test_an_id_counts_whatever_the_status(programs: Programs, tmp_path: Path) ->
 def test_answers_that_leave_it_open(programs: Programs, tmp_path: Path, out: str, err: str, status: int) -> None:
     programs.answer("sbatch", out, err, status)
     with pytest.raises(UnclearError):
-        slurm(tmp_path).submit(parcel(tmp_path))
+        slurm(tmp_path).submit(batch_job(tmp_path))
     assert len(programs.calls("sbatch")) == 1
 
 
@@ -100,7 +101,7 @@ def test_no_answer_leaves_it_open(programs: Programs, tmp_path: Path, monkeypatc
     monkeypatch.setattr("hpcbench.batch.schedulers.client.PATIENCE", 0.3)
     programs.answer("sbatch", TAKEN, sleep=60)
     with pytest.raises(UnclearError, match="sbatch did not answer within"):
-        slurm(tmp_path).submit(parcel(tmp_path))
+        slurm(tmp_path).submit(batch_job(tmp_path))
 
 
 FAILED = "sbatch: error: Batch job submission failed: "
@@ -121,7 +122,7 @@ FAILED = "sbatch: error: Batch job submission failed: "
 def test_refusals(programs: Programs, tmp_path: Path, err: str, remedy: str) -> None:
     programs.answer("sbatch", "", err, status=1)
     with pytest.raises(UserError) as caught:
-        slurm(tmp_path).submit(parcel(tmp_path))
+        slurm(tmp_path).submit(batch_job(tmp_path))
     assert not isinstance(caught.value, UnclearError)
     assert err.strip().splitlines()[-1] in str(caught.value)
     assert remedy in str(caught.value)
@@ -132,7 +133,7 @@ def test_refusals(programs: Programs, tmp_path: Path, err: str, remedy: str) -> 
 def test_only_a_busy_slurm_is_asked_again(programs: Programs, tmp_path: Path) -> None:
     programs.answer("sbatch", "", f"{FAILED}Resource temporarily unavailable\n", status=1, times=2)
     programs.answer("sbatch", TAKEN)
-    assert slurm(tmp_path).submit(parcel(tmp_path)).id == "123456789"
+    assert slurm(tmp_path).submit(batch_job(tmp_path)).id == "123456789"
     assert len(programs.calls("sbatch")) == 3
 
 
@@ -140,7 +141,7 @@ def test_a_slurm_that_stays_busy(programs: Programs, tmp_path: Path) -> None:
     said = "sbatch: Slurm temporarily unable to accept job, sleeping and retrying"
     programs.answer("sbatch", "", said, status=1)
     with pytest.raises(UserError, match="unable to accept job"):
-        slurm(tmp_path).submit(parcel(tmp_path))
+        slurm(tmp_path).submit(batch_job(tmp_path))
     assert len(programs.calls("sbatch")) == 4
 
 
