@@ -55,7 +55,14 @@ def test_more_failures_than_asked_for_fail_at_once(tmp_path: Path) -> None:
 
 def test_a_test_of_a_group_is_found_again_by_its_name(tmp_path: Path) -> None:
     grouped = "import pytest\n@pytest.mark.xdist_group('a/b.py')\n@pytest.mark.parametrize('x', ['a@b [c]'])\n"
-    done = run(tmp_path, *BESIDE, unsteady=grouped + UNSTEADY.strip().replace("import pathlib\n\n", "").replace(
-        "def test_unsteady()", "def test_unsteady(x)").replace("pathlib", "__import__('pathlib')"))
+    done = run(
+        tmp_path,
+        *BESIDE,
+        unsteady=grouped
+        + UNSTEADY.strip()
+        .replace("import pathlib\n\n", "")
+        .replace("def test_unsteady()", "def test_unsteady(x)")
+        .replace("pathlib", "__import__('pathlib')"),
+    )
     assert done.returncode == 0, done.stdout
     assert "UNSTEADY test_unsteady.py::test_unsteady[a@b [c]]" in done.stdout
