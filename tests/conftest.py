@@ -85,6 +85,8 @@ def need() -> Callable[[str | None], None]:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """In CI everything can be had but a GPU: a test that was skipped for another reason has shown nothing."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:  # a worker, whose tests another process counts
+        return
     skipped = [report for report in reporter.stats.get("skipped", []) if "gpu" not in report.keywords]
     if os.environ.get("CI") and skipped:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

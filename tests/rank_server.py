@@ -62,7 +62,9 @@ def serve(listening: socket.socket) -> Place:
         for end in select.select([listening.fileno(), *ranks, *clients], [], [])[0]:
             if end == listening.fileno():
                 client = listening.accept()[0]
-                place = receive(client)
+                if (place := receive(client)) is None:
+                    client.close()
+                    continue
                 pid = os.fork()
                 if not pid:
                     for connection in (listening, client, *(other for _, other in ranks.values())):
@@ -82,13 +84,20 @@ def serve(listening: socket.socket) -> Place:
                 break  # its client is gone from the list
 
 
-def receive(client: socket.socket) -> Place:
-    """Read what `rank_client.py` sends."""
+def receive(client: socket.socket) -> Place | None:
+    """Read what `rank_client.py` sends; None if it was killed before it had said all."""
     head, files, _, _ = socket.recv_fds(client, 4, 8)
     words = b""
     while len(words) < int.from_bytes(head, "little"):
-        words += client.recv(1 << 16)
-    return Place(*marshal.loads(words), files)
+        if not (more := client.recv(1 << 16)):
+            break
+        words += more
+    else:
+        if head:
+            return Place(*marshal.loads(words), files)
+    for file in files:
+        os.close(file)
+    return None
 
 
 def take(place: Place) -> None:

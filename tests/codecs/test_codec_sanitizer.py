@@ -45,6 +45,7 @@ def driver(build: str, overrun: int, folder: Path) -> Path:
     return kept([*made_of, digest(KERNELS, HERE / "sanitize.cpp")], "", compile_it)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("build", [name for name in builds() if name in FLAGS])
 def test_clean_and_a_planted_overrun_is_caught(build: str, tmp_path: Path) -> None:
     sound, overrunning = (driver(build, overrun, tmp_path) for overrun in (0, 1))

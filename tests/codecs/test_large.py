@@ -50,6 +50,9 @@ def long_vector(turns: int) -> Iterator[npt.NDArray[np.float32]]:
         _LIBC.munmap(start, size)
 
 
+pytestmark = pytest.mark.long
+
+
 @pytest.mark.parametrize("name", ["zfp:4", "sign:1024", "threshold:5"])
 def test_beyond_two_to_the_31(name: str) -> None:
     codec = get_codec(name)
