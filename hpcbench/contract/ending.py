@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from hpcbench.contract import log_line
+from hpcbench.contract import step_line
 from hpcbench.contract.cut import Cut
-from hpcbench.contract.events import BEGIN, End, Start
-from hpcbench.contract.step_line import Step
+from hpcbench.contract.event.base import BEGIN, parsed
+from hpcbench.contract.event.life import End, Start
 
 _STEP = "step "
 _OURS = (_STEP, BEGIN)
@@ -94,14 +94,17 @@ def _ending(path: Path, pieces: list[str], first: int, *, began: bool) -> Ending
         # Thousands of lines may stand here: of the steps only the last one matters.
         if looked and not text.startswith(_OF_LIFE) and ("step" in found or not text.startswith(_STEP)):
             continue
-        one = log_line.parse(text, line)
-        if not looked and one is not None:
-            cut, looked = isinstance(one, Cut), True
-        if isinstance(one, Step) and "step" not in found:
-            found |= {"begun": True, "step": one.step, "steps": one.steps, "loss": one.loss, "step_line": line}
-        if isinstance(one, End) and "end_line" not in found:
-            found |= {"end_line": line, "state": one.state, "reason": one.reason or ""}
-        if isinstance(one, Start):  # what stands above was of an attempt before
+        step = step_line.parse(text, line) if text.startswith(_STEP) else None
+        data = parsed(text, line) if text.startswith(BEGIN) else None
+        if not looked and (step or data) is not None:
+            cut, looked = isinstance(step or data, Cut), True
+        if isinstance(step, step_line.Step) and "step" not in found:
+            found |= {"begun": True, "step": step.step, "steps": step.steps, "loss": step.loss, "step_line": line}
+        name = data["event"] if isinstance(data, dict) else None
+        if isinstance(data, dict) and name == End.NAME and "end_line" not in found:
+            end = End.read(data)
+            found |= {"end_line": line, "state": end.state, "reason": end.reason or ""}
+        if name == Start.NAME:  # what stands above was of an attempt before
             found["begun"] = True
             break
     loss = found.get("loss")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcbench.contract.events import BEGIN, Environment
+from hpcbench.contract.event.base import BEGIN
 from hpcbench.contract.text import printable
 
 _LONGEST = 1 << 16
@@ -203,6 +203,9 @@ def _rank(rank: str | None, pid: str, host: str, log: Path) -> str:
     """A process by its rank, which the ranks say of themselves in the log's last ``environment``."""
     if rank:
         return f"rank {rank} on {host}"
+    # Only some launchers leave the rank to be found out: `hpcbench status` need not wait for what reads it.
+    from hpcbench.contract.event.machine import Environment
+
     told = [found for words in _beginning(log, Environment.begin()) if (found := Environment.from_line(words))]
     for one in (told[-1].world or ()) if told else ():
         if one.pid == int(pid) and one.rank is not None:

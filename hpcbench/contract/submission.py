@@ -128,7 +128,7 @@ def read_submission(root: Path) -> SubmissionFile:
         found = SubmissionFile.model_validate_json(path.read_bytes())
     except OSError as error:
         raise UserError(
-            f"{shown_path(path)}: {error.strerror or 'cannot be read'}: give a directory made by 'hpcbench submit'"
+            f"{shown_path(path)}: cannot be read: {error.strerror}: give a directory made by 'hpcbench submit'"
         ) from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]

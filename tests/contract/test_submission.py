@@ -67,7 +67,9 @@ def test_what_submit_never_writes_is_refused_in_one_line(root: Path, keys: Any, 
 
 
 def test_a_directory_without_the_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"submission.json: No such file.*: give a directory made by 'hpcbench submit'"):
+    with pytest.raises(
+        UserError, match=r"submission.json: cannot be read: No such file.*: give a directory made by 'hpcbench submit'"
+    ):
         read_submission(tmp_path)
 
 

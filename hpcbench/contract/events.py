@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hpcbench.contract.cut import Cut
-from hpcbench.contract.events.asked import Configuration, IdleRule, VarianceFrozen
-from hpcbench.contract.events.event import BEGIN, Event, parsed
-from hpcbench.contract.events.life import (
+from hpcbench.contract.event.asked import Configuration, IdleRule, VarianceFrozen
+from hpcbench.contract.event.base import BEGIN, Event, parsed
+from hpcbench.contract.event.life import (
     CheckpointCarried,
     CheckpointDamaged,
     CheckpointWritten,
@@ -18,8 +18,8 @@ from hpcbench.contract.events.life import (
     Evaluation,
     Start,
 )
-from hpcbench.contract.events.machine import Binding, Environment, Host, HostGpu, Rank, RankGpu
-from hpcbench.contract.events.measured import (
+from hpcbench.contract.event.machine import Binding, Environment, Host, HostGpu, Rank, RankGpu
+from hpcbench.contract.event.measured import (
     ChannelTraffic,
     Hosts,
     HostTimes,

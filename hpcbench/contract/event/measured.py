@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hpcbench.contract.events.event import Event
-from hpcbench.contract.events.part import Part
+from hpcbench.contract.event.base import Event
+from hpcbench.contract.event.part import Part
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hpcbench.contract.events.event import Event
+from hpcbench.contract.event.base import Event
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from hpcbench.contract.cut import Cut
-from hpcbench.contract.events.part import Part
+from hpcbench.contract.event.part import Part
 from hpcbench.contract.values import text
 
 BEGIN = '{"event": '
