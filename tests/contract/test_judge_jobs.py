@@ -4,7 +4,6 @@ import datetime
 from typing import Any
 
 import pytest
-from hpcbench.batch.tracking.judge import GRACE, Status, judge_job
 
 from hpcbench.batch.schedulers.states import Word
 from hpcbench.batch.tracking.ledger import Handed
