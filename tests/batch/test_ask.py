@@ -64,7 +64,7 @@ def root(tmp_path: Path) -> Path:
     )
     ledger = Ledger(tmp_path)
     for k in (1, 2):
-        ledger.close(ledger.open(f"s-{k}", "job.sh", [f"j{k}"], {f"j{k}": 0}, array=False), Receipt(f"1{k}", [f"1{k}"]))
+        ledger.close(ledger.open(BatchJob(f"s-{k}", "job.sh", [f"j{k}"]), {f"j{k}": 0}), Receipt(f"1{k}", [f"1{k}"]))
     return tmp_path
 
 
