@@ -21,7 +21,7 @@ from hpcbench.batch.write_submission import numbered, write
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import Loaded, load_study
-from hpcbench.study.yaml12 import Path_, shown_path
+from hpcbench.study.yaml12 import FieldPath, shown_path
 
 if TYPE_CHECKING:
     from hpcbench.batch.after import After
@@ -75,7 +75,7 @@ def submit(study: Path, options: Options, progress: "Progress" = lambda done, al
     if name is None:
         raise UserError(f"{loaded.document.name}: site: is missing: add it, or give --site")
     site, site_document = load_site(name, "--site" if options.site else loaded.document.where(("site",)))
-    runs = expand(loaded, site.room, offer(site))
+    runs = expand(loaded, site.capacity, offer(site))
     if not options.dry_run:
         _check_files(runs, study.parent)
         scheduler_class(site.scheduler.kind).check(site)
@@ -131,7 +131,7 @@ def _check_files(runs: list[Run], base: Path) -> None:
     for run in runs:
         data = run.study.data
         pair = (data.path or "").removesuffix(".bin").removesuffix(".idx")
-        named: list[tuple[Path_, str | None]] = [(("data", "path"), data.path)]
+        named: list[tuple[FieldPath, str | None]] = [(("data", "path"), data.path)]
         if data.source == "megatron":
             named = [(("data", "path"), pair + suffix) for suffix in (".bin", ".idx")]
         for place, name in (*named, (("data", "tokenizer"), data.tokenizer), (("links",), run.study.links)):

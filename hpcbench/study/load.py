@@ -11,7 +11,7 @@ from hpcbench.errors import UserError
 from hpcbench.study import presets
 from hpcbench.study.problems import user_error
 from hpcbench.study.schema import Study
-from hpcbench.study.yaml12 import Document, Path_, parse_value, read, shown
+from hpcbench.study.yaml12 import Document, FieldPath, parse_value, read, shown
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def apply_sets(document: Document, sets: list[str]) -> None:
         document.origins[path] = name
 
 
-def split_key(key: str) -> Path_:
+def split_key(key: str) -> FieldPath:
     """``train.steps`` as a path; `matrix.` keeps the dots of what follows, for its keys are dotted themselves."""
     head, _, rest = key.partition(".")
     if head == "matrix" and rest:
@@ -114,7 +114,7 @@ def split_key(key: str) -> Path_:
     return parts if all(parts) else ()
 
 
-def put(data: dict[str, Any], path: Path_, value: Any, name: str) -> None:
+def put(data: dict[str, Any], path: FieldPath, value: Any, name: str) -> None:
     """Set the value at `path`, making the sections on the way.
 
     Raises

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from hpcbench.errors import UserError
 from hpcbench.study.schema import Study
-from hpcbench.study.yaml12 import Path_
+from hpcbench.study.yaml12 import FieldPath
 
 
 @dataclass(frozen=True)
-class Room:
+class Capacity:
     """What a site offers, as far as the size of a run and what it can do depend on it."""
 
     site: str
@@ -36,7 +36,7 @@ class Size:
         return self.dp * self.tp * self.pp
 
 
-def resolve(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:
+def resolve(study: Study, capacity: Capacity, where: Callable[[FieldPath], str]) -> Size:
     """Sizes of the study's run on this site.
 
     Parameters
@@ -72,7 +72,7 @@ def resolve(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:
             f"use at most {model.layers}"
         )
     _check_parts(study, where)
-    size = _place(study, room, where)
+    size = _place(study, capacity, where)
     train = study.train
     part = train.micro_batch * size.dp
     if train.global_batch % part:
@@ -92,7 +92,7 @@ def resolve(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:
     return size
 
 
-def _check_parts(study: Study, where: Callable[[Path_], str]) -> None:
+def _check_parts(study: Study, where: Callable[[FieldPath], str]) -> None:
     """How the pipeline cuts the model, and whether the schedule goes with it."""
     layers, layout = study.model.layers, study.layout
     interleaved, parts = study.train.schedule == "interleaved", layout.pp * layout.chunks
@@ -119,13 +119,13 @@ def _check_parts(study: Study, where: Callable[[Path_], str]) -> None:
         )
 
 
-def _place(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:
+def _place(study: Study, capacity: Capacity, where: Callable[[FieldPath], str]) -> Size:
     layout = study.layout
     part = layout.tp * layout.pp
-    usual = study.ranks_per_node or room.ranks_per_node
+    usual = study.ranks_per_node or capacity.ranks_per_node
     if layout.dp is None:
         nodes = study.nodes or 1
-        ranks = nodes * (usual or max(room.slots, part))
+        ranks = nodes * (usual or max(capacity.slots, part))
         if study.nodes is None and usual is None:
             ranks -= ranks % part  # the site's slots are an upper limit, not a number that was asked for
         if ranks < part or ranks % part:
@@ -148,11 +148,11 @@ def _place(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:
     if study.ranks_per_node is None and study.nodes is None and ranks < usual:
         usual = ranks  # a small run leaves part of its one node idle
     if nodes * usual != ranks:
-        path: Path_ = ("nodes",) if study.nodes else ("layout",)
+        path: FieldPath = ("nodes",) if study.nodes else ("layout",)
         remedy = "leave layout.dp out to let it follow from nodes, or change nodes, ranks_per_node or the layout"
         raise UserError(
             f"{where(path)}: layout: {product} ranks, but {nodes} nodes x {usual} ranks a node = {nodes * usual} "
-            f"on {room.site}: {remedy}"
+            f"on {capacity.site}: {remedy}"
         )
     return Size(nodes, usual, dp, layout.tp, layout.pp)
 
