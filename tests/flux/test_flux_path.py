@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from fake_sites import Place, launch_lines, said, states, wait_for, wait_until_over
 
-from hpcbench.batch.after import find_before
+from hpcbench.batch.after import find_after
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.files import read_json
 from hpcbench.batch.retry import retry
@@ -94,7 +94,7 @@ def test_a_study_waits_for_another_that_fails(place: Make, capsys: Capture, any_
     here.write_study(study="second")
     second = here.submit(after="fake", after_any=any_end).root
     assert track(second).jobs["j0001-r1"].state is State.PENDING
-    before = find_before("fake", site="tuolumne", results=first.parents[1], where="x", any_end=True)
+    before = find_after("fake", site="tuolumne", results=first.parents[1], where="x", any_end=True)
     assert before.ids == [str(here.fake.jobs[0].id)]
     cancel(first)
     here.acts({})
