@@ -26,7 +26,7 @@ from hpcbench.errors import UserError
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
 from hpcbench.study.run import run_file
-from hpcbench.study.size import Room
+from hpcbench.study.size import Capacity
 
 TRIAL_STEPS = 8
 """Steps of the trial; the last half of them is timed."""
@@ -61,7 +61,7 @@ def trial(run: dict[str, Any]) -> tuple[float, float]:
 
 def estimate(study: Path, sets: list[str]) -> str:
     """What the study will take."""
-    runs = expand(load_study(study, sets), Room("this machine", 1, 1024))
+    runs = expand(load_study(study, sets), Capacity("this machine", 1, 1024))
     files = [
         run_file(run, site="local", threads=1, oversubscribe=True, device="cpu", base=study.parent) for run in runs
     ]

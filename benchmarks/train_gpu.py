@@ -30,7 +30,7 @@ from hpcbench.study import presets
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
 from hpcbench.study.run import run_file
-from hpcbench.study.size import Room
+from hpcbench.study.size import Capacity
 
 STUDY = Path(__file__).with_suffix(".yaml")
 NUMBERS = {"rate": 8, "dp": 8, "mp": 16, "share": 0.01}
@@ -67,7 +67,7 @@ def resolved(scheme: str, device: str, sets: list[str]) -> dict[str, Any]:
     """The run of a scheme."""
     both = ", ".join(dict.fromkeys(("baseline", scheme)))  # a study has what it compares with
     runs = expand(
-        load_study(STUDY, [*NEEDS.get(scheme, []), *sets, f"matrix.scheme=[{both}]"]), Room("here", None, 1024)
+        load_study(STUDY, [*NEEDS.get(scheme, []), *sets, f"matrix.scheme=[{both}]"]), Capacity("here", None, 1024)
     )
     run = next(run for run in runs if run.scheme_name == scheme)
     ranks = run.size.layout.ranks

@@ -10,6 +10,51 @@
 
 #define HB_NEGABINARY 0xaaaaaaaau
 
+// ------------------------------------------------------------------------------------------------ transform
+// A block's 4 integers to its coefficients in negabinary, by lifting steps that round down at each halving:
+//
+//   (x')          ( 4  4  4  4) (x)
+//   (y')  =  1/16 ( 5  1 -1 -5) (y)
+//   (z')          (-4  4  4 -4) (z)
+//   (u')          (-2  6 -6  2) (u)
+template <class U>
+HB_FN void hb_zfp1_forward(typename hb_lane<U>::I x, typename hb_lane<U>::I y, typename hb_lane<U>::I z,
+                           typename hb_lane<U>::I u, U *c) {
+  x += u; x >>= 1; u -= x;
+  z += y; z >>= 1; y -= z;
+  x += z; x >>= 1; z -= x;
+  u += y; u >>= 1; y -= u;
+  u += y >> 1; y -= u >> 1;
+  c[0] = ((U)x + HB_NEGABINARY) ^ HB_NEGABINARY;
+  c[1] = ((U)y + HB_NEGABINARY) ^ HB_NEGABINARY;
+  c[2] = ((U)z + HB_NEGABINARY) ^ HB_NEGABINARY;
+  c[3] = ((U)u + HB_NEGABINARY) ^ HB_NEGABINARY;
+}
+
+// Coefficients back to 4 values, still to be scaled:
+//
+//   (x)         ( 4  6 -4 -1) (x')
+//   (y)  =  1/4 ( 4  2  4  5) (y')
+//   (z)         ( 4 -2  4 -5) (z')
+//   (u)         ( 4 -6 -4  1) (u')
+template <class U>
+HB_FN void hb_zfp1_inverse(const U *c, typename hb_lane<U>::F *f) {
+  typedef hb_lane<U> L;
+  typedef typename L::I I;
+  // unsigned: a truncated or hostile stream overflows here
+  U x = (c[0] ^ HB_NEGABINARY) - HB_NEGABINARY, y = (c[1] ^ HB_NEGABINARY) - HB_NEGABINARY;
+  U z = (c[2] ^ HB_NEGABINARY) - HB_NEGABINARY, u = (c[3] ^ HB_NEGABINARY) - HB_NEGABINARY;
+  y += (U)((I)u >> 1); u -= (U)((I)y >> 1);
+  y += u; u -= y - u;
+  z += x; x -= z - x;
+  y += z; z -= y - z;
+  u += x; x -= u - x;
+  f[0] = L::to_float((I)x);
+  f[1] = L::to_float((I)y);
+  f[2] = L::to_float((I)z);
+  f[3] = L::to_float((I)u);
+}
+
 // ------------------------------------------------------------------------------------------------ encode
 // Negabinary coefficients of 4 values a lane. e: exponent of the block as the stream holds it, 1..255; largest: the
 // largest magnitude as bits. A block that is not finite is coded as zeros.
@@ -38,16 +83,7 @@ HB_FN void hb_zfp1_coefficients(const typename hb_lane<U>::F *f, U *c, U &e, U &
     F s = L::as_float(scale << 23);
     for (int i = 0; i < 4; i++) v[i] = v[i] * s;
   }
-  I x = L::to_int(v[0]), y = L::to_int(v[1]), z = L::to_int(v[2]), u = L::to_int(v[3]);
-  x += u; x >>= 1; u -= x;
-  z += y; z >>= 1; y -= z;
-  x += z; x >>= 1; z -= x;
-  u += y; u >>= 1; y -= u;
-  u += y >> 1; y -= u >> 1;
-  c[0] = ((U)x + HB_NEGABINARY) ^ HB_NEGABINARY;
-  c[1] = ((U)y + HB_NEGABINARY) ^ HB_NEGABINARY;
-  c[2] = ((U)z + HB_NEGABINARY) ^ HB_NEGABINARY;
-  c[3] = ((U)u + HB_NEGABINARY) ^ HB_NEGABINARY;
+  hb_zfp1_forward<U>(L::to_int(v[0]), L::to_int(v[1]), L::to_int(v[2]), L::to_int(v[3]), c);
 }
 
 // The stream of the coefficients, its first mb bits in the first NW of NW + 3 words a group.
@@ -194,18 +230,7 @@ HB_FN void hb_zfp1_decode_values(const U *in, const U *q, int words, typename hb
   U c[4] = {zero, zero, zero, zero};
   for (int i = 0; i < 4; i++)
     if (i < words) hb_unplanes(q[i], i, c);
-  // unsigned: a truncated or hostile stream overflows here
-  U x = (c[0] ^ HB_NEGABINARY) - HB_NEGABINARY, y = (c[1] ^ HB_NEGABINARY) - HB_NEGABINARY;
-  U z = (c[2] ^ HB_NEGABINARY) - HB_NEGABINARY, u = (c[3] ^ HB_NEGABINARY) - HB_NEGABINARY;
-  y += (U)((I)u >> 1); u -= (U)((I)y >> 1);
-  y += u; u -= y - u;
-  z += x; x -= z - x;
-  y += z; z -= y - z;
-  u += x; x -= u - x;
-  f[0] = L::to_float((I)x);
-  f[1] = L::to_float((I)y);
-  f[2] = L::to_float((I)z);
-  f[3] = L::to_float((I)u);
+  hb_zfp1_inverse<U>(c, f);
   if (L::any(e < 31u)) {  // 2^(emax-30) is below the normal range
     U low = zero + 1u, rest = e + 96u;
     F s1 = L::as_float((e < 31u ? low : e - 30u) << 23), s2 = L::as_float((e < 31u ? rest : zero + 127u) << 23);

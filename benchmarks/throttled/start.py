@@ -15,7 +15,7 @@ from hpcbench.errors import UserError
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
 from hpcbench.study.run import run_file
-from hpcbench.study.size import Room
+from hpcbench.study.size import Capacity
 from hpcbench.testing.hosts import Hosts
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -33,7 +33,7 @@ def run_files(study: Path, settings: Sequence[str], *, ranks_a_host: int) -> lis
     settings
         ``KEY=VALUE`` each, in place of what the study says.
     """
-    runs = expand(load_study(study, list(settings)), Room("virtual hosts", ranks_a_host, ranks_a_host))
+    runs = expand(load_study(study, list(settings)), Capacity("virtual hosts", ranks_a_host, ranks_a_host))
     shared = runs[0].size.layout.ranks > len(os.sched_getaffinity(0))
     return [
         run_file(run, site="hosts", threads=1, oversubscribe=shared, device="cpu", base=study.parent) for run in runs

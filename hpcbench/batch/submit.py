@@ -17,7 +17,7 @@ from hpcbench.batch.sites.load_site import load_site, offer
 from hpcbench.batch.sites.site import Site
 from hpcbench.batch.tracking.lock import locked
 from hpcbench.batch.write_submission import numbered, write
-from hpcbench.contract.problems import Path_
+from hpcbench.contract.problems import FieldPath
 from hpcbench.errors import UserError
 from hpcbench.files import exists, shown_path
 from hpcbench.study.expand import Run, expand
@@ -75,7 +75,7 @@ def submit(study: Path, options: Options, progress: "Progress" = lambda done, al
     if name is None:
         raise UserError(f"{loaded.document.name}: site: is missing: add it, or give --site")
     site, site_document = load_site(name, "--site" if options.site else loaded.document.where(("site",)))
-    runs = expand(loaded, site.room, offer(site))
+    runs = expand(loaded, site.capacity, offer(site))
     if not options.dry_run:
         _check_files(runs, study.parent)
         scheduler_class(site.scheduler.kind).check(site)
@@ -131,7 +131,7 @@ def _check_files(runs: list[Run], base: Path) -> None:
     for run in runs:
         data = run.study.data
         pair = (data.path or "").removesuffix(".bin").removesuffix(".idx")
-        named: list[tuple[Path_, str | None]] = [(("data", "path"), data.path)]
+        named: list[tuple[FieldPath, str | None]] = [(("data", "path"), data.path)]
         if data.source == "megatron":
             named = [(("data", "path"), pair + suffix) for suffix in (".bin", ".idx")]
         for place, name in (*named, (("data", "tokenizer"), data.tokenizer), (("links",), run.study.links)):

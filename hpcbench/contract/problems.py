@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from hpcbench.contract.section import NAME
 from hpcbench.errors import UserError
 
-Path_: TypeAlias = tuple[str | int, ...]
+FieldPath: TypeAlias = tuple[str | int, ...]
 """Where a value stands: keys of mappings and indices of lists, outermost first."""
 
 _TYPES = {
@@ -30,8 +30,8 @@ _TYPES = {
 def user_error(
     error: ValidationError,
     schema: type[BaseModel],
-    where: Callable[[Path_], str],
-    place: Callable[[Path_], Path_] = lambda path: path,
+    where: Callable[[FieldPath], str],
+    place: Callable[[FieldPath], FieldPath] = lambda path: path,
 ) -> UserError:
     """The most telling finding as a `UserError`; the others are counted.
 
@@ -53,23 +53,23 @@ def user_error(
     return UserError(f"{fault_line(where(place(path)), path, words)}{more}")
 
 
-def all_faults(error: ValidationError, schema: type[BaseModel]) -> dict[Path_, str]:
+def all_faults(error: ValidationError, schema: type[BaseModel]) -> dict[FieldPath, str]:
     """Every finding: the path of what is wrong, and what to say of it. Of a value's findings the first one counts."""
-    told: dict[Path_, str] = {}
+    told: dict[FieldPath, str] = {}
     for finding in error.errors(include_url=False):
         path, words = _told(finding, schema)
         told.setdefault(path, words)
     return told
 
 
-def fault_line(place: str, path: Path_, words: str) -> str:
+def fault_line(place: str, path: FieldPath, words: str) -> str:
     """One line of a fault: its place, the field and what to do."""
     name = ".".join(shown(p).strip("'\"") if isinstance(p, str) else str(p) for p in path)
     return f"{place}: {name + ': ' if name else ''}{words}"
 
 
-def _told(finding: Any, schema: type[BaseModel]) -> tuple[Path_, str]:
-    path: Path_ = tuple(part for part in finding["loc"] if not _is_internal(part))
+def _told(finding: Any, schema: type[BaseModel]) -> tuple[FieldPath, str]:
+    path: FieldPath = tuple(part for part in finding["loc"] if not _is_internal(part))
     return path, _words(finding, schema, path)
 
 
@@ -80,7 +80,7 @@ def _is_internal(part: str | int) -> bool:
     )
 
 
-def _words(finding: Any, schema: type[BaseModel], path: Path_) -> str:
+def _words(finding: Any, schema: type[BaseModel], path: FieldPath) -> str:
     kind, value, context = finding["type"], finding["input"], finding.get("ctx", {})
     if kind == "extra_forbidden":
         known = fields_at(schema, path[:-1])

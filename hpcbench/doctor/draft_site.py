@@ -187,7 +187,7 @@ class _Text:
     def _ranks(self) -> None:
         """The usual ranks of a node, where one a GPU or a core will not do: what was seen may be odd, or in part."""
         site = Site.model_validate(parse_value("\n".join([*self._lines, "checked: never"]), "draft"))
-        usual = site.room.ranks_per_node
+        usual = site.capacity.ranks_per_node
         if usual is not None and not _fits(site, usual):
             most = next((ranks for ranks in range(usual - 1, 0, -1) if _fits(site, ranks)), 1)
             self._put("ranks_per_node", most, f"{usual} do not fit what was seen of a node", sure=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hpcbench.contract.problems import Path_, user_error
+from hpcbench.contract.problems import FieldPath, user_error
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.section import Scalar
 from hpcbench.errors import UserError
@@ -17,7 +17,7 @@ from hpcbench.study.load import Loaded, fill_model, put, split_key
 from hpcbench.study.matrix import Cell, cells
 from hpcbench.study.schema import Study
 from hpcbench.study.settle import check_device, check_rules, settled
-from hpcbench.study.size import Room, Size, resolve
+from hpcbench.study.size import Capacity, Size, resolve
 from hpcbench.study.yaml12 import Document
 
 
@@ -39,11 +39,11 @@ class Run:
     clash: str | None
     """What to say where others have a scheme of the same name too."""
     size: Size
-    where: Callable[[Path_], str]
+    where: Callable[[FieldPath], str]
     """``file:line`` of a path of the study, in this cell."""
 
 
-def expand(loaded: Loaded, room: Room, offer: Offer = NOTHING) -> list[Run]:
+def expand(loaded: Loaded, capacity: Capacity, offer: Offer = NOTHING) -> list[Run]:
     """Every run of the study on a site: repeat by repeat, cell by cell, then scheme by scheme.
 
     Parameters
@@ -60,7 +60,7 @@ def expand(loaded: Loaded, room: Room, offer: Offer = NOTHING) -> list[Run]:
     groups: dict[str, list[Run]] = {}
     cell_of: dict[str, dict[str, Scalar]] = {}
     for cell in cells(loaded.study, loaded.document):
-        run = _first(cell, loaded, room, offer, cell_of)
+        run = _first(cell, loaded, capacity, offer, cell_of)
         groups.setdefault(run.id, []).append(run)
     _check_baseline(groups, loaded)
     _check_thresholds(groups, loaded)
@@ -74,16 +74,16 @@ def expand(loaded: Loaded, room: Room, offer: Offer = NOTHING) -> list[Run]:
     return runs
 
 
-def _first(cell: Cell, loaded: Loaded, room: Room, offer: Offer, cell_of: dict[str, dict[str, Scalar]]) -> Run:
+def _first(cell: Cell, loaded: Loaded, capacity: Capacity, offer: Offer, cell_of: dict[str, dict[str, Scalar]]) -> Run:
     """The cell's first run; its id is the cell's slug, which no other cell has."""
     document = loaded.document
     where = _where(cell, document)
     study = _variant(cell, loaded, where)
-    size = resolve(study, room, where)
+    size = resolve(study, capacity, where)
     scheme, clash = find_scheme(study.scheme, study.schemes, offer, where(("scheme",)))
     study = study.model_copy(update={"train": settled(study.train, scheme, where)})
     check_rules(study, scheme, size, where)
-    check_device(study, scheme, room, where)
+    check_device(study, scheme, capacity, where)
     values = {key: choice.value for key, choice in cell.items() if key != "scheme"}
     slug = "-".join(_word(key, value) for key, value in values.items())[:100]
     number = 1
@@ -96,10 +96,10 @@ def _word(key: str, value: Scalar) -> str:
     return re.sub(r"[^A-Za-z0-9._]+", "_", f"{key.rpartition('.')[2]}{value}").replace("..", "_")
 
 
-def _where(cell: Cell, document: Document) -> Callable[[Path_], str]:
+def _where(cell: Cell, document: Document) -> Callable[[FieldPath], str]:
     varied = {split_key(key): choice.path for key, choice in cell.items()}
 
-    def where(path: Path_) -> str:
+    def where(path: FieldPath) -> str:
         for end in range(len(path), 0, -1):
             if path[:end] in varied:
                 return document.where(varied[path[:end]])
@@ -108,7 +108,7 @@ def _where(cell: Cell, document: Document) -> Callable[[Path_], str]:
     return where
 
 
-def _variant(cell: Cell, loaded: Loaded, where: Callable[[Path_], str]) -> Study:
+def _variant(cell: Cell, loaded: Loaded, where: Callable[[FieldPath], str]) -> Study:
     """The study with the cell's values in place of its own."""
     data: dict[str, Any] = {key: value for key, value in loaded.document.data.items() if key != "matrix"}
     for key in sorted(cell, key=lambda key: key.count(".")):

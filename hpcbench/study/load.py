@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hpcbench.contract.problems import Path_, shown, user_error
+from hpcbench.contract.problems import FieldPath, shown, user_error
 from hpcbench.errors import UserError
 from hpcbench.study import presets
 from hpcbench.study.schema import Study
@@ -105,7 +105,7 @@ def apply_sets(document: Document, sets: list[str]) -> None:
         document.origins[path] = name
 
 
-def split_key(key: str) -> Path_:
+def split_key(key: str) -> FieldPath:
     """``train.steps`` as a path; `matrix.` keeps the dots of what follows, for its keys are dotted themselves."""
     head, _, rest = key.partition(".")
     if head == "matrix" and rest:
@@ -114,7 +114,7 @@ def split_key(key: str) -> Path_:
     return parts if all(parts) else ()
 
 
-def put(data: dict[str, Any], path: Path_, value: Any, name: str) -> None:
+def put(data: dict[str, Any], path: FieldPath, value: Any, name: str) -> None:
     """Set the value at `path`, making the sections on the way.
 
     Raises

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hpcbench.contract.problems import Path_, fields_at, shown, suggestion
+from hpcbench.contract.problems import FieldPath, fields_at, shown, suggestion
 from hpcbench.contract.section import Scalar
 from hpcbench.errors import UserError
 from hpcbench.study.schema import Study
@@ -23,7 +23,7 @@ class Choice:
     """One value of one matrix key, and where it was said."""
 
     value: Scalar
-    path: Path_
+    path: FieldPath
 
 
 Cell = dict[str, Choice]
@@ -48,7 +48,7 @@ def cells(study: Study, document: Document) -> list[Cell]:
     found = [{k: c for part in parts for k, c in part.items()} for parts in itertools.product(*axes)]
     kept = found
     for i, hole in enumerate(study.matrix.exclude):
-        path: Path_ = ("matrix", "exclude", i)
+        path: FieldPath = ("matrix", "exclude", i)
         keys = list(found[0])
         for key in hole:
             if key not in keys:
@@ -86,17 +86,17 @@ def _axes(study: Study, document: Document) -> list[list[Cell]]:
             for i, group in enumerate(study.matrix.zip):
                 axes.append(_lockstep(group, _zip_path(document, i), document, seen))
         elif key != "exclude":
-            path: Path_ = ("matrix", key)
+            path: FieldPath = ("matrix", key)
             axes.append([{key: choice} for choice in _choices(key, singles[key], path, document, seen)])
     return axes
 
 
-def _zip_path(document: Document, i: int) -> Path_:
-    path: Path_ = ("matrix", "zip", i)
+def _zip_path(document: Document, i: int) -> FieldPath:
+    path: FieldPath = ("matrix", "zip", i)
     return path if path in document.origins else path[:2]  # a single group may stand without its list
 
 
-def _lockstep(group: dict[str, list[Scalar]], path: Path_, document: Document, seen: set[str]) -> list[Cell]:
+def _lockstep(group: dict[str, list[Scalar]], path: FieldPath, document: Document, seen: set[str]) -> list[Cell]:
     columns = {
         key: _choices(key, values, (*path, key), document, seen, distinct=False) for key, values in group.items()
     }
@@ -113,7 +113,7 @@ def _lockstep(group: dict[str, list[Scalar]], path: Path_, document: Document, s
 
 
 def _choices(
-    key: str, values: list[Scalar], path: Path_, document: Document, seen: set[str], *, distinct: bool = True
+    key: str, values: list[Scalar], path: FieldPath, document: Document, seen: set[str], *, distinct: bool = True
 ) -> list[Choice]:
     where = document.where(path)
     check_key(key, where)

@@ -4,16 +4,16 @@ from collections.abc import Callable
 
 from hpcbench.codecs import spec
 from hpcbench.contract import rules
-from hpcbench.contract.problems import Path_
+from hpcbench.contract.problems import FieldPath
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import Setting, content_of, live, possible
 from hpcbench.contract.training import Train, optimizer_misfit
 from hpcbench.errors import UserError
 from hpcbench.study.schema import Study
-from hpcbench.study.size import Room, Size
+from hpcbench.study.size import Capacity, Size
 
 
-def settled(train: Train, scheme: Scheme, where: Callable[[Path_], str]) -> Train:
+def settled(train: Train, scheme: Scheme, where: Callable[[FieldPath], str]) -> Train:
     """The study's settings for a scheme, with all that depends on their optimizer filled in.
 
     Parameters
@@ -36,7 +36,7 @@ def settled(train: Train, scheme: Scheme, where: Callable[[Path_], str]) -> Trai
     return found
 
 
-def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Path_], str]) -> None:
+def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[FieldPath], str]) -> None:
     """Whether the scheme's rules go with how its run trains.
 
     Parameters
@@ -87,7 +87,7 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Path_
         raise UserError(f"{place}: {field}: scheme {name}: {unequal}")
 
 
-def check_device(study: Study, scheme: Scheme, room: Room, where: Callable[[Path_], str]) -> None:
+def check_device(study: Study, scheme: Scheme, capacity: Capacity, where: Callable[[FieldPath], str]) -> None:
     """Whether the scheme can run on the site's device: what its compute nodes would refuse is said here.
 
     Raises
@@ -95,12 +95,14 @@ def check_device(study: Study, scheme: Scheme, room: Room, where: Callable[[Path
     UserError
         It asks for what only the CPU does.
     """
-    refused = rules.refused_on_gpu(scheme.algorithm, scheme.all_rules) if room.device != "cpu" else None
+    refused = rules.refused_on_gpu(scheme.algorithm, scheme.all_rules) if capacity.device != "cpu" else None
     if refused is None:
         return
     k, why = refused
     place, field = _place_of(k, study, where, "algorithm" if k is None else "default" if k == 0 else "")
-    raise UserError(f"{place}: {field}: scheme {study.scheme} on {room.site}, whose device is {room.device}: {why}")
+    raise UserError(
+        f"{place}: {field}: scheme {study.scheme} on {capacity.site}, whose device is {capacity.device}: {why}"
+    )
 
 
 def idle_rules(study: Study, scheme: Scheme, size: Size) -> list[str]:
@@ -108,10 +110,10 @@ def idle_rules(study: Study, scheme: Scheme, size: Size) -> list[str]:
     return rules.idle(scheme.all_rules, Setting(size.layout, study.train, study.model.tied))
 
 
-def _place_of(k: int | None, study: Study, where: Callable[[Path_], str], key: str = "") -> tuple[str, str]:
+def _place_of(k: int | None, study: Study, where: Callable[[FieldPath], str], key: str = "") -> tuple[str, str]:
     """Where the study says rule `k`, or another `key` of the scheme, or where it names the scheme if that is another's;
     and the name of the field."""
-    path: Path_ = ("scheme",)
+    path: FieldPath = ("scheme",)
     if study.scheme in study.schemes:
         path = ("schemes", study.scheme, *((key,) if key else ("rules", *(() if k is None else (k - 1,)))))
     return where(path), ".".join(map(str, path))

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hpcbench.contract.layout import Layout, batch_misfit, model_misfit
-from hpcbench.contract.problems import Path_
+from hpcbench.contract.problems import FieldPath
 from hpcbench.errors import UserError
 from hpcbench.study.schema import Study
 
 
 @dataclass(frozen=True)
-class Room:
+class Capacity:
     """What a site offers, as far as the size of a run and what it can do depend on it."""
 
     site: str
@@ -31,7 +31,7 @@ class Size:
     layout: Layout
 
 
-def resolve(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:
+def resolve(study: Study, capacity: Capacity, where: Callable[[FieldPath], str]) -> Size:
     """Sizes of the study's run on this site.
 
     Parameters
@@ -46,19 +46,19 @@ def resolve(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:
     """
     if misfit := model_misfit(study.model, study.train, study.layout):
         raise UserError(f"{where(misfit.field)}: {misfit}")
-    size = _place(study, room, where)
+    size = _place(study, capacity, where)
     if misfit := batch_misfit(study.train, size.layout):
         raise UserError(f"{where(misfit.field)}: {misfit}")
     return size
 
 
-def _place(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:
+def _place(study: Study, capacity: Capacity, where: Callable[[FieldPath], str]) -> Size:
     layout = study.layout
     part = layout.tp * layout.pp
-    usual = study.ranks_per_node or room.ranks_per_node
+    usual = study.ranks_per_node or capacity.ranks_per_node
     if layout.dp is None:
         nodes = study.nodes or 1
-        ranks = nodes * (usual or max(room.slots, part))
+        ranks = nodes * (usual or max(capacity.slots, part))
         if study.nodes is None and usual is None:
             ranks -= ranks % part  # the site's slots are an upper limit, not a number that was asked for
         if ranks < part or ranks % part:
@@ -82,10 +82,10 @@ def _place(study: Study, room: Room, where: Callable[[Path_], str]) -> Size:
     if study.ranks_per_node is None and study.nodes is None and ranks < usual:
         usual = ranks  # a small run leaves part of its one node idle
     if nodes * usual != ranks:
-        path: Path_ = ("nodes",) if study.nodes else ("layout",)
+        path: FieldPath = ("nodes",) if study.nodes else ("layout",)
         remedy = "leave layout.dp out to let it follow from nodes, or change nodes, ranks_per_node or the layout"
         raise UserError(
             f"{where(path)}: layout: {product} ranks, but {nodes} nodes x {usual} ranks a node = {nodes * usual} "
-            f"on {room.site}: {remedy}"
+            f"on {capacity.site}: {remedy}"
         )
     return Size(nodes, usual, resolved)

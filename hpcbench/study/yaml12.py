@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpcbench.contract.problems import Path_, shown
+from hpcbench.contract.problems import FieldPath, shown
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 
@@ -29,10 +29,10 @@ class Document:
     """The file as it was read."""
     data: dict[str, Any]
     """Mappings, lists, strings, numbers, booleans and None."""
-    origins: dict[Path_, str] = field(default_factory=dict)
+    origins: dict[FieldPath, str] = field(default_factory=dict)
     """``file:line`` (or the option) of each key and list item."""
 
-    def where(self, path: Path_) -> str:
+    def where(self, path: FieldPath) -> str:
         """``file:line`` of the value, or of the nearest thing around it that the file says."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.origins:
@@ -69,7 +69,7 @@ def read(path: Path) -> Document:
         raise UserError(
             f"{name}:{line}: not UTF-8 text (byte {raw[error.start]:#04x}): is this the right file?"
         ) from None
-    origins: dict[Path_, str] = {}
+    origins: dict[FieldPath, str] = {}
     data = _parse(text, name, origins)
     if data is None and not text.strip():
         raise UserError(f"{name}: is empty: see `hpcbench schema` for what belongs in it")
@@ -90,7 +90,7 @@ def parse_value(text: str, name: str) -> Any:
     return _parse(text, name, {}, lines=False)
 
 
-def _parse(text: str, name: str, origins: dict[Path_, str], *, lines: bool = True) -> Any:
+def _parse(text: str, name: str, origins: dict[FieldPath, str], *, lines: bool = True) -> Any:
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
     from ruamel.yaml.reader import ReaderError
 
@@ -158,12 +158,12 @@ def _core_schema() -> Any:
 class _Builder:
     """From ruamel's nodes to plain data, with the line of each value; what no study needs is refused."""
 
-    def __init__(self, name: str, origins: dict[Path_, str], scalar: Callable[[Any], Any]) -> None:
+    def __init__(self, name: str, origins: dict[FieldPath, str], scalar: Callable[[Any], Any]) -> None:
         self._name, self._origins, self._scalar = name, origins, scalar
         self._nodes = 0
         self._open: set[int] = set()
 
-    def value(self, node: Any, path: Path_) -> Any:
+    def value(self, node: Any, path: FieldPath) -> Any:
         """The value of the node that lies at `path`; what an alias repeats is built, and counted, anew."""
         self._nodes += 1
         if self._nodes > MAX_NODES:
@@ -182,7 +182,7 @@ class _Builder:
         self._open.remove(id(node))
         return built
 
-    def _sequence(self, node: Any, path: Path_) -> list[Any]:
+    def _sequence(self, node: Any, path: FieldPath) -> list[Any]:
         items: list[Any] = []
         for item in node.value:
             here = (*path, len(items))
@@ -190,7 +190,7 @@ class _Builder:
             items.append(self.value(item, here))
         return items
 
-    def _mapping(self, node: Any, path: Path_) -> dict[str, Any]:
+    def _mapping(self, node: Any, path: FieldPath) -> dict[str, Any]:
         items: dict[str, Any] = {}
         for key, item in node.value:
             if key.id != "scalar":

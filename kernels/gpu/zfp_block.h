@@ -1,5 +1,7 @@
-// A block of ZFP coded by one thread: the format of hb_zfp1.h, by tables and branches that suit a GPU, where a branch
-// that divides a warp costs both ways. The usual block meets none of those, and few instructions.
+// A block of ZFP coded by one thread: the transform and the tables' entries are those of hb_zfp1.h, the planes are coded
+// anew. There 16 lanes look up one plane at a time in a register; a thread looks up two at once in shared memory, knows
+// the block's bits when it is compiled, and shifts whole words by funnel. A branch that divides a warp costs both ways:
+// the usual block meets none. tests/codecs compare the bits with hb_zfp1.h's.
 #pragma once
 #include "../hb_zfp1.h"
 
@@ -59,16 +61,7 @@ template <hb_u32 MB> struct hb_zfp_block {
     }
     hb_i32 v[4];
     for (int i = 0; i < 4; i++) v[i] = L::to_int(g[i] * scale);
-    hb_i32 x = v[0], y = v[1], z = v[2], u = v[3];
-    x += u; x >>= 1; u -= x;
-    z += y; z >>= 1; y -= z;
-    x += z; x >>= 1; z -= x;
-    u += y; u >>= 1; y -= u;
-    u += y >> 1; y -= u >> 1;
-    c[0] = ((hb_u32)x + HB_NEGABINARY) ^ HB_NEGABINARY;
-    c[1] = ((hb_u32)y + HB_NEGABINARY) ^ HB_NEGABINARY;
-    c[2] = ((hb_u32)z + HB_NEGABINARY) ^ HB_NEGABINARY;
-    c[3] = ((hb_u32)u + HB_NEGABINARY) ^ HB_NEGABINARY;
+    hb_zfp1_forward<hb_u32>(v[0], v[1], v[2], v[3], c);
 
     w[0] = (m >> 23) * 2u + 3u;
     hb_u32 pos = 9, state = 0;
@@ -114,18 +107,7 @@ template <hb_u32 MB> struct hb_zfp_block {
         }
       }
     }
-    // unsigned: a truncated or hostile stream overflows here
-    hb_u32 x = (c[0] ^ HB_NEGABINARY) - HB_NEGABINARY, y = (c[1] ^ HB_NEGABINARY) - HB_NEGABINARY;
-    hb_u32 z = (c[2] ^ HB_NEGABINARY) - HB_NEGABINARY, u = (c[3] ^ HB_NEGABINARY) - HB_NEGABINARY;
-    y += (hb_u32)((hb_i32)u >> 1); u -= (hb_u32)((hb_i32)y >> 1);
-    y += u; u -= y - u;
-    z += x; x -= z - x;
-    y += z; z -= y - z;
-    u += x; x -= u - x;
-    f[0] = L::to_float((hb_i32)x);
-    f[1] = L::to_float((hb_i32)y);
-    f[2] = L::to_float((hb_i32)z);
-    f[3] = L::to_float((hb_i32)u);
+    hb_zfp1_inverse<hb_u32>(c, f);
     const hb_u32 e = w[0] >> 1 & 255u;
     if (e < 31u) {  // 2^(emax-30) is below the normal range
       for (int i = 0; i < 4; i++) f[i] = f[i] * L::as_float((e + 96u) << 23) * L::as_float(1u << 23);

@@ -10,7 +10,7 @@ import pytest
 
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import write_json
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import Tracked, track
@@ -23,7 +23,7 @@ class Slow(Scheduler):
 
     def __init__(self) -> None:
         super().__init__(Path("/"), None)  # type: ignore[arg-type]
-        self.words: dict[str, Word] | str = {}
+        self.words: dict[str, JobStatus] | str = {}
         self.questions: list[list[str]] = []
 
     def submit(self, job: BatchJob) -> Receipt:
@@ -32,7 +32,7 @@ class Slow(Scheduler):
     def find(self, name: str, jobs: int) -> Receipt | None:
         raise NotImplementedError
 
-    def poll(self, ids: Sequence[str]) -> Mapping[str, Word]:
+    def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
         self.questions.append(list(ids))
         if isinstance(self.words, str):
             raise UserError(self.words)
@@ -64,7 +64,7 @@ def root(tmp_path: Path) -> Path:
     )
     ledger = Ledger(tmp_path)
     for k in (1, 2):
-        ledger.close(ledger.open(f"s-{k}", "job.sh", [f"j{k}"], {f"j{k}": 0}, array=False), Receipt(f"1{k}", [f"1{k}"]))
+        ledger.close(ledger.open(BatchJob(f"s-{k}", "job.sh", [f"j{k}"]), {f"j{k}": 0}), Receipt(f"1{k}", [f"1{k}"]))
     return tmp_path
 
 
@@ -78,7 +78,7 @@ def states(tracked: Tracked) -> list[State]:
 
 
 def test_one_question_for_all_and_none_without_need(root: Path, scheduler: Slow) -> None:
-    scheduler.words = {"11": Word(State.RUNNING), "12": Word(State.PENDING, "Resources")}
+    scheduler.words = {"11": JobStatus(State.RUNNING), "12": JobStatus(State.PENDING, "Resources")}
     assert states(track(root)) == [State.RUNNING, State.PENDING]
     assert scheduler.questions == [["11", "12"]]
     assert states(track(root, ask=False)) == [State.RUNNING, State.PENDING]
@@ -89,8 +89,8 @@ def test_who_has_ended_by_its_mark_is_asked_for_its_cost_once(root: Path, schedu
     mark(root, "j1", 0)
     mark(root, "j2", 1)
     scheduler.words = {
-        "11": Word(State.COMPLETED, accounting={"Elapsed": "60"}),
-        "12": Word(State.FAILED, exit=1, accounting={"Elapsed": "9"}),
+        "11": JobStatus(State.COMPLETED, accounting={"Elapsed": "60"}),
+        "12": JobStatus(State.FAILED, exit=1, accounting={"Elapsed": "9"}),
     }
     assert states(track(root)) == [State.COMPLETED, State.FAILED]
     assert states(track(root)) == [State.COMPLETED, State.FAILED]
@@ -111,7 +111,7 @@ def test_silence_matters_only_where_an_end_is_missing(root: Path, scheduler: Slo
 
 
 def test_an_end_without_a_mark_holds_when_nobody_can_be_asked_any_more(root: Path, scheduler: Slow) -> None:
-    scheduler.words = {"11": Word(State.CANCELLED, "by 1000"), "12": Word(State.NODE_FAILED, "NODE_FAIL")}
+    scheduler.words = {"11": JobStatus(State.CANCELLED, "by 1000"), "12": JobStatus(State.NODE_FAILED, "NODE_FAIL")}
     assert states(track(root)) == [State.CANCELLED, State.NODE_FAILED]
     scheduler.words = "squeue: not found"
     assert states(track(root)) == [State.CANCELLED, State.NODE_FAILED]
@@ -120,9 +120,9 @@ def test_an_end_without_a_mark_holds_when_nobody_can_be_asked_any_more(root: Pat
 def test_ends_that_may_be_taken_back_are_asked_for_again_but_not_for_ever(
     root: Path, scheduler: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scheduler.words = {"11": Word(State.NODE_FAILED), "12": Word(State.CANCELLED)}
+    scheduler.words = {"11": JobStatus(State.NODE_FAILED), "12": JobStatus(State.CANCELLED)}
     track(root)
-    scheduler.words = {"11": Word(State.RUNNING), "12": Word(State.CANCELLED)}
+    scheduler.words = {"11": JobStatus(State.RUNNING), "12": JobStatus(State.CANCELLED)}
     assert states(track(root)) == [State.RUNNING, State.CANCELLED]
     later = time.time() + 3600
     monkeypatch.setattr("hpcbench.batch.tracking.track.time.time", lambda: later)
@@ -138,5 +138,5 @@ def test_a_submission_that_cannot_be_written_to_is_tracked_all_the_same(
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr("hpcbench.batch.tracking.seen.write_json", full)
-    scheduler.words = {"11": Word(State.RUNNING), "12": Word(State.RUNNING)}
+    scheduler.words = {"11": JobStatus(State.RUNNING), "12": JobStatus(State.RUNNING)}
     assert states(track(root)) == [State.RUNNING, State.RUNNING]

@@ -28,9 +28,9 @@ def runs(directory: Path, where: Site, text: str) -> tuple[list[Run], Loaded]:
     loaded = load_study(directory / "s.yaml", [])
     data = loaded.study.model_dump(exclude_unset=True)
     nodes = data.get("nodes", 1)
-    per_node = where.room.ranks_per_node or where.room.slots
+    per_node = where.capacity.ranks_per_node or where.capacity.slots
     loaded = load_study(directory / "s.yaml", [f"train.global_batch={nodes * per_node}"])
-    return expand(loaded, where.room, offer(where)), loaded
+    return expand(loaded, where.capacity, offer(where)), loaded
 
 
 def found(directory: Path, where: Site | str, text: str) -> Limits:

@@ -99,7 +99,7 @@ ROOT = "/scratch/me/results/neox-hybrid/001"
 
 def jobs_of(study: str, site: Site, sets: list[str] | None = None) -> list[Job]:
     loaded = load_study(GOLDEN / f"{study}.yaml", sets)
-    return plan(expand(loaded, site.room, offer(site)), loaded, site, dry_run=True)[0]
+    return plan(expand(loaded, site.capacity, offer(site)), loaded, site, dry_run=True)[0]
 
 
 def prepared(name: str) -> tuple[Site, list[Job]]:

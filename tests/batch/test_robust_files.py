@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.files import seconds, write_json
 from hpcbench.batch.find_submission import find_root
@@ -216,7 +217,7 @@ def test_jobs_beyond_the_four_digits_of_their_files_stay_in_order(tmp_path: Path
     last = ledger.of("j")
     assert last is not None and last.number == 10001 and ledger.times("j") == 3
     ledger.drop(last)
-    assert ledger.open("again", "s", ["j"], {"j": 0}, array=False).number == 10001
+    assert ledger.open(BatchJob("again", "s", ["j"]), {"j": 0}).number == 10001
 
 
 def test_times() -> None:

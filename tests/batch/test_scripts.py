@@ -430,6 +430,18 @@ def test_no_status_is_lost_in_a_hail_of_signals(tmp_path: Path) -> None:
     assert (bench.job_mark["state"], bench.job_mark["exit"]) == ("ended", 75)
 
 
+def test_a_signal_to_all_processes_of_a_job_is_the_end_of_the_run_too(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "lsf")
+    bench.act("b", "trap 'exit 1' INT; sleep 300 & wait")
+    process = bench.start()
+    wait_for(lambda: (bench.here / "pid.b").exists())
+    time.sleep(0.2)  # until the stand-in's own trap is set
+    process.send_signal(signal.SIGINT)
+    os.killpg(os.getpgid(int(bench.lines("pid.b")[0])), signal.SIGINT)
+    process.communicate(timeout=60)
+    assert (process.returncode, bench.exits()) == (130, {"a": 0, "b": 130, "c": None})
+
+
 def test_a_run_that_is_suspended_is_waited_for(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "lsf")
     bench.act("b", "sleep 0.5; exit 5")

@@ -31,7 +31,7 @@ def test_a_site_that_comes_with_hpcbench(name: str, capsys: pytest.CaptureFixtur
     assert site.sources or site.scheduler.kind == "local"
     for queue in site.queues.values():
         assert queue.source, "a limit without its source"
-    usual = site.room.ranks_per_node or site.room.slots
+    usual = site.capacity.ranks_per_node or site.capacity.slots
     shape, argv = solve(site, nodes=2, ranks_per_node=usual)
     assert counts(argv).get("ranks", shape.ranks) == 2 * usual
     show_site(name)
@@ -47,7 +47,7 @@ def test_scripts_have_nothing_that_the_site_refuses(name: str, tmp_path: Path) -
     """TACC turns away a script that has one of these words anywhere, and CORAL's filter one with -n."""
     site, _ = load_site(name)
     nodes = 3
-    ranks = nodes * (site.room.ranks_per_node or 1)
+    ranks = nodes * (site.capacity.ranks_per_node or 1)
     sets = [f"nodes={nodes}", "layout={tp: 1, pp: 1}", f"train.global_batch={ranks}", "account=mine", "repeats=1"]
     sets.append("matrix={scheme: [baseline]}")
     study = data_dir("studies") / "neox-hybrid.yaml"

@@ -9,7 +9,7 @@ import pytest
 
 from hpcbench.batch.after import After
 from hpcbench.batch.batch_job import BatchJob
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, UnclearError
 from hpcbench.batch.submit_jobs import settle, submit_jobs
 from hpcbench.batch.tracking.ledger import Ledger
@@ -55,7 +55,7 @@ class Queue(Scheduler):
     def find(self, name: str, jobs: int) -> Receipt | None:
         return self._receipt(self.queue[name]) if name in self.queue else None
 
-    def poll(self, ids: Sequence[str]) -> Mapping[str, Word]:
+    def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
         return {}
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:

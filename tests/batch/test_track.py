@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import write_json
 from hpcbench.batch.find_submission import find_root
 from hpcbench.batch.schedulers.scheduler import Receipt
@@ -143,7 +144,7 @@ def handed_to_local(root: Path) -> Path:
     """As `submit` leaves it when it has handed the job to the local scheduler."""
     write_json(root / "site.json", load_site("local")[0].model_dump(mode="json"))
     ledger = Ledger(root)
-    handed = ledger.open("s-1-j1", "jobs/j1/job.sh", ["j1"], {"j1": 0}, array=False, after=[], after_any=False)
+    handed = ledger.open(BatchJob("s-1-j1", "jobs/j1/job.sh", ["j1"]), {"j1": 0})
     id = str(root / "jobs" / "j1")
     ledger.close(handed, Receipt(id, [id]))
     return root

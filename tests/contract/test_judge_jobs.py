@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.tracking.ledger import SubmittedJob
 from hpcbench.batch.tracking.seen import Seen
 from hpcbench.contract.judge_job import GRACE, Status, judge_job
@@ -33,7 +33,7 @@ BACK = Mark("requeued", 1, 75, START, END)
 def seen(
     state: State, reason: str = "", since: float = THEN, absent: float | None = None, ended: int = 0, **more: Any
 ) -> Seen:
-    return Seen("7", Word(state, reason, **more), since, absent, ended)
+    return Seen("7", JobStatus(state, reason, **more), since, absent, ended)
 
 
 def of(

@@ -103,11 +103,11 @@ from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
 from hpcbench.study.run import run_file
 from hpcbench.study.schema import json_schema
-from hpcbench.study.size import Room
+from hpcbench.study.size import Capacity
 
 assert Path(contract.__file__).is_relative_to(sys.argv[1]), contract.__file__
 loaded = load_study(Path(sys.argv[2]), ["train.pressure=7.5"])
-run = expand(loaded, Room("local", None, 2))[0]
+run = expand(loaded, Capacity("local", None, 2))[0]
 path = Path(sys.argv[1]) / "run.json"
 path.write_text(json.dumps(run_file(run, site="local", threads=1, oversubscribe=True, device="cpu", base=Path("/"))))
 print(contract.load(path)[0].train.pressure, json_schema()["$defs"]["Train"]["properties"]["pressure"]["default"])

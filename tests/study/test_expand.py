@@ -15,7 +15,7 @@ from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import load_study
 from hpcbench.study.run import run_file
-from hpcbench.study.size import Room
+from hpcbench.study.size import Capacity
 
 BASE: dict[str, Any] = {
     "study": "s",
@@ -24,14 +24,14 @@ BASE: dict[str, Any] = {
     "matrix": {"scheme": ["baseline", "mzhybrid"]},
     "repeats": 1,
 }
-LOCAL = Room("local", None, 2)
-GPUS = Room("lassen", 4, 4)
+LOCAL = Capacity("local", None, 2)
+GPUS = Capacity("lassen", 4, 4)
 
 
-def runs_of(directory: Path, room: Room = LOCAL, **changes: Any) -> list[Run]:
+def runs_of(directory: Path, capacity: Capacity = LOCAL, **changes: Any) -> list[Run]:
     path = directory / "s.yaml"
     path.write_text(json.dumps({**BASE, **changes}), encoding="utf-8")  # JSON is YAML 1.2, and keeps the keys' order
-    return expand(load_study(path), room)
+    return expand(load_study(path), capacity)
 
 
 VALUES: dict[str, list[Any]] = {
@@ -216,14 +216,14 @@ def test_whole_numbers_for_fractions_reach_the_run_as_fractions(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("room", "changes", "size"),
+    ("capacity", "changes", "size"),
     [
         (LOCAL, {"layout": {"dp": 2, "tp": 2, "pp": 2}}, (1, 8, 2)),
         (LOCAL, {"layout": {"dp": 2, "tp": 2, "pp": 2}, "nodes": 4}, (4, 2, 2)),
         (LOCAL, {}, (1, 2, 2)),  # dp from the slots
         (LOCAL, {"layout": {"tp": 4}}, (1, 4, 1)),  # more than the slots: dp 1, ranks share cores
         (LOCAL, {"nodes": 2, "ranks_per_node": 4}, (2, 4, 8)),
-        (Room("x", None, 7), {"layout": {"tp": 2}, "train": {"steps": 20, "global_batch": 63}}, (1, 6, 3)),
+        (Capacity("x", None, 7), {"layout": {"tp": 2}, "train": {"steps": 20, "global_batch": 63}}, (1, 6, 3)),
         (GPUS, {"layout": {"tp": 4, "pp": 2}, "nodes": 4}, (4, 4, 2)),
         (GPUS, {"layout": {"tp": 4, "pp": 2, "dp": 2}}, (4, 4, 2)),
         (GPUS, {"layout": {"dp": 2}}, (1, 2, 2)),  # less than a node
@@ -232,15 +232,15 @@ def test_whole_numbers_for_fractions_reach_the_run_as_fractions(tmp_path: Path) 
     ],
 )
 def test_sizes_follow_from_layout_nodes_and_room(
-    tmp_path: Path, room: Room, changes: dict[str, Any], size: tuple[int, int, int]
+    tmp_path: Path, capacity: Capacity, changes: dict[str, Any], size: tuple[int, int, int]
 ) -> None:
-    found = runs_of(tmp_path, room, **changes)[0].size
+    found = runs_of(tmp_path, capacity, **changes)[0].size
     assert (found.nodes, found.ranks_per_node, found.layout.dp) == size
     assert found.nodes * found.ranks_per_node == found.layout.ranks
 
 
 @pytest.mark.parametrize(
-    ("room", "changes", "says"),
+    ("capacity", "changes", "says"),
     [
         (GPUS, {"layout": {"tp": 4, "pp": 4}, "nodes": 6}, "6 nodes x 4 ranks = 24 ranks are no multiple of tp x pp"),
         (GPUS, {"layout": {"dp": 2, "tp": 4}, "nodes": 3}, "3 nodes x 4 ranks a node = 12 on lassen"),
@@ -263,9 +263,11 @@ def test_sizes_follow_from_layout_nodes_and_room(
         ),
     ],
 )
-def test_sizes_that_do_not_fit_are_refused(tmp_path: Path, room: Room, changes: dict[str, Any], says: str) -> None:
+def test_sizes_that_do_not_fit_are_refused(
+    tmp_path: Path, capacity: Capacity, changes: dict[str, Any], says: str
+) -> None:
     with pytest.raises(UserError) as caught:
-        runs_of(tmp_path, room, **changes)
+        runs_of(tmp_path, capacity, **changes)
     assert says in str(caught.value)
     assert str(caught.value).startswith(f"{tmp_path / 's.yaml'}")
 

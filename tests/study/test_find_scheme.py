@@ -11,7 +11,7 @@ from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.find_scheme import Offer
 from hpcbench.study.load import load_study
-from hpcbench.study.size import Room
+from hpcbench.study.size import Capacity
 
 LIBRARY: dict[str, Any] = {"algorithm": "native", "environment": {"SWITCH": "on"}}
 
@@ -34,7 +34,7 @@ def run_of(directory: Path, scheme: str, *, own: list[str], site: list[str]) -> 
     path.write_text(json.dumps(study, indent=0), encoding="utf-8")
     added = {name: Scheme.model_validate(fields) for name, fields in schemes(site, "site").items()}
     offer = Offer("here", added, lambda name: ["there", "yonder"] if name == "library" else [])
-    return expand(load_study(path), Room("here", None, 2), offer)[0]
+    return expand(load_study(path), Capacity("here", None, 2), offer)[0]
 
 
 @pytest.mark.parametrize(

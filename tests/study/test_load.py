@@ -10,7 +10,7 @@ from hpcbench.resources import data_dir
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
 from hpcbench.study.schema import json_schema
-from hpcbench.study.size import Room
+from hpcbench.study.size import Capacity
 
 GOOD = """\
 study: good
@@ -22,7 +22,7 @@ layout: {dp: 2, tp: 2, pp: 2}
 matrix:
   scheme: [baseline, mzhybrid]
 """
-ROOM = Room("here", None, 8)
+ROOM = Capacity("here", None, 8)
 
 
 def load(tmp_path: Path, text: str = GOOD, sets: list[str] | None = None) -> list[str]:

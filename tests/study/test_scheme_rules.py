@@ -14,11 +14,11 @@ from hpcbench.resources import data_dir
 from hpcbench.study import presets
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import load_study
-from hpcbench.study.size import Room
+from hpcbench.study.size import Capacity
 
 TRAIN: dict[str, Any] = {"steps": 20, "global_batch": 64}
 LAYOUT = {"dp": 2, "tp": 2, "pp": 2}
-ROOM = Room("local", None, 8)
+ROOM = Capacity("local", None, 8)
 
 
 def runs_of(
@@ -26,7 +26,7 @@ def runs_of(
     scheme: Any,
     *,
     matrix: dict[str, Any] | None = None,
-    room: Room = ROOM,
+    capacity: Capacity = ROOM,
     layout: dict[str, int] = LAYOUT,
     **train: Any,
 ) -> list[Run]:
@@ -43,7 +43,7 @@ def runs_of(
     }
     path = directory / "s.yaml"
     path.write_text(json.dumps(study, indent=1), encoding="utf-8")
-    return expand(load_study(path), room)
+    return expand(load_study(path), capacity)
 
 
 def refusal(directory: Path, scheme: Any, **settings: Any) -> tuple[str, str]:
@@ -121,30 +121,30 @@ def test_fp64_is_refused_where_a_codec_does_not_take_it(tmp_path: Path, scheme: 
     assert runs_of(tmp_path, "naive-mpc", precision="fp64")
 
 
-GPUS = Room("lassen", None, 8, "cuda")
+GPUS = Capacity("lassen", None, 8, "cuda")
 
 
 def test_what_a_gpu_does_not_do_is_refused_before_a_job_is_written(tmp_path: Path) -> None:
     sums = {"algorithm": "homomorphic", "default": "int8"}
-    line, said = refusal(tmp_path, sums, room=GPUS)
+    line, said = refusal(tmp_path, sums, capacity=GPUS)
     assert line == '"algorithm": "homomorphic",'
     assert "schemes.mine.algorithm: scheme mine on lassen, whose device is cuda: homomorphic sums" in said
     assert said.endswith("use two-shot, or device cpu")
     assert runs_of(tmp_path, sums)
-    assert runs_of(tmp_path, {"default": "int8"}, room=GPUS)
+    assert runs_of(tmp_path, {"default": "int8"}, capacity=GPUS)
 
 
 def test_a_codec_without_kernels_for_a_gpu_is_refused_at_its_rule(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(spec.FAMILIES, "xpk", replace(spec.FAMILIES["xpk"], on_gpu=False))
-    line, said = refusal(tmp_path, {"rules": [{"dimension": "PP", "codec": "xpk"}]}, room=GPUS)
+    line, said = refusal(tmp_path, {"rules": [{"dimension": "PP", "codec": "xpk"}]}, capacity=GPUS)
     assert (
         line == "{" and "schemes.mine.rules.0: " in said and "codec xpk has no kernels for a GPU: use another" in said
     )
-    line, said = refusal(tmp_path, {"default": "xpk"}, room=GPUS)
+    line, said = refusal(tmp_path, {"default": "xpk"}, capacity=GPUS)
     assert line == '"default": "xpk"' and "schemes.mine.default: " in said
-    line, said = refusal(tmp_path, "naive-xpk", room=GPUS)
+    line, said = refusal(tmp_path, "naive-xpk", capacity=GPUS)
     assert line == '"naive-xpk"' and "codec xpk has no kernels" in said
     assert runs_of(tmp_path, "naive-xpk")
 
@@ -183,5 +183,5 @@ def test_presets_and_studies_stay_accepted_in_every_layout(tmp_path: Path) -> No
         runs = runs_of(tmp_path, name, matrix={"zip": zip_}, **stage)
         assert len(runs) == 3 * 2 * len(LAYOUTS)
     for path in sorted(data_dir("studies").glob("*.yaml")):
-        runs = expand(load_study(path), Room("any", 4, 4) if "neox" in path.name else ROOM)
+        runs = expand(load_study(path), Capacity("any", 4, 4) if "neox" in path.name else ROOM)
         assert idle_notes(runs) == []

@@ -10,7 +10,7 @@ from hpcbench.contract.criteria import Threshold
 from hpcbench.errors import UserError
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
-from hpcbench.study.size import Room
+from hpcbench.study.size import Capacity
 
 BASE: dict[str, Any] = {
     "study": "s",
@@ -24,7 +24,7 @@ def load(directory: Path, thresholds: Any) -> list[Threshold]:
     path = directory / "s.yaml"
     path.write_text(json.dumps({**BASE, "thresholds": thresholds}, indent=1), encoding="utf-8")
     loaded = load_study(path)
-    expand(loaded, Room("local", None, 2))
+    expand(loaded, Capacity("local", None, 2))
     return loaded.study.thresholds
 
 

@@ -116,7 +116,7 @@ def test_unclear_submission_is_found_by_name(
 def test_refusals_reach_the_user(start: Callable[[str], tuple[Fake, Lsf]]) -> None:
     _, lsf = start("csm")
     wrong = batch_job("wrong", "true")
-    wrong.script.write_text("#!/bin/bash\n#BSUB -W 01:00:00\ntrue\n", encoding="utf-8")
+    Path(wrong.script).write_text("#!/bin/bash\n#BSUB -W 01:00:00\ntrue\n", encoding="utf-8")
     with pytest.raises(UserError, match="Bad RUNLIMIT specification") as caught:
         lsf.submit(wrong)
     assert not isinstance(caught.value, UnclearError)

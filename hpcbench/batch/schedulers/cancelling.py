@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.contract.state import State
 
 
@@ -20,7 +20,7 @@ class Force:
 
 def cancel(
     ids: Sequence[str],
-    query: Callable[[Sequence[str]], Mapping[str, Word]],
+    query: Callable[[Sequence[str]], Mapping[str, JobStatus]],
     forces: Sequence[Force],
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, str]:
@@ -54,10 +54,10 @@ def cancel(
 
 def _wait(
     jobs: Sequence[str],
-    query: Callable[[Sequence[str]], Mapping[str, Word]],
+    query: Callable[[Sequence[str]], Mapping[str, JobStatus]],
     patience: float,
     sleep: Callable[[float], None],
-) -> Mapping[str, Word]:
+) -> Mapping[str, JobStatus]:
     """The words of these jobs when all are over, or the time is."""
     waited, pause = 0.0, 0.5
     words = query(jobs) if jobs else {}
@@ -68,7 +68,7 @@ def _wait(
     return words
 
 
-def _alive(jobs: Sequence[str], words: Mapping[str, Word]) -> list[str]:
+def _alive(jobs: Sequence[str], words: Mapping[str, JobStatus]) -> list[str]:
     """Those that may still hold nodes; what a dead host keeps is among them."""
     return [
         job
@@ -77,5 +77,5 @@ def _alive(jobs: Sequence[str], words: Mapping[str, Word]) -> list[str]:
     ]
 
 
-def _said(word: Word) -> str:
+def _said(word: JobStatus) -> str:
     return word.reason or word.state.value

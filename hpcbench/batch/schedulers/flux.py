@@ -7,7 +7,7 @@ from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers import flux_answers
 from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment
 from hpcbench.batch.schedulers.client import Answer, SilenceError, ask, portions
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, UnclearError, register_scheduler
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
@@ -57,8 +57,8 @@ class Flux(Scheduler):
             raise UserError(f"{name}: Flux has {len(ids)} jobs of this name, {', '.join(ids)}: cancel all but one")
         return Receipt(ids[0], ids) if ids else None
 
-    def poll(self, ids: Sequence[str]) -> Mapping[str, Word]:
-        found: dict[str, Word] = {}
+    def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
+        found: dict[str, JobStatus] = {}
         for some in portions(ids):
             done = _flux("jobs", "-n", "-o", flux_answers.FORMAT, *some)
             words = flux_answers.words(done.out)

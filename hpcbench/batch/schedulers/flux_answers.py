@@ -4,7 +4,7 @@ import datetime
 import re
 from collections.abc import Mapping
 
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.contract.state import State
 
 FIELDS = ("id.dec", "status", "returncode", "t_run", "t_inactive", "nodelist", "exception.type", "exception.note")
@@ -55,9 +55,9 @@ def submitted(output: str) -> str | None:
     return found[-1] if found else None
 
 
-def words(output: str) -> Mapping[str, Word]:
+def words(output: str) -> Mapping[str, JobStatus]:
     """By id, from what ``flux jobs`` printed in our format; lines that do not look like it are passed over."""
-    found: dict[str, Word] = {}
+    found: dict[str, JobStatus] = {}
     for line in output.splitlines():
         cells = line.split("|", len(FIELDS) - 1)
         id = decimal(cells[0].strip())
@@ -66,12 +66,12 @@ def words(output: str) -> Mapping[str, Word]:
     return found
 
 
-def _word(status: str, code: str, start: str, end: str, hosts: str, kind: str, note: str) -> Word:
+def _word(status: str, code: str, start: str, end: str, hosts: str, kind: str, note: str) -> JobStatus:
     state = _STATES.get(status.upper(), State.UNKNOWN)
     if state is State.FAILED:
         state = _CAUSES.get(kind, state)
     reason = f"{kind}: {note}" if kind and note else kind or status
-    return Word(state, reason, _exit(code, state), _time(start), _time(end), hosts)
+    return JobStatus(state, reason, _exit(code, state), _time(start), _time(end), hosts)
 
 
 def _exit(code: str, state: State) -> int | None:

@@ -7,7 +7,7 @@ from hpcbench.contract.state import State
 
 
 @dataclass(frozen=True)
-class Word:
+class JobStatus:
     """What a scheduler says of one job."""
 
     state: State

@@ -21,7 +21,7 @@ from typing import IO, Any
 import hpcbench
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, write_json
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.local_queue import Queue, queues, read_queue
 from hpcbench.batch.schedulers.processes import alive, end_tree, here, identity
 from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, register_scheduler
@@ -101,7 +101,7 @@ class Local(Scheduler):
     def find(self, name: str, jobs: int) -> Receipt | None:
         return None  # what no queue was started for is nowhere
 
-    def poll(self, ids: Sequence[str]) -> Mapping[str, Word]:
+    def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
         known = {job["id"]: (path, queue) for path, queue in queues(self.root) for job in queue["jobs"]}
         return {id: _word(self.root, Path(id), *known.get(Path(id).name, (None, None))) for id in ids}
 
@@ -120,35 +120,35 @@ class Local(Scheduler):
         return said
 
 
-def _word(root: Path, directory: Path, path: Path | None, queue: Queue | None) -> Word:
+def _word(root: Path, directory: Path, path: Path | None, queue: Queue | None) -> JobStatus:
     """What is known of the job in the directory, which a queue was to run."""
     own = root / "jobs" / directory.name
     if not (directory.exists() and own.exists() and directory.samefile(own)):
-        return Word(State.UNKNOWN, f"was moved or copied from {directory.parent.parent}, where it was handed in")
+        return JobStatus(State.UNKNOWN, f"was moved or copied from {directory.parent.parent}, where it was handed in")
     if queue is None or path is None:
         lives = alive(read_json(directory / "process.json"))
-        return Word(State.RUNNING) if lives else Word(State.LOST, "no local queue was started for it")
+        return JobStatus(State.RUNNING) if lives else JobStatus(State.LOST, "no local queue was started for it")
     if not here(queue["process"]):
-        return Word(State.UNKNOWN, f"its queue runs on {queue['process'].get('host')}: ask there")
+        return JobStatus(State.UNKNOWN, f"its queue runs on {queue['process'].get('host')}: ask there")
     process, dropped = read_json(directory / "process.json"), read_json(directory / "dropped.json")
     over = process is not None and process.pop("over", None)
     if alive(process):
-        return Word(State.RUNNING)
+        return JobStatus(State.RUNNING)
     if dropped is not None:
-        return Word(State.CANCELLED, str(dropped.get("reason", "")))
+        return JobStatus(State.CANCELLED, str(dropped.get("reason", "")))
     if over == "time limit":
-        return Word(State.TIMED_OUT, "met the time limit of its job")
+        return JobStatus(State.TIMED_OUT, "met the time limit of its job")
     mark = read_mark(directory) if process is not None else None
     left = mark if mark is not None and process is not None and mark.id == str(process.get("pid")) else None
     if left is not None and left.state == "ended":
-        return Word(State.FAILED if left.exit else State.COMPLETED, exit=left.exit)
+        return JobStatus(State.FAILED if left.exit else State.COMPLETED, exit=left.exit)
     if alive(queue["process"]) and (process is None or (left is not None and left.state == "requeued")):
-        return Word(State.PENDING, "waits for its turn on this machine")
+        return JobStatus(State.PENDING, "waits for its turn on this machine")
     if process is not None:
-        return Word(State.LOST, "its script was killed before it could leave its exit mark")
+        return JobStatus(State.LOST, "its script was killed before it could leave its exit mark")
     said = [line for line in tail(path.with_suffix(".log")) if line.strip()]
     why = f" ({shown(said[-1], 120)[1:-1]})" if said else ""
-    return Word(State.LOST, f"the local queue ended before this job{why}")
+    return JobStatus(State.LOST, f"the local queue ended before this job{why}")
 
 
 def environment() -> dict[str, str]:

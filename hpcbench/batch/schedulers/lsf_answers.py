@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.contract.state import State
 
 STATES: Mapping[str, State] = {
@@ -89,14 +89,14 @@ class Clock:
         return None
 
 
-def word(stat: str, exit: int | None = None, reason: str = "") -> Word:
+def word(stat: str, exit: int | None = None, reason: str = "") -> JobStatus:
     """Ours for one of LSF's, in whatever case."""
     theirs = stat.strip().upper()
     state = STATES.get(theirs, State.UNKNOWN)
     if theirs != "EXIT":
         head = "" if theirs in ("PEND", "RUN", "DONE") else theirs
         said = ": ".join(part for part in (head, _NOTES.get(theirs, ""), reason) if part)
-        return Word(state, reason=said, exit=0 if state is State.COMPLETED else None)
+        return JobStatus(state, reason=said, exit=0 if state is State.COMPLETED else None)
     term = re.search(r"TERM_[A-Z_]+", reason)
     if term:
         state = TERMINATIONS.get(term[0], State.FAILED)
@@ -104,12 +104,12 @@ def word(stat: str, exit: int | None = None, reason: str = "") -> Word:
         state = State.TIMED_OUT
     elif exit == BY_BKILL:
         state = State.CANCELLED
-    return Word(state, reason=reason or "EXIT", exit=exit or None)
+    return JobStatus(state, reason=reason or "EXIT", exit=exit or None)
 
 
-def read_delimited(text: str, clock: Clock) -> dict[str, Word]:
+def read_delimited(text: str, clock: Clock) -> dict[str, JobStatus]:
     """The answer to ``bjobs -o "... delimiter='^'"``; what stands before the header is a banner."""
-    words: dict[str, Word] = {}
+    words: dict[str, JobStatus] = {}
     names: list[str] = []
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split("^", max(len(names) - 1, -1) if names else -1)]
@@ -124,7 +124,7 @@ def read_delimited(text: str, clock: Clock) -> dict[str, Word]:
     return words
 
 
-def _row_word(row: Mapping[str, str], clock: Clock) -> Word:
+def _row_word(row: Mapping[str, str], clock: Clock) -> JobStatus:
     stat = row["stat"]
     state = STATES.get(stat.upper(), State.UNKNOWN)
     begun = state is not State.PENDING
@@ -142,9 +142,9 @@ def _row_word(row: Mapping[str, str], clock: Clock) -> Word:
     )
 
 
-def read_table(text: str, *, wide: bool = False) -> dict[str, Word]:
+def read_table(text: str, *, wide: bool = False) -> dict[str, JobStatus]:
     """The answer to ``bjobs`` or ``bjobs -w``; hosts may go on in lines of their own."""
-    words: dict[str, Word] = {}
+    words: dict[str, JobStatus] = {}
     header, last = "", ""
     for line in text.splitlines():
         if re.match(r"\s*JOBID\b.*\bSTAT\b", line):
@@ -178,15 +178,15 @@ def _index(text: str) -> str:
     return match[1] if match else ""
 
 
-def lookup(words: Mapping[str, Word], job: str) -> Word | None:
+def lookup(words: Mapping[str, JobStatus], job: str) -> JobStatus | None:
     """The word of this id, also where bjobs has cut its first digits off."""
     number, bracket, index = job.partition("[")
     return words.get(job) or (words.get(number[-_SHOWN:] + bracket + index) if len(number) > _SHOWN else None)
 
 
-def read_history(text: str, clock: Clock) -> dict[str, Word]:
+def read_history(text: str, clock: Clock) -> dict[str, JobStatus]:
     """The answer to ``bhist -l``: the last event of each job that says how it stands."""
-    words: dict[str, Word] = {}
+    words: dict[str, JobStatus] = {}
     for section in re.split(r"^(?=Job <\d+)", text, flags=re.MULTILINE):
         head = re.match(r"Job <(\d+)(?:\[(\d+)\])?>", section)
         if head is not None:
@@ -196,7 +196,7 @@ def read_history(text: str, clock: Clock) -> dict[str, Word]:
     return words
 
 
-def _history(section: str, clock: Clock) -> Word | None:
+def _history(section: str, clock: Clock) -> JobStatus | None:
     stat, reason, hosts = "", "", ""
     exit_status: int | None = None
     start: str | None = None

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from hpcbench.batch.schedulers.clean_environment import plain_environment
 from hpcbench.batch.schedulers.client import Answer, SilenceError, ask, portions
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.lsf_answers import FIELDS, Clock, lookup, read_delimited, read_history, read_table
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
@@ -27,7 +27,7 @@ class LsfQuery:
         self._forms: tuple[str, ...] = ("fields", "wide", "plain")
         self._history = True
 
-    def words(self, ids: Iterable[str]) -> dict[str, Word]:
+    def words(self, ids: Iterable[str]) -> dict[str, JobStatus]:
         """LSF's words of these ids; those that it does not know are left out.
 
         Raises
@@ -47,7 +47,7 @@ class LsfQuery:
                 found[job] = replace(word, hosts=word.hosts or found[job].hosts)
         return found
 
-    def listed(self, ids: Sequence[str]) -> dict[str, Word]:
+    def listed(self, ids: Sequence[str]) -> dict[str, JobStatus]:
         """What bjobs alone says of these ids; it keeps what is over for an hour or so.
 
         Raises
@@ -55,7 +55,7 @@ class LsfQuery:
         UserError
             LSF does not answer.
         """
-        found: dict[str, Word] = {}
+        found: dict[str, JobStatus] = {}
         for some in portions(_jobs(ids)):
             found.update(self._bjobs(some))
         return {job: word for job in ids if (word := lookup(found, job)) is not None}
@@ -70,7 +70,7 @@ class LsfQuery:
         """
         return set(self._bjobs(["-J", name]))
 
-    def _bjobs(self, which: Sequence[str]) -> dict[str, Word]:
+    def _bjobs(self, which: Sequence[str]) -> dict[str, JobStatus]:
         while True:
             form = self._forms[0]
             answer = ask(["bjobs", "-a", *self._options(form), *which], plain_environment())
@@ -93,9 +93,9 @@ class LsfQuery:
             return ["-o", " ".join(self._fields) + " delimiter='^'"]
         return ["-w"] if form == "wide" else []
 
-    def _past(self, ids: Sequence[str]) -> dict[str, Word]:
+    def _past(self, ids: Sequence[str]) -> dict[str, JobStatus]:
         """What LSF's event logs say; reading all of them may take long, and a site may not offer it."""
-        found: dict[str, Word] = {}
+        found: dict[str, JobStatus] = {}
         for some in portions(_jobs(ids)) if self._history else ():
             try:
                 answer = ask(["bhist", "-l", "-n", "0", *some], plain_environment())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcbench.batch.batch_job import BatchJob
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 
@@ -101,7 +101,7 @@ class Scheduler(ABC):
         """
 
     @abstractmethod
-    def poll(self, ids: Sequence[str]) -> Mapping[str, Word]:
+    def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
         """What the scheduler says of these ids, in one call for all (and one more for those that it no longer lists).
 
         An id that it does not know is left out: no news.

@@ -8,7 +8,7 @@ from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers.cancelling import Force, cancel
 from hpcbench.batch.schedulers.clean_environment import plain_environment
 from hpcbench.batch.schedulers.client import ask, portions
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, register_scheduler
 from hpcbench.batch.schedulers.slurm_query import SlurmQuery, since
 from hpcbench.batch.sites.site import Site
@@ -50,7 +50,7 @@ class Slurm(Scheduler):
         array = jobs > 1 or any("_" in some for some in ids)
         return Receipt(job, [f"{job}_{k + 1}" for k in range(jobs)] if array else [job])
 
-    def poll(self, ids: Sequence[str]) -> Mapping[str, Word]:
+    def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
         return self._query.words(ids)
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.contract.state import State
 
 STATES: Mapping[str, State] = {
@@ -80,14 +80,14 @@ def elements(job_id: str) -> Iterator[str]:
                 yield f"{match[1]}_{index}"
 
 
-def read_squeue(text: str) -> dict[str, Word]:
+def read_squeue(text: str) -> dict[str, JobStatus]:
     """The answer to a query for `SQUEUE_FIELDS`, separated by bars; other lines are passed over."""
-    words: dict[str, Word] = {}
+    words: dict[str, JobStatus] = {}
     for cells in _rows(text, len(SQUEUE_FIELDS)):
         row = dict(zip(SQUEUE_FIELDS, cells, strict=True))
         ours = state(row["State"])
         begun = ours is not State.PENDING and _known(row["NodeList"])
-        word = Word(
+        word = JobStatus(
             ours,
             reason=_reason(row["State"], row["Reason"] if ours.alive or row["Reason"] not in _WAITED else ""),
             exit=None if ours.alive else _ended(ours, _wait_status(row["exit_code"])),
@@ -100,11 +100,11 @@ def read_squeue(text: str) -> dict[str, Word]:
     return words
 
 
-def read_squeue_short(text: str) -> dict[str, Word]:
+def read_squeue_short(text: str) -> dict[str, JobStatus]:
     """The answer of an old squeue to ``%i|%T|%N|%r``."""
-    words: dict[str, Word] = {}
+    words: dict[str, JobStatus] = {}
     for job_id, theirs, hosts, reason in _rows(text, 4):
-        _file(words, job_id, Word(state(theirs), reason=_reason(theirs, reason), hosts=_known(hosts)))
+        _file(words, job_id, JobStatus(state(theirs), reason=_reason(theirs, reason), hosts=_known(hosts)))
     return words
 
 
@@ -123,7 +123,7 @@ class _Job:
     steps: list[Mapping[str, str]] = field(default_factory=list)
 
 
-def read_sacct(text: str, fields: tuple[str, ...] = SACCT_FIELDS) -> dict[str, Word]:
+def read_sacct(text: str, fields: tuple[str, ...] = SACCT_FIELDS) -> dict[str, JobStatus]:
     """The answer to a query for `fields`. Steps only say who ran out of memory, and how much was used."""
     jobs: dict[str, _Job] = {}
     steps: dict[str, list[Mapping[str, str]]] = {}
@@ -134,14 +134,14 @@ def read_sacct(text: str, fields: tuple[str, ...] = SACCT_FIELDS) -> dict[str, W
             steps.setdefault(job_id, []).append(row)
         else:
             jobs[job_id] = _Job(row)  # the last one, should an id have been given twice
-    words: dict[str, Word] = {}
+    words: dict[str, JobStatus] = {}
     for job_id, job in jobs.items():
         job.steps = steps.get(job_id, [])
         _file(words, job_id, _accounted(job))
     return words
 
 
-def _accounted(job: _Job) -> Word:
+def _accounted(job: _Job) -> JobStatus:
     row, theirs = job.row, job.row["State"]
     ours = state(theirs)
     reason = _reason(theirs, row.get("Reason", "") if ours.alive else "")
@@ -153,7 +153,7 @@ def _accounted(job: _Job) -> Word:
         figures["MaxRSS"] = max(used, key=_bytes)
     energy = [int(value) for step in (row, *job.steps) if (value := step.get("ConsumedEnergyRaw", "")).isdigit()]
     figures["ConsumedEnergyRaw"] = str(max(energy, default=0) or "")  # 0: there is no meter
-    return Word(
+    return JobStatus(
         ours,
         reason=reason,
         exit=None if ours.alive else _ended(ours, _exit_code(row["ExitCode"])),
@@ -172,7 +172,7 @@ def _rows(text: str, fields: int) -> Iterator[list[str]]:
             yield cells
 
 
-def _file(words: dict[str, Word], job_id: str, word: Word) -> None:
+def _file(words: dict[str, JobStatus], job_id: str, word: JobStatus) -> None:
     for element in elements(job_id):
         words[element] = word
         base, plus, component = element.partition("+")
@@ -220,7 +220,7 @@ def _bytes(cell: str) -> float:
     return float(match[1]) * 1024.0 ** " KMGTP".index(match[2] or " ") if match else 0.0
 
 
-def merged(listed: Word, accounted: Word) -> Word:
+def merged(listed: JobStatus, accounted: JobStatus) -> JobStatus:
     """What the queue says of a job that is over, with what accounting knows; that may lag behind."""
     if accounted.state.alive:
         return listed

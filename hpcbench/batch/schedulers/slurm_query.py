@@ -8,7 +8,7 @@ from pathlib import Path
 from hpcbench.batch.files import seconds
 from hpcbench.batch.schedulers.clean_environment import plain_environment
 from hpcbench.batch.schedulers.client import Answer, ask, portions
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.slurm_answers import (
     SACCT_FIELDS,
     SQUEUE_FIELDS,
@@ -44,7 +44,7 @@ class SlurmQuery:
         self._long = True
         self._fields: tuple[str, ...] = SACCT_FIELDS
 
-    def words(self, ids: Iterable[str]) -> dict[str, Word]:
+    def words(self, ids: Iterable[str]) -> dict[str, JobStatus]:
         """Slurm's words of these ids; those that it does not know are left out.
 
         Raises
@@ -64,7 +64,7 @@ class SlurmQuery:
                 listed[job] = word
         return {job: listed[job] for job in wanted if job in listed}
 
-    def listed(self, ids: Sequence[str]) -> dict[str, Word]:
+    def listed(self, ids: Sequence[str]) -> dict[str, JobStatus]:
         """What squeue alone says of these ids; it keeps what is over for some minutes.
 
         Raises
@@ -72,7 +72,7 @@ class SlurmQuery:
         UserError
             The controller does not answer.
         """
-        found: dict[str, Word] = {}
+        found: dict[str, JobStatus] = {}
         for some in portions(_jobs(ids)):
             found.update(self._squeue(["--jobs", ",".join(some)]))
         return {job: found[job] for job in ids if job in found}
@@ -95,7 +95,7 @@ class SlurmQuery:
             found.setdefault(job, set()).update(some)
         return found
 
-    def _squeue(self, which: list[str]) -> dict[str, Word]:
+    def _squeue(self, which: list[str]) -> dict[str, JobStatus]:
         argv = ["squeue", "--noheader", "--array", "--states=all", *which]
         if self._long:
             form = "--Format=" + ",".join(f"{name}:|" for name in SQUEUE_FIELDS[:-1]) + f",{SQUEUE_FIELDS[-1]}:"
@@ -106,8 +106,8 @@ class SlurmQuery:
         answer = ask([*argv, "--format=%i|%T|%N|%r"], _environment())
         return {} if _checked(answer) is None else read_squeue_short(answer.out)
 
-    def _accounted(self, ids: Sequence[str]) -> dict[str, Word]:
-        found: dict[str, Word] = {}
+    def _accounted(self, ids: Sequence[str]) -> dict[str, JobStatus]:
+        found: dict[str, JobStatus] = {}
         for some in portions(_jobs(ids)):
             answer = self._sacct(["--jobs", ",".join(some)], self._fields)
             bad = _BAD_FIELD.search(answer.err) if answer else None

@@ -17,12 +17,12 @@ from typing import Any
 from submitit.core import core, job_environment, logger, plugins, utils
 
 from hpcbench.batch.schedulers.clean_environment import clean_environment
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.lsf_query import LsfQuery
 from hpcbench.batch.schedulers.lsf_script import Parameters, one_line, script_text
 from hpcbench.batch.schedulers.submit_command import Dialect, hand_in
 from hpcbench.batch.schedulers.submitit_script import Script, ScriptExecutor, ScriptJob
-from hpcbench.batch.schedulers.submitit_watcher import WordWatcher
+from hpcbench.batch.schedulers.submitit_watcher import StatusWatcher
 
 DIALECT = Dialect(
     id=re.compile(r"^Job <(\d+)> is submitted to\b", re.MULTILINE),
@@ -62,15 +62,15 @@ def lsf_id(job_id: str) -> str:
 _QUERY = LsfQuery()
 
 
-def _words(ids: Sequence[str]) -> Mapping[str, Word]:
+def _words(ids: Sequence[str]) -> Mapping[str, JobStatus]:
     words = _QUERY.words([lsf_id(job) for job in ids])
     return {job: words[lsf_id(job)] for job in ids if lsf_id(job) in words}
 
 
-class LSFInfoWatcher(WordWatcher):
+class LSFInfoWatcher(StatusWatcher):
     """Asks bjobs for all jobs at once, and bhist for those that have left it."""
 
-    def __init__(self, words: Callable[[Sequence[str]], Mapping[str, Word]] = _words, delay_s: int = 60) -> None:
+    def __init__(self, words: Callable[[Sequence[str]], Mapping[str, JobStatus]] = _words, delay_s: int = 60) -> None:
         super().__init__(words, delay_s=delay_s)
 
 

@@ -8,7 +8,7 @@ from submitit.slurm.slurm import SlurmExecutor
 from hpcbench.batch.schedulers.slurm_query import SlurmQuery
 from hpcbench.batch.schedulers.submit_command import Dialect
 from hpcbench.batch.schedulers.submitit_script import Script, ScriptExecutor, ScriptJob
-from hpcbench.batch.schedulers.submitit_watcher import WordWatcher
+from hpcbench.batch.schedulers.submitit_watcher import StatusWatcher
 
 DIALECT = Dialect(
     id=re.compile(r"^Submitted batch job (\d+)(?: on cluster \S+)?\s*$", re.MULTILINE),
@@ -33,7 +33,7 @@ class SlurmScriptJob(ScriptJob):
     """A job script in Slurm's hands."""
 
     _cancel_command = "scancel"
-    watcher = WordWatcher(SlurmQuery().words)
+    watcher = StatusWatcher(SlurmQuery().words)
 
 
 class SlurmScriptExecutor(ScriptExecutor, SlurmExecutor):

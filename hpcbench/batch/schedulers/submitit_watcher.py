@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from submitit.core import core, logger
 
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
@@ -22,7 +22,7 @@ _NAMES = {State.TIMED_OUT: "TIMEOUT", State.NODE_FAILED: "NODE_FAIL"}
 """What submitit's users know otherwise than by our names."""
 
 
-class WordWatcher(core.InfoWatcher):
+class StatusWatcher(core.InfoWatcher):
     """Keeps a scheduler's words of all registered jobs, asked for in one call.
 
     Parameters
@@ -33,10 +33,10 @@ class WordWatcher(core.InfoWatcher):
         Seconds between two calls, at least, once jobs are no longer new.
     """
 
-    def __init__(self, words: Callable[[Sequence[str]], Mapping[str, Word]], delay_s: int = 60) -> None:
+    def __init__(self, words: Callable[[Sequence[str]], Mapping[str, JobStatus]], delay_s: int = 60) -> None:
         super().__init__(delay_s=delay_s)
         self._words = words
-        self._said: dict[str, Word] = {}
+        self._said: dict[str, JobStatus] = {}
 
     def update(self) -> None:
         """Ask about all jobs that are not over; an answer that does not come changes nothing."""

@@ -10,11 +10,11 @@ from pydantic import ValidationError
 from hpcbench.batch.sites.load_site import template_directory
 from hpcbench.batch.sites.site import Site
 from hpcbench.batch.sites.site_rules import Fault, faults
-from hpcbench.contract.problems import Path_, all_faults
+from hpcbench.contract.problems import FieldPath, all_faults
 from hpcbench.errors import UserError
 from hpcbench.study.yaml12 import read
 
-_REQUIRED: dict[Path_, Any] = {
+_REQUIRED: dict[FieldPath, Any] = {
     ("site",): "unnamed",
     ("scheduler",): {"kind": "local"},
     ("scheduler", "kind"): "local",
@@ -37,7 +37,7 @@ def check_file(path: Path) -> list[str]:
         document = read(path)
     except UserError as error:
         return [str(error)]
-    data, said = copy.deepcopy(document.data), dict[Path_, str]()
+    data, said = copy.deepcopy(document.data), dict[FieldPath, str]()
     while True:
         try:
             site = Site.model_validate(data)
@@ -69,7 +69,7 @@ def _left_out(site: Site, data: dict[str, Any]) -> Iterator[Fault]:
         yield Fault(("scheduler",), "account_option is missing: LLNL's LSF has -G, OLCF's and most others have -P")
 
 
-def _leave_out(data: dict[str, Any], paths: Iterable[Path_]) -> bool:
+def _leave_out(data: dict[str, Any], paths: Iterable[FieldPath]) -> bool:
     """Take what is wrong out of the data, or put what must be there; whether anything changed."""
     changed = False
     # Of a list's items the last goes first, so that the numbers of the others hold.

@@ -158,5 +158,5 @@ def _node(site: Site) -> Iterator[str]:
 def _example(site: Site) -> str:
     """The launch line of two nodes with the usual ranks: what a dry run would say."""
     nodes = 1 if site.scheduler.kind == "local" else 2
-    shape, argv = solve(site, nodes=nodes, ranks_per_node=site.room.ranks_per_node or site.room.slots)
+    shape, argv = solve(site, nodes=nodes, ranks_per_node=site.capacity.ranks_per_node or site.capacity.slots)
     return f"{shape}: {shlex.join(argv)} {shlex.quote(site.python)} ..."

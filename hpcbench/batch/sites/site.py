@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.contract.section import Count, Line, Name, Precision, Section, Variable
 from hpcbench.study.schema import SchemeEntry
-from hpcbench.study.size import Room
+from hpcbench.study.size import Capacity
 
 Option = Annotated[str, Field(pattern=r"^--?[A-Za-z][A-Za-z0-9_-]*$", max_length=100)]
 
@@ -179,12 +179,12 @@ class Site(Section):
         return "all" if self.device == "cuda" and self.launcher.kind in SHOWS_ALL else "one"
 
     @property
-    def room(self) -> Room:
+    def capacity(self) -> Capacity:
         """What the size of a run depends on, and what it can do."""
         usual = self.ranks_per_node or (self.node.gpus if self.device == "cuda" else None)
         if usual is None and self.scheduler.kind != "local":
             usual = self.node.usable_cores // (self.threads or 1)
-        return Room(self.site, usual, max(1, self.node.usable_cores // (self.threads or 1)), self.device)
+        return Capacity(self.site, usual, max(1, self.node.usable_cores // (self.threads or 1)), self.device)
 
 
 def json_schema() -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.scripts.launchers import solve
 from hpcbench.batch.sites.site import SHOWS_ALL, Site
-from hpcbench.contract.problems import Path_, fault_line, shown
+from hpcbench.contract.problems import FieldPath, fault_line, shown
 from hpcbench.study.yaml12 import Document
 
 
@@ -15,7 +15,7 @@ from hpcbench.study.yaml12 import Document
 class Fault:
     """One fault of a site."""
 
-    path: Path_
+    path: FieldPath
     """Of the value that is to be changed."""
     words: str
     """What is wrong, and the remedy."""
@@ -26,7 +26,7 @@ class Fault:
 
 
 Rule = Callable[[Site], Iterator[Fault]]
-_RULES: list[tuple[tuple[Path_, ...], Rule]] = []
+_RULES: list[tuple[tuple[FieldPath, ...], Rule]] = []
 
 
 def rule(*needs: str) -> Callable[[Rule], Rule]:
@@ -46,7 +46,7 @@ def rule(*needs: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def faults(site: Site, broken: Collection[Path_] = ()) -> list[Fault]:
+def faults(site: Site, broken: Collection[FieldPath] = ()) -> list[Fault]:
     """Every fault that the rules find, those that explain others first.
 
     Parameters
@@ -67,12 +67,12 @@ def faults(site: Site, broken: Collection[Path_] = ()) -> list[Fault]:
 _ABOUT_NODES = ("node", "launcher", "device", "python", "threads", "ranks_per_node", "scheduler", "oversubscribe")
 
 
-def _overlap(path: Path_, need: Path_) -> bool:
+def _overlap(path: FieldPath, need: FieldPath) -> bool:
     length = min(len(path), len(need))
     return path[:length] == need[:length]
 
 
-def _in_one_list(path: Path_, broken: Path_) -> bool:
+def _in_one_list(path: FieldPath, broken: FieldPath) -> bool:
     """Whether both are items of one list: leaving one out has changed the number of the other."""
     common = next(
         (i for i, (a, b) in enumerate(zip(path, broken, strict=False)) if a != b), min(len(path), len(broken))
@@ -149,7 +149,7 @@ def _sockets_have_cores(site: Site) -> Iterator[Fault]:
 
 
 def _usual_ranks_fit(site: Site) -> Iterator[Fault]:
-    usual = site.room.ranks_per_node
+    usual = site.capacity.ranks_per_node
     if usual is None:
         return
     try:
@@ -162,7 +162,7 @@ def _usual_ranks_fit(site: Site) -> Iterator[Fault]:
 @rule()
 def _limits_agree(site: Site) -> Iterator[Fault]:
     for name, queue in site.queues.items():
-        path: Path_ = ("queues", name)
+        path: FieldPath = ("queues", name)
         if queue.min_nodes and queue.max_nodes and queue.min_nodes > queue.max_nodes:
             yield Fault((*path, "min_nodes"), f"{queue.min_nodes} is above max_nodes, {queue.max_nodes}: correct one")
         before = 0
@@ -234,7 +234,7 @@ def _directives_are_not_ours(site: Site) -> Iterator[Fault]:
     if scheduler.gpu_request != "none":
         ours |= {option for option in _GPUS if (scheduler.kind, option) != ("lsf", "-G")}
     for option, value in scheduler.directives.items():
-        path: Path_ = ("scheduler", "directives", option)
+        path: FieldPath = ("scheduler", "directives", option)
         if option in ours:
             yield Fault(path, "is set by hpcbench: remove it")
         elif option in scheduler.refuses:

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from hpcbench.batch.files import write_json
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.contract.judge_job import Told
 from hpcbench.contract.state import State
 
@@ -18,7 +18,7 @@ class Seen:
 
     parcel: str
     """Name of the handing-in that it was of."""
-    word: Word
+    word: JobStatus
     since: float
     """When this state was first seen, in seconds since 1970."""
     absent: float | None = None
@@ -36,7 +36,7 @@ class Seen:
 _SEEN = TypeAdapter(dict[str, Seen])
 
 
-def advance(seen: Seen | None, parcel: str, word: Word | None, clock: float, ended: int = 0) -> Seen | None:
+def advance(seen: Seen | None, parcel: str, word: JobStatus | None, clock: float, ended: int = 0) -> Seen | None:
     """What is known after an answer.
 
     Parameters

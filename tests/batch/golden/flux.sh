@@ -110,6 +110,7 @@ watch_child() {
     heed
     read -r -t 0.2 -u "$idle"
   done
+  heed # a signal to all processes of the job, as LSF sends it, ends the launcher too
   read -r -t 5 -u "$pipe" status || status=137 # killed before it could say
 }
 

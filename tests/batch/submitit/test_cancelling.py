@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from hpcbench.batch.schedulers.cancelling import Force, cancel
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.contract.state import State
 
 
@@ -16,8 +16,8 @@ class Queue:
         self.told: list[tuple[int, list[str]]] = []
         self.slept: list[float] = []
 
-    def words(self, ids: Sequence[str]) -> Mapping[str, Word]:
-        return {job: Word(self.state, "busy") for job in ids if job in self.strength}
+    def words(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
+        return {job: JobStatus(self.state, "busy") for job in ids if job in self.strength}
 
     def force(self, number: int, refuses: str = "") -> Force:
         def end(ids: Sequence[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from programs import Programs
 from submitit.core import core, plugins
 
 import hpcbench
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.submitit_lsf import (
     LSFExecutor,
     LSFInfoWatcher,
@@ -26,7 +26,7 @@ from hpcbench.batch.schedulers.submitit_lsf import (
 )
 from hpcbench.batch.schedulers.submitit_script import Script, ScriptJob
 from hpcbench.batch.schedulers.submitit_slurm import SlurmScriptExecutor, SlurmScriptJob
-from hpcbench.batch.schedulers.submitit_watcher import WordWatcher
+from hpcbench.batch.schedulers.submitit_watcher import StatusWatcher
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
@@ -156,20 +156,20 @@ def test_two_jobs_one_call(programs: Programs, tmp_path: Path) -> None:
 
 def test_a_state_outlives_what_says_nothing() -> None:
     answers = [
-        {"1": Word(State.RUNNING)},
-        {"1": Word(State.UNKNOWN, "UNKWN")},
+        {"1": JobStatus(State.RUNNING)},
+        {"1": JobStatus(State.UNKNOWN, "UNKWN")},
         {},
         UserError("LSF is away"),
-        {"1": Word(State.TIMED_OUT, "TERM_RUNLIMIT", exit=140)},
+        {"1": JobStatus(State.TIMED_OUT, "TERM_RUNLIMIT", exit=140)},
     ]
 
-    def words(ids: object) -> dict[str, Word]:
+    def words(ids: object) -> dict[str, JobStatus]:
         answer = answers.pop(0)
         if isinstance(answer, UserError):
             raise answer
         return answer
 
-    watcher = WordWatcher(words)
+    watcher = StatusWatcher(words)
     watcher.register_job("1")
     seen = []
     while answers:

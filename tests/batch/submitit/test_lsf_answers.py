@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.lsf_answers import (
     STATES,
     TERMINATIONS,
@@ -74,7 +74,7 @@ def test_no_state_is_without_a_row() -> None:
 def test_terminations(term: str, state: State) -> None:
     said = f"{term}: job killed for a reason"
     for exit_status in (None, 0, 1, 130, 137, 140):
-        assert word("EXIT", exit_status, said) == Word(state, said, exit_status or None)
+        assert word("EXIT", exit_status, said) == JobStatus(state, said, exit_status or None)
     assert term in TERMINATIONS or state is State.FAILED
 
 
@@ -87,7 +87,7 @@ def test_no_termination_is_without_a_row() -> None:
     ("status", "state"), [(140, State.TIMED_OUT), (130, State.CANCELLED), (137, State.FAILED), (None, State.FAILED)]
 )
 def test_exit_without_a_reason(status: int | None, state: State) -> None:
-    assert word("EXIT", status) == Word(state, "EXIT", status)
+    assert word("EXIT", status) == JobStatus(state, "EXIT", status)
 
 
 HEADER = "JOBID^JOBINDEX^STAT^EXIT_CODE^SUBMIT_TIME^START_TIME^FINISH_TIME^RUN_TIME^MAX_MEM^EXEC_HOST^JOB_NAME"
@@ -110,7 +110,7 @@ Job <99> is not found
 def test_delimited() -> None:
     words = read_delimited(DELIMITED, CLOCK)
     assert set(words) == {"12345678", "223[4]", "223[5]", "224", "225", "226[2]"}
-    assert words["12345678"] == Word(
+    assert words["12345678"] == JobStatus(
         State.RUNNING,
         start="2026-11-21T06:30:00Z",
         hosts="n1:n2",
@@ -120,7 +120,7 @@ def test_delimited() -> None:
     assert (words["223[4]"].exit, words["223[4]"].end) == (3, "2026-11-21T06:41:00Z")
     assert words["223[4]"].reason.endswith("LSF run time limit")
     assert words["223[5]"].reason.endswith("a ^ b;")
-    assert words["224"] == Word(
+    assert words["224"] == JobStatus(
         State.FAILED,
         "EXIT",
         start="2025-12-31T23:59:00Z",
@@ -154,14 +154,14 @@ Job <99999> is not found
 def test_tables() -> None:
     short, wide = read_table(SHORT), read_table(WIDE, wide=True)
     assert short == {
-        "2345678": Word(State.RUNNING, hosts="n1:n2:n3"),
-        "124[3]": Word(State.PENDING),
-        "124[4]": Word(State.FAILED, "EXIT", hosts="n4"),
+        "2345678": JobStatus(State.RUNNING, hosts="n1:n2:n3"),
+        "124[3]": JobStatus(State.PENDING),
+        "124[4]": JobStatus(State.FAILED, "EXIT", hosts="n4"),
     }
     assert wide == {
-        "12345678": Word(State.RUNNING, hosts="n1:n2"),
-        "124[3]": Word(State.PENDING),
-        "125": Word(State.COMPLETED, exit=0, hosts="n4"),
+        "12345678": JobStatus(State.RUNNING, hosts="n1:n2"),
+        "124[3]": JobStatus(State.PENDING),
+        "125": JobStatus(State.COMPLETED, exit=0, hosts="n4"),
     }
 
 
@@ -172,10 +172,10 @@ def test_no_rows(text: str) -> None:
 
 def test_ids_of_more_than_seven_digits() -> None:
     words = read_table(SHORT)
-    assert lookup(words, "12345678") == lookup(words, "2345678") == Word(State.RUNNING, hosts="n1:n2:n3")
+    assert lookup(words, "12345678") == lookup(words, "2345678") == JobStatus(State.RUNNING, hosts="n1:n2:n3")
     assert lookup(words, "345678") is None
     array = read_table(SHORT.replace("124 ", "2000124 ").replace("2000124 ", "2000124 "))
-    assert lookup(array, "12000124[3]") == Word(State.PENDING)
+    assert lookup(array, "12000124[3]") == JobStatus(State.PENDING)
 
 
 HISTORY = """\
@@ -222,7 +222,7 @@ No matching job found
 def test_history() -> None:
     words = read_history(HISTORY, CLOCK)
     assert words == {
-        "123": Word(
+        "123": JobStatus(
             State.TIMED_OUT,
             "TERM_RUNLIMIT",
             140,
@@ -231,9 +231,9 @@ def test_history() -> None:
             "n1:n2",
             restarts=0,
         ),
-        "124[3]": Word(State.COMPLETED, "", 0, "2026-11-21T06:30:05Z", "2026-11-21T06:31:05Z", "n1", restarts=0),
-        "125": Word(State.PENDING, hosts="n1", restarts=1),
-        "126": Word(State.CANCELLED, "TERM_OWNER", end="2026-11-21T06:31:05Z", restarts=0),
+        "124[3]": JobStatus(State.COMPLETED, "", 0, "2026-11-21T06:30:05Z", "2026-11-21T06:31:05Z", "n1", restarts=0),
+        "125": JobStatus(State.PENDING, hosts="n1", restarts=1),
+        "126": JobStatus(State.CANCELLED, "TERM_OWNER", end="2026-11-21T06:31:05Z", restarts=0),
     }
 
 

@@ -7,7 +7,7 @@ import pytest
 from programs import Programs
 
 from hpcbench.batch.batch_job import BatchJob
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.lsf import Lsf
 from hpcbench.batch.schedulers.scheduler import UnclearError, scheduler_class
 from hpcbench.batch.sites.load_site import load_site
@@ -188,7 +188,7 @@ def test_an_lsf_without_fields(programs: Programs, tmp_path: Path, refused: str)
     programs.answer("bjobs", TABLE)
     back_end = lsf(tmp_path)
     for _ in range(2):
-        assert back_end.poll(["1"])["1"] == Word(State.RUNNING, hosts="n1")
+        assert back_end.poll(["1"])["1"] == JobStatus(State.RUNNING, hosts="n1")
     options = [call["argv"][1:-1] for call in programs.calls("bjobs")]
     assert options[-1] == ([] if refused == "-w" else ["-w"])
     assert sum("-o" in some for some in options) == 2

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpcbench.batch.schedulers.job_status import Word
+from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.slurm_answers import (
     SACCT_FIELDS,
     STATES,
@@ -79,7 +79,7 @@ def test_words_that_are_cut_or_unknown(theirs: str, ours: State) -> None:
 
 
 def test_an_unknown_word_is_the_reason() -> None:
-    assert read_squeue("7|DANCING|0|0|N/A|N/A|n1|None\n")["7"] == Word(
+    assert read_squeue("7|DANCING|0|0|N/A|N/A|n1|None\n")["7"] == JobStatus(
         State.UNKNOWN, reason="DANCING", hosts="n1", restarts=0
     )
 
@@ -101,12 +101,12 @@ a banner | with bars|in|it|||||
 def test_squeue() -> None:
     words = read_squeue(SQUEUE)
     assert set(words) == {"4_1", "4_3", "4_4", "4_5", "5", "20", "21_0", "22", "23", "24", "24+0", "24+1"}
-    assert words["4_4"] == Word(State.PENDING, "Resources", restarts=0)  # its start and end are estimates
+    assert words["4_4"] == JobStatus(State.PENDING, "Resources", restarts=0)  # its start and end are estimates
     assert words["5"].reason == "CANCELLED: JobHeldUser"
     assert words["5"].exit is words["5"].start is None  # it never began
     assert (words["20"].exit, words["21_0"].exit) == (137, 3)
     assert words["21_0"].hosts == "n[1-2]"
-    assert words["22"] == Word(State.RUNNING, start="2026-11-21T15:56:24Z", hosts="n1", restarts=2)
+    assert words["22"] == JobStatus(State.RUNNING, start="2026-11-21T15:56:24Z", hosts="n1", restarts=2)
     assert words["23"].reason == "ReqNodeNotAvail, UnavailableNodes:n[1|2]"
     assert words["24"] == words["24+0"]
 
@@ -118,8 +118,8 @@ def test_why_a_cancelled_job_had_waited_is_not_why_it_was_cancelled() -> None:
 
 def test_an_old_squeue() -> None:
     words = read_squeue_short("4_[2-3]|PENDING||Priority\n22|RUNNING|n1|None\n")
-    assert words["4_3"] == Word(State.PENDING, "Priority")
-    assert words["22"] == Word(State.RUNNING, hosts="n1")
+    assert words["4_3"] == JobStatus(State.PENDING, "Priority")
+    assert words["22"] == JobStatus(State.RUNNING, hosts="n1")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_sacct() -> None:
             "12_[3-4%2]|PENDING|0:0|2026-11-21T15:51:44|Unknown|Unknown|0|None assigned|||Resources",
         )
     )
-    assert words["10"] == Word(
+    assert words["10"] == JobStatus(
         State.FAILED,
         "FAILED",
         exit=3,
@@ -205,9 +205,9 @@ def test_names() -> None:
 
 
 def test_accounting_lags_behind_the_queue() -> None:
-    listed = Word(State.FAILED, "FAILED: NonZeroExitCode", exit=3, end="2026-11-21T15:53:16Z", restarts=1)
-    assert merged(listed, Word(State.RUNNING)).state is State.FAILED
-    both = merged(listed, Word(State.FAILED, "FAILED", accounting={"MaxRSS": "1M"}))
-    assert both == Word(
+    listed = JobStatus(State.FAILED, "FAILED: NonZeroExitCode", exit=3, end="2026-11-21T15:53:16Z", restarts=1)
+    assert merged(listed, JobStatus(State.RUNNING)).state is State.FAILED
+    both = merged(listed, JobStatus(State.FAILED, "FAILED", accounting={"MaxRSS": "1M"}))
+    assert both == JobStatus(
         State.FAILED, "FAILED: NonZeroExitCode", 3, end="2026-11-21T15:53:16Z", restarts=1, accounting={"MaxRSS": "1M"}
     )
