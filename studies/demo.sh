@@ -15,7 +15,7 @@ hpcbench submit "$studies/demo.yaml" --site "$site" --wait "$@"
 status=$?
 [ "$status" -le 1 ] || exit "$status" # nothing ran
 hpcbench report results/demo || status=$?
-hpcbench report results/demo --output "$page" || exit
+hpcbench report results/demo --output "$page" || status=$?
 cat << END
 
 The same as a page, with curves and every run: $PWD/$page

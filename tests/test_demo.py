@@ -32,7 +32,7 @@ def test_the_demo_answers(site: str, tmp_path: Path, need: Callable[[str | None]
         env={**os.environ, "PATH": os.pathsep.join(path)},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1800,  # usually half a minute
         stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 0, done.stderr
