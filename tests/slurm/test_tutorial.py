@@ -12,7 +12,7 @@ from hpcbench.testing.slurm import Cluster
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "slurm.md"
 LONGEST = 1800.0
-"""Seconds that a line may take where the machine is busy; the longest one follows all runs, which usually is a minute."""
+"""Seconds that a line may take where the machine is busy; the longest one, `status --watch`, usually takes a minute."""
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
