@@ -37,7 +37,8 @@ from hpcbench.comm.plan import Operation, plan
 from hpcbench.comm.topology import Topology
 from hpcbench.console import columns
 from hpcbench.errors import UserError
-from hpcbench.testing.hosts import Hosts, bits_per_second, why_not
+from hpcbench.testing.hosts import Hosts, why_not
+from hpcbench.testing.hosts.rates import bits_per_second
 
 CODECS = ["none", "zfp:16", "zfp:8", "int8:256", "int4:32", "sign:1024", "mpc:1", "xpk"]
 SLOWEST = 30.0

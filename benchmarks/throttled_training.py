@@ -31,7 +31,8 @@ from throttled.start import run_files
 
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
-from hpcbench.testing.hosts import bits_per_second, why_not
+from hpcbench.testing.hosts import why_not
+from hpcbench.testing.hosts.rates import bits_per_second
 
 
 def main() -> int:
