@@ -15,13 +15,14 @@ hpcbench submit "$studies/demo.yaml" --site "$site" --wait "$@"
 status=$?
 [ "$status" -le 1 ] || exit "$status" # nothing ran
 hpcbench report results/demo || status=$?
-hpcbench report results/demo --output "$page" || exit
+hpcbench report results/demo --output "$page" || status=$?
 cat << END
 
-The same as a page, with curves and every run: $page
+The same as a page, with curves and every run: $PWD/$page
 What to type next:
-  hpcbench report results/demo --tables all     more of the same runs
-  hpcbench submit studies/demo.yaml --set train.steps=200 --set repeats=5 --site $site --wait     longer runs, a surer answer
-  hpcbench init my-study                        a study of your own; docs/tutorial.md leads to a cluster
+  . .venv/bin/activate                                    so that the shell finds hpcbench
+  hpcbench report results/demo --tables all               more of these runs
+  hpcbench submit studies/demo.yaml --site $site --set train.steps=100 --set repeats=5 --wait    a surer answer
+docs/tutorial/slurm.md goes on to a cluster, docs/how-to/write-a-study.md to a study of yours.
 END
 exit "$status"

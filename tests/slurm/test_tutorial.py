@@ -11,6 +11,8 @@ from pathlib import Path
 from hpcbench.testing.slurm import Cluster
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "slurm.md"
+LONGEST = 1800.0
+"""Seconds that a line may take where the machine is busy; the longest one, `status --watch`, usually takes a minute."""
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -74,7 +76,7 @@ def test_every_line_of_the_tutorial(cluster: Cluster, tmp_path: Path) -> None:
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=600,
+                timeout=LONGEST,
                 stdin=subprocess.DEVNULL,
             )
             assert done.returncode == 0, f"{one.command}\n{done.stdout}\n{done.stderr}"
@@ -86,5 +88,5 @@ def test_every_line_of_the_tutorial(cluster: Cluster, tmp_path: Path) -> None:
 def test_only_the_installation_is_not_run() -> None:
     text = PAGE.read_text(encoding="utf-8")
     (installing,) = [content for language, content, _ in blocks(text) if language == "sh"]
-    assert "pip install" in installing and "hpcbench " not in installing.replace("hpcbench  ", "")
+    assert [line.split()[0] for line in installing.splitlines()] == ["git", "python3", "pip"]
     assert text.count("```") == 2 * len(list(blocks(text)))
