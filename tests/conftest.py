@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,9 @@ from start_ranks import RankServer, run_ranks
 
 pytest_plugins = ["unsteady"]
 
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # programs that tests start would compile all modules each time
+# Or this process, and programs that tests start, would compile all modules each time.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Where a shell starts a command in the background, or nohup does, the command ignores these signals, and so would all
 # that tests start; a handler of ours does not outlive exec.

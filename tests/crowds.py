@@ -6,7 +6,9 @@ other file is a crowd of its own. Crowds are markers, too: `make quick` leaves t
 """
 
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -23,32 +25,41 @@ BUILDERS = ("codecs/test_gpu*", "codecs/test_codec_sanitizer.py", "test_wheel.py
 """They need a compiler."""
 LONG = ("batch/test_hostile.py", "report/page/*", "collect/test_damaged_logs.py")
 """They compute for more than half a minute."""
+TURNS = [*NAMED, "compiler", "long", None]
 
 
-def crowd_of(item: pytest.Item) -> str | None:
-    """The crowd of a test; None where its file is one."""
-    if "rank_server" in getattr(item, "fixturenames", ()):
-        return "ranks"
-    place = item.path.relative_to(HERE)
+class Of(NamedTuple):
+    """What all tests of a file have in common: its crowd, if it is named, its marker, and its turn."""
+
+    crowd: str | None
+    kind: str | None
+    turn: int
+
+
+@cache
+def of(file: Path) -> Of:
+    place = file.relative_to(HERE)
     around = {str(path) for path in (place, *place.parents)}
-    return next((crowd for crowd, places in NAMED.items() if around & set(places)), None)
+    crowd = next((crowd for crowd, places in NAMED.items() if around & set(places)), None)
+    kind = crowd or ("compiler" if _among(place, BUILDERS) else None)
+    return Of(crowd, kind, TURNS.index(kind or ("long" if _among(place, LONG) else None)))
 
 
-def among(item: pytest.Item, patterns: tuple[str, ...]) -> bool:
-    return any(item.path.relative_to(HERE).match(pattern) for pattern in patterns)
+def _among(place: Path, patterns: tuple[str, ...]) -> bool:
+    return any(place.match(pattern) for pattern in patterns)
 
 
 def assign(items: list[pytest.Item]) -> None:
     """Mark tests with their crowds, and put those first that take longest: a worker that begins late ends late."""
-    order = [*NAMED, "compiler", "long", None]
     turns = {}
     for item in items:
-        crowd = crowd_of(item)
-        kind = crowd or ("compiler" if among(item, BUILDERS) else None)
-        item.add_marker(pytest.mark.xdist_group(crowd or item.path.relative_to(HERE).as_posix()))
-        if kind:
-            item.add_marker(kind)
-        turns[item] = order.index(kind or ("long" if among(item, LONG) else None))
+        found = of(item.path)
+        if "rank_server" in getattr(item, "fixturenames", ()):
+            found = Of("ranks", "ranks", TURNS.index("ranks"))
+        item.add_marker(pytest.mark.xdist_group(found.crowd or item.path.relative_to(HERE).as_posix()))
+        if found.kind:
+            item.add_marker(found.kind)
+        turns[item] = found.turn
     items.sort(key=turns.__getitem__)  # stable: tests of a file stay together
 
 

@@ -28,6 +28,8 @@ from mpi4py import MPI  # noqa: E402
 
 PACKAGES = ("hpcbench.codecs", "hpcbench.comm", "hpcbench.parallel", "hpcbench.predict", "hpcbench.train")
 PR_SET_PDEATHSIG = 1
+LATE = "torch.fx.experimental.symbolic_shapes"
+"""What the first backward pass imports, with SymPy, for more than a second."""
 FREE = 100
 """Files from here on are nobody's while numbers are given."""
 
@@ -45,7 +47,8 @@ class Place(NamedTuple):
 
 def import_all() -> None:
     """Import what ranks would."""
-    importlib.import_module("torch")
+    for name in ("torch", LATE):
+        importlib.import_module(name)
     for package in PACKAGES:
         for folder in importlib.import_module(package).__path__:
             for file in Path(folder).glob("[!_]*.py"):

@@ -203,8 +203,10 @@ class Comparison:
 
     @property
     def reference(self) -> Run:
-        """The other run, which takes the same samples."""
-        return run_of({**self.against, "train.global_batch": self.run.train.global_batch})
+        """The other run, which takes the same samples; if it is only a model, all of a step's at once."""
+        batch = self.run.train.global_batch
+        at_once = {"train.micro_batch": batch} if self.against == one_process(self.against) else {}
+        return run_of({**self.against, **at_once, "train.global_batch": batch})
 
     @property
     def ranks(self) -> int:

@@ -134,7 +134,7 @@ def test_what_ranks_of_two_hosts_send_goes_through_the_links() -> None:
 def test_a_timeout_ends_all_ranks_and_the_hosts_go_on(mark: str) -> None:
     with Hosts(2) as hosts:
         with pytest.raises(subprocess.TimeoutExpired) as caught:
-            hosts.run(["bash", "-c", "echo begun; setsid sleep 1000"], ranks=2, timeout=3)
+            hosts.run(["bash", "-c", "echo begun; setsid sleep 1000"], ranks=2, timeout=20)
         assert "begun" in caught.value.output
         assert "sleep" not in marked(mark).values()
         assert hosts.run(["hostname"], ranks=2).stdout.split() in (["host1", "host2"], ["host2", "host1"])
