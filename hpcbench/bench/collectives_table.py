@@ -14,7 +14,7 @@ from rich.text import Text
 from hpcbench.bench.options import spelled
 from hpcbench.bench.schemes import Row
 from hpcbench.bench.table import error, plain, significant
-from hpcbench.collect.lines import printable
+from hpcbench.contract.text import printable
 
 CSV_COLUMNS = (*(field.name for field in fields(Row)), "wire_share")
 _SIZE, _NATIVE, _SCHEME = 6, 18, 22

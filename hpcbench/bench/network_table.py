@@ -7,7 +7,7 @@ from rich.text import Text
 from hpcbench.bench.collectives_table import rate, time
 from hpcbench.bench.network import Network
 from hpcbench.bench.options import spelled
-from hpcbench.collect.lines import printable
+from hpcbench.contract.text import printable
 
 
 def render(network: Network, title: str, console: Console) -> None:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcbench.bench.codecs import OPERATIONS, Result, Row, Speed
-from hpcbench.collect.lines import printable
+from hpcbench.contract.text import printable
 
 WIDE = 150
 """Columns that the whole table needs; below, speeds and errors stand under each other."""

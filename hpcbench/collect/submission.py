@@ -8,13 +8,13 @@ from typing import Any
 from hpcbench.collect import run_log
 from hpcbench.collect.dialects import read as dialects
 from hpcbench.collect.dialects.table import DIALECTS
-from hpcbench.collect.lines import printable
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract.events import Configuration, End, Start
 from hpcbench.contract.judge import judge_log, look
 from hpcbench.contract.mark import Mark, read_mark
 from hpcbench.contract.state import Job, State, Verdict
 from hpcbench.contract.submission import Plan, PlannedRun, read_submission
+from hpcbench.contract.text import printable
 from hpcbench.contract.times import elapsed
 from hpcbench.errors import UserError
 from hpcbench.files import read_json

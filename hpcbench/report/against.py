@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hpcbench.collect.lines import printable
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.criteria import Criteria
+from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
 from hpcbench.report.build import Section
 from hpcbench.report.changes import Change, changes, differing_settings

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from hpcbench.collect.lines import integer, member, number, text
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.events import Configuration, Rank
 from hpcbench.contract.measured import first_measured
+from hpcbench.contract.values import integer, member, number, text
 from hpcbench.predict import chips, flops
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from hpcbench.collect.lines import printable
 from hpcbench.collect.microbenchmarks import Microbenchmark
 from hpcbench.collect.submission import Submission
+from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
 from hpcbench.report.answer import answer, trouble
 from hpcbench.report.compare import Cell

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from hpcbench.collect.lines import integer
 from hpcbench.contract.criteria import Criteria
+from hpcbench.contract.values import integer
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.findings import LEVEL
 from hpcbench.report.statistics import Interval, Mean, holm, mean_of, usable, welch

@@ -10,8 +10,8 @@ from enum import IntEnum
 from itertools import combinations
 from typing import Any
 
-from hpcbench.collect.lines import member, text
 from hpcbench.contract.training import CONTENTS
+from hpcbench.contract.values import member, text
 from hpcbench.report.compare import Cell, Row, family, paired, rates, valid_losses
 from hpcbench.report.findings import LossFinding, SpeedFinding, both
 from hpcbench.report.measures import own_environment

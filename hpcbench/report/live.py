@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcbench.collect.find import Jobs
-from hpcbench.collect.lines import printable
 from hpcbench.collect.progress import Follower, Progress
 from hpcbench.console import span
 from hpcbench.contract.state import OPEN, Job, State
+from hpcbench.contract.text import printable
 from hpcbench.report.notation import loss, significant
 
 _POLL = 0.5

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcbench.collect.lines import printable
 from hpcbench.contract.state import BAD
+from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
 from hpcbench.report.against import compared

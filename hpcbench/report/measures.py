@@ -7,9 +7,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from hpcbench.collect.lines import member, text
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult
+from hpcbench.contract.values import member, text
 from hpcbench.report import checks, resources, traffic
 from hpcbench.report.basis import Basis, basis
 from hpcbench.report.provenance import differences

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TypeGuard
 
-from hpcbench.collect.lines import printable
 from hpcbench.contract.events import Configuration
 from hpcbench.contract.scheme import assignments
+from hpcbench.contract.text import printable
 from hpcbench.report.compare import WINDOW, Cell, Row, paired
 from hpcbench.report.findings import LEVEL
 from hpcbench.report.front import Front

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from hpcbench.collect.lines import printable
+from hpcbench.contract.text import printable
 from hpcbench.report.document import Entry, Tone
 from hpcbench.report.statistics import Interval
 from hpcbench.report.traffic import Unknown

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcbench.collect.lines import member, printable, text
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.events import Environment, Rank, Start
 from hpcbench.contract.mark import read_mark
+from hpcbench.contract.text import printable
+from hpcbench.contract.values import member, text
 from hpcbench.files import read_json
 
 _MOMENTARY = ("cpu_mhz", "gpu.clock_mhz", "gpu.memory_clock_mhz")

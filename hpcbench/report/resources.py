@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from hpcbench.collect.lines import integer
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract import events
 from hpcbench.contract.text import printable
+from hpcbench.contract.values import integer
 from hpcbench.predict import schedule
 
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hpcbench.collect.find import jobs_of, resolve
-from hpcbench.collect.lines import printable, text
 from hpcbench.collect.microbenchmarks import Microbenchmark
 from hpcbench.collect.microbenchmarks import load as load_microbenchmarks
 from hpcbench.collect.submission import UNKNOWN_SITE, NoRunError, RunResult, Submission, from_log, load
 from hpcbench.contract.submission import Plan
+from hpcbench.contract.text import printable
+from hpcbench.contract.values import text
 from hpcbench.errors import UserError
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell, compare

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hpcbench.collect.lines import integer, member, printable, text
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.events import Configuration
+from hpcbench.contract.text import printable
+from hpcbench.contract.values import integer, member, text
 from hpcbench.report.compare import Cell
 from hpcbench.report.measures import is_gpu, is_uncompressed
 from hpcbench.report.notation import parameters

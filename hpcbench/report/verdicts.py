@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hpcbench.collect.lines import printable
 from hpcbench.contract.events import End
 from hpcbench.contract.state import OPEN
+from hpcbench.contract.text import printable
 from hpcbench.report.document import Tone
 from hpcbench.report.findings import Loss, Speed
 from hpcbench.report.measures import Measures

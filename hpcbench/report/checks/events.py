@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from math import isfinite
 
-from hpcbench.collect.lines import printable
 from hpcbench.contract import events
 from hpcbench.contract.events import Binding, End, Start
+from hpcbench.contract.text import printable
 from hpcbench.contract.times import elapsed
 from hpcbench.report.checks.relations import TOLERANCE, Subject
 from hpcbench.report.resources import PARTS, by_stage

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from hpcbench.collect.lines import printable
 from hpcbench.contract.events import Configuration
+from hpcbench.contract.text import printable
 from hpcbench.predict import flops
 from hpcbench.report.basis import flops_of
 from hpcbench.report.checks.relations import TOLERANCE, Mismatch, Relation, Subject

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import inf, isfinite
 
-from hpcbench.collect.lines import printable
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.steps import Steps
 from hpcbench.collect.submission import RunResult
+from hpcbench.contract.text import printable
 from hpcbench.report.basis import Basis
 from hpcbench.report.traffic import TimeSplit, Traffic
 

@@ -22,8 +22,8 @@ from typing import Any
 
 from hpcbench import __version__
 from hpcbench.bench.progress import Show, progress
-from hpcbench.collect.lines import printable
 from hpcbench.collect.submission import Submission
+from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
 from hpcbench.report.export.rows import rows
 from hpcbench.report.export.schema import RECORDS, TABLES, VERSION, Row, Table, Type, Value

@@ -6,7 +6,6 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from hpcbench.collect.lines import member, text
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.steps import Steps
 from hpcbench.collect.submission import RunResult, Submission
@@ -20,7 +19,7 @@ from hpcbench.contract.events import (
     Start,
     Traffic,
 )
-from hpcbench.contract.values import bounded, whole
+from hpcbench.contract.values import bounded, member, text, whole
 from hpcbench.report.export.schema import (
     CHANNELS,
     IDENTITY,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcbench.collect.lines import printable
 from hpcbench.collect.microbenchmarks import Microbenchmark
+from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
 from hpcbench.report.build import Section, build
 from hpcbench.report.document import Document

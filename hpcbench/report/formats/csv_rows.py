@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hpcbench.collect.lines import printable
 from hpcbench.collect.submission import Submission
+from hpcbench.contract.text import printable
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.front import Front, front, kind

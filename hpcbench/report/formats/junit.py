@@ -7,8 +7,8 @@ want of the value, an ``error``; one that has not ended is ``skipped``.
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from hpcbench.collect.lines import printable
 from hpcbench.contract.state import BAD, OPEN
+from hpcbench.contract.text import printable
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell
 from hpcbench.report.measures import Measures

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from hpcbench.collect.lines import printable
 from hpcbench.console import UNBOUND, columns
+from hpcbench.contract.text import printable
 from hpcbench.report.document import LONGEST_NAME, Document, Part, Sentences, Table, Tone, parts
 
 _GAP, _NARROW_GAP = 3, 2

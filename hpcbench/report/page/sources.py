@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
-from hpcbench.collect.lines import member
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.events import End, Evaluation, Event
+from hpcbench.contract.values import member
 from hpcbench.files import read_json
 from hpcbench.report.document import Document, Sentences, Table
 from hpcbench.report.page.safe import visible

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from hpcbench.collect.lines import printable
+from hpcbench.contract.text import printable
 from hpcbench.plot_labels import fitted
 from hpcbench.plot_style import COLOURS, INK, SMALL, WIDTH, grid
 from hpcbench.report.compare import Cell, Row

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from hpcbench.collect.lines import printable
+from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
 from hpcbench.plot_style import DPI, INK, WIDTH, need_matplotlib, styled
 from hpcbench.report.document import Document, Figure

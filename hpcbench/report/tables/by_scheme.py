@@ -5,9 +5,10 @@ from dataclasses import replace
 from math import isfinite
 from typing import Any
 
-from hpcbench.collect.lines import printable, text
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.events import Configuration
+from hpcbench.contract.text import printable
+from hpcbench.contract.values import text
 from hpcbench.report.compare import Cell, Row, paired, step_time
 from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.report.intervals import CHANGE, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME

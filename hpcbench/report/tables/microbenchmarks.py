@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from hpcbench.collect.lines import printable
 from hpcbench.collect.microbenchmarks import Microbenchmark, Size
+from hpcbench.contract.text import printable
 from hpcbench.report.document import Column, Entry, Field, Table, tabulate
 from hpcbench.report.notation import NAMES, Unit, ratio
 

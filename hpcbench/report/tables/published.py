@@ -8,10 +8,10 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from hpcbench.collect.lines import printable
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.problems import user_error
 from hpcbench.contract.section import Section
+from hpcbench.contract.text import printable
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Entry, Table
 from hpcbench.report.notation import estimate, speed_interval

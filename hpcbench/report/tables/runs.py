@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from hpcbench.collect.lines import integer
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.state import BAD, OPEN
+from hpcbench.contract.values import integer
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.report.measures import Measures, is_gpu

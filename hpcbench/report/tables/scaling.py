@@ -8,8 +8,9 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from hpcbench.collect.lines import integer, member, printable
 from hpcbench.collect.submission import RunResult, Submission
+from hpcbench.contract.text import printable
+from hpcbench.contract.values import integer, member
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Field, Table, tabulate
 from hpcbench.report.measures import is_gpu

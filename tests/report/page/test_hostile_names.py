@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hpcbench.collect.lines import printable
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.submission import Plan
+from hpcbench.contract.text import printable
 from hpcbench.report.document import Chapter, Column, Document, Entry, Figure, Sentences, Table
 from hpcbench.report.page.safe import visible
 from hpcbench.report.page.write import write
