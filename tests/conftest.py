@@ -20,6 +20,9 @@ pytest_plugins = ["unsteady"]
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# pytest-xdist hands the terminal's width on to its workers: tables would be cut to it.
+os.environ.pop("COLUMNS", None)
+
 # Where a shell starts a command in the background, or nohup does, the command ignores these signals, and so would all
 # that tests start; a handler of ours does not outlive exec.
 for _number, _handler in (

@@ -81,7 +81,7 @@ def train(trainer: Trainer) -> dict[str, Any]:
     traffic: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(COUNTED, 0.0))
     for channel in trainer.traffic.report():
         for name in COUNTED:
-            traffic[channel["dimension"]][name] += channel[name] / steps
+            traffic[str(channel.dimension)][name] += getattr(channel, name) / steps
     valid, _ = trainer.evaluate()
     return {
         "scheme": run.scheme.name,

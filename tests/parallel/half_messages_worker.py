@@ -198,7 +198,7 @@ def trainer_of(a_run: Run) -> Trainer:
 
 def message_bytes(trainer: Trainer) -> dict[str, int]:
     rows = trainer.traffic.report()
-    sent = {f"{row['dimension']} {row['phase']} {row['kind']}": row["message_bytes"] for row in rows}
+    sent = {f"{row.dimension} {row.phase} {row.kind}": row.message_bytes for row in rows}
     return {name: nbytes for name, nbytes in sent.items() if nbytes}
 
 
@@ -244,15 +244,17 @@ def squeezed() -> dict[str, Any]:
         trainer.step(0)
     values = np.concatenate(seen)
     wire = np.empty(get_codec("mpc").wire_bytes(values.size, values.dtype), np.uint8)
-    rows = [row for row in trainer.traffic.report() if row["dimension"] != "EXACT"]
-    sent, on_wire, coded = (sum(row[key] for row in rows) for key in ("message_bytes", "wire_bytes", "coded_bytes"))
+    rows = [row for row in trainer.traffic.report() if row.dimension != "EXACT"]
+    sent, on_wire, coded = (
+        sum(getattr(row, key) for row in rows) for key in ("message_bytes", "wire_bytes", "coded_bytes")
+    )
     predicted = volume.all_ranks_bytes(trainer.run.model, trainer.run.train, trainer.run.layout)
     return {
         "ratio": on_wire / sent,
         "alone": get_codec("mpc").encode(values, wire) / values.nbytes,
         "dtype": values.dtype.name,
         "coded": coded / sent,
-        "forward": [row["message_bytes"] for row in rows if (row["dimension"], row["phase"]) == ("TP", "FORWARD")],
+        "forward": [row.message_bytes for row in rows if (row.dimension, row.phase) == ("TP", "FORWARD")],
         "predicted": [predicted["TP", "FORWARD", "ACT"]],
     }
 

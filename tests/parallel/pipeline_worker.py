@@ -35,8 +35,8 @@ def train(case: Case, comm: MPI.Comm) -> dict[str, object]:
         result = trainer.step(k)  # unclipped, the gradients stay as they were reduced
         tensors = [parity.assemble(comm, part(trainer)) for part in (parity.gradients, parity.parameters)]
         history.append((result.loss, *tensors))
-    rows = [row for row in trainer.traffic.report() if row["message_bytes"]]
-    sent = {f"{row['dimension']} {row['phase']} {row['kind']}": row["message_bytes"] for row in rows}
+    rows = [row for row in trainer.traffic.report() if row.message_bytes]
+    sent = {f"{row.dimension} {row.phase} {row.kind}": row.message_bytes for row in rows}
     alive = comm.allgather((trainer.mesh.pp.rank, trainer.pipeline.most_alive))
     # every replica says the same
     phases = resources.phase_times(trainer)

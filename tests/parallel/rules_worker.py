@@ -31,7 +31,7 @@ def trained(run: Run) -> list[dict[str, Any]]:
     trainer = Trainer(run, WORLD.Dup(), QUIET, CORPUS)
     for step in range(2 if run.train.freeze_step else 1):
         trainer.step(step)
-    rows = trainer.traffic.report()
+    rows = [row.to_json() for row in trainer.traffic.report()]
     assert trainer.replicas_agree()
     return rows
 

@@ -207,8 +207,8 @@ def traffic() -> None:
         if WORLD.rank < run.ranks:
             trainer = Trainer(run, comm, Progress(Wait.GIVE_WAY, background=True), corpus)
             trainer.step(0)
-            rows = [row for row in trainer.traffic.report() if row["message_bytes"]]
-            sent = {f"{r['dimension']} {r['phase']} {r['kind']}": r["message_bytes"] for r in rows}
+            rows = [row for row in trainer.traffic.report() if row.message_bytes]
+            sent = {f"{r.dimension} {r.phase} {r.kind}": r.message_bytes for r in rows}
             case = {"model": name, "layout": label(layout), "sequence_parallel": by_positions, "precision": precision}
             report({**case, "sent": sent})
 
