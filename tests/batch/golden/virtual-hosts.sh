@@ -69,31 +69,59 @@ allow() {
 
 # run ID LAUNCHER...: launch a run and wait for it; a failure does not stop the next one
 run() {
-  local limit status launched
+  local limit=0 launched=0 over='' status
   ! completed "$1" || return 0
-  [ "$SECONDS" -lt 86280 ] || ask # its scheduler has not, or not yet
+  keep_time
+  heed
   [ -z "$stopping" ] || return 0
   allow
   keep_old "$1"
   run=$1 began=$(now) launched=$SECONDS waiting=$((waiting - 1))
   shift
   mark_run running
-  [ -z "$stopping" ] || : > "runs/$run/stop" # asked since we looked
-  HPCBENCH_RUN=$root/runs/$run timeout -k 5 "$limit" "$@" /opt/venv/bin/python -u -m hpcbench.train "runs/$run/run.json" \
-    > "runs/$run/log.txt" 2> "runs/$run/err.txt" < /dev/null &
+  launch "$@" /opt/venv/bin/python -u -m hpcbench.train "runs/$run/run.json" > /dev/null 2>&1 &
   child=$!
-  while signalled=; wait "$child"; status=$?; [ -n "$signalled" ] || suspended "$status"; do :; done
+  watch_child
   child=
   sweep
-  # timeout says 124 by itself, unless TERM was not enough
-  [ "$limit" -eq 0 ] || [ "$status" -ne 137 ] || [ $((SECONDS - launched)) -lt "$limit" ] || status=124
+  [ -z "$over" ] || status=124
   mark_run ended "$status"
   run=
   [ "$status" -eq 0 ] || failed=1
 }
 
-# suspended STATUS: whether the launcher was stopped and has not ended; bash then waits no longer
-suspended() { [ "$1" -ge 147 ] && [ "$1" -le 150 ] && kill -0 "$child" 2> /dev/null && sleep 0.2; }
+# launch COMMAND...: the launcher with its logs; its exit status goes into the pipe, whatever signals the group gets
+launch() {
+  trap : TERM INT HUP USR1 USR2 URG # the launcher itself gets them as usual
+  HPCBENCH_RUN=$root/runs/$run "$@" > "runs/$run/log.txt" 2> "runs/$run/err.txt" < /dev/null
+  echo "$?" >&"$pipe"
+}
+
+# watch_child: sets `status` when the launcher has ended; meanwhile acts on signals and limits
+# The builtin `wait` will not do: a trapped signal makes bash 5.2 lose the status, or wait for ever.
+watch_child() {
+  while kill -0 "$child" 2> /dev/null; do
+    keep_time
+    heed
+    read -r -t 0.2 -u "$idle"
+  done
+  heed # a signal to all processes of the job, as LSF sends it, ends the launcher too
+  read -r -t 5 -u "$pipe" status || status=137 # killed before it could say
+}
+
+# keep_time: what is due: the stop request ahead of the job's limit, and the end of a run that has met its own
+keep_time() {
+  [ "$SECONDS" -lt 86280 ] || stopping=1 # Flux never asks the script alone, others may be late
+  [ -z "$stopping" ] || ask
+  if [ -z "$over" ] && [ "$limit" -gt 0 ] && [ $((SECONDS - launched)) -gt "$limit" ]; then
+    over=1
+    kill -TERM -- "-$child" 2> /dev/null
+    leaves 50 || kill -KILL -- "-$child" 2> /dev/null
+  fi
+}
+
+# ask: the run is to write its checkpoint and leave; none is started after it
+ask() { [ -z "$run" ] || [ -e "runs/$run/stop" ] || : > "runs/$run/stop"; }
 
 # sweep: end what is left of the run on this node, whatever group, session or parent it has by now
 sweep() {
@@ -105,13 +133,10 @@ sweep() {
   done
 }
 
-# ---- signals ----
+# ---- signals: a trap only notes what is to be done, and `heed` does it between two commands ----
 
-# ask: the run is to write its checkpoint and leave; none is started after it
-ask() {
-  stopping=1 signalled=1
-  [ -z "$run" ] || : > "runs/$run/stop"
-}
+# heed: leave, if a signal has said so
+heed() { [ -z "$leaving" ] || quit; }
 
 # leaves TENTHS: whether the run's launcher and its group are gone within that time
 leaves() {
@@ -123,14 +148,14 @@ leaves() {
   return 1
 }
 
-# quit STATUS [TENTHS]: end the run and all it started, then this script; first the run may leave by itself
+# quit: end the run and all it started, then this script; first the run may leave by itself, for `grace` tenths
 quit() {
   trap '' TERM INT HUP USR1 USR2 URG
-  local status=$1
+  local status=$leaving
   if [ -n "$child" ]; then
-    if [ $# -gt 1 ] && leaves "$2"; then
-      wait "$child"
-      status=$?
+    [ -z "$stopping" ] || ask
+    if leaves "$grace"; then
+      read -r -t 5 -u "$pipe" status || status=$leaving
     else
       kill -TERM -- "-$child" 2> /dev/null
       leaves 50
@@ -138,7 +163,7 @@ quit() {
     sweep
   fi
   [ -z "$run" ] || mark_run ended "$status"
-  exit "$1"
+  exit "$leaving"
 }
 
 # finish STATUS: the last that is done, however this script ends
@@ -190,15 +215,16 @@ provenance() {
   recorder=$!
   for _ in {1..200}; do
     kill -0 "$recorder" 2> /dev/null || return 0
+    [ -z "$leaving" ] || break
     sleep 0.1
   done
   kill -KILL -- "-$recorder"
-  echo "$(now) provenance: not complete after 20 s" >&2
+  [ -n "$leaving" ] || echo "$(now) provenance: not complete after 20 s" >&2
 }
 
 # ---- this attempt ----
 
-child='' run='' stopping='' signalled='' failed=0
+child='' run='' stopping='' leaving='' grace=0 failed=0
 SECONDS=0
 start=$(now)
 attempt=1
@@ -220,12 +246,13 @@ id_json=$(json <<< "${id//[$'\n']/?}")
 hosts=$(host_list | json)
 host=$(uname -n | json)
 
+exec {pipe}<> <(:) {idle}<> <(:) # what comes out is the exit status of a launcher; nothing, ever
 set -m # the launcher gets a process group of its own, so that a signal reaches all of it
 trap 'finish "$?"' EXIT
-trap 'quit 143' TERM
-trap 'quit 130' INT
-trap 'quit 129' HUP
-trap ask USR1
+trap 'leaving=143' TERM
+trap 'leaving=130' INT
+trap 'leaving=129' HUP
+trap 'stopping=1' USR1
 mark_job running
 
 export OMP_NUM_THREADS=1
@@ -238,6 +265,7 @@ run r1-naive-zfp8 "${launch[@]}"
 run r1-mzhybrid "${launch[@]}"
 run r1-zhybrid-16-8 "${launch[@]}"
 
+heed
 if [ -n "$stopping" ]; then
   for name in "${runs[@]}"; do
     completed "$name" && continue
