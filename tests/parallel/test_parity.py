@@ -200,7 +200,7 @@ def test_a_run_sees_that_its_replicas_differ(mpi_results):
 def test_the_page_lists_the_faults():
     assert {fault.red for fault in faults.FAULTS.values()} <= globals().keys()
     for source in faults.ELSEWHERE:
-        found = faults.described(PAGE.parents[1] / "tests" / source)
+        found = faults.described(Path(__file__).parents[1] / source)
         assert found and all(found.values()), f"{source}: faults that nobody describes"
     page = PAGE.read_text()
     for table in (faults.table(), faults.table_of_others()):

@@ -201,7 +201,7 @@ def fingerprint() -> str:
 
 
 def described() -> str:
-    """The tables in Markdown, for docs/records.md."""
+    """The tables in Markdown, for docs/reference/records.md."""
     parts = []
     for table in TABLES.values():
         lines = [
