@@ -48,6 +48,8 @@ class Bucket:
         It holds one of the two copies of a tied weight.
     gathers
         Runs of neighbouring units that use it: so often ZeRO-3 gathers it in the forward pass of a micro-batch.
+    part
+        Of the model, which it belongs to.
     """
 
     length: int
@@ -55,6 +57,7 @@ class Bucket:
     partial: bool
     tied: bool
     gathers: int
+    part: int
 
 
 def itemsize(train: Train) -> int:
@@ -80,7 +83,7 @@ def buckets_of(model: Model, train: Train, layout: Layout, rank: int) -> list[Bu
         cut = parameter.shape[parameter.dim]
         return math.prod(parameter.shape) // cut * length(shards(cut, layout.tp)[index])
 
-    def bucket(inside: list[Parameter]) -> Bucket:
+    def bucket(inside: list[Parameter], part: int) -> Bucket:
         filled = sum(map(held, inside))
         users = {unit for parameter in inside for unit in parameter.units}
         return Bucket(
@@ -89,13 +92,14 @@ def buckets_of(model: Model, train: Train, layout: Layout, rank: int) -> list[Bu
             partial=train.sequence_parallel and layout.tp > 1 and not split(inside[0]),
             tied=inside[0].tied,
             gathers=sum(unit - 1 not in users for unit in users),
+            part=part,
         )
 
     found = []
     for number in range(stage, layout.parts, layout.pp):
         backwards = [*parameters_of(model, train, layout, number)][::-1]
         for places in fuse(map(item, backwards), limit_bytes=train.bucket_mb * 1e6):
-            found.append(bucket([backwards[place] for place in places]))
+            found.append(bucket([backwards[place] for place in places], number))
     return found
 
 
