@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from hpcbench.comm.message_precision import precisions
-from hpcbench.comm.shards import all_gather_bytes, all_reduce_bytes, length, reduce_scatter_bytes, shards
+from hpcbench.comm.shards import length, shards
 from hpcbench.parallel.layout import Layout
 from hpcbench.predict.buckets import Bucket, buckets_of, itemsize
 from hpcbench.train.config import Model, Train
@@ -47,13 +47,12 @@ class Call:
         """Bytes that member `index` of `size` sends."""
         if self.operation == "send":
             return self.elements * self.width
-        pieces = [length(piece) * self.width for piece in shards(self.elements, size)]
-        count = {
-            "all-reduce": all_reduce_bytes,
-            "reduce-scatter": reduce_scatter_bytes,
-            "all-gather": all_gather_bytes,
-        }[self.operation]
-        return count(pieces, index)
+        # what `comm.shards` says of pieces that differ by one at most, without making a list for thousands of ranks
+        base, longer = divmod(self.elements, size)
+        own = base + (index < longer)
+        scattered, gathered = self.elements - own, (size - 1) * own
+        elements = {"all-reduce": scattered + gathered, "reduce-scatter": scattered, "all-gather": gathered}
+        return elements[self.operation] * self.width
 
 
 Repeated = tuple[Call, int]
