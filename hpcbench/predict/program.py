@@ -16,7 +16,10 @@ class Program:
     fused
         Bias, activation, dropout and residual are one kernel.
     overlaps_tensor
-        Tensor-parallel sums of the backward pass move while weights' gradients are computed.
+        ``backward``: tensor-parallel sums of the backward pass move while weights' gradients are computed; ``all``: the
+        other ones and gatherings move in pieces beside the products that they belong to.
+    gathers_ahead
+        Updated weights of ZeRO-1 are gathered while the next forward pass has begun.
     sends_once
         Between stages each tensor-parallel rank sends its part and the receivers gather within the node (scatter-gather
         of arXiv 2104.04473, section 4.1).
@@ -28,7 +31,8 @@ class Program:
     fused_attention: bool = True
     dropout: bool = False
     fused: bool = False
-    overlaps_tensor: bool = False
+    overlaps_tensor: str = "none"
+    gathers_ahead: bool = False
     sends_once: bool = False
     wide_gradients: bool = False
 
@@ -40,12 +44,17 @@ MEGATRON_2022 = Program(
     fused_attention=False,
     dropout=True,
     fused=True,
-    overlaps_tensor=True,
+    overlaps_tensor="backward",
     sends_once=True,
     wide_gradients=True,
 )
 MEGATRON_DEEPSPEED = Program("Megatron-DeepSpeed", fused_attention=False, dropout=True, fused=True)
 MEGATRON_CORE = Program(
-    "Megatron-Core, 2024", fused=True, overlaps_tensor=True, sends_once=True, wide_gradients=True
+    "Megatron-Core, 2024",
+    fused=True,
+    overlaps_tensor="all",
+    gathers_ahead=True,
+    sends_once=True,
+    wide_gradients=True,
 )
 FSDP = Program("PyTorch FSDP with FlashAttention", fused=True)

@@ -84,6 +84,11 @@ class _StageProgram:
             for number in self.calls.parts
         }
         self.tail = self._cost(self.calls.end())
+        if subject.program.gathers_ahead:
+            gathers = self._cost([one for one in self.calls.end() if one[0].channel[0] == "ZERO"])
+            ahead = sum(forward.work for forward, _ in self.parts.values())
+            hidden = min(1.0, ahead / gathers.seconds) if gathers.seconds else 0.0
+            self.tail += gathers * -hidden
         held = sum(bucket.length for bucket in self.calls.buckets)
         owned = held / (subject.layout.dp if subject.train.zero else 1)
         self.optimizer = step.costs.optimizer_seconds(owned)
@@ -98,18 +103,23 @@ class _StageProgram:
     def _forward(self, number: int) -> _Action:
         work = self.step.work(number)
         gathered = [one for b in self.calls.buckets if b.part == number and (one := self.calls.gathered_forward(b))]
-        return self._with_gathers(
-            _Action(work.forward.total, 0.0, self._cost(self.calls.forward(number))), self._cost(gathered), number
-        )
+        cost = self._cost(self.calls.forward(number))
+        if self.step.subject.program.overlaps_tensor == "all":
+            cost = _hidden(cost, cost, work.forward.products)
+        return self._with_gathers(_Action(work.forward.total, 0.0, cost), self._cost(gathered), number)
 
     def _backward(self, number: int) -> _Action:
         work, program = self.step.work(number), self.step.subject.program
         cost = self._cost(self.calls.backward(number))
-        if program.overlaps_tensor and cost.seconds:
-            # half of the sums of a backward pass stand beside a product of weights' gradients
-            crossings = self._cost([one for one in self.calls.backward(number) if one[0].channel[1] == "BACKWARD"])
-            hidden = min(work.weight_gradients, crossings.inside) if crossings.inside else 0.0
-            cost += Cost(inside=-hidden)
+        if program.overlaps_tensor != "none":
+            # sums stand beside the product of weights' gradients; gatherings come before both products
+            beside = [
+                (call, times)
+                for call, times in self.calls.backward(number)
+                if program.overlaps_tensor == "all"
+                or (call.channel[1] == "BACKWARD" and call.operation != "all-gather")
+            ]
+            cost = _hidden(cost, self._cost(beside), work.weight_gradients)
         gathered = [one for b in self.calls.buckets if b.part == number and (one := self.calls.gathered_backward(b))]
         return self._with_gathers(
             _Action(work.backward.total, work.again.total, cost), self._cost(gathered), number
@@ -198,6 +208,13 @@ class _StageProgram:
 
     def _call(self, found: list[Operation], cost: Cost, kind: str) -> None:
         found.append(Flow(cost.encode + cost.inside + cost.decode, cost.network, kind))
+
+
+def _hidden(cost: Cost, beside: Cost, products: float) -> Cost:
+    """`cost` without what of its part `beside` is hidden behind products, which lose some of their speed."""
+    if not beside.inside:
+        return cost
+    return cost + Cost(inside=-min(products, beside.inside) * (1 - constants.OVERLAP_COST))
 
 
 class Step:

@@ -8,6 +8,7 @@ dropout 5 and 5. Other widths cost in proportion.
 from dataclasses import dataclass, fields
 
 from hpcbench.predict import constants
+from hpcbench.predict.basis import Basis
 from hpcbench.predict.attention import fused_seconds, unfused_product_seconds
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.program import Program
@@ -78,9 +79,14 @@ class Costs:
         self._own = self._tokens // tp if train.sequence_parallel else self._tokens
         """Positions that a rank holds between tensor-parallel regions."""
         self._floor = constants.KERNEL_S if machine.gpu else 0.0
+        family = machine.device.family
+        measured_here = machine.products.basis is Basis.HERE
+        self._in_step = 1.0 if measured_here else constants.PRODUCT_IN_STEP[family]
+        if machine.gpu and not measured_here and "PCIe" not in machine.name:
+            self._in_step *= constants.TABLE_OF_PCIE.get(family, 1.0)
 
     def _product(self, m: int, n: int, k: int, passage: str) -> float:
-        rate = self._machine.products.efficiency(m, n, k, passage) * constants.PRODUCT_IN_STEP
+        rate = self._machine.products.efficiency(m, n, k, passage) * self._in_step
         return max(2.0 * m * n * k / (self._device.peak(self._train.precision) * rate), self._floor)
 
     def _linear(self, tokens: int, out: int, into: int) -> tuple[float, float, float]:
