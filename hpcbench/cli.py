@@ -197,6 +197,47 @@ def report(
 
 
 @app.command()
+def predict(
+    study: Annotated[Path, typer.Argument(help="Study file (YAML).", show_default=False)],
+    site: Annotated[str | None, typer.Option(help="Site by name or file; by default the study's.")] = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Tables of `hpcbench bench gemm` and `network`; by default measured/SITE.", show_default=False
+        ),
+    ] = None,
+    ranks: Annotated[
+        list[int] | None,
+        typer.Option(help="So many ranks, by more replicas with as many tokens each; may be given several times."),
+    ] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override the study: --set train.steps=50.")
+    ] = None,
+    format: Annotated[str, typer.Option(metavar="table|md|json|html", help="How to print.")] = "table",
+    output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
+    plots: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Directory to write figures to, as SVG and PNG.")
+    ] = None,
+) -> None:
+    """Say how long a step will take, what it sends and holds, and whether compression pays. The exit status is 1 if a
+    run does not fit its devices' memory."""
+    from hpcbench.predict.show import show
+
+    raise typer.Exit(
+        show(
+            study,
+            site=site,
+            measured=measured,
+            ranks=ranks or (),
+            sets=sets or (),
+            format=format,
+            output=output,
+            plots=plots,
+        )
+    )
+
+
+@app.command()
 def sites(
     words: Annotated[
         list[str] | None,
