@@ -23,6 +23,8 @@ class Program:
     sends_once
         Between stages each tensor-parallel rank sends its part and the receivers gather within the node (scatter-gather
         of arXiv 2104.04473, section 4.1).
+    waits_for_messages
+        A stage does nothing else while its message to the next one moves (Megatron-LM before 2023).
     wide_gradients
         Weight gradients are added in fp32 by the product itself, and sent so.
     """
@@ -34,11 +36,14 @@ class Program:
     overlaps_tensor: str = "none"
     gathers_ahead: bool = False
     sends_once: bool = False
+    waits_for_messages: bool = False
     wide_gradients: bool = False
 
 
 ENGINE = Program("hpcbench")
-MEGATRON_2021 = Program("Megatron-LM, 2021", fused_attention=False, dropout=True, fused=True, sends_once=True)
+MEGATRON_2021 = Program(
+    "Megatron-LM, 2021", fused_attention=False, dropout=True, fused=True, sends_once=True, waits_for_messages=True
+)
 MEGATRON_2022 = Program(
     "Megatron-LM, 2022",
     fused_attention=False,
@@ -46,9 +51,12 @@ MEGATRON_2022 = Program(
     fused=True,
     overlaps_tensor="backward",
     sends_once=True,
+    waits_for_messages=True,
     wide_gradients=True,
 )
-MEGATRON_DEEPSPEED = Program("Megatron-DeepSpeed", fused_attention=False, dropout=True, fused=True)
+MEGATRON_DEEPSPEED = Program(
+    "Megatron-DeepSpeed", fused_attention=False, dropout=True, fused=True, waits_for_messages=True
+)
 MEGATRON_CORE = Program(
     "Megatron-Core, 2024",
     fused=True,

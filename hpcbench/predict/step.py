@@ -166,7 +166,7 @@ class _StageProgram:
                 self._act(found, forward, 1.0)
                 if number < last_part:
                     found.append(Busy(sending.encode))
-                    found.append(Post(("forward", i, number + 1), sending.inside, sending.network))
+                    self._send(found, ("forward", i, number + 1), sending)
                 continue
             if number < last_part:
                 found.append(Wait(("backward", i, number), "pipeline"))
@@ -187,7 +187,7 @@ class _StageProgram:
                         self._call(found, cost, "data")
             if number:
                 found.append(Busy(returning.encode))
-                found.append(Post(("backward", i, number - 1), returning.inside, returning.network))
+                self._send(found, ("backward", i, number - 1), returning)
         if reduces and overlaps:
             for number in self.calls.parts:
                 for i in range(micro_batches) if train.zero >= 2 else (micro_batches - 1,):
@@ -200,6 +200,13 @@ class _StageProgram:
         self._call(found, self.tail, "data")
         found.append(Busy(self.optimizer + self.host))
         return found
+
+    def _send(self, found: list[Operation], key: object, cost: Cost) -> None:
+        if self.step.subject.program.waits_for_messages:
+            found.append(Flow(cost.inside, cost.network, "pipeline"))
+            found.append(Post(key, 0.0, 0.0))
+        else:
+            found.append(Post(key, cost.inside, cost.network))
 
     def _act(self, found: list[Operation], action: _Action, share: float) -> None:
         found.append(Busy(action.own * share))

@@ -52,7 +52,7 @@ def threshold(*, own: float, network_bytes: float, baseline_own: float, baseline
     """The bandwidth at which ``own + network_bytes / B`` and the baseline's are equal."""
     saved, cost = baseline_bytes - network_bytes, own - baseline_own
     if cost <= 0:
-        return math.inf if saved >= 0 else cost and saved / cost
+        return math.inf if saved >= 0 else 0.0
     return saved / cost if saved > 0 else 0.0
 
 
