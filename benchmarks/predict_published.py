@@ -12,7 +12,7 @@ import argparse
 import csv
 import statistics
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from provenance import head
@@ -60,7 +60,9 @@ class Source:
 SOURCES = (
     Source("vTrain, A100", "vTrain ground_truth_multi", "chosen on", MEGATRON_DEEPSPEED, "A100", 8, 800),
     Source("bigscience gpt2, V100", "bigscience gpt2", "chosen on", MEGATRON_DEEPSPEED, "V100 32GB", 4, 200),
-    Source("llm-foundry, H100 below 128", "llm-foundry", "chosen on", FSDP, "H100", 8, 3200, "H100 80GB BF16;", 3, "h100"),
+    Source(
+        "llm-foundry, H100 below 128", "llm-foundry", "chosen on", FSDP, "H100", 8, 3200, "H100 80GB BF16;", 3, "h100"
+    ),
     Source("bigscience 176B, A100", "bigscience 176B", "checked on", MEGATRON_DEEPSPEED, "A100", 8, 400, zero=1),
     Source("bigscience tr3m, V100", "bigscience tr3m", "checked on", MEGATRON_DEEPSPEED, "V100 32GB", 4, 200),
     Source("bigscience tr1-13B, V100", "bigscience tr1-13B", "checked on", MEGATRON_DEEPSPEED, "V100 32GB", 4, 200),
@@ -268,9 +270,7 @@ def speeds(
 
 def states() -> None:
     """Model states of GPT-3 175B, and activations as arXiv 2205.05198 counts them."""
-    parameters = flops.parameters(
-        layers=96, hidden=12288, vocab=51200, seq_len=2048, positions="learned", tied=True
-    )
+    parameters = flops.parameters(layers=96, hidden=12288, vocab=51200, seq_len=2048, positions="learned", tied=True)
     total = float(zero.published_bytes(0, 1)) * parameters
     print(f"model states of GPT-3 175B at 16 bytes a parameter: {total / 1e12:.2f} TB, 2.8 published")
     whole = activations.layer_bytes(seq_len=2048, micro_batch=1, hidden=12288, heads=96, tp=8)

@@ -72,6 +72,7 @@ def submit(
     """Hand the jobs of a study to the site's scheduler. Called again, it goes on with what was cut off."""
     from hpcbench.batch.show import handing_in, show_submission
     from hpcbench.batch.submit import submit as submit_study
+    from hpcbench.predict.fits import check_memory
 
     with handing_in() as progress:
         submission = submit_study(
@@ -85,8 +86,13 @@ def submit(
             after_any=after_any,
             again=again,
             progress=progress,
+            check=check_memory,
         )
     show_submission(submission, dry_run=dry_run)
+    if not dry_run:
+        from hpcbench.predict.kept import keep
+
+        keep(submission.root, study, site=site, sets=sets or (), only=only)
     if wait and not dry_run:
         from hpcbench.report.live import follow
 
@@ -203,7 +209,9 @@ def predict(
     measured: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Tables of `hpcbench bench gemm` and `network`; by default measured/SITE.", show_default=False
+            metavar="DIR",
+            help="Tables of `hpcbench bench gemm` and `network`; by default measured/SITE.",
+            show_default=False,
         ),
     ] = None,
     ranks: Annotated[

@@ -46,6 +46,7 @@ def submit(
     after_any: bool = False,
     again: bool = False,
     progress: Callable[[int, int], None] = lambda done, all: None,
+    check: Callable[[list[Run], Site, Path], None] = lambda runs, site, base: None,
 ) -> Submission:
     """Write a submission and hand its jobs to the scheduler.
 
@@ -67,6 +68,8 @@ def submit(
         Submit anew what is in a queue already.
     progress
         Told how many parcels of how many are handed in.
+    check
+        Raises where a run cannot work on the site: given the runs, the site and what relative paths start from.
 
     Raises
     ------
@@ -85,6 +88,7 @@ def submit(
         scheduler_class(machine.scheduler.kind).check(machine)
     if only is not None:
         runs = choose(runs, only)
+    check(runs, machine, study.parent)
     jobs, notes = plan(runs, loaded, machine, dry_run=dry_run)
     base = out if out is not None else Path(machine.work or ".") / "results" / loaded.study.study
     before = None

@@ -103,9 +103,7 @@ def _operands(shape: Shape, dtype: torch.dtype, device: str) -> tuple[torch.Tens
     return torch.randn(k, m, device=device).to(dtype).t(), torch.randn(k, n, device=device).to(dtype)
 
 
-def measure_memory(
-    sizes: Sequence[int], *, device: str, least: float, repeats: int
-) -> list[dict[str, Any]]:
+def measure_memory(sizes: Sequence[int], *, device: str, least: float, repeats: int) -> list[dict[str, Any]]:
     """Copy, sum and norm of vectors of so many float32 values: bytes that they read and write, and seconds."""
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     rows = []

@@ -32,7 +32,9 @@ def bench_gemm(
     except ImportError:
         raise UserError("bench gemm needs PyTorch: `pip install hpcbench[train]`") from None
     if device == "gpu" and not torch.cuda.is_available():
-        raise UserError("--device gpu: PyTorch sees no GPU here: leave it out, or run it in a job on a node that has one")
+        raise UserError(
+            "--device gpu: PyTorch sees no GPU here: leave it out, or run it in a job on a node that has one"
+        )
     from hpcbench.batch.files import now, write_json
     from hpcbench.bench import gemm
     from hpcbench.bench.machine import machine

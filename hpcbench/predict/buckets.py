@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
 
 from hpcbench.comm.shards import length, shards
 from hpcbench.parallel.fusion import Item, fuse, padded
@@ -68,12 +70,52 @@ def itemsize(train: Train) -> int:
 def buckets_of(model: Model, train: Train, layout: Layout, rank: int) -> list[Bucket]:
     """The buckets of a rank, of all parts of the model that it holds."""
     stage, _, index = layout.coordinates(rank)
+    rules = _Rules(itemsize(train), train.bucket_mb, train.sequence_parallel, layout.tp, layout.dp, index)
+    found = []
+    for number in range(stage, layout.parts, layout.pp):
+        alike = _part(model, train, layout, number)
+        found += [replace(bucket, part=number) for bucket in _buckets(alike, rules)]
+    return found
+
+
+class _Part(NamedTuple):
+    """What decides on the parameters of a part: those of equal terms have equal buckets."""
+
+    model: Model
+    seq_len: int
+    layers: int
+    first: bool
+    last: bool
+    apart: bool
+    """The two copies of a tied weight are on different stages."""
+
+
+class _Rules(NamedTuple):
+    """How parameters are laid in buckets."""
+
+    itemsize: int
+    bucket_mb: float
+    sequence_parallel: bool
+    tp: int
+    dp: int
+    index: int
+
+
+def _part(model: Model, train: Train, layout: Layout, number: int) -> _Part:
+    layers = layout.layers_of(model.layers)[number]
+    first, last = number == 0, number == layout.parts - 1
+    return _Part(model, train.seq_len, len(layers), first, last, model.tied and layout.pp > 1)
+
+
+@lru_cache(maxsize=4096)
+def _buckets(part: _Part, rules: _Rules) -> tuple[Bucket, ...]:
+    """The buckets of a part: many stages and many runs have the same."""
 
     def split(parameter: Parameter) -> bool:
-        return parameter.dim is not None and layout.tp > 1
+        return parameter.dim is not None and rules.tp > 1
 
     def item(parameter: Parameter) -> Item:
-        nbytes = math.prod(parameter.shape) * itemsize(train) / (layout.tp if split(parameter) else 1)
+        nbytes = math.prod(parameter.shape) * rules.itemsize / (rules.tp if split(parameter) else 1)
         return Item(nbytes, split(parameter), parameter.tied)
 
     def held(parameter: Parameter) -> int:
@@ -81,47 +123,46 @@ def buckets_of(model: Model, train: Train, layout: Layout, rank: int) -> list[Bu
         if parameter.dim is None:
             return math.prod(parameter.shape)
         cut = parameter.shape[parameter.dim]
-        return math.prod(parameter.shape) // cut * length(shards(cut, layout.tp)[index])
+        return math.prod(parameter.shape) // cut * length(shards(cut, rules.tp)[rules.index])
 
-    def bucket(inside: list[Parameter], part: int) -> Bucket:
+    def bucket(inside: list[Parameter]) -> Bucket:
         filled = sum(map(held, inside))
         users = {unit for parameter in inside for unit in parameter.units}
         return Bucket(
-            length=padded(filled, layout.dp),
+            length=padded(filled, rules.dp),
             filled=filled,
-            partial=train.sequence_parallel and layout.tp > 1 and not split(inside[0]),
+            partial=rules.sequence_parallel and rules.tp > 1 and not split(inside[0]),
             tied=inside[0].tied,
             gathers=sum(unit - 1 not in users for unit in users),
-            part=part,
+            part=0,
         )
 
-    found = []
-    for number in range(stage, layout.parts, layout.pp):
-        backwards = [*parameters_of(model, train, layout, number)][::-1]
-        for places in fuse(map(item, backwards), limit_bytes=train.bucket_mb * 1e6):
-            found.append(bucket([backwards[place] for place in places], number))
-    return found
+    backwards = [*_parameters(part)][::-1]
+    filled = fuse(map(item, backwards), limit_bytes=rules.bucket_mb * 1e6)
+    return tuple(bucket([backwards[place] for place in places]) for places in filled)
 
 
 def parameters_of(model: Model, train: Train, layout: Layout, number: int) -> Iterator[Parameter]:
     """The parameters of one of the parts that the pipeline cuts the model into, in the model's order."""
-    layers = layout.layers_of(model.layers)[number]
-    h, first, last = model.hidden, number == 0, number == layout.parts - 1
-    apart = model.tied and layout.pp > 1
-    norm = first + len(layers)
+    return _parameters(_part(model, train, layout, number))
+
+
+def _parameters(part: _Part) -> Iterator[Parameter]:
+    model, h, first, last = part.model, part.model.hidden, part.first, part.last
+    norm = first + part.layers
     if first:
-        tied_here = model.tied and not apart
-        yield Parameter((model.vocab, h), 0, (0, norm + 1) if tied_here else (0,), apart)
+        tied_here = model.tied and not part.apart
+        yield Parameter((model.vocab, h), 0, (0, norm + 1) if tied_here else (0,), part.apart)
         if model.positions == "learned":
-            yield Parameter((train.seq_len, h), None, (0,))
+            yield Parameter((part.seq_len, h), None, (0,))
     for unit in range(int(first), norm):
         for shape, dim in _block(h):
             yield Parameter(shape, dim, (unit,))
     if last:
         yield Parameter((h,), None, (norm,))
         yield Parameter((h,), None, (norm,))
-        if not model.tied or apart:
-            yield Parameter((model.vocab, h), 0, (norm + 1,), apart)
+        if not model.tied or part.apart:
+            yield Parameter((model.vocab, h), 0, (norm + 1,), part.apart)
 
 
 def _block(h: int) -> Iterator[tuple[tuple[int, ...], int | None]]:

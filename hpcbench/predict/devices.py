@@ -62,9 +62,7 @@ def find(name: str, memory_gb: float | None = None) -> Device | None:
         if re.search(rf"(?<![A-Z]){pattern}", name):
             chip = next(chip for chip in CHIPS if chip.name == chip_name)
             size = (memory_gb or memory) * 1e9
-            return Device(
-                chip.name, family, chip.tflops, units, size, copy * 1e9, link * 1e9, basis, chip.source
-            )
+            return Device(chip.name, family, chip.tflops, units, size, copy * 1e9, link * 1e9, basis, chip.source)
     return None
 
 

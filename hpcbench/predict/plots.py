@@ -18,9 +18,7 @@ _SCALES = (1, 2, 4, 8)
 """Of replicas, and of micro-batches a replica."""
 
 
-def draw(
-    found: Sequence[Prediction], about: dict[str, Any], machine: Machine, directory: Path
-) -> dict[str, Path]:
+def draw(found: Sequence[Prediction], about: dict[str, Any], machine: Machine, directory: Path) -> dict[str, Path]:
     """Write all figures as SVG and PNG; gives each one's caption and SVG file. The curves are of the first cell.
 
     Raises
@@ -28,7 +26,9 @@ def draw(
     UserError
         matplotlib is missing, or the directory cannot be written.
     """
-    first = [one for one in found if (one.cell, one.subject.layout.ranks) == (found[0].cell, found[0].subject.layout.ranks)]
+    first = [
+        one for one in found if (one.cell, one.subject.layout.ranks) == (found[0].cell, found[0].subject.layout.ranks)
+    ]
     subjects = [(one.scheme, one.subject) for one in first]
     directory.mkdir(parents=True, exist_ok=True)
     drawn = {
@@ -63,7 +63,9 @@ def draw(
     drawn["Gain over ranks, with as many tokens a replica"] = _curves(
         directory / "predicted-gain-ranks",
         [ranks * scale for scale in _SCALES],
-        _over([[(name, on_ranks(one, ranks * scale)) for name, one in subjects] for scale in _SCALES], machine, baseline),
+        _over(
+            [[(name, on_ranks(one, ranks * scale)) for name, one in subjects] for scale in _SCALES], machine, baseline
+        ),
         "ranks",
     )
     train = subjects[0][1].train

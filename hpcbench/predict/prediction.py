@@ -87,9 +87,7 @@ def predict(
     if base is None:
         return made
     bandwidth = machine.fabric.node_bytes_per_s
-    return [
-        one if one is base else replace(one, against=break_even(base.time, one.time, bandwidth)) for one in made
-    ]
+    return [one if one is base else replace(one, against=break_even(base.time, one.time, bandwidth)) for one in made]
 
 
 def on_ranks(subject: Subject, ranks: int) -> Subject:

@@ -82,9 +82,9 @@ def interpolate(points: Sequence[Point], m: int, n: int, k: int, units: int) -> 
     if not points:
         raise ValueError("no measured product to interpolate between")
     x, y, z = math.log(m), math.log(n), math.log(k)
-    near = sorted(
-        ((math.log(p.m) - x) ** 2 + (math.log(p.n) - y) ** 2 + (math.log(p.k) - z) ** 2, p) for p in points
-    )[:_NEIGHBOURS]
+    near = sorted(((math.log(p.m) - x) ** 2 + (math.log(p.n) - y) ** 2 + (math.log(p.k) - z) ** 2, p) for p in points)[
+        :_NEIGHBOURS
+    ]
     total = value = 0.0
     for distance, p in near:
         weight = 1 / (distance + _NEAR)

@@ -76,7 +76,9 @@ def notes(found: Sequence[Prediction], about: dict[str, Any], machine: Machine) 
     if about["measured"]:
         lines.append(f"Measured here: {', '.join(about['measured'])}.")
     else:
-        lines.append("Nothing was measured here: `hpcbench bench gemm` and `hpcbench bench network` narrow the intervals.")
+        lines.append(
+            "Nothing was measured here: `hpcbench bench gemm` and `hpcbench bench network` narrow the intervals."
+        )
     for one in found:
         if one.against:
             lines.append(f"{_name(one)}: {one.against.words}.")

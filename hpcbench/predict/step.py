@@ -9,7 +9,7 @@ from hpcbench.predict.calls import Calls, Key, Repeated
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.simulate import Busy, Flow, Operation, Post, Simulation, Wait
 from hpcbench.predict.subject import Subject
-from hpcbench.predict.traffic import CodecSpeed, Cost, Traffic
+from hpcbench.predict.traffic import CodecSpeed, Cost, Traffic, total_cost
 from hpcbench.predict.work import NOTHING, Costs, Work
 
 PARTS = (
@@ -95,10 +95,8 @@ class _StageProgram:
         self.host = step.host_seconds(owned)
 
     def _cost(self, repeated: list[Repeated]) -> Cost:
-        total = Cost()
-        for call, times in repeated:
-            total += self.step.traffic.cost(call, size=self.calls.place(call)[0]) * times
-        return total
+        cost, place = self.step.traffic.cost, self.calls.place
+        return total_cost((cost(call, size=place(call)[0]), times) for call, times in repeated)
 
     def _forward(self, number: int) -> _Action:
         work = self.step.work(number)
@@ -121,9 +119,7 @@ class _StageProgram:
             ]
             cost = _hidden(cost, self._cost(beside), work.weight_gradients)
         gathered = [one for b in self.calls.buckets if b.part == number and (one := self.calls.gathered_backward(b))]
-        return self._with_gathers(
-            _Action(work.backward.total, work.again.total, cost), self._cost(gathered), number
-        )
+        return self._with_gathers(_Action(work.backward.total, work.again.total, cost), self._cost(gathered), number)
 
     def _with_gathers(self, action: _Action, gathers: Cost, number: int) -> _Action:
         """ZeRO-3: what is gathered ahead hides behind the work of the unit before."""
@@ -178,7 +174,13 @@ class _StageProgram:
                 for k, cost in enumerate(buckets):
                     self._act(found, backward, share)
                     found.append(
-                        Post(("reduced", number, i, k, self.stage), cost.encode + cost.inside, cost.network, cost.decode, "dp")
+                        Post(
+                            ("reduced", number, i, k, self.stage),
+                            cost.encode + cost.inside,
+                            cost.network,
+                            cost.decode,
+                            "dp",
+                        )
                     )
             else:
                 self._act(found, backward, 1.0)
@@ -250,7 +252,9 @@ class Step:
         """Of part `number`, of one micro-batch."""
         total = NOTHING
         layer, layers = self._layer, len(self.cut[number])
-        total += Work(layer.forward * layers, layer.backward * layers, layer.again * layers, layer.weight_gradients * layers)
+        total += Work(
+            layer.forward * layers, layer.backward * layers, layer.again * layers, layer.weight_gradients * layers
+        )
         if number == 0:
             total += self._embedding
         if number == self.subject.layout.parts - 1:
@@ -387,7 +391,10 @@ class _Outcome:
         simulation = Simulation([program.operations(micro_batches) for program in programs], networks)
         seconds, stages = simulation.run(), simulation.stages
         return cls(
-            seconds, [stage.time for stage in stages], [stage.busy for stage in stages], [dict(s.waited) for s in stages]
+            seconds,
+            [stage.time for stage in stages],
+            [stage.busy for stage in stages],
+            [dict(s.waited) for s in stages],
         )
 
     def further(self, more: "_Outcome", times: float) -> "_Outcome":

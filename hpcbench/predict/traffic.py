@@ -6,6 +6,7 @@ is the library's.
 """
 
 import importlib.util
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -68,6 +69,19 @@ class Cost:
             self.wire_bytes * times,
             self.network_bytes * times,
         )
+
+
+def total_cost(costs: Iterable[tuple[Cost, float]]) -> Cost:
+    """The sum of costs, each so many times."""
+    encode = decode = inside = network = wire = left = 0.0
+    for cost, times in costs:
+        encode += times * cost.encode
+        decode += times * cost.decode
+        inside += times * cost.inside
+        network += times * cost.network
+        wire += times * cost.wire_bytes
+        left += times * cost.network_bytes
+    return Cost(encode, decode, inside, network, wire, left)
 
 
 @dataclass(frozen=True)
@@ -253,7 +267,9 @@ class Traffic:
 
 def _need_numpy(scheme: str) -> None:
     if importlib.util.find_spec("numpy") is None:
-        raise UserError(f"scheme {scheme}: its plans need NumPy: `pip install numpy ml_dtypes`, or predict the baseline")
+        raise UserError(
+            f"scheme {scheme}: its plans need NumPy: `pip install numpy ml_dtypes`, or predict the baseline"
+        )
 
 
 def _dtype(precision: str, width: int) -> Any:

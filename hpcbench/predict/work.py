@@ -8,8 +8,8 @@ dropout 5 and 5. Other widths cost in proportion.
 from dataclasses import dataclass, fields
 
 from hpcbench.predict import constants
-from hpcbench.predict.basis import Basis
 from hpcbench.predict.attention import fused_seconds, unfused_product_seconds
+from hpcbench.predict.basis import Basis
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.program import Program
 from hpcbench.train.config import Model, Train
@@ -191,4 +191,3 @@ def _at_least(first: Seconds, second: Seconds, least: float) -> tuple[Seconds, S
     """Both, the first with what is missing to `least` in its memory time: the host starts kernels no faster."""
     missing = max(least - first.total - second.total, 0.0)
     return first + Seconds(memory=missing), second
-
