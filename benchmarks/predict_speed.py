@@ -2,8 +2,8 @@
 
     python benchmarks/predict_speed.py [--runs N] [--turns N] [--tiny]
 
-The runs differ in model, layout and micro-batches, and take the baseline's collectives; every one is simulated. Times are
-processor seconds of this process, the least of the turns, after imports.
+The runs differ in model, layout and micro-batches, and take the baseline's collectives; every one is simulated. Times
+are processor seconds of this process, the least of the turns, after imports.
 """
 
 import argparse

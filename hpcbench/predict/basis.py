@@ -44,7 +44,8 @@ class Figure:
 
     def inverse(self, numerator: float) -> "Figure":
         """`numerator` over this, such as samples a second of seconds."""
-        return Figure(*(numerator / at if at else math.inf for at in (self.value, self.high, self.low)), self.basis)
+        value, low, high = (numerator / at if at else math.inf for at in (self.value, self.high, self.low))
+        return Figure(value, low, high, self.basis)
 
 
 def total_error(parts: Iterable[tuple[float, float]]) -> float:

@@ -5,16 +5,16 @@ the halves, and prints the errors of both). None was set on the rows that the be
 """
 
 PRODUCT_IN_STEP = {"V100": 0.85, "A100": 1.0, "H100": 0.8, "cpu": 1.0}
-"""Speed of a matrix product in a step, beside the same product in its table, by family: chosen. An H100's table was made
-of short turns, while in a step its clock falls (machines.csv rows above 0.8 of the peak are such)."""
+"""Speed of a matrix product in a step, beside the same product in its table, by family: chosen. An H100's table was
+made of short turns, while in a step its clock falls (rows above 0.8 of the peak are such)."""
 TABLE_OF_PCIE = {"A100": 1.07}
 """What the family's SXM form is faster than the PCIe form that its table is of: best products 271 and 253 TFLOP/s."""
 MEMORY_IN_STEP = 0.85
 """Bandwidth of norms, activations and sums in a step, beside the measured stream copy: chosen. Single kernels reach 0.6
 to 1.1 of it (machines/membound.csv)."""
 NOT_HIDDEN = 0.7
-"""Share of the shorter of arithmetic and memory time that a batched product does not hide: attention scores and weighted
-sums on an A100 at 130 and 219 TFLOP/s (machines/attention.csv, unfused)."""
+"""Share of the shorter of arithmetic and memory time that a batched product does not hide: attention scores and
+weighted sums on an A100 at 130 and 219 TFLOP/s (machines/attention.csv, unfused)."""
 KERNEL_S = 8e-6
 """The shortest product on a GPU: the smallest cuBLAS kernels of DeepBench on V100, and 7 us on H100."""
 HOST_KERNEL_S = 6e-6

@@ -1,8 +1,8 @@
 """How long messages and the libraries' own collectives take, by size and place: measured curves and nominal links.
 
-A collective of n ranks moves ``2 (n-1)/n`` of its bytes over the bus for an all-reduce, and ``(n-1)/n`` for the others.
-Within a node the bus has the bandwidth that was measured for the size and the number of devices. Between nodes the node's
-network carries what all groups send at a time that the node has ranks of.
+A collective of n ranks moves ``2 (n-1)/n`` of its bytes over the bus for an all-reduce, and ``(n-1)/n`` for the
+others. Within a node the bus has the bandwidth that was measured for the size and the number of devices. Between nodes
+the node's network carries what all groups send at a time that the node has ranks of.
 """
 
 import csv
@@ -125,7 +125,7 @@ def _bus(curve: tuple[tuple[float, float], ...], nbytes: float) -> float:
 
 @lru_cache(maxsize=64)
 def _curve(family: str, ranks: int) -> tuple[tuple[float, float], ...]:
-    """Logarithms of bytes and of the bus's bytes a second of an all-reduce in a node, of the nearest number of ranks."""
+    """Logarithms of bytes and of the bus's bytes a second of an all-reduce in a node, of the nearest count of ranks."""
     if family not in _LOOKED_UP:
         return ()
     system, gpu = _LOOKED_UP[family]

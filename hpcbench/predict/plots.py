@@ -1,4 +1,4 @@
-"""Figures of a prediction: where the time goes, the three memory peaks, and the gain over bandwidth, ranks and tokens."""
+"""Figures of a prediction: where the time goes, the memory peaks, and the gain over bandwidth, ranks and tokens."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -90,7 +90,7 @@ def interpolate(points: Sequence[Point], m: int, n: int, k: int, units: int) -> 
         weight = 1 / (distance + _NEAR)
         total += weight
         value += weight * math.log(p.efficiency / fill(p.m, p.n, units) ** _QUANTISATION)
-    return min(1.0, math.exp(value / total) * fill(m, n, units) ** _QUANTISATION)
+    return min(1.0, math.exp(value / total) * math.pow(fill(m, n, units), _QUANTISATION))
 
 
 @lru_cache(maxsize=65536)

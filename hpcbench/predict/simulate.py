@@ -7,7 +7,7 @@ is on a node's network at the same time shares its bandwidth evenly.
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Busy(NamedTuple):
@@ -25,7 +25,7 @@ class Flow(NamedTuple):
 
 
 class Post(NamedTuple):
-    """Something goes its way in the background: after `before` seconds, and after the stage's last one of this queue, it
+    """Something goes its way in the background: after `before` seconds, and after the last one of its queue, it
     crosses the network. `Wait` waits for its key; `after` more seconds pass before it is there."""
 
     key: object
@@ -63,12 +63,16 @@ class DeadlockError(ValueError):
     """Stages that wait for each other for ever."""
 
 
+_Crossing = tuple[int, Post | None, float, float]
+"""Stage, what it posted if it does not wait itself, seconds alone on the network, and seconds after it."""
+
+
 class _Network:
     """One node's network: flows share it evenly."""
 
     def __init__(self) -> None:
         self.virtual = self.last = 0.0
-        self.flows: list[tuple[float, int, object]] = []
+        self.flows: list[tuple[float, int, _Crossing]] = []
         self.version = 0
 
     def advance(self, now: float) -> None:
@@ -95,7 +99,7 @@ class Simulation:
     def __init__(self, programs: Sequence[Sequence[Operation]], networks: Sequence[int]) -> None:
         self.stages = [Stage(program, network) for program, network in zip(programs, networks, strict=True)]
         self._networks = {number: _Network() for number in networks}
-        self._events: list[tuple[float, int, str, object]] = []
+        self._events: list[tuple[float, int, str, Any]] = []
         self._count = 0
         self._there: dict[object, float] = {}
         self._waiting: dict[object, int] = {}
@@ -118,7 +122,7 @@ class Simulation:
             if what == "network":
                 self._drain(subject, now)
             elif what == "go":
-                self._go(subject, now)  # type: ignore[arg-type]
+                self._go(subject, now)
             elif what == "enter":
                 self._enter(subject, now)
             else:
@@ -128,7 +132,7 @@ class Simulation:
                 raise DeadlockError(f"stage {number} waits for ever before {stage.operations[stage.at]}")
         return max(stage.time for stage in self.stages)
 
-    def _push(self, time: float, what: str, subject: object) -> None:
+    def _push(self, time: float, what: str, subject: Any) -> None:
         self._count += 1
         heapq.heappush(self._events, (time, self._count, what, subject))
 
@@ -172,8 +176,8 @@ class Simulation:
                 return
         self._push(now + post.before, "enter", (number, post, post.network, post.after))
 
-    def _enter(self, subject: object, now: float) -> None:
-        number, post, work, after = subject  # type: ignore[misc]
+    def _enter(self, subject: _Crossing, now: float) -> None:
+        number, post, work, after = subject
         if work <= 0:
             self._through(number, post, after, now)
             return
@@ -190,13 +194,13 @@ class Simulation:
         if network.flows:
             self._push(network.end(), "network", (number, network.version))
 
-    def _drain(self, subject: object, now: float) -> None:
-        number, version = subject  # type: ignore[misc]
+    def _drain(self, subject: tuple[int, int], now: float) -> None:
+        number, version = subject
         network = self._networks[number]
         if version != network.version:
             return
         network.advance(now)
-        _, _, (stage, post, _, after) = heapq.heappop(network.flows)  # type: ignore[misc]
+        _, _, (stage, post, _, after) = heapq.heappop(network.flows)
         self._again(number)
         self._through(stage, post, after, now)
 
@@ -222,7 +226,8 @@ class Simulation:
         stage = self.stages[number]
         begun, kind = self._begun.pop(number)
         stage.waited[kind] = stage.waited.get(kind, 0.0) + now - begun
-        if stage.at < len(stage.operations) and type(stage.operations[stage.at]) is Wait:
-            stage.at += 1 if stage.operations[stage.at].key in self._there else 0  # type: ignore[union-attr]
+        if stage.at < len(stage.operations):
+            following = stage.operations[stage.at]
+            stage.at += isinstance(following, Wait) and following.key in self._there
         stage.time = max(stage.time, now)
         self._go(number, now)

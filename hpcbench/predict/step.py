@@ -329,8 +329,8 @@ class Step:
     def _network(self, program: _StageProgram, waits: dict[str, float], m: int) -> float:
         waited = sum(seconds for kind, seconds in waits.items() if kind != "pipeline")
         exchange = sum(cost.network for costs in program.reductions.values() for cost in costs) + program.tail.network
-        inside = sum(cost.inside + cost.encode + cost.decode for costs in program.reductions.values() for cost in costs)
-        share = exchange / (exchange + inside) if exchange else 0.0
+        whole = sum(cost.seconds for costs in program.reductions.values() for cost in costs) + program.tail.seconds
+        share = exchange / whole if whole else 0.0
         return waited * share if waited else 0.0
 
     def _figure(self, total: float, parts: dict[str, float]) -> Figure:

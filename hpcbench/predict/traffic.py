@@ -179,7 +179,7 @@ class Traffic:
             codec = "none"
         ratio = self.ratio(codec, call.elements, call.width)
         wire = nbytes * ratio
-        if subject.program.sends_once and crossing:
+        if subject.program.sends_once and crossing and not subject.train.sequence_parallel:
             alike = max(1, alike // subject.layout.tp)
         inside, network = self._machine.fabric.message_parts(wire, crossing=crossing, alike=alike)
         encode = decode = 0.0

@@ -1,7 +1,7 @@
 """Where a scheme begins to pay: the bandwidth at which it is as fast as the baseline, in closed form.
 
-A step takes ``own + bytes / B`` seconds, with the bytes that it waits for on a node's network of bandwidth B. Baseline and
-scheme are equally fast at ``B* = (bytes of the baseline - bytes of the scheme) / (own of the scheme - own of the
+A step takes ``own + bytes / B`` seconds, with the bytes that it waits for on a node's network of bandwidth B. Baseline
+and scheme are equally fast at ``B* = (bytes of the baseline - bytes of the scheme) / (own of the scheme - own of the
 baseline)``: on slower networks the scheme wins, on faster ones it loses. A scheme whose own time is no longer always
 wins, and one that saves no bytes on the network never does, except by that.
 """
@@ -34,10 +34,11 @@ def break_even(baseline: StepTime, scheme: StepTime, bandwidth: float) -> BreakE
         Bytes a second of a node's network.
     """
     gain = baseline.seconds.value / scheme.seconds.value - 1
+    # waiting for the slowest rank is a share of all the rest: it moves no threshold
     at = threshold(
-        own=scheme.seconds.value - scheme.network_seconds,
+        own=scheme.seconds.value - scheme.parts["waiting"] - scheme.network_seconds,
         network_bytes=scheme.network_seconds * bandwidth,
-        baseline_own=baseline.seconds.value - baseline.network_seconds,
+        baseline_own=baseline.seconds.value - baseline.parts["waiting"] - baseline.network_seconds,
         baseline_bytes=baseline.network_seconds * bandwidth,
     )
     # what both have in common is off by the same: only where they differ the inputs' errors count
