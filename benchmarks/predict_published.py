@@ -3,7 +3,7 @@
     python benchmarks/predict_published.py [--every N] [--rows] [--tiny]
 
 The runs of benchmarks/published/training.csv are split by source: the constants of hpcbench/predict/constants.py that
-are marked "chosen" were set on one half, and the other half says how far they carry. The targets were fitted to in no way:
+are marked "chosen" were set on one half, and the other half says how far they carry. Nothing was fitted to the targets:
 the times of arXiv 2205.05198 (table 5), the speeds of arXiv 2104.04473 (table 1) and of Megatron-Core's table for H100.
 What a source leaves out is assumed, and said below its table. `--every N` takes each N-th run, `--rows` prints all.
 """

@@ -43,12 +43,12 @@ def bench_gemm(
     where = "cuda" if device == "gpu" else "cpu"
     name = torch.cuda.get_device_name() if where == "cuda" else machine()["cpu"]
     units = torch.cuda.get_device_properties(0).multi_processor_count if where == "cuda" else torch.get_num_threads()
-    wanted = gemm.shapes(hidden, tokens)
+    wanted, least = gemm.shapes(hidden, tokens), 0.02 if repeats > 1 else 0.0
     with progress(unit="products") as show:
         rows = gemm.measure_products(
-            wanted, precision=precision, device=where, least=0.02, repeats=repeats, progress=show
+            wanted, precision=precision, device=where, least=least, repeats=repeats, progress=show
         )
-    memory = gemm.measure_memory([1 << 16, 1 << 20, 1 << 24], device=where, least=0.02, repeats=repeats)
+    memory = gemm.measure_memory([1 << 16, 1 << 20, 1 << 24], device=where, least=least, repeats=repeats)
     errors = gemm.left_out(rows, units)
     path = (out or Path("measured") / site) / PRODUCTS
     document = {

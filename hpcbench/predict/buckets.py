@@ -98,7 +98,8 @@ class _Rules(NamedTuple):
     sequence_parallel: bool
     tp: int
     dp: int
-    index: int
+    place: int
+    """In the tensor group."""
 
 
 def _part(model: Model, train: Train, layout: Layout, number: int) -> _Part:
@@ -123,7 +124,7 @@ def _buckets(part: _Part, rules: _Rules) -> tuple[Bucket, ...]:
         if parameter.dim is None:
             return math.prod(parameter.shape)
         cut = parameter.shape[parameter.dim]
-        return math.prod(parameter.shape) // cut * length(shards(cut, rules.tp)[rules.index])
+        return math.prod(parameter.shape) // cut * length(shards(cut, rules.tp)[rules.place])
 
     def bucket(inside: list[Parameter]) -> Bucket:
         filled = sum(map(held, inside))
