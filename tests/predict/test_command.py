@@ -62,7 +62,9 @@ def test_each_scheme_is_predicted_once_with_an_interval_and_its_basis(tmp_path: 
     assert runs[0]["against_baseline"] is None and runs[1]["against_baseline"]["words"]
     plain, coded = (run["channels"]["DP BACKWARD GRAD"] for run in runs[:2])
     assert plain["message_bytes"] == coded["message_bytes"] == plain["wire_bytes"]
-    assert coded["wire_bytes"] == pytest.approx(plain["wire_bytes"] * (1 + 4 / 256) / 2, rel=0.02)
+    # the plan is hierarchical: values as they are within nodes, a byte and its share of a scale between them
+    assert coded["wire_bytes"] < plain["wire_bytes"]
+    assert 0 < coded["network_bytes"] < 0.55 * plain["network_bytes"]
 
 
 @pytest.mark.parametrize("format", ["md", "html"])
@@ -88,7 +90,7 @@ def test_what_was_measured_here_takes_the_place_of_what_was_assumed(tmp_path: Pa
     assert about["products"]["basis"] == "measured here" and machine.device.peak("fp32") == pytest.approx(1e9)
     assert measured[0].time.seconds.value > 3 * assumed[0].time.seconds.value
     assert assumed[0].time.seconds.basis is Basis.ASSUMED
-    with pytest.raises(UserError, match="holds neither gemm.json nor network.json"):
+    with pytest.raises(UserError, match=r"holds neither gemm\.json nor network\.json"):
         predict_study(path, site=None, measured=tmp_path, ranks=(), sets=())
 
 
