@@ -4,8 +4,8 @@
 
 Published are gains of +22.5 % TFLOPS/GPU and +23.6 % samples/s for one codec on everything, +17.3 % and +12.7 % for
 the hybrid, on up to 192 V100. Layout, batch, rates and message types are not known: each is varied, and the range of
-the gains is printed. The last lines search for what would have to be true for the published gains: a slower network, 32-bit
-messages, faster codecs. Everything here is a prediction; nothing was measured.
+the gains is printed. The last lines search for what would have to be true for the published gains: a slower network,
+32-bit messages, faster codecs. Everything here is a prediction; nothing was measured.
 """
 
 import argparse

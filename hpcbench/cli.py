@@ -227,8 +227,7 @@ def predict(
         Path | None, typer.Option(metavar="DIR", help="Directory to write figures to, as SVG and PNG.")
     ] = None,
 ) -> None:
-    """Say how long a step will take, what it sends and holds, and whether compression pays. The exit status is 1 if a
-    run does not fit its devices' memory."""
+    """Say a step's time, memory and traffic before it runs. The exit status is 1 if a run does not fit its devices."""
     from hpcbench.predict.show import show
 
     raise typer.Exit(
