@@ -3,7 +3,8 @@
     python benchmarks/predict_published.py [--every N] [--rows] [--tiny]
 
 The runs of benchmarks/published/training.csv are split by source: the constants of hpcbench/predict/constants.py that
-are marked "chosen" were set on one half, and the other half says how far they carry. Nothing was fitted to the targets:
+are marked "chosen" were set by hand on one half, and the other half says how far they carry. No constant was fitted to
+the targets, but what the model knows of their programs (overlap, blocking messages) was worked out with them in sight:
 the times of arXiv 2205.05198 (table 5), the speeds of arXiv 2104.04473 (table 1) and of Megatron-Core's table for H100.
 What a source leaves out is assumed, and said below its table. `--every N` takes each N-th run, `--rows` prints all.
 """
@@ -303,9 +304,9 @@ def main() -> None:
         print(f"{half}, all: {summary(together)}", flush=True)
     a100, h100 = of_gpu("A100", gpus_per_node=8, node_gbit=1600), of_gpu("H100", gpus_per_node=8, node_gbit=3200)
     assert a100 and h100
-    print("arXiv 2205.05198, table 5 (layouts from its table 3):")
+    print("arXiv 2205.05198, table 5 (layouts of its table 3, recalled):")
     print(f"  target 3 % and 7 %: {summary(table_5(a100, options.targets))}", flush=True)
-    print("arXiv 2104.04473, table 1 (micro-batch: the best; one chunk a stage):")
+    print("arXiv 2104.04473, table 1 (micro-batch: the best; one chunk a stage: assumed):")
     print(f"  target 10 % each: {summary(speeds(a100, TABLE_1[: options.targets], MEGATRON_2021))}", flush=True)
     print("Megatron-Core, H100 (micro-batch 1, one layer a chunk, ZeRO-1: assumed):")
     print(f"  target 10 % each: {summary(speeds(h100, CORE[: options.targets], MEGATRON_CORE))}", flush=True)
