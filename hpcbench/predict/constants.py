@@ -11,8 +11,8 @@ made of short turns, while in a step its clock falls (rows above 0.8 of the peak
 TABLE_OF_PCIE = {"A100": 1.07}
 """What the family's SXM form is faster than the PCIe form that its table is of: best products 271 and 253 TFLOP/s."""
 MEMORY_IN_STEP = 0.85
-"""Bandwidth of norms, activations and sums in a step, beside the measured stream copy: guessed. Single kernels reach
-0.6 to 1.1 of it (machines/membound.csv)."""
+"""Bandwidth of norms, activations and sums in a step, beside the measured stream copy: guessed. Single kernels
+reach 0.6 to 1.1 of it (machines/membound.csv)."""
 NOT_HIDDEN = 0.7
 """Share of the shorter of arithmetic and memory time that a batched product does not hide: attention scores and
 weighted sums on an A100 at 130 and 219 TFLOP/s (machines/attention.csv, unfused)."""
@@ -55,5 +55,5 @@ CPU_BYTES_PER_S_A_CORE = 6e9
 """Memory bandwidth of such a core: assumed."""
 
 ERRORS = {"measured here": 0.06, "measured elsewhere": 0.10, "data sheet": 0.20, "assumed": 0.40}
-"""Relative error of a number by what it rests on: assumed. Leave-one-out errors of the tables are 3 to 7 %, and two
-tables of one machine's collectives differ by 10 to 20 %; that an interval holds the truth so and so often was not tested."""
+"""Relative error of a number by what it rests on: assumed. Leave-one-out errors of the tables are 3 to 7 %, and
+two tables of one machine's collectives differ by 10 to 20 %; that an interval holds the truth so and so often was not tested."""
