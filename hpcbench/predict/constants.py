@@ -56,4 +56,5 @@ CPU_BYTES_PER_S_A_CORE = 6e9
 
 ERRORS = {"measured here": 0.06, "measured elsewhere": 0.10, "data sheet": 0.20, "assumed": 0.40}
 """Relative error of a number by what it rests on: assumed. Leave-one-out errors of the tables are 3 to 7 %, and
-two tables of one machine's collectives differ by 10 to 20 %; that an interval holds the truth so and so often was not tested."""
+two tables of one machine's collectives differ by 10 to 20 %. How often an interval
+holds the truth was not tested."""
