@@ -32,6 +32,10 @@ AXES: dict[str, Axes] = {"1d": ("t",), "2d": ("i", "j"), "2.5d": ("e", "i", "j")
 over j (and k), weights and their gradients over i (and e): neighbours share a node."""
 
 
+GRID_AXES: Axes = ("e", "i", "j", "k")
+"""Of all grids with more than one axis."""
+
+
 class Spread(NamedTuple):
     """How activations lie: the axes that cut their rows, outermost first, and those that cut their columns."""
 
@@ -161,7 +165,7 @@ class Grid:
     def coordinates(self, rank: int) -> dict[str, int]:
         """Of a rank, by axis."""
         found = {}
-        for axis, size in reversed(self.sizes.items()):
+        for axis, size in reversed(tuple(self.sizes.items())):
             rank, found[axis] = divmod(rank, size)
         return found
 
@@ -190,6 +194,13 @@ class Grid:
     def inner(self) -> Spread:
         """How activations lie inside attention and MLP, and the logits."""
         return Spread(("i", "k"), ("j",)) if self.mode == "3d" else self.stream
+
+    @property
+    def samples(self) -> int:
+        """A micro-batch is a multiple of so many samples, so that none is cut."""
+        if self.mode == "1d":
+            return 1
+        return max(self.count(self.stream.rows), self.count(self.inner.rows))
 
     @cached_property
     def products(self) -> dict[str, Product]:

@@ -7,21 +7,21 @@ from collections.abc import Sequence
 
 from hpcbench.codecs import spec
 from hpcbench.contract.scheme import Rule
-from hpcbench.contract.traffic import Setting, Triple, live, possible
+from hpcbench.contract.traffic import Setting, Traffic, live, possible
 
 HOMOMORPHIC_RANKS = 32767 // 127
 """So many ranks' 8-bit integers, each from -127 to 127, have sums that fit 16 bits."""
 
 
-def applying(rules: Sequence[Rule], triple: Triple) -> int:
+def applying(rules: Sequence[Rule], traffic: Traffic) -> int:
     """Index of the rule that applies: the last one that matches. The default, at index 0, matches everything."""
-    return max(k for k, rule in enumerate(rules) if rule.matches(triple))
+    return max(k for k, rule in enumerate(rules) if rule.matches(traffic))
 
 
 def called(rules: Sequence[Rule], k: int) -> str:
     """A rule as one would name it to its author."""
     rule = rules[k]
-    words = " ".join(filter(None, (rule.dimension, rule.phase, rule.kind, rule.codec)))
+    words = " ".join(filter(None, (rule.dimension, rule.phase, rule.kind, rule.axis, rule.codec)))
     return f"rule {k} ({words})" if k else f"the default ({words})"
 
 
