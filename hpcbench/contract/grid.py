@@ -36,6 +36,12 @@ GRID_AXES: Axes = ("e", "i", "j", "k")
 """Of all grids with more than one axis."""
 
 
+WORDS = ("column", "row", "head", "vocabulary", "positions", "norm")
+"""What a model's table may call a layer."""
+TABLES = ("head", "vocabulary", "positions")
+"""Those that have no bias."""
+
+
 class Spread(NamedTuple):
     """How activations lie: the axes that cut their rows, outermost first, and those that cut their columns."""
 
@@ -180,6 +186,18 @@ class Grid:
         """The axes that are not among these."""
         return tuple(axis for axis in self.axes if axis not in axes)
 
+    def alike(self, cuts: tuple[Axes, ...]) -> Axes:
+        """The axes along which ranks hold the same part of what is cut so."""
+        cutting = [axis for axes in cuts for axis in axes]
+        return tuple(axis for axis, size in self.sizes.items() if axis not in cutting and size > 1)
+
+    @property
+    def sums(self) -> set[Axes]:
+        """All sets of axes along which parameters are held alike, or a mean of all samples is taken."""
+        words = [(word, a) for word in WORDS for a in (("weight",) if word in TABLES else ("weight", "bias"))]
+        found = {self.alike(self.cuts(*word)) for word in words} - {()}
+        return found if self.mode == "1d" else found | {self.stream.rows, self.inner.rows}
+
     @property
     def rows(self) -> Axes:
         """Of the mode's axes those that cut rows, wherever activations lie."""
@@ -251,10 +269,10 @@ class Grid:
         """
         if self.mode == "1d":
             t = ("t",)
-            one = {("column", "weight"): (t, ()), ("column", "bias"): (t,), ("row", "weight"): ((), t)}
+            cut = {("column", "weight"): (t, ()), ("column", "bias"): (t,), ("row", "weight"): ((), t)}
             tables = {("head", "weight"): (t, ()), ("vocabulary", "weight"): (t, ())}
             whole = ((),) if word == "norm" or attribute == "bias" else ((), ())
-            return {**one, **tables}.get((word, attribute), whole)
+            return {**cut, **tables}.get((word, attribute), whole)
         if word == "norm":
             return (self.stream.columns,)
         if word == "positions":
@@ -296,6 +314,12 @@ def _near(depth: int, power: int, tp: int) -> str:
     while depth * (q + 1) ** power <= tp:
         q += 1
     return f"{depth * q**power} or {depth * (q + 1) ** power}"
+
+
+def by_channel(alike: Axes) -> bool:
+    """Whether gradients of what is held alike along these axes are completed through a channel of tensor parallelism:
+    those of 2.5d's weights over depth. All others are few, and exact."""
+    return alike == ("e",)
 
 
 def carries_weights(axis: str) -> bool:

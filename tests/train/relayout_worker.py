@@ -254,7 +254,7 @@ def lacking(comm: MPI.Comm, trainer: Trainer) -> dict[str, np.ndarray[Any, Any]]
     whole = isinstance(trainer.data_parallel, OneBitAdam)
     for fragment in fragments(state):
         shard = state["shards"][fragment.name]
-        summand = shard.partial or shard.dim is not None or shard.index == 0
+        summand = shard.partial or shard.copy == 0
         if fragment.kind == "residuals" and (shard.counts_in_norm if whole else summand):
             values = sum(field.double() for field in fragment.fields.values())
             assert isinstance(values, torch.Tensor)

@@ -1,5 +1,7 @@
 """Linear layers on a tensor grid, whatever its mode."""
 
+from itertools import pairwise
+
 from torch import Tensor, nn
 
 from hpcbench.contract.grid import Spread
@@ -55,6 +57,6 @@ class GridLinear(nn.Module):
 
 def in_turn(layers: list[GridLinear]) -> None:
     """Tell each layer which one comes next, where weights are gathered."""
-    for layer, following in zip(layers, layers[1:], strict=False):
+    for layer, following in pairwise(layers):
         if layer._product.streamed is None:
             layer.followed_by(following)

@@ -90,9 +90,7 @@ class Lines:
         return torch.nn.Parameter(torch.empty(shape, device="meta"))
 
     def _line(self, axes: Axes, dimension: Dimension, phase: Phase, kind: Kind) -> Line:
-        return Line(
-            self._mesh.over(axes), self._policy.channel(dimension, phase, kind, "".join(axes)), self._overlap
-        )
+        return Line(self._mesh.over(axes), self._policy.channel(dimension, phase, kind, "".join(axes)), self._overlap)
 
 
 def laid(x: Tensor, spread: Spread) -> Tensor:

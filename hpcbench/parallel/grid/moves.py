@@ -1,4 +1,4 @@
-"""What ranks along an axis do with their blocks: gather, scatter sums, broadcast, reduce. Each begins and is waited for.
+"""What ranks along an axis do with their blocks: gather, scatter sums, broadcast, reduce. What begins is waited for.
 
 Blocks are cut and joined along their outermost dim.
 """

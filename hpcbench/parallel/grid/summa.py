@@ -1,4 +1,4 @@
-"""A product whose long dim is streamed: SUMMA in 2d and, on each layer of the grid, 2.5d (arXiv 2104.05343, algorithm 1).
+"""A product whose long dim is streamed: SUMMA in 2d and, on each layer of the grid, 2.5d (arXiv 2104.05343, 3.1).
 
 Piece by piece of the streamed dim the operands that have it are broadcast, and blocks multiplied; a result that has it
 is reduced to the rank whose piece it is. There are two buffers: while the blocks of one piece are multiplied those of
@@ -93,7 +93,5 @@ class StreamedProduct(torch.autograd.Function):
         dx = stream(how, left, right, lines.back(how.result), lambda dy, w, _: dy @ w)
         how = product.weight_gradient
         left, right = Operand(dy, lines.back(how.left)), Operand(x, lines.there(how.right))
-        dw = stream(
-            how, left, right, lines.back(how.result), lambda dy, x, _: dy.flatten(0, 1).T @ x.flatten(0, 1)
-        )
+        dw = stream(how, left, right, lines.back(how.result), lambda dy, x, _: dy.flatten(0, 1).T @ x.flatten(0, 1))
         return dx, dw, None, None
