@@ -86,9 +86,11 @@ def plan(request: Request, links: Links = DEFAULT) -> Plan:
 
 def refusal(operation: Operation, algorithm: Algorithm, topology: Topology, *, feedback: bool = False) -> str | None:
     """Why an algorithm cannot do an operation on a topology."""
+    if algorithm is Algorithm.HOMOMORPHIC and operation is not Operation.ALL_REDUCE:
+        return "it does all-reduce only"
     if operation in ROOTED:
         return None  # a chain or a tree, or straight to the root, whatever the others do
-    if algorithm in (Algorithm.DOUBLING, Algorithm.HOMOMORPHIC) and operation is not Operation.ALL_REDUCE:
+    if algorithm is Algorithm.DOUBLING and operation is not Operation.ALL_REDUCE:
         return "it does all-reduce only"
     if algorithm in (Algorithm.HIERARCHICAL, Algorithm.HIERARCHICAL_ENCODED) and not topology.regular_nodes:
         return "it needs the same number of ranks on every node"

@@ -1,6 +1,6 @@
 """What a tensor grid asks of a model and of how it trains."""
 
-from hpcbench.contract.grid import grid_of
+from hpcbench.contract.grid import Grid, grid_of
 from hpcbench.contract.section import Misfit
 from hpcbench.contract.training import Model, Train
 
@@ -45,3 +45,18 @@ def grid_misfit(model: Model, train: Train, mode: str, tp: int, depth: int) -> M
                 "layout.tensor",
             )
     return None
+
+
+def placed(grid: Grid, ranks_per_node: int) -> str:
+    """The grid, and which of its lines share a node where nodes are filled one after another."""
+    near, far = [], []
+    for axis, size in grid.sizes.items():
+        lines: dict[int, set[int]] = {}
+        for rank in range(grid.ranks):
+            lines.setdefault(grid.index(rank, grid.others((axis,))), set()).add(rank // ranks_per_node)
+        if size > 1:
+            (near if all(len(nodes) == 1 for nodes in lines.values()) else far).append(axis)
+    said = [
+        f"lines along {', '.join(axes)} {what}" for axes, what in ((near, "share a node"), (far, "cross nodes")) if axes
+    ]
+    return f"tensor grid {grid}: " + "; ".join(said)

@@ -79,15 +79,20 @@ def wrong_gradients(rules: Sequence[Rule], setting: Setting) -> str | None:
                 f"forward pass and backward pass compute with different weights, decoded by {called(rules, k)} and by "
                 f"{called(rules, j)}: use one rule for both, or node_copy: true"
             )
-    if setting.train.recompute not in ("none", "selective"):
-        for dimension in ("TP", "SP"):
-            if (dimension, "FORWARD", "ACT") in sent:
-                k = applying(rules, (dimension, "FORWARD", "ACT"))
-                if _random(rules[k].codec):
+    streamed = setting.layout.tensor in ("2d", "2.5d")
+    if streamed or setting.train.recompute not in ("none", "selective"):
+        for traffic in sent:
+            k = applying(rules, traffic)
+            if traffic[0] in ("TP", "SP") and traffic[1] == "FORWARD" and _random(rules[k].codec):
+                if streamed:
                     return (
-                        f"{called(rules, k)} rounds at random, so that recomputed activations are not those of the "
-                        "forward pass: use a codec that does not, or recompute: none"
+                        f"{called(rules, k)} rounds at random, and tensor {setting.layout.tensor} sends activations "
+                        "and weights again for the backward pass, which would be others: use a codec that does not"
                     )
+                return (
+                    f"{called(rules, k)} rounds at random, so that recomputed activations are not those of the "
+                    "forward pass: use a codec that does not, or recompute: none"
+                )
     return None
 
 

@@ -117,6 +117,12 @@ def test_what_does_all_reduce_only_says_so(operation, algorithm):
         planned(operation, 100, FLAT[3], "int8:256", algorithm)
 
 
+@pytest.mark.parametrize("operation", ROOTED, ids=lambda o: o.value)
+def test_homomorphic_sums_are_no_way_from_one_rank_or_to_one(operation):
+    assert refusal(operation, Algorithm.HOMOMORPHIC, FLAT[3]) == "it does all-reduce only"
+    assert all(refusal(operation, algorithm, FLAT[3]) is None for algorithm in (Algorithm.DOUBLING, Algorithm.RING))
+
+
 @pytest.mark.parametrize("algorithm", [Algorithm.HIERARCHICAL, Algorithm.HIERARCHICAL_ENCODED], ids=lambda a: a.value)
 def test_hierarchies_of_unequal_nodes_are_refused(algorithm):
     with pytest.raises(ValueError, match=r"over 3 ranks on 2 nodes, 2 \+ 1: it needs the same number of ranks on"):

@@ -60,3 +60,36 @@ def lossy_grids() -> Iterator[Comparison]:
 def name_of(settings: Case) -> str:
     """By which a result is found."""
     return label({**settings, **COMMON})
+
+
+FAULTY: dict[str, tuple[Case, str]] = {
+    "axes_swapped": (TWO, "loss"),
+    "gradients_of_biases_and_norms_left_as_summands": (THREE, "gradients"),
+    "depth_left_out": (TWO_AND_A_HALF, "gradients"),
+    "gathered_in_another_order": (THREE, "loss"),
+    "mean_divided_twice": (TWO, "gradients"),
+    "stale_second_buffer": (TWO, "loss"),
+    "statistics_of_own_features": (TWO, "loss"),
+    "backward_sums_of_own_features": (THREE, "gradients"),
+    "first_piece_of_the_vocabulary": (THREE, "loss"),
+    "own_summand_for_the_sum": (TWO, "gradients"),
+    "scattered_before_the_sum": (THREE, "loss"),
+    "targets_of_the_first_samples": (TWO, "loss"),
+    "weight_gathered_once": (THREE, "loss"),
+    "norm_counts_every_layer_of_the_grid": (TWO_AND_A_HALF, "norm"),
+    "broadcast_over_the_other_axis": (TWO, "loss"),
+}
+"""By planted fault: the mode that shows it, and in what."""
+
+SOUND: Case = {**NEOX, "train.zero": 0, "train.bucket_mb": 1e-6}
+
+
+def faulty_grids() -> Iterator[Comparison]:
+    """Each mode without a fault, and with each of its own."""
+    for mode in (TWO, TWO_AND_A_HALF, THREE):
+        yield compared({**SOUND, **mode})
+    for name, (mode, _) in FAULTY.items():
+        yield compared({**SOUND, **mode}, fault=name)
+
+
+SUITES = {suite.__name__: suite for suite in (grids, lossless_grids, lossy_grids, faulty_grids)}
