@@ -61,17 +61,11 @@ class Mesh:
         self.dp = group(pp * layout.tp + tp, dp)
         self.pp = group(dp * layout.tp + tp, pp)
         self.grid = grid = layout.grid
-        one_group = {("t",): self.tp}
-        self._over = (
-            one_group
-            if grid.mode == "1d"
-            else {
-                axes: group(comm.rank - tp + grid.index(tp, grid.others(axes)), grid.index(tp, axes))
-                for axes in sorted({*((axis,) for axis in grid.axes), *grid.sums})
-            }
-        )
-        is_end = pp in (0, layout.pp - 1)
-        self.ends = group(dp * layout.tp + tp if is_end else layout.ranks + comm.rank, pp)
+        self._over: dict[Axes, Group] = {("t",): self.tp}
+        if grid.mode != "1d":
+            for axes in sorted({*((axis,) for axis in grid.axes), *grid.sums}):
+                others = grid.index(tp, grid.others(axes))
+                self._over[axes] = group(comm.rank - tp + others, grid.index(tp, axes))
 
     def over(self, axes: Axes) -> Group:
         """The ranks of the tensor grid that differ from this one along these axes only, the last one the fastest."""

@@ -188,7 +188,7 @@ class _Step:
                 owned = self.owned(bucket)
                 n = max(min(owned.stop, bucket.filled) - owned.start, 0)
                 words = ("TP" if by_channel(axes) else "EXACT", "BACKWARD", "GRAD")
-                key = words if grid.mode == "1d" else (*words, "".join(axes))
+                key: Key = words if grid.mode == "1d" else (*words, "".join(axes))
                 width = self.widths[content_of(key) or ""] if by_channel(axes) else self.exact
                 sent[key] += all_reduce_bytes(_pieces(n, grid.count(axes), width), grid.index(self.index, axes))
         return sent

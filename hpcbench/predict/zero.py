@@ -73,7 +73,7 @@ def message_bytes(
     micro_batches: int,
     gathers: Sequence[int] = (),
     node_ranks: int | None = None,
-) -> dict[tuple[str, str, str], int]:
+) -> dict[tuple[str, ...], int]:
     """Bytes that one rank sends in a step, by dimension, phase and kind of the channel.
 
     Of an all-reduce, a reduce-scatter or an all-gather in which every owner's piece goes between the owner and every
