@@ -49,7 +49,8 @@ def grid_misfit(model: Model, train: Train, mode: str, tp: int, depth: int) -> M
 
 def placed(grid: Grid, ranks_per_node: int) -> str:
     """The grid, and which of its lines share a node where nodes are filled one after another."""
-    near, far = [], []
+    near: list[str] = []
+    far: list[str] = []
     for axis, size in grid.sizes.items():
         lines: dict[int, set[int]] = {}
         for rank in range(grid.ranks):

@@ -24,7 +24,8 @@ class Tied(Enum):
     COPY = "copy"
 
 
-class Cut(NamedTuple):
+@dataclass(frozen=True)
+class Cut:
     """A piece of a dim."""
 
     index: int
@@ -76,6 +77,10 @@ class Shard:
     @property
     def local_shape(self) -> tuple[int, ...]:
         return tuple(part.stop - part.start for part in self.held)
+
+    def is_alike(self, axes: Axes) -> bool:
+        """Whether ranks hold the same part along these axes, and along no others."""
+        return self.alike == axes
 
     @property
     def counts_in_norm(self) -> bool:

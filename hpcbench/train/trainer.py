@@ -320,7 +320,7 @@ class Trainer:
 
         agree = agree_over(self.mesh.dp, lambda shard: True)
         for axes in sorted(self.mesh.grid.sums):
-            agree &= agree_over(self.mesh.over(axes), lambda shard, axes=axes: shard.alike == axes)
+            agree &= agree_over(self.mesh.over(axes), partial(Shard.is_alike, axes=axes))
         agree &= agree_over(self.mesh.ends, lambda shard: shard.tied is not Tied.NO)
         (votes,) = exact_sum(self.mesh.world, [float(agree)], self._exact)
         return round(votes) == self.mesh.world.size

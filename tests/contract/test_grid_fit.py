@@ -73,7 +73,7 @@ def test_a_rule_may_name_an_axis_and_then_matches_nothing_else():
     whole = Rule(dimension="TP", codec="int8")
     assert all(whole.matches(traffic) for traffic in live(setting))
     assert not rule.matches(("TP", "FORWARD", "ACT"))
-    with pytest.raises(ValueError, match="there is no such traffic in any run: .*TP FORWARD PARAM i"):
+    with pytest.raises(ValueError, match=r"there is no such traffic in any run: .*TP FORWARD PARAM i"):
         Rule(kind="ACT", axis="i", codec="int8")
 
 

@@ -203,7 +203,7 @@ def row_split_swapped() -> Patch:
     def faulty(*arguments: Any) -> dict[str, Shard]:
         records = record(*arguments)
         return {
-            name: replace(shard, cuts=tuple(Cut(count - 1 - index, count) for index, count in shard.cuts))
+            name: replace(shard, cuts=tuple(Cut(cut.count - 1 - cut.index, cut.count) for cut in shard.cuts))
             if name.endswith(("out.weight", "down.weight"))
             else shard
             for name, shard in records.items()

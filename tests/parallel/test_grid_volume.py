@@ -56,7 +56,7 @@ def test_on_few_ranks_one_dimension_sends_less_and_on_many_more():
 @pytest.mark.parametrize("q", [2, 3, 4])
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_closed_forms_of_a_linear_layer(q, depth):
-    """In whole numbers: 3 (q-1) (MK/d + KN) / q^2 where pieces are streamed, 2 (q-1) (MK + KN + MN) / q^3 where gathered."""
+    """In whole numbers: 3 (q-1) (MK/d + KN) / q^2 where streamed, 2 (q-1) (MK + KN + MN) / q^3 where gathered."""
     m, k, n = 60 * q**3 * depth, 7 * q**2, 5 * q**2
     for mode in ("2d", "2.5d"):
         if (mode == "2d") == (depth > 1):
@@ -77,8 +77,9 @@ def test_closed_forms_of_a_linear_layer(q, depth):
 def test_a_step_by_hand():
     """One layer of h 4 on 2 x 2 ranks in fp32, two samples of two tokens: M 4, blocks of a quarter.
 
-    Over j go X's pieces (h and 4h wide), over i the weights' 12 h^2, each three times; the head's logits over j and its
-    table over i, the embedding's table over i twice. A quarter of it all, 4 bytes each.
+    Over j go X's pieces (7h wide in all), forward and for dW, and sums of dX; over i the weights' 12 h^2, forward and
+    for dX, and sums of dW. The head has its logits over j, their gradients twice, its table over i twice and the
+    gradient; the embedding its table over i and the gradient. A quarter of it all, 4 bytes each.
     """
     h, v, m = 4, 256, 4
     model = MODELS["neox"].changed(layers=1, hidden=h, heads=2, vocab=v)
@@ -87,7 +88,7 @@ def test_a_step_by_hand():
     for rank in range(4):
         sent = volume.step_bytes(model, train, layout, rank)
         inputs, weights = (h + h + h + 4 * h) * m, 12 * h * h
-        assert sent["TP", "FORWARD", "ACT", "j"] == 2 * inputs + m * v + m * h  # for dW again; the head's X once more
+        assert sent["TP", "FORWARD", "ACT", "j"] == 2 * inputs + m * v
         assert sent["TP", "BACKWARD", "GRAD", "j"] == inputs + 2 * m * v
         assert sent["TP", "FORWARD", "PARAM", "i"] == 2 * weights + 3 * v * h
         assert sent["TP", "BACKWARD", "GRAD", "i"] == weights + 2 * v * h
