@@ -66,6 +66,8 @@ class Mesh:
             for axes in sorted({*((axis,) for axis in grid.axes), *grid.sums}):
                 others = grid.index(tp, grid.others(axes))
                 self._over[axes] = group(comm.rank - tp + others, grid.index(tp, axes))
+        is_end = pp in (0, layout.pp - 1)
+        self.ends = group(dp * layout.tp + tp if is_end else layout.ranks + comm.rank, pp)
 
     def over(self, axes: Axes) -> Group:
         """The ranks of the tensor grid that differ from this one along these axes only, the last one the fastest."""

@@ -85,7 +85,8 @@ def backward_elements(grid: Grid, layer: Layer) -> Counter[Traffic]:
 
 def _add(sent: Counter[Traffic], words: tuple[str, str], grid: Grid, move: Move | None, elements: int) -> None:
     if move:
-        sent[("TP", *words, move.axis)] += (grid.sizes[move.axis] - 1) * elements
+        key: Traffic = ("TP", *words, move.axis)
+        sent[key] += (grid.sizes[move.axis] - 1) * elements
 
 
 class Statistics(NamedTuple):

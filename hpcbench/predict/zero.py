@@ -93,7 +93,7 @@ def message_bytes(
     """
     once = sum(_others(n, ranks) for n in lengths)
     times = {0: 2, 1: 1, 2: micro_batches, 3: micro_batches}[stage]
-    sent = {("DP", "BACKWARD", "GRAD"): times * once * gradient}
+    sent: dict[tuple[str, ...], int] = {("DP", "BACKWARD", "GRAD"): times * once * gradient}
     if stage in (1, 2):
         sent["ZERO", "STEP", "PARAM"] = once * parameter
     if stage == 3:
