@@ -87,7 +87,8 @@ def test_run_file_round_trip(tmp_path):
     path.write_text(json.dumps(RUN.content()))
     run, raw = load(path)
     assert run == RUN
-    assert raw["layout"] == {"dp": 2, "tp": 2, "pp": 1, "chunks": 1, "stages": []}
+    sizes = {"dp": 2, "tp": 2, "pp": 1, "chunks": 1, "tensor": "1d", "depth": 1}
+    assert raw["layout"] == {**sizes, "stages": []}
 
 
 @pytest.mark.parametrize(
