@@ -1,4 +1,4 @@
-"""How wide to print, and tables for terminals and files."""
+"""How wide to print, tables for terminals and files, and spans of time."""
 
 import io
 import os
@@ -35,3 +35,12 @@ def show_table(table: "Table", unbound: int = UNBOUND) -> None:
     text = io.StringIO()
     Console(file=text, width=unbound if columns() else None).print(table)
     print("\n".join(line.rstrip() for line in text.getvalue().splitlines()))
+
+
+def span(seconds: float | None) -> str:
+    """A time span as minutes and seconds, or hours, minutes and seconds."""
+    if seconds is None:
+        return "-"
+    whole = round(seconds)
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"

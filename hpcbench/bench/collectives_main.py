@@ -20,57 +20,46 @@ _CODECS = ("int8:256", "zfp:8", "xpk")
 
 
 @dataclass(frozen=True)
-class _Files:
-    """To read and to write."""
+class Files:
+    """Files that `bench collectives` reads and writes; None for those that it does without."""
 
-    links: Path | None
-    tune: Path | None
-    json: Path | None
-    csv: Path | None
-    plot: Path | None
+    links: Path | None = None
+    """What plans are chosen by, as `bench network` wrote it."""
+    tune: Path | None = None
+    """Such a file, which the measured times are added to; plans are chosen by it where `links` is not given."""
+    json: Path | None = None
+    csv: Path | None = None
+    plot: Path | None = None
 
 
-def bench_collectives(
-    *,
-    operations: Sequence[str] = (),
-    codecs: Sequence[str] = (),
-    algorithms: Sequence[str] = (),
-    slices: Sequence[int] = (),
-    least: str = "1K",
-    most: str = "256M",
-    ranks: int | None = None,
-    repeats: int = 5,
-    data: str = "gradient",
-    links: Path | None = None,
-    tune: Path | None = None,
-    plan: bool = False,
-    json: Path | None = None,
-    csv: Path | None = None,
-    plot: Path | None = None,
-) -> int:
+@dataclass(frozen=True)
+class Settings:
+    """What `bench collectives` is asked to measure: each operation with each codec, algorithm and number of slices."""
+
+    operations: Sequence[str] = ()
+    """None for all-reduce."""
+    codecs: Sequence[str] = ()
+    """None for some."""
+    algorithms: Sequence[str] = ()
+    """None for the best plan that encodes."""
+    slices: Sequence[int] = ()
+    """None for as many as it takes."""
+    least: str = "1K"
+    """First size."""
+    most: str = "256M"
+    """Last size; those between by factors of four."""
+    ranks: int | None = None
+    """How many to start on this machine; None where a launcher has started them."""
+    repeats: int = 5
+    """Turns that count."""
+    data: str = "gradient"
+    """As of `bench codecs`."""
+    plan: bool = False
+    """Print the plans and measure nothing."""
+
+
+def bench_collectives(settings: Settings, files: Files) -> int:
     """Measure collectives with codecs beside the MPI library's own.
-
-    Parameters
-    ----------
-    operations, codecs, algorithms, slices
-        What to measure, each with each; by default all-reduce, some codecs, the best plan that encodes, and as many
-        slices as it takes.
-    least, most
-        Sizes; those between by factors of four.
-    ranks
-        How many to start on this machine; None where a launcher has started them.
-    repeats
-        Turns that count.
-    data
-        As of `bench codecs`.
-    links
-        What plans are chosen by, as `bench network` wrote it.
-    tune
-        Such a file, which the measured times are added to; plans are chosen by it where `links` is not given.
-    plan
-        Print the plans and measure nothing.
-    json, csv, plot
-        Files to write beside.
 
     Returns
     -------
@@ -82,23 +71,29 @@ def bench_collectives(
     UserError
         An option is wrong, or the ranks are not those that were asked for.
     """
+    ranks, by = settings.ranks, files.links or files.tune
     with world.one_voice():
-        for option, path in (("--json", json), ("--csv", csv), ("--plot", plot), ("--tune", tune)):
+        for option, path in (
+            ("--json", files.json),
+            ("--csv", files.csv),
+            ("--plot", files.plot),
+            ("--tune", files.tune),
+        ):
             options.check_output(option, path)
-        wanted = _wanted(operations, codecs, algorithms, slices, least, most, repeats)
-        if plot is not None:
+        wanted = _wanted(settings)
+        if files.plot is not None:
             need_matplotlib("--plot")
-        if plan and ranks is not None and not world.launched():
+        if settings.plan and ranks is not None and not world.launched():
             from hpcbench.bench.collectives_plans import print_plans
 
-            return print_plans(wanted, ranks, links or tune)
+            return print_plans(wanted, ranks, by)
         status = world.start(ranks, "bench collectives")
         if status is not None:
             return status
         comm = world.connect(ranks)
-        if plan:
-            return _plans(comm, wanted, links or tune)
-        return _run(comm, wanted, data, _Files(links, tune, json, csv, plot))
+        if settings.plan:
+            return _plans(comm, wanted, by)
+        return _run(comm, wanted, settings.data, files)
 
 
 def _plans(comm: Any, wanted: "Wanted", path: Path | None) -> int:
@@ -110,7 +105,7 @@ def _plans(comm: Any, wanted: "Wanted", path: Path | None) -> int:
     return 0 if comm.rank else show_plans(wanted, topology, links)
 
 
-def _run(comm: Any, wanted: "Wanted", data: str, files: _Files) -> int:
+def _run(comm: Any, wanted: "Wanted", data: str, files: Files) -> int:
     """Measure on all ranks, print and write on the first."""
     from hpcbench.batch.files import now
     from hpcbench.bench.collectives import Bench
@@ -142,7 +137,7 @@ def _run(comm: Any, wanted: "Wanted", data: str, files: _Files) -> int:
     return 0
 
 
-def _show(rows: "list[Row]", left_out: list[str], title: str, about: dict[str, Any], files: _Files) -> None:
+def _show(rows: "list[Row]", left_out: list[str], title: str, about: dict[str, Any], files: Files) -> None:
     from hpcbench.bench import collectives_table as table
 
     table.render(rows, title, console())
@@ -161,46 +156,41 @@ def _show(rows: "list[Row]", left_out: list[str], title: str, about: dict[str, A
         options.save("--tune", files.tune, tuned(files.tune, rows))
 
 
-def _wanted(
-    operations: Sequence[str],
-    codecs: Sequence[str],
-    algorithms: Sequence[str],
-    slices: Sequence[int],
-    least: str,
-    most: str,
-    repeats: int,
-) -> "Wanted":
+def _wanted(settings: Settings) -> "Wanted":
     """The options as they were meant; each is checked."""
-    options.repeats(repeats)
-    for operation in operations:
+    options.repeats(settings.repeats)
+    for operation in settings.operations:
         options.choice("--op", operation, _OPERATIONS)
-    first, last = options.size("--min", least), options.size("--max", most)
+    first, last = options.size("--min", settings.least), options.size("--max", settings.most)
     if first < 4 or first % 4:
-        raise UserError(f"--min {least}: must be a multiple of 4 bytes, the size of a value")
+        raise UserError(f"--min {settings.least}: must be a multiple of 4 bytes, the size of a value")
     if last < first:
-        raise UserError(f"--max {most}: is below --min {least}: nothing would be measured")
-    for count in slices:
+        raise UserError(f"--max {settings.most}: is below --min {settings.least}: nothing would be measured")
+    for count in settings.slices:
         if not 1 <= count <= 64:
             raise UserError(f"--slices {count}: must be from 1 to 64")
-    options.codecs(codecs)
+    options.codecs(settings.codecs)
     from hpcbench.bench.schemes import Scheme, Wanted
     from hpcbench.contract.traffic import Algorithm
 
     known = tuple(algorithm.value for algorithm in Algorithm if algorithm is not Algorithm.NATIVE)
-    for algorithm in algorithms:
+    for algorithm in settings.algorithms:
         if algorithm == Algorithm.NATIVE.value:
             raise UserError("--algorithm native: is measured beside every other one: leave it out")
         options.choice("--algorithm", algorithm, known)
     schemes = [
         Scheme(codec, Algorithm(algorithm), count)
-        for codec in codecs or _CODECS
-        for algorithm in algorithms or (Algorithm.ENCODED.value,)
-        for count in slices or (None,)
+        for codec in settings.codecs or _CODECS
+        for algorithm in settings.algorithms or (Algorithm.ENCODED.value,)
+        for count in settings.slices or (None,)
     ]
     for scheme in schemes:
         scheme.channel()
     return Wanted(
-        tuple(operations) or _OPERATIONS[:1], tuple(options.sizes(first, last)), tuple(dict.fromkeys(schemes)), repeats
+        tuple(settings.operations) or _OPERATIONS[:1],
+        tuple(options.sizes(first, last)),
+        tuple(dict.fromkeys(schemes)),
+        settings.repeats,
     )
 
 

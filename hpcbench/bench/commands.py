@@ -121,9 +121,10 @@ def bench_collectives(
     plot: Annotated[Path | None, typer.Option(help="File (.png, .svg) for time and gain over size.")] = None,
 ) -> None:
     """Collectives with codecs beside the MPI library's own: mpirun -n 8 hpcbench bench collectives."""
+    from hpcbench.bench.collectives_main import Files, Settings
     from hpcbench.bench.collectives_main import bench_collectives as measure
 
-    code = measure(
+    settings = Settings(
         operations=op or [],
         codecs=codec or [],
         algorithms=algorithm or [],
@@ -133,11 +134,6 @@ def bench_collectives(
         ranks=ranks,
         repeats=repeats,
         data=data,
-        links=links,
-        tune=tune,
         plan=plan,
-        json=json,
-        csv=csv,
-        plot=plot,
     )
-    raise typer.Exit(code)
+    raise typer.Exit(measure(settings, Files(links=links, tune=tune, json=json, csv=csv, plot=plot)))

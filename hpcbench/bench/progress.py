@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from hpcbench.report.live import span
+from hpcbench.console import span
 
 _SAY = 10.0
 """Seconds between two lines."""

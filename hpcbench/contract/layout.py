@@ -63,10 +63,14 @@ class Partition(Section):
         return [range(end - count, end) for end, count in zip(ends, self.stages, strict=True)]
 
 
-class Layout(Partition):
-    """Sizes of the mesh's axes; their product is the number of ranks."""
+class _Replicas(Section):
+    """The size that a layout adds: the fields of a second base stand first in files."""
 
     dp: Count = Field(1, description="Data parallel.")
+
+
+class Layout(Partition, _Replicas):
+    """Sizes of the mesh's axes; their product is the number of ranks."""
 
     @property
     def ranks(self) -> int:

@@ -119,7 +119,7 @@ def load(path: Path) -> tuple[Run, dict[str, Any]]:
     try:
         run = Run.model_validate(raw)
     except ValidationError as error:
-        raise UserError(f"{user_error(error, Run, lambda _: str(path))}: {_REMEDY}") from None
+        raise UserError(f"{user_error(error, Run, lambda _: str(path))}; {_REMEDY}") from None
     if key := _missing(raw, run.content()):
         raise UserError(f"{path}: {key}: is missing: {_REMEDY}")
     check(run, str(path))

@@ -184,7 +184,11 @@ class Scheme(Section):
         return [Rule(codec=self.default), *self.rules]
 
 
-class NamedScheme(Scheme):
-    """A scheme of a run."""
+class _Named(Section):
+    """What a run adds to a scheme: the fields of a second base stand first in files."""
 
     name: Name = Field(description="By which the study calls it.")
+
+
+class NamedScheme(Scheme, _Named):
+    """A scheme of a run."""

@@ -26,7 +26,7 @@ S = TypeVar("S", bound="Section")
 class Section(BaseModel):
     """Unknown keys are errors, and types are taken literally: `"3"` is no number."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
 
     def changed(self: S, **values: Any) -> S:
         """A copy with other values in place of its own, checked like any other.

@@ -8,8 +8,8 @@ from typing import Any
 from hpcbench.collect.lines import integer, member, number, text
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult
+from hpcbench.contract.measured import first_measured
 from hpcbench.predict import chips, flops
-from hpcbench.train.measured import first_measured
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from rich.text import Text
 from hpcbench.collect.find import Jobs
 from hpcbench.collect.lines import printable
 from hpcbench.collect.progress import Follower, Progress
+from hpcbench.console import span
 from hpcbench.contract.state import OPEN, Job, State
 from hpcbench.report.notation import loss, significant
 
@@ -98,15 +99,6 @@ def summary(runs: list[Progress], elapsed: float, left: float | None) -> str:
     parts = [f"{count} {state}" for state, count in counts.most_common()]
     rest = f", about {span(left)} left" if left is not None else ""
     return f"{len(runs)} run{'' if len(runs) == 1 else 's'}: {', '.join(parts)}; {span(elapsed)} elapsed{rest}"
-
-
-def span(seconds: float | None) -> str:
-    """A time span as minutes and seconds, or hours, minutes and seconds."""
-    if seconds is None:
-        return "-"
-    whole = round(seconds)
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
 
 
 class _View(ABC):

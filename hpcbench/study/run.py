@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
 from hpcbench.contract import run as contract
-from hpcbench.contract.scheme import NamedScheme, Scheme
+from hpcbench.contract.problems import user_error
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.section import Precision
 from hpcbench.study.expand import Run
 
@@ -40,29 +43,39 @@ def run_file(
         Precision -> dense peak of a GPU, where the site says one: the report prefers it to its own table.
     gpu_aware_mpi
         What the site says of its MPI library; None where the ranks are to find out.
+
+    Raises
+    ------
+    UserError
+        A value of the study does not do for this run, such as a seed that grows too large with the repeats.
     """
     study, links = run.study, run.study.links
-    data = {key: str((base / path).resolve()) for key in ("path", "tokenizer") if (path := getattr(study.data, key))}
-    resolved = contract.Run(
-        study=study.study,
-        site=site,
-        run=run.id,
-        repeat=run.repeat,
-        pairing=run.pairing,
-        cell=run.cell,
-        model=study.model,
-        data=study.data.changed(**data),
-        train=study.train.changed(seed=study.train.seed + run.repeat - 1),
-        layout=run.size.layout,
-        scheme=NamedScheme(name=run.scheme_name, **run.scheme.model_dump(include=set(Scheme.model_fields))),
-        ranks=run.size.layout.ranks,
-        threads=threads,
-        oversubscribe=oversubscribe,
-        device=device,
-        links=str((base / links).resolve()) if links else None,
-        shape=shape,
-        peak_tflops=dict(peak_tflops or {}),
-        gpu_aware_mpi=gpu_aware_mpi,
-    )
+    files = {key: str((base / path).resolve()) for key in ("path", "tokenizer") if (path := getattr(study.data, key))}
+    scheme = run.scheme.model_dump(include=set(Scheme.model_fields))
+    content = {
+        "study": study.study,
+        "site": site,
+        "run": run.id,
+        "repeat": run.repeat,
+        "pairing": run.pairing,
+        "cell": run.cell,
+        "model": study.model,
+        "data": {**study.data.model_dump(), **files},
+        "train": {**study.train.model_dump(), "seed": study.train.seed + run.repeat - 1},
+        "layout": run.size.layout,
+        "scheme": {"name": run.scheme_name, **scheme},
+        "ranks": run.size.layout.ranks,
+        "threads": threads,
+        "oversubscribe": oversubscribe,
+        "device": device,
+        "links": str((base / links).resolve()) if links else None,
+        "shape": shape,
+        "peak_tflops": dict(peak_tflops or {}),
+        "gpu_aware_mpi": gpu_aware_mpi,
+    }
+    try:
+        resolved = contract.Run.model_validate(content)
+    except ValidationError as error:
+        raise user_error(error, contract.Run, run.where) from None
     contract.check(resolved, f"run {run.id}")
     return resolved.content()

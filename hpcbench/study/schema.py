@@ -11,10 +11,14 @@ from hpcbench.contract.training import Data, Model, Train
 from hpcbench.study.thresholds import Threshold
 
 
-class StudyLayout(Partition):
-    """Sizes of the parallel dimensions; their product is the number of ranks."""
+class _Replicas(Section):
+    """The size that a study may leave open: the fields of a second base stand first in files."""
 
     dp: Count | None = Field(None, description="Data parallel; by default what nodes and the site leave room for.")
+
+
+class StudyLayout(Partition, _Replicas):
+    """Sizes of the parallel dimensions; their product is the number of ranks."""
 
 
 class SchemeEntry(Scheme):

@@ -70,9 +70,8 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Path_
     if train.precision == "fp64":
         for triple in live(setting):
             k, content = rules.applying(listed, triple), content_of(triple)
-            if (content is None or train.message_formats[content] == "fp64") and spec.parse(
-                listed[k].codec
-            ).takes_fp64 is False:
+            sends_fp64 = content is None or train.message_formats[content] == "fp64"
+            if sends_fp64 and spec.parse(listed[k].codec).takes_fp64 is False:
                 raise UserError(
                     f"{where(('train', 'precision'))}: train.precision: fp64, which {rules.called(listed, k)} of "
                     f"scheme {name} cannot encode: set train.comm_precision to fp32, or use a lossless codec "

@@ -29,6 +29,7 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
 from hpcbench.contract import rules
+from hpcbench.contract.measured import first_measured
 from hpcbench.contract.run import Run, load
 from hpcbench.contract.state import STOPPED_EXIT
 from hpcbench.errors import TransitError, UserError
@@ -39,7 +40,6 @@ from hpcbench.train.checkpoint import Checkpoint, Checkpoints, Found, carried
 from hpcbench.train.checkpoint_index import ReplicasDifferError
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.log import RunLog, Step, now
-from hpcbench.train.measured import first_measured
 from hpcbench.train.trainer import Trainer
 
 

@@ -106,7 +106,7 @@ def test_the_bench_measures_it(site: Path) -> None:
 
 STUDY = """
 import sys
-from hpcbench.study.scheme import Scheme
+from hpcbench.contract.scheme import Scheme
 scheme = Scheme.model_validate({"default": "trunc:2", "rules": [{"dimension": "DP", "codec": "int8"}]})
 print(scheme.default, scheme.rules[0].codec, *sorted({"numpy", "truncation"} & set(sys.modules)))
 """

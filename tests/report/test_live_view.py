@@ -10,10 +10,11 @@ from rich.console import Console
 
 from hpcbench.collect.progress import Follower, Progress
 from hpcbench.collect.run_log import Reader
+from hpcbench.console import span
 from hpcbench.contract.reason import Diagnosis, diagnose
 from hpcbench.contract.state import Job, State, Verdict
 from hpcbench.errors import UserError
-from hpcbench.report.live import follow, picture, span
+from hpcbench.report.live import follow, picture
 from hpcbench.testing.results import Planted, write, write_marker
 
 SCHEMES = ("baseline", "mzhybrid")

@@ -199,6 +199,14 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
     assert load(path)[0].shape == asked
 
 
+def test_a_seed_that_grows_too_large_with_the_repeats_is_refused_by_its_line(tmp_path: Path) -> None:
+    train = {"steps": 20, "global_batch": 64, "seed": 2**31 - 1}
+    first, *others = runs_of(tmp_path, train=train, matrix={"scheme": ["baseline"]}, repeats=2)
+    assert file(first)["train"]["seed"] == 2**31 - 1
+    with pytest.raises(UserError, match=rf"^{tmp_path}/s\.yaml:\d+: train\.seed: must be below {2**31}, not {2**31}$"):
+        file(others[0])
+
+
 def test_whole_numbers_for_fractions_reach_the_run_as_fractions(tmp_path: Path) -> None:
     runs = runs_of(
         tmp_path, train={"steps": 20, "global_batch": 64, "clip": 0, "weight_decay": 0, "lr": 1, "bucket_mb": 1}

@@ -16,12 +16,12 @@ from hpcbench.collect.submission import from_log
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.measured import first_measured
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Data, Model, Train
 from hpcbench.report.measures import measure
 from hpcbench.train import text
-from hpcbench.train.measured import first_measured
 from hpcbench.train.stop import StopRequest
 from hpcbench.train.trainer import Trainer
 
