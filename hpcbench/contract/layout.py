@@ -154,7 +154,7 @@ def batch_misfit(train: Train, layout: Layout) -> Misfit | None:
             "schedule 1f1b",
         )
     rows = layout.grid.samples
-    if train.eval_samples % (layout.dp * rows):
+    if rows > 1 and train.eval_samples % (layout.dp * rows):
         return Misfit(
             ("train", "eval_samples"),
             f"{train.eval_samples} are not shared out evenly over dp x the grid's rows = {layout.dp} x {rows}: use "

@@ -113,6 +113,8 @@ def too_many_to_sum(algorithm: str, rules: Sequence[Rule], setting: Setting) -> 
     sizes = {"DP": setting.layout.dp, "TP": setting.layout.tp}
     for triple in live(setting):
         rule, ranks = rules[applying(rules, triple)], sizes.get(triple[0], 1)
+        if triple[3:]:  # of a tensor grid only gradients over depth are all-reduced
+            ranks = setting.layout.depth if triple[3:] == ("e",) else 1
         scattered = triple[0] == "DP" and setting.train.zero > 0
         elsewhere = scattered or rule.feedback or rule.between_nodes  # by an algorithm that can
         if rule.codec.startswith("int8") and ranks > HOMOMORPHIC_RANKS and not elsewhere:
