@@ -200,8 +200,8 @@ def row_split_swapped() -> Patch:
     """A row layer holds the columns that belong to another rank's part of the column layer before it."""
     record = parallelize._record_shards
 
-    def faulty(*arguments: Any) -> dict[str, Shard]:
-        records = record(*arguments)
+    def faulty(*arguments: Any, **how: Any) -> dict[str, Shard]:
+        records = record(*arguments, **how)
         return {
             name: replace(shard, cuts=tuple(Cut(cut.count - 1 - cut.index, cut.count) for cut in shard.cuts))
             if name.endswith(("out.weight", "down.weight"))
