@@ -31,11 +31,11 @@ def test_unpaired_runs_are_arrays_whose_elements_are_told_apart(place: OnSlurm, 
     ids = [f"{job.id}_{k + 1}" for job in ledger.submitted for k in range(len(job.jobs))]
     tracked = wait_over(root)
     assert list(tracked.ids.values()) == ids
-    assert listed(cluster, tracked.submission["name"]) == sorted(ids)
-    runs = {run["id"]: run for run in tracked.submission["runs"]}
+    assert listed(cluster, tracked.submission.name) == sorted(ids)
+    runs = {run.id: run for run in tracked.submission.runs}
     for run, status in tracked.runs.items():
-        ends = State.COMPLETED if runs[run]["scheme"] == "baseline" else State.FAILED
-        name = runs[run]["job"]
+        ends = State.COMPLETED if runs[run].scheme == "baseline" else State.FAILED
+        name = runs[run].job
         assert (status.state, tracked.jobs[name].state) == (ends, ends), "each has an end of its own"
         mark = read_json(root / "jobs" / name / "status.json")
         assert mark is not None and mark["id"] == tracked.ids[name], "the script knows itself by the ledger's id"

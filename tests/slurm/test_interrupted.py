@@ -65,7 +65,7 @@ def check_once(place: OnSlurm, cluster: Cluster) -> None:
     assert [path.name for path in (place.directory / "out").iterdir() if path.name.isdigit()] == ["001"]
     tracked = wait_over(root)
     assert {status.state for status in (*tracked.jobs.values(), *tracked.runs.values())} == {State.COMPLETED}
-    assert sorted(tracked.ids.values()) == listed(cluster, tracked.submission["name"])
+    assert sorted(tracked.ids.values()) == listed(cluster, tracked.submission.name)
     assert len(tracked.ids) == 4 and len(set(tracked.ids.values())) == 4
     runs = [call["run"] for call in place.calls if "run" in call]
     assert sorted(runs) == [f"r{k}-baseline" for k in (1, 2, 3, 4)], "each ran once"
@@ -87,7 +87,7 @@ def test_a_submit_that_is_killed_is_gone_on_with(
     ledger = Ledger(root)
     assert [job.id is None for job in ledger.submitted] == [False, False, True]
     tracked = track(root)
-    assert len(listed(cluster, tracked.submission["name"])) == taken
+    assert len(listed(cluster, tracked.submission.name)) == taken
     assert tracked.jobs["j0003-r3"].state in (State.UNKNOWN, State.RUNNING, State.COMPLETED)
     assert "not handed in" in tracked.jobs["j0004-r4"].reason
     said = again(place)

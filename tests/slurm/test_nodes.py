@@ -92,7 +92,7 @@ def test_a_node_that_fails_is_said_and_mended_by_retry(fragile: Cluster, jobs: J
         assert tracked.ids != ids and host(root) not in nodes
         assert launched(place) == [FIRST, SECOND, SECOND]
         assert {said["state"] for said in report(root).values()} == {"completed"}
-        pairings = [run["pairing"] for run in tracked.submission["runs"]]
+        pairings = [run.pairing for run in tracked.submission.runs]
         assert pairings[0] == pairings[1] and {said["pairing"] for said in report(root).values()} == {pairings[0]}
 
 
