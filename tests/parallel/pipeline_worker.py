@@ -39,7 +39,7 @@ def train(case: Case, comm: MPI.Comm) -> dict[str, object]:
     sent = {f"{row.dimension} {row.phase} {row.kind}": row.message_bytes for row in rows}
     alive = comm.allgather((trainer.mesh.pp.rank, trainer.pipeline.most_alive))
     # every replica says the same
-    phases = resources.phase_times(trainer)
+    phases = [stage.to_json() for stage in resources.phase_times(trainer)]
     evaluation = trainer.evaluate()
     return {"history": history, "evaluation": evaluation, "bytes": sent, "alive": dict(alive), "phases": phases}
 
