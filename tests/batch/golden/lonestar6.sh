@@ -65,11 +65,11 @@ completed() { grep -qs '"state": "ended", "exit": 0,' "runs/$1/status.json"; }
 
 # keep_old RUN: what an earlier attempt left gets the number of that attempt
 keep_old() {
-  local name old=''
-  read -r old 2> /dev/null < "runs/$1/status.json"
-  [[ $old =~ \"attempt\":\ ([0-9]+) ]] && old=${BASH_REMATCH[1]}
+  local name='' old=0
+  [ ! -e "runs/$1/status.json" ] || read -r name < "runs/$1/status.json"
+  [[ ! $name =~ \"attempt\":\ ([0-9]+) ]] || old=${BASH_REMATCH[1]}
   for name in log.txt err.txt status.json; do
-    [ ! -e "runs/$1/$name" ] || mv -f -- "runs/$1/$name" "runs/$1/${name%.*}.${old:-0}.${name##*.}"
+    [ ! -e "runs/$1/$name" ] || mv -f -- "runs/$1/$name" "runs/$1/${name%.*}.$old.${name##*.}"
   done
   rm -f -- "runs/$1/stop"
 }
@@ -150,7 +150,8 @@ sweep() {
 
 # kill_each: end the processes that the paths /proc/ID/environ on standard input name; whether there are any
 kill_each() {
-  local path found=1
+  local path found
+  found=1
   while read -r path; do
     kill -KILL "${path//[!0-9]/}"
     found=0
