@@ -461,7 +461,7 @@ def test_a_launcher_that_env_would_take_for_a_variable_is_refused() -> None:
 def test_variables_of_the_scripts_are_known_and_the_sites_cannot_set_them() -> None:
     texts = [script(name) for name in SCRIPTS]
     found = {name for text in texts for name in re.findall(r"(?:^|[ ;(])([a-z_]+)=(?!=)", text, re.MULTILINE)}
-    found |= {name for text in texts for name in re.findall(r"(?:for | \{)(\w+)(?: |\}<>)", text)}
+    found |= {name for text in texts for name in re.findall(r"(?:for |printf -v | \{)(\w+)(?: |\}<>)", text)}
     found |= {
         n for text in texts for line in re.findall(r"^ +local ([a-z ]*)$", text, re.MULTILINE) for n in line.split()
     }

@@ -31,7 +31,7 @@ OF_SCRIPT = frozenset(
     re.findall(
         r"\w+",
         "again attempt began child failed file found grace host hosts id id_json idle job launch launched leaving left "
-        "limit name old over path pipe recorder root run runs start status stopping waiting",
+        "limit name old over path pipe recorder root run runs start status stopping time waiting",
     )
 )
 """Variables of the scripts themselves."""
