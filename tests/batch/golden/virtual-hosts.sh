@@ -19,7 +19,9 @@ done
 
 # ---- marks: what is known of job and runs, whatever the scheduler says ----
 
-now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
+# now: sets `time`
+# From the traps on there is no command substitution: a trapped signal may come while bash 5.2 reads one, and it fails.
+now() { TZ=UTC0 printf -v time '%(%Y-%m-%dT%H:%M:%SZ)T' -1; }
 
 # mark FILE FORMAT VALUE...: the file is there whole, or not at all
 mark() {
@@ -34,14 +36,16 @@ json() { LC_ALL=C sed 's/[^ -~]/?/g; s/[\\"]/\\&/g; s/.*/"&"/' | paste -s -d , -
 
 # mark_job STATE [EXIT]
 mark_job() {
+  now
   mark "jobs/$job/status.json" '{"state": "%s"%s, "attempt": %d, "start": "%s"%s, "host": %s, "hosts": [%s], "id": %s}\n' \
-    "$1" "${2:+, \"exit\": $2}" "$attempt" "$start" "${2:+, \"end\": \"$(now)\"}" "$host" "$hosts" "$id_json"
+    "$1" "${2:+, \"exit\": $2}" "$attempt" "$start" "${2:+, \"end\": \"$time\"}" "$host" "$hosts" "$id_json"
 }
 
 # mark_run STATE [EXIT]
 mark_run() {
+  now
   mark "runs/$run/status.json" '{"state": "%s"%s, "attempt": %d, "start": "%s"%s, "host": %s, "job": "%s", "id": %s}\n' \
-    "$1" "${2:+, \"exit\": $2}" "$attempt" "$began" "${2:+, \"end\": \"$(now)\"}" "$host" "$job" "$id_json"
+    "$1" "${2:+, \"exit\": $2}" "$attempt" "$began" "${2:+, \"end\": \"$time\"}" "$host" "$job" "$id_json"
 }
 
 # completed RUN: by its mark, of this attempt or of one before
@@ -49,10 +53,11 @@ completed() { grep -qs '"state": "ended", "exit": 0,' "runs/$1/status.json"; }
 
 # keep_old RUN: what an earlier attempt left gets the number of that attempt
 keep_old() {
-  local name old
-  old=$(sed -n 's/.*"attempt": \([0-9]*\).*/\1/p' "runs/$1/status.json" 2> /dev/null)
+  local name='' old=0
+  [ ! -e "runs/$1/status.json" ] || read -r name < "runs/$1/status.json"
+  [[ ! $name =~ \"attempt\":\ ([0-9]+) ]] || old=${BASH_REMATCH[1]}
   for name in log.txt err.txt status.json; do
-    [ ! -e "runs/$1/$name" ] || mv -f -- "runs/$1/$name" "runs/$1/${name%.*}.${old:-0}.${name##*.}"
+    [ ! -e "runs/$1/$name" ] || mv -f -- "runs/$1/$name" "runs/$1/${name%.*}.$old.${name##*.}"
   done
   rm -f -- "runs/$1/stop"
 }
@@ -76,7 +81,8 @@ run() {
   [ -z "$stopping" ] || return 0
   allow
   keep_old "$1"
-  run=$1 began=$(now) launched=$SECONDS waiting=$((waiting - 1))
+  now
+  run=$1 began=$time launched=$SECONDS waiting=$((waiting - 1))
   shift
   mark_run running
   launch "$@" /opt/venv/bin/python -u -m hpcbench.train "runs/$run/run.json" > /dev/null 2>&1 &
@@ -125,12 +131,20 @@ ask() { [ -z "$run" ] || [ -e "runs/$run/stop" ] || : > "runs/$run/stop"; }
 
 # sweep: end what is left of the run on this node, whatever group, session or parent it has by now
 sweep() {
-  local found path
   for _ in 1 2 3; do # what forks meanwhile is found by the next look
-    found=$(grep -lszxF -e "HPCBENCH_RUN=$root/runs/$run" /proc/[0-9]*/environ)
-    [ -n "$found" ] || return 0
-    for path in $found; do kill -KILL "${path//[!0-9]/}"; done 2> /dev/null
+    grep -lszxF -e "HPCBENCH_RUN=$root/runs/$run" /proc/[0-9]*/environ | kill_each || return 0
   done
+}
+
+# kill_each: end the processes that the paths /proc/ID/environ on standard input name; whether there are any
+kill_each() {
+  local path found
+  found=1
+  while read -r path; do
+    kill -KILL "${path//[!0-9]/}"
+    found=0
+  done 2> /dev/null
+  return "$found"
 }
 
 # ---- signals: a trap only notes what is to be done, and `heed` does it between two commands ----
@@ -219,14 +233,16 @@ provenance() {
     sleep 0.1
   done
   kill -KILL -- "-$recorder"
-  [ -n "$leaving" ] || echo "$(now) provenance: not complete after 20 s" >&2
+  now
+  [ -n "$leaving" ] || echo "$time provenance: not complete after 20 s" >&2
 }
 
 # ---- this attempt ----
 
 child='' run='' stopping='' leaving='' grace=0 failed=0
 SECONDS=0
-start=$(now)
+now
+start=$time
 attempt=1
 while [ -e "jobs/$job/attempts/$attempt.json" ]; do attempt=$((attempt + 1)); done
 if [ -e "jobs/$job/status.json" ]; then
