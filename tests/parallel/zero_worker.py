@@ -176,7 +176,7 @@ def measure(run: Run, comm: MPI.Comm, parts: int) -> dict[str, Any]:
         "padding": sum(lengths) - sum(parameter.numel() for parameter, _ in trainer.held),
         "buckets": len(lengths),
         "link": [link, [down, up + first]],
-        "crossed": [list(trainer.traffic.link_bytes()), [down, up]],
+        "crossed": [list(trainer.traffic.link_bytes() or ()), [down, up]],
         "owned": sum(owned.length for owned in data.owned),
         "parameters": sum(parameter.numel() for parameter, _ in trainer.held),
         "between_nodes": [counters.network_bytes for counters in gathered if counters],
