@@ -88,6 +88,8 @@ def train(trainer: Trainer) -> dict[str, Any]:
         "steps": steps,
         "seconds": seconds,
         "samples_per_s": settings.global_batch / seconds,
+        "passes": (trainer.phases.forward + trainer.phases.backward) / trainer.phases.steps,
+        "held_bytes": sum(trainer.data_parallel.held_bytes().values()),
         "traffic": traffic,
         "valid": valid,
         "replicas_agree": trainer.replicas_agree(),

@@ -11,6 +11,7 @@ from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.launchers import program_name, solve
 from hpcbench.batch.sites.limits import check_number, limits
 from hpcbench.batch.sites.site import Site
+from hpcbench.contract.grid_fit import placed
 from hpcbench.contract.problems import shown, suggestion
 from hpcbench.contract.scheme import assignments
 from hpcbench.errors import UserError
@@ -107,7 +108,13 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
     notes += dict.fromkeys(run.clash for run in runs if run.clash)
     own = {run.scheme_name: run.scheme.environment for run in runs if run.scheme.environment}
     notes += [f"runs of {name} are started with {assignments(variables)}" for name, variables in own.items()]
-    return jobs, notes + idle_notes(runs)
+    return jobs, notes + grid_notes(runs) + idle_notes(runs)
+
+
+def grid_notes(runs: list[Run]) -> list[str]:
+    """How the ranks of tensor grids lie on nodes, one line a grid."""
+    sizes = [run.size for run in runs if run.size.layout.tensor != "1d" and run.size.layout.tp > 1]
+    return list(dict.fromkeys(placed(size.layout.grid, size.ranks_per_node) for size in sizes))
 
 
 def idle_notes(runs: list[Run]) -> list[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _VALUES = 1 << 22
 """That are made or read; longer vectors repeat them, which no codec here can see."""
-_OPERATIONS = ("all-reduce", "reduce-scatter", "all-gather", "broadcast", "all-to-all")
+_OPERATIONS = ("all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "all-to-all")
 _CODECS = ("int8:256", "zfp:8", "xpk")
 
 

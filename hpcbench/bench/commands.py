@@ -85,7 +85,7 @@ def bench_collectives(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="all-reduce, reduce-scatter, all-gather, broadcast, all-to-all; several allowed.",
+            help="all-reduce, reduce-scatter, all-gather, broadcast, reduce, all-to-all; several allowed.",
             show_default="all-reduce",
         ),
     ] = None,

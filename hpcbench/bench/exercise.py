@@ -96,6 +96,8 @@ class Exercise:
             return [(a, self._sum(a, b)) for a, b in _stretches(slice(0, self.n))]
         if self.name == "reduce-scatter":
             return [(a - own.start, self._sum(a, b)) for a, b in _stretches(own)]
+        if self.name == "reduce":
+            return [(a, self._sum(a, b)) for a, b in _stretches(slice(0, self.n))] if self.comm.rank == 0 else []
         if self.name == "broadcast":
             return [(a, self._part(0, a, b)) for a, b in _stretches(slice(0, self.n))]
         most = _CHECKED // self.comm.size
@@ -166,6 +168,11 @@ OPERATIONS: dict[str, Operation] = {
         lambda p: 1.0,
         lambda e, channel: e.group.broadcast(e.whole, 0, channel=channel),
         lambda e: e.comm.Bcast(e.whole),
+    ),
+    "reduce": Operation(
+        lambda p: 1.0,
+        lambda e, channel: e.group.reduce(e.src, e.whole, 0, channel=channel),
+        lambda e: e.comm.Reduce(e.src, e.whole),
     ),
     "all-to-all": Operation(
         lambda p: (p - 1) / p,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from hpcbench.codecs.base import Codec
-from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
+from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, Traffic
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Counters:
 
 @dataclass
 class Channel:
-    """Traffic of one dimension, phase and kind."""
+    """Traffic of one dimension, phase and kind, on a tensor grid over one axis."""
 
     dimension: Dimension
     phase: Phase
@@ -62,7 +62,15 @@ class Channel:
     """Smaller messages travel as they are; a collective's is its whole vector, the same number on all ranks."""
     between_nodes: bool = False
     """Encode only what crosses nodes: messages within one, and sums within one, go as they are."""
+    axis: str = ""
+    """Of a tensor grid; several where a sum goes over more than one."""
     counters: Counters = field(default_factory=Counters)
+
+    @property
+    def traffic(self) -> Traffic:
+        """Its words."""
+        words = (self.dimension.value, self.phase.value, self.kind.value)
+        return (*words, self.axis) if self.axis else words
 
     def __post_init__(self) -> None:
         who = f"channel {self.dimension.value}"

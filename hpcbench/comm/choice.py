@@ -14,7 +14,7 @@ from hpcbench.comm.steps import Step
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
 
-_SUMS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER)
+_SUMS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.REDUCE)
 _PLAIN = Identity()
 
 

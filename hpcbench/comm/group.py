@@ -184,6 +184,26 @@ class Group:
             )
         return self._carry_out(chosen, channel, place, buf, InPlace(buf), None)
 
+    def reduce(self, src: Array, dst: Array | None, root: int, *, channel: Channel) -> Work:
+        """Sum `src` over the ranks into `dst` of the root; the others need none, and `src` stays as it is."""
+        at_root = self.rank == root
+        into = dst if at_root and dst is not None else src[:0]
+        place, (src, into) = self._places.of(src, into)
+        if self.size == 1:
+            place.copy(into, src)
+            return Work.nothing(channel)
+        chosen = self._choice.plan(plans.Operation.REDUCE, src, channel, root=root)
+        if chosen is None or chosen.algorithm is Algorithm.NATIVE:
+            sent = 0 if at_root else src.size * channel.travels_as(src.dtype).itemsize
+            blocking = self._blocking(plans.Operation.REDUCE, src, channel)
+            return self._by_library(
+                lambda src, into: self._library.reduce(src, into, root, blocking=blocking),
+                *(src, into, place, channel, sent, chosen),
+                sums=True,
+            )
+        vector = Reduced(src, into, Span(0, src.size if at_root else 0))
+        return self._carry_out(chosen, channel, place, src, vector, None)
+
     def all_to_all(
         self, src: Array, dst: Array, counts: tuple[Sequence[int], Sequence[int]], *, channel: Channel
     ) -> Work:

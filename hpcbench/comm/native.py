@@ -78,6 +78,16 @@ class Library:
         else:
             yield [self._comm.Ibcast(_message(buf), root)]
 
+    def reduce(self, src: Array, dst: Array, root: int, *, blocking: bool = False) -> Slice:
+        """Sum `src` over the ranks into `dst` of the root."""
+        half = self._half(src)
+        into = _message(dst, half) if self._comm.rank == root else None
+        arguments = _message(src, half), into, half.op if half else MPI.SUM, root
+        if blocking:
+            self._comm.Reduce(*arguments)
+        else:
+            yield [self._comm.Ireduce(*arguments)]
+
     def all_to_all(self, src: Array, dst: Array, sends: list[slice], receives: list[slice]) -> Slice:
         """Part i of `src` to rank i, the parts that come into `dst`."""
         yield [self._comm.Ialltoallv(_parts(src, sends), _parts(dst, receives))]

@@ -22,7 +22,11 @@ class Operation(str, Enum):
     REDUCE_SCATTER = "reduce-scatter"
     ALL_GATHER = "all-gather"
     BROADCAST = "broadcast"
+    REDUCE = "reduce"
 
+
+ROOTED = (Operation.BROADCAST, Operation.REDUCE)
+"""What goes from one rank, or to one."""
 
 UNIT = 1024
 """Elements: slices and pieces begin on a chunk of every codec, where there are enough of them."""
@@ -64,9 +68,9 @@ class Plan:
     n
         Elements of the vector.
     slices
-        Spans of the owners, by rank, for each slice; of a broadcast the slice alone.
+        Spans of the owners, by rank, for each slice; of a broadcast and of a reduction to a root the slice alone.
     root
-        Of a broadcast.
+        Of these two.
     why
         What made this the choice.
     """
@@ -88,6 +92,8 @@ class Plan:
             return []
         if self.operation is Operation.BROADCAST:
             return steps.broadcast(topology, rank, self.root, pieces[0], chain=len(self.slices) > 1)
+        if self.operation is Operation.REDUCE:
+            return steps.sum_at_root(topology, rank, self.root, pieces[0])
         if self.algorithm is Algorithm.DOUBLING:
             return steps.doubling(topology, rank, pieces)
         reduce, gather = BUILDERS[self.algorithm]
@@ -146,7 +152,7 @@ def lay_out(
     p = topology.ranks
     if algorithm in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC):
         slices = 1
-    if operation is Operation.BROADCAST:
+    if operation in ROOTED:
         cut: list[Pieces] = [[span] for span in aligned(Span(0, n), slices, UNIT) if span.size] or [[Span(0, n)]]
     elif operation is Operation.ALL_REDUCE:
         # ranks of equal place on their nodes own neighbouring pieces: those travel within nodes as one

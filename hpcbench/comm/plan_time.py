@@ -46,6 +46,8 @@ def model_seconds(plan: Plan, links: Links) -> float:
         return hops * latency + between + within
     if plan.operation.value == "broadcast":
         return _broadcast(plan, links)
+    if plan.operation.value == "reduce":
+        return _reduce(plan, links)
     speed = links.speed(plan.codec.name)
     latency = wire = own = 0.0
     members = topology.members[0]
@@ -83,3 +85,17 @@ def _broadcast(plan: Plan, links: Links) -> float:
     between = links.between.latency_s + wire / links.between.bytes_per_s if crossing else 0.0
     way = (hops - crossing) * within + crossing * between
     return encode + way + decode + (slices - 1) * max(within, between, encode, decode)
+
+
+def _reduce(plan: Plan, links: Links) -> float:
+    """The way of a slice to the root, which all others send to and which decodes what they send; the others behind."""
+    topology, speed = plan.topology, links.speed(plan.codec.name)
+    values = max(piece.size for (piece,) in plan.slices) * plan.dtype.itemsize
+    far = sum(not topology.near(plan.root, rank) for rank in range(topology.ranks))
+    near = topology.ranks - 1 - far
+    link = links.between if far else links.within
+    wire = values * speed.ratio * (far / links.between.bytes_per_s + near / links.within.bytes_per_s)
+    own = (far + near) * (values / speed.decode_bytes_per_s + speed.call_s)
+    encode = values / speed.encode_bytes_per_s + speed.call_s
+    more = max(wire, own) + _NOT_HIDDEN * min(wire, own)
+    return encode + link.latency_s + wire + own + (len(plan.slices) - 1) * more

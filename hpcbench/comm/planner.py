@@ -8,7 +8,7 @@ import numpy as np
 
 from hpcbench.codecs.base import Codec
 from hpcbench.comm.links import DEFAULT, Links
-from hpcbench.comm.plan import UNIT, Operation, Plan, lay_out
+from hpcbench.comm.plan import ROOTED, UNIT, Operation, Plan, lay_out
 from hpcbench.comm.plan_time import measured_seconds, model_seconds, seconds
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
@@ -34,7 +34,7 @@ class Request:
     slices: int | None = None
     """How many; None for as many as are expected to be the fastest."""
     root: int = 0
-    """Of a broadcast."""
+    """Of a broadcast, and of a reduction to a root."""
     feedback: bool = False
     """Whether residuals are kept, which takes one encoding of each contribution and one of each sum."""
     between_nodes: bool = False
@@ -86,9 +86,11 @@ def plan(request: Request, links: Links = DEFAULT) -> Plan:
 
 def refusal(operation: Operation, algorithm: Algorithm, topology: Topology, *, feedback: bool = False) -> str | None:
     """Why an algorithm cannot do an operation on a topology."""
-    if operation is Operation.BROADCAST:
-        return None  # a chain or a tree, whatever the reductions do
-    if algorithm in (Algorithm.DOUBLING, Algorithm.HOMOMORPHIC) and operation is not Operation.ALL_REDUCE:
+    if algorithm is Algorithm.HOMOMORPHIC and operation is not Operation.ALL_REDUCE:
+        return "it does all-reduce only"
+    if operation in ROOTED:
+        return None  # a chain or a tree, or straight to the root, whatever the others do
+    if algorithm is Algorithm.DOUBLING and operation is not Operation.ALL_REDUCE:
         return "it does all-reduce only"
     if algorithm in (Algorithm.HIERARCHICAL, Algorithm.HIERARCHICAL_ENCODED) and not topology.regular_nodes:
         return "it needs the same number of ranks on every node"
@@ -99,8 +101,9 @@ def refusal(operation: Operation, algorithm: Algorithm, topology: Topology, *, f
 
 def _not_between_nodes(operation: Operation, algorithm: Algorithm, topology: Topology) -> str | None:
     """Why there is no plan whose messages within nodes are plain, and those between nodes encoded."""
-    if operation is Operation.BROADCAST:
-        return "a broadcast passes on what its root has encoded"
+    if operation in ROOTED:
+        alike = "a broadcast passes on what its root has encoded, and sums at a root are of what all send alike"
+        return None if topology.per_node == 1 else alike
     if algorithm not in (Algorithm.HIERARCHICAL, Algorithm.AUTO):
         return f"{algorithm.value} does not tell them from others"
     return refusal(operation, Algorithm.HIERARCHICAL, topology)

@@ -9,7 +9,7 @@ from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.channel import Channel
 from hpcbench.contract.rules import applying
 from hpcbench.contract.scheme import Rule, Scheme
-from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, content_of
+from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, Traffic, content_of
 
 
 class Policy:
@@ -28,11 +28,11 @@ class Policy:
         self._algorithm = Algorithm(scheme.algorithm)
         self._dtypes = dtypes or {}
         self._rules = scheme.all_rules
-        self._channels: dict[tuple[Dimension, Phase, Kind], Channel] = {}
+        self._channels: dict[Traffic, Channel] = {}
 
-    def channel(self, dimension: Dimension, phase: Phase, kind: Kind) -> Channel:
-        """The channel of this traffic, always the same object."""
-        key = (dimension, phase, kind)
+    def channel(self, dimension: Dimension, phase: Phase, kind: Kind, axis: str = "") -> Channel:
+        """The channel of this traffic, on a tensor grid over this axis; always the same object."""
+        key: Traffic = (dimension, phase, kind, axis) if axis else (dimension, phase, kind)
         if key not in self._channels:
             if dimension is Dimension.EXACT:
                 rule, algorithm = Rule(codec="none"), Algorithm.NATIVE
@@ -53,6 +53,7 @@ class Policy:
                 dtype=self._dtypes.get(content_of(key) or ""),
                 min_bytes=rule.min_bytes,
                 between_nodes=rule.between_nodes,
+                axis=axis,
             )
         return self._channels[key]
 
@@ -73,13 +74,13 @@ class Policy:
 
     def calls(self) -> dict[str, int]:
         """Calls of each channel so far, for a checkpoint: random bits of stochastic rounding are a function of them."""
-        return {" ".join(part.value for part in key): channel.counters.calls for key, channel in self._channels.items()}
+        return {" ".join(channel.traffic): channel.counters.calls for channel in self.channels}
 
     def load_calls(self, saved: dict[str, int]) -> None:
         """Go on from what `calls` gave."""
         for name, calls in saved.items():
-            dimension, phase, kind = name.split()
-            self.channel(Dimension(dimension), Phase(phase), Kind(kind)).counters.calls = calls
+            dimension, phase, kind, *axis = name.split()
+            self.channel(Dimension(dimension), Phase(phase), Kind(kind), *axis).counters.calls = calls
 
     @property
     def channels(self) -> list[Channel]:

@@ -233,6 +233,15 @@ def broadcast(topology: Topology, rank: int, root: int, span: Span, *, chain: bo
     )
 
 
+def sum_at_root(topology: Topology, rank: int, root: int, span: Span) -> list[Step]:
+    """Every rank sends one of them its values, which adds them up in rank order: one rounding, however many ranks."""
+    members = range(topology.ranks)
+    if rank == root:
+        receives = [Part(peer, span) for peer in members] if topology.ranks > 1 else []
+        return _step("sum at the root", 0, True, Combine.SUM, [], receives)
+    return _step("send to the root", 0, True, Combine.SUM, [Part(root, span)], [])
+
+
 Coded = Callable[[Part], bool]
 """Whether a message goes through the codec: the same answer on both sides of it."""
 

@@ -2,6 +2,8 @@
 
 from pydantic import Field
 
+from hpcbench.contract.grid import Grid, Mode, grid_of
+from hpcbench.contract.grid_fit import grid_misfit
 from hpcbench.contract.section import Count, Misfit, Section
 from hpcbench.contract.shards import shards
 from hpcbench.contract.training import Model, Train
@@ -10,7 +12,13 @@ from hpcbench.contract.training import Model, Train
 class Partition(Section):
     """How tensor and pipeline parallelism cut the model."""
 
-    tp: Count = Field(1, description="Tensor parallel; must divide model.heads.")
+    tp: Count = Field(1, description="Tensor parallel; of 1d it must divide model.heads.")
+    tensor: Mode = Field(
+        "1d",
+        description="How tensor parallelism cuts the matrices: 1d along one side (Megatron-LM), 2d over q x q ranks "
+        "(Optimus), 2.5d over depth x q x q (Tesseract), 3d over q x q x q; tp is their product.",
+    )
+    depth: Count = Field(1, description="Layers of the grid of tensor 2.5d; tp is depth x q x q.")
     pp: Count = Field(1, description="Pipeline stages; at most model.layers.")
     chunks: Count = Field(
         1, description="Parts of the model that each pipeline stage holds, for train.schedule interleaved."
@@ -20,6 +28,11 @@ class Partition(Section):
         description="Layers of each of the pp x chunks parts, first to last; by default as even as possible. The head "
         "weighs as much as vocab / (12 hidden) layers of the last part, the embedding next to nothing.",
     )
+
+    @property
+    def grid(self) -> Grid:
+        """Of the tensor-parallel ranks; `model_misfit` says where they make none."""
+        return grid_of(self.tensor, self.tp, self.depth)
 
     @property
     def parts(self) -> int:
@@ -76,7 +89,9 @@ def model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
             ("model", "heads"),
             f"{model.heads} does not divide model.hidden {model.hidden}: use one of {_divisors(model.hidden)}",
         )
-    if model.heads % cut.tp:
+    if misfit := grid_misfit(model, train, cut.tensor, cut.tp, cut.depth):
+        return misfit
+    if cut.tensor == "1d" and model.heads % cut.tp:
         return Misfit(
             ("layout", "tp"),
             f"{cut.tp} does not divide model.heads {model.heads}: use one of {_divisors(model.heads)}",
@@ -137,6 +152,13 @@ def batch_misfit(train: Train, layout: Layout) -> Misfit | None:
             f"{train.global_batch} is no multiple of micro_batch x dp x pp = {train.micro_batch} x {layout.dp} x "
             f"{layout.pp} = {unit}, as schedule interleaved needs: use {-(-train.global_batch // unit) * unit}, or "
             "schedule 1f1b",
+        )
+    rows = layout.grid.samples
+    if rows > 1 and train.eval_samples % (layout.dp * rows):
+        return Misfit(
+            ("train", "eval_samples"),
+            f"{train.eval_samples} are not shared out evenly over dp x the grid's rows = {layout.dp} x {rows}: use "
+            f"{-(-train.eval_samples // (layout.dp * rows)) * layout.dp * rows}",
         )
     return None
 

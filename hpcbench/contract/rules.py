@@ -7,21 +7,21 @@ from collections.abc import Sequence
 
 from hpcbench.codecs import spec
 from hpcbench.contract.scheme import Rule
-from hpcbench.contract.traffic import Setting, Triple, live, possible
+from hpcbench.contract.traffic import Setting, Traffic, live, possible
 
 HOMOMORPHIC_RANKS = 32767 // 127
 """So many ranks' 8-bit integers, each from -127 to 127, have sums that fit 16 bits."""
 
 
-def applying(rules: Sequence[Rule], triple: Triple) -> int:
+def applying(rules: Sequence[Rule], traffic: Traffic) -> int:
     """Index of the rule that applies: the last one that matches. The default, at index 0, matches everything."""
-    return max(k for k, rule in enumerate(rules) if rule.matches(triple))
+    return max(k for k, rule in enumerate(rules) if rule.matches(traffic))
 
 
 def called(rules: Sequence[Rule], k: int) -> str:
     """A rule as one would name it to its author."""
     rule = rules[k]
-    words = " ".join(filter(None, (rule.dimension, rule.phase, rule.kind, rule.codec)))
+    words = " ".join(filter(None, (rule.dimension, rule.phase, rule.kind, rule.axis, rule.codec)))
     return f"rule {k} ({words})" if k else f"the default ({words})"
 
 
@@ -79,15 +79,20 @@ def wrong_gradients(rules: Sequence[Rule], setting: Setting) -> str | None:
                 f"forward pass and backward pass compute with different weights, decoded by {called(rules, k)} and by "
                 f"{called(rules, j)}: use one rule for both, or node_copy: true"
             )
-    if setting.train.recompute not in ("none", "selective"):
-        for dimension in ("TP", "SP"):
-            if (dimension, "FORWARD", "ACT") in sent:
-                k = applying(rules, (dimension, "FORWARD", "ACT"))
-                if _random(rules[k].codec):
+    streamed = setting.layout.tensor in ("2d", "2.5d")
+    if streamed or setting.train.recompute not in ("none", "selective"):
+        for traffic in sent:
+            k = applying(rules, traffic)
+            if traffic[0] in ("TP", "SP") and traffic[1] == "FORWARD" and _random(rules[k].codec):
+                if streamed:
                     return (
-                        f"{called(rules, k)} rounds at random, so that recomputed activations are not those of the "
-                        "forward pass: use a codec that does not, or recompute: none"
+                        f"{called(rules, k)} rounds at random, and tensor {setting.layout.tensor} sends activations "
+                        "and weights again for the backward pass, which would be others: use a codec that does not"
                     )
+                return (
+                    f"{called(rules, k)} rounds at random, so that recomputed activations are not those of the "
+                    "forward pass: use a codec that does not, or recompute: none"
+                )
     return None
 
 
@@ -108,6 +113,8 @@ def too_many_to_sum(algorithm: str, rules: Sequence[Rule], setting: Setting) -> 
     sizes = {"DP": setting.layout.dp, "TP": setting.layout.tp}
     for triple in live(setting):
         rule, ranks = rules[applying(rules, triple)], sizes.get(triple[0], 1)
+        if triple[3:]:  # of a tensor grid only gradients over depth are all-reduced
+            ranks = setting.layout.depth if triple[3:] == ("e",) else 1
         scattered = triple[0] == "DP" and setting.train.zero > 0
         elsewhere = scattered or rule.feedback or rule.between_nodes  # by an algorithm that can
         if rule.codec.startswith("int8") and ranks > HOMOMORPHIC_RANKS and not elsewhere:

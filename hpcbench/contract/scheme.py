@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from hpcbench.codecs import spec
 from hpcbench.contract.section import Line, Name, Section, Variable
-from hpcbench.contract.traffic import Triple, possible
+from hpcbench.contract.traffic import Traffic, possible
 from hpcbench.contract.training import Optimizer
 
 _STANDS_FOR = {"SP": "TP"}
@@ -70,6 +70,11 @@ class Rule(Section):
     kind: Literal["GRAD", "ACT", "PARAM", "OPTIM"] | None = Field(
         None, description="What is sent; OPTIM: momenta of 1-bit Adam."
     )
+    axis: Literal["e", "i", "j", "k"] | None = Field(
+        None,
+        description="Of layout.tensor 2d, 2.5d or 3d: weights and their gradients travel over i and e, activations "
+        "and theirs over j and k.",
+    )
     codec: str = Field(description=f"One of {spec.KNOWN}.")
     feedback: bool = Field(
         False,
@@ -93,10 +98,12 @@ class Rule(Section):
     @model_validator(mode="after")
     def _is_for_something(self) -> "Rule":
         if not any(self.matches(triple) for triple in possible()):
-            near = [triple for triple in possible() if self.dimension in (None, triple[0])]
+            near = {traffic[:3]: traffic for traffic in possible() if self.dimension in (None, traffic[0])}
+            if self.axis:
+                near = {traffic: traffic for traffic in possible() if self.axis in traffic[3:]}
             raise ValueError(
                 f"there is no such traffic in any run: {'of ' + self.dimension if self.dimension else 'there'} are "
-                f"{', '.join(' '.join(triple) for triple in near)}"
+                f"{', '.join(map(' '.join, near))}"
             )
         return self
 
@@ -114,13 +121,14 @@ class Rule(Section):
             raise ValueError("feedback is for the reduction of gradients: write dimension: DP beside it")
         return self
 
-    def matches(self, triple: Triple) -> bool:
+    def matches(self, traffic: Traffic) -> bool:
         """Whether the rule is for the traffic; what it leaves out matches everything."""
-        dimension, phase, kind = triple
+        dimension, phase, kind, *axis = traffic
         return (
             self.dimension in (None, dimension, _STANDS_FOR.get(dimension))
             and self.phase in (None, phase)
             and self.kind in (None, kind)
+            and self.axis in (None, *axis)
         )
 
 

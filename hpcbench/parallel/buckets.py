@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from hpcbench.contract.grid import Axes
 from hpcbench.parallel.buffers import Buffer, room, wire_dtype
 from hpcbench.parallel.fusion import Item, fuse, padded
 from hpcbench.parallel.sharding import Held, Initial, Shard, Tied
@@ -130,18 +131,14 @@ class Bucket:
         return self.slots[0].shard.tied is not Tied.NO
 
     @property
-    def partial(self) -> bool:
-        """Whether the gradients are summands, one on each rank of the tensor group."""
-        return self.slots[0].shard.partial
+    def summands(self) -> Axes:
+        """The axes of the tensor grid along which the gradients are summands; none where they are whole."""
+        shard = self.slots[0].shard
+        return shard.alike if shard.partial else ()
 
     @property
     def wire_dtype(self) -> torch.dtype:
         return wire_dtype(self.values.dtype)
-
-
-def is_split(shard: Shard) -> bool:
-    """Whether the ranks of the tensor group hold different parts."""
-    return shard.dim is not None
 
 
 def make_buckets(
@@ -154,8 +151,7 @@ def make_buckets(
 
     def item(parameter: nn.Parameter, shard: Shard) -> Item:
         nbytes = math.prod(shard.shape) * wire_dtype(parameter.dtype).itemsize
-        split = is_split(shard)
-        return Item(nbytes / (shard.count if split else 1), split, shard.tied is not Tied.NO)
+        return Item(nbytes / shard.parts, shard.alike, shard.tied is not Tied.NO)
 
     backwards = held[::-1]
     fused = fuse((item(*one) for one in backwards), limit_bytes=limit_bytes)

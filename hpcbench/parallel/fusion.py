@@ -13,8 +13,8 @@ class Item(NamedTuple):
     nbytes: float
     """Of its gradient in wire dtype: of a split one the mean of its parts, so that all ranks of a tensor group cut the
     same buckets, whichever holds more. Replicas over the group must make the same calls in the same order."""
-    split: bool
-    """The ranks of the tensor group hold different parts."""
+    alike: tuple[str, ...]
+    """Axes of the tensor grid along which ranks hold the same part."""
     tied: bool
     """It is one of the two copies of a tied weight."""
 
@@ -22,29 +22,29 @@ class Item(NamedTuple):
 def fuse(items: Iterable[Item], *, limit_bytes: float) -> list[list[int]]:
     """Fill buckets up to `limit_bytes`; gives the places of each one's items.
 
-    What tensor parallelism splits and what each of its ranks holds whole lie in different buckets: codecs code values
-    in blocks, and a block with both would decode the whole ones differently on each rank. A tied weight has a bucket
-    of its own for the same reason.
+    What tensor parallelism splits and what some of its ranks hold alike lie in different buckets: codecs code values
+    in blocks, and a block with both would decode what is alike differently on each rank. A tied weight has a bucket of
+    its own for the same reason.
     """
     buckets: list[list[int]] = []
-    waiting: dict[bool, list[int]] = {False: [], True: []}
-    size = {False: 0.0, True: 0.0}
+    waiting: dict[tuple[str, ...], list[int]] = {}
+    size: dict[tuple[str, ...], float] = {}
 
-    def close(split: bool) -> None:
-        if waiting[split]:
-            buckets.append(waiting[split])
-        waiting[split], size[split] = [], 0.0
+    def close(alike: tuple[str, ...]) -> None:
+        if waiting.get(alike):
+            buckets.append(waiting[alike])
+        waiting[alike], size[alike] = [], 0.0
 
-    for place, (nbytes, split, tied) in enumerate(items):
+    for place, (nbytes, alike, tied) in enumerate(items):
         if tied:
             buckets.append([place])
             continue
-        if size[split] + nbytes > limit_bytes:
-            close(split)
-        waiting[split].append(place)
-        size[split] += nbytes
-    close(True)
-    close(False)
+        if size.get(alike, 0.0) + nbytes > limit_bytes or alike not in waiting:
+            close(alike)
+        waiting[alike].append(place)
+        size[alike] += nbytes
+    for alike in sorted(waiting, key=lambda axes: (len(axes), axes)):
+        close(alike)
     return buckets
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.work import Work
+from hpcbench.contract.grid import by_channel
 from hpcbench.contract.traffic import Dimension, Kind, Phase
 from hpcbench.parallel.buffers import Buffer, from_buffer, room, to_buffer, to_tensor, wire_dtype
 from hpcbench.parallel.mesh import Mesh
@@ -31,8 +32,8 @@ class Gradients:
     pieces
         What this rank owns.
     mesh
-        Its ``dp`` group holds the replicas, its ``ends`` group the two copies of a tied weight, its ``tp`` group the
-        summands of gradients under sequence parallelism.
+        Its ``dp`` group holds the replicas, its ``ends`` group the two copies of a tied weight, its groups along the
+        tensor grid the summands of gradients of what their ranks hold alike.
     policy
         Gives the channels.
     scattered
@@ -66,7 +67,14 @@ class Gradients:
         self._whole = whole
         self._channel = policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD)
         self._tied = policy.channel(Dimension.PP, Phase.STEP, Kind.GRAD)
-        self._summands = policy.channel(Dimension.EXACT, Phase.BACKWARD, Kind.GRAD)
+        self._summands = {
+            axes: policy.channel(
+                Dimension.TP if by_channel(axes) else Dimension.EXACT,
+                *(Phase.BACKWARD, Kind.GRAD),
+                *(() if mesh.grid.mode == "1d" else ("".join(axes),)),
+            )
+            for axes in sorted(mesh.grid.sums)
+        }
         self._loss_scale = 1.0
         self._scaled_messages = self._channel.dtype == np.float16 and not self._channel.feedback
         self.averaged = True
@@ -195,12 +203,17 @@ class Gradients:
             clear_padding(piece)
 
     def _reduce_partial(self) -> None:
-        """Complete sums of which each rank of the tensor group has a summand: exactly, since they are few."""
-        for piece in (piece for piece in self._pieces if piece.bucket.partial):
+        """Complete sums of which each rank of a group has a summand."""
+        for piece in (piece for piece in self._pieces if piece.bucket.summands):
+            axes = piece.bucket.summands
+            channel = self._summands[axes]
+            scale = self._loss_scale if channel.dtype == np.float16 else 1.0
             summands = piece.gradient[: max(piece.bucket.padding.start - piece.owned.start, 0)]
             if summands.numel():
                 buffer = to_buffer(summands)
-                self._mesh.tp.all_reduce(buffer, channel=self._summands).wait()
+                divide(buffer, 1 / scale)
+                self._mesh.over(axes).all_reduce(buffer, channel=channel).wait()
+                divide(buffer, scale)
                 copy(summands, from_buffer(buffer, summands))
 
 

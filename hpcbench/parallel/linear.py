@@ -5,8 +5,6 @@ column layer begins and once as the row layer ends. t is the size of the tensor-
 `shards`.
 """
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -17,8 +15,6 @@ from hpcbench.parallel.regions import Border, enter, leave
 
 class ColumnLinear(nn.Module):
     """Rows of the weight [n/t, k]: whole input, a part of the output."""
-
-    sharded_dims: ClassVar[dict[str, int]] = {"weight": 0, "bias": 0}
 
     def __init__(self, plain: nn.Linear, border: Border) -> None:
         super().__init__()
@@ -33,8 +29,6 @@ class ColumnLinear(nn.Module):
 
 class RowLinear(nn.Module):
     """Columns of the weight [n, k/t]: a part of the input, the whole output."""
-
-    sharded_dims: ClassVar[dict[str, int]] = {"weight": 1}
 
     def __init__(self, plain: nn.Linear, border: Border) -> None:
         super().__init__()

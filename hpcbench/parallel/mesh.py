@@ -6,6 +6,7 @@ from hpcbench.comm.group import Group
 from hpcbench.comm.links import DEFAULT, Links
 from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
+from hpcbench.contract.grid import Axes
 from hpcbench.contract.layout import Layout
 
 
@@ -31,6 +32,8 @@ class Mesh:
         The ranks that differ from this one in that coordinate only; all of them.
     ends : Group
         First and last stage of this rank's pipeline, for the ranks of these stages; alone for the others.
+    grid : Grid
+        The tensor-parallel ranks.
     places : Places
         Of all these groups.
     """
@@ -57,8 +60,18 @@ class Mesh:
         self.tp = group(pp * layout.dp + dp, tp)
         self.dp = group(pp * layout.tp + tp, dp)
         self.pp = group(dp * layout.tp + tp, pp)
+        self.grid = grid = layout.grid
+        self._over: dict[Axes, Group] = {("t",): self.tp}
+        if grid.mode != "1d":
+            for axes in sorted({*((axis,) for axis in grid.axes), *grid.sums}):
+                others = grid.index(tp, grid.others(axes))
+                self._over[axes] = group(comm.rank - tp + others, grid.index(tp, axes))
         is_end = pp in (0, layout.pp - 1)
         self.ends = group(dp * layout.tp + tp if is_end else layout.ranks + comm.rank, pp)
+
+    def over(self, axes: Axes) -> Group:
+        """The ranks of the tensor grid that differ from this one along these axes only, the last one the fastest."""
+        return self._over[axes]
 
     @property
     def first_stage(self) -> bool:

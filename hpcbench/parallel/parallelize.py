@@ -1,26 +1,14 @@
 """Makes a plain model parallel, in place and in this order: stage, split layers, record shards, make parameters."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
 from torch import nn
 
-from hpcbench.comm.policy import Policy
-from hpcbench.parallel.linear import ColumnLinear, RowLinear
 from hpcbench.parallel.mesh import Mesh
-from hpcbench.parallel.regions import WHOLE, Border, Stream
-from hpcbench.parallel.sharding import Held, Shard, Tied
-from hpcbench.parallel.vocabulary import PositionEmbedding, VocabularyEmbedding
-
-SPLIT: dict[str, Callable[[Any, Border], nn.Module]] = {
-    "column": ColumnLinear,
-    "row": RowLinear,
-    "vocabulary": VocabularyEmbedding,
-    "positions": PositionEmbedding,
-}
-"""What takes the place of a plain layer, by the word that the model's table has for it."""
+from hpcbench.parallel.sharding import Cut, Held, Shard, Tied
+from hpcbench.parallel.tensor import Tensors
 
 
 class Stack(Protocol):
@@ -37,11 +25,10 @@ def parallelize(
     model: Stack,
     *,
     mesh: Mesh,
-    policy: Policy,
+    tensors: Tensors,
     dtype: torch.dtype,
     device: str,
     tied: bool,
-    stream: Stream = WHOLE,
 ) -> list[Held]:
     """Leave in `model` what this rank holds.
 
@@ -50,15 +37,13 @@ def parallelize(
     model
         Built on the ``meta`` device, so that no rank ever holds the whole.
     mesh
-        Its pipeline group cuts the blocks, its tensor group the layers that ``model.tensor_parallel`` names.
-    policy
-        Gives the channels of the tensor-parallel traffic.
+        Its pipeline group cuts the blocks.
+    tensors
+        Split the layers that ``model.tensor_parallel`` names.
     dtype, device
         Of the parameters.
     tied
         The head uses the embedding's weight.
-    stream
-        How the residual stream lies between the split layers.
 
     Returns
     -------
@@ -69,9 +54,10 @@ def parallelize(
     assert isinstance(module, nn.Module)
     whole = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
     _keep_stage(model, mesh)
-    if mesh.tp.size > 1:
-        _split_layers(module, model.tensor_parallel, Border.of(mesh.tp, stream, policy))
-    shards_by_name = _record_shards(module, whole, mesh, stream)
+    _split_layers(module, model.tensor_parallel, tensors)
+    for block in model.blocks.values():
+        tensors.link([layer for name, layer in block.named_modules() if _word(name, model.tensor_parallel)])
+    shards_by_name = _record_shards(module, whole, model.tensor_parallel, mesh, spread=tensors.spread)
     if tied:
         _tie(model, shards_by_name, mesh)
     held = []
@@ -96,23 +82,39 @@ def _keep_stage(model: Stack, mesh: Mesh) -> None:
         model.norm = model.head = None
 
 
-def _split_layers(module: nn.Module, table: dict[str, str], border: Border) -> None:
+def _word(name: str, table: dict[str, str]) -> str | None:
+    """What the table calls a layer."""
+    return next((word for suffix, word in table.items() if name.endswith(suffix)), None)
+
+
+def _split_layers(module: nn.Module, table: dict[str, str], tensors: Tensors) -> None:
     for name, layer in list(module.named_modules()):
-        way = next((way for suffix, way in table.items() if name.endswith(suffix)), None)
-        if way is not None:
+        word = _word(name, table)
+        if word is not None:
             parent_name, _, attribute = name.rpartition(".")
-            setattr(module.get_submodule(parent_name), attribute, SPLIT[way](layer, border))
+            setattr(module.get_submodule(parent_name), attribute, tensors.split(layer, word))
 
 
 def _record_shards(
-    module: nn.Module, whole: dict[str, tuple[int, ...]], mesh: Mesh, stream: Stream
+    module: nn.Module, whole: dict[str, tuple[int, ...]], table: dict[str, str], mesh: Mesh, *, spread: bool
 ) -> dict[str, Shard]:
-    records = {}
+    grid, rank, records = mesh.grid, mesh.tp.rank, {}
     for name, _ in module.named_parameters():
         layer_name, _, attribute = name.rpartition(".")
-        dim = getattr(module.get_submodule(layer_name), "sharded_dims", {}).get(attribute)
-        partial = stream.spread and mesh.tp.size > 1 and dim is None
-        records[name] = Shard(name, whole[name], dim, mesh.tp.rank, mesh.tp.size, partial=partial)
+        word = _word(layer_name, table)
+        if word is None:
+            raise ValueError(f"{name}: no word for {layer_name} in the model's table of tensor parallelism")
+        cuts = grid.cuts(word, attribute)
+        alike = grid.alike(cuts)
+        records[name] = Shard(
+            name,
+            whole[name],
+            tuple(Cut(grid.index(rank, axes), grid.count(axes)) for axes in cuts),
+            alike,
+            grid.index(rank, alike),
+            grid.count(alike),
+            partial=spread and alike != (),
+        )
     return records
 
 

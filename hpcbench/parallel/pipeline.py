@@ -45,10 +45,8 @@ class Pipeline:
         Its ``pp`` group joins the stages.
     policy
         Gives the channels of the activations and of their gradients.
-    hidden
-        Width of the activations that stages exchange.
-    spread
-        Ranks that their positions are spread over: stages exchange [b, s/spread, hidden].
+    shape
+        Of what stages exchange, for so many samples and positions.
     dtype, device
         Of the activations.
     loss
@@ -66,8 +64,7 @@ class Pipeline:
         *,
         mesh: Mesh,
         policy: Policy,
-        hidden: int,
-        spread: int = 1,
+        shape: Callable[[int, int], tuple[int, ...]],
         dtype: torch.dtype,
         device: str,
         loss: Loss,
@@ -77,7 +74,7 @@ class Pipeline:
         self._pp = mesh.pp
         self._forward_channel = policy.channel(Dimension.PP, Phase.FORWARD, Kind.ACT)
         self._backward_channel = policy.channel(Dimension.PP, Phase.BACKWARD, Kind.GRAD)
-        self._hidden, self._spread = hidden, spread
+        self._shape = shape
         self._like = torch.empty(0, dtype=dtype, device=device)
         self._loss = loss
         self._sendings: list[Work] = []
@@ -143,8 +140,7 @@ class Pipeline:
     def _forward(self, batch: MicroBatch, i: int, chunk: int) -> tuple[Tensor, Tensor]:
         source, part = batch.inputs, self._part(chunk)
         if part:
-            b, s = batch.inputs.shape
-            source = self._receive((b, s // self._spread, self._hidden), i, part, forward=True)
+            source = self._receive(self._shape(*batch.inputs.shape), i, part, forward=True)
             source.requires_grad_(torch.is_grad_enabled())
         result = self._parts[chunk](source)
         if self._is_last(chunk):

@@ -3,6 +3,7 @@
 Initial weights, the gradient norm, parity tests and parameter counts all read this one record.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -11,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from hpcbench.contract.grid import Axes
 from hpcbench.contract.shards import shards
 
 
@@ -23,6 +25,14 @@ class Tied(Enum):
 
 
 @dataclass(frozen=True)
+class Cut:
+    """A piece of a dim."""
+
+    index: int
+    count: int
+
+
+@dataclass(frozen=True)
 class Shard:
     """The part of a parameter that this rank holds.
 
@@ -32,40 +42,50 @@ class Shard:
         The parameter's name in the whole model.
     shape
         Its shape there.
-    dim
-        The dim that tensor parallelism cuts; None when every rank of the group holds the whole.
-    index, count
-        This rank's piece of how many.
+    cuts
+        The piece of each dim that this rank holds; empty when it holds the whole.
+    alike
+        The axes of the tensor grid along which ranks hold the same part.
+    copy, copies
+        Which of them this rank is, and how many there are.
     tied
         The first stage owns a tied weight, the last one has a copy.
     partial
-        All ranks of the tensor group hold the same, and each computes a summand of its gradient (sequence parallelism).
+        Each of the ranks that hold the same computes a summand of its gradient, such as that of its own positions.
     """
 
     name: str
     shape: tuple[int, ...]
-    dim: int | None = None
-    index: int = 0
-    count: int = 1
+    cuts: tuple[Cut, ...] = ()
+    alike: Axes = ()
+    copy: int = 0
+    copies: int = 1
     tied: Tied = Tied.NO
     partial: bool = False
 
     @property
     def held(self) -> tuple[slice, ...]:
         """Slices of the whole parameter."""
-        whole = [slice(0, size) for size in self.shape]
-        if self.dim is not None:
-            whole[self.dim] = shards(self.shape[self.dim], self.count)[self.index]
-        return tuple(whole)
+        cuts = self.cuts or (Cut(0, 1),) * len(self.shape)
+        return tuple(shards(size, cut.count)[cut.index] for size, cut in zip(self.shape, cuts, strict=True))
+
+    @property
+    def parts(self) -> int:
+        """How many the parameter is cut into."""
+        return math.prod(cut.count for cut in self.cuts)
 
     @property
     def local_shape(self) -> tuple[int, ...]:
         return tuple(part.stop - part.start for part in self.held)
 
+    def is_alike(self, axes: Axes) -> bool:
+        """Whether ranks hold the same part along these axes, and along no others."""
+        return self.alike == axes
+
     @property
     def counts_in_norm(self) -> bool:
         """Whether this rank's copy is the one that the global gradient norm counts."""
-        return self.tied is not Tied.COPY and (self.dim is not None or self.index == 0)
+        return self.tied is not Tied.COPY and self.copy == 0
 
 
 Initial = Callable[[Shard, torch.dtype], Tensor]

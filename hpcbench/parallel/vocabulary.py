@@ -6,7 +6,7 @@ V vocabulary, n = b s; t ranks, V/t this rank's rows.
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -35,8 +35,6 @@ def locate(tokens: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
 class VocabularyEmbedding(nn.Module):
     """Rows of the table [V/t, h]. What other ranks hold counts as zero in the sum; backward nothing is summed."""
 
-    sharded_dims: ClassVar[dict[str, int]] = {"weight": 0}
-
     def __init__(self, plain: nn.Embedding, border: Border) -> None:
         super().__init__()
         self._border = border
@@ -51,8 +49,6 @@ class VocabularyEmbedding(nn.Module):
 
 class PositionEmbedding(nn.Module):
     """The whole table [s, h] on every rank, which looks up the positions that it holds of the stream."""
-
-    sharded_dims: ClassVar[dict[str, int]] = {}
 
     def __init__(self, plain: nn.Embedding, border: Border) -> None:
         super().__init__()

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hpcbench.contract.grid import Axes
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.shards import length, shards
 from hpcbench.contract.training import Model, Train
@@ -18,8 +19,8 @@ class Parameter:
     ----------
     shape
         In the whole model.
-    dim
-        The dim that tensor parallelism cuts, if any.
+    cuts
+        The axes of the tensor grid that cut each dim.
     units
         Places of the units that use it: embedding, blocks, norm and head are units, in this order.
     tied
@@ -27,7 +28,7 @@ class Parameter:
     """
 
     shape: tuple[int, ...]
-    dim: int | None
+    cuts: tuple[Axes, ...]
     units: tuple[int, ...]
     tied: bool = False
 
@@ -42,8 +43,8 @@ class Bucket:
         Elements, padding included.
     filled
         Elements of parameters.
-    partial
-        The gradients are summands, one on each rank of the tensor group (sequence parallelism).
+    summands
+        The axes of the tensor grid along which the gradients are summands.
     tied
         It holds one of the two copies of a tied weight.
     gathers
@@ -52,7 +53,7 @@ class Bucket:
 
     length: int
     filled: int
-    partial: bool
+    summands: Axes
     tied: bool
     gathers: int
 
@@ -65,20 +66,20 @@ def itemsize(train: Train) -> int:
 def buckets_of(model: Model, train: Train, layout: Layout, rank: int) -> list[Bucket]:
     """The buckets of a rank, of all parts of the model that it holds."""
     stage, _, index = layout.coordinates(rank)
-
-    def split(parameter: Parameter) -> bool:
-        return parameter.dim is not None and layout.tp > 1
+    grid = layout.grid
+    spread = train.sequence_parallel or grid.mode != "1d"
 
     def item(parameter: Parameter) -> Item:
-        nbytes = math.prod(parameter.shape) * itemsize(train) / (layout.tp if split(parameter) else 1)
-        return Item(nbytes, split(parameter), parameter.tied)
+        parts = math.prod(grid.count(axes) for axes in parameter.cuts)
+        nbytes = math.prod(parameter.shape) * itemsize(train) / parts
+        return Item(nbytes, grid.alike(parameter.cuts), parameter.tied)
 
     def held(parameter: Parameter) -> int:
         """Elements on this rank."""
-        if parameter.dim is None:
-            return math.prod(parameter.shape)
-        cut = parameter.shape[parameter.dim]
-        return math.prod(parameter.shape) // cut * length(shards(cut, layout.tp)[index])
+        return math.prod(
+            length(shards(size, grid.count(axes))[grid.index(index, axes)])
+            for size, axes in zip(parameter.shape, parameter.cuts, strict=True)
+        )
 
     def bucket(inside: list[Parameter]) -> Bucket:
         filled = sum(map(held, inside))
@@ -86,7 +87,7 @@ def buckets_of(model: Model, train: Train, layout: Layout, rank: int) -> list[Bu
         return Bucket(
             length=padded(filled, layout.dp),
             filled=filled,
-            partial=train.sequence_parallel and layout.tp > 1 and not split(inside[0]),
+            summands=grid.alike(inside[0].cuts) if spread else (),
             tied=inside[0].tied,
             gathers=sum(unit - 1 not in users for unit in users),
         )
@@ -102,30 +103,31 @@ def buckets_of(model: Model, train: Train, layout: Layout, rank: int) -> list[Bu
 def parameters_of(model: Model, train: Train, layout: Layout, number: int) -> Iterator[Parameter]:
     """The parameters of one of the parts that the pipeline cuts the model into, in the model's order."""
     layers = layout.layers_of(model.layers)[number]
-    h, first, last = model.hidden, number == 0, number == layout.parts - 1
+    h, first, last, grid = model.hidden, number == 0, number == layout.parts - 1, layout.grid
     apart = model.tied and layout.pp > 1
     norm = first + len(layers)
     if first:
         tied_here = model.tied and not apart
-        yield Parameter((model.vocab, h), 0, (0, norm + 1) if tied_here else (0,), apart)
+        table = grid.cuts("vocabulary", "weight")
+        yield Parameter((model.vocab, h), table, (0, norm + 1) if tied_here else (0,), apart)
         if model.positions == "learned":
-            yield Parameter((train.seq_len, h), None, (0,))
+            yield Parameter((train.seq_len, h), grid.cuts("positions", "weight"), (0,))
     for unit in range(int(first), norm):
-        for shape, dim in _block(h):
-            yield Parameter(shape, dim, (unit,))
+        for shape, word, attribute in _block(h):
+            yield Parameter(shape, grid.cuts(word, attribute), (unit,))
     if last:
-        yield Parameter((h,), None, (norm,))
-        yield Parameter((h,), None, (norm,))
+        for attribute in ("weight", "bias"):
+            yield Parameter((h,), grid.cuts("norm", attribute), (norm,))
         if not model.tied or apart:
-            yield Parameter((model.vocab, h), 0, (norm + 1,), apart)
+            yield Parameter((model.vocab, h), grid.cuts("head", "weight"), (norm + 1,), apart)
 
 
-def _block(h: int) -> Iterator[tuple[tuple[int, ...], int | None]]:
-    """Shapes of a block's parameters, and the dims that are cut: twice a norm and a column and a row layer."""
+def _block(h: int) -> Iterator[tuple[tuple[int, ...], str, str]]:
+    """Shapes of a block's parameters, and whose they are: twice a norm and a column and a row layer."""
     for entry, middle in ((3 * h, h), (4 * h, 4 * h)):
-        yield (h,), None
-        yield (h,), None
-        yield (entry, h), 0
-        yield (entry,), 0
-        yield (h, middle), 1
-        yield (h,), None
+        yield (h,), "norm", "weight"
+        yield (h,), "norm", "bias"
+        yield (entry, h), "column", "weight"
+        yield (entry,), "column", "bias"
+        yield (h, middle), "row", "weight"
+        yield (h,), "row", "bias"

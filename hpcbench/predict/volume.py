@@ -8,17 +8,20 @@ ranks is what equals. Hierarchical algorithms send more within nodes, recursive 
 
 from collections import Counter
 
+from hpcbench.contract.grid import by_channel
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.shards import all_gather_bytes, all_reduce_bytes, length, reduce_scatter_bytes, shards
+from hpcbench.contract.traffic import Traffic, content_of
 from hpcbench.contract.training import Model, Train
+from hpcbench.predict import grid as grids
 from hpcbench.predict import zero
 from hpcbench.predict.buckets import Bucket, buckets_of, itemsize
 
 _WIDTHS = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
 """Bytes of a value."""
 
-Key = tuple[str, str, str]
-"""Dimension, phase and kind of a channel."""
+Key = Traffic
+"""Dimension, phase and kind of a channel, on a tensor grid with its axis."""
 
 
 def step_bytes(
@@ -44,8 +47,7 @@ def step_bytes(
     frozen = train.freeze_step is not None and updates >= train.freeze_step
     sent = Counter[Key]()
     for part in (
-        step.tensor_parallel(),
-        step.statistics(),
+        *((step.tensor_parallel(), step.statistics()) if layout.tensor == "1d" else (step.on_grid(),)),
         step.boundaries(),
         step.replicas(node_ranks if train.node_copy else None, frozen=frozen),
         step.tied(),
@@ -120,10 +122,39 @@ class _Step:
         sent = sum(all_reduce_bytes(self.pieces(each * self.tokens, self.exact), self.index) for each in (1, 2))
         return {("EXACT", "FORWARD", "ACT"): self.micro_batches * sent if self.last else 0}
 
+    def on_grid(self) -> dict[Key, int]:
+        """Of all products, norms and the loss on a tensor grid, axis by axis."""
+        grid, again = self.layout.grid, self.train.recompute not in ("none", "selective")
+        there, back, exact = Counter[Key](), Counter[Key](), Counter[Key]()
+        block, rows = grids.block(self.tokens, self.model.hidden), self.tokens
+        others = [grids.look_up(rows, self.model)] * self.first + [grids.head(rows, self.model)] * self.last
+        for layer, forwards, backwards in (
+            *((layer, self.layers * (1 + again), self.layers) for layer in block),
+            *((layer, 1, 1) for layer in others),
+        ):
+            for key, elements in grids.forward_elements(grid, layer).items():
+                there[key] += forwards * elements
+            for key, elements in grids.backward_elements(grid, layer).items():
+                back[key] += backwards * elements
+        norm = grids.norm_bytes(grid, self.index, rows, self.exact)
+        norms = 2 * self.layers + self.last
+        for key, nbytes in norm.forward.items():
+            exact[key] += (norms + 2 * self.layers * again) * nbytes
+        for key, nbytes in norm.backward.items():
+            exact[key] += norms * nbytes
+        if self.last:
+            exact.update(grids.loss_bytes(grid, self.index, rows, self.exact))
+        there.update(back)
+        sent = {key: elements * self.widths[content_of(key) or ""] for key, elements in there.items()}
+        return {key: self.micro_batches * nbytes for key, nbytes in (*sent.items(), *exact.items())}
+
     def boundaries(self) -> dict[Key, int]:
         """Each part but the last sends its activations on, each but the first their gradients back."""
+        stream, grid = self.layout.grid.stream, self.layout.grid
         spread = self.layout.tp if self.train.sequence_parallel else 1
-        message = self.micro_batches * self.tokens // spread * self.model.hidden * self.widths["activations"]
+        if grid.mode != "1d":
+            spread = grid.count(stream.rows) * grid.count(stream.columns)
+        message = self.micro_batches * (self.tokens * self.model.hidden // spread) * self.widths["activations"]
         return {
             ("PP", "FORWARD", "ACT"): message * sum(number < self.layout.parts - 1 for number in self.parts),
             ("PP", "BACKWARD", "GRAD"): message * sum(number > 0 for number in self.parts),
@@ -149,14 +180,18 @@ class _Step:
         return {("PP", "STEP", "GRAD"): all_reduce_bytes(_pieces(owned, 2, self.widths["gradients"]), int(self.last))}
 
     def summands(self) -> dict[Key, int]:
-        """Gradients of what sequence parallelism computes by positions: norms, biases of rows, learned positions."""
-        sent = 0
+        """Gradients of what ranks hold alike, of which each has a summand: under sequence parallelism norms, biases of
+        rows and learned positions, on a tensor grid those of its own rows, and of 2.5d's weights over depth."""
+        grid, sent = self.layout.grid, Counter[Key]()
         for bucket in self.buckets:
-            if bucket.partial:
+            if axes := bucket.summands:
                 owned = self.owned(bucket)
                 n = max(min(owned.stop, bucket.filled) - owned.start, 0)
-                sent += all_reduce_bytes(self.pieces(n, self.exact), self.index)
-        return {("EXACT", "BACKWARD", "GRAD"): sent}
+                words = ("TP" if by_channel(axes) else "EXACT", "BACKWARD", "GRAD")
+                key: Key = words if grid.mode == "1d" else (*words, "".join(axes))
+                width = self.widths[content_of(key) or ""] if by_channel(axes) else self.exact
+                sent[key] += all_reduce_bytes(_pieces(n, grid.count(axes), width), grid.index(self.index, axes))
+        return sent
 
     def owned(self, bucket: Bucket) -> slice:
         """The elements that this rank updates."""

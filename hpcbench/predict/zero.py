@@ -73,7 +73,7 @@ def message_bytes(
     micro_batches: int,
     gathers: Sequence[int] = (),
     node_ranks: int | None = None,
-) -> dict[tuple[str, str, str], int]:
+) -> dict[tuple[str, ...], int]:
     """Bytes that one rank sends in a step, by dimension, phase and kind of the channel.
 
     Of an all-reduce, a reduce-scatter or an all-gather in which every owner's piece goes between the owner and every
@@ -93,7 +93,7 @@ def message_bytes(
     """
     once = sum(_others(n, ranks) for n in lengths)
     times = {0: 2, 1: 1, 2: micro_batches, 3: micro_batches}[stage]
-    sent = {("DP", "BACKWARD", "GRAD"): times * once * gradient}
+    sent: dict[tuple[str, ...], int] = {("DP", "BACKWARD", "GRAD"): times * once * gradient}
     if stage in (1, 2):
         sent["ZERO", "STEP", "PARAM"] = once * parameter
     if stage == 3:

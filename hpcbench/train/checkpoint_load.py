@@ -105,7 +105,7 @@ def _shares(state: dict[str, Any], name: str) -> int:
     shard: Shard = state["shards"][name]
     shares: int = state["replicas"]
     if state["summands"]:
-        shares *= (shard.count if shard.partial else 1) * (1 if shard.tied is Tied.NO else 2)
+        shares *= (shard.copies if shard.partial else 1) * (1 if shard.tied is Tied.NO else 2)
     return shares
 
 

@@ -130,9 +130,12 @@ class GPT(nn.Module):
         "attention.out": "row",
         "mlp.up": "column",
         "mlp.down": "row",
-        "head": "column",
+        "norm1": "norm",
+        "norm2": "norm",
+        "norm": "norm",
+        "head": "head",
     }
-    """Which layers tensor parallelism splits, and how: along which side of a weight, or as a table of what."""
+    """What tensor parallelism takes each layer for."""
 
     def __init__(self, config: Model, seq_len: int) -> None:
         super().__init__()

@@ -13,15 +13,23 @@ def check_nodes(run: Run, mesh: Mesh) -> None:
     Raises
     ------
     UserError
-        A group has more ranks on one node than on another; which launcher puts ranks where, no login node knows.
+        A group has more ranks on one node than on another, or more than one where a rank sends to all or all to one;
+        which launcher puts ranks where, no login node knows.
     """
     listed = run.scheme.all_rules
     groups = {"DP": mesh.dp, "ZERO": mesh.dp, "TP": mesh.tp, "SP": mesh.tp}  # what PP sends are messages
-    for triple in live(run.setting):
-        k, group = rules.applying(listed, triple), groups.get(triple[0])
-        if group and listed[k].between_nodes and not group.topology.regular_nodes:
+    for traffic in live(run.setting):
+        k, axis = rules.applying(listed, traffic), traffic[3:]
+        group = mesh.over(axis) if axis else groups.get(traffic[0])
+        if group is None or not listed[k].between_nodes:
+            continue
+        topology, words = group.topology, " ".join(traffic[:1] + axis)
+        said = f"scheme {run.scheme.name}: {rules.called(listed, k)} is for between nodes only, and a group of {words}"
+        remedy = "change layout or ranks_per_node, or leave between_nodes out"
+        if not topology.regular_nodes:
+            raise UserError(f"{said} has {topology}: sums within nodes need as many on each: {remedy}")
+        if axis and axis != ("e",) and run.layout.tensor != "3d" and topology.nodes > 1 < topology.per_node:
             raise UserError(
-                f"scheme {run.scheme.name}: {rules.called(listed, k)} is for between nodes only, and a group of "
-                f"{triple[0]} has {group.topology}: sums within nodes need as many on each: change layout or "
-                "ranks_per_node, or leave between_nodes out"
+                f"{said} has {topology}: broadcasts from one rank to all, and sums at one, are encoded for all alike: "
+                f"{remedy}"
             )

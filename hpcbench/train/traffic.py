@@ -11,16 +11,13 @@ from typing import Any
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.policy import Policy
 from hpcbench.contract.events import ChannelTraffic
-from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.contract.traffic import Traffic as Key
 from hpcbench.parallel.exact import exact_sum
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.offload import HostLink
 
 FIELDS = (*ChannelTraffic.COUNTS, *ChannelTraffic.SECONDS, "error_square", "sampled_square")
 """Counters of a channel."""
-
-Key = tuple[Dimension, Phase, Kind]
-"""Which channel."""
 
 
 class Traffic:
@@ -61,7 +58,7 @@ class Traffic:
 
     def begin(self) -> None:
         """A step begins."""
-        self._before = {_key(channel): _read(channel) for channel in self._policy.channels}
+        self._before = {channel.traffic: _read(channel) for channel in self._policy.channels}
         if self._link:
             self._crossed_before = self._link.down_bytes, self._link.up_bytes
 
@@ -69,7 +66,7 @@ class Traffic:
         """A step has ended that took so long; returns its message and wire bytes on this rank."""
         step: defaultdict[str, float] = defaultdict(float)
         for channel in self._policy.channels:
-            before, sums = self._before.get(_key(channel), {}), self._sums[_key(channel)]
+            before, sums = self._before.get(channel.traffic, {}), self._sums[channel.traffic]
             for name, value in _read(channel).items():
                 sums[name] += value - before.get(name, 0.0)
                 step[name] += value - before.get(name, 0.0)
@@ -98,8 +95,8 @@ class Traffic:
     def report(self) -> tuple[ChannelTraffic, ...]:
         """One entry a channel that carried anything, the same on all ranks. Bytes and calls are integers."""
         rows = []
-        channels = sorted(self._policy.channels, key=lambda c: (c.dimension.value, c.phase.value, c.kind.value))
-        own = [self._sums[_key(channel)] for channel in channels]
+        channels = sorted(self._policy.channels, key=lambda channel: channel.traffic)
+        own = [self._sums[channel.traffic] for channel in channels]
         sums = exact_sum(self._mesh.world, [one[name] for one in own for name in FIELDS], self._policy.exact)
         for i, channel in enumerate(channels):
             values = dict(zip(FIELDS, sums[i * len(FIELDS) : (i + 1) * len(FIELDS)], strict=True))
@@ -112,6 +109,7 @@ class Traffic:
                     dimension=channel.dimension.value,
                     phase=channel.phase.value,
                     kind=channel.kind.value,
+                    axis=channel.axis or None,
                     codec=channel.codec.name,
                     dtype=channel.dtype.name if channel.dtype is not None else None,
                     min_bytes=channel.min_bytes,
@@ -123,10 +121,6 @@ class Traffic:
                 )
             )
         return tuple(rows)
-
-
-def _key(channel: Channel) -> Key:
-    return channel.dimension, channel.phase, channel.kind
 
 
 def _read(channel: Channel) -> dict[str, float]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,9 @@ from hpcbench.parallel.parts import held_by, parts_of
 from hpcbench.parallel.phases import Phases
 from hpcbench.parallel.pipeline import Pipeline
 from hpcbench.parallel.recompute import recompute
-from hpcbench.parallel.regions import SEQUENCE, WHOLE
 from hpcbench.parallel.schedule import SCHEDULES, forward_only
 from hpcbench.parallel.sharding import Shard, Tied
-from hpcbench.parallel.vocabulary import split_loss
+from hpcbench.parallel.tensor import tensors_of
 from hpcbench.train import initial
 from hpcbench.train.batches import Batches
 from hpcbench.train.corpus import Corpus
@@ -108,17 +108,16 @@ class Trainer:
         def values(shard: Shard, dtype: torch.dtype) -> torch.Tensor:
             return initial.values(shard.name, shard.shape, held=shard.held, config=model, seed=train.seed, dtype=dtype)
 
-        stream = SEQUENCE if train.sequence_parallel else WHOLE
+        tensors = tensors_of(self.mesh, self.policy, by_positions=train.sequence_parallel, overlap=train.overlap)
         with torch.device("meta"):
             self.module = GPT(model, train.seq_len)
         self.held = parallelize(
             self.module,
             mesh=self.mesh,
-            policy=self.policy,
+            tensors=tensors,
             dtype=dtype,
             device=run.device,
             tied=model.tied,
-            stream=stream,
         )
         parts = parts_of(self.module, self.mesh, model.layers)
         # Gradients come, and weights come and go, part by part: the last one's first.
@@ -159,11 +158,10 @@ class Trainer:
             parts,
             mesh=self.mesh,
             policy=self.policy,
-            hidden=model.hidden,
-            spread=self.mesh.tp.size if stream.spread else 1,
+            shape=partial(tensors.stream_shape, hidden=model.hidden),
             dtype=dtype,
             device=run.device,
-            loss=split_loss(loss, vocab=model.vocab, group=self.mesh.tp, policy=self.policy),
+            loss=tensors.loss(loss, model.vocab),
         )
         self._batches = Batches(
             corpus,
@@ -275,7 +273,7 @@ class Trainer:
         another rank of the tensor group under sequence parallelism.
         """
         summands = self.data_parallel.residuals_are_summands
-        spread = summands and self.run.train.sequence_parallel
+        spread = summands and any(shard.partial for _, shard in self.held)
         return {
             "parameters": self.data_parallel.held_weights(),
             "optimizer": self.data_parallel.optimizer(),
@@ -312,8 +310,8 @@ class Trainer:
     def replicas_agree(self) -> bool:
         """Whether all replicas hold the same bytes.
 
-        Over DP these are all weights, over TP those that it does not split, and over the first and the last stage the
-        two copies of a tied one.
+        Over DP these are all weights, along the axes of the tensor grid those that its ranks hold alike, and over the
+        first and the last stage the two copies of a tied one.
         """
 
         def agree_over(group: Group, compared: Callable[[Shard], bool]) -> bool:
@@ -321,7 +319,8 @@ class Trainer:
             return replicas_agree(group, weights, self._exact)
 
         agree = agree_over(self.mesh.dp, lambda shard: True)
-        agree &= agree_over(self.mesh.tp, lambda shard: shard.dim is None)
+        for axes in sorted(self.mesh.grid.sums):
+            agree &= agree_over(self.mesh.over(axes), partial(Shard.is_alike, axes=axes))
         agree &= agree_over(self.mesh.ends, lambda shard: shard.tied is not Tied.NO)
         (votes,) = exact_sum(self.mesh.world, [float(agree)], self._exact)
         return round(votes) == self.mesh.world.size

@@ -118,6 +118,7 @@ def test_bus_bandwidth_is_that_of_other_benchmarks() -> None:
         "reduce-scatter": 0.75,
         "all-gather": 0.75,
         "broadcast": 1.0,
+        "reduce": 1.0,
         "all-to-all": 0.75,
     }
 
@@ -136,6 +137,7 @@ def test_errors_are_those_of_the_algorithm_done_by_hand(run: Run, codec: str, nb
     gathered = np.concatenate([coded(summed[piece], codec) for piece in pieces])
     joined = np.concatenate([x[piece] for x, piece in zip(given, pieces, strict=True)])
     each = np.concatenate([coded(joined[piece], codec) for piece in pieces])
+    at_root = np.sum([x if rank == 0 else coded(x, codec) for rank, x in enumerate(given)], axis=0)
     moved = [x[piece] for to, piece in enumerate(pieces) for rank, x in enumerate(given) if rank != to]
     stayed = [x[piece] for x, piece in zip(given, pieces, strict=True)]
     sent, came = np.concatenate([*moved, *stayed]), np.concatenate([*(coded(x, codec) for x in moved), *stayed])
@@ -145,13 +147,14 @@ def test_errors_are_those_of_the_algorithm_done_by_hand(run: Run, codec: str, nb
         "reduce-scatter": relative(summed, exact),
         "all-gather": relative(each, joined.astype(np.float64)),
         "broadcast": relative(coded(given[0], codec), given[0].astype(np.float64)),
+        "reduce": relative(at_root, exact),
         "all-to-all": relative(came, sent.astype(np.float64)),
     }
     for operation, error in wanted.items():
         row = run.row(operation, nbytes, f"{codec} two-shot")
         assert row["relative_error"] == pytest.approx(error, rel=1e-4), operation
         native = run.row(operation, nbytes, "native")["relative_error"]
-        assert native <= (2e-7 if operation in ("all-reduce", "reduce-scatter") else 0.0)
+        assert native <= (2e-7 if operation in ("all-reduce", "reduce-scatter", "reduce") else 0.0)
 
 
 def test_bytes_are_those_of_plan_and_codec(run: Run) -> None:

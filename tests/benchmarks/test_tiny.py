@@ -166,3 +166,29 @@ def test_throttled_allreduce(tiny: Tiny, need: Callable[[str | None], None], tmp
         assert by.startswith(row["algorithm"])
         assert figures[0] == f"{row['seconds'] * 1e3:.1f}" and figures[1] == f"{row['speedup']:.2f}"
     assert printed.row("native")[3] == "-" and positive(printed.row("int8:256 encoded")[1:], 3)
+
+
+def test_tensor_scaling(tiny: Tiny, need: Callable[[str | None], None], tmp_path: Path) -> None:
+    """Every mode has its row, strong and weak, and the bytes of a mode are the same whatever the links do."""
+    need(why_not())
+    file = tmp_path / "runs.json"
+    printed = tiny("tensor_scaling.py", "--json", str(file))
+    document = json.loads(file.read_text())
+    rows = [cells for cells in printed.rows() if cells[0] in ("1", "4")]
+    assert len(rows) == 2 * (5 + 4), "rates; strong and weak; of each mode two schemes, of one rank one, strong only"
+    sent = {tuple(cells[:3]): float(cells[6]) for cells in rows}
+    assert {tuple(cells[:3]): float(cells[6]) for cells in rows[:5]} == sent, "bytes do not depend on links"
+    assert sent["4", "2d", "baseline"] > sent["4", "1d", "baseline"] > sent["1", "1d", "baseline"] == 0
+    assert all(run["passes"] < run["seconds"] and run["replicas_agree"] for run in document["runs"])
+
+
+def test_tensor_projection(tiny: Tiny) -> None:
+    """The projection says what it rests on, and stands beside the published figures."""
+    printed = tiny("tensor_projection.py")
+    assert [line.split(":")[0] for line in printed.lines[:3]] == ["measured", "data sheets", "assumed"]
+    rows = {(cells[0], cells[1]): cells[2:] for cells in printed.rows() if cells[0] in ("8", "64")}
+    assert {mode for ranks, mode in rows if ranks == "64"} == {"1d", "2d", "2.5d (depth 4)", "3d"}
+    assert all(positive(cells, 6) for cells in rows.values())
+    assert float(rows["64", "3d"][4]) < float(rows["64", "2d"][4]) < float(rows["64", "1d"][4]), "bytes a GPU"
+    last = printed.lines[-2:]
+    assert all("published 2.32 x" in line and "published 1.57 x" in line for line in last)

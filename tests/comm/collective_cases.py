@@ -11,7 +11,7 @@ from simulate import homomorphic_sum, simulate
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.links import Link, Links, Speed
-from hpcbench.comm.plan import Operation, Plan
+from hpcbench.comm.plan import ROOTED, Operation, Plan
 from hpcbench.comm.planner import Request, plan, refusal
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.shards import shards
@@ -80,11 +80,12 @@ def cases(topology: Topology, *, few: bool = False) -> Iterator[Case]:
                 yield Case(operation, Algorithm.NATIVE, "none", dtype, n)
     for n in SMALL + LARGE:
         yield Case(Operation.ALL_REDUCE, Algorithm.HOMOMORPHIC, "int8:64", "float32", n)
-    for root in range(topology.ranks):
-        yield Case(Operation.BROADCAST, Algorithm.NATIVE, "none", "float32", 1001, root)
-        for codec in ("none", "zfp:8", "xpk"):
-            for n in (1, 1001, 70_000) if root < 2 else (1001,):
-                yield Case(Operation.BROADCAST, Algorithm.ENCODED, codec, "float32", n, root)
+    for operation in ROOTED:
+        for root in range(topology.ranks):
+            yield Case(operation, Algorithm.NATIVE, "none", "float32", 1001, root)
+            for codec in ("none", "zfp:8", "xpk"):
+                for n in (1, 1001, 70_000) if root < 2 else (1001,):
+                    yield Case(operation, Algorithm.ENCODED, codec, "float32", n, root)
 
 
 def _data(few: bool) -> Iterator[tuple[str, str, int]]:

@@ -32,6 +32,12 @@ def perform(group: Group, case: Case, ch: Channel) -> tuple[Array, bool]:
     if case.operation is Operation.BROADCAST:
         group.broadcast(values, case.root, channel=ch).wait()
         return values, True
+    if case.operation is Operation.REDUCE:
+        at_root = group.rank == case.root
+        dst = np.full(case.n, POISON, case.dtype) if at_root else None
+        before = values.copy()
+        group.reduce(values, dst, case.root, channel=ch).wait()
+        return values if dst is None else dst, at_root or values.tobytes() == before.tobytes()
     if case.operation is Operation.REDUCE_SCATTER:
         src, dst = values, np.full(length(mine), POISON, case.dtype)
         before = src.copy()

@@ -31,8 +31,9 @@ PAIRS = [
     *((operation, algorithm) for operation in REDUCTIONS for algorithm in OWNED),
     (Operation.ALL_REDUCE, Algorithm.DOUBLING),
     (Operation.BROADCAST, Algorithm.TWO_SHOT),
+    (Operation.REDUCE, Algorithm.TWO_SHOT),
 ]
-"""Every operation with every algorithm that has steps for it; a broadcast is the same under all of them."""
+"""Every operation with every algorithm that has steps for it; those with a root are the same under all of them."""
 
 POISON = 7.7e33
 
@@ -83,7 +84,10 @@ def expected(plan: Plan, values: Sequence[Array]) -> Array:
 
 
 def wholes(plan: Plan, outcome: Outcome) -> list[Array]:
-    """The whole result of every rank; of a reduce-scatter, whose ranks have a piece each, the one of all together."""
+    """The whole result of every rank; of a reduce-scatter, whose ranks have a piece each, the one of all together; of
+    a reduction to a root the root's, where the others have what they gave."""
+    if plan.operation is Operation.REDUCE:
+        return [outcome.values[plan.root]]
     if plan.operation is not Operation.REDUCE_SCATTER:
         return outcome.values
     pieces = shards(plan.n, len(outcome.values))

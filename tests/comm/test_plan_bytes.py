@@ -8,7 +8,7 @@ from plan_cases import FLAT, IRREGULAR, PAIRS, REGULAR, Algorithm, Operation, To
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm import steps
-from hpcbench.comm.plan import Plan
+from hpcbench.comm.plan import ROOTED, Plan
 from hpcbench.comm.planner import Request, plan, refusal
 from hpcbench.contract.shards import Span
 
@@ -105,7 +105,7 @@ def test_slices_tile_the_vector_and_begin_on_chunks(operation, algorithm):
         assert sum(span.size for span in spans) == n
         assert [a.stop for a in spans[:-1]] == [b.start for b in spans[1:]]
         assert not spans or (spans[0].start, spans[-1].stop) == (0, n)
-        if n == 200_000 and operation in (Operation.ALL_REDUCE, Operation.BROADCAST):
+        if n == 200_000 and operation in (Operation.ALL_REDUCE, *ROOTED):
             assert all(span.start % 1024 == 0 for span in spans)
 
 
@@ -115,6 +115,12 @@ def test_what_does_all_reduce_only_says_so(operation, algorithm):
     message = f"{algorithm.value} does no {operation.value} over 1 nodes x 4 ranks: it does all-reduce only"
     with pytest.raises(ValueError, match=message):
         planned(operation, 100, FLAT[3], "int8:256", algorithm)
+
+
+@pytest.mark.parametrize("operation", ROOTED, ids=lambda o: o.value)
+def test_homomorphic_sums_are_no_way_from_one_rank_or_to_one(operation):
+    assert refusal(operation, Algorithm.HOMOMORPHIC, FLAT[3]) == "it does all-reduce only"
+    assert all(refusal(operation, algorithm, FLAT[3]) is None for algorithm in (Algorithm.DOUBLING, Algorithm.RING))
 
 
 @pytest.mark.parametrize("algorithm", [Algorithm.HIERARCHICAL, Algorithm.HIERARCHICAL_ENCODED], ids=lambda a: a.value)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from plan_cases import FLAT, IRREGULAR, PAIRS, REGULAR, carried_out, check, inputs, lay_out, wholes
 
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm.plan import Operation
+from hpcbench.comm.plan import ROOTED, Operation
 from hpcbench.comm.planner import Request, plan, refusal
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
@@ -27,7 +27,7 @@ def test_results_are_exact_and_every_send_is_received(operation, algorithm, topo
     large = topology.ranks > 16
     for n in (7, 4099) if large else (0, 1, 7, 1000, 4099, 70000 if topology.ranks < 5 else 9001):
         for slices in (1, 2) if large else (1, 2, 5):
-            for root in {0, topology.ranks // 2, topology.ranks - 1} if operation is Operation.BROADCAST else {0}:
+            for root in {0, topology.ranks // 2, topology.ranks - 1} if operation in ROOTED else {0}:
                 check(lay_out(operation, n, topology, NONE, algorithm, slices, root))
 
 

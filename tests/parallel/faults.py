@@ -5,7 +5,7 @@
 
 import ast
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,10 +37,11 @@ from hpcbench.parallel import (
     vocabulary,
 )
 from hpcbench.parallel.data_parallel import DataParallel
+from hpcbench.parallel.fusion import Item
 from hpcbench.parallel.gradients import Gradients
 from hpcbench.parallel.pieces import Piece
 from hpcbench.parallel.regions import Border
-from hpcbench.parallel.sharding import Shard
+from hpcbench.parallel.sharding import Cut, Shard
 from hpcbench.parallel.weights import GatheredAfterStep
 from hpcbench.train import initial, trainer
 from hpcbench.train.batches import Batches
@@ -202,10 +203,12 @@ def row_split_swapped() -> Patch:
     """A row layer holds the columns that belong to another rank's part of the column layer before it."""
     record = parallelize._record_shards
 
-    def faulty(*arguments: Any) -> dict[str, Shard]:
-        records = record(*arguments)
+    def faulty(*arguments: Any, **how: Any) -> dict[str, Shard]:
+        records = record(*arguments, **how)
         return {
-            name: replace(shard, index=shard.count - 1 - shard.index) if shard.dim == 1 else shard
+            name: replace(shard, cuts=tuple(Cut(cut.count - 1 - cut.index, cut.count) for cut in shard.cuts))
+            if name.endswith(("out.weight", "down.weight"))
+            else shard
             for name, shard in records.items()
         }
 
@@ -266,7 +269,12 @@ def own_piece_exact() -> Patch:
 @seen(LOSSY, "replicas", scheme="naive-int8", train__precision="fp32")
 def whole_and_split_mixed() -> Patch:
     """What all ranks of a tensor group hold lies in a codec's block with what they split."""
-    return patch.object(buckets, "is_split", lambda shard: True)
+    fuse = buckets.fuse
+
+    def faulty(items: Iterable[Item], **how: float) -> list[list[int]]:
+        return fuse((item._replace(alike=()) for item in items), **how)
+
+    return patch.object(buckets, "fuse", faulty)
 
 
 @seen(
@@ -412,6 +420,7 @@ def table() -> str:
 ELSEWHERE = {
     "parallel/zero_worker.py": "parallel/test_zero.py",
     "parallel/pipeline_faults.py": "parallel/test_pipeline.py",
+    "parallel/grid_faults.py": "parallel/test_grids.py",
     "parallel/onebit_worker.py": "parallel/test_onebit.py",
     "parallel/half_messages_worker.py": "parallel/test_half_messages.py",
     "train/checkpoint_worker.py": "train/test_checkpoint.py",

@@ -15,7 +15,6 @@ from cases import MOST_RANKS, RUN_FOR_RESIDUALS, STEPS, SUITES, WHOLE, Compariso
 from faults import FAULTS, OVERFLOW, RESIDUALS, planted
 from mpi4py import MPI
 
-from hpcbench.comm.channel import Channel
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.run import Run
@@ -83,11 +82,9 @@ def train(run: Run, comm: MPI.Comm) -> History | None:
 def counting(trainer: Trainer, sent: Counter[str]) -> Iterator[None]:
     """Adds the message bytes of the block, by channel: what a step sends, and nothing that the comparison needs."""
 
-    def name(channel: Channel) -> str:
-        return f"{channel.dimension.value} {channel.phase.value} {channel.kind.value}"
-
     def counters() -> Counter[str]:
-        return Counter({name(channel): channel.counters.message_bytes for channel in trainer.policy.channels})
+        channels = trainer.policy.channels
+        return Counter({" ".join(channel.traffic): channel.counters.message_bytes for channel in channels})
 
     before = counters()
     yield
@@ -201,7 +198,7 @@ def overflow() -> dict[str, Any]:
     mesh = trainer.mesh
     trainer.backward(0)
     if mesh.last_stage and mesh.tp.rank == mesh.tp.size - 1:
-        split = next(piece for piece in trainer.data_parallel.pieces if piece.bucket.slots[0].shard.dim is not None)
+        split = next(piece for piece in trainer.data_parallel.pieces if piece.bucket.slots[0].shard.alike == ())
         split.gradient[0] = math.inf
     before = [parameter.detach().clone() for parameter, _ in trainer.held]
     trainer.update(0)

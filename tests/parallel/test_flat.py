@@ -120,7 +120,7 @@ def test_what_is_not_finite_reaches_the_norm():
 def test_a_bucket_takes_the_first_gradient_and_adds_the_next_ones():
     """Whatever it held before; and what no backward pass reached is zero."""
     parameters = [nn.Parameter(torch.randn(3, 5)), nn.Parameter(torch.randn(7))]
-    bucket = Bucket([Held(p, Shard(str(k), tuple(p.shape), None, 0, 1)) for k, p in enumerate(parameters)], 1)
+    bucket = Bucket([Held(p, Shard(str(k), tuple(p.shape))) for k, p in enumerate(parameters)], 1)
     bucket.gradients.fill_(99.0)
     bucket.await_gradients()
     for micro in (1.0, 2.0):

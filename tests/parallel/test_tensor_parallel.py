@@ -12,7 +12,7 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.scheme import Rule, Scheme
 from hpcbench.contract.traffic import Dimension, Kind, Phase
 from hpcbench.parallel.buckets import make_buckets
-from hpcbench.parallel.sharding import Held, Shard
+from hpcbench.parallel.sharding import Cut, Held, Shard
 from hpcbench.predict import volume
 
 WORKER = Path(__file__).with_name("tensor_worker.py")
@@ -115,7 +115,8 @@ def test_ranks_with_unequal_parts_cut_the_same_buckets(limit):
     def cut(rank: int) -> list[list[str]]:
         held = []
         for name, shape in shapes.items():
-            shard = Shard(name, shape, 0 if len(shape) == 2 else None, rank, 2)
+            whole = Shard(name, shape, alike=("t",), copy=rank, copies=2)
+            shard = Shard(name, shape, (Cut(rank, 2), Cut(0, 1))) if len(shape) == 2 else whole
             held.append(Held(nn.Parameter(torch.zeros(shard.local_shape)), shard))
         buckets = make_buckets(held, limit_bytes=limit / 4, pieces=1)
         return [[slot.shard.name for slot in bucket.slots] for bucket in buckets]

@@ -67,7 +67,11 @@ def rule(**fields: Any) -> dict[str, Any]:
             {"dimension": "DP", "phase": "FORWARD"},
             "no such traffic in any run: of DP are DP BACKWARD GRAD, DP STEP",
         ),
-        ({"dimension": "TP", "kind": "PARAM"}, "of TP are TP FORWARD ACT, TP BACKWARD GRAD"),
+        (
+            {"dimension": "TP", "kind": "OPTIM"},
+            "of TP are TP FORWARD ACT, TP BACKWARD GRAD, TP FORWARD PARAM",
+        ),
+        ({"dimension": "TP", "kind": "ACT", "axis": "i"}, "are TP FORWARD PARAM i, TP BACKWARD GRAD i"),
         ({"phase": "STEP", "kind": "ACT"}, "there are DP BACKWARD GRAD"),
         (
             {"codec": "none", "min_bytes": 1},

@@ -17,7 +17,7 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.run import Run
 from hpcbench.contract.training import Data
 from hpcbench.errors import UserError
-from hpcbench.parallel.sharding import Shard
+from hpcbench.parallel.sharding import Cut, Shard
 from hpcbench.train import checkpoint_files as files
 from hpcbench.train.checkpoint import Checkpoints
 from hpcbench.train.corpus import Corpus
@@ -28,7 +28,7 @@ TEXT = Corpus(np.zeros(9, np.uint8), np.ones(9, np.uint8))
 
 def toy_state(step: int) -> dict[str, Any]:
     """Each rank has its half of one tensor, and what both have alike."""
-    shard = Shard("weights", (100_000,), 0, WORLD.rank, 2)
+    shard = Shard("weights", (100_000,), (Cut(WORLD.rank, 2),))
     return {
         "parameters": {"weights": {"start": 0, "values": torch.full((50_000,), float(100 * step + WORLD.rank))}},
         "optimizer": {},

@@ -132,12 +132,25 @@ MATRIX: list[tuple[Model, tuple[Layout, dict[str, Any]], list[tuple[Layout, dict
         [(Layout(dp=4, tp=1, pp=2), {}), (Layout(dp=1, tp=4), {}), (Layout(dp=1, tp=1, pp=3), {})],
     ),
     (GPT2, (Layout(), {}), [(Layout(dp=2, tp=1, pp=2), {}), (CUBE, {})]),
+    (
+        NEOX,
+        (Layout(tp=8, tensor="3d"), {"micro_batch": 4}),
+        [(Layout(tp=4, tensor="2d"), {"micro_batch": 2}), (Layout(dp=2), {})],
+    ),
+    (
+        GPT2,
+        (Layout(dp=2, tp=4, tensor="2d"), {"micro_batch": 2, "zero": 3}),
+        [(Layout(tp=8, tensor="2.5d", depth=2), {"micro_batch": 4}), (CUBE, {})],
+    ),
 ]
 """Model, the layout and settings that a run begins in, and those that it goes on in."""
 
 
 def label(layout: Layout, settings: dict[str, Any]) -> str:
-    return f"dp{layout.dp}tp{layout.tp}pp{layout.pp}" + "".join(f" {key}={value}" for key, value in settings.items())
+    tensor = "" if layout.tensor == "1d" else f" {layout.tensor}"
+    return f"dp{layout.dp}tp{layout.tp}pp{layout.pp}{tensor}" + "".join(
+        f" {key}={value}" for key, value in settings.items()
+    )
 
 
 def spread(run: Run) -> MPI.Comm | None:
@@ -254,7 +267,7 @@ def lacking(comm: MPI.Comm, trainer: Trainer) -> dict[str, np.ndarray[Any, Any]]
     whole = isinstance(trainer.data_parallel, OneBitAdam)
     for fragment in fragments(state):
         shard = state["shards"][fragment.name]
-        summand = shard.partial or shard.dim is not None or shard.index == 0
+        summand = shard.partial or shard.copy == 0
         if fragment.kind == "residuals" and (shard.counts_in_norm if whole else summand):
             values = sum(field.double() for field in fragment.fields.values())
             assert isinstance(values, torch.Tensor)

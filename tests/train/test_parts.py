@@ -18,7 +18,7 @@ from hpcbench.contract.step_line import Step
 from hpcbench.contract.training import Data, Model, Train
 from hpcbench.errors import UserError
 from hpcbench.parallel.adamw import AdamW, AdamWState
-from hpcbench.parallel.sharding import Shard
+from hpcbench.parallel.sharding import Cut, Shard
 from hpcbench.predict import flops
 from hpcbench.train import initial, preflight, text
 from hpcbench.train.batches import Batches
@@ -88,7 +88,8 @@ def test_run_file_round_trip(tmp_path):
     path.write_text(json.dumps(RUN.content()))
     run, raw = load(path)
     assert run == RUN
-    assert raw["layout"] == {"dp": 2, "tp": 2, "pp": 1, "chunks": 1, "stages": []}
+    sizes = {"dp": 2, "tp": 2, "pp": 1, "chunks": 1, "tensor": "1d", "depth": 1}
+    assert raw["layout"] == {**sizes, "stages": []}
 
 
 @pytest.mark.parametrize(
@@ -179,7 +180,8 @@ def test_initial_weights_do_not_depend_on_the_layout(count, dim):
 
     name, shape = "blocks.0.mlp.up.weight", (128, 32)
     whole = part(Shard(name, shape))
-    parts = [part(Shard(name, shape, dim, index, count)) for index in range(count)]
+    cuts = [tuple(Cut(index, count) if d == dim else Cut(0, 1) for d in (0, 1)) for index in range(count)]
+    parts = [part(Shard(name, shape, cut)) for cut in cuts]
     assert torch.equal(torch.cat(parts, dim), whole)
     assert abs(float(whole.std()) / initial.spread(name, MODEL) - 1) < 0.05
     assert not torch.equal(whole, part(Shard("blocks.1.mlp.up.weight", shape)))

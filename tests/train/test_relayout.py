@@ -15,7 +15,7 @@ from hpcbench.train.checkpoint_index import Announced, Index, ReplicasDifferErro
 from hpcbench.train.extent import Extent, copy
 
 WORKER = Path(__file__).with_name("relayout_worker.py")
-PAIRS = 16
+PAIRS = 20
 TOLERANCE = 1e-12
 """Of fp64: sums over ranks are in another order than on one."""
 

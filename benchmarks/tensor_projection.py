@@ -1,0 +1,202 @@
+"""Tensor parallelism in one to three dimensions on 8 to 512 V100: the time that a step would take, by a model.
+
+    python benchmarks/tensor_projection.py [--ranks 8 16 ...] [--hidden H] [--layers L] [--batch B] [--seq S]
+                                           [--efficiency E] [--bytes 2] [--tiny]
+
+A step is the time of its products at a share of the peak, and for each axis of the grid the bytes of the closed forms
+over the link that its lines have, with a latency a call; nothing is hidden behind anything. Nodes are filled in rank
+order. A line of ranks within a node has NVLink. Of a line that crosses nodes, a node has one stream in and out, as
+rings have it, and the lines that cross at the same time share the node's network. The last lines also say what comes
+out where every GPU has a link of its own, all alike, as the papers' cost models have it. The published figures, 3-D
+2.32 x as fast as 1-D and 1.57 x as fast as 2-D on 64 V100 (arXiv 2105.14450, abstract), stand beside; the paper's table
+of sizes could not be had, so that the model's size is an assumption and the two are no test of each other. What each
+number rests on is printed. No link and no GPU is measured here.
+"""
+
+import argparse
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from provenance import head
+from rich.console import Console
+from rich.table import Table
+from tiny import parse
+
+from hpcbench.console import columns
+from hpcbench.contract.grid import Axes, Grid, grid_of
+from hpcbench.predict import flops
+from hpcbench.predict import grid as grids
+
+PUBLISHED = {"1d": 2.32, "2d": 1.57}
+"""On 64 ranks: the time of a mode over that of 3-D."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A node of the paper's kind of machine: four V100 with NVLink, one EDR network."""
+
+    peak: float = 125e12
+    """Operations a second of a GPU, fp16 with tensor cores (NVIDIA V100 SXM2 data sheet)."""
+    nvlink: float = 75e9
+    """Bytes a second of a GPU to the others of its node: 3 bricks of 25 GB/s (IBM AC922 data sheet)."""
+    network: float = 12.5e9
+    """Bytes a second of a node, one way: EDR InfiniBand, 100 Gbit/s (data sheet)."""
+    per_node: int = 4
+    latency: float = 10e-6
+    """Of a call and hop (assumed)."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A model and a step (assumed)."""
+
+    hidden: int
+    layers: int
+    batch: int
+    seq: int
+    width: int
+    efficiency: float
+
+    @property
+    def rows(self) -> int:
+        return self.batch * self.seq
+
+
+def compute_seconds(work: Work, machine: Machine, ranks: int) -> float:
+    """Of the products of all blocks and of attention, forward and backward."""
+    sizes = {"layers": work.layers, "hidden": work.hidden, "vocab": 0, "seq_len": work.seq}
+    return work.batch * flops.model_flops_per_sample(**sizes) / ranks / (machine.peak * work.efficiency)
+
+
+def line_seconds(grid: Grid, axes: Axes, nbytes: float, calls: int, machine: Machine) -> float:
+    """Bytes that each rank sends along lines, over the slowest link of them."""
+    size = grid.count(axes)
+    nodes = {
+        len({rank // machine.per_node for rank in range(grid.ranks) if grid.index(rank, grid.others(axes)) == line})
+        for line in range(grid.ranks // size)
+    }
+    latency = calls * machine.latency * (size - 1)
+    if max(nodes) == 1:
+        return latency + nbytes / machine.nvlink
+    together = size // max(nodes)
+    sharing = min(machine.per_node, grid.ranks) / together
+    return latency + nbytes * sharing / machine.network
+
+
+def step_seconds(mode: str, ranks: int, depth: int, work: Work, machine: Machine) -> dict[str, float]:
+    """Of computation and of each axis; what a block's four products send, times the layers."""
+    grid = grid_of(mode, ranks, depth)
+    seconds = {"compute": compute_seconds(work, machine, ranks)}
+    if mode == "1d":
+        # four all-reduces of the stream a layer (arXiv 1909.08053, section 3)
+        nbytes = 4 * 2 * (ranks - 1) / ranks * work.rows * work.hidden * work.width * work.layers
+        return seconds | {"t": line_seconds(grid, ("t",), nbytes, 8 * work.layers, machine)}
+    elements: dict[str, int] = dict.fromkeys(grid.axes, 0)
+    for layer in grids.block(work.rows, work.hidden):
+        for sent in (grids.forward_elements(grid, layer), grids.backward_elements(grid, layer)):
+            for (*_, axis), n in sent.items():
+                elements[axis] += n
+    pieces = 1 if mode == "3d" else grid.sizes["j"]
+    for axis, n in elements.items():
+        if axis == "e":  # once a step, an all-reduce of the weights that a rank holds
+            held = sum(grids.held(grid, grid.products[p.word].w, p) for p in grids.block(work.rows, work.hidden))
+            n = round(2 * (depth - 1) / depth * held)
+        seconds[axis] = line_seconds(grid, (axis,), n * work.width * work.layers, 12 * pieces * work.layers, machine)
+    return seconds
+
+
+def grids_of(ranks: int) -> dict[str, int]:
+    """The modes that so many ranks make a grid for, and their depths."""
+    found = {"1d": 1}
+    for mode in ("2d", "3d"):
+        try:
+            grid_of(mode, ranks)
+        except ValueError:
+            continue
+        found[mode] = 1
+    for q in range(2, ranks):
+        depth, rest = divmod(ranks, q * q)
+        if rest == 0 and 1 < depth <= q:
+            found["2.5d"] = depth
+            break
+    return found
+
+
+def table(work: Work, machine: Machine, sizes: list[int]) -> Table:
+    """A row for each number of ranks and mode."""
+    page = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("GPUs", "mode", "compute s", "sent s", "s a sample", "1-D / it", "GB a GPU", "weights GB"):
+        page.add_column(heading, justify="right")
+    for ranks in sizes:
+        base = sum(step_seconds("1d", ranks, 1, work, machine).values())
+        for mode, depth in sorted(grids_of(ranks).items()):
+            seconds = step_seconds(mode, ranks, depth, work, machine)
+            whole = sum(seconds.values())
+            name = f"{mode} (depth {depth})" if depth > 1 else mode
+            page.add_row(
+                str(ranks),
+                name,
+                f"{seconds['compute']:.3f}",
+                f"{whole - seconds['compute']:.3f}",
+                f"{whole / work.batch:.5f}",
+                f"{base / whole:.2f}",
+                f"{sent_bytes(mode, ranks, depth, work) / 1e9:.2f}",
+                f"{12 * work.hidden**2 * work.layers * work.width * depth / ranks / 1e9:.3f}",
+            )
+    return page
+
+
+def sent_bytes(mode: str, ranks: int, depth: int, work: Work) -> float:
+    """That each rank sends in a step."""
+    grid = grid_of(mode, ranks, depth)
+    if mode == "1d":
+        return 8 * (ranks - 1) / ranks * work.rows * work.hidden * work.width * work.layers
+    total = 0.0
+    for layer in grids.block(work.rows, work.hidden):
+        total += sum(grids.forward_elements(grid, layer).values()) + sum(grids.backward_elements(grid, layer).values())
+        total += 2 * (depth - 1) / depth * grids.held(grid, grid.products[layer.word].w, layer)
+    return total * work.width * work.layers
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Projected steps of tensor parallelism on V100.")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[8, 16, 32, 64, 128, 256, 512], metavar="N")
+    parser.add_argument("--hidden", type=int, default=4096)
+    parser.add_argument("--layers", type=int, default=24)
+    parser.add_argument("--batch", type=int, default=384, help="samples a step; none is cut")
+    parser.add_argument("--seq", type=int, default=512)
+    parser.add_argument("--efficiency", type=float, default=0.4, help="of the peak, in products (assumed)")
+    parser.add_argument("--bytes", type=int, default=2, help="of a value in a message")
+    options = parse(parser, ranks=[8, 64], layers=1)
+    work = Work(options.hidden, options.layers, options.batch, options.seq, options.bytes, options.efficiency)
+    for ranks in options.ranks:
+        for mode, depth in grids_of(ranks).items():
+            grid = grid_of(mode, ranks, depth)
+            if work.batch % grid.samples or work.hidden % (grid.sizes.get("j", 1) ** 2):
+                parser.error(f"--batch {work.batch}, --hidden {work.hidden}: {grid} does not divide them")
+    machine = Machine()
+    print(*head(Path(__file__)), sep="\n")
+    print("measured: nothing; this is arithmetic")
+    print(
+        f"data sheets: {machine.peak / 1e12:g} TFLOPS a V100, {machine.nvlink / 1e9:g} GB/s NVLink a GPU, "
+        f"{machine.network / 1e9:g} GB/s EDR a node, {machine.per_node} GPUs a node"
+    )
+    print(
+        f"assumed: hidden {work.hidden}, {work.layers} layers, {work.batch} samples of {work.seq} tokens, "
+        f"{work.width} bytes a value, {work.efficiency:.0%} of the peak in products, {machine.latency * 1e6:g} us a "
+        "call and hop, nothing overlaps; embedding, head and norms are left out\n"
+    )
+    Console(width=columns(), highlight=False).print(table(work, machine, options.ranks))
+    if 64 in options.ranks:
+        print()
+        for words, links in (("nodes of 4 GPUs", machine), ("a link for each GPU", replace(machine, per_node=1))):
+            whole = {mode: sum(step_seconds(mode, 64, 1, work, links).values()) for mode in ("1d", "2d", "3d")}
+            said = "; ".join(
+                f"over {mode} projected {whole[mode] / whole['3d']:.2f} x, published {factor} x"
+                for mode, factor in PUBLISHED.items()
+            )
+            print(f"3-D on 64 V100, {words}: {said}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""What a tensor grid asks of a model and of how it trains."""
+
+from hpcbench.contract.grid import Grid, grid_of
+from hpcbench.contract.section import Misfit
+from hpcbench.contract.training import Model, Train
+
+
+def grid_misfit(model: Model, train: Train, mode: str, tp: int, depth: int) -> Misfit | None:
+    """The first rule of the grid that the settings break; None where they keep all, and of mode 1d, which has none.
+
+    Every rank holds equal parts of all that is cut, whole samples and whole heads: attention then sends nothing.
+    """
+    if depth > 1 and mode != "2.5d":
+        return Misfit(("layout", "depth"), f"{depth}, but tensor {mode} has no depth: use 1, or tensor 2.5d")
+    try:
+        grid = grid_of(mode, tp, depth)
+    except ValueError as error:
+        return Misfit(("layout", "tp"), f"for tensor {mode} {error}, or tensor 1d")
+    if mode == "1d":
+        return None
+    if train.sequence_parallel:
+        return Misfit(
+            ("train", "sequence_parallel"),
+            f"tensor {mode} spreads all activations over the grid already: set it to false, or use tensor 1d",
+        )
+    if train.optimizer == "onebit-adam":
+        return Misfit(
+            ("train", "optimizer"),
+            f"1-bit Adam keeps momenta of whole gradients, and tensor {mode} completes them once a step: use adamw, or "
+            "tensor 1d",
+        )
+    heads = grid.count(grid.inner.columns)
+    fine = max(grid.count(product.w[dim]) for product in grid.products.values() for dim in ("K", "N"))
+    for field, size, unit, what in (
+        (("train", "micro_batch"), train.micro_batch, grid.samples, "pieces of whole samples"),
+        (("model", "heads"), model.heads, heads, "pieces of whole heads"),
+        (("model", "hidden"), model.hidden, fine, "equal pieces"),
+        (("model", "vocab"), model.vocab, fine, "equal pieces"),
+    ):
+        if size % unit:
+            above = -(-size // unit) * unit
+            return Misfit(
+                field,
+                f"{size} cannot be cut into {unit} {what}, as tensor {mode} with tp {tp} does: use {above}, or another "
+                "layout.tensor",
+            )
+    return None
+
+
+def placed(grid: Grid, ranks_per_node: int) -> str:
+    """The grid, and which of its lines share a node where nodes are filled one after another."""
+    near: list[str] = []
+    far: list[str] = []
+    for axis, size in grid.sizes.items():
+        lines: dict[int, set[int]] = {}
+        for rank in range(grid.ranks):
+            lines.setdefault(grid.index(rank, grid.others((axis,))), set()).add(rank // ranks_per_node)
+        if size > 1:
+            (near if all(len(nodes) == 1 for nodes in lines.values()) else far).append(axis)
+    said = [
+        f"lines along {', '.join(axes)} {what}" for axes, what in ((near, "share a node"), (far, "cross nodes")) if axes
+    ]
+    return f"tensor grid {grid}: " + "; ".join(said)

@@ -1,0 +1,62 @@
+"""Linear layers on a tensor grid, whatever its mode."""
+
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+from hpcbench.contract.grid import Spread
+from hpcbench.parallel.grid.gathered import GatheredProduct
+from hpcbench.parallel.grid.lines import Lines, check, laid
+from hpcbench.parallel.grid.moves import Coming, gather
+from hpcbench.parallel.grid.summa import StreamedProduct
+
+
+class GridLinear(nn.Module):
+    """A linear layer; its bias lies where the axes that cut the output's columns put it.
+
+    Parameters
+    ----------
+    plain
+        The layer as one process has it.
+    word
+        What the model's table calls it: ``column``, ``row`` or ``head``.
+    lines
+        Of the grid.
+    """
+
+    def __init__(self, plain: nn.Linear, word: str, lines: Lines) -> None:
+        super().__init__()
+        self._word, self._lines, grid = word, lines, lines.grid
+        self._product = grid.products[word]
+        self.weight = lines.part(plain.weight, grid.cuts(word, "weight"))
+        self.bias = None if plain.bias is None else lines.part(plain.bias, grid.cuts(word, "bias"))
+        self._coming: Coming | None = None
+        self._next: list[GridLinear] = []  # in a list, for a module would be a part of this one
+
+    def followed_by(self, layer: "GridLinear") -> None:
+        """Have the weight of the next layer under way while this one multiplies."""
+        self._next = [layer]
+
+    def forward(self, x: Tensor) -> Tensor:
+        product = self._product
+        check(x, Spread(product.x["M"], product.x["K"]), self._word)
+        if product.streamed:
+            y: Tensor = StreamedProduct.apply(x, self.weight, product, self._lines)  # type: ignore[no-untyped-call]
+        else:
+            coming, self._coming = self._coming or self._gathered(), None
+            for layer in self._next:
+                layer._coming = layer._gathered()
+            y = GatheredProduct.apply(x, self.weight, coming, product, self._lines)  # type: ignore[no-untyped-call]
+        if self.bias is not None:
+            y = y + self.bias
+        return laid(y, Spread(product.y["M"], product.y["N"]))
+
+    def _gathered(self) -> Coming:
+        return gather(self.weight, self._lines.there(self._product.forward.right))
+
+
+def in_turn(layers: list[GridLinear]) -> None:
+    """Tell each layer which one comes next, where weights are gathered."""
+    for layer, following in pairwise(layers):
+        if layer._product.streamed is None:
+            layer.followed_by(following)

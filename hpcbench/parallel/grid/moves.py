@@ -1,0 +1,77 @@
+"""What ranks along an axis do with their blocks: gather, scatter sums, broadcast, reduce. What begins is waited for.
+
+Blocks are cut and joined along their outermost dim.
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from hpcbench.comm.work import Work
+from hpcbench.parallel.buffers import Buffer, from_buffer, room, to_buffer
+from hpcbench.parallel.grid.lines import Line
+
+
+class Coming:
+    """A block that is on its way, or is here."""
+
+    def __init__(self, work: Work | None, take: Callable[[], Tensor]) -> None:
+        self._work, self._take = work, take
+
+    def wait(self) -> Tensor:
+        """The block; to be asked for once."""
+        if self._work:
+            self._work.wait()
+        return self._take()
+
+
+def here(x: Tensor) -> Coming:
+    """What needs no message."""
+    return Coming(None, lambda: x)
+
+
+def gather(x: Tensor, line: Line | None) -> Coming:
+    """The blocks of all ranks, one behind the other: [n, ...] -> [q n, ...]; the same bits on every rank."""
+    if line is None or line.group.size == 1:
+        return here(x)
+    source, joined = to_buffer(x), room((line.group.size * x.shape[0], *x.shape[1:]), like=x)
+    return _begun(line.group.all_gather(source.reshape(-1), joined.reshape(-1), channel=line.channel), line, x, joined)
+
+
+def scatter(x: Tensor, line: Line | None) -> Coming:
+    """The rank's block of the sum over the ranks: [q n, ...] -> [n, ...]."""
+    if line is None or line.group.size == 1:
+        return here(x)
+    source, summed = to_buffer(x), room((x.shape[0] // line.group.size, *x.shape[1:]), like=x)
+    work = line.group.reduce_scatter(source.reshape(-1), summed.reshape(-1), channel=line.channel)
+    return _begun(work, line, x, summed, source)
+
+
+def broadcast(x: Tensor, root: int, line: Line | None) -> Coming:
+    """The block of one rank; ranks have blocks of equal shape."""
+    if line is None or line.group.size == 1:
+        return here(x)
+    # a copy: the root, too, goes on with what a codec leaves, and its own block stays as it is
+    buffer = to_buffer(x.clone()) if line.group.rank == root else room(x.shape, like=x)
+    return _begun(line.group.broadcast(buffer.reshape(-1), root, channel=line.channel), line, x, buffer)
+
+
+def reduce(x: Tensor, root: int, line: Line) -> Coming:
+    """The sum over the ranks, on the root; the others get nothing."""
+    if line.group.size == 1:
+        return here(x)
+    source = to_buffer(x)
+    summed = room(x.shape if line.group.rank == root else (0,), like=x)
+    work = line.group.reduce(source.reshape(-1), summed.reshape(-1), root, channel=line.channel)
+    return _begun(work, line, x, summed, source)
+
+
+def _begun(work: Work, line: Line, like: Tensor, result: Buffer, source: Buffer = None) -> Coming:
+    if line.overlap:
+        work.in_background()
+
+    def take() -> Tensor:
+        _ = source  # lives until the message has left
+        return from_buffer(result, like)
+
+    return Coming(work, take)

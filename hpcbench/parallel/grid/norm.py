@@ -1,0 +1,64 @@
+"""LayerNorm whose features an axis has cut: statistics are merged over it, exactly.
+
+Each rank has the mean and the sum of squares about it of its own features; these merge without the cancellation that a
+mean of squares less a squared mean has (Chan, Golub and LeVeque, 1983).
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hpcbench.contract.traffic import Phase
+from hpcbench.parallel.buffers import wire_dtype
+from hpcbench.parallel.grid.lines import Line, Lines, check, laid
+from hpcbench.parallel.grid.moves import gather
+from hpcbench.parallel.regions import all_reduce
+
+
+class GridNorm(nn.Module):
+    """LayerNorm of the residual stream, [b, s, h]; weight and bias [h] are cut like its features."""
+
+    def __init__(self, plain: nn.LayerNorm, word: str, lines: Lines) -> None:
+        super().__init__()
+        self._word, self._lines = word, lines
+        (self._features,), self._eps = plain.normalized_shape, plain.eps
+        cuts = lines.grid.cuts(word, "weight")
+        self.weight = lines.part(plain.weight, cuts)
+        self.bias = lines.part(plain.bias, cuts)
+
+    def forward(self, x: Tensor) -> Tensor:
+        stream = self._lines.grid.stream
+        check(x, stream, self._word)
+        ways = [self._lines.exact(stream.columns, phase) for phase in (Phase.FORWARD, Phase.BACKWARD)]
+        normed: Tensor = _Normalize.apply(x, self._features, self._eps, *ways)  # type: ignore[no-untyped-call]
+        return laid((normed * self.weight + self.bias).to(x.dtype), stream)
+
+
+class _Normalize(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, features: int, eps: float, there: Line, back: Line) -> Tensor:
+        wide = x.to(wire_dtype(x.dtype))
+        mean, squares = merged(wide, there)
+        scale = (squares / features + eps).rsqrt()[..., None]
+        normed = (wide - mean[..., None]) * scale
+        ctx.features, ctx.back = features, back
+        ctx.save_for_backward(normed, scale)
+        return normed
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
+        normed, scale = ctx.saved_tensors
+        given = gradients[0]
+        own = torch.stack((given.sum(dim=-1), (given * normed).sum(dim=-1)))  # [2, b, s]
+        first, second = (all_reduce(own, ctx.back.group, ctx.back.channel) / ctx.features)[..., None].unbind()
+        return scale * (given - first - normed * second), None, None, None, None
+
+
+def merged(x: Tensor, line: Line) -> tuple[Tensor, Tensor]:
+    """Mean of all features and the sum of squares about it, [b, s]; x has this rank's, [b, s, h / q]."""
+    mean = x.mean(dim=-1)
+    own = torch.stack((mean, (x - mean[..., None]).square().sum(dim=-1)))[None]  # [1, 2, b, s]
+    means, squares = gather(own, line).wait().unbind(dim=1)  # [q, b, s]
+    mean = means.mean(dim=0)
+    return mean, squares.sum(dim=0) + x.shape[-1] * (means - mean).square().sum(dim=0)

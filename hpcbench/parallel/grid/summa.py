@@ -1,0 +1,97 @@
+"""A product whose long dim is streamed: SUMMA in 2d and, on each layer of the grid, 2.5d (arXiv 2104.05343, 3.1).
+
+Piece by piece of the streamed dim the operands that have it are broadcast, and blocks multiplied; a result that has it
+is reduced to the rank whose piece it is. There are two buffers: while the blocks of one piece are multiplied those of
+the next are on their way. Only the blocks that a rank holds are kept for the backward pass, which sends them again.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from hpcbench.contract.grid import Multiplication, Product
+from hpcbench.parallel.buffers import wire_dtype
+from hpcbench.parallel.grid.lines import Line, Lines
+from hpcbench.parallel.grid.moves import Coming, broadcast, reduce
+
+
+class Operand(NamedTuple):
+    """A block that a rank holds, and the line along which it is broadcast; none of one that has no streamed dim."""
+
+    block: Tensor
+    line: Line | None = None
+
+
+Compute = Callable[[Tensor, Tensor, int], Tensor]
+"""A block of the result of two blocks and the number of the piece."""
+
+
+def stream(how: Multiplication, left: Operand, right: Operand, into: Line | None, compute: Compute) -> Tensor:
+    """The rank's block of the result.
+
+    Parameters
+    ----------
+    how
+        Says how many pieces there are.
+    left, right
+        The operands.
+    into
+        The line along which results are reduced; None where the pieces' results are added up.
+    compute
+        Multiplies. It returns a tensor of its own.
+    """
+    overlap = any(line.overlap for line in (left.line, right.line, into) if line)
+    coming = [_piece(left, 0), _piece(right, 0)]
+    total = mine = before = None
+    for s in range(how.pieces):
+        a, b = (one.wait() for one in coming)
+        if overlap and s + 1 < how.pieces:
+            coming = [_piece(left, s + 1), _piece(right, s + 1)]
+        block = compute(a, b, s)
+        if into is None:
+            total = block.to(wire_dtype(block.dtype)) if total is None else total.add_(block)
+        else:
+            before, summing = reduce(block, s, into), before
+            if s == into.group.rank:
+                mine = before
+            if summing and summing is not mine:
+                summing.wait()
+        if not overlap and s + 1 < how.pieces:
+            coming = [_piece(left, s + 1), _piece(right, s + 1)]
+    if total is not None:
+        return total.to(left.block.dtype if left.block.is_floating_point() else right.block.dtype)
+    assert mine is not None
+    if before is not None and before is not mine:
+        before.wait()
+    return mine.wait()
+
+
+def _piece(operand: Operand, s: int) -> Coming:
+    return broadcast(operand.block, s, operand.line)
+
+
+class StreamedProduct(torch.autograd.Function):
+    """Y[M, N] = X[M, K] W[N, K]^T; x is [b, s, K], w [N, K], y [b, s, N]."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, product: Product, lines: Lines) -> Tensor:
+        ctx.product, ctx.lines = product, lines
+        ctx.save_for_backward(x, w)
+        how = product.forward
+        left, right = Operand(x, lines.there(how.left)), Operand(w, lines.there(how.right))
+        return stream(how, left, right, lines.there(how.result), lambda x, w, _: F.linear(x, w))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        x, w = ctx.saved_tensors
+        product, lines, dy = ctx.product, ctx.lines, gradients[0].contiguous()
+        how = product.input_gradient
+        left, right = Operand(dy, lines.back(how.left)), Operand(w, lines.there(how.right))
+        dx = stream(how, left, right, lines.back(how.result), lambda dy, w, _: dy @ w)
+        how = product.weight_gradient
+        left, right = Operand(dy, lines.back(how.left)), Operand(x, lines.there(how.right))
+        dw = stream(how, left, right, lines.back(how.result), lambda dy, x, _: dy.flatten(0, 1).T @ x.flatten(0, 1))
+        return dx, dw, None, None

@@ -1,0 +1,92 @@
+"""Embedding and learned positions on a tensor grid.
+
+The look-up of a token is the product of a row with a single one and the table: what is true of products holds, but that
+every rank knows the rows, and nothing is sent of them. Shapes: b samples, s positions, h hidden, V vocabulary.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from hpcbench.contract.grid import Product
+from hpcbench.parallel.buffers import wire_dtype
+from hpcbench.parallel.grid.lines import Lines, laid
+from hpcbench.parallel.grid.moves import gather, scatter
+from hpcbench.parallel.grid.summa import Operand, stream
+from hpcbench.parallel.vocabulary import locate
+
+
+class GridVocabulary(nn.Module):
+    """A part of the table [V, h]; tokens [b, s] come whole, and what is looked up lies as the residual stream does."""
+
+    def __init__(self, plain: nn.Embedding, word: str, lines: Lines) -> None:
+        super().__init__()
+        self._lines, self._product = lines, lines.grid.products[word]
+        self.weight = lines.part(plain.weight, lines.grid.cuts(word, "weight"))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        own = self._lines.own(tokens, self._product.x["M"])
+        look_up = _StreamedLookUp if self._product.streamed else _GatheredLookUp
+        x: Tensor = look_up.apply(own, self.weight, self._product, self._lines)  # type: ignore[no-untyped-call]
+        return laid(x, self._lines.grid.stream)
+
+
+class GridPositions(nn.Module):
+    """The table [s, h], cut by the axes that cut features."""
+
+    def __init__(self, plain: nn.Embedding, word: str, lines: Lines) -> None:
+        super().__init__()
+        self.weight = lines.part(plain.weight, lines.grid.cuts(word, "weight"))
+
+    def forward(self, positions: Tensor) -> Tensor:
+        return F.embedding(positions, self.weight)
+
+
+def rows_of(tokens: Tensor, table: Tensor, piece: int) -> Tensor:
+    """The tokens' rows, zero of those that lie in another piece of the table: [b, s] -> [b, s, h]."""
+    place, present = locate(tokens, slice(piece * len(table), (piece + 1) * len(table)))
+    return F.embedding(place, table).masked_fill(~present.unsqueeze(-1), 0)
+
+
+def added_up(gradient: Tensor, tokens: Tensor, rows: int, piece: int) -> Tensor:
+    """The gradient of a piece of the table, [rows, h], of that of what was looked up, [b, s, h]."""
+    place, present = locate(tokens, slice(piece * rows, (piece + 1) * rows))
+    total = gradient.new_zeros((rows, gradient.shape[-1]), dtype=wire_dtype(gradient.dtype))
+    values = gradient.masked_fill(~present.unsqueeze(-1), 0).to(total.dtype)
+    return total.index_add_(0, place.flatten(), values.flatten(0, 1)).to(gradient.dtype)
+
+
+class _GatheredLookUp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tokens: Tensor, weight: Tensor, product: Product, lines: Lines) -> Tensor:
+        table = gather(weight, lines.there(product.forward.right)).wait()
+        ctx.product, ctx.lines, ctx.rows, ctx.piece = product, lines, len(table), lines.index(product.at["K"])
+        ctx.save_for_backward(tokens)
+        return scatter(rows_of(tokens, table, ctx.piece), lines.there(product.forward.result)).wait()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None, None]:
+        (tokens,) = ctx.saved_tensors
+        how = ctx.product.weight_gradient
+        whole = gather(gradients[0].contiguous(), ctx.lines.back(how.left)).wait()
+        table = added_up(whole, tokens, ctx.rows, ctx.piece)
+        return None, scatter(table, ctx.lines.back(how.result)).wait(), None, None
+
+
+class _StreamedLookUp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tokens: Tensor, weight: Tensor, product: Product, lines: Lines) -> Tensor:
+        how = product.forward
+        ctx.product, ctx.lines, ctx.rows = product, lines, len(weight)
+        ctx.save_for_backward(tokens)
+        return stream(how, Operand(tokens), Operand(weight, lines.there(how.right)), None, rows_of)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None, None]:
+        (tokens,) = ctx.saved_tensors
+        how, rows = ctx.product.weight_gradient, ctx.rows
+        left, right = Operand(gradients[0].contiguous()), Operand(tokens)
+        into = ctx.lines.back(how.result)
+        return None, stream(how, left, right, into, lambda dy, own, s: added_up(dy, own, rows, s)), None, None

@@ -1,0 +1,171 @@
+"""What tensor parallelism on a grid sends and holds, in closed form. Pure.
+
+A matrix that is gathered, broadcast piece by piece, reduced piece by piece or scattered over an axis of q ranks costs
+each of them q - 1 times what it holds of the matrix, whichever of the four it is. With A = M K, B = K N and C = M N of
+a layer's input, weight and output, in elements that a rank sends and receives:
+
+====== ================================ ==============================================
+mode   forward                          backward
+====== ================================ ==============================================
+2d     (q-1) (A + B) / q^2              2 (q-1) (A + B) / q^2
+2.5d   (q-1) (A/d + B) / q^2            2 (q-1) (A/d + B) / q^2, and once a step
+                                        2 (d-1) B / (d q^2) over depth
+3d     (q-1) (A + B + C) / q^3          the same: gathered operands are kept
+====== ================================ ==============================================
+
+In 2d and 2.5d the head's product streams the vocabulary, so that C takes the place of A.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from hpcbench.contract.grid import Cuts, Grid, Move
+from hpcbench.contract.shards import all_reduce_bytes, length, shards
+from hpcbench.contract.traffic import Traffic
+from hpcbench.contract.training import Model
+
+
+class Layer(NamedTuple):
+    """A product of a model: its word, and the sizes of its three dims."""
+
+    word: str
+    sizes: Mapping[str, int]
+
+
+def block(rows: int, hidden: int) -> list[Layer]:
+    """The linear layers of a transformer block, for so many rows of samples and positions."""
+    widths = {"qkv": ("column", 1, 3), "out": ("row", 1, 1), "up": ("column", 1, 4), "down": ("row", 4, 1)}
+    return [Layer(word, {"M": rows, "K": k * hidden, "N": n * hidden}) for word, k, n in widths.values()]
+
+
+def head(rows: int, model: Model) -> Layer:
+    """The layer that makes logits."""
+    return Layer("head", {"M": rows, "K": model.hidden, "N": model.vocab})
+
+
+def look_up(rows: int, model: Model) -> Layer:
+    """The embedding: one-hot rows times its table."""
+    return Layer("vocabulary", {"M": rows, "K": model.vocab, "N": model.hidden})
+
+
+def held(grid: Grid, cuts: Cuts, layer: Layer) -> int:
+    """Elements of a matrix of a layer that a rank holds."""
+    return math.prod(layer.sizes[dim] // grid.count(axes) for dim, axes in cuts.items())
+
+
+def forward_elements(grid: Grid, layer: Layer) -> Counter[Traffic]:
+    """What a rank sends in the forward pass, in elements by channel."""
+    product = grid.products[layer.word]
+    how, sent = product.forward, Counter[Traffic]()
+    _add(sent, ("FORWARD", "ACT"), grid, how.left, held(grid, product.x, layer))
+    _add(sent, ("FORWARD", "PARAM"), grid, how.right, held(grid, product.w, layer))
+    _add(sent, ("FORWARD", "ACT"), grid, how.result, held(grid, product.y, layer))
+    return sent
+
+
+def backward_elements(grid: Grid, layer: Layer) -> Counter[Traffic]:
+    """What a rank sends in the backward pass; what is sent again for it goes through the channels of forward."""
+    product, sent = grid.products[layer.word], Counter[Traffic]()
+    x, w, y = (held(grid, cuts, layer) for cuts in (product.x, product.w, product.y))
+    once = product.streamed is None
+    inputs, weights = product.input_gradient, product.weight_gradient
+    of_rows = layer.word == "vocabulary"  # tokens are known to all, and have no gradient
+    if not of_rows:
+        if not once:
+            _add(sent, ("BACKWARD", "GRAD"), grid, inputs.left, y)
+            _add(sent, ("FORWARD", "PARAM"), grid, inputs.right, w)
+            _add(sent, ("FORWARD", "ACT"), grid, weights.right, x)
+        _add(sent, ("BACKWARD", "GRAD"), grid, inputs.result, x)
+    _add(sent, ("BACKWARD", "GRAD"), grid, weights.left, y)
+    _add(sent, ("BACKWARD", "GRAD"), grid, weights.result, w)
+    return sent
+
+
+def _add(sent: Counter[Traffic], words: tuple[str, str], grid: Grid, move: Move | None, elements: int) -> None:
+    if move:
+        key: Traffic = ("TP", *words, move.axis)
+        sent[key] += (grid.sizes[move.axis] - 1) * elements
+
+
+class Statistics(NamedTuple):
+    """Exact sums of a rank, in bytes of one call."""
+
+    forward: Counter[Traffic]
+    backward: Counter[Traffic]
+
+
+def norm_bytes(grid: Grid, rank: int, rows: int, width: int) -> Statistics:
+    """Of a LayerNorm: mean and centred squares gathered; backward two sums."""
+    axes = grid.stream.columns
+    own = 2 * rows // grid.count(grid.stream.rows)
+    there, back = (("EXACT", phase, kind, "".join(axes)) for phase, kind in (("FORWARD", "ACT"), ("BACKWARD", "GRAD")))
+    gathered = (grid.count(axes) - 1) * own * width
+    return Statistics(Counter({there: gathered}), Counter({back: _summed(grid, rank, axes, own, width)}))
+
+
+def loss_bytes(grid: Grid, rank: int, rows: int, width: int) -> Counter[Traffic]:
+    """Of the cross-entropy: the largest logits; sums of exponentials with target logits; the mean over all rows."""
+    inner = grid.inner
+    own = rows // grid.count(inner.rows)
+    sent = Counter[Traffic]()
+    for axes, n in ((inner.columns, own), (inner.columns, 2 * own), (inner.rows, 1)):
+        sent["EXACT", "FORWARD", "ACT", "".join(axes)] += _summed(grid, rank, axes, n, width)
+    return sent
+
+
+def _summed(grid: Grid, rank: int, axes: tuple[str, ...], n: int, width: int) -> int:
+    pieces = [length(piece) * width for piece in shards(n, grid.count(axes))]
+    return all_reduce_bytes(pieces, grid.index(rank, axes))
+
+
+def weights_held(grid: Grid, model: Model, layers: int, *, first: bool, last: bool, seq_len: int) -> int:
+    """Parameters on a rank of a stage with so many layers: 1/P of all that is a matrix, but in 2.5d d/P of it."""
+    return sum(_weights(grid, model, layers, first=first, last=last, seq_len=seq_len))
+
+
+def _weights(grid: Grid, model: Model, layers: int, *, first: bool, last: bool, seq_len: int) -> Iterator[int]:
+    h = model.hidden
+
+    def part(word: str, attribute: str, *shape: int) -> int:
+        cuts = grid.cuts(word, attribute)
+        return math.prod(size // grid.count(axes) for size, axes in zip(shape, cuts, strict=True))
+
+    for layer in block(1, h) * layers:
+        yield part(layer.word, "weight", layer.sizes["N"], layer.sizes["K"])
+        yield part(layer.word, "bias", layer.sizes["N"])
+    yield (2 * layers + last) * 2 * part("norm", "weight", h)
+    if first:
+        yield part("vocabulary", "weight", model.vocab, h)
+        yield part("positions", "weight", seq_len, h) if model.positions == "learned" else 0
+    if last and not (model.tied and first):
+        yield part("head", "weight", model.vocab, h)
+
+
+def kept_elements(grid: Grid, layer: Layer) -> int:
+    """Elements that a linear layer keeps from its forward to its backward pass.
+
+    SUMMA keeps what the rank holds, ``A / q^2`` (of 2.5d ``A / (d q^2)``), its weight being there anyway. Gathered
+    operands are kept as they are multiplied, ``(A + B) / q^2`` in 3d.
+    """
+    product = grid.products[layer.word]
+    if product.streamed:
+        return held(grid, product.x, layer)
+    dims = {"x": ("M", "K"), "w": ("K", "N")}
+    return sum(math.prod(layer.sizes[dim] // grid.count(product.at[dim]) for dim in names) for names in dims.values())
+
+
+def transient_elements(grid: Grid, layer: Layer) -> int:
+    """Elements of the buffers of a linear layer's forward pass beside what it keeps and returns, at their most.
+
+    SUMMA: two pieces of each operand that is broadcast, the one that is multiplied and the one that comes, and what the
+    pieces' results are added up in, or two of them while they are reduced. Gathered: the summands of the output, of
+    which a ``1/q`` is left.
+    """
+    product, how = grid.products[layer.word], grid.products[layer.word].forward
+    x, w, y = (held(grid, cuts, layer) for cuts in (product.x, product.w, product.y))
+    if not product.streamed:
+        return layer.sizes["M"] // grid.count(product.at["M"]) * (layer.sizes["N"] // grid.count(product.at["N"]))
+    moving = sum(2 * elements for move, elements in ((how.left, x), (how.right, w)) if move)
+    return moving + (2 * y if how.result else y)

@@ -1,0 +1,95 @@
+"""Runs on tensor grids, and what each is compared with."""
+
+from collections.abc import Iterator
+
+from cases import Case, Comparison, label
+
+COMMON: Case = {"train.eval_samples": 8, "train.global_batch": 16, "train.micro_batch": 4}
+NEOX: Case = {"model": "neox", "model.layers": 2}
+GPT2: Case = {"model": "gpt2", "model.layers": 2, "model.vocab": 260}
+
+TWO: Case = {"layout.tp": 4, "layout.tensor": "2d"}
+TWO_AND_A_HALF: Case = {"layout.tp": 8, "layout.tensor": "2.5d", "layout.depth": 2}
+THREE: Case = {"layout.tp": 8, "layout.tensor": "3d"}
+
+PLACES: list[Case] = [
+    {**NEOX, **TWO},
+    {**GPT2, **TWO, "layout.dp": 2, "train.zero": 2, "train.recompute": "full"},
+    {**GPT2, **TWO, "layout.pp": 2, "train.overlap": False},
+    {**NEOX, **TWO, "layout.dp": 2, "train.zero": 3, "train.offload": True},
+    {**NEOX, **TWO, "layout.pp": 2, "train.recompute": "selective", "train.bucket_mb": 1e-6},
+    {**NEOX, **TWO_AND_A_HALF, "train.zero": 0},
+    {**GPT2, **TWO_AND_A_HALF, "train.overlap": False, "train.bucket_mb": 1e-6},
+    {**NEOX, **THREE, "train.zero": 0},
+    {**GPT2, **THREE, "train.overlap": False, "train.recompute": "full", "train.bucket_mb": 1e-6},
+    {**GPT2, **THREE, "model.tied": False, "train.recompute": "selective"},
+]
+"""Every mode, with what else can change where a parameter or a message lies."""
+
+
+def one_process(settings: Case) -> Case:
+    """The same model and the same samples in one process."""
+    return {name: value for name, value in settings.items() if name.startswith("model") or name in COMMON}
+
+
+def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
+    """A run on a grid; by default against one process."""
+    settings = {**settings, **COMMON}
+    return Comparison(settings, one_process(settings) if against is None else {**against, **COMMON}, fault)
+
+
+def grids() -> Iterator[Comparison]:
+    """Every place against one process, in fp64."""
+    return map(compared, PLACES)
+
+
+def lossless_grids() -> Iterator[Comparison]:
+    """A lossless codec against the same algorithm without one."""
+    for mode in (TWO, TWO_AND_A_HALF, THREE):
+        common = {**GPT2, **mode, "train.precision": "fp32"}
+        yield compared({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
+
+
+def lossy_grids() -> Iterator[Comparison]:
+    """8-bit integers on everything: within their bound, and equal where ranks hold the same."""
+    for mode in (TWO, TWO_AND_A_HALF, THREE):
+        common = {**GPT2, **mode, "train.precision": "fp32"}
+        yield compared({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
+
+
+def name_of(settings: Case) -> str:
+    """By which a result is found."""
+    return label({**settings, **COMMON})
+
+
+FAULTY: dict[str, tuple[Case, str]] = {
+    "axes_swapped": (TWO, "loss"),
+    "gradients_of_biases_and_norms_left_as_summands": (THREE, "gradients"),
+    "depth_left_out": (TWO_AND_A_HALF, "gradients"),
+    "gathered_in_another_order": (THREE, "loss"),
+    "mean_divided_twice": (TWO, "gradients"),
+    "stale_second_buffer": (TWO, "loss"),
+    "statistics_of_own_features": (TWO, "loss"),
+    "backward_sums_of_own_features": (THREE, "gradients"),
+    "first_piece_of_the_vocabulary": (THREE, "loss"),
+    "own_summand_for_the_sum": (TWO, "gradients"),
+    "scattered_before_the_sum": (THREE, "loss"),
+    "targets_of_the_first_samples": (TWO, "loss"),
+    "weight_gathered_once": (THREE, "loss"),
+    "norm_counts_every_layer_of_the_grid": (TWO_AND_A_HALF, "norm"),
+    "broadcast_over_the_other_axis": (TWO, "loss"),
+}
+"""By planted fault: the mode that shows it, and in what."""
+
+SOUND: Case = {**NEOX, "train.zero": 0, "train.bucket_mb": 1e-6}
+
+
+def faulty_grids() -> Iterator[Comparison]:
+    """Each mode without a fault, and with each of its own."""
+    for mode in (TWO, TWO_AND_A_HALF, THREE):
+        yield compared({**SOUND, **mode})
+    for name, (mode, _) in FAULTY.items():
+        yield compared({**SOUND, **mode}, fault=name)
+
+
+SUITES = {suite.__name__: suite for suite in (grids, lossless_grids, lossy_grids, faulty_grids)}

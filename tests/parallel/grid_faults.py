@@ -1,0 +1,184 @@
+"""Deliberate errors of tensor grids, one each."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from hpcbench.contract.grid import Axes, Grid, Move
+from hpcbench.parallel.gradients import Gradients
+from hpcbench.parallel.grid import gathered, linear, loss, norm, summa, vocabulary
+from hpcbench.parallel.grid.linear import GridLinear
+from hpcbench.parallel.grid.lines import Line, Lines
+from hpcbench.parallel.grid.moves import Coming, here
+from hpcbench.parallel.sharding import Shard
+
+Patch = AbstractContextManager[object]
+
+
+def axes_swapped() -> Patch:
+    """A row layer's weight is cut as if i were j and j were i."""
+    cuts = Grid.cuts
+
+    def faulty(self: Grid, word: str, attribute: str) -> tuple[Axes, ...]:
+        found = cuts(self, word, attribute)
+        return found[::-1] if (word, attribute) == ("row", "weight") else found
+
+    return patch.object(Grid, "cuts", faulty)
+
+
+def _completed_but(left_out: Callable[[Axes], bool]) -> Patch:
+    complete = Gradients._reduce_partial
+
+    def faulty(self: Gradients) -> None:
+        pieces = self._pieces
+        self._pieces = [piece for piece in pieces if not left_out(piece.bucket.summands)]
+        complete(self)
+        self._pieces = pieces
+
+    return patch.object(Gradients, "_reduce_partial", faulty)
+
+
+def gradients_of_biases_and_norms_left_as_summands() -> Patch:
+    """What a rank's own samples say of a bias or a norm is taken for what all say."""
+    return _completed_but(lambda axes: axes not in ((), ("e",)))
+
+
+def depth_left_out() -> Patch:
+    """The gradients of weights are not summed over the layers of the 2.5d grid."""
+    return _completed_but(lambda axes: axes == ("e",))
+
+
+def gathered_in_another_order() -> Patch:
+    """The pieces of a gathered matrix lie in the order of the ranks before."""
+    gather = gathered.gather
+
+    def faulty(x: Tensor, line: Line | None) -> Coming:
+        coming = gather(x, line)
+        return Coming(None, lambda: torch.roll(coming.wait(), len(x) if line else 0, 0))
+
+    return patch.object(gathered, "gather", faulty)
+
+
+def mean_divided_twice() -> Patch:
+    """The gradient of the mean over all tokens is divided by the ranks that the tokens are spread over once more."""
+    backward = loss._CrossEntropy.backward
+
+    def faulty(ctx: Any, *gradients: Tensor) -> Any:
+        ctx.tokens *= 2
+        return backward(ctx, *gradients)
+
+    return patch.object(loss._CrossEntropy, "backward", staticmethod(faulty))
+
+
+def stale_second_buffer() -> Patch:
+    """What is multiplied is the piece before, which the buffer held."""
+    piece = summa._piece
+    return patch.object(summa, "_piece", lambda operand, s: piece(operand, max(s - 1, 0)))
+
+
+def statistics_of_own_features() -> Patch:
+    """A norm takes mean and variance of the features that the rank holds."""
+
+    def faulty(x: Tensor, line: Line) -> tuple[Tensor, Tensor]:
+        mean = x.mean(dim=-1)
+        return mean, line.group.size * (x - mean[..., None]).square().sum(dim=-1)
+
+    return patch.object(norm, "merged", faulty)
+
+
+def backward_sums_of_own_features() -> Patch:
+    """Backward a norm sums over the features that the rank holds."""
+    return patch.object(norm, "all_reduce", lambda x, group, channel: x * group.size)
+
+
+def first_piece_of_the_vocabulary() -> Patch:
+    """Every rank takes the piece of the table that it has gathered for the first one."""
+    look_up = vocabulary.rows_of
+    return patch.object(vocabulary, "rows_of", lambda tokens, table, piece: look_up(tokens, table, 0))
+
+
+def own_summand_for_the_sum() -> Patch:
+    """The rank whose piece is reduced keeps its own summand."""
+    return patch.object(summa, "reduce", lambda x, root, line: here(x))
+
+
+def scattered_before_the_sum() -> Patch:
+    """A rank takes its block of its own summand."""
+
+    def faulty(x: Tensor, line: Line | None) -> Coming:
+        if line is None:
+            return here(x)
+        return here(x.chunk(line.group.size)[line.group.rank])
+
+    return patch.object(gathered, "scatter", faulty)
+
+
+def targets_of_the_first_samples() -> Patch:
+    """Every rank compares its logits with the targets of the first samples."""
+    own = Lines.own
+
+    def faulty(self: Lines, x: Tensor, axes: Axes) -> Tensor:
+        mine = own(self, x, axes)
+        return x[: len(mine)]
+
+    return patch.object(Lines, "own", faulty)
+
+
+def weight_gathered_once() -> Patch:
+    """What was gathered ahead for the next layer is what the last step's weights were."""
+    first: dict[GridLinear, Tensor] = {}
+
+    def faulty(self: GridLinear) -> Coming:
+        if self not in first:
+            first[self] = linear.gather(self.weight, self._lines.there(self._product.forward.right)).wait()
+        return here(first[self])
+
+    return patch.object(GridLinear, "_gathered", faulty)
+
+
+def norm_counts_every_layer_of_the_grid() -> Patch:
+    """The gradient's norm counts a weight once for each layer of the 2.5d grid that holds it."""
+    return patch.object(Shard, "counts_in_norm", True)
+
+
+def broadcast_over_the_other_axis() -> Patch:
+    """Weights of a streamed product move along the axis of the activations."""
+    there = Lines.there
+
+    def faulty(self: Lines, move: Move | None) -> Line | None:
+        return there(self, Move(move.dim, "j") if move and move.axis == "i" else move)
+
+    return patch.object(Lines, "there", faulty)
+
+
+FAULTS: dict[str, Callable[[], Patch]] = {
+    fault.__name__: fault
+    for fault in (
+        axes_swapped,
+        gradients_of_biases_and_norms_left_as_summands,
+        depth_left_out,
+        gathered_in_another_order,
+        mean_divided_twice,
+        stale_second_buffer,
+        statistics_of_own_features,
+        backward_sums_of_own_features,
+        first_piece_of_the_vocabulary,
+        own_summand_for_the_sum,
+        scattered_before_the_sum,
+        targets_of_the_first_samples,
+        weight_gathered_once,
+        norm_counts_every_layer_of_the_grid,
+        broadcast_over_the_other_axis,
+    )
+}
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Run the block with one fault in place."""
+    with FAULTS[name]():
+        yield

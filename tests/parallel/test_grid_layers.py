@@ -1,0 +1,50 @@
+"""Each layer on each tensor grid has the values and gradients of the whole one in fp64, and sends what is foretold."""
+
+from pathlib import Path
+
+import pytest
+
+WORKER = Path(__file__).with_name("grid_layer_worker.py")
+LAYERS = {"embedding": 2, "attention": 4, "mlp": 4, "norm": 2, "block": 12, "head": 3}
+"""Parameters of each."""
+TOLERANCE = 1e-12
+"""Relative to the norm of the whole layer's tensor; its gradient comes from upstream values of order one."""
+GRIDS = [("2d", 4), ("2.5d", 8), ("3d", 8), ("2d", 9), ("3d", 27)]
+
+
+def results(mpi_results, mode, ranks):
+    return [line for line in mpi_results(ranks, WORKER) if line["layout"] == mode]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize(("mode", "ranks"), GRIDS)
+def test_a_layer_on_a_grid_is_the_whole_one(mpi_results, mode, ranks, layer):
+    found = [line for line in results(mpi_results, mode, ranks) if line.get("layer") == layer]
+    assert len(found) == (2 if ranks < 9 else 1)
+    for line in found:
+        assert len(line["errors"]) == LAYERS[layer] + (1 if layer == "embedding" else 2)
+        assert line["parameters"] and max(line["errors"].values()) <= TOLERANCE, line
+
+
+@pytest.mark.parametrize(("mode", "ranks"), GRIDS)
+def test_every_rank_sends_what_the_closed_form_says_over_each_axis(mpi_results, mode, ranks):
+    lines = [line for line in results(mpi_results, mode, ranks) if "layer" in line]
+    assert sum(bool(line["sent"]) for line in lines) >= len(LAYERS) - 1, "all but the norm send"
+    for line in lines:
+        assert line["bytes_equal"] and line["sent"] == line["foretold"], line
+
+
+@pytest.mark.parametrize(("mode", "ranks"), GRIDS)
+def test_what_a_rank_holds_and_keeps_is_what_the_formulas_say(mpi_results, mode, ranks):
+    lines = [line for line in results(mpi_results, mode, ranks) if "held" in line]
+    assert len(lines) == ranks
+    for line in lines:
+        for measured, formula in (line["held"], line["kept"]):
+            assert measured == formula, line
+
+
+@pytest.mark.parametrize(("mode", "ranks"), GRIDS)
+def test_weights_in_eight_bits_leave_a_result_within_the_bound(mpi_results, mode, ranks):
+    for line in results(mpi_results, mode, ranks):
+        if "bound" in line:
+            assert 0 < line["error"] <= line["bound"], line

@@ -1,0 +1,62 @@
+"""Models on tensor grids against one process, as test_parity.py does for one dimension; and what each mode sends."""
+
+from pathlib import Path
+
+import grid_faults
+import pytest
+from cases import MOST_RANKS
+from grid_cases import FAULTY, PLACES, SOUND, SUITES, compared, faulty_grids, grids, lossless_grids, lossy_grids
+from test_parity import assert_bits, assert_bytes, assert_lossy, assert_same
+
+WORKER = Path(__file__).with_name("grid_worker.py")
+
+
+def result_of(mpi_results, suite, name):
+    (found,) = (result for result in mpi_results(MOST_RANKS, WORKER, suite) if result["name"] == name)
+    return found
+
+
+def names(suite):
+    return [comparison.name for comparison in suite()]
+
+
+@pytest.mark.parametrize("name", names(grids))
+def test_trains_as_one_process(mpi_results, name):
+    assert_same(result_of(mpi_results, "grids", name))
+
+
+@pytest.mark.parametrize("name", names(grids))
+def test_message_bytes_of_each_rank_and_axis_equal_the_closed_forms(mpi_results, name):
+    result = result_of(mpi_results, "grids", name)
+    assert_bytes(result)
+    assert any(len(channel.split()) == 4 for rank in result["sent"] for channel in rank), "channels with an axis"
+
+
+@pytest.mark.parametrize("name", names(lossless_grids))
+def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, name):
+    assert_bits(result_of(mpi_results, "lossless_grids", name))
+
+
+@pytest.mark.parametrize("name", names(lossy_grids))
+def test_what_ranks_hold_alike_stays_alike_under_a_lossy_codec(mpi_results, name):
+    result = result_of(mpi_results, "lossy_grids", name)
+    assert_lossy(result)
+    assert result["loss"] < 0.01 and result["norm"] < 0.1, "8 bits of each message are no different training"
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_planted_fault_is_seen(mpi_results, name):
+    mode, seen_in = FAULTY[name]
+    sound = result_of(mpi_results, "faulty_grids", compared({**SOUND, **mode}).name)
+    faulty = result_of(mpi_results, "faulty_grids", compared({**SOUND, **mode}, fault=name).name)
+    assert_same(sound)
+    assert faulty[seen_in] > 1e-6
+    with pytest.raises(AssertionError):
+        assert_same(faulty)
+
+
+def test_every_fault_and_every_mode_is_in_a_suite():
+    assert FAULTY.keys() == grid_faults.FAULTS.keys()
+    assert {place["layout.tensor"] for place in PLACES} == {"2d", "2.5d", "3d"}
+    assert sum(1 for _ in faulty_grids()) == 3 + len(FAULTY)
+    assert len(SUITES) == 4
