@@ -1,7 +1,7 @@
 """What a run says of its traffic, as numbers that tables and plots can use."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Literal
 
@@ -29,6 +29,8 @@ class Traffic:
     """None for a dimension, and where the log does not say."""
     kind: str | None
     """None for a dimension, and where the log does not say."""
+    axis: str | None
+    """Of a tensor grid; None for other traffic, and for a dimension."""
     codec: str | None
     """None for a dimension whose channels differ, and where the log does not say."""
     calls: int
@@ -148,6 +150,13 @@ def by_dimension(rows: Sequence[Traffic]) -> tuple[Traffic, ...]:
     return tuple(_sum(name, [row for row in rows if row.dimension == name]) for name in names)
 
 
+def by_axis(rows: Sequence[Traffic]) -> tuple[Traffic, ...]:
+    """Sums over the channels of each axis of a tensor grid, by the axes' names; what is exact is left out."""
+    mine = [row for row in rows if row.axis and row.dimension != "EXACT"]
+    names = sorted({row.axis or "" for row in mine})
+    return tuple(replace(_sum("TP", [row for row in mine if row.axis == name]), axis=name) for name in names)
+
+
 def time_split(rows: Iterable[Traffic], step_seconds: Sequence[float]) -> TimeSplit | None:
     """Where the time of a step goes.
 
@@ -198,6 +207,7 @@ def _channel(row: events.ChannelTraffic, shares: int, *, known: bool) -> Traffic
         dimension=word(row.dimension) or "",
         phase=word(row.phase),
         kind=word(row.kind),
+        axis=word(row.axis),
         codec=word(row.codec),
         calls=count(row.calls),
         plain_calls=count(row.plain_calls),
@@ -222,6 +232,7 @@ def _sum(dimension: str, rows: list[Traffic]) -> Traffic:
         dimension=dimension,
         phase=None,
         kind=None,
+        axis=None,
         codec=codecs.pop() if len(codecs) == 1 else None,
         calls=sum(row.calls for row in rows),
         plain_calls=sum(row.plain_calls for row in rows),

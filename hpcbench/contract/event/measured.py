@@ -16,6 +16,8 @@ class ChannelTraffic(Part):
     dimension: str | None
     phase: str | None
     kind: str | None
+    axis: str | None = None
+    """Of a tensor grid; left out of what is no traffic of one."""
     codec: str | None
     dtype: str | None = None
     """Of the messages; left out where the channel leaves it open."""

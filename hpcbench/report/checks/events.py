@@ -93,7 +93,7 @@ def wire(subject: Subject) -> Iterator[str]:
         wire, message = channel.wire_bytes, channel.message_bytes
         if event is None or wire == "unknown" or channel.codec is None:
             continue
-        name = " ".join(word for word in (channel.dimension, channel.phase, channel.kind) if word)
+        name = " ".join(word for word in (channel.dimension, channel.phase, channel.kind, channel.axis) if word)
         if channel.codec == "none" and wire != message:
             yield subject.at(event.line, f"{name}: {wire} wire bytes for {message} message bytes, without a codec")
         elif wire > message:

@@ -11,7 +11,7 @@ from typing import Literal
 from hpcbench.contract import step_line
 from hpcbench.report.quantities import exported
 
-VERSION = 3
+VERSION = 4
 """Raised whenever a column is added, taken away, renamed, or changes its type, unit or place."""
 
 Type = Literal["text", "json", "integer", "real"]
@@ -165,6 +165,7 @@ CHANNELS = Table(
         Column("dimension", "text", "", "DP, ZERO, TP, SP, CP, PP, EP; EXACT is what is never compressed"),
         Column("phase", "text", "", "FORWARD, BACKWARD or STEP"),
         Column("kind", "text", "", "GRAD, ACT, PARAM or OPTIM"),
+        Column("axis", "text", "", "Axis of the tensor grid, of layout.tensor 2d, 2.5d and 3d"),
         Column("codec", "text", "", "What encoded it; none is no codec"),
         Column("algorithm", "text", "", "What was asked for"),
         Column("algorithms", "json", "", "Calls of the first rank, by what carried them out, as an object"),

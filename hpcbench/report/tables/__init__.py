@@ -5,6 +5,7 @@ from collections.abc import Callable
 from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Table
+from hpcbench.report.tables.axes import axes
 from hpcbench.report.tables.by_scheme import loss, memory, phases, speed, traffic
 from hpcbench.report.tables.comparison import schemes
 from hpcbench.report.tables.published import published
@@ -16,6 +17,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "phases": phases,
     "loss": loss,
     "traffic": traffic,
+    "axes": axes,
     "memory": memory,
     "schemes": schemes,
 }

@@ -10,13 +10,16 @@ from dataclasses import dataclass
 
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.text import printable
-from hpcbench.contract.values import integer, member
+from hpcbench.contract.values import integer, member, text
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Field, Table, tabulate
 from hpcbench.report.measures import is_gpu
-from hpcbench.report.notation import name, percent, quantity, significant, whole
+from hpcbench.report.notation import bytes_unit, name, percent, quantity, seconds_unit, significant, whole
 from hpcbench.report.quantities.quantity import fields
+from hpcbench.report.quantities.resource_quantities import DEVICE, HOST_RANK, PHASES
 from hpcbench.report.quantities.speed_quantities import STEP_SECONDS
+from hpcbench.report.statistics import mean_of_known
+from hpcbench.report.tables.axes import shares
 from hpcbench.report.tables.by_scheme import SCHEME, samples
 from hpcbench.report.titles import example
 
@@ -74,15 +77,40 @@ def scaling(cells: list[Cell], kind: Kind) -> list[Point]:
     the kind says.
     """
     series: dict[tuple[str, float], list[Size]] = {}
+    modes = has_modes(cells)
     for size in _sizes(cells):
-        series.setdefault((_fixed(example(size.cell)), kind.same(size)), []).append(size)
+        series.setdefault((_fixed(example(size.cell), modes=modes), kind.same(size)), []).append(size)
     points: list[Point] = []
     for (_, value), found in series.items():
-        for sizes in _apart(found):
+        for own, sizes in _by_mode(found).items() if modes else ((None, sizes) for sizes in _apart(found)):
             if len({size.ranks for size in sizes}) > 1:
-                words = ", ".join([*_own(sizes, cells), kind.words.format(value)])
+                words = ", ".join([*(_own(sizes, cells) if own is None else [own]), kind.words.format(value)])
                 points += _points(words, sorted(sizes, key=lambda size: size.ranks))
     return points
+
+
+def has_modes(cells: list[Cell]) -> bool:
+    """Whether tensor parallelism on a grid is among the cells: then series are of its modes."""
+    return any(_tensor(size) != "1d" for size in _sizes(cells))
+
+
+def _tensor(size: Size) -> str:
+    return text(example(size.cell).settings, "layout", "tensor") or "1d"
+
+
+def _by_mode(sizes: list[Size]) -> dict[str, list[Size]]:
+    """Sizes of each mode of tensor parallelism, by its words; without tensor parallelism a size is of every mode."""
+    groups: dict[str, list[Size]] = {}
+    layouts = {_layout(example(size.cell), modes=True) for size in sizes}
+    for layout in sorted(layouts):
+        mine = [size for size in sizes if _layout(example(size.cell), modes=True) == layout]
+        alone = [size for size in mine if (integer(example(size.cell).settings, "layout", "tp") or 1) == 1]
+        settings = example(mine[0].cell).settings
+        rest = [f"{key} {integer(settings, 'layout', key)}" for key in ("dp", "pp")] if len(layouts) > 1 else []
+        for mode in sorted({_tensor(size) for size in mine if size not in alone}):
+            own = [size for size in mine if size not in alone and _tensor(size) == mode]
+            groups[" ".join([f"tensor {mode}", *rest])] = [*alone, *own]
+    return groups
 
 
 def _own(sizes: list[Size], cells: list[Cell]) -> list[str]:
@@ -124,32 +152,61 @@ def _sizes(cells: list[Cell]) -> Iterator[Size]:
             yield Size(cell, ranks, integer(settings, "shape", "nodes"), batch)
 
 
-def _fixed(run: RunResult) -> str:
-    """The work, and how it is done but for its size."""
+def _fixed(run: RunResult, *, modes: bool) -> str:
+    """The work, and how it is done but for its size: on grids, which cut samples, how many at a time is size, too."""
+    of_size = ("global_batch", "micro_batch") if modes else ("global_batch",)
     same = {key: member(run.settings, key) for key in ("model", "data", "train", "device")}
     if isinstance(same["train"], dict):
-        same["train"] = {key: value for key, value in same["train"].items() if key != "global_batch"}
+        same["train"] = {key: value for key, value in same["train"].items() if key not in of_size}
     return json.dumps(same, sort_keys=True)
 
 
-def _layout(run: RunResult) -> str:
+def _layout(run: RunResult, *, modes: bool = False) -> str:
     layout = member(run.settings, "layout")
+    of_size = ("tp", "tensor", "depth") if modes else ("dp",)
     if isinstance(layout, dict):
-        layout = {key: value for key, value in layout.items() if key != "dp"}
+        layout = {key: value for key, value in layout.items() if key not in of_size}
     return json.dumps(layout, sort_keys=True)
 
 
 def strong_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
     """The same global batch on more and more ranks."""
-    return _table(STRONG, "Strong scaling: the same global batch on more ranks", scaling(cells, STRONG))
+    title = "Strong scaling: the same global batch on more ranks"
+    return _table(STRONG, title, scaling(cells, STRONG), modes=has_modes(cells))
 
 
 def weak_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
     """A global batch that grows with the ranks."""
-    return _table(WEAK, "Weak scaling: a global batch that grows with the ranks", scaling(cells, WEAK))
+    title = "Weak scaling: a global batch that grows with the ranks"
+    return _table(WEAK, title, scaling(cells, WEAK), modes=has_modes(cells))
 
 
-def _table(kind: Kind, title: str, points: list[Point]) -> Table | None:
+def _of_modes(points: list[Point]) -> list[Field[Point]]:
+    """What the papers on tensor grids compare: seconds of both passes over the samples, bytes and memory of a rank."""
+
+    def passes(point: Point) -> float | None:
+        parts = [one.figure(point.row.runs) for one in PHASES if one.key in ("forward_s", "backward_s")]
+        return None if None in parts else sum(part or 0.0 for part in parts) / point.size.batch
+
+    def sent(point: Point) -> float | None:
+        each = [(sum(one.message_bytes for one in run.channels), shares(run)) for run in point.row.counted]
+        return mean_of_known([nbytes / share if share else None for nbytes, share in each])
+
+    seconds, size = seconds_unit(map(passes, points)), bytes_unit(map(sent, points))
+    return [
+        (
+            Column("pass_seconds", f"a sample ({seconds.name})", help="Seconds forward and backward over the samples."),
+            lambda point: quantity(passes(point), seconds.show),
+        ),
+        (
+            Column("rank_bytes", f"sent ({size.name})", help="Message bytes of a rank in a step."),
+            lambda point: quantity(sent(point), size.show),
+        ),
+        *fields([DEVICE, HOST_RANK], points, lambda one, point: one.over(point.row.runs)),
+    ]
+
+
+def _table(kind: Kind, title: str, points: list[Point], *, modes: bool) -> Table | None:
     if not points:
         return None
     each = "GPUs" if is_gpu(example(points[0].size.cell)) else "ranks"
@@ -173,6 +230,7 @@ def _table(kind: Kind, title: str, points: list[Point]) -> Table | None:
             Column("efficiency", "efficiency", help="Speed-up over the growth of the ranks; 100 % is ideal."),
             lambda point: quantity(point.efficiency, percent),
         ),
+        *(_of_modes(points) if modes else []),
     ]
     what = f"{title} ({points[0].series})" if one else title
     note = "Efficiency is of each scheme against its own smallest size."

@@ -1,0 +1,114 @@
+"""Reports of tensor grids: traffic by axis, and how each mode of tensor parallelism scales."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcbench.report.build import DEFAULT, build
+from hpcbench.report.document import Figure, Table
+from hpcbench.report.sections import read
+from hpcbench.testing.results import Planted, write
+
+CASES = [(1, "1d", 8), (4, "1d", 8), (4, "2d", 8), (8, "1d", 8), (8, "3d", 8), (1, "1d", 1), (8, "3d", 16)]
+"""Ranks, mode and samples: strong scaling at 8 samples, and two sizes that share neither batch nor batch a rank."""
+SECONDS = {(1, "1d"): 0.8, (4, "1d"): 0.4, (4, "2d"): 0.5, (8, "1d"): 0.25, (8, "3d"): 0.2}
+
+
+def plant(root: Path) -> Path:
+    runs = [
+        Planted(scheme, 1, SECONDS[case[:2]], 2.7, cell={"number": number})
+        for number, case in enumerate(CASES)
+        for scheme in ("baseline", "mzhybrid")
+    ]
+    write(root, runs)
+    for run in runs:
+        ranks, mode, batch = CASES[run.cell["number"]]
+        for path in (root / "runs" / run.id / "log.txt", root / "runs" / run.id / "run.json"):
+            text = path.read_text()
+            for old, new in (
+                ('"ranks": 8, "threads"', f'"ranks": {ranks}, "threads"'),
+                ('"global_batch": 8', f'"global_batch": {batch}, "micro_batch": {batch}'),
+                ('"dp": 2, "tp": 2, "pp": 2', f'"dp": 1, "tp": {ranks}, "pp": 1, "tensor": "{mode}", "depth": 1'),
+            ):
+                assert text.count(old) == 1
+                text = text.replace(old, new)
+            path.write_text("\n".join(on_grid(line, mode, run.seconds) for line in text.splitlines()) + "\n")
+    return root
+
+
+def on_grid(line: str, mode: str, seconds: float) -> str:
+    """Its traffic divided among two axes, a third over i; and phases of the step beside it."""
+    if '"traffic"' not in line or mode == "1d":
+        return line
+    event = json.loads(line)
+    (channel,) = event["channels"]
+    numbers = ("message_bytes", "wire_bytes", "exposed_s", "hidden_s", "transfer_s")
+    parts = [
+        {**channel, "dimension": "TP", "axis": axis, **{key: channel[key] * share / 3 for key in numbers}}
+        for axis, share in (("i", 1), ("j", 2))
+    ]
+    for part in parts:
+        part |= {key: round(part[key]) for key in numbers[:2]}
+    times = {
+        "forward_s": 0.25,
+        "backward_s": 0.5,
+        "bubble_s": 0.0,
+        "reduction_s": 0.1,
+        "optimizer_s": 0.1,
+        "other_s": 0.05,
+    }
+    stage = {"stage": 0, **{key: value * seconds for key, value in times.items()}, "step_s": seconds}
+    span = {key: event[key] for key in ("from_step", "to_step")}
+    return json.dumps({**event, "channels": parts}) + "\n" + json.dumps({"event": "phases", **span, "stages": [stage]})
+
+
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    root = plant(tmp_path_factory.mktemp("grids") / "001")
+    return [
+        block
+        for chapter in build(read([root]).sections, ["axes", *DEFAULT], figures=True).chapters
+        for block in chapter.blocks
+    ]
+
+
+def rows(table: Table) -> list[dict[str, Any]]:
+    return [{c.name: entry.value for c, entry in zip(table.columns, row, strict=True)} for row in table.rows]
+
+
+def test_traffic_is_told_by_axis(blocks: list[Any]) -> None:
+    found = [rows(block) for block in blocks if isinstance(block, Table) and block.name == "axes"]
+    assert len(found) == 3, "the cells with a grid, and no others"
+    for lines in found:
+        baseline = {line["axis"]: line for line in lines if line["scheme"] == "baseline"}
+        assert list(baseline) == ["i", "j"]
+        assert baseline["j"]["message_bytes"] == pytest.approx(2 * baseline["i"]["message_bytes"], rel=1e-5)
+        assert baseline["j"]["exposed_s"] == pytest.approx(2 * baseline["i"]["exposed_s"])
+        assert baseline["i"]["wire_over_message"] == pytest.approx(1, rel=1e-5)
+    assert [line["message_bytes"] for line in found[0] if line["axis"] == "j"] == [pytest.approx(1e6 / 6, rel=1e-5)] * 2
+
+
+def test_each_mode_has_a_series_that_begins_with_one_rank(blocks: list[Any]) -> None:
+    (table,) = (block for block in blocks if isinstance(block, Table) and block.name == "strong-scaling")
+    found = {(row["series"], row["ranks"]): row for row in rows(table) if row["scheme"] == "baseline"}
+    wanted = {(f"tensor {mode}, global batch 8", ranks) for ranks, mode in (*SECONDS, (1, "2d"), (1, "3d"))}
+    assert found.keys() == wanted
+    eight = found["tensor 3d, global batch 8", 8]
+    assert eight["speedup"] == pytest.approx(0.8 / 0.2, rel=0.05) and eight["efficiency"] == pytest.approx(
+        0.5, rel=0.05
+    )
+    assert eight["pass_seconds"] == pytest.approx(0.75 * 0.2 / 8)
+    assert eight["rank_bytes"] == pytest.approx(1e6 / 8, rel=1e-5)
+    assert eight["host_rank_bytes"] == 300_000_000
+
+
+def test_weak_scaling_is_of_a_batch_a_rank(blocks: list[Any]) -> None:
+    (table,) = (block for block in blocks if isinstance(block, Table) and block.name == "weak-scaling")
+    found = {(row["series"], row["ranks"]) for row in rows(table)}
+    assert found == {(f"tensor {mode}, batch 1 a rank", ranks) for mode in ("1d", "3d") for ranks in (1, 8)}
+
+
+def test_the_figure_has_the_modes(blocks: list[Any]) -> None:
+    assert any(isinstance(block, Figure) and block.name == "scaling" for block in blocks)
