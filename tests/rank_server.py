@@ -30,8 +30,6 @@ PACKAGES = ("hpcbench.codecs", "hpcbench.comm", "hpcbench.parallel", "hpcbench.p
 PR_SET_PDEATHSIG = 1
 LATE = "torch.fx.experimental.symbolic_shapes"
 """What the first backward pass imports, with SymPy, for more than a second."""
-FREE = 100
-"""Files from here on are nobody's while numbers are given."""
 
 
 class Place(NamedTuple):
@@ -106,11 +104,12 @@ def receive(client: socket.socket) -> Place | None:
 def take(place: Place) -> None:
     """Become what the launcher started."""
     die_with_parent()
-    aside = [fcntl.fcntl(file, fcntl.F_DUPFD, FREE) for file in place.files]
-    os.closerange(3, FREE)
+    free = max(*place.numbers, *place.files, 100) + 1  # a launcher of many ranks gives the last ones high numbers
+    aside = [fcntl.fcntl(file, fcntl.F_DUPFD, free) for file in place.files]
+    os.closerange(3, free)
     for file, number in zip(aside, place.numbers, strict=True):
         os.dup2(file, number)
-    os.closerange(FREE, FREE + len(aside))
+    os.closerange(free, free + len(aside))
     os.environ.clear()
     os.environ.update(place.environment)
     os.chdir(place.directory)
