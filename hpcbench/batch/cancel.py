@@ -37,8 +37,15 @@ def cancel(root: Path) -> str:
                 raise UserError(f"{root}: handed in by hand: end its jobs there, by their marks: {', '.join(by_hand)}")
             return "nothing waits or runs any more" if tracked.ids else "nothing was handed in"
         # Written down before: a job may leave its mark, or this command be killed, before the answer comes.
-        wanted = set(ids)
-        cancelled = [ledger.cancel(job) for job in ledger.submitted if wanted.intersection(job.elements)]
+        meant: dict[int, list[str]] = {}
+        for job, id in tracked.ids.items():
+            if id in ids and (handed := ledger.of(job)) is not None:
+                meant.setdefault(handed.number, []).append(id)
+        its = [handed for handed in ledger.submitted if handed.number in meant]
+        cancelled = [(ledger.cancel(handed), meant[handed.number]) for handed in its]
+        # A call that nobody answered may have been sent again: what else was taken must not begin now.
+        more = [id for handed, _ in cancelled if not handed.argv for id in scheduler.copies(handed.name)]
+        ids = list(dict.fromkeys([*ids, *more]))
         try:
             said = scheduler.cancel(ids)
         except UserError:
@@ -49,10 +56,12 @@ def cancel(root: Path) -> str:
     return ", ".join(f"{count} job{'' if count == 1 else 's'}: {words}" for words, count in counts.most_common())
 
 
-def _take_back(ledger: Ledger, cancelled: Sequence[SubmittedJob], said: Mapping[str, str]) -> None:
+def _take_back(
+    ledger: Ledger, cancelled: Sequence[tuple[SubmittedJob, Sequence[str]]], said: Mapping[str, str]
+) -> None:
     """What was not cancelled after all may yet fail by itself, and is then to say so."""
-    for job in cancelled:
-        if not any(said.get(id, "").startswith(("ended", "told to end")) for id in job.elements):
+    for job, ids in cancelled:
+        if not any(said.get(id, "").startswith(("ended", "told to end")) for id in ids):
             ledger.lives_on(job)
 
 

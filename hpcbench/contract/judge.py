@@ -7,6 +7,7 @@ Nothing is a success that does not say so itself: a run is ``completed`` only by
 import math
 from pathlib import Path
 
+from hpcbench.contract.claim import DIRECTORY, held_by_two
 from hpcbench.contract.ending import Ending, read_ending, tail
 from hpcbench.contract.mark import Mark
 from hpcbench.contract.reason import Diagnosis, diagnose
@@ -45,7 +46,14 @@ def look(directory: Path, jobs: Path, mark: Mark | None, job: Job, log: Ending |
         # A module, a setup line: what kept the job from its runs.
         lines = [line for line in tail(jobs / job.id / "out.log") if line.strip()]
         said = printable(lines[-1], 160) if lines else ""
-    return judge(directory, mark, job, log, found, said)
+    verdict = judge(directory, mark, job, log, found, said)
+    if mark is not None and verdict.state is State.COMPLETED:
+        two = held_by_two(jobs / job.id, mark.start, mark.end)
+        if two is not None:
+            holders = " and ".join(printable(claim.holder, 40) for claim in two)
+            words = f"its job ran twice at once, as {holders}: what it measured is not compared"
+            return Verdict(State.UNKNOWN, words, f"{jobs / job.id / DIRECTORY / str(two[0].number)}.end:1")
+    return verdict
 
 
 def look_up(directory: Path, jobs: Path, mark: Mark | None, job: Job) -> Verdict:

@@ -16,6 +16,8 @@ from hpcbench.batch.schedulers.lsf_answers import FIELDS, Clock, lookup, read_de
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
+HANGS = re.compile(r"^.*(still trying|(is down|[Cc]annot connect to LSF)\. Please wait).*$", re.MULTILINE)
+"""What LSF's programs say when no daemon answers them. They try for ever, and bsub sends the job each time."""
 _NOT_FOUND = re.compile(r"^(Job <[^>]*> is not found|No (\w+ )?job found.*|No matching job found.*)\s*$", re.MULTILINE)
 
 
@@ -60,20 +62,20 @@ class LsfQuery:
             found.update(self._bjobs(some))
         return {job: word for job in ids if (word := lookup(found, job)) is not None}
 
-    def named(self, name: str) -> set[str]:
-        """Ids, of elements too, of all that was handed in under this name and is still listed.
+    def named(self, name: str) -> dict[str, JobStatus]:
+        """How all stands that was handed in under this name and is still listed, by ids, of elements too.
 
         Raises
         ------
         UserError
             LSF does not answer.
         """
-        return set(self._bjobs(["-J", name]))
+        return self._bjobs(["-J", name])
 
     def _bjobs(self, which: Sequence[str]) -> dict[str, JobStatus]:
         while True:
             form = self._forms[0]
-            answer = ask(["bjobs", "-a", *self._options(form), *which], plain_environment())
+            answer = ask(["bjobs", "-a", *self._options(form), *which], plain_environment(), hangs=HANGS)
             fields = form == "fields"
             found = read_delimited(answer.out, _clock()) if fields else read_table(answer.out, wide=form == "wide")
             if _answered(answer):
@@ -98,7 +100,7 @@ class LsfQuery:
         found: dict[str, JobStatus] = {}
         for some in portions(_jobs(ids)) if self._history else ():
             try:
-                answer = ask(["bhist", "-l", "-n", "0", *some], plain_environment())
+                answer = ask(["bhist", "-l", "-n", "0", *some], plain_environment(), hangs=HANGS)
             except SilenceError:
                 break
             except UserError:

@@ -30,8 +30,9 @@ _OF_BASH = re.compile(
 OF_SCRIPT = frozenset(
     re.findall(
         r"\w+",
-        "again attempt began child failed file found grace host hosts id id_json idle job launch launched leaving left "
-        "limit name old over path pipe recorder root run runs start status stopping time waiting",
+        "again attempt began boot by child claim failed fields file found grace holder host hosts id id_json idle job "
+        "last launch launched leaving left limit line name next old over own path pipe recorder root run runs said "
+        "start status stopping time waiting",
     )
 )
 """Variables of the scripts themselves."""
