@@ -9,6 +9,7 @@ from typing import Any
 
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.launchers import program_name, solve
+from hpcbench.batch.scripts.refused import lost
 from hpcbench.batch.sites.limits import check_number, limits
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.grid_fit import placed
@@ -105,6 +106,7 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
         notes.append(f"the file of {site.site} was never proved on the machine: read a script before you hand it in")
     if site.scheduler.account_option and loaded.study.account is None:
         notes.append(f"no account: where {site.site} wants one, add `account:` to the study, or --set account=NAME")
+    notes += lost(jobs[0], site) if jobs else []
     notes += dict.fromkeys(run.clash for run in runs if run.clash)
     own = {run.scheme_name: run.scheme.environment for run in runs if run.scheme.environment}
     notes += [f"runs of {name} are started with {assignments(variables)}" for name, variables in own.items()]

@@ -86,6 +86,9 @@ def submit(study: Path, options: Options, progress: "Progress" = lambda done, al
     after = None if options.dry_run else _after(options, loaded, site, base.parent)
     if after is not None:
         notes.append(f"begins after {after.root}" + ("" if after.ids else ", which is over"))
+        if after.ids and not after.any_end and site.scheduler.kind == "lsf" and "-ti" in site.scheduler.refuses:
+            name = after.root.parent.name
+            notes.append(f"{site.site} refuses -ti: should {name} fail, the jobs wait until you cancel them")
     base = base / "dry-run" if options.dry_run and options.out is None else base
     more = {"dry_run": options.dry_run, "digest": _digest(loaded, site_document.text, options.only)}
     with _existing(base) as directory, locked(directory):

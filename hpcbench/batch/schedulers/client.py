@@ -92,7 +92,7 @@ def ask(
         out, err = _listen(process, time.monotonic() + patience, hangs)
     except TimeoutError as error:
         _end(process)
-        raise SilenceError(f"{program(argv)}{error or f' did not answer within {patience:.0f} s'}") from None
+        raise SilenceError(f"{program(argv)}{str(error) or f' did not answer within {patience:.0f} s'}") from None
     except BaseException:
         _end(process)
         raise

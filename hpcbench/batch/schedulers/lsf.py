@@ -37,7 +37,8 @@ class Lsf(Scheduler):
         from hpcbench.batch.schedulers.submitit_script import Script, receipt
 
         executor = LSFScriptExecutor(self.root, self.site.scheduler.hand_in)
-        taken = executor.submit(Script(self.root / job.script, tuple(_options(job))))
+        options = _options(job, ends_orphans="-ti" not in self.site.scheduler.refuses)
+        taken = executor.submit(Script(self.root / job.script, tuple(options)))
         elements = [f"{taken.job_id}[{k + 1}]" for k in range(len(job.jobs))] if job.array else [taken.job_id]
         return receipt(taken, elements)
 
@@ -73,13 +74,20 @@ def _job(id: str) -> str:
     return id.partition("[")[0]
 
 
-def _options(job: BatchJob) -> list[str]:
-    """On the command line, where they win over what the script says."""
+def _options(job: BatchJob, *, ends_orphans: bool) -> list[str]:
+    """What stands on the command line, where it wins over what the script says.
+
+    Parameters
+    ----------
+    ends_orphans
+        Whether this LSF knows -ti: it ends a job that waits for what has failed, which would else wait for ever.
+    """
     array = f"[1-{len(job.jobs)}]" if job.array else ""
     options = ["-J", lsf_name(job.name) + array]
     if job.after:
         kind = "ended" if job.after_any else "done"
         options += ["-w", " && ".join(f"{kind}({id})" for id in job.after)]
+        options += ["-ti"] if ends_orphans and not job.after_any else []
     return options
 
 

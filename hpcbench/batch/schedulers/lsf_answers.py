@@ -23,6 +23,7 @@ STATES: Mapping[str, State] = {
 }
 """LSF's job states; of EXIT the reason says more."""
 
+_NEVER = re.compile("never satisfied")
 _NOTES = {
     "PSUSP": "held while it waited",
     "UNKWN": "its host does not answer",
@@ -93,8 +94,10 @@ def word(stat: str, exit: int | None = None, reason: str = "") -> JobStatus:
     """Ours for one of LSF's, in whatever case."""
     theirs = stat.strip().upper()
     state = STATES.get(theirs, State.UNKNOWN)
+    if theirs == "PEND":
+        return waiting(reason)
     if theirs != "EXIT":
-        head = "" if theirs in ("PEND", "RUN", "DONE") else theirs
+        head = "" if theirs in ("RUN", "DONE") else theirs
         said = ": ".join(part for part in (head, _NOTES.get(theirs, ""), reason) if part)
         return JobStatus(state, reason=said, exit=0 if state is State.COMPLETED else None)
     term = re.search(r"TERM_[A-Z_]+", reason)
@@ -105,6 +108,11 @@ def word(stat: str, exit: int | None = None, reason: str = "") -> JobStatus:
     elif exit == BY_BKILL:
         state = State.CANCELLED
     return JobStatus(state, reason=reason or "EXIT", exit=exit or None)
+
+
+def waiting(reason: str) -> JobStatus:
+    """Ours for a job that waits, with the remedy where it would wait for ever."""
+    return JobStatus(State.PENDING, reason=f"{reason} `hpcbench cancel` ends it" if _NEVER.search(reason) else reason)
 
 
 def read_delimited(text: str, clock: Clock) -> dict[str, JobStatus]:
@@ -161,6 +169,19 @@ def read_table(text: str, *, wide: bool = False) -> dict[str, JobStatus]:
     return words
 
 
+def read_pending(text: str) -> dict[str, str]:
+    """Why jobs wait, from the answer to ``bjobs -p``: the lines below each one's row."""
+    reasons: dict[str, str] = {}
+    last = ""
+    for line in text.splitlines():
+        row = re.match(r"\*?(\d+)(?:\[(\d+)\])?\s+(\S+)\s+P(END|SUSP)\s", line)
+        if row:
+            last = element(row[1], row[2] or _index(line[row.end() :]))
+        elif last and line[:1].isspace() and line.strip():
+            reasons[last] = " ".join(part for part in (reasons.get(last, ""), line.strip()) if part)
+    return reasons
+
+
 def _host(header: str, line: str, wide: bool) -> str:
     """The cell below EXEC_HOST; in the wide form cells may be pushed to the right, but none is empty."""
     cells = line.split()[5:6] if wide else line[header.find("EXEC_HOST") :].split(" ")[:1]
@@ -197,7 +218,7 @@ def read_history(text: str, clock: Clock) -> dict[str, JobStatus]:
 
 
 def _history(section: str, clock: Clock) -> JobStatus | None:
-    stat, reason, hosts = "", "", ""
+    stat, reason, hosts, asked = "", "", "", ""
     exit_status: int | None = None
     start: str | None = None
     end: str | None = None
@@ -213,7 +234,7 @@ def _history(section: str, clock: Clock) -> JobStatus | None:
             stat, start = "RUN", start or time
         elif "requeued" in event[:40].lower() or event.startswith("Pending"):
             restarts += "requeued" in event.lower()
-            stat, start, exit_status, reason = "PEND", None, None, ""
+            stat, start, exit_status, reason, asked = "PEND", None, None, "", ""
         elif event.startswith("Suspended"):
             stat = "PSUSP" if start is None else "USUSP" if "byuser" in event.lower() else "SSUSP"
         elif event.startswith("Unknown"):
@@ -225,6 +246,8 @@ def _history(section: str, clock: Clock) -> JobStatus | None:
             signal = re.search(r"Exitedbysignal(\d+)", event)
             stat, end = "EXIT", time
             exit_status = int(code[1]) if code else 128 + int(signal[1]) if signal else exit_status
+        killed = re.match(r"Signal<(?:SIG)?(KILL|TERM|INT)>requestedby(?:user|administrator)", event)
+        asked = f"Signal <{killed[1]}> requested by user" if killed else asked
         term = re.search(r"TERM_[A-Z_]+", event)
         if term and stat == "EXIT":
             reason = term[0]
@@ -232,6 +255,8 @@ def _history(section: str, clock: Clock) -> JobStatus | None:
         return None
     over = stat in ("DONE", "EXIT")
     said = word(stat, exit_status, reason)
+    if stat == "EXIT" and not reason and asked:  # relatives of LSF give no other reason
+        said = replace(said, state=State.CANCELLED, reason=asked)
     return replace(said, start=start, end=end if over else None, hosts=hosts, restarts=restarts)
 
 

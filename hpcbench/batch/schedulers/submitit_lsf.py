@@ -31,7 +31,7 @@ DIALECT = Dialect(
     remedies=(
         (
             re.compile("illegal option|no longer supported"),
-            "this LSF does not take it: look at scheduler: in the site file",
+            "this LSF does not take it: name it in scheduler.refuses of the site file, or look at scheduler: there",
         ),
         (re.compile("[Nn]o such queue|not use the queue|closed"), "set queue: in the study to another one"),
         (re.compile("[Pp]roject|[Aa]ccount|[Bb]ank|user group"), "set account: in the study to one that may run there"),

@@ -151,6 +151,12 @@ def _script(template: str, templates: Path | None, directives: list[str], **valu
         if templates is None:
             raise
         raise UserError(f"{_where(error, templates)}: {type(error).__name__}: {error}: correct the template") from None
+    lacking = [line for line in directives if line not in text.splitlines()]
+    if lacking:
+        raise ValueError(
+            f"{template}: lacks the line {lacking[0]!r}: write all `directives`; what the site turns away belongs in "
+            "scheduler.refuses"
+        )
     if smuggles(text, directives):
         raise ValueError(f"{template}: a value reads as a directive of the scheduler: change it")
     return text

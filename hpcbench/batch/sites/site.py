@@ -58,7 +58,8 @@ class Scheduler(Section):
     hand_in: Literal["stdin", "file"] = Field("stdin", description="LSF: bsub < script, or bsub script.")
     max_array: int | None = Field(None, ge=1, description="Largest index of a job array; by default no arrays.")
     refuses: list[Option] = Field(
-        default_factory=list, description="Options that the site turns away wherever a script has them, as TACC does."
+        default_factory=list,
+        description="Options that the site turns away, such as -cwd: scripts do without, and notes say what is lost.",
     )
     max_submitted: Count | None = Field(None, description="Jobs that a user may have in all queues.")
     directives: dict[Option, str | int | None] = Field(

@@ -28,6 +28,93 @@ for name in $(compgen -e); do
   esac
 done
 
+# ---- the claim: a scheduler may take a job twice, and people may start it twice; one script at a time holds it ----
+
+# listed ID PROCESS: whether the job of that id is still there, by its scheduler; 2 where nobody can say
+listed() { return 2; }
+
+# process PID: sets `found` to what tells this process from any other; empty where it is gone
+process() {
+  local line='' boot='' fields=()
+  found=''
+  [ ! -r "/proc/$1/stat" ] || read -r line 2> /dev/null < "/proc/$1/stat"
+  read -r boot 2> /dev/null < /proc/sys/kernel/random/boot_id
+  read -r -a fields <<< "${line##*) }"
+  [ -z "$line" ] || [[ ${fields[0]} == [ZX] ]] || found="$1 ${fields[19]} $boot $HOSTNAME"
+}
+
+# runs_here PROCESS: whether the process that wrote this is still there; 2 where it ran on another node
+runs_here() {
+  [ "${1##* }" = "$HOSTNAME" ] || return 2
+  process "${1%% *}"
+  [ -n "$found" ] && [ "$found" = "$1" ]
+}
+
+# leave WORDS: end this script, which has touched nothing of the job's
+leave() {
+  echo "$start job $job: $1" >&2
+  rm -f -- "$own"
+  exit 73
+}
+
+# follow CLAIM: go on if who made the claim is over, else leave
+follow() {
+  local said='' by status
+  # Names that hpcbench gives are new each time: one that has been here was sent twice, and is not to run twice.
+  if [[ $name =~ [-_][0-9a-f]{6}[-_][aj][0-9] ]] &&
+    grep -shF "\"name\": \"$name\"" "${1%/*}"/[0-9]* | grep -qvF "\"holder\": \"$holder\""; then
+    leave "was taken more than once, and another one has it, by ${1%/*}"
+  fi
+  [ ! -e "$1.end" ] || return 0
+  read -r said < "$1"
+  [[ $said =~ \"holder\":\ \"([^\"]*)\",\ \"process\":\ \"([^\"]*)\" ]] ||
+    leave "$1 cannot be read: somebody else may run it: remove that file if nobody does"
+  by=("${BASH_REMATCH[@]:1}")
+  if [ "${by[0]}" = "$holder" ] || [ "${by[0]}" = "${by[1]}" ]; then
+    runs_here "${by[1]}"
+    status=$?
+    [ "${by[0]}" != "$holder" ] || [ "$status" -ne 2 ] || return 0 # put back into its queue, and on another node now
+  else
+    listed "${by[0]}" "${by[1]}"
+    status=$?
+  fi
+  case $status in
+    0) leave "job ${by[0]} runs it, by $1" ;;
+    1) return 0 ;;
+    *) leave "job ${by[0]} may still run it, and nobody here can say: remove $1 if it is over" ;;
+  esac
+}
+
+# hold: make the next claim, by a link, which only one can make; or leave
+hold() {
+  local own=jobs/$job/claims/.$HOSTNAME.$$ holder=${id//[!A-Za-z0-9_.\[\]-]/?} last=0
+  name=${name//[!A-Za-z0-9_.\[\]-]/?}
+  mkdir -p "jobs/$job/claims"
+  process $$
+  printf '{"holder": "%s", "process": "%s", "name": "%s", "start": "%s"}\n' \
+    "${holder:-$found}" "$found" "$name" "$start" > "$own" || leave "cannot write to $root/jobs/$job/claims"
+  holder=${holder:-$found}
+  while
+    while [ -e "jobs/$job/claims/$((last + 1))" ]; do last=$((last + 1)); done
+    [ "$last" -eq 0 ] || follow "jobs/$job/claims/$last"
+    claim=jobs/$job/claims/$((last + 1)) next=jobs/$job/claims/$((last + 2))
+    ln -- "$own" "$claim" 2> /dev/null
+    ! [ "$own" -ef "$claim" ] # a file server may do it, and say that it has failed
+  do
+    [ -e "$claim" ] || leave "cannot make $root/$claim as a link"
+  done
+  rm -f -- "$own"
+}
+
+# ours: whether nobody has taken the job from this script, because its scheduler had called it over
+ours() { [ ! -e "$next" ]; }
+
+# release: let the next one have the job
+release() {
+  now
+  mark "$claim.end" '%s\n' "$time"
+}
+
 # ---- marks: what is known of job and runs, whatever the scheduler says ----
 
 # now: sets `time`
@@ -47,6 +134,7 @@ json() { LC_ALL=C sed 's/[^ -~]/?/g; s/[\\"]/\\&/g; s/.*/"&"/' | paste -s -d , -
 
 # mark_job STATE [EXIT]
 mark_job() {
+  ours || return 0
   now
   mark "jobs/$job/status.json" '{"state": "%s"%s, "attempt": %d, "start": "%s"%s, "host": %s, "hosts": [%s], "id": %s}\n' \
     "$1" "${2:+, \"exit\": $2}" "$attempt" "$start" "${2:+, \"end\": \"$time\"}" "$host" "$hosts" "$id_json"
@@ -54,6 +142,7 @@ mark_job() {
 
 # mark_run STATE [EXIT]
 mark_run() {
+  ours || return 0
   now
   mark "runs/$run/status.json" '{"state": "%s"%s, "attempt": %d, "start": "%s"%s, "host": %s, "job": "%s", "id": %s}\n' \
     "$1" "${2:+, \"exit\": $2}" "$attempt" "$began" "${2:+, \"end\": \"$time\"}" "$host" "$job" "$id_json"
@@ -90,6 +179,7 @@ run() {
   keep_time
   heed
   [ -z "$stopping" ] || return 0
+  ours || exit 73
   allow
   keep_old "$1"
   now
@@ -196,6 +286,7 @@ finish() {
   trap '' TERM INT HUP USR1 USR2 URG
   mark_job ended "$1"
   teardown
+  release
 }
 
 teardown() {
@@ -255,6 +346,32 @@ child='' run='' stopping='' leaving='' grace=0 failed=0
 SECONDS=0
 now
 start=$time
+
+# id of this job, its name in the queue where that can be told, and its hosts, one a line
+name=''
+id=${LSB_JOBID:-}
+[ "${LSB_JOBINDEX:-0}" = 0 ] || id="${id}[$LSB_JOBINDEX]"
+name=${LSB_JOBNAME:-}
+name=${name%%\[*}
+listed() {
+  local said
+  said=$(timeout 60 bjobs -a "$1" 2>&1)
+  [[ $said != *"is not found"* && $said != *"o matching job"* ]] || return 1
+  [[ $said == *JOBID*STAT* ]] || return 2
+  grep -qE '^[0-9]+ +[^ ]+ +(PEND|WAIT|PROV|PSUSP|RUN|USUSP|SSUSP|UNKWN|ZOMBI) ' <<< "$said"
+}
+host_list() { # LSB_HOSTS is missing on large jobs
+  if [ -r "${LSB_DJOB_HOSTFILE:-}" ]; then
+    sed 's/$/ 1/' "$LSB_DJOB_HOSTFILE"
+  else
+    tr -s ' ' '\n' <<< "${LSB_MCPU_HOSTS:-}" | paste -d ' ' - -
+  fi | awk -v easy=1 '
+    NF { if (!($1 in slots)) name[++n] = $1; slots[$1] += $2; if (slots[$1] > most) most = slots[$1] }
+    END { # in easy mode, a first host with one slot among larger ones is the launch host
+      for (i = 1; i <= n; i++) if (!(easy && i == 1 && slots[name[1]] == 1 && most > 1)) print name[i]
+    }'
+}
+hold
 attempt=1
 while [ -e "jobs/$job/attempts/$attempt.json" ]; do attempt=$((attempt + 1)); done
 if [ -e "jobs/$job/status.json" ]; then
@@ -267,20 +384,6 @@ export HPCBENCH_ATTEMPT=$attempt
 waiting=0
 for name in "${runs[@]}"; do completed "$name" || waiting=$((waiting + 1)); done
 
-# id of this job, and its hosts, one a line
-id=${LSB_JOBID:-}
-[ "${LSB_JOBINDEX:-0}" = 0 ] || id="${id}[$LSB_JOBINDEX]"
-host_list() { # LSB_HOSTS is missing on large jobs
-  if [ -r "${LSB_DJOB_HOSTFILE:-}" ]; then
-    sed 's/$/ 1/' "$LSB_DJOB_HOSTFILE"
-  else
-    tr -s ' ' '\n' <<< "${LSB_MCPU_HOSTS:-}" | paste -d ' ' - -
-  fi | awk -v easy=1 '
-    NF { if (!($1 in slots)) name[++n] = $1; slots[$1] += $2; if (slots[$1] > most) most = slots[$1] }
-    END { # in easy mode, a first host with one slot among larger ones is the launch host
-      for (i = 1; i <= n; i++) if (!(easy && i == 1 && slots[name[1]] == 1 && most > 1)) print name[i]
-    }'
-}
 id_json=$(json <<< "${id//[$'\n']/?}")
 hosts=$(host_list | json)
 host=$(uname -n | json)

@@ -54,7 +54,7 @@ def test_arrays_and_chains(programs: Programs, tmp_path: Path) -> None:
     assert lsf(tmp_path).submit(some).elements == ["9[1]", "9[2]"]
     lsf(tmp_path).submit(batch_job(tmp_path, after=["7"], after_any=True))
     first, second = (call["argv"] for call in programs.calls("bsub"))
-    assert first == ["-J", "s_naive.j1[1-2]", "-w", "done(7) && done(8[2])"]
+    assert first == ["-J", "s_naive.j1[1-2]", "-w", "done(7) && done(8[2])", "-ti"]
     assert second[2:] == ["-w", "ended(7)"]
 
 

@@ -89,7 +89,7 @@ class LSF:
     def ended(self, job: Job, config: Config, now: float, *, again: bool) -> None:
         """As bhist tells it; and LSF's report at the end of the output file."""
         code = job.exit or 0
-        reason = words.TERM.get(job.why, "")
+        reason = words.term(job.why, config)
         if not code and job.why in ("", "limit"):
             job.say(now, "Done successfully. The CPU time used is 0.1 seconds;")
         else:
