@@ -4,24 +4,32 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hpcbench.batch.match_runs import matching
 from hpcbench.batch.schedulers.open_scheduler import open_scheduler
 from hpcbench.batch.submit_jobs import settle
 from hpcbench.batch.tracking.ledger import Ledger, SubmittedJob
 from hpcbench.batch.tracking.lock import locked
 from hpcbench.batch.tracking.marks import read_mark
-from hpcbench.batch.tracking.track import track
+from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.mark import Mark
+from hpcbench.contract.problems import shown
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 
-def cancel(root: Path) -> str:
+def cancel(root: Path, only: str | None = None) -> str:
     """End what runs and drop what waits; returns one line for the user.
+
+    Parameters
+    ----------
+    only
+        Which runs, as `matching` reads it; a job ends as a whole, so that all its runs must be named that are not over.
 
     Raises
     ------
     UserError
         The scheduler cannot be asked, somebody handed the jobs in by hand, or another command is at work on the study.
+        A run shares its job with others that are not named, or no run is named.
     """
     with locked(root.parent):
         ledger, scheduler = Ledger(root), open_scheduler(root)
@@ -30,7 +38,11 @@ def cancel(root: Path) -> str:
         tracked = track(root)
         open_ = (State.UNKNOWN, State.LOST)  # nobody knows that it has ended: its scheduler may
         states = {job: status.state for job, status in tracked.jobs.items()}
-        ids = [id for job, id in tracked.ids.items() if states[job].alive or states[job] in open_]
+        wanted = set(tracked.ids) if only is None else _jobs_of(tracked, only)
+        open_jobs = [job for job in tracked.ids if states[job].alive or states[job] in open_]
+        ids = [tracked.ids[job] for job in open_jobs if job in wanted]
+        if not ids and open_jobs:
+            return "nothing of that waits or runs any more"
         if not ids:
             by_hand = [mark.id or job for job in tracked.jobs if job not in tracked.ids and (mark := _runs(root, job))]
             if by_hand:
@@ -54,6 +66,21 @@ def cancel(root: Path) -> str:
         _take_back(ledger, cancelled, said)
     counts = Counter(said.get(id, "no answer") for id in ids)
     return ", ".join(f"{count} job{'' if count == 1 else 's'}: {words}" for words, count in counts.most_common())
+
+
+def _jobs_of(tracked: Tracked, only: str) -> set[str]:
+    """The jobs all of whose open runs are named."""
+    planned = tracked.submission.runs
+    values = {run.id: {"scheme": run.scheme, "repeat": run.repeat, **run.cell} for run in planned}
+    named = matching(values, only)
+    jobs = {run.job for run in planned if run.id in named}
+    for run in planned:
+        if run.job in jobs and run.id not in named and tracked.runs[run.id].state.alive:
+            raise UserError(
+                f"--only {shown(only)}: job {run.job} ends as a whole, and holds {run.id} too, which is not over: "
+                "name that run as well"
+            )
+    return jobs
 
 
 def _take_back(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcbench import __version__
 from hpcbench.batch.batch_job import batch_jobs
+from hpcbench.batch.find_submission import remember
 from hpcbench.batch.plan_jobs import choose, plan
 from hpcbench.batch.schedulers.scheduler import scheduler_class
 from hpcbench.batch.scripts.job import Job
@@ -109,6 +110,8 @@ def submit(study: Path, options: Options, progress: "Progress" = lambda done, al
                 keep(root, study)
                 scheduler, ledger = scheduler_class(site.scheduler.kind)(root, site), Ledger(root)
                 notes.append(submit_jobs(scheduler, ledger, handed, name=queue_name, after=after, progress=progress))
+    if not options.dry_run:
+        remember(base)
     return Submission(root, jobs, site, [note for note in notes if note])
 
 

@@ -206,6 +206,8 @@ def _ended(mark: Mark, handed: HandedIn | None, told: Told | None) -> Status:
         return Status(State.CANCELLED)
     if told is not None and told.state in DONE_TO_IT:
         return Status(told.state, told.reason)
+    if mark.why:
+        return Status(State.FAILED, mark.why)
     if mark.exit == STOPPED_EXIT:
         return Status(State.STOPPED, "told to ahead of its limit: `hpcbench retry` goes on")
     return Status(State.FAILED, exit_words(mark.exit))

@@ -1,6 +1,7 @@
 """The whole path on the fake of LSF, by scripts of shipped sites: arrays, cancel, chains, relatives of LSF."""
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -136,7 +137,8 @@ def test_where_what_it_waits_for_has_failed_and_lsf_keeps_it_that_is_said(
     assert (tracked.jobs["j0001-r1"].state, tracked.runs["r1-baseline"].reason) == (State.PENDING, reason)
     assert cancel(second.root) == "1 job: ended"
     assert states(track(second.root)) == [State.CANCELLED]
-    assert retry(second.root).left == {"r1-baseline": "cancelled: --all tries it again"}
+    [left] = retry(second.root).left.values()
+    assert left.startswith("cancelled (job j0001-r1 was cancelled (Signal <KILL> requested by user))")
 
 
 @pytest.mark.parametrize("held", [False, True])
@@ -146,7 +148,7 @@ def test_what_was_cancelled_while_it_waited_is_cancelled_and_not_tried_again(
 ) -> None:
     site = {**mpich, **LIKE, "scheduler__max_array": 2 if array else None}
     here = place("lsf-cluster", site=site, flavour="lsf-like", nodes=2)
-    here.fake.run("bsub", "-n", "64", "-R", "span[ptile=32]", "-x", stdin=b"#!/bin/sh\nsleep 600\n")
+    here.fake.run("bsub", "-n", "64", "-R", "span[ptile=32]", "-P", "other", "-x", stdin=b"#!/bin/sh\nsleep 600\n")
     here.fake.wait_for("1", RUNNING)
     here.write_study(repeats=2, pairing="none")
     root = here.submit().root
@@ -170,10 +172,13 @@ def test_options_that_are_refused_are_left_out_and_the_script_does_their_work(
     here = place("lsf-cluster", site=mpich, flavour="lsf-like")
     with pytest.raises(UserError, match=r"illegal option -- .*: name it in scheduler\.refuses of the site file"):
         here.submit()
-    here = place("lsf-cluster", site={**mpich, **LIKE}, flavour="lsf-like", directory=here.directory / "2", minute=1.0)
+    site = json.loads(here.site.read_text(encoding="utf-8"))
+    site["scheduler"]["refuses"] = LIKE["scheduler__refuses"]
+    here.site.write_text(json.dumps(site), encoding="utf-8")
     here.acts({"r1-baseline": "stop"})
-    here.write_study(walltime="1m", stop_ahead="50s")  # by the script's clock, whose minutes are ours
+    here.write_study(walltime="1m", stop_ahead="50s")
     said = here.submit()
+    assert states(wait_until_over(here, said.root)) == [State.STOPPED]  # by the script's own clock
     assert any(note.startswith("-rn is left out, for lsf-cluster refuses it: LSF may run a job") for note in said.notes)
     assert not any("-wa" in note or "-cwd" in note for note in said.notes)
     head = [line for line in (said.root / "jobs" / "j0001-r1" / "job.sh").read_text().splitlines() if "#BSUB" in line]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.contract.state import State
+from hpcbench.contract.times import elapsed
 
 STATES: Mapping[str, State] = {
     "PEND": State.PENDING,
@@ -53,6 +54,9 @@ TERMINATIONS: Mapping[str, State] = {
 
 AT_RUN_LIMIT = 140
 """Exit status of what SIGUSR2 ended, which LSF sends at the run limit."""
+AT_LIMIT = f"exit {AT_RUN_LIMIT}: LSF's run limit"
+_LIMIT_SLACK = 5.0
+"""Seconds that a job may have ended before its run limit and was ended by it all the same."""
 BY_BKILL = 130
 """Exit status of what SIGINT ended, the first signal of bkill."""
 
@@ -104,7 +108,7 @@ def word(stat: str, exit: int | None = None, reason: str = "") -> JobStatus:
     if term:
         state = TERMINATIONS.get(term[0], State.FAILED)
     elif exit == AT_RUN_LIMIT:
-        state = State.TIMED_OUT
+        state, reason = State.TIMED_OUT, reason or AT_LIMIT
     elif exit == BY_BKILL:
         state = State.CANCELLED
     return JobStatus(state, reason=reason or "EXIT", exit=exit or None)
@@ -228,7 +232,9 @@ def _history(section: str, clock: Clock) -> JobStatus | None:
             stat = "PEND"
         elif re.match(r"(\[\d+\])?(Dispatched|[Ss]tartedon)", event):
             stat, start = "RUN", time
-            named = re.search(r"(?:Host\(s\)|[Ss]tartedon(?:\d+Hosts?/Processors?)?)((?:<[^>]+>)+)", event)
+            named = re.search(
+                r"(?:Host\(s\)|(?:[Ss]tartedon|Dispatchedto)(?:\d+Hosts?/Processors?)?)((?:<[^>]+>)+)", event
+            )
             hosts = ":".join(re.findall(r"<([^>]+)>", named[1])) if named else hosts
         elif event.startswith(("Starting", "Running", "Resumed")):
             stat, start = "RUN", start or time
@@ -255,9 +261,19 @@ def _history(section: str, clock: Clock) -> JobStatus | None:
         return None
     over = stat in ("DONE", "EXIT")
     said = word(stat, exit_status, reason)
-    if stat == "EXIT" and not reason and asked:  # relatives of LSF give no other reason
-        said = replace(said, state=State.CANCELLED, reason=asked)
+    if stat == "EXIT" and not reason:  # relatives of LSF give no words, and end jobs at the limit as bkill does
+        if asked:
+            said = replace(said, state=State.CANCELLED, reason=asked)
+        elif _at_limit(section, start, end):
+            said = replace(said, state=State.TIMED_OUT, reason=said.reason.replace("EXIT", "LSF's run limit"))
     return replace(said, start=start, end=end if over else None, hosts=hosts, restarts=restarts)
+
+
+def _at_limit(section: str, start: str | None, end: str | None) -> bool:
+    """Whether a job ran until the run limit that the section names."""
+    limit = re.search(r"^\s*RUNLIMIT\s+(\d+(?:\.\d+)?) min", section, re.MULTILINE)
+    ran = elapsed(start, end)
+    return limit is not None and ran is not None and ran >= 60 * float(limit[1]) - _LIMIT_SLACK
 
 
 def _events(section: str, clock: Clock) -> Iterator[tuple[str | None, str]]:

@@ -25,8 +25,8 @@ from hpcbench.batch.schedulers.lsf_answers import (
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
-HANGS = re.compile(r"^.*(still trying|(is down|[Cc]annot connect to LSF)\. Please wait).*$", re.MULTILINE)
-"""What LSF's programs say when no daemon answers them. They try for ever, and bsub sends the job each time."""
+HANGS = re.compile(r"^.*still trying.*$", re.MULTILINE)
+"""What LSF's programs say when the daemon hangs. They try for ever, and bsub sends the job each time."""
 _NOT_FOUND = re.compile(r"^(Job <[^>]*> is not found|No (\w+ )?job found.*|No matching job found.*)\s*$", re.MULTILINE)
 
 

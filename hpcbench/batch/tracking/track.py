@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcbench.batch.schedulers.open_scheduler import open_scheduler
@@ -68,6 +68,9 @@ def track(root: Path, *, ask: bool = True) -> Tracked:
     seen, silent = _ask(root, ids, marks, ledger) if ask else (load(root), None)
     jobs = {job: _job(job, marks[job], ledger, seen.get(job), silent, submission) for job in names}
     runs = {run.id: _run(root, run, jobs[run.job]) for run in submission.runs}
+    for job in submission.jobs:
+        if jobs[job.id].state is State.LOST and all(runs[run].state is State.COMPLETED for run in job.runs):
+            jobs[job.id] = replace(jobs[job.id], state=State.COMPLETED, reason="by the last events of its runs alone")
     return Tracked(root, submission, jobs, runs, ids, silent)
 
 

@@ -17,7 +17,7 @@ set -u
 root=/scratch/me/results/neox-hybrid/001
 job=j0001-r1
 runs=(r1-nodes12-baseline r1-nodes12-zhybrid-16-8 r1-nodes12-library-zfp16 r1-nodes12-library-mpc)
-cd -- "$root" || exit 1
+cd -- "$root" || exit 74
 
 # Variables of an outer job or launcher would steer ours, silently.
 for name in $(compgen -e); do
@@ -52,11 +52,11 @@ runs_here() {
   [ -n "$found" ] && [ "$found" = "$1" ]
 }
 
-# leave WORDS: end this script, which has touched nothing of the job's
+# leave WORDS [STATUS]: end this script, which has touched nothing of the job's
 leave() {
   echo "$start job $job: $1" >&2
   rm -f -- "$own"
-  exit 73
+  exit "${2:-73}"
 }
 
 # follow CLAIM: go on if who made the claim is over, else leave
@@ -91,11 +91,15 @@ follow() {
 hold() {
   local own=jobs/$job/claims/.$HOSTNAME.$$ holder=${id//[!A-Za-z0-9_.\[\]-]/?} last=0
   name=${name//[!A-Za-z0-9_.\[\]-]/?}
-  mkdir -p "jobs/$job/claims"
   process $$
-  printf '{"holder": "%s", "process": "%s", "name": "%s", "start": "%s"}\n' \
-    "${holder:-$found}" "$found" "$name" "$start" > "$own" || leave "cannot write to $root/jobs/$job/claims"
   holder=${holder:-$found}
+  for _ in once again; do
+    why=''
+    { mkdir -p "jobs/$job/claims" && printf '{"holder": "%s", "process": "%s", "name": "%s", "start": "%s"}\n' \
+      "$holder" "$found" "$name" "$start" > "$own"; } 2>&"$words" && break
+    no_room "$own"
+  done
+  [ -s "$own" ] || leave "$why" 74
   while
     while [ -e "jobs/$job/claims/$((last + 1))" ]; do last=$((last + 1)); done
     [ "$last" -eq 0 ] || follow "jobs/$job/claims/$last"
@@ -114,7 +118,8 @@ ours() { [ ! -e "$next" ]; }
 # release: let the next one have the job
 release() {
   now
-  mark "$claim.end" '%s\n' "$time"
+  mark "$claim.end" '%s\n' "$time" || mark "$claim.end" '%s\n' "$time"
+  rm -f -- "$reserve"
 }
 
 # ---- marks: what is known of job and runs, whatever the scheduler says ----
@@ -123,12 +128,30 @@ release() {
 # From the traps on there is no command substitution: a trapped signal may come while bash 5.2 reads one, and it fails.
 now() { TZ=UTC0 printf -v time '%(%Y-%m-%dT%H:%M:%SZ)T' -1; }
 
-# mark FILE FORMAT VALUE...: the file is there whole, or not at all
+# mark FILE FORMAT VALUE...: the file is there whole, or not at all; fails where the disk takes no more
 mark() {
   local file=$1
   shift
   # shellcheck disable=SC2059
-  printf "$@" > "$file.tmp" && mv -f -- "$file.tmp" "$file"
+  { printf "$@" > "$file.tmp" && mv -f -- "$file.tmp" "$file"; } 2>&"$words" && return 0
+  no_room "$file.tmp"
+}
+
+# no_room FILE: sets `why` to what the system just said of a file, and gives back the room that was set aside
+no_room() {
+  local said=''
+  why="$disk: cannot be written"
+  while read -r -t 0.1 -u "$words" said; do why="$disk: ${said##*: }"; done
+  why=${why//[\\\"]/?}
+  rm -f -- "$1" "$reserve"
+  return 1
+}
+
+# set_aside FILE: room for what must be written in the end
+set_aside() {
+  [ ! -s "$1" ] || return 0
+  { printf '%65536s' '' > "$1"; } 2>&"$words" && return 0
+  no_room "$1"
 }
 
 # json: lines as JSON strings, whatever is in them
@@ -138,16 +161,28 @@ json() { LC_ALL=C sed 's/[^ -~]/?/g; s/[\\"]/\\&/g; s/.*/"&"/' | paste -s -d , -
 mark_job() {
   ours || return 0
   now
-  mark "jobs/$job/status.json" '{"state": "%s"%s, "attempt": %d, "start": "%s"%s, "host": %s, "hosts": [%s], "id": %s}\n' \
-    "$1" "${2:+, \"exit\": $2}" "$attempt" "$start" "${2:+, \"end\": \"$time\"}" "$host" "$hosts" "$id_json"
+  for _ in once again; do
+    mark "jobs/$job/status.json" \
+      '{"state": "%s"%s%s, "attempt": %d, "start": "%s"%s, "host": %s, "hosts": [%s], "id": %s}\n' \
+      "$1" "${2:+, \"exit\": $2}" "${why:+, \"why\": \"$why\"}" "$attempt" "$start" \
+      "${2:+, \"end\": \"$time\"}" "$host" "$hosts" "$id_json" && return 0
+  done
+  echo "$time $why" >&2
+  return 1
 }
 
 # mark_run STATE [EXIT]
 mark_run() {
   ours || return 0
   now
-  mark "runs/$run/status.json" '{"state": "%s"%s, "attempt": %d, "start": "%s"%s, "host": %s, "job": "%s", "id": %s}\n' \
-    "$1" "${2:+, \"exit\": $2}" "$attempt" "$began" "${2:+, \"end\": \"$time\"}" "$host" "$job" "$id_json"
+  for _ in once again; do
+    mark "runs/$run/status.json" \
+      '{"state": "%s"%s%s%s, "attempt": %d, "start": "%s"%s, "host": %s, "job": "%s", "id": %s}\n' \
+      "$1" "${2:+, \"exit\": $2}" "${over:+, \"limit\": \"walltime\"}" \
+      "${why:+, \"why\": \"$why\"}" "$attempt" "$began" "${2:+, \"end\": \"$time\"}" "$host" "$job" "$id_json" && return 0
+  done
+  echo "$time $why" >&2
+  return 1
 }
 
 # completed RUN: by its mark, of this attempt or of one before
@@ -185,16 +220,20 @@ run() {
   allow
   keep_old "$1"
   now
-  run=$1 began=$time launched=$SECONDS waiting=$((waiting - 1))
+  run=$1 began=$time launched=$SECONDS waiting=$((waiting - 1)) why=''
   shift
-  mark_run running
-  launch "$@" python3 -u -m hpcbench.train "runs/$run/run.json" > /dev/null 2>&1 &
-  child=$!
-  watch_child
-  child=
-  sweep
-  [ -z "$over" ] || status=124
+  if set_aside "$reserve" && set_aside "runs/$run/reserve" && mark_run running && [ -z "$why" ]; then
+    launch "$@" python3 -u -m hpcbench.train "runs/$run/run.json" > /dev/null 2>&1 &
+    child=$!
+    watch_child
+    child=
+    sweep
+    [ -z "$over" ] || status=124
+  else
+    status=74
+  fi
   mark_run ended "$status"
+  rm -f -- "runs/$run/reserve" # its worker gives it back before the last event, but may have been killed
   run=
   [ "$status" -eq 0 ] || failed=1
 }
@@ -346,6 +385,10 @@ provenance() {
 
 child='' run='' stopping='' leaving='' grace=0 failed=0
 SECONDS=0
+reserve=jobs/$job/reserve why=''
+disk=$(df -P -- "$root" 2> /dev/null | sed -n '2s/.*% //p')
+disk=${disk:-$root}
+exec {pipe}<> <(:) {idle}<> <(:) {words}<> <(:) # the exit status of a launcher; nothing, ever; what is said of files
 now
 start=$time
 
@@ -380,14 +423,14 @@ id_json=$(json <<< "${id//[$'\n']/?}")
 hosts=$(host_list | json)
 host=$(uname -n | json)
 
-exec {pipe}<> <(:) {idle}<> <(:) # what comes out is the exit status of a launcher; nothing, ever
 set -m # the launcher gets a process group of its own, so that a signal reaches all of it
 trap 'finish "$?"' EXIT
 trap 'leaving=143' TERM
 trap 'leaving=130' INT
 trap 'leaving=129' HUP
 trap 'stopping=1' USR1
-mark_job running
+set_aside "$reserve"
+mark_job running && [ -z "$why" ] || exit 74 # what comes now would be lost
 
 export OMP_NUM_THREADS=8
 

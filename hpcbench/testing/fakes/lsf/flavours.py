@@ -16,7 +16,8 @@ class Flavour:
     """Fields of bjobs -o that older ones lack: exit_code, exit_reason, jobindex and the like."""
     requeue: bool = True
     reasons: bool = True
-    """Words such as TERM_RUNLIMIT, in the history and in the report of a job."""
+    """Words such as TERM_RUNLIMIT, in the history and in the report of a job, and SIGUSR2 at the run limit: where there
+    are none, a job ends at its limit as by bkill."""
     refuses: tuple[str, ...] = ()
     """Options of bsub that it does not know."""
 
