@@ -108,13 +108,19 @@ def status(
 
 
 @app.command()
-def cancel(directory: Root = None) -> None:
+def cancel(
+    directory: Root = None,
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="EXPR", help="Only the jobs of some runs, named as for submit: scheme=naive-*|identity."),
+    ] = None,
+) -> None:
     """End what runs of a submission, drop what waits, and nothing else."""
     from hpcbench.batch.cancel import cancel as end
     from hpcbench.batch.find_submission import find_root
 
     root = find_root(directory)
-    typer.echo(f"{root}: {end(root)}")
+    typer.echo(f"{root}: {end(root, only)}")
 
 
 @app.command()
@@ -284,5 +290,6 @@ def _run() -> int:
 
 
 def _fail(message: str, status: int) -> int:
-    print(f"hpcbench: {' '.join(message.splitlines())}", file=sys.stderr)
+    for line in message.splitlines() or [""]:  # one a fault
+        print(f"hpcbench: {line}", file=sys.stderr)
     return status

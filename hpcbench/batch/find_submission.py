@@ -1,5 +1,6 @@
 """Which submission a path means."""
 
+import contextlib
 from pathlib import Path
 
 from hpcbench.errors import UserError
@@ -21,6 +22,7 @@ def find_root(path: Path | None) -> Path:
     """
     if path is None:
         found = [root for study in _directories(Path("results")) for root in _numbered(study)]
+        found += [root for base in elsewhere() for root in _numbered(base)]
         if not found:
             raise UserError("results: no submission here: give its directory, or start with `hpcbench submit`")
         return max(found, key=lambda root: (root / "submission.json").stat().st_mtime_ns)
@@ -35,6 +37,29 @@ def find_root(path: Path | None) -> Path:
     if not found:
         raise UserError(f"{name}: no submission.json in it: give the directory that `hpcbench submit` made")
     return max(found, key=lambda root: int(root.name))
+
+
+ELSEWHERE = Path("results") / "elsewhere.txt"
+"""Directories of submissions that were given by --out, one a line, so that they are found from here."""
+
+
+def elsewhere() -> list[Path]:
+    """The directories that submissions from here were written to by --out."""
+    try:
+        return [Path(line) for line in ELSEWHERE.read_text(encoding="utf-8").splitlines() if line]
+    except (OSError, ValueError):
+        return []
+
+
+def remember(base: Path) -> None:
+    """Keep a directory of submissions in mind that does not lie below ``results``."""
+    base = base.absolute()
+    if not str(base).isprintable() or base in elsewhere() or Path("results").absolute() in base.parents:
+        return
+    with contextlib.suppress(OSError):  # who may not write here names the directory instead
+        ELSEWHERE.parent.mkdir(exist_ok=True)
+        with ELSEWHERE.open("a", encoding="utf-8") as out:
+            out.write(f"{base}\n")
 
 
 def _directories(path: Path) -> list[Path]:

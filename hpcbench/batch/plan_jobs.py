@@ -1,18 +1,18 @@
 """From runs to jobs that fit the site: which runs, in which allocation, started how, within which limits."""
 
-import fnmatch
 import shutil
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from hpcbench.batch.match_runs import matching
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.launchers import program_name, solve
+from hpcbench.batch.scripts.refused import lost
 from hpcbench.batch.sites.limits import check_number, limits
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.grid_fit import placed
-from hpcbench.contract.problems import shown, suggestion
 from hpcbench.contract.scheme import assignments
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
@@ -22,37 +22,16 @@ from hpcbench.study.settle import idle_rules
 
 
 def choose(runs: list[Run], only: str) -> list[Run]:
-    """The runs that an expression names.
-
-    Parameters
-    ----------
-    only
-        Comma-separated parts, all of which must hold: ``key=value`` for ``scheme``, ``repeat`` or a key of the matrix,
-        the value a pattern with ``*`` and ``?``; a part without ``=`` is a pattern on the run's id.
+    """The runs that an expression names; see `matching`.
 
     Raises
     ------
     UserError
         A key is unknown, or no run is left.
     """
-    kept = runs
-    for part in only.split(","):
-        key, equals, pattern = (word.strip() for word in part.partition("="))
-        if not equals:
-            kept = [run for run in kept if fnmatch.fnmatchcase(run.id, key)]
-            continue
-        known = ["scheme", "repeat", *runs[0].cell]
-        if key not in known:
-            raise UserError(f"--only {shown(part)}: unknown key{suggestion(key, known)}: known are {', '.join(known)}")
-        kept = [run for run in kept if fnmatch.fnmatchcase(_text(run, key), pattern)]
-    if not kept:
-        raise UserError(f"--only {shown(only)}: names no run: ids are such as {runs[0].id}")
-    return kept
-
-
-def _text(run: Run, key: str) -> str:
-    value = {"scheme": run.scheme_name, "repeat": run.repeat, **run.cell}[key]
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    values = {run.id: {"scheme": run.scheme_name, "repeat": run.repeat, **run.cell} for run in runs}
+    kept = matching(values, only)
+    return [run for run in runs if run.id in kept]
 
 
 def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple[list[Job], list[str]]:
@@ -105,6 +84,7 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
         notes.append(f"the file of {site.site} was never proved on the machine: read a script before you hand it in")
     if site.scheduler.account_option and loaded.study.account is None:
         notes.append(f"no account: where {site.site} wants one, add `account:` to the study, or --set account=NAME")
+    notes += lost(jobs[0], site) if jobs else []
     notes += dict.fromkeys(run.clash for run in runs if run.clash)
     own = {run.scheme_name: run.scheme.environment for run in runs if run.scheme.environment}
     notes += [f"runs of {name} are started with {assignments(variables)}" for name, variables in own.items()]

@@ -40,8 +40,9 @@ def resume(root: Path, study: Path, after: After | None, progress: Progress) -> 
         keep(root, study)
         said = submit_jobs(scheduler, ledger, jobs, name=submission.name, after=after, progress=progress)
         return f"went on with a submission that was cut off: {len(jobs)} more handed in. {said}".rstrip()
-    found = f"; {taken} whose answer had been lost were found in the queue" if taken else ""
-    return f"already submitted and not over{found}: nothing was handed in (--again submits it anew)"
+    found = f"; {taken} whose answer had been lost were found" if taken else ""
+    over = " and over" if taken and track(root).over else " and not over"
+    return f"already submitted{over}{found}: nothing was handed in (--again submits it anew)"
 
 
 def _left(submission: SubmissionFile, ledger: Ledger) -> list[BatchJob]:

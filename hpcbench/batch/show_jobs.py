@@ -119,8 +119,15 @@ def show_status(tracked: "Tracked") -> None:
         status = tracked.jobs[job.id]
         id = tracked.ids.get(job.id, "") if submission.scheduler != "local" else ""
         table.add_row(Text(job.id), Text(id), "", *_cells(status, tracked.root))
+        before = None
         for run in job.runs:
-            table.add_row("", "", Text(run), *_cells(tracked.runs[run], tracked.root))
+            status = tracked.runs[run]
+            told = (status.state, status.reason)
+            state, span, reason = _cells(status, tracked.root)
+            table.add_row(
+                "", "", Text(run), state, span, Text("as above") if status.reason and told == before else reason
+            )
+            before = told
     show_table(table, unbound=200)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcbench import __version__
 from hpcbench.batch.batch_job import batch_jobs
+from hpcbench.batch.find_submission import remember
 from hpcbench.batch.plan_jobs import choose, plan
 from hpcbench.batch.schedulers.scheduler import scheduler_class
 from hpcbench.batch.scripts.job import Job
@@ -86,6 +87,9 @@ def submit(study: Path, options: Options, progress: "Progress" = lambda done, al
     after = None if options.dry_run else _after(options, loaded, site, base.parent)
     if after is not None:
         notes.append(f"begins after {after.root}" + ("" if after.ids else ", which is over"))
+        if after.ids and not after.any_end and site.scheduler.kind == "lsf" and "-ti" in site.scheduler.refuses:
+            name = after.root.parent.name
+            notes.append(f"{site.site} refuses -ti: should {name} fail, the jobs wait until you cancel them")
     base = base / "dry-run" if options.dry_run and options.out is None else base
     more = {"dry_run": options.dry_run, "digest": _digest(loaded, site_document.text, options.only)}
     with _existing(base) as directory, locked(directory):
@@ -106,6 +110,8 @@ def submit(study: Path, options: Options, progress: "Progress" = lambda done, al
                 keep(root, study)
                 scheduler, ledger = scheduler_class(site.scheduler.kind)(root, site), Ledger(root)
                 notes.append(submit_jobs(scheduler, ledger, handed, name=queue_name, after=after, progress=progress))
+    if not options.dry_run:
+        remember(base)
     return Submission(root, jobs, site, [note for note in notes if note])
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from hpcbench.batch.after import After
 from hpcbench.batch.batch_job import BatchJob
-from hpcbench.batch.files import seconds
+from hpcbench.batch.files import now, seconds
 from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, UnclearError
 from hpcbench.batch.tracking.ledger import Ledger, SubmittedJob
-from hpcbench.batch.tracking.marks import attempts_begun, read_mark
+from hpcbench.batch.tracking.marks import attempts_begun, read_mark, scheduler_id
+from hpcbench.contract.claim import close_claim
 from hpcbench.errors import UserError
 
 Progress = Callable[[int, int], None]
@@ -52,6 +53,9 @@ def submit_jobs(
         again = ledger.times(job.jobs[0])
         full = f"{name}-{job.name}" + (f".{again + 1}" if again else "")
         begun = {id: attempts_begun(ledger.root, id) for id in job.jobs}
+        if again:
+            for id in job.jobs:  # it is known to be over; a compute node may have nobody to ask
+                close_claim(ledger.root / "jobs" / id, now())
         job = replace(job, name=full)
         if after is not None:
             job = replace(job, after=after.ids, after_any=after.any_end)
@@ -76,13 +80,22 @@ def submit_jobs(
 def _look_again(
     scheduler: Scheduler, submitted: SubmittedJob, unclear: UnclearError, sleep: Callable[[float], None]
 ) -> Receipt:
+    silent = ""
     for pause in _LOOKS:
         sleep(pause)
-        found = scheduler.find(submitted.name, len(submitted.jobs))
+        try:
+            found = scheduler.find(submitted.name, len(submitted.jobs))
+        except UserError as error:
+            silent = str(error)
+            continue
         if found is not None:
             return found
+        silent = ""
+    name = scheduler.shown(submitted.name)
+    queue = f"and nobody can look it up ({silent})" if silent else f"and the queue shows no {name} so far"
     raise UserError(
-        f"{unclear}: the queue shows no {submitted.name} so far: look at it, then give the same command again"
+        f"{unclear}, {queue}: handed/{submitted.number:04d}.json keeps that in mind: "
+        "the same command again looks for it first"
     )
 
 
@@ -113,18 +126,19 @@ def settle(scheduler: Scheduler, ledger: Ledger, *, sleep: Callable[[float], Non
 
 
 def _look(scheduler: Scheduler, ledger: Ledger, submitted: SubmittedJob) -> Receipt | None:
-    """What the scheduler knows of the job; what it has forgotten since, its marks may tell."""
-    return scheduler.find(submitted.name, len(submitted.jobs)) or _by_marks(ledger.root, submitted)
+    """What became of the job: its own marks say under which id it runs, else the scheduler may know its name."""
+    return _by_marks(scheduler, ledger.root, submitted) or scheduler.find(submitted.name, len(submitted.jobs))
 
 
-def _by_marks(root: Path, submitted: SubmittedJob) -> Receipt | None:
+def _by_marks(scheduler: Scheduler, root: Path, submitted: SubmittedJob) -> Receipt | None:
     for job in submitted.jobs:
         mark = read_mark(root / "jobs" / job)
-        if mark is None or not mark.id or mark.attempt <= submitted.begun[job]:
+        id = scheduler_id(scheduler.kind, mark) if mark and mark.attempt > submitted.begun[job] else None
+        if id is None:
             continue
         if not submitted.array:
-            return Receipt(mark.id, [mark.id])
-        element = re.fullmatch(r"(\d+)(\D+)\d+(\D*)", mark.id)  # 123_4, 123[4]
+            return Receipt(id, [id])
+        element = re.fullmatch(r"(\d+)(\D+)\d+(\D*)", id)  # 123_4, 123[4]
         if element is not None:
             number, before, behind = element.groups()
             return Receipt(number, [f"{number}{before}{k + 1}{behind}" for k in range(len(submitted.jobs))])

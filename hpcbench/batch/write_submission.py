@@ -10,6 +10,7 @@ from typing import Any
 from hpcbench import __version__
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, write_json
+from hpcbench.batch.room import set_aside
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.render import render, render_array
 from hpcbench.batch.sites.site import Site
@@ -150,6 +151,7 @@ def _write_scripts(
             (directory / "jobs" / job.id).mkdir(parents=True)
             script = render(job, site=site, study=study, root=root, templates=templates)
             _script(directory / "jobs" / job.id / "job.sh", script)
+            set_aside(directory / "jobs" / job.id)
         by_id = {job.id: job for job in jobs}
         for one in batch_jobs:
             if one.array:

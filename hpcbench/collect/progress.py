@@ -75,6 +75,8 @@ class Follower:
         self._tails = {run.id: _Tail(root / run.path / "log.txt") for run in self.plan.runs}
         self._judged: dict[str, tuple[_Seen, RunResult]] = {}
         self._settled: dict[str, Progress] = {}
+        self._ends: dict[str, tuple[int, Progress]] = {}
+        """The attempt and the end of each run that was seen to end."""
 
     def poll(self) -> list[Progress]:
         """All runs as they stand, in the order of the plan."""
@@ -110,10 +112,23 @@ class Follower:
         # To judge a run that failed, its log and errors are looked through for the reason.
         found = known[1] if known and known[0] == seen else result(self.plan, run, self.root, job, mark, log)
         self._judged[run.id] = (seen, found)
-        progress = self._progress(run, found, log)
+        progress = self._onward(run, self._progress(run, found, log), mark)
         if found.state not in OPEN and job.state not in (*OPEN, "unknown"):
             self._settled[run.id] = progress
             del self._tails[run.id], self._judged[run.id]
+        return progress
+
+    def _onward(self, run: PlannedRun, progress: Progress, mark: Mark | None) -> Progress:
+        """The progress, or the end that was seen before it: only another attempt leads on from there.
+
+        A scheduler's answer may be older than the marks, and say that a job runs which has ended.
+        """
+        attempt = mark.attempt if mark else 0
+        before = self._ends.get(run.id)
+        if before is not None and before[0] >= attempt and progress.state in (*OPEN, State.UNKNOWN):
+            return before[1]
+        if progress.state not in (*OPEN, State.UNKNOWN):
+            self._ends[run.id] = (attempt, progress)
         return progress
 
     def _progress(self, run: PlannedRun, found: RunResult, log: RunLog | None) -> Progress:

@@ -7,12 +7,14 @@ Nothing is a success that does not say so itself: a run is ``completed`` only by
 import math
 from pathlib import Path
 
+from hpcbench.contract.claim import DIRECTORY, held_by_two
 from hpcbench.contract.ending import Ending, read_ending, tail
 from hpcbench.contract.mark import Mark
 from hpcbench.contract.reason import Diagnosis, diagnose
 from hpcbench.contract.state import (
     DONE_TO_IT,
     ENDED_BY_SIGNAL,
+    NO_ROOM_EXIT,
     OPEN,
     OVERTIME_EXIT,
     STOPPED_EXIT,
@@ -45,7 +47,14 @@ def look(directory: Path, jobs: Path, mark: Mark | None, job: Job, log: Ending |
         # A module, a setup line: what kept the job from its runs.
         lines = [line for line in tail(jobs / job.id / "out.log") if line.strip()]
         said = printable(lines[-1], 160) if lines else ""
-    return judge(directory, mark, job, log, found, said)
+    verdict = judge(directory, mark, job, log, found, said)
+    if mark is not None and verdict.state is State.COMPLETED:
+        two = held_by_two(jobs / job.id, mark.start, mark.end)
+        if two is not None:
+            holders = " and ".join(printable(claim.holder, 40) for claim in two)
+            words = f"its job ran twice at once, as {holders}: what it measured is not compared"
+            return Verdict(State.UNKNOWN, words, f"{jobs / job.id / DIRECTORY / str(two[0].number)}.end:1")
+    return verdict
 
 
 def look_up(directory: Path, jobs: Path, mark: Mark | None, job: Job) -> Verdict:
@@ -96,6 +105,8 @@ def judge(
         return Verdict(State.STOPPED, f"job {job.id}: stopped{progress}{why}")
     if job.state in _OVER:
         status = f"exit status {job.exit}" if job.exit is not None else printable(job.reason, 120)
+        if job.exit == NO_ROOM_EXIT:
+            status = printable(job.reason, 200)
         status = f" ({status})" if status else ""
         if began:
             return Verdict(State.LOST, f"job {job.id} ended{status} and left no word of this run{progress}", _at(log))
@@ -137,6 +148,8 @@ def _ended(directory: Path, mark: Mark, job: Job, log: Ending | None, found: Dia
             return diverged
         missing = "there is no log" if log is None else "its log has no end event"
         return Verdict(State.UNKNOWN, f"exit status 0, but {missing}: how it ended is not known", _at(log))
+    if end is not None and end.state == "completed" and mark.why:
+        return _by_end_event(end)  # what could not be written is only what comes after
     if end is not None and end.state != "completed":
         verdict = _by_end_event(end)
         done = f"; {_fate(job)}" if verdict.state is State.STOPPED and job.state in DONE_TO_IT else ""
@@ -144,10 +157,16 @@ def _ended(directory: Path, mark: Mark, job: Job, log: Ending | None, found: Dia
     if job.state in DONE_TO_IT and status in (*ENDED_BY_SIGNAL, STOPPED_EXIT):
         return Verdict(job.state, f"{_fate(job)} {_progress(log)}", _at(log))
     if status == OVERTIME_EXIT:
-        return Verdict(State.TIMED_OUT, f"met its own time limit {_progress(log)}", _at(log))
+        limit = "run_limit" if mark.limit == "run_limit" else "its part of the job's walltime"
+        words = f"met {limit if mark.limit else 'its own time limit'} {_progress(log)}"
+        if found and found.where and not (log and log.begun):
+            return Verdict(State.TIMED_OUT, f"{words}: {found.reason}", found.where)
+        return Verdict(State.TIMED_OUT, words, _at(log))
     if status == STOPPED_EXIT and end is None:
         return Verdict(State.STOPPED, f"told to stop, by its exit status {status}, {_progress(log)}", _at(log))
     reason, where = (found.reason, found.where) if found else (f"exit status {status}", None)
+    if mark.why:
+        return Verdict(State.FAILED, f"{printable(mark.why, 200)}, {_progress(log)}", _at(log))
     if end is not None:
         return Verdict(State.FAILED, f"all steps were taken, then: {reason}", where or _at(log))
     if log is not None and (diverged := _diverged(log)):

@@ -139,6 +139,8 @@ def _judge(
         return Status(State.UNKNOWN, f"{silent}{last}")
     if handed.cancelled and (told is None or (told.state.alive and told.absent is not None)):
         return Status(State.CANCELLED, "no longer in its queue; it left no word of its end")
+    if handed.cancelled and told is not None and _ended_by_us(told, handed.cancelled):
+        return Status(State.CANCELLED, told.reason)
     again = mark is not None and _waits_again(mark, mark.attempt - begun, told)
     put_back = f"put back into its queue after attempt {mark.attempt}" if mark and again else ""
     if told is None:
@@ -204,9 +206,16 @@ def _ended(mark: Mark, handed: HandedIn | None, told: Told | None) -> Status:
         return Status(State.CANCELLED)
     if told is not None and told.state in DONE_TO_IT:
         return Status(told.state, told.reason)
+    if mark.why:
+        return Status(State.FAILED, mark.why)
     if mark.exit == STOPPED_EXIT:
         return Status(State.STOPPED, "told to ahead of its limit: `hpcbench retry` goes on")
     return Status(State.FAILED, exit_words(mark.exit))
+
+
+def _ended_by_us(told: Told, cancelled: str) -> bool:
+    """Whether a job without a mark ended by our cancelling: some schedulers call that a failure like any other."""
+    return told.state in (State.FAILED, State.LOST) and told.since >= (_seconds(cancelled) or 0.0)
 
 
 def _after(mark: Mark, cancelled: str) -> bool:

@@ -10,10 +10,10 @@ from hpcbench.contract.values import bounded
 from hpcbench.files import exists, read_json
 
 FILE = "status.json"
-JOB_KEYS = ("state", "exit", "attempt", "start", "end", "host", "hosts", "id")
+JOB_KEYS = ("state", "exit", "why", "attempt", "start", "end", "host", "hosts", "id")
 """What job scripts write of a job; ``exit`` and ``end`` only of one that has ended."""
-RUN_KEYS = ("state", "exit", "attempt", "start", "end", "host", "job", "id")
-"""What job scripts write of a run."""
+RUN_KEYS = ("state", "exit", "limit", "why", "attempt", "start", "end", "host", "job", "id")
+"""What job scripts write of a run; ``limit`` of one that met it, ``why`` where something could not be written."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,10 @@ class Mark:
     """The nodes of the job. Only a job's."""
     job: str | None = None
     """The job that it belongs to. Only a run's."""
+    limit: str | None = None
+    """The limit that it met: ``run_limit`` of the study, or its part of the job's ``walltime``. Only a run's."""
+    why: str | None = None
+    """The file system that took no more, and its word for that."""
 
     @property
     def readable(self) -> bool:
@@ -67,6 +71,8 @@ def parse_mark(data: Any) -> Mark:
         hosts=tuple(host for host in hosts if isinstance(host, str)) if isinstance(hosts, list) else None,
         job=text("job"),
         id=text("id"),
+        limit=text("limit"),
+        why=text("why"),
     )
 
 

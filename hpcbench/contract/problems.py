@@ -27,15 +27,33 @@ _TYPES = {
 }
 
 
+_MOST = 9
+"""Faults that are told at once."""
+_MEANT = {
+    "partition": "queue",
+    "qos": "queue",
+    "bank": "account",
+    "project": "account",
+    "time": "walltime",
+    "time_limit": "walltime",
+    "tasks_per_node": "ranks_per_node",
+    "ntasks_per_node": "ranks_per_node",
+    "partitions": "queues",
+}
+"""Words of schedulers for what a file of ours calls otherwise."""
+_SPANS = ("walltime", "max_walltime", "run_limit", "stop_ahead")
+"""Fields that are durations, which have a unit."""
+
+
 def user_error(
     error: ValidationError,
     schema: type[BaseModel],
     where: Callable[[FieldPath], str],
     place: Callable[[FieldPath], FieldPath] = lambda path: path,
 ) -> UserError:
-    """The most telling finding as a `UserError`; the others are counted.
+    """Every finding as a `UserError`, one line each.
 
-    An unknown key goes before all, for it often explains a missing one.
+    Unknown keys go before all, for they often explain missing ones.
 
     Parameters
     ----------
@@ -46,11 +64,14 @@ def user_error(
     place
         The path under which the user said what stands at a path; the same by default.
     """
-    findings = error.errors(include_url=False)
-    first = min(findings, key=lambda finding: finding["type"] != "extra_forbidden")
-    path, words = _told(first, schema)
-    more = f" (and {len(findings) - 1} more)" if len({f["loc"] for f in findings}) > 1 else ""
-    return UserError(f"{fault_line(where(place(path)), path, words)}{more}")
+    findings = sorted(error.errors(include_url=False), key=lambda finding: finding["type"] != "extra_forbidden")
+    told: dict[FieldPath, str] = {}
+    for finding in findings:
+        path, words = _told(finding, schema)
+        told.setdefault(path, words)
+    lines = [fault_line(where(place(path)), path, words) for path, words in told.items()]
+    more = [f"and {len(lines) - _MOST} more"] if len(lines) > _MOST + 1 else []
+    return UserError("\n".join([*lines[: _MOST if more else None], *more]))
 
 
 def all_faults(error: ValidationError, schema: type[BaseModel]) -> dict[FieldPath, str]:
@@ -84,10 +105,15 @@ def _words(finding: Any, schema: type[BaseModel], path: FieldPath) -> str:
     kind, value, context = finding["type"], finding["input"], finding.get("ctx", {})
     if kind == "extra_forbidden":
         known = fields_at(schema, path[:-1])
+        meant = _MEANT.get(str(path[-1]))
+        if meant in known:
+            return f"unknown key, did you mean {meant!r}?"
         near = suggestion(str(path[-1]), known) or f": known are {', '.join(known)}"
         return f"unknown key{near}"
     if kind == "missing":
         return "is missing: add it"
+    if kind == "string_type" and path and path[-1] in _SPANS and type(value) is int:
+        return f"{value} has no unit: write {value}m for minutes or {value}s for seconds"
     if kind in _TYPES:
         return f"must be {_TYPES[kind]}, not {'nothing' if value is None else shown(value)}{_quoted(kind, value)}"
     if kind == "literal_error":

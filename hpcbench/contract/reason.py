@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcbench.contract.event.base import BEGIN
+from hpcbench.contract.state import NO_ROOM_EXIT
 from hpcbench.contract.text import printable
 
 _LONGEST = 1 << 16
@@ -30,6 +31,10 @@ _LIMITS = [
     (re.compile(r"oom[-_]kill", re.IGNORECASE), "out of memory: the scheduler killed a process"),
     (re.compile(r"DUE TO TIME LIMIT|TERM_RUNLIMIT"), "the job's time was up"),
 ]
+_EXITS = {
+    NO_ROOM_EXIT: " (nothing could be written: the disk is full, over its quota, read-only or gone)",
+    127: " (command not found)",
+}
 _WORDS = {"Killed": 9, "Segmentation fault": 11, "Aborted": 6}
 # What a worker or an interpreter exits with by itself is 0, 1 or 2; these are signals that Hydra's mpiexec hands on.
 _BARE_SIGNALS = {4, 6, 7, 8, 9, 11, 15}
@@ -51,6 +56,13 @@ _COMPLAINS = re.compile(
 )
 
 
+_CANNOT_LOAD = re.compile(
+    r"can ?not (load|create|find).*(pmi|mpi)|could ?n[o']t (load|find).*plugin|invalid mpi (plugin )?type",
+    re.IGNORECASE,
+)
+"""A launcher that was told to speak another interface: it says so among harmless complaints of that interface."""
+
+
 @dataclass(frozen=True)
 class Diagnosis:
     """The reason of a failure, and where it was read."""
@@ -69,7 +81,7 @@ def exit_words(status: int | None) -> str:
             return f"killed by {signal.Signals(status - 128).name}"
         except ValueError:
             pass
-    return f"exit {status}" if status != 127 else "exit 127 (command not found)"
+    return f"exit {status}{_EXITS.get(status, '')}"
 
 
 def signal_of(status: int) -> int | None:
@@ -119,9 +131,11 @@ def diagnose(status: int | None, errors: Path, log: Path) -> Diagnosis:
         return Diagnosis("no exit status was recorded")
     killed = signal_of(status)
     began = next(_beginning(log, BEGIN), None) is not None
-    if killed is None or (status < 128 and not began):
+    if killed is None or not began:
         for path in (errors, log):
-            if spoken := _last(path) if began else _first(path):
+            spoken = _last(path) if began else _first(path)
+            # A launcher that waits for ranks which it could not start is killed in the end, and has said why before.
+            if spoken and (killed is None or status < 128 or _COMPLAINS.search(spoken.reason)):
                 return Diagnosis(f"exit status {status}: {spoken.reason}", spoken.where)
     if killed is not None:
         return Diagnosis(f"a rank was killed by signal {_name(killed)}, exit status {status}")
@@ -143,7 +157,9 @@ def _first(path: Path) -> Diagnosis | None:
             telling.append((index, words))
     if not telling:
         return None
-    index, words = next((one for one in telling if _COMPLAINS.search(one[1])), telling[0])
+    index, words = next(
+        (one for wanted in (_CANNOT_LOAD, _COMPLAINS) for one in telling if wanted.search(one[1])), telling[0]
+    )
     line = kept[index][0]
     for below, (number, more) in enumerate(kept[index + 1 : index + 3], line + 1):
         if number != below or words[-1] in ".:;!?)\"'" or _NOISE.match(more):

@@ -46,6 +46,8 @@ DONE_TO_IT = frozenset(
 
 STOPPED_EXIT = 75
 """Exit status of a worker that stopped on request and left a checkpoint (``EX_TEMPFAIL``: to be tried again)."""
+NO_ROOM_EXIT = 74
+"""Exit status of a job script that cannot write to its directory (``EX_IOERR``)."""
 OVERTIME_EXIT = 124
 """Exit status of a run that met its own time limit, as ``timeout`` says it."""
 ENDED_BY_SIGNAL = (129, 130, 137, 140, 143)

@@ -32,11 +32,11 @@ def examine(name: str | None, *, run: bool = False) -> list[Check]:
     cluster = survey(seen)
     on_gpus_here = site.device == "cuda" and site.scheduler.kind == "local"
     return [
-        *check_schedulers(seen, site.scheduler.kind),
+        *check_schedulers(seen, site.scheduler.kind if given else cluster.kind),
         *check_match(cluster, given),
         *check_launchers(site),
         *check_interpreter(site),
-        *check_world(site, run=run),
+        *check_world(site, run=run, alone=given is not None or cluster.kind == "local"),
         check_gpus(on_gpus_here),
         *_ucx(),
         *check_submitit(),

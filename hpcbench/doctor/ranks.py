@@ -26,6 +26,7 @@ def say(text):
     if MPI.COMM_WORLD.Get_rank() == 0:
         os.write(1, text.encode() + b"\\n")
 say(f"world={MPI.COMM_WORLD.allreduce(1)}")
+say(f"cores={os.cpu_count()}")
 from hpcbench.comm.gpu_aware import gpu_aware
 found = gpu_aware(MPI.COMM_WORLD)
 say(f"aware={found.answer.value} {' '.join(found.why.split())}")
@@ -108,11 +109,21 @@ def check_launchers(site: Site) -> list[Check]:
     return checks
 
 
-def check_world(site: Site, *, run: bool) -> list[Check]:
+def check_world(site: Site, *, run: bool, alone: bool = True) -> list[Check]:
     """Two ranks, started as a run's are, and what they find out about their MPI library.
 
     The launcher of another library starts two worlds of one rank, and exits with 0.
+
+    Parameters
+    ----------
+    run
+        Whether ranks may be started on a cluster.
+    alone
+        Whether no scheduler answers here, or the site was named: else this may be a login node.
     """
+    if not alone and not run:
+        remedy = "name the site: hpcbench doctor --site NAME --run; --draft-site writes a first file"
+        return [unknown("two ranks", "not started, for a scheduler answers here", remedy), _aware(site, "")]
     if site.scheduler.kind != "local" and not run:
         remedy = "hpcbench doctor --run starts them, where that is allowed"
         return [unknown("two ranks", "not started on a cluster's login node", remedy), _aware(site, "")]
@@ -122,12 +133,22 @@ def check_world(site: Site, *, run: bool) -> list[Check]:
     except ValueError as error:
         return [unknown("two ranks", f"the site has no room for two: {error}"), _aware(site, "")]
     said = ask(in_job(site, [*launch, python, "-c", _WORLD]), seconds=PATIENCE, env=job_environment())
-    return [_meet(shlex.join([*launch, python]), said), _aware(site, said.out)]
+    wanted = None if site.node.cores == "auto" else site.node.cores
+    return [_meet(shlex.join([*launch, python]), said, wanted, shares=site.oversubscribe), _aware(site, said.out)]
 
 
-def _meet(command: str, said: Answer) -> Check:
+def _meet(command: str, said: Answer, wanted: int | None, *, shares: bool) -> Check:
+    """Whether the ranks are one world, on a node with the cores that are wanted, unless ranks share them."""
     name = "two ranks"
     sizes = re.findall(r"world=(\d+)", said.out)
+    cores = re.search(r"cores=(\d+)", said.out)
+    if sizes == ["2"] and cores and wanted is not None and int(cores[1]) < wanted and not shares:
+        return missing(
+            name,
+            f"{command}: a world of 2, on a node with {cores[1]} cores, where the site file says {wanted}",
+            f"write node: {{cores: {cores[1]}}}, or oversubscribe: true to try things out",
+            needed=True,
+        )
     if sizes == ["2"]:
         return found(name, f"{command}: a world of 2", needed=True)
     if sizes and set(sizes) == {"1"}:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from hpcbench.collect.submission import UNKNOWN_SITE
+from hpcbench.collect.submission import UNKNOWN_SITE, RunResult
 from hpcbench.contract.state import BAD, OPEN
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.findings import LossFinding, SpeedFinding
@@ -49,11 +49,16 @@ def answer(cell: Cell, site: str) -> list[str]:
 
 def trouble(cell: Cell) -> list[str]:
     """One line for each run that is no measurement, with its reason and where that stands."""
-    found = []
+    alike: dict[str, list[RunResult]] = {}
     for measures in cell.runs:
         run = measures.run
         if run.state in BAD:
-            found.append(f"{run.id}: {run.verdict}")
+            alike.setdefault(f"{run.state}: {run.verdict.reason}", []).append(run)
+    found = []
+    for runs in alike.values():
+        names = [run.id for run in runs]
+        who = ", ".join(names) if len(names) < 4 else f"{', '.join(names[:2])} and {len(names) - 2} more"
+        found.append(f"{who}: {runs[0].verdict}")
     waiting = [measures.run for measures in cell.runs if measures.run.state in OPEN]
     if waiting:
         running = sum(run.state == "running" for run in waiting)

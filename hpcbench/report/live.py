@@ -162,7 +162,8 @@ class _Lines(_View):
                     self._say(elapsed, f"{run.id}: suspended by its scheduler")
             elif before in OPEN:
                 self._say(elapsed, f"{run.id}: {outcome(run)}")
-        if not self._said and not over and elapsed >= _SAY:
+        waits = all(run.state == "pending" for run in runs)
+        if waits and not self._said and not over and elapsed >= _SAY:
             self._said[""] = elapsed
             self._say(elapsed, "nothing has started yet: the jobs wait for their turn, `hpcbench status` says for what")
         if over:

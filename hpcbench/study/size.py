@@ -20,6 +20,8 @@ class Capacity:
     """Ranks that fit a node without sharing cores or GPUs."""
     device: str = "cpu"
     """What ranks compute on: ``cpu`` or ``cuda``."""
+    most_nodes: tuple[int, str] | None = None
+    """The most nodes of a job, and who says so; None where the site does not say."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,25 @@ def resolve(study: Study, capacity: Capacity, where: Callable[[FieldPath], str])
     UserError
         Something does not divide; the message names the field and what would.
     """
+    if study.nodes is not None and capacity.most_nodes is not None and study.nodes > capacity.most_nodes[0]:
+        most, said = capacity.most_nodes
+        raise UserError(f"{where(('nodes',))}: nodes: {study.nodes}: {said}: use at most {most}")
     if misfit := model_misfit(study.model, study.train, study.layout):
         raise UserError(f"{where(misfit.field)}: {misfit}")
     size = _place(study, capacity, where)
     if misfit := batch_misfit(study.train, size.layout):
-        raise UserError(f"{where(misfit.field)}: {misfit}")
+        raise UserError(f"{where(misfit.field)}: {misfit}{_whence(study, size, capacity)}")
     return size
+
+
+def _whence(study: Study, size: Size, capacity: Capacity) -> str:
+    """Where a dp comes from that the study does not give."""
+    if study.layout.dp is not None or study.ranks_per_node is not None:
+        return ""
+    return (
+        f" (dp = {size.layout.dp} follows from {size.nodes} x {size.ranks_per_node} ranks, as many as {capacity.site} "
+        "usually has on a node: ranks_per_node sets another number)"
+    )
 
 
 def _place(study: Study, capacity: Capacity, where: Callable[[FieldPath], str]) -> Size:

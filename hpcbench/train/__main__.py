@@ -69,7 +69,7 @@ def main(argv: list[str]) -> int:
         raise UserError("usage: python -m hpcbench.train RUN.json")
     path = Path(argv[0])
     run, raw = load(path)
-    log = RunLog(sys.stdout if comm.rank == 0 else None)
+    log = RunLog(sys.stdout if comm.rank == 0 else None, path.parent / "reserve")
     checkpoints = Checkpoints(path.parent / "checkpoint", comm, run)
     found = checkpoints.find() if comm.size == run.ranks else Found(None)  # another world is refused below
     resumed_from = found.newest.step if found.newest else None

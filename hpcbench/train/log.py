@@ -1,10 +1,12 @@
 """Writes the run's log: lines that a person reads and the collector parses without guessing."""
 
+import contextlib
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TextIO
 
 from hpcbench.contract import step_line
-from hpcbench.contract.events import Event
+from hpcbench.contract.events import End, Event, Traffic
 from hpcbench.contract.step_line import Step
 
 
@@ -20,13 +22,19 @@ class RunLog:
     ----------
     stream
         Where to; None writes nothing (ranks other than the first).
+    room
+        A file that keeps room on the disk for the last events: it goes before they are written.
     """
 
-    def __init__(self, stream: TextIO | None) -> None:
+    def __init__(self, stream: TextIO | None, room: Path | None = None) -> None:
         self._stream = stream
+        self._room = room
 
     def event(self, event: Event) -> None:
         """Write an event."""
+        if self._room is not None and self._stream is not None and isinstance(event, Traffic | End):
+            with contextlib.suppress(OSError):  # a disk that fails is told by what cannot be written
+                self._room.unlink(missing_ok=True)
         self._write(event.to_line())
 
     def step(self, step: Step) -> None:

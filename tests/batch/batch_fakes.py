@@ -52,6 +52,14 @@ elif act == "fail":
 elif act == "nan":
     end("nan", "loss not finite at step 7")
     sys.exit(1)
+elif act == "fill":
+    with open(os.path.join(os.path.dirname(sys.argv[-1]), "filler"), "wb", buffering=0) as out:
+        try:
+            while out.write(bytes(4096)):
+                pass
+        except OSError:
+            pass
+    end("completed")
 elif act == "mute":
     print("step    1/20 | loss 5.5 |")
 elif act == "kill":
@@ -90,7 +98,8 @@ class Fake:
     def acts(self, acts: dict[str, str]) -> None:
         """What the launcher does, by scheme.
 
-        ok, nap, wait (for a file go), fail, nan, mute, kill, sleep, stop (once, when asked to), always stop.
+        ok, nap, wait (for a file go), fail, nan, mute, fill (the disk), kill, sleep, stop (once, when asked to),
+        always stop.
         """
         (self.directory / "acts.json").write_text(json.dumps(acts), encoding="utf-8")
 

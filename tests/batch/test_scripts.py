@@ -18,6 +18,7 @@ from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.render import render, render_array
 from hpcbench.batch.scripts.shape import Shape
 from hpcbench.batch.sites.site import Site
+from hpcbench.contract.claim import held_by_two
 from hpcbench.files import read_json
 
 LAUNCHER = """\
@@ -537,3 +538,97 @@ def test_an_element_of_an_array_runs_its_job(tmp_path: Path) -> None:
     for index in ("3", "", "x"):
         done = bench.go(SLURM_ARRAY_TASK_ID=index)
         assert done.returncode == 1 and "was this handed in as an array?" in done.stderr
+
+
+NAME = "s-3f2a1c-j1"
+"""As hpcbench names what it hands in: new each time."""
+
+
+def claims(bench: Bench) -> list[str]:
+    return sorted(path.name for path in (bench.root / "jobs" / "j1" / "claims").iterdir())
+
+
+def test_of_many_that_start_at_once_one_runs(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "local", runs="a")
+    bench.act("a", "sleep 1")
+    at_once = [bench.start() for _ in range(6)]
+    ends = [(process.communicate(timeout=60)[1], process.returncode) for process in at_once]
+    assert sorted(status for _, status in ends) == [0, *[73] * 5]
+    assert sum("runs it, by jobs/j1/claims/1" in words for words, _ in ends) == 5
+    assert bench.lines("calls") == ["a 1"] and claims(bench) == ["1", "1.end"]
+    assert bench.job_mark["attempt"] == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "lives", "over", "silent"),
+    [
+        ("slurm", "echo RUNNING", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", "exit 1"),
+        ("slurm", "echo COMPLETING", "echo CANCELLED", "echo 'Socket timed out'; exit 1"),
+        ("lsf", "echo JOBID USER STAT; echo 7 me UNKWN q", "echo 'Job <7> is not found'; exit 255", "exit 255"),
+        (
+            "lsf",
+            "echo JOBID USER STAT; echo 7 me SSUSP q",
+            "echo JOBID USER STAT; echo 7 me EXIT q",
+            "exit 1",
+        ),
+        ("flux", "echo RUN", "echo COMPLETED", "echo 'Connection refused'; exit 1"),
+    ],
+)
+def test_a_job_is_left_to_who_holds_it_and_taken_from_who_is_over(
+    tmp_path: Path, kind: str, lives: str, over: str, silent: str
+) -> None:
+    bench = Bench(tmp_path, kind, runs="a")
+    program = {"slurm": "squeue", "lsf": "bjobs", "flux": "flux"}[kind]
+    names = {"slurm": "SLURM_JOB_ID", "lsf": "LSB_JOBID", "flux": "FLUX_ENCLOSING_ID"}
+
+    def said(words: str) -> None:
+        bench.program(program, f"[[ $* != *hostlist* ]] || exit 1\n{words}\n")
+
+    said(lives)
+    bench.act("a", "sleep 300")
+    first = bench.start(**{names[kind]: "7"})
+    wait_for(lambda: (bench.mark("a") or {}).get("state") == "running")
+    second = bench.go(**{names[kind]: "8"})
+    assert second.returncode == 73 and "job 7 runs it, by jobs/j1/claims/1" in second.stderr
+    assert bench.job_mark["id"] == "7"
+    first.kill()  # no word of its end
+    first.communicate(timeout=60)
+    said(silent)
+    third = bench.go(**{names[kind]: "8"})
+    assert third.returncode == 73
+    assert "job 7 may still run it, and nobody here can say: remove jobs/j1/claims/1 if it is over" in third.stderr
+    said(over)
+    (tmp_path / "act.a").unlink()
+    assert bench.go(**{names[kind]: "8"}).returncode == 0
+    assert (bench.job_mark["id"], bench.job_mark["attempt"], claims(bench)) == ("8", 2, ["1", "2", "2.end"])
+
+
+def test_what_was_taken_twice_by_one_call_runs_once_even_after_the_end(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "slurm", runs="a")
+    bench.act("a", "exit 1")
+    assert bench.go(SLURM_JOB_ID="7", SLURM_JOB_NAME=NAME).returncode == 1
+    copy = bench.go(SLURM_JOB_ID="8", SLURM_JOB_NAME=NAME)
+    assert copy.returncode == 73 and "was taken more than once" in copy.stderr
+    assert bench.go(SLURM_JOB_ID="7", SLURM_JOB_NAME=NAME).returncode == 1  # put back into its queue
+    assert bench.go(SLURM_JOB_ID="9", SLURM_JOB_NAME=f"{NAME}.2").returncode == 1  # handed in again
+    assert bench.go(SLURM_JOB_ID="10", SLURM_JOB_NAME=NAME).returncode == 73
+    assert bench.go(SLURM_JOB_ID="11", SLURM_JOB_NAME="s-j1").returncode == 1  # by hand
+    assert bench.lines("calls") == [f"a {k}" for k in (1, 2, 3, 4)]
+
+
+def test_who_was_called_over_and_lives_says_no_more(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "slurm", runs="ab")
+    bench.program("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
+    bench.act("a", "[ $SLURM_JOB_ID = 8 ] || until [ -e $here/go ]; do sleep 0.05; done")
+    first = bench.start(SLURM_JOB_ID="7")
+    wait_for(lambda: (bench.mark("a") or {}).get("state") == "running")
+    assert bench.go(SLURM_JOB_ID="8").returncode == 0
+    time.sleep(1.1)  # marks count seconds
+    (tmp_path / "go").touch()
+    first.communicate(timeout=60)
+    assert first.returncode == 73
+    assert (bench.job_mark["id"], bench.job_mark["attempt"], bench.exits()) == ("8", 2, {"a": 0, "b": 0})
+    assert bench.lines("calls") == ["a 1", "a 2", "b 2"]
+    mark = bench.mark("b")
+    assert mark is not None
+    assert held_by_two(bench.root / "jobs" / "j1", mark["start"], mark["end"]) is not None

@@ -30,6 +30,7 @@ def test_a_dry_run_writes_all_and_starts_nothing(fake: Fake) -> None:
         "site.json",
         "submission.json",
         "jobs/j0001-r1/job.sh",
+        "jobs/j0001-r1/reserve",
         *(f"runs/{n}/run.json" for n in names),
     }
     assert {str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()} == files

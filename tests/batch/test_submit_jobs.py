@@ -189,6 +189,7 @@ def test_a_queue_that_has_forgotten_it_is_not_believed_against_the_marks(
     tmp_path: Path, order: int, id: str, elements: list[str]
 ) -> None:
     queue = Queue(["die before"])
+    queue.kind = "lsf" if "[" in id else "slurm"
     with contextlib.suppress(KeyboardInterrupt):
         hand(tmp_path, queue, [JOBS[order]])
     job = tmp_path / "jobs" / JOBS[order].jobs[-1]

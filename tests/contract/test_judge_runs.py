@@ -56,11 +56,17 @@ MARKS["running"] = '{"state": "running", "attempt": 1, "start": "2026-11-21T06:3
 MARKS["no exit"] = '{"state": "ended", "attempt": 1}'
 for code in (0, 1, 75, 124, 143):
     MARKS[str(code)] = f'{{"state": "ended", "exit": {code}, "attempt": 1, "start": "2026-11-21T06:30:00Z"}}'
+_TIMES = '"start": "2026-11-21T06:30:00Z", "end": "2026-11-21T06:50:00Z"'
+MARKS["limit"] = f'{{"state": "ended", "exit": 124, "limit": "walltime", "attempt": 1, {_TIMES}}}'
+MARKS["run_limit"] = f'{{"state": "ended", "exit": 124, "limit": "run_limit", "attempt": 1, {_TIMES}}}'
+MARKS["full"] = f'{{"state": "ended", "exit": 1, "why": "/lustre: No space left on device", "attempt": 1, {_TIMES}}}'
+MARKS["shared"] = f'{{"state": "ended", "exit": 0, "attempt": 1, {_TIMES}}}'
 JOBS = [Status(state, "its scheduler's word") for state in State if state not in (State.NAN, State.INCOMPLETE)]
 JOBS += [
     Status(State.PENDING, "", attempt=2),
     Status(State.RUNNING, "clears up", exit=143),
     Status(State.FAILED, exit=1),
+    Status(State.FAILED, "/lustre: No space left on device", exit=74),
 ]
 
 
@@ -74,6 +80,12 @@ def test_status_and_report_say_the_same_of_each_run(tmp_path: Path, monkeypatch:
     plan["jobs"] = [{**job, "runs": list(names)}]
     (root / "submission.json").write_text(json.dumps(plan))
     (root / "jobs" / job["id"] / "out.log").write_text("module: command not found\n\n")
+    claims = root / "jobs" / job["id"] / "claims"  # the first held it until the second had run for a while
+    claims.mkdir()
+    for number, start in ((1, "06:20"), (2, "06:35")):
+        said_then = {"holder": str(number), "process": "", "name": "", "start": f"2026-11-21T{start}:00Z"}
+        (claims / str(number)).write_text(json.dumps(said_then))
+        (claims / f"{number}.end").write_text("2026-11-21T06:40:00Z\n")
     for name, (log, mark) in names.items():
         directory = root / "runs" / name
         directory.mkdir()

@@ -33,18 +33,20 @@ def script(kind: SchedulerKind) -> str:
 def test_a_rendered_script_writes_the_keys_that_are_declared(tmp_path: Path, kind: SchedulerKind) -> None:
     """Its own functions write the marks, in bash."""
     functions = re.findall(
-        r"^(?:now\(\) .*|(?:mark|mark_job|mark_run)\(\) \{\n(?:.*\n)*?\})$", script(kind), re.MULTILINE
+        r"^(?:(?:now|ours)\(\) .*|(?:mark|mark_job|mark_run)\(\) \{\n(?:.*\n)*?\})$", script(kind), re.MULTILINE
     )
-    assert len(functions) == 4, functions
+    assert len(functions) == 5, functions
     (tmp_path / "jobs" / "j1").mkdir(parents=True)
     (tmp_path / "runs" / "r1").mkdir(parents=True)
     set_ = "\n".join(f"{name}='{value}'" for name, value in VARIABLES.items())
     for words, ended in (("running", False), ("ended 3", True)):
-        code = "\n".join(["set -eu", set_, *functions, f"mark_job {words}", f"mark_run {words}"])
+        troubles = "over=1 why='/scratch: Disk quota exceeded'" if ended else "over='' why=''"
+        begin = f"exec {{words}}<> <(:); next=none; {troubles}"
+        code = "\n".join(["set -eu", set_, begin, *functions, f"mark_job {words}", f"mark_run {words}"])
         subprocess.run(["bash", "-c", code], cwd=tmp_path, check=True, timeout=60)
         for directory, keys in (("jobs/j1", JOB_KEYS), ("runs/r1", RUN_KEYS)):
             said = json.loads((tmp_path / directory / "status.json").read_text())
-            assert tuple(said) == tuple(key for key in keys if ended or key not in ("exit", "end"))
+            assert tuple(said) == tuple(key for key in keys if ended or key not in ("exit", "end", "limit", "why"))
             found = read_mark(tmp_path / directory)
             assert found is not None
             for key, value in said.items():

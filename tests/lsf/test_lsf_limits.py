@@ -130,3 +130,14 @@ def test_a_job_of_a_failed_host_is_run_again_where_that_is_allowed(place: Make) 
     tracked = wait_until_over(here, root)
     assert states(tracked) == [State.COMPLETED]
     assert tracked.jobs[JOB].attempt == 2
+
+
+def test_a_relative_that_ends_jobs_at_their_limit_without_a_word(place: Make, mpich: dict[str, object]) -> None:
+    refused = {"scheduler__refuses": ["-wa", "-wt", "-rn", "-cwd", "-ti"]}
+    here = place("lsf-cluster", site={**mpich, **refused}, flavour="lsf-like", minute=1.0)
+    here.acts({"r1-baseline": "hold"})
+    here.write_study(walltime="4m", stop_ahead="1m")
+    root = here.submit().root
+    tracked = wait_until_over(here, root)
+    assert states(tracked) == [State.TIMED_OUT]
+    assert tracked.jobs[JOB].reason == "LSF's run limit"  # by its history: signal 2 is what bkill sends too

@@ -1,7 +1,9 @@
 """The whole path on the fake of LSF, by scripts of shipped sites: arrays, cancel, chains, relatives of LSF."""
 
 import contextlib
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import pytest
 from fake_sites import Place, launch_lines, said, states, wait_for, wait_until_over
 
 from hpcbench.batch.cancel import cancel
+from hpcbench.batch.retry import retry
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
@@ -107,16 +110,83 @@ def test_a_study_waits_for_another(place: Make, any_end: bool, end: str) -> None
     if any_end or end == "go":
         assert states(wait_until_over(here, second)) == [State.COMPLETED]
         return
-    reason = "Dependency condition invalid or never satisfied;"  # LSF keeps such a job for ever
-    wait_for(lambda: track(second).jobs["j0001-r1"].reason == reason)
-    tracked = track(second)
+    wait_for(lambda: states(track(second)) == [State.CANCELLED])  # by -ti: else it would wait for ever
+    assert "TERM_ORPHAN_SYSTEM" in track(second).jobs["j0001-r1"].reason
+
+
+LIKE: dict[str, object] = {"scheduler__refuses": ["-wa", "-wt", "-rn", "-cwd", "-ti"]}
+"""What OpenLava and LSF before 10 do not know."""
+
+
+def test_where_what_it_waits_for_has_failed_and_lsf_keeps_it_that_is_said(
+    place: Make, mpich: dict[str, object]
+) -> None:
+    here = place("lsf-cluster", site={**mpich, **LIKE}, flavour="lsf-like")
+    here.acts({"r1-baseline": "hold"})
+    first = here.submit().root
+    here.began()
+    here.write_study(study="second")
+    second = here.submit(after="fake")
+    assert "refuses -ti: should fake fail, the jobs wait until you cancel them" in " ".join(second.notes)
+    assert "-ti" not in here.fake.jobs[1].options
+    wait_for(lambda: track(second.root).jobs["j0001-r1"].reason == "Job dependency condition not satisfied;")
+    cancel(first)
+    reason = "Dependency condition invalid or never satisfied; `hpcbench cancel` ends it"
+    wait_for(lambda: track(second.root).jobs["j0001-r1"].reason == reason)
+    tracked = track(second.root)
     assert (tracked.jobs["j0001-r1"].state, tracked.runs["r1-baseline"].reason) == (State.PENDING, reason)
-    assert cancel(second) == "1 job: ended"
-    assert states(track(second)) == [State.CANCELLED]
+    assert cancel(second.root) == "1 job: ended"
+    assert states(track(second.root)) == [State.CANCELLED]
+    [left] = retry(second.root).left.values()
+    assert left.startswith("cancelled (job j0001-r1 was cancelled (Signal <KILL> requested by user))")
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("array", [False, True])
+def test_what_was_cancelled_while_it_waited_is_cancelled_and_not_tried_again(
+    place: Make, mpich: dict[str, object], held: bool, array: bool
+) -> None:
+    site = {**mpich, **LIKE, "scheduler__max_array": 2 if array else None}
+    here = place("lsf-cluster", site=site, flavour="lsf-like", nodes=2)
+    here.fake.run("bsub", "-n", "64", "-R", "span[ptile=32]", "-P", "other", "-x", stdin=b"#!/bin/sh\nsleep 600\n")
+    here.fake.wait_for("1", RUNNING)
+    here.write_study(repeats=2, pairing="none")
+    root = here.submit().root
+    if held:
+        for job in here.fake.jobs[1:]:
+            here.fake.run("bstop", job.key)
+    assert states(track(root)) == [State.PENDING] * 2
+    assert cancel(root) == "2 jobs: ended"
+    assert states(track(root)) == [State.CANCELLED] * 2
+    retried = retry(root)
+    assert (retried.jobs, set(retried.left)) == ([], {"r1-baseline", "r2-baseline"})
+    (root / "scheduler.json").unlink()
+    for path in (root / "handed").glob("*.json"):  # the history knows it as well as we do
+        path.write_text(re.sub(r'"cancelled": "[^"]*"', '"cancelled": null', path.read_text(encoding="utf-8")))
+    assert states(track(root)) == [State.CANCELLED] * 2
+
+
+def test_options_that_are_refused_are_left_out_and_the_script_does_their_work(
+    place: Make, mpich: dict[str, object]
+) -> None:
+    here = place("lsf-cluster", site=mpich, flavour="lsf-like")
+    with pytest.raises(UserError, match=r"illegal option -- .*: name it in scheduler\.refuses of the site file"):
+        here.submit()
+    site = json.loads(here.site.read_text(encoding="utf-8"))
+    site["scheduler"]["refuses"] = LIKE["scheduler__refuses"]
+    here.site.write_text(json.dumps(site), encoding="utf-8")
+    here.acts({"r1-baseline": "stop"})
+    here.write_study(walltime="1m", stop_ahead="50s")
+    said = here.submit()
+    assert states(wait_until_over(here, said.root)) == [State.STOPPED]  # by the script's own clock
+    assert any(note.startswith("-rn is left out, for lsf-cluster refuses it: LSF may run a job") for note in said.notes)
+    assert not any("-wa" in note or "-cwd" in note for note in said.notes)
+    head = [line for line in (said.root / "jobs" / "j0001-r1" / "job.sh").read_text().splitlines() if "#BSUB" in line]
+    assert {line.split()[1] for line in head} == {"-J", "-n", "-R", "-gpu", "-W", "-P", "-q", "-o"}
 
 
 def test_a_relative_of_lsf_that_knows_tables_only(place: Make, capsys: Capture, mpich: dict[str, object]) -> None:
-    here = place("lsf-cluster", site=mpich, flavour="lsf-like")
+    here = place("lsf-cluster", site={**mpich, **LIKE}, flavour="lsf-like")
     here.acts({"r2-baseline": "fail", "r3-baseline": "hold"})
     here.write_study(repeats=3, pairing="none")
     root = here.submit().root
@@ -130,7 +200,7 @@ def test_a_relative_of_lsf_that_knows_tables_only(place: Make, capsys: Capture, 
 @pytest.mark.parametrize(
     ("name", "fake", "says"),
     [
-        ("lassen", {"flavour": "lsf-like"}, "illegal option -- nnodes: this LSF does not take it: look at scheduler:"),
+        ("lassen", {"flavour": "lsf-like"}, "illegal option -- nnodes: this LSF does not take it: name it in"),
         ("lassen", {"root_refused": True}, "User permission denied. Job not submitted.: the user may not submit here"),
         ("lassen", {"queues": {"batch": {}}}, "pbatch: No such queue. Job not submitted.: set queue: in the study"),
         (

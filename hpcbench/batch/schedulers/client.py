@@ -3,8 +3,10 @@
 import contextlib
 import os
 import re
+import selectors
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,17 +46,32 @@ class Answer:
         return (errors or lines or [f"no output, exit status {self.status}"])[-1 if errors else 0]
 
 
+def program(argv: Sequence[str]) -> str:
+    """Name of the program that is called: a shell that only hands on standard input has it as its fourth argument."""
+    return argv[3] if argv[0] == "bash" else argv[0]
+
+
 def ask(
-    argv: Sequence[str], environment: Mapping[str, str], *, patience: float | None = None, cwd: Path | None = None
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    patience: float | None = None,
+    cwd: Path | None = None,
+    hangs: "re.Pattern[str] | None" = None,
 ) -> Answer:
     """Run one of a scheduler's programs.
 
     It gets a process group of its own, so that at a time-out all of it is ended, wrappers of the site included.
 
+    Parameters
+    ----------
+    hangs
+        Words by which the program says that nobody answers it, and that it goes on trying: it is ended there.
+
     Raises
     ------
     SilenceError
-        It took too long.
+        It took too long, or said that nobody answers.
     UserError
         There is no such program.
     """
@@ -67,28 +84,59 @@ def ask(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
             start_new_session=True,
         )
     except OSError as error:
         raise UserError(f"{argv[0]}: cannot be run: {error.strerror}: be on the machine's login node") from None
     try:
-        out, err = process.communicate(timeout=patience)
-    except subprocess.TimeoutExpired:
+        out, err = _listen(process, time.monotonic() + patience, hangs)
+    except TimeoutError as error:
         _end(process)
-        raise SilenceError(f"{argv[0]} did not answer within {patience:.0f} s") from None
+        raise SilenceError(f"{program(argv)}{str(error) or f' did not answer within {patience:.0f} s'}") from None
     except BaseException:
         _end(process)
         raise
     return Answer(tuple(argv), process.returncode, out, err)
 
 
-def _end(process: "subprocess.Popen[str]") -> None:
+def _listen(process: "subprocess.Popen[bytes]", deadline: float, hangs: "re.Pattern[str] | None") -> tuple[str, str]:
+    """Both streams to their ends, when the process is over too.
+
+    Raises
+    ------
+    TimeoutError
+        They do not end until the deadline, or hold the words that `hangs` finds, which the error then has.
+    """
+    assert process.stdout is not None and process.stderr is not None
+    said = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
+    with process.stdout, process.stderr, selectors.DefaultSelector() as streams:
+        for stream in said:
+            streams.register(stream, selectors.EVENT_READ)
+        while streams.get_map():
+            ready = streams.select(max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise TimeoutError
+            for key, _ in ready:
+                chunk = os.read(key.fd, 1 << 16)
+                if not chunk:
+                    streams.unregister(key.fd)
+                said[key.fd] += chunk
+                found = hangs.search(said[key.fd].decode("utf-8", "replace")) if hangs and chunk else None
+                if found:
+                    raise TimeoutError(f": {found[0].strip()}")
+        try:
+            process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise TimeoutError from None
+    out, err = (text.decode("utf-8", "replace") for text in said.values())
+    return out, err
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    with contextlib.suppress(subprocess.TimeoutExpired):  # what left the group may hold the pipes for ever
-        process.communicate(timeout=2)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(2)
 
 
 def portions(ids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -8,7 +8,7 @@ from hpcbench.batch.schedulers import flux_answers
 from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment
 from hpcbench.batch.schedulers.client import Answer, SilenceError, ask, portions
 from hpcbench.batch.schedulers.job_status import JobStatus
-from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, UnclearError, register_scheduler
+from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, UnclearError, register_scheduler, the_one
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 
@@ -48,14 +48,11 @@ class Flux(Scheduler):
         raise UserError(f"flux batch {script}: {done.first_line}: Flux did not take it")
 
     def find(self, name: str, jobs: int) -> Receipt | None:
-        done = _flux("jobs", "-a", "-n", f"--name={name}", "-o", "{id.dec}|{name}")
+        done = _flux("jobs", "-a", "-n", f"--name={name}", "-o", "{id.dec}|{status}|{name}")
         if done.status:
             raise UserError(f"flux jobs --name={name}: {done.first_line}")
-        lines = [line.strip().partition("|") for line in done.out.splitlines()]
-        ids = [id for text, _, found in lines if found == name and (id := flux_answers.decimal(text))]
-        if len(ids) > 1:
-            raise UserError(f"{name}: Flux has {len(ids)} jobs of this name, {', '.join(ids)}: cancel all but one")
-        return Receipt(ids[0], ids) if ids else None
+        job = the_one(flux_answers.named(done.out, name), lambda id: id)
+        return None if job is None else Receipt(job, [job])
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
         found: dict[str, JobStatus] = {}

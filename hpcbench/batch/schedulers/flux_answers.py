@@ -55,6 +55,18 @@ def submitted(output: str) -> str | None:
     return found[-1] if found else None
 
 
+def named(output: str, name: str) -> Mapping[str, JobStatus]:
+    """By id, how jobs of this name stand, from lines of an id, a status and a name."""
+    found: dict[str, JobStatus] = {}
+    for line in output.splitlines():
+        text, _, rest = line.strip().partition("|")
+        status, _, shown = rest.partition("|")
+        id = decimal(text)
+        if id is not None and shown == name:
+            found[id] = JobStatus(_STATES.get(status.upper(), State.UNKNOWN))
+    return found
+
+
 def words(output: str) -> Mapping[str, JobStatus]:
     """By id, from what ``flux jobs`` printed in our format; lines that do not look like it are passed over."""
     found: dict[str, JobStatus] = {}

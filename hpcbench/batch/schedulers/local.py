@@ -21,6 +21,7 @@ from typing import IO, Any
 import hpcbench
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, write_json
+from hpcbench.batch.room import disk_words, set_aside, written
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.local_queue import Queue, queues, read_queue
 from hpcbench.batch.schedulers.processes import alive, end_tree, here, identity
@@ -112,12 +113,17 @@ class Local(Scheduler):
             if not word.state.alive:
                 said[id] = "already over" if word.state is not State.UNKNOWN else word.reason
                 continue
-            write_json(Path(id) / "dropped.json", {"time": now(), "reason": ""})
+            _drop(Path(id))
             process = read_json(Path(id) / "process.json")
             if process is not None and alive(process):
                 end_tree(process, grace=GRACE)
             said[id] = "ended"
         return said
+
+
+def _drop(directory: Path, reason: str = "") -> None:
+    """Write down that a job is not to run, or to end."""
+    written(directory, lambda: write_json(directory / "dropped.json", {"time": now(), "reason": reason}))
 
 
 def _word(root: Path, directory: Path, path: Path | None, queue: Queue | None) -> JobStatus:
@@ -188,7 +194,7 @@ def serve(root: Path, number: str) -> None:
         directory = root / "jobs" / job["id"]
         reason = _await(job["after"], any_end=job["after_any"])
         if reason:
-            write_json(directory / "dropped.json", {"time": now(), "reason": reason})
+            _drop(directory, reason)
             continue
         with lock_path().open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -220,6 +226,8 @@ def _await(ids: Sequence[str], *, any_end: bool) -> str:
 
 def _run(root: Path, directory: Path, limit: int | None, ahead: int, lock: IO[str]) -> None:
     """Run a job once: ask it to stop ahead of its limit, and end it there."""
+    with contextlib.suppress(OSError):  # its script says so, and what kept it
+        set_aside(directory)
     with (directory / "out.log").open("ab") as log:
         process = subprocess.Popen(
             ["bash", str(directory / "job.sh")],
@@ -231,7 +239,7 @@ def _run(root: Path, directory: Path, limit: int | None, ahead: int, lock: IO[st
             pass_fds=[lock.fileno()],
         )
     own = _identity(process)
-    write_json(directory / "process.json", own)
+    written(directory, lambda: write_json(directory / "process.json", own))
     if (directory / "dropped.json").exists():  # just now, by one who could not see the process yet
         end_tree(own, grace=GRACE)
     if limit is None:
@@ -244,7 +252,7 @@ def _run(root: Path, directory: Path, limit: int | None, ahead: int, lock: IO[st
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(min(ahead, limit))
         return
-    write_json(directory / "process.json", {**own, "over": "time limit"})
+    written(directory, lambda: write_json(directory / "process.json", {**own, "over": "time limit"}))
     end_tree(own, grace=GRACE)
     process.wait()
 
@@ -272,6 +280,9 @@ def main() -> int:
         serve(Path(sys.argv[1]), sys.argv[2])
     except UserError as error:
         print(f"{now()} {error}", file=sys.stderr)
+        return 2
+    except OSError as error:  # its disk is full, read-only or gone
+        print(f"{now()} {disk_words(Path(sys.argv[1]), error)}", file=sys.stderr)
         return 2
     return 0
 

@@ -9,9 +9,10 @@ from hpcbench.batch.schedulers.cancelling import Force, cancel
 from hpcbench.batch.schedulers.clean_environment import plain_environment
 from hpcbench.batch.schedulers.client import ask, portions
 from hpcbench.batch.schedulers.job_status import JobStatus
-from hpcbench.batch.schedulers.lsf_query import LsfQuery
-from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, register_scheduler
+from hpcbench.batch.schedulers.lsf_query import HANGS, LsfQuery
+from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, register_scheduler, the_one
 from hpcbench.batch.sites.site import Site
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 TERMINATE_WAIT = 45.0
@@ -36,19 +37,25 @@ class Lsf(Scheduler):
         from hpcbench.batch.schedulers.submitit_script import Script, receipt
 
         executor = LSFScriptExecutor(self.root, self.site.scheduler.hand_in)
-        taken = executor.submit(Script(self.root / job.script, tuple(_options(job))))
+        options = _options(job, ends_orphans="-ti" not in self.site.scheduler.refuses)
+        taken = executor.submit(Script(self.root / job.script, tuple(options)))
         elements = [f"{taken.job_id}[{k + 1}]" for k in range(len(job.jobs))] if job.array else [taken.job_id]
         return receipt(taken, elements)
 
     def find(self, name: str, jobs: int) -> Receipt | None:
-        ids = self._query.named(lsf_name(name))
-        found = sorted({job.partition("[")[0] for job in ids})
-        if not found:
+        words = self._query.named(lsf_name(name))
+        job = the_one(words, _job)
+        if job is None:
             return None
-        if len(found) > 1:
-            raise UserError(f"several jobs of LSF have the name {name}: {', '.join(found)}: end all but one with bkill")
-        array = jobs > 1 or any("[" in job for job in ids)
-        return Receipt(found[0], [f"{found[0]}[{k + 1}]" for k in range(jobs)] if array else found)
+        array = jobs > 1 or any("[" in id for id in words if _job(id) == job)
+        return Receipt(job, [f"{job}[{k + 1}]" for k in range(jobs)] if array else [job])
+
+    def copies(self, name: str) -> list[str]:
+        words = self._query.named(lsf_name(name))
+        return [id for id, word in words.items() if word.state.alive or word.state is State.UNKNOWN]
+
+    def shown(self, name: str) -> str:
+        return lsf_name(name)
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
         return self._query.words(ids)
@@ -63,13 +70,24 @@ def lsf_name(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _options(job: BatchJob) -> list[str]:
-    """On the command line, where they win over what the script says."""
+def _job(id: str) -> str:
+    return id.partition("[")[0]
+
+
+def _options(job: BatchJob, *, ends_orphans: bool) -> list[str]:
+    """What stands on the command line, where it wins over what the script says.
+
+    Parameters
+    ----------
+    ends_orphans
+        Whether this LSF knows -ti: it ends a job that waits for what has failed, which would else wait for ever.
+    """
     array = f"[1-{len(job.jobs)}]" if job.array else ""
     options = ["-J", lsf_name(job.name) + array]
     if job.after:
         kind = "ended" if job.after_any else "done"
         options += ["-w", " && ".join(f"{kind}({id})" for id in job.after)]
+        options += ["-ti"] if ends_orphans and not job.after_any else []
     return options
 
 
@@ -77,7 +95,7 @@ def _bkill(ids: Sequence[str], options: Sequence[str]) -> dict[str, str]:
     """What LSF said of those that it will not end."""
     refused: dict[str, str] = {}
     for some in portions(ids):
-        answer = ask(["bkill", *options, *some], plain_environment())
+        answer = ask(["bkill", *options, *some], plain_environment(), hangs=HANGS)
         said = {match[1]: match[2].strip() for match in _REFUSED.finditer(answer.said)}
         if answer.status and not said and not _OVER.search(answer.said):
             raise UserError(f"bkill: {answer.first_line}")

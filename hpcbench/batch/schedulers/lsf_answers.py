@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.contract.state import State
+from hpcbench.contract.times import elapsed
 
 STATES: Mapping[str, State] = {
     "PEND": State.PENDING,
@@ -23,6 +24,7 @@ STATES: Mapping[str, State] = {
 }
 """LSF's job states; of EXIT the reason says more."""
 
+_NEVER = re.compile("never satisfied")
 _NOTES = {
     "PSUSP": "held while it waited",
     "UNKWN": "its host does not answer",
@@ -52,6 +54,9 @@ TERMINATIONS: Mapping[str, State] = {
 
 AT_RUN_LIMIT = 140
 """Exit status of what SIGUSR2 ended, which LSF sends at the run limit."""
+AT_LIMIT = f"exit {AT_RUN_LIMIT}: LSF's run limit"
+_LIMIT_SLACK = 5.0
+"""Seconds that a job may have ended before its run limit and was ended by it all the same."""
 BY_BKILL = 130
 """Exit status of what SIGINT ended, the first signal of bkill."""
 
@@ -93,18 +98,25 @@ def word(stat: str, exit: int | None = None, reason: str = "") -> JobStatus:
     """Ours for one of LSF's, in whatever case."""
     theirs = stat.strip().upper()
     state = STATES.get(theirs, State.UNKNOWN)
+    if theirs == "PEND":
+        return waiting(reason)
     if theirs != "EXIT":
-        head = "" if theirs in ("PEND", "RUN", "DONE") else theirs
+        head = "" if theirs in ("RUN", "DONE") else theirs
         said = ": ".join(part for part in (head, _NOTES.get(theirs, ""), reason) if part)
         return JobStatus(state, reason=said, exit=0 if state is State.COMPLETED else None)
     term = re.search(r"TERM_[A-Z_]+", reason)
     if term:
         state = TERMINATIONS.get(term[0], State.FAILED)
     elif exit == AT_RUN_LIMIT:
-        state = State.TIMED_OUT
+        state, reason = State.TIMED_OUT, reason or AT_LIMIT
     elif exit == BY_BKILL:
         state = State.CANCELLED
     return JobStatus(state, reason=reason or "EXIT", exit=exit or None)
+
+
+def waiting(reason: str) -> JobStatus:
+    """Ours for a job that waits, with the remedy where it would wait for ever."""
+    return JobStatus(State.PENDING, reason=f"{reason} `hpcbench cancel` ends it" if _NEVER.search(reason) else reason)
 
 
 def read_delimited(text: str, clock: Clock) -> dict[str, JobStatus]:
@@ -161,6 +173,19 @@ def read_table(text: str, *, wide: bool = False) -> dict[str, JobStatus]:
     return words
 
 
+def read_pending(text: str) -> dict[str, str]:
+    """Why jobs wait, from the answer to ``bjobs -p``: the lines below each one's row."""
+    reasons: dict[str, str] = {}
+    last = ""
+    for line in text.splitlines():
+        row = re.match(r"\*?(\d+)(?:\[(\d+)\])?\s+(\S+)\s+P(END|SUSP)\s", line)
+        if row:
+            last = element(row[1], row[2] or _index(line[row.end() :]))
+        elif last and line[:1].isspace() and line.strip():
+            reasons[last] = " ".join(part for part in (reasons.get(last, ""), line.strip()) if part)
+    return reasons
+
+
 def _host(header: str, line: str, wide: bool) -> str:
     """The cell below EXEC_HOST; in the wide form cells may be pushed to the right, but none is empty."""
     cells = line.split()[5:6] if wide else line[header.find("EXEC_HOST") :].split(" ")[:1]
@@ -197,7 +222,7 @@ def read_history(text: str, clock: Clock) -> dict[str, JobStatus]:
 
 
 def _history(section: str, clock: Clock) -> JobStatus | None:
-    stat, reason, hosts = "", "", ""
+    stat, reason, hosts, asked = "", "", "", ""
     exit_status: int | None = None
     start: str | None = None
     end: str | None = None
@@ -207,13 +232,15 @@ def _history(section: str, clock: Clock) -> JobStatus | None:
             stat = "PEND"
         elif re.match(r"(\[\d+\])?(Dispatched|[Ss]tartedon)", event):
             stat, start = "RUN", time
-            named = re.search(r"(?:Host\(s\)|[Ss]tartedon(?:\d+Hosts?/Processors?)?)((?:<[^>]+>)+)", event)
+            named = re.search(
+                r"(?:Host\(s\)|(?:[Ss]tartedon|Dispatchedto)(?:\d+Hosts?/Processors?)?)((?:<[^>]+>)+)", event
+            )
             hosts = ":".join(re.findall(r"<([^>]+)>", named[1])) if named else hosts
         elif event.startswith(("Starting", "Running", "Resumed")):
             stat, start = "RUN", start or time
         elif "requeued" in event[:40].lower() or event.startswith("Pending"):
             restarts += "requeued" in event.lower()
-            stat, start, exit_status, reason = "PEND", None, None, ""
+            stat, start, exit_status, reason, asked = "PEND", None, None, "", ""
         elif event.startswith("Suspended"):
             stat = "PSUSP" if start is None else "USUSP" if "byuser" in event.lower() else "SSUSP"
         elif event.startswith("Unknown"):
@@ -225,6 +252,8 @@ def _history(section: str, clock: Clock) -> JobStatus | None:
             signal = re.search(r"Exitedbysignal(\d+)", event)
             stat, end = "EXIT", time
             exit_status = int(code[1]) if code else 128 + int(signal[1]) if signal else exit_status
+        killed = re.match(r"Signal<(?:SIG)?(KILL|TERM|INT)>requestedby(?:user|administrator)", event)
+        asked = f"Signal <{killed[1]}> requested by user" if killed else asked
         term = re.search(r"TERM_[A-Z_]+", event)
         if term and stat == "EXIT":
             reason = term[0]
@@ -232,7 +261,19 @@ def _history(section: str, clock: Clock) -> JobStatus | None:
         return None
     over = stat in ("DONE", "EXIT")
     said = word(stat, exit_status, reason)
+    if stat == "EXIT" and not reason:  # relatives of LSF give no words, and end jobs at the limit as bkill does
+        if asked:
+            said = replace(said, state=State.CANCELLED, reason=asked)
+        elif _at_limit(section, start, end):
+            said = replace(said, state=State.TIMED_OUT, reason=said.reason.replace("EXIT", "LSF's run limit"))
     return replace(said, start=start, end=end if over else None, hosts=hosts, restarts=restarts)
+
+
+def _at_limit(section: str, start: str | None, end: str | None) -> bool:
+    """Whether a job ran until the run limit that the section names."""
+    limit = re.search(r"^\s*RUNLIMIT\s+(\d+(?:\.\d+)?) min", section, re.MULTILINE)
+    ran = elapsed(start, end)
+    return limit is not None and ran is not None and ran >= 60 * float(limit[1]) - _LIMIT_SLACK
 
 
 def _events(section: str, clock: Clock) -> Iterator[tuple[str | None, str]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.sites.site import Site
+from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 
@@ -41,6 +42,8 @@ class Scheduler(ABC):
         The machine.
     """
 
+    kind: str = "local"
+    """By which site files know it."""
     interval: float = 30.0
     """Seconds between two polls of a watcher, at least."""
     programs: tuple[str, ...] = ()
@@ -100,6 +103,22 @@ class Scheduler(ABC):
             The scheduler cannot be asked.
         """
 
+    def copies(self, name: str) -> list[str]:
+        """Ids, by which `cancel` knows them, of all under a name that is not over.
+
+        They are several where a call was sent more than once: one of them runs the job, the others leave at once.
+
+        Raises
+        ------
+        UserError
+            The scheduler cannot be asked.
+        """
+        return []
+
+    def shown(self, name: str) -> str:
+        """The name of a job as the queue shows it."""
+        return name
+
     @abstractmethod
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
         """What the scheduler says of these ids, in one call for all (and one more for those that it no longer lists).
@@ -117,6 +136,27 @@ class Scheduler(ABC):
         """End what runs and drop what waits; what was said of each: ``ended``, ``already over``, or why not."""
 
 
+def the_one(words: Mapping[str, JobStatus], job_of: Callable[[str], str]) -> str | None:
+    """Which of several jobs of one name counts; None where there is none.
+
+    A call that nobody answered may have been sent more than once. Of the jobs that were taken, the one that runs
+    counts, else the first that waits; what is over counts where nothing else is left.
+
+    Parameters
+    ----------
+    words
+        How each stands, by its id, of elements of an array too.
+    job_of
+        The job to which an id belongs.
+    """
+
+    def rank(id: str) -> tuple[int, int]:
+        state = words[id].state
+        return (0 if state in (State.RUNNING, State.SUSPENDED) else 1 if state.alive else 2), int(job_of(id))
+
+    return job_of(min(words, key=rank)) if words else None
+
+
 _MODULES = {
     "local": "hpcbench.batch.schedulers.local",
     "slurm": "hpcbench.batch.schedulers.slurm",
@@ -130,7 +170,7 @@ def register_scheduler(kind: str) -> Callable[[type[Scheduler]], type[Scheduler]
     """Register a scheduler under the `kind` that site files use."""
 
     def register(scheduler: type[Scheduler]) -> type[Scheduler]:
-        _REGISTRY[kind] = scheduler
+        _REGISTRY[kind], scheduler.kind = scheduler, kind
         return scheduler
 
     return register

@@ -9,7 +9,7 @@ from hpcbench.batch.schedulers.cancelling import Force, cancel
 from hpcbench.batch.schedulers.clean_environment import plain_environment
 from hpcbench.batch.schedulers.client import ask, portions
 from hpcbench.batch.schedulers.job_status import JobStatus
-from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, register_scheduler
+from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, register_scheduler, the_one
 from hpcbench.batch.schedulers.slurm_query import SlurmQuery, since
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
@@ -40,15 +40,15 @@ class Slurm(Scheduler):
         return receipt(taken, elements)
 
     def find(self, name: str, jobs: int) -> Receipt | None:
-        found = self._query.named(name)
-        if not found:
+        words = self._query.named(name)
+        job = the_one(words, _job)
+        if job is None:
             return None
-        if len(found) > 1:
-            some = ", ".join(sorted(found))
-            raise UserError(f"several jobs of Slurm have the name {name}: {some}: end all but one with scancel")
-        [(job, ids)] = found.items()
-        array = jobs > 1 or any("_" in some for some in ids)
+        array = jobs > 1 or any("_" in id for id in words if _job(id) == job)
         return Receipt(job, [f"{job}_{k + 1}" for k in range(jobs)] if array else [job])
+
+    def copies(self, name: str) -> list[str]:
+        return [id for id, word in self._query.named(name).items() if word.state.alive]
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
         return self._query.words(ids)
@@ -57,6 +57,10 @@ class Slurm(Scheduler):
         forces = [Force(lambda some: _scancel(some, []), KILL_WAIT)]
         forces.append(Force(lambda some: _scancel(some, ["--signal=KILL", "--full"]), 10.0))
         return cancel(ids, self._query.listed, forces)
+
+
+def _job(id: str) -> str:
+    return re.split(r"[_+]", id)[0]
 
 
 def _options(job: BatchJob) -> list[str]:

@@ -108,12 +108,11 @@ def read_squeue_short(text: str) -> dict[str, JobStatus]:
     return words
 
 
-def read_names(text: str) -> dict[str, set[str]]:
-    """The ids of elements by the id of their job, from one id a line."""
-    found: dict[str, set[str]] = {}
-    for (cell,) in _rows(text, 1):
-        for job_id in elements(cell):
-            found.setdefault(re.split(r"[_+]", job_id)[0], set()).add(job_id)
+def read_states(text: str) -> dict[str, JobStatus]:
+    """How elements stand, from an id and a state a line."""
+    found: dict[str, JobStatus] = {}
+    for cell, theirs in _rows(text, 2):
+        found.update((job_id, JobStatus(state(theirs))) for job_id in elements(cell))
     return found
 
 

@@ -13,10 +13,10 @@ from hpcbench.batch.schedulers.slurm_answers import (
     SACCT_FIELDS,
     SQUEUE_FIELDS,
     merged,
-    read_names,
     read_sacct,
     read_squeue,
     read_squeue_short,
+    read_states,
 )
 from hpcbench.errors import UserError
 from hpcbench.files import read_json
@@ -77,23 +77,20 @@ class SlurmQuery:
             found.update(self._squeue(["--jobs", ",".join(some)]))
         return {job: found[job] for job in ids if job in found}
 
-    def named(self, name: str) -> dict[str, set[str]]:
-        """Ids of elements, by the id of their job, of all that was handed in under this name.
+    def named(self, name: str) -> dict[str, JobStatus]:
+        """How all stands that was handed in under this name, by the ids of elements.
 
         Raises
         ------
         UserError
             The controller does not answer.
         """
-        argv = ["squeue", "--noheader", "--array", "--states=all", f"--name={name}", "--format=%i"]
+        argv = ["squeue", "--noheader", "--array", "--states=all", f"--name={name}", "--format=%i|%T"]
         answer = ask(argv, _environment())
         if answer.status:
             raise UserError(f"squeue: {answer.first_line}")
-        found = read_names(answer.out)
-        accounted = self._sacct([f"--name={name}", "--allocations"], ("JobID",))
-        for job, some in read_names(accounted.out if accounted else "").items():
-            found.setdefault(job, set()).update(some)
-        return found
+        accounted = self._sacct([f"--name={name}", "--allocations"], ("JobID", "State"))
+        return {**read_states(accounted.out if accounted else ""), **read_states(answer.out)}
 
     def _squeue(self, which: list[str]) -> dict[str, JobStatus]:
         argv = ["squeue", "--noheader", "--array", "--states=all", *which]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcbench.batch.schedulers.client import Answer, SilenceError, ask
+from hpcbench.batch.schedulers.client import Answer, SilenceError, ask, program
 from hpcbench.batch.schedulers.scheduler import UnclearError
 from hpcbench.errors import UserError
 
@@ -33,6 +33,8 @@ class Dialect:
     """What to do about a refusal, by its words; the first that fits."""
     refused: "re.Pattern[str] | None" = None
     """Without these words it may have been taken; None where any answer without an id is a refusal."""
+    hangs: "re.Pattern[str] | None" = None
+    """Nobody answers the program, and it sends the job again and again: each of them may be taken in the end."""
 
 
 def hand_in(
@@ -55,7 +57,7 @@ def hand_in(
     left = list(WAITS if waits is None else waits)
     while True:
         try:
-            answer = ask(argv, environment, cwd=cwd)
+            answer = ask(argv, environment, cwd=cwd, hangs=dialect.hangs)
         except SilenceError as error:
             raise UnclearError(f"{error}: it may or may not have taken the job") from None
         found = dialect.id.search(answer.out) or dialect.id.search(answer.err)
@@ -64,19 +66,14 @@ def hand_in(
         busy = dialect.busy.search(answer.said)
         open_ = dialect.refused is not None and not (busy or dialect.refused.search(answer.said))
         if answer.status == 0 or open_ or _killed(answer) or dialect.unclear.search(answer.said):
-            raise UnclearError(f"{_program(argv)}: {answer.first_line}: it may or may not have taken the job")
+            raise UnclearError(f"{program(argv)}: {answer.first_line}: it may or may not have taken the job")
         if not (left and busy):
             break
         time.sleep(left.pop(0))
     remedy = next((remedy for pattern, remedy in dialect.remedies if pattern.search(answer.said)), None)
-    raise UserError(f"{_program(argv)} refused the job: {answer.first_line}" + (f": {remedy}" if remedy else ""))
+    raise UserError(f"{program(argv)} refused the job: {answer.first_line}" + (f": {remedy}" if remedy else ""))
 
 
 def _killed(answer: Answer) -> bool:
     """Whether a signal ended it, perhaps after it had been heard; a shell says so by 128 and the signal."""
     return answer.status < 0 or answer.status in (128 + signal.SIGHUP, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
-
-
-def _program(argv: Sequence[str]) -> str:
-    """Its name: LSF's is called by way of a shell, whose fourth argument names it."""
-    return argv[3] if argv[0] == "bash" else argv[0]

@@ -18,7 +18,7 @@ from submitit.core import core, job_environment, logger, plugins, utils
 
 from hpcbench.batch.schedulers.clean_environment import clean_environment
 from hpcbench.batch.schedulers.job_status import JobStatus
-from hpcbench.batch.schedulers.lsf_query import LsfQuery
+from hpcbench.batch.schedulers.lsf_query import HANGS, LsfQuery
 from hpcbench.batch.schedulers.lsf_script import Parameters, one_line, script_text
 from hpcbench.batch.schedulers.submit_command import Dialect, hand_in
 from hpcbench.batch.schedulers.submitit_script import Script, ScriptExecutor, ScriptJob
@@ -31,7 +31,7 @@ DIALECT = Dialect(
     remedies=(
         (
             re.compile("illegal option|no longer supported"),
-            "this LSF does not take it: look at scheduler: in the site file",
+            "this LSF does not take it: name it in scheduler.refuses of the site file, or look at scheduler: there",
         ),
         (re.compile("[Nn]o such queue|not use the queue|closed"), "set queue: in the study to another one"),
         (re.compile("[Pp]roject|[Aa]ccount|[Bb]ank|user group"), "set account: in the study to one that may run there"),
@@ -41,6 +41,7 @@ DIALECT = Dialect(
         (re.compile("[Dd]ependency"), "what it was to wait for is forgotten: submit without `after`"),
     ),
     refused=re.compile("not submitted|illegal option|usage:", re.IGNORECASE),
+    hangs=HANGS,
 )
 
 _STDIN = 'script=$1; shift; exec bsub "$@" < "$script"'

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.quoting import quote
+from hpcbench.batch.scripts.refused import check_needed, left_out
 from hpcbench.batch.sites.site import Site
 
 Options = list[tuple[str, object]]
@@ -45,7 +46,10 @@ def head(job: Job, site: Site, *, name: str, root: str, log: str, array: str | N
     sentinel, write = _HEADS[site.scheduler.kind]
     options = write(job, site, name, array)
     options += [(_CWD[sentinel], root), (_LOG[sentinel], f"{root}/{log}")]
+    refused = left_out(site)
+    options = [one for one in options if one[0] not in refused]
     ours = {option for option, _ in options}
+    check_needed(site, ours)
     for option in site.scheduler.directives:
         if option in ours:
             raise ValueError(f"{option} is set by hpcbench: remove it from scheduler.directives")

@@ -30,8 +30,9 @@ _OF_BASH = re.compile(
 OF_SCRIPT = frozenset(
     re.findall(
         r"\w+",
-        "again attempt began child failed file found grace host hosts id id_json idle job launch launched leaving left "
-        "limit name old over path pipe recorder root run runs start status stopping time waiting",
+        "again attempt began boot by child claim disk failed fields file found grace holder host hosts id id_json "
+        "idle job last launch launched leaving left limit line name next old over own path pipe recorder reserve "
+        "root run runs said start status stopping time waiting why words",
     )
 )
 """Variables of the scripts themselves."""
@@ -150,6 +151,12 @@ def _script(template: str, templates: Path | None, directives: list[str], **valu
         if templates is None:
             raise
         raise UserError(f"{_where(error, templates)}: {type(error).__name__}: {error}: correct the template") from None
+    lacking = [line for line in directives if line not in text.splitlines()]
+    if lacking:
+        raise ValueError(
+            f"{template}: lacks the line {lacking[0]!r}: write all `directives`; what the site turns away belongs in "
+            "scheduler.refuses"
+        )
     if smuggles(text, directives):
         raise ValueError(f"{template}: a value reads as a directive of the scheduler: change it")
     return text

@@ -38,9 +38,17 @@ def check_sites(given: Sequence[str]) -> int:
     for name in given:
         path = data_dir("sites") / f"{name}.yaml" if name in site_names() else Path(name)
         found = check_file(path)
-        print("\n".join(found) if found else f"{shown_path(path)}: right")
+        print("\n".join(found) if found else f"{shown_path(path)}: right{_not_here(path)}")
         status = 2 if found else status
     return status
+
+
+def _not_here(path: Path) -> str:
+    """What of a file that has no fault cannot be found on this machine."""
+    python = load_site(str(path.absolute()))[0].python
+    if "/" not in python or Path(python).expanduser().exists():
+        return ""
+    return f", but there is no {shown_path(Path(python))} here: python: must be a file that compute nodes have"
 
 
 def show_site(name: str) -> None:

@@ -58,7 +58,8 @@ class Scheduler(Section):
     hand_in: Literal["stdin", "file"] = Field("stdin", description="LSF: bsub < script, or bsub script.")
     max_array: int | None = Field(None, ge=1, description="Largest index of a job array; by default no arrays.")
     refuses: list[Option] = Field(
-        default_factory=list, description="Options that the site turns away wherever a script has them, as TACC does."
+        default_factory=list,
+        description="Options that the site turns away, such as -cwd: scripts do without, and notes say what is lost.",
     )
     max_submitted: Count | None = Field(None, description="Jobs that a user may have in all queues.")
     directives: dict[Option, str | int | None] = Field(
@@ -184,7 +185,26 @@ class Site(Section):
         usual = self.ranks_per_node or (self.node.gpus if self.device == "cuda" else None)
         if usual is None and self.scheduler.kind != "local":
             usual = self.node.usable_cores // (self.threads or 1)
-        return Capacity(self.site, usual, max(1, self.node.usable_cores // (self.threads or 1)), self.device)
+        slots = max(1, self.node.usable_cores // (self.threads or 1))
+        return Capacity(self.site, usual, slots, self.device, self._most_nodes)
+
+    @property
+    def _most_nodes(self) -> tuple[int, str] | None:
+        """The most nodes of a job in any queue, in words too; None where a queue does not say."""
+        bounds = {
+            name: min(
+                (most for most in (queue.max_nodes, *[b.max_nodes for b in queue.bins[-1:]]) if most), default=None
+            )
+            for name, queue in self.queues.items()
+        }
+        known = {name: bound for name, bound in bounds.items() if bound is not None}
+        if not known or len(known) < len(bounds):
+            return None
+        name = max(known, key=lambda name: known[name])
+        source = f" ({self.queues[name].source})" if self.queues[name].source else ""
+        if len(known) == 1:
+            return known[name], f"queue {name} of {self.site} takes at most {known[name]}{source}"
+        return known[name], f"no queue of {self.site} takes more than {name} does, {known[name]}{source}"
 
 
 def json_schema() -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, seconds, write_json
+from hpcbench.batch.room import set_aside, written
 from hpcbench.batch.schedulers.scheduler import Receipt
 from hpcbench.contract.judge_job import HandedIn
 from hpcbench.errors import UserError
@@ -76,6 +77,7 @@ class Ledger:
     def open(self, job: BatchJob, begun: dict[str, int]) -> SubmittedJob:
         """Write down that a job is about to be handed in."""
         self._directory.mkdir(exist_ok=True)
+        set_aside(self._directory)  # else a full disk would keep a job that was taken from being written down
         number = next(reversed(self._submitted), 0) + 1
         submitted = SubmittedJob(**asdict(job), number=number, begun=begun, time=now())
         self._write(submitted)
@@ -132,7 +134,7 @@ class Ledger:
         return changed
 
     def _write(self, submitted: SubmittedJob) -> None:
-        write_json(self._path(submitted), asdict(submitted), durable=True)
+        written(self._directory, lambda: write_json(self._path(submitted), asdict(submitted), durable=True))
 
     def _path(self, submitted: SubmittedJob) -> Path:
         return self._directory / f"{submitted.number:04d}.json"

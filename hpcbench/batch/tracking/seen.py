@@ -33,6 +33,18 @@ class Seen:
         return Told(word.state, word.reason, word.exit, word.restarts, self.since, self.absent, self.ended)
 
 
+_FINAL = (State.FAILED, State.TIMED_OUT, State.OUT_OF_MEMORY, State.CANCELLED)
+"""Ends after which a job runs again only if somebody puts it back into its queue."""
+_STALE = 60.0
+"""Seconds by which one answer may be older than another that came before it."""
+
+
+def _began_again(seen: Seen, word: JobStatus) -> bool:
+    """Whether a job that had ended runs once more: it was put back into its queue, which nobody may have seen."""
+    later = word.start is not None and seen.word.end is not None and word.start >= seen.word.end
+    return later or (word.restarts or 0) > (seen.word.restarts or 0) or seen.word.restarts is None is not word.restarts
+
+
 _SEEN = TypeAdapter(dict[str, Seen])
 
 
@@ -58,6 +70,9 @@ def advance(seen: Seen | None, parcel: str, word: JobStatus | None, clock: float
         return replace(seen, absent=seen.absent if seen.absent is not None else clock, ended=ended)
     if word.state is State.UNKNOWN and seen.word.state is not State.UNKNOWN:
         return replace(seen, absent=None)  # a node that does not answer for a while: the job is where it was
+    stale = seen.word.state in _FINAL and word.state in (State.RUNNING, State.SUSPENDED) and clock - seen.since < _STALE
+    if stale and not _began_again(seen, word):
+        return replace(seen, absent=None)  # an answer that is older than the one before
     return Seen(parcel, word, seen.since if word.state is seen.word.state else clock, ended=ended)
 
 

@@ -2,19 +2,19 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcbench.batch.schedulers.open_scheduler import open_scheduler
 from hpcbench.batch.tracking.ledger import Ledger
-from hpcbench.batch.tracking.marks import read_mark
+from hpcbench.batch.tracking.marks import read_mark, scheduler_id
 from hpcbench.batch.tracking.seen import Seen, advance, load, save
 from hpcbench.contract import mark as run_mark
 from hpcbench.contract.judge import look_up
 from hpcbench.contract.judge_job import GRACE, Status, judge_job, run_status
 from hpcbench.contract.mark import Mark
 from hpcbench.contract.state import State
-from hpcbench.contract.submission import PlannedRun, SubmissionFile, read_submission
+from hpcbench.contract.submission import PlannedRun, SchedulerKind, SubmissionFile, read_submission
 from hpcbench.errors import UserError
 
 _LAG = 60.0
@@ -64,11 +64,22 @@ def track(root: Path, *, ask: bool = True) -> Tracked:
     names = [job.id for job in submission.jobs]
     ledger = Ledger(root)
     marks = {job: read_mark(root / "jobs" / job) for job in names}
-    ids = {job: id for job in names if (id := ledger.element(job))}
+    ids = {job: id for job in names if (id := _id(job, marks[job], ledger, submission.scheduler))}
     seen, silent = _ask(root, ids, marks, ledger) if ask else (load(root), None)
     jobs = {job: _job(job, marks[job], ledger, seen.get(job), silent, submission) for job in names}
     runs = {run.id: _run(root, run, jobs[run.job]) for run in submission.runs}
+    for job in submission.jobs:
+        if jobs[job.id].state is State.LOST and all(runs[run].state is State.COMPLETED for run in job.runs):
+            jobs[job.id] = replace(jobs[job.id], state=State.COMPLETED, reason="by the last events of its runs alone")
     return Tracked(root, submission, jobs, runs, ids, silent)
+
+
+def _id(job: str, mark: Mark | None, ledger: Ledger, kind: SchedulerKind) -> str | None:
+    """By which id the scheduler knows the job; where it took the job more than once, the one that holds it."""
+    handed = ledger.of(job)
+    if handed is None or mark is None or mark.attempt <= handed.begun[job]:
+        return ledger.element(job)
+    return scheduler_id(kind, mark) or ledger.element(job)
 
 
 def _ask(

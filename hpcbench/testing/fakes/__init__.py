@@ -30,6 +30,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "mute": ("program", "text"),
     "slow": ("program", "seconds"),
     "hang": ("program", "seconds"),
+    "resend": ("program", "copies", "seconds"),
     "state": ("job", "word"),
     "zombie": ("job",),
     "clean": ("job",),

@@ -73,7 +73,8 @@ def run(directory: str, program: str, argv: Sequence[str]) -> int:
     taken: list[bytes] = []
 
     def read_stdin() -> bytes:
-        taken.append(sys.stdin.buffer.read())
+        if not taken:
+            taken.append(sys.stdin.buffer.read())
         return taken[0]
 
     faults = strike(store, program)
@@ -89,11 +90,23 @@ def run(directory: str, program: str, argv: Sequence[str]) -> int:
         else:
             with redirect_stdout(output), redirect_stderr(errors):
                 status = _REGISTRY[program](Call(program, list(argv), store, read_stdin))
+            for fault in faults:
+                if fault["kind"] == "resend":
+                    _resend(Call(program, list(argv), store, read_stdin), int(fault["copies"]), float(fault["seconds"]))
     except RefusedError as refusal:
         status = refusal.status
         print(refusal, file=errors if program not in LAUNCHERS else sys.stderr)
     store.record(program, argv, taken[0] if taken else None)
     return _answer(output.getvalue(), errors.getvalue(), status, faults)
+
+
+def _resend(call: Call, copies: int, seconds: float) -> None:
+    """Send it again and again, as LSF's programs do where a daemon is too busy to answer; all are taken in the end."""
+    for _ in range(copies - 1):
+        print("batch system daemon not responding ... still trying", file=sys.stderr, flush=True)
+        time.sleep(seconds)
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            _REGISTRY[call.program](call)
 
 
 def strike(store: Store, program: str) -> list[dict[str, Any]]:

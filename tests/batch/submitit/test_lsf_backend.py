@@ -54,7 +54,7 @@ def test_arrays_and_chains(programs: Programs, tmp_path: Path) -> None:
     assert lsf(tmp_path).submit(some).elements == ["9[1]", "9[2]"]
     lsf(tmp_path).submit(batch_job(tmp_path, after=["7"], after_any=True))
     first, second = (call["argv"] for call in programs.calls("bsub"))
-    assert first == ["-J", "s_naive.j1[1-2]", "-w", "done(7) && done(8[2])"]
+    assert first == ["-J", "s_naive.j1[1-2]", "-w", "done(7) && done(8[2])", "-ti"]
     assert second[2:] == ["-w", "ended(7)"]
 
 
@@ -209,7 +209,7 @@ def test_an_lsf_that_is_away(programs: Programs, tmp_path: Path, err: str, call:
 def test_find(programs: Programs, tmp_path: Path) -> None:
     programs.answer("bjobs", HEADER + "4^1^RUN" + ROW + "4^2^PEND" + ROW, when=("-J", "an_array"))
     programs.answer("bjobs", HEADER + "7^0^RUN" + ROW, when=("-J", "solo"))
-    programs.answer("bjobs", HEADER + "7^0^RUN" + ROW + "8^0^RUN" + ROW, when=("-J", "twice"))
+    programs.answer("bjobs", HEADER + "6^0^EXIT" + ROW + "7^0^PEND" + ROW + "8^0^RUN" + ROW, when=("-J", "twice"))
     programs.answer("bjobs", "", "Job <none> is not found\n", 255)
     back_end = lsf(tmp_path)
     found, one = back_end.find("an-array", 2), back_end.find("solo", 1)
@@ -218,8 +218,9 @@ def test_find(programs: Programs, tmp_path: Path) -> None:
     assert (found.id, list(found.elements)) == ("4", ["4[1]", "4[2]"])
     assert (one.id, list(one.elements)) == ("7", ["7"])
     assert back_end.find("none", 1) is None
-    with pytest.raises(UserError, match="7, 8"):
-        back_end.find("twice", 1)
+    twice = back_end.find("twice", 1)
+    assert twice is not None and twice.id == "8"
+    assert back_end.copies("twice") == ["7", "8"]
 
 
 def test_cancel(programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

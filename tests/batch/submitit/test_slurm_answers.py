@@ -8,10 +8,10 @@ from hpcbench.batch.schedulers.slurm_answers import (
     STATES,
     elements,
     merged,
-    read_names,
     read_sacct,
     read_squeue,
     read_squeue_short,
+    read_states,
     state,
 )
 from hpcbench.contract.state import State
@@ -201,7 +201,12 @@ def test_a_step_s_trouble_is_not_the_job_s() -> None:
 
 
 def test_names() -> None:
-    assert read_names("4_[1-2]\n4_3\n7\n8+0\n\nCLUSTER: x\n") == {"4": {"4_1", "4_2", "4_3"}, "7": {"7"}, "8": {"8+0"}}
+    said = read_states("4_[1-2]|PENDING\n4_3|RUNNING\n7|CANCELLED by 1\n8+0|RUNNING\n\nCLUSTER: x\n")
+    assert {job: word.state for job, word in said.items()} == {
+        **dict.fromkeys(("4_1", "4_2"), State.PENDING),
+        **dict.fromkeys(("4_3", "8+0"), State.RUNNING),
+        "7": State.CANCELLED,
+    }
 
 
 def test_accounting_lags_behind_the_queue() -> None:

@@ -236,9 +236,9 @@ def test_a_controller_that_is_away(programs: Programs, tmp_path: Path, call: str
 
 def test_find(programs: Programs, tmp_path: Path) -> None:
     programs.answer("squeue", "")
-    programs.answer("sacct", "4_[2-3]\n4_1\n", when=("--name=arr",))
-    programs.answer("sacct", "7\n", when=("--name=one",))
-    programs.answer("sacct", "7\n8\n", when=("--name=twice",))
+    programs.answer("sacct", "4_[2-3]|PENDING\n4_1|RUNNING\n", when=("--name=arr",))
+    programs.answer("sacct", "7|PENDING\n", when=("--name=one",))
+    programs.answer("sacct", "6|CANCELLED by 1\n7|PENDING\n8|RUNNING\n9|RUNNING\n", when=("--name=twice",))
     programs.answer("sacct", "")
     back_end = slurm(tmp_path)
     found = back_end.find("arr", 3)
@@ -248,13 +248,14 @@ def test_find(programs: Programs, tmp_path: Path) -> None:
     assert one is not None
     assert (one.id, list(one.elements)) == ("7", ["7"])
     assert back_end.find("none", 1) is None
-    with pytest.raises(UserError, match="7, 8"):
-        back_end.find("twice", 1)
+    twice = back_end.find("twice", 1)
+    assert twice is not None and twice.id == "8"
+    assert back_end.copies("twice") == ["7", "8", "9"]
     assert all("--states=all" in call["argv"] for call in programs.calls("squeue"))
 
 
 def test_an_array_of_one_is_found_as_one(programs: Programs, tmp_path: Path) -> None:
-    programs.answer("squeue", "4_1\n")
+    programs.answer("squeue", "4_1|RUNNING\n")
     programs.answer("sacct", "")
     found = slurm(tmp_path).find("arr", 1)
     assert found is not None

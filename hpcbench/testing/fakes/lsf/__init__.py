@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hpcbench.testing.fakes.lsf import words
 from hpcbench.testing.fakes.lsf.depend import answer
+from hpcbench.testing.fakes.lsf.flavours import FLAVOURS
 from hpcbench.testing.fakes.programs import RefusedError
 from hpcbench.testing.fakes.state import Config, Job, State, Store
 
@@ -61,7 +62,9 @@ class LSF:
         found: list[tuple[float, int, str]] = []
         if job.limit and job.warning:
             found.append((now + max(0.0, job.limit - job.warning[0]), job.warning[1], ""))
-        if job.limit:
+        if job.limit and not FLAVOURS[config.flavour].reasons:
+            found += ending(now + job.limit, config, "limit")
+        elif job.limit:
             found.append((now + job.limit, int(signal.SIGUSR2), "limit"))
             found += ending(now + job.limit + GRACE_MINUTES * config.minute, config, "limit")
         return found
@@ -89,7 +92,7 @@ class LSF:
     def ended(self, job: Job, config: Config, now: float, *, again: bool) -> None:
         """As bhist tells it; and LSF's report at the end of the output file."""
         code = job.exit or 0
-        reason = words.TERM.get(job.why, "")
+        reason = words.term(job.why, config)
         if not code and job.why in ("", "limit"):
             job.say(now, "Done successfully. The CPU time used is 0.1 seconds;")
         else:

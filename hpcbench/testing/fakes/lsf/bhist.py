@@ -56,7 +56,9 @@ def bhist(call: Call) -> int:
 def _long(job: Job, config: Config, now: float) -> str:
     head = f"Job <{job.key}>, Job Name <{words.shown_name(job)}>, User <{config.user}>, Project "
     head += f"<{job.account or 'default'}>, Command <{job.script}>"
-    lines = [words.broken(head), *(words.broken(f"{words.long_time(moment)}: {text}") for moment, text in job.events)]
+    lines = [words.broken(f"{words.long_time(moment)}: {text}") for moment, text in job.events]
+    lines[1:1] = [f"\n RUNLIMIT\n {job.limit / 60:.2f} min of launch1\n"] if job.limit else []
+    lines.insert(0, words.broken(head))
     waited, ran = _spent(job, now)
     until = words.long_time(job.ended if job.state in ENDED else now)
     counts = [waited, 0, ran, 0, 0, 0, waited + ran]

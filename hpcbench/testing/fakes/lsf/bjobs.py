@@ -47,6 +47,8 @@ def bjobs(call: Call) -> int:
                 missing = []
         elif "-l" in wanted.flags:
             print("".join(tables.long(job, stat, config, now) for job, stat in rows), end="")
+        elif rows and "-p" in wanted.flags:
+            print(tables.pending(rows, config), end="")
         elif rows:
             form = tables.wide if "-w" in wanted.flags else tables.short
             print(form(rows, config, header="-noheader" not in wanted.flags), end="")

@@ -81,7 +81,7 @@ def _check(options: Options, config: Config, call: Call) -> None:
     for name in options:
         if name in NOT_FAKED:
             raise RefusedError(f"hpcbench's fake of LSF does not know {name}, though LSF does. Job not submitted.")
-        if name in CSM_ONLY and not flavour.csm:
+        if name in flavour.refuses or (name in CSM_ONLY and not flavour.csm):
             raise RefusedError(f"bsub: illegal option -- {name.lstrip('-')}\nJob not submitted.")
         if name == "-gpu" and not config.gpus:
             raise RefusedError("GPU resource is not available in the cluster. Job not submitted.")

@@ -107,7 +107,8 @@ def _kill(job: Job, given: dict[str, str], state: State, config: Config) -> tupl
     if job.state in (WAITING, HELD):
         job.state, job.why, job.ended = EXITED, why, now
         job.say(now, f"Signal <KILL> requested by user or administrator <{config.user}>;")
-        job.say(now, f"Completed <exit>; {words.TERM[why]};")
+        term = words.term(why, config)
+        job.say(now, f"Completed <exit>; {term};" if term else "Exited; job has never been started;")
     elif why == "force" or "-s" in given:
         job.plan = [(now, int(signal.SIGKILL), why)]
     else:

@@ -13,13 +13,24 @@ class Flavour:
     fields: bool = True
     """bjobs -o."""
     exit_fields: bool = True
-    """Fields of bjobs -o that older ones lack: exit_code, exit_reason and the like."""
+    """Fields of bjobs -o that older ones lack: exit_code, exit_reason, jobindex and the like."""
     requeue: bool = True
+    reasons: bool = True
+    """Words such as TERM_RUNLIMIT, in the history and in the report of a job, and SIGUSR2 at the run limit: where there
+    are none, a job ends at its limit as by bkill."""
+    refuses: tuple[str, ...] = ()
+    """Options of bsub that it does not know."""
 
 
 FLAVOURS = {
     "csm": Flavour(csm=True),
     "lsf": Flavour(),
     "old": Flavour(json=False, exit_fields=False),
-    "lsf-like": Flavour(json=False, fields=False, exit_fields=False),
+    "lsf-like": Flavour(
+        json=False,
+        fields=False,
+        exit_fields=False,
+        reasons=False,
+        refuses=("-wa", "-wt", "-rn", "-cwd", "-ti"),
+    ),
 }

@@ -55,7 +55,7 @@ _FIELDS: dict[str, tuple[int, _Value]] = {
     "energy": (10, lambda job, stat, config, now: ""),
 }
 _ALIASES = {"id": "jobid", "name": "job_name", "proj": "proj_name", "limit": "runtimelimit", "index": "jobindex"}
-_NEWER = ("exit_code", "exit_reason", "kill_reason", "suspend_reason", "energy", "pend_reason")
+_NEWER = ("exit_code", "exit_reason", "kill_reason", "suspend_reason", "energy", "pend_reason", "jobindex")
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,18 @@ class Table:
         if job.key in self.hidden and "exit_code" in told:
             told["exit_code"] = ""
         return list(told.values())
+
+
+def pending(rows: Sequence[Row], config: Config) -> str:
+    """As bjobs -p: below each row why the job waits."""
+    cells = [[*_HEADER[:5], *_HEADER[6:]]]
+    for job, stat in rows:
+        name, since = words.shown_name(job), words.short_time(job.submitted)
+        cells.append([str(job.id), config.user, stat, job.queue, "login1", name, since])
+    lines = [" ".join(map(_cut, row, (*_WIDTHS[:5], *_WIDTHS[6:]))) for row in cells]
+    reasons = [f" {job.note or words.PENDING}" for job, _ in rows]
+    told = [lines[0], *(line for pair in zip(lines[1:], reasons, strict=True) for line in pair)]
+    return "".join(line.rstrip() + "\n" for line in told)
 
 
 def short(rows: Sequence[Row], config: Config, *, header: bool) -> str:

@@ -2,6 +2,7 @@
 
 import time
 
+from hpcbench.testing.fakes.lsf.flavours import FLAVOURS
 from hpcbench.testing.fakes.programs import job_faults
 from hpcbench.testing.fakes.state import (
     ALIVE,
@@ -64,6 +65,11 @@ def lost(job: Job, state: State) -> bool:
 def reason(job: Job) -> str:
     """Why it ended, as ``TERM_RUNLIMIT: ...``; empty where nothing but the job itself ended it."""
     return TERM.get(job.why, "") if job.state == EXITED else ""
+
+
+def term(why: str, config: Config) -> str:
+    """The same of what ended it, as history and report have it; not every kind of LSF says so."""
+    return TERM.get(why, "") if FLAVOURS[config.flavour].reasons else ""
 
 
 def shown_name(job: Job) -> str:
