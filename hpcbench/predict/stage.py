@@ -1,0 +1,285 @@
+"""What one stage of the pipeline does in a step, in the order of its schedule, with what each thing costs.
+
+Stages that hold alike parts have alike costs: they are worked out once.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from hpcbench.contract.grid import carries_weights
+from hpcbench.parallel.schedule import SCHEDULES
+from hpcbench.predict import constants
+from hpcbench.predict.calls import Calls, Repeated
+from hpcbench.predict.fabric import PIECEWISE
+from hpcbench.predict.machine import Machine
+from hpcbench.predict.simulate import Busy, Flow, Operation, Post, Wait
+from hpcbench.predict.subject import Subject
+from hpcbench.predict.traffic import Cost, Costing, total_cost
+from hpcbench.predict.work import NOTHING, Costs, Work
+
+
+@dataclass
+class Action:
+    """Forward or backward of a part, of one micro-batch."""
+
+    work: float = 0.0
+    again: float = 0.0
+    cost: Cost = field(default_factory=Cost)
+    """Within the action."""
+    gathered: float = 0.0
+    """Seconds of `cost` that gathering weights takes."""
+
+    @property
+    def own(self) -> float:
+        return self.work + self.again + self.cost.encode + self.cost.decode + self.cost.inside
+
+
+class Part(NamedTuple):
+    """What decides on the costs of a part of the model."""
+
+    layers: int
+    first: bool
+    last: bool
+
+
+def kind_of(subject: Subject, stage: int) -> tuple[Part, ...]:
+    """What decides on the costs of a stage."""
+    layout = subject.layout
+    cut = layout.layers_of(subject.model.layers)
+    numbers = range(stage, layout.parts, layout.pp)
+    return tuple(Part(len(cut[number]), number == 0, number == layout.parts - 1) for number in numbers)
+
+
+class StageCosts:
+    """Costs of the stages of one kind.
+
+    Parameters
+    ----------
+    subject, machine
+        The run, and where.
+    traffic, costs
+        What calls cost, and what work does.
+    stage
+        The first of its kind.
+
+    Attributes
+    ----------
+    chunks
+        Forward and backward of each part that a stage holds.
+    reductions
+        Cost of each bucket of each of these parts.
+    tail
+        Cost of what comes after the reductions.
+    """
+
+    def __init__(self, subject: Subject, machine: Machine, traffic: Costing, costs: Costs, stage: int) -> None:
+        self._subject, self._machine, self._traffic, self._costs = subject, machine, traffic, costs
+        rank = stage * subject.layout.dp * subject.layout.tp
+        node = subject.place("node").per_node if subject.train.node_copy else None
+        self.calls = Calls(subject.model, subject.train, subject.layout, rank, updates=10**9, node_ranks=node)
+        self.parts = kind_of(subject, stage)
+        numbers = list(self.calls.parts)
+        pairs = zip(numbers, self.parts, strict=True)
+        self.chunks = [(self._forward(number, part), self._backward(number, part)) for number, part in pairs]
+        self.reductions = [
+            [self.cost(self.calls.reduction(bucket)) for bucket in self.calls.buckets if bucket.part == number]
+            for number in numbers
+        ]
+        end = self.calls.end()
+        self.tail = self.cost(end)
+        if subject.program.gathers_ahead:
+            gathers = self.cost([one for one in end if one[0].channel[0] == "ZERO"])
+            ahead = sum(forward.work for forward, _ in self.chunks)
+            hidden = min(1.0, ahead / gathers.seconds) if gathers.seconds else 0.0
+            self.tail += gathers * -hidden
+        held = sum(bucket.length for bucket in self.calls.buckets)
+        owned = held / (subject.layout.dp if subject.train.zero else 1)
+        self.optimizer = costs.optimizer_seconds(owned)
+        self.host = costs.host_seconds(owned, subject.micro_batches)
+
+    def cost(self, repeated: Iterable[Repeated]) -> Cost:
+        """Of calls, one after another."""
+        cost, place = self._traffic.cost, self.calls.place
+        return total_cost((cost(call, size=place(call)[0]), times) for call, times in repeated)
+
+    def _work(self, part: Part) -> Work:
+        """Of one micro-batch."""
+        total = NOTHING + self._costs.layer * part.layers
+        if part.first:
+            total += self._costs.embedding
+        if part.last:
+            total += self._costs.head
+        return total * self._machine.work_factor
+
+    def _forward(self, number: int, part: Part) -> Action:
+        work, calls = self._work(part), self.calls.forward(number)
+        gathered = [one for b in self.calls.buckets if b.part == number and (one := self.calls.gathered_forward(b))]
+        cost = self.cost(calls)
+        if self._subject.program.overlaps_tensor == "all":
+            cost = _hidden(cost, cost, work.forward.products)
+        cost = self._beside_products(cost, calls, work.forward.products)
+        return self._with_gathers(Action(work.forward.total, 0.0, cost), self.cost(gathered), part)
+
+    def _backward(self, number: int, part: Part) -> Action:
+        work, program, calls = self._work(part), self._subject.program, self.calls.backward(number)
+        cost = self._beside_products(self.cost(calls), calls, work.backward.products)
+        if program.overlaps_tensor != "none":
+            # sums stand beside the product of weights' gradients; gatherings come before both products
+            beside = [
+                (call, times)
+                for call, times in calls
+                if program.overlaps_tensor == "all"
+                or (call.channel[1] == "BACKWARD" and call.operation != "all-gather")
+            ]
+            cost = _hidden(cost, self.cost(beside), work.weight_gradients)
+        gathered = [one for b in self.calls.buckets if b.part == number and (one := self.calls.gathered_backward(b))]
+        return self._with_gathers(Action(work.backward.total, work.again.total, cost), self.cost(gathered), part)
+
+    def _beside_products(self, cost: Cost, calls: Sequence[Repeated], products: float) -> Cost:
+        """On a tensor grid: all pieces but the first come while the one before is multiplied; weights that are
+        gathered, and sums of their gradients, move while another product is made."""
+        train, layout = self._subject.train, self._subject.layout
+        if layout.tensor == "1d" or not train.overlap:
+            return cost
+        pieces = max(layout.grid.sizes.values())
+        for one in calls:
+            operation, channel = one[0].operation, one[0].channel
+            if operation in PIECEWISE:
+                share = 1 - 1 / pieces
+            else:
+                share = 0.5 if len(channel) == 4 and carries_weights(channel[3]) else 0.0
+            beside = self.cost([one])
+            moving = share * (beside.inside + beside.network)
+            if moving and products > 0:
+                hidden = min(moving, share * products)
+                products -= hidden
+                left = hidden / (beside.inside + beside.network)
+                cost += Cost(inside=-left * beside.inside, network=-left * beside.network)
+        return cost
+
+    def _with_gathers(self, action: Action, gathers: Cost, part: Part) -> Action:
+        """ZeRO-3: what is gathered ahead hides behind the work of the unit before."""
+        if not gathers.seconds:
+            return action
+        hidden = 0.0
+        if self._subject.train.overlap:
+            hidden = min(action.own, gathers.seconds) * (1 - 1 / max(part.layers, 1))
+        left = max(gathers.seconds - hidden, 0.0) / gathers.seconds
+        action.gathered = (gathers.inside + gathers.network) * left
+        action.cost += Cost(
+            gathers.encode * left,
+            gathers.decode * left,
+            gathers.inside * left,
+            gathers.network * left,
+        )
+        return action
+
+
+def _hidden(cost: Cost, beside: Cost, products: float) -> Cost:
+    """`cost` without what of its part `beside` is hidden behind products, which lose some of their speed."""
+    if not beside.inside:
+        return cost
+    return cost + Cost(inside=-min(products, beside.inside) * (1 - constants.OVERLAP_COST))
+
+
+class StageProgram:
+    """The operations of a stage.
+
+    Parameters
+    ----------
+    subject, machine
+        The run, and where.
+    traffic
+        What calls cost.
+    costs
+        Of its kind.
+    stage
+        Its number.
+    """
+
+    def __init__(self, subject: Subject, machine: Machine, traffic: Costing, costs: StageCosts, stage: int) -> None:
+        self._subject, self._machine, self._traffic = subject, machine, traffic
+        self.costs, self.stage = costs, stage
+
+    def operations(self, micro_batches: int) -> list[Operation]:
+        """In the order of the schedule, with so many micro-batches."""
+        train, layout, costs = self._subject.train, self._subject.layout, self.costs
+        found: list[Operation] = []
+        last_part = layout.parts - 1
+        actions = SCHEDULES[train.schedule](self.stage, layout.pp, micro_batches, layout.chunks)
+        message, back = costs.calls.activations(0), costs.calls.gradients_back(1)
+        sending = self._traffic.cost(message, size=layout.pp) if message else Cost()
+        returning = self._traffic.cost(back, size=layout.pp) if back else Cost()
+        reduces = layout.dp > 1
+        overlaps, each_time = train.overlap and reduces, train.zero >= 2 and reduces
+        posted: list[tuple[object, Cost]] = []
+        for work, i, chunk in actions:
+            number = chunk * layout.pp + self.stage
+            forward, backward = costs.chunks[chunk]
+            if work == "forward":
+                if number:
+                    found.append(Wait(("forward", i, number), "pipeline"))
+                    found.append(Busy(sending.decode))
+                _act(found, forward, 1.0)
+                if number < last_part:
+                    found.append(Busy(sending.encode))
+                    self._send(found, ("forward", i, number + 1), sending)
+                continue
+            if number < last_part:
+                found.append(Wait(("backward", i, number), "pipeline"))
+                found.append(Busy(returning.decode))
+            buckets = costs.reductions[chunk]
+            if overlaps and buckets and (each_time or i == micro_batches - 1):
+                share = 1 / len(buckets)
+                for k, cost in enumerate(buckets):
+                    _act(found, backward, share)
+                    key = ("reduced", number, i, k, self.stage)
+                    self._post(found, key, cost)
+                    posted.append((key, cost))
+            else:
+                _act(found, backward, 1.0)
+                if each_time:
+                    for cost in buckets:
+                        self._call(found, cost, "data")
+            if number:
+                found.append(Busy(returning.encode))
+                self._send(found, ("backward", i, number - 1), returning)
+        for reduced, cost in posted:
+            found.append(Wait(reduced, "data"))
+            if not self._machine.gpu:
+                found.append(Busy(cost.decode))
+        if reduces and not overlaps and not each_time:
+            for buckets in costs.reductions:
+                for cost in buckets:
+                    self._call(found, cost, "data")
+        self._call(found, costs.tail, "data")
+        found.append(Busy(costs.optimizer + costs.host))
+        return found
+
+    def _send(self, found: list[Operation], key: object, cost: Cost) -> None:
+        if self._subject.program.waits_for_messages:
+            found.append(Flow(cost.inside, cost.network, "pipeline"))
+            found.append(Post(key, 0.0, 0.0))
+        else:
+            found.append(Post(key, cost.inside, cost.network))
+
+    def _post(self, found: list[Operation], key: object, cost: Cost) -> None:
+        """A reduction in the background. A GPU encodes beside its products; a core has none beside itself."""
+        if self._machine.gpu:
+            found.append(Post(key, cost.encode + cost.inside, cost.network, cost.decode, "dp"))
+        else:
+            found.append(Busy(cost.encode))
+            found.append(Post(key, cost.inside, cost.network, 0.0, "dp"))
+
+    def _call(self, found: list[Operation], cost: Cost, kind: str) -> None:
+        if self._machine.gpu:
+            found.append(Flow(cost.encode + cost.inside + cost.decode, cost.network, kind))
+        else:
+            found += [Busy(cost.encode), Flow(cost.inside, cost.network, kind), Busy(cost.decode)]
+
+
+def _act(found: list[Operation], action: Action, share: float) -> None:
+    found.append(Busy(action.own * share))
+    if action.cost.network > 0:
+        found.append(Flow(0.0, action.cost.network * share, "tensor"))
