@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from hpcbench.contract.grid import Axes, Grid, Mode, grid_of
@@ -51,8 +51,6 @@ class Bucket:
         It holds one of the two copies of a tied weight.
     gathers
         Runs of neighbouring units that use it: so often ZeRO-3 gathers it in the forward pass of a micro-batch.
-    part
-        Of the model, which it belongs to.
     """
 
     length: int
@@ -60,7 +58,21 @@ class Bucket:
     summands: Axes
     tied: bool
     gathers: int
-    part: int
+
+
+class Laid(NamedTuple):
+    """The buckets of a part of the model, of which many are alike.
+
+    Attributes
+    ----------
+    kinds
+        Those that differ, each with how many there are.
+    order
+        Places in `kinds`, in the order in which the backward pass fills them.
+    """
+
+    kinds: tuple[tuple[Bucket, int], ...]
+    order: tuple[int, ...]
 
 
 def itemsize(train: Train) -> int:
@@ -70,14 +82,16 @@ def itemsize(train: Train) -> int:
 
 def buckets_of(model: Model, train: Train, layout: Layout, rank: int) -> list[Bucket]:
     """The buckets of a rank, of all parts of the model that it holds."""
+    return [laid.kinds[k][0] for laid in laid_of(model, train, layout, rank).values() for k in laid.order]
+
+
+def laid_of(model: Model, train: Train, layout: Layout, rank: int) -> dict[int, Laid]:
+    """The same by the number of the part."""
     stage, _, index = layout.coordinates(rank)
     mesh = _Mesh(layout.tensor, layout.tp, layout.depth, layout.dp, index)
     rules = _Rules(itemsize(train), train.bucket_mb, train.sequence_parallel or layout.tensor != "1d", mesh)
-    found = []
-    for number in range(stage, layout.parts, layout.pp):
-        alike = _part(model, train, layout, number)
-        found += [replace(bucket, part=number) for bucket in _buckets(alike, rules)]
-    return found
+    numbers = range(stage, layout.parts, layout.pp)
+    return {number: _laid(_part(model, train, layout, number), rules) for number in numbers}
 
 
 class _Part(NamedTuple):
@@ -123,24 +137,25 @@ def _part(model: Model, train: Train, layout: Layout, number: int) -> _Part:
 
 
 @lru_cache(maxsize=4096)
-def _buckets(part: _Part, rules: _Rules) -> tuple[Bucket, ...]:
+def _laid(part: _Part, rules: _Rules) -> Laid:
     """The buckets of a part: many stages and many runs have the same."""
     grid, place = rules.mesh.grid, rules.mesh.place
 
-    def item(parameter: Parameter) -> Item:
-        parts = math.prod(grid.count(axes) for axes in parameter.cuts)
-        nbytes = math.prod(parameter.shape) * rules.itemsize / parts
-        return Item(nbytes, grid.alike(parameter.cuts), parameter.tied)
+    @cache
+    def item(shape: tuple[int, ...], cuts: tuple[Axes, ...], tied: bool) -> Item:
+        parts = math.prod(grid.count(axes) for axes in cuts)
+        return Item(math.prod(shape) * rules.itemsize / parts, grid.alike(cuts), tied)
 
-    def held(parameter: Parameter) -> int:
+    @cache
+    def held(shape: tuple[int, ...], cuts: tuple[Axes, ...]) -> int:
         """Elements on this rank."""
         return math.prod(
             length(shards(size, grid.count(axes))[grid.index(place, axes)]) if axes else size
-            for size, axes in zip(parameter.shape, parameter.cuts, strict=True)
+            for size, axes in zip(shape, cuts, strict=True)
         )
 
     def bucket(inside: list[Parameter]) -> Bucket:
-        filled = sum(map(held, inside))
+        filled = sum(held(parameter.shape, parameter.cuts) for parameter in inside)
         users = {unit for parameter in inside for unit in parameter.units}
         return Bucket(
             length=padded(filled, rules.mesh.dp),
@@ -148,12 +163,15 @@ def _buckets(part: _Part, rules: _Rules) -> tuple[Bucket, ...]:
             summands=grid.alike(inside[0].cuts) if rules.spread else (),
             tied=inside[0].tied,
             gathers=sum(unit - 1 not in users for unit in users),
-            part=0,
         )
 
     backwards = [*_parameters(part, grid)][::-1]
-    filled = fuse(map(item, backwards), limit_bytes=rules.bucket_mb * 1e6)
-    return tuple(bucket([backwards[place] for place in places]) for places in filled)
+    items = (item(one.shape, one.cuts, one.tied) for one in backwards)
+    filled = fuse(items, limit_bytes=rules.bucket_mb * 1e6)
+    buckets = [bucket([backwards[place] for place in places]) for places in filled]
+    kinds = {one: k for k, one in enumerate(dict.fromkeys(buckets))}
+    order = tuple(kinds[one] for one in buckets)
+    return Laid(tuple((one, order.count(k)) for one, k in kinds.items()), order)
 
 
 def parameters_of(model: Model, train: Train, layout: Layout, number: int) -> Iterator[Parameter]:

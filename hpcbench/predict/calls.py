@@ -14,7 +14,7 @@ from hpcbench.contract.shards import Span
 from hpcbench.contract.traffic import Traffic, content_of
 from hpcbench.contract.training import Model, Train
 from hpcbench.predict import grid as grids
-from hpcbench.predict.buckets import Bucket, buckets_of, itemsize
+from hpcbench.predict.buckets import Bucket, itemsize, laid_of
 
 WIDTHS = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
 """Bytes of a value."""
@@ -96,7 +96,9 @@ class Calls:
         self._rank = rank
         self.parts = range(self.stage, layout.parts, layout.pp)
         self._cut = layout.layers_of(model.layers)
-        self.buckets: list[Bucket] = buckets_of(model, train, layout, rank)
+        self.laid = laid_of(model, train, layout, rank)
+        self.buckets = [kind for laid in self.laid.values() for kind in laid.kinds]
+        """All that differ, each with how many there are."""
         self.micro_batches = train.global_batch // layout.dp // train.micro_batch
         self._tokens = train.micro_batch * train.seq_len
         self._exact = itemsize(train)
@@ -129,12 +131,11 @@ class Calls:
             for sent in (self.activations(number), self.gradients_back(number)):
                 if sent:
                     yield sent, self.micro_batches
-        for bucket in self.buckets:
+        for bucket, count in self.buckets:
             for gathered in (self.gathered_forward(bucket), self.gathered_backward(bucket)):
                 if gathered:
-                    yield gathered[0], gathered[1] * self.micro_batches
-            for reduced, times in self.reduction(bucket):
-                yield reduced, times * (self.micro_batches if self._train.zero >= 2 else 1)
+                    yield gathered[0], gathered[1] * count * self.micro_batches
+            yield self.reduction(bucket), count * (self.micro_batches if self._train.zero >= 2 else 1)
         yield from self.end()
 
     def forward(self, number: int) -> list[Repeated]:
@@ -256,27 +257,27 @@ class Calls:
         channel, group = ("ZERO", "BACKWARD", "PARAM"), "node" if self._node_ranks else "dp"
         return Call(channel, "all-gather", bucket.length, self._widths["parameters"], group), 1
 
-    def reduction(self, bucket: Bucket) -> list[Repeated]:
+    def reduction(self, bucket: Bucket) -> Call:
         """Gradients over replicas, once a step or at stages 2 and 3 for each micro-batch; once 1-bit Adam's variance is
         frozen, momenta."""
         channel = ("DP", "STEP", "OPTIM") if self._frozen else ("DP", "BACKWARD", "GRAD")
         width = self._exact if self._frozen else self._widths["gradients"]
         operation = "reduce-scatter" if self._train.zero else "all-reduce"
-        return [(Call(channel, operation, bucket.length, width, "dp"), 1)]
+        return Call(channel, operation, bucket.length, width, "dp")
 
     def end(self) -> list[Repeated]:
         """After the last backward pass and the reductions: copies of a tied weight, summands of what ranks hold
         alike, the gradient's norm, and updated weights back to the replicas."""
         found: list[Repeated] = []
-        owned = sum(self._owned(bucket).size for bucket in self.buckets if bucket.tied)
+        owned = sum(count * self._owned(bucket).size for bucket, count in self.buckets if bucket.tied)
         if owned:
             found.append((Call(("PP", "STEP", "GRAD"), "all-reduce", owned, self._widths["gradients"], "ends"), 1))
-        found += [(self._summands(bucket), 1) for bucket in self.buckets if bucket.summands]
+        found += [(self._summands(bucket), count) for bucket, count in self.buckets if bucket.summands]
         found.append((Call(("EXACT", "STEP", "OPTIM"), "all-gather", self._layout.ranks, 8, "world"), 1))
         if self._train.zero in (1, 2):
             width = self._widths["parameters"]
-            for bucket in self.buckets:
-                found.append((Call(("ZERO", "STEP", "PARAM"), "all-gather", bucket.length, width, "dp"), 1))
+            for bucket, count in self.buckets:
+                found.append((Call(("ZERO", "STEP", "PARAM"), "all-gather", bucket.length, width, "dp"), count))
         return found
 
     def _summands(self, bucket: Bucket) -> Call:

@@ -95,12 +95,12 @@ def _stage(subject: Subject, stage: int) -> tuple[dict[str, dict[str, float]], f
     model, train, layout = subject.model, subject.train, subject.layout
     node = subject.place("node").per_node if train.node_copy else None
     calls = Calls(model, train, layout, stage * layout.dp * layout.tp, node_ranks=node)
-    lengths = [bucket.length for bucket in calls.buckets]
+    lengths = [bucket.length * count for bucket, count in calls.buckets]
     width, master = WIDTHS[train.precision], itemsize(train)
     held = zero.state_bytes(
         train.zero, lengths, layout.dp, parameter=width, master=master, offload=train.offload, node_ranks=node
     )
-    whole, largest = sum(lengths), max(lengths)
+    whole, largest = sum(lengths), max(bucket.length for bucket, _ in calls.buckets)
     weights = held["device parameters"]
     sums = held.get("device gradients", 0)  # stage 2 and 3 on the device: the owner's sums and nothing whole
     sums_host = held.get("host gradients", 0)

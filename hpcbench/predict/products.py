@@ -37,7 +37,7 @@ class Point(NamedTuple):
     efficiency: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Products:
     """Measured products of one device, by pass: ``fwd``, ``dgrad`` or ``wgrad``."""
 

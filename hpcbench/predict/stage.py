@@ -1,19 +1,15 @@
-"""What one stage of the pipeline does in a step, in the order of its schedule, with what each thing costs.
+"""What each thing costs that a stage of the pipeline does. Stages that hold alike parts have alike costs."""
 
-Stages that hold alike parts have alike costs: they are worked out once.
-"""
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hpcbench.contract.grid import carries_weights
-from hpcbench.parallel.schedule import SCHEDULES
 from hpcbench.predict import constants
+from hpcbench.predict.buckets import Bucket, Laid
 from hpcbench.predict.calls import Calls, Repeated
 from hpcbench.predict.fabric import PIECEWISE
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.simulate import Busy, Flow, Operation, Post, Wait
 from hpcbench.predict.subject import Subject
 from hpcbench.predict.traffic import Cost, Costing, total_cost
 from hpcbench.predict.work import NOTHING, Costs, Work
@@ -51,6 +47,23 @@ def kind_of(subject: Subject, stage: int) -> tuple[Part, ...]:
     return tuple(Part(len(cut[number]), number == 0, number == layout.parts - 1) for number in numbers)
 
 
+def sizes(buckets: int) -> list[int]:
+    """Into how large groups the buckets of a part are put, in their order, at most a 24th of all: 1, 1, 2, ... 2, 1, 1.
+
+    Groups spare events. A group goes when its last bucket is filled, which is later than need be by less than a 24th of
+    the backward pass; the first and the last ones, whose time shows, are alone.
+    """
+    most, ahead, left, size = max(1, buckets // _GROUPS), list[int](), buckets, 1
+    while left >= 2 * size:
+        ahead.append(size)
+        left -= 2 * size
+        size = min(most, sum(ahead))
+    return [*ahead, *([left] if left else []), *reversed(ahead)]
+
+
+_GROUPS = 24
+
+
 class StageCosts:
     """Costs of the stages of one kind.
 
@@ -68,7 +81,7 @@ class StageCosts:
     chunks
         Forward and backward of each part that a stage holds.
     reductions
-        Cost of each bucket of each of these parts.
+        Of each of these parts, buckets in the order in which they are filled: how many, and their cost.
     tail
         Cost of what comes after the reductions.
     """
@@ -82,10 +95,7 @@ class StageCosts:
         numbers = list(self.calls.parts)
         pairs = zip(numbers, self.parts, strict=True)
         self.chunks = [(self._forward(number, part), self._backward(number, part)) for number, part in pairs]
-        self.reductions = [
-            [self.cost(self.calls.reduction(bucket)) for bucket in self.calls.buckets if bucket.part == number]
-            for number in numbers
-        ]
+        self.reductions = [self._reductions(self.calls.laid[number]) for number in numbers]
         end = self.calls.end()
         self.tail = self.cost(end)
         if subject.program.gathers_ahead:
@@ -93,7 +103,7 @@ class StageCosts:
             ahead = sum(forward.work for forward, _ in self.chunks)
             hidden = min(1.0, ahead / gathers.seconds) if gathers.seconds else 0.0
             self.tail += gathers * -hidden
-        held = sum(bucket.length for bucket in self.calls.buckets)
+        held = sum(bucket.length * count for bucket, count in self.calls.buckets)
         owned = held / (subject.layout.dp if subject.train.zero else 1)
         self.optimizer = costs.optimizer_seconds(owned)
         self.host = costs.host_seconds(owned, subject.micro_batches)
@@ -102,6 +112,19 @@ class StageCosts:
         """Of calls, one after another."""
         cost, place = self._traffic.cost, self.calls.place
         return total_cost((cost(call, size=place(call)[0]), times) for call, times in repeated)
+
+    def _reductions(self, laid: Laid) -> list[tuple[int, Cost]]:
+        costs = [self.cost([(self.calls.reduction(bucket), 1)]) for bucket, _ in laid.kinds]
+        found, begin = [], 0
+        for size in sizes(len(laid.order)):
+            group = laid.order[begin : begin + size]
+            begin += size
+            found.append((size, total_cost((costs[k], group.count(k)) for k in set(group))))
+        return found
+
+    def _gathered(self, number: int, of: Callable[[Bucket], Repeated | None]) -> list[Repeated]:
+        found = ((of(bucket), count) for bucket, count in self.calls.laid[number].kinds)
+        return [(one[0], one[1] * count) for one, count in found if one]
 
     def _work(self, part: Part) -> Work:
         """Of one micro-batch."""
@@ -114,7 +137,7 @@ class StageCosts:
 
     def _forward(self, number: int, part: Part) -> Action:
         work, calls = self._work(part), self.calls.forward(number)
-        gathered = [one for b in self.calls.buckets if b.part == number and (one := self.calls.gathered_forward(b))]
+        gathered = self._gathered(number, self.calls.gathered_forward)
         cost = self.cost(calls)
         if self._subject.program.overlaps_tensor == "all":
             cost = _hidden(cost, cost, work.forward.products)
@@ -133,7 +156,7 @@ class StageCosts:
                 or (call.channel[1] == "BACKWARD" and call.operation != "all-gather")
             ]
             cost = _hidden(cost, self.cost(beside), work.weight_gradients)
-        gathered = [one for b in self.calls.buckets if b.part == number and (one := self.calls.gathered_backward(b))]
+        gathered = self._gathered(number, self.calls.gathered_backward)
         return self._with_gathers(Action(work.backward.total, work.again.total, cost), self.cost(gathered), part)
 
     def _beside_products(self, cost: Cost, calls: Sequence[Repeated], products: float) -> Cost:
@@ -181,105 +204,3 @@ def _hidden(cost: Cost, beside: Cost, products: float) -> Cost:
     if not beside.inside:
         return cost
     return cost + Cost(inside=-min(products, beside.inside) * (1 - constants.OVERLAP_COST))
-
-
-class StageProgram:
-    """The operations of a stage.
-
-    Parameters
-    ----------
-    subject, machine
-        The run, and where.
-    traffic
-        What calls cost.
-    costs
-        Of its kind.
-    stage
-        Its number.
-    """
-
-    def __init__(self, subject: Subject, machine: Machine, traffic: Costing, costs: StageCosts, stage: int) -> None:
-        self._subject, self._machine, self._traffic = subject, machine, traffic
-        self.costs, self.stage = costs, stage
-
-    def operations(self, micro_batches: int) -> list[Operation]:
-        """In the order of the schedule, with so many micro-batches."""
-        train, layout, costs = self._subject.train, self._subject.layout, self.costs
-        found: list[Operation] = []
-        last_part = layout.parts - 1
-        actions = SCHEDULES[train.schedule](self.stage, layout.pp, micro_batches, layout.chunks)
-        message, back = costs.calls.activations(0), costs.calls.gradients_back(1)
-        sending = self._traffic.cost(message, size=layout.pp) if message else Cost()
-        returning = self._traffic.cost(back, size=layout.pp) if back else Cost()
-        reduces = layout.dp > 1
-        overlaps, each_time = train.overlap and reduces, train.zero >= 2 and reduces
-        posted: list[tuple[object, Cost]] = []
-        for work, i, chunk in actions:
-            number = chunk * layout.pp + self.stage
-            forward, backward = costs.chunks[chunk]
-            if work == "forward":
-                if number:
-                    found.append(Wait(("forward", i, number), "pipeline"))
-                    found.append(Busy(sending.decode))
-                _act(found, forward, 1.0)
-                if number < last_part:
-                    found.append(Busy(sending.encode))
-                    self._send(found, ("forward", i, number + 1), sending)
-                continue
-            if number < last_part:
-                found.append(Wait(("backward", i, number), "pipeline"))
-                found.append(Busy(returning.decode))
-            buckets = costs.reductions[chunk]
-            if overlaps and buckets and (each_time or i == micro_batches - 1):
-                share = 1 / len(buckets)
-                for k, cost in enumerate(buckets):
-                    _act(found, backward, share)
-                    key = ("reduced", number, i, k, self.stage)
-                    self._post(found, key, cost)
-                    posted.append((key, cost))
-            else:
-                _act(found, backward, 1.0)
-                if each_time:
-                    for cost in buckets:
-                        self._call(found, cost, "data")
-            if number:
-                found.append(Busy(returning.encode))
-                self._send(found, ("backward", i, number - 1), returning)
-        for reduced, cost in posted:
-            found.append(Wait(reduced, "data"))
-            if not self._machine.gpu:
-                found.append(Busy(cost.decode))
-        if reduces and not overlaps and not each_time:
-            for buckets in costs.reductions:
-                for cost in buckets:
-                    self._call(found, cost, "data")
-        self._call(found, costs.tail, "data")
-        found.append(Busy(costs.optimizer + costs.host))
-        return found
-
-    def _send(self, found: list[Operation], key: object, cost: Cost) -> None:
-        if self._subject.program.waits_for_messages:
-            found.append(Flow(cost.inside, cost.network, "pipeline"))
-            found.append(Post(key, 0.0, 0.0))
-        else:
-            found.append(Post(key, cost.inside, cost.network))
-
-    def _post(self, found: list[Operation], key: object, cost: Cost) -> None:
-        """A reduction in the background. A GPU encodes beside its products; a core has none beside itself."""
-        if self._machine.gpu:
-            found.append(Post(key, cost.encode + cost.inside, cost.network, cost.decode, "dp"))
-        else:
-            found.append(Busy(cost.encode))
-            found.append(Post(key, cost.inside, cost.network, 0.0, "dp"))
-
-    def _call(self, found: list[Operation], cost: Cost, kind: str) -> None:
-        if self._machine.gpu:
-            found.append(Flow(cost.encode + cost.inside + cost.decode, cost.network, kind))
-        else:
-            found += [Busy(cost.encode), Flow(cost.inside, cost.network, kind), Busy(cost.decode)]
-
-
-def _act(found: list[Operation], action: Action, share: float) -> None:
-    found.append(Busy(action.own * share))
-    if action.cost.network > 0:
-        found.append(Flow(0.0, action.cost.network * share, "tensor"))

@@ -7,8 +7,9 @@ from hpcbench.contract.traffic import Traffic
 from hpcbench.predict import constants
 from hpcbench.predict.basis import Basis, Figure, total_error, worst
 from hpcbench.predict.machine import Machine
+from hpcbench.predict.operations import StageProgram
 from hpcbench.predict.simulate import Simulation
-from hpcbench.predict.stage import StageCosts, StageProgram, kind_of
+from hpcbench.predict.stage import StageCosts, kind_of
 from hpcbench.predict.subject import Subject
 from hpcbench.predict.traffic import CodecSpeed, Costing
 from hpcbench.predict.work import Costs
@@ -148,7 +149,7 @@ class Step:
         """What reductions and the tail add: waiting, and what is encoded of it."""
         costs, data = self._programs[stage].costs, outcome.waited[stage].get("data", 0.0)
         times = self.subject.micro_batches if self.subject.train.zero >= 2 else 1
-        exchange = [cost for buckets in costs.reductions for cost in buckets]
+        exchange = [cost for buckets in costs.reductions for _, cost in buckets]
         encode = times * sum(cost.encode for cost in exchange) + costs.tail.encode
         decode = times * sum(cost.decode for cost in exchange) + costs.tail.decode
         if not self.machine.gpu:  # a core's own work, and no part of what it waits
@@ -210,8 +211,8 @@ class Step:
 def _network_seconds(costs: StageCosts, waits: dict[str, float]) -> float:
     """Of what a stage waits that part in which the node's network is busy."""
     waited = sum(seconds for kind, seconds in waits.items() if kind != "pipeline")
-    exchange = sum(cost.network for buckets in costs.reductions for cost in buckets) + costs.tail.network
-    whole = sum(cost.seconds for buckets in costs.reductions for cost in buckets) + costs.tail.seconds
+    exchange = sum(cost.network for buckets in costs.reductions for _, cost in buckets) + costs.tail.network
+    whole = sum(cost.seconds for buckets in costs.reductions for _, cost in buckets) + costs.tail.seconds
     return waited * exchange / whole if whole else 0.0
 
 
