@@ -21,8 +21,9 @@ from tiny import parse
 
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.training import CommPrecision, Model
-from hpcbench.predict import activations, flops, zero
+from hpcbench.predict import flops, zero
 from hpcbench.predict.machine import Machine, of_gpu
+from hpcbench.predict.memory import activation_bytes, memory
 from hpcbench.predict.products import published
 from hpcbench.predict.program import (
     FSDP,
@@ -243,15 +244,20 @@ def table_5(a100: Machine, models: int) -> list[float]:
 def speeds(
     machine: Machine, rows: tuple[tuple[str, int, int, int, int, int, int, int, float], ...], program: Program
 ) -> list[float]:
-    """Errors of the TFLOP/s a GPU, at the best micro-batch; that of Megatron-Core is 1, and its chunks one layer."""
+    """Errors of the TFLOP/s a GPU, at the best micro-batch that fits, for no source names it; Megatron-Core's chunks are
+    one layer."""
     core, errors = program is MEGATRON_CORE, []
     vocab, seq_len, recompute = (131072, 4096, "none") if core else (51200, 2048, "full")
     for name, hidden, heads, layers, tp, pp, gpus, batch, measured in rows:
         dp = gpus // tp // pp
         best = 0.0
-        for micro in (1,) if core else (1, 2, 4, 8, 16):
+        for micro in (1, 2, 4, 8, 16):
             chunks = layers // pp if core and pp > 1 else 1
-            if batch % (micro * dp) or (layers // pp * pp != layers and chunks > 1):
+            if (
+                batch % (micro * dp)
+                or batch // dp // micro % (pp if chunks > 1 else 1)
+                or (layers // pp * pp != layers and chunks > 1)
+            ):
                 continue
             made = subject(
                 layers=layers,
@@ -269,6 +275,8 @@ def speeds(
                 overlap=core,
                 wide_gradients=core,
             )
+            if micro > 1 and core and not memory(made, machine.device.memory_bytes).fits:
+                continue
             seconds = Step(made, machine).run().seconds.value
             count = flops.hardware_flops_per_sample(
                 layers=layers, hidden=hidden, vocab=vocab, seq_len=seq_len, recompute=recompute
@@ -280,15 +288,31 @@ def speeds(
 
 
 def states() -> None:
-    """Model states of GPT-3 175B, and activations as arXiv 2205.05198 counts them."""
+    """Model states of GPT-3 175B, and what selective recomputation saves of the activations (arXiv 2205.05198)."""
     parameters = flops.parameters(layers=96, hidden=12288, vocab=51200, seq_len=2048, positions="learned", tied=True)
     total = float(zero.published_bytes(0, 1)) * parameters
     print(f"model states of GPT-3 175B at 16 bytes a parameter: {total / 1e12:.2f} TB, 2.8 published")
-    whole = activations.layer_bytes(seq_len=2048, micro_batch=1, hidden=12288, heads=96, tp=8)
-    slim = activations.layer_bytes(
-        seq_len=2048, micro_batch=1, hidden=12288, heads=96, tp=8, sequence_parallel=True, recompute="selective"
-    )
-    print(f"activations of a layer of it, TP 8: {slim / whole:.3f} of the bytes with SP and selective recomputation")
+    for name, hidden, heads, saved in (("GPT-3 175B", 12288, 96, 70), ("MT-NLG 530B", 20480, 128, 65)):
+        made = subject(
+            layers=8,
+            hidden=hidden,
+            heads=heads,
+            seq_len=2048,
+            vocab=51200,
+            layout=Layout(tp=8),
+            micro_batch=1,
+            global_batch=1,
+            recompute="none",
+            program=MEGATRON_2022,
+            precision="fp16",
+            sequence_parallel=True,
+        )
+        whole, slim = (activation_bytes(made, recompute) for recompute in ("none", "selective"))
+        error = 100 * (slim / whole / (1 - saved / 100) - 1)
+        print(
+            f"activations of {name}, TP 8 with SP: {whole / 2**20:.0f} MiB a layer, {slim / 2**20:.0f} with selective "
+            f"recomputation: {100 * (1 - slim / whole):.1f} % saved, {saved} % published, {error:+.1f} % of the bytes"
+        )
 
 
 def main() -> None:
@@ -318,7 +342,7 @@ def main() -> None:
     print(f"  target 3 % and 7 %: {summary(table_5(a100, options.targets))}", flush=True)
     print("arXiv 2104.04473, table 1 (micro-batch: the best; one chunk a stage: assumed):")
     print(f"  target 10 % each: {summary(speeds(a100, TABLE_1[: options.targets], MEGATRON_2021))}", flush=True)
-    print("Megatron-Core, H100 (micro-batch 1, one layer a chunk, ZeRO-1: assumed):")
+    print("Megatron-Core, H100 (micro-batch: the best that fits; one layer a chunk, ZeRO-1: assumed):")
     print(f"  target 10 % each: {summary(speeds(h100, CORE[: options.targets], MEGATRON_CORE))}", flush=True)
     states()
 

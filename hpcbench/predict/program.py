@@ -11,6 +11,8 @@ class Program:
     ----------
     fused_attention
         Scores stay on the chip.
+    attention
+        Which fused kernel: ``FA1`` or ``FA2``.
     dropout
         After attention, on its scores and after the MLP.
     fused
@@ -31,6 +33,7 @@ class Program:
 
     name: str
     fused_attention: bool = True
+    attention: str = "FA2"
     dropout: bool = False
     fused: bool = False
     overlaps_tensor: str = "none"
@@ -65,4 +68,4 @@ MEGATRON_CORE = Program(
     sends_once=True,
     wide_gradients=True,
 )
-FSDP = Program("PyTorch FSDP with FlashAttention", fused=True)
+FSDP = Program("PyTorch FSDP with FlashAttention", attention="FA1", fused=True)

@@ -132,7 +132,7 @@ class Costs:
         if program.fused_attention:
             flops = 2.0 * heads * s * s * d  # causal: half of two products of 2 s s d
             once = fused_seconds(
-                self._device, batch_heads=heads, seq_len=s, head_dim=d, flops=flops, precision=train.precision
+                self._device, kernel=program.attention, seq_len=s, head_dim=d, flops=flops, precision=train.precision
             )
             return Seconds(attention=once), Seconds(attention=2.5 * once), Seconds(attention=once)
         scores, sums = (
