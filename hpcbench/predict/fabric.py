@@ -70,6 +70,13 @@ class Fabric:
     """Of the nominal bandwidth that is reached."""
     within_basis: Basis
     between_basis: Basis
+    library: tuple[tuple[str, float], ...] = ()
+    """Collective -> what the library's own takes, measured, over what is reckoned here for a large vector."""
+
+    def library_factor(self, operation: str) -> float:
+        """Of a library's collective; that of an all-reduce where it was not measured."""
+        known = dict(self.library)
+        return known.get(operation, known.get("all-reduce", 1.0))
 
     def collective_seconds(self, operation: str, nbytes: float, place: Place) -> float:
         """Of a library's collective of `nbytes` a rank (the whole vector), with nothing else on the links."""

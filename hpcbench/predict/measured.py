@@ -4,12 +4,14 @@
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hpcbench.errors import UserError
 from hpcbench.predict.basis import Basis
+from hpcbench.predict.fabric import ROUNDS, Fabric, Place
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.products import Point, Products
 from hpcbench.predict.traffic import CodecSpeed
@@ -118,10 +120,33 @@ def _with_network(machine: Machine, raw: dict[str, Any]) -> tuple[Machine, dict[
             share=1.0,
             between_basis=Basis.HERE,
         )
+    ranks_per_node = raw.get("ranks_per_node") or []
+    fabric = replace(fabric, library=_library(fabric, raw["native"], ranks_per_node))
+    # on cores that ranks share all of them encoded at the same time, and the simulation reckons with that by itself
+    alone = max(1.0, sum(ranks_per_node) / machine.shared_cores) if machine.shared_cores else 1.0
     speeds = {
         name: CodecSpeed(
-            speed["encode_bytes_per_s"], speed["decode_bytes_per_s"], speed["call_s"], speed["ratio"], Basis.HERE
+            speed["encode_bytes_per_s"] * alone,
+            speed["decode_bytes_per_s"] * alone,
+            speed["call_s"] / alone,
+            speed["ratio"],
+            Basis.HERE,
         )
         for name, speed in raw["codecs"].items()
     }
     return replace(machine, fabric=fabric), speeds
+
+
+def _library(
+    fabric: Fabric, native: Sequence[tuple[str, int, float]], ranks_per_node: Sequence[int]
+) -> tuple[tuple[str, float], ...]:
+    """Measured over reckoned seconds of the library's collectives, each at its largest size; nothing where the table
+    does not say on which nodes, or these differ."""
+    if len(set(ranks_per_node)) != 1:
+        return ()
+    place, found = Place(len(ranks_per_node), ranks_per_node[0]), {}
+    for operation, nbytes, seconds in sorted(native, key=lambda row: row[1]):
+        reckoned = fabric.collective_seconds(operation, nbytes, place) if operation in ROUNDS else 0.0
+        if reckoned:
+            found[operation] = seconds / reckoned
+    return tuple(found.items())

@@ -167,7 +167,10 @@ class Costing:
         return cost * place.ranks if call.operation in PIECEWISE else cost
 
     def _library(self, operation: str, nbytes: float, place: Place) -> Cost:
-        inside, network = self._machine.fabric.collective_parts(operation, nbytes, place)
+        fabric = self._machine.fabric
+        inside, network = (
+            part * fabric.library_factor(operation) for part in fabric.collective_parts(operation, nbytes, place)
+        )
         share = (place.ranks - 1) / place.ranks * ROUNDS[operation] * nbytes
         return Cost(0, 0, inside, network, share, share if place.nodes > 1 else 0)
 
