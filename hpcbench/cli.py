@@ -73,11 +73,16 @@ def submit(
     from hpcbench.batch.show_jobs import handing_in, show_submission
     from hpcbench.batch.submit import Options
     from hpcbench.batch.submit import submit as submit_study
+    from hpcbench.predict.fits import check_memory
 
     options = Options(site, dry_run, out, sets, only, after, after_any, again)
     with handing_in() as progress:
-        submission = submit_study(study, options, progress)
+        submission = submit_study(study, options, progress, check_memory)
     show_submission(submission, dry_run=dry_run)
+    if not dry_run:
+        from hpcbench.predict.kept import keep
+
+        keep(submission.root, study, site=site, sets=sets or (), only=only)
     if wait and not dry_run:
         from hpcbench.report.live import follow
 
@@ -191,6 +196,54 @@ def report(
     from hpcbench.report.main import report as report_paths
 
     raise typer.Exit(report_paths(paths or [find_root(None)], format, output, tables, plots, exports or (), against))
+
+
+@app.command()
+def predict(
+    study: Annotated[Path, typer.Argument(help="Study file (YAML).", show_default=False)],
+    site: Annotated[str | None, typer.Option(help="Site by name or file; by default the study's.")] = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Tables of `hpcbench bench gemm` and `network`, and below it results of earlier runs of this site; "
+            "by default measured/SITE.",
+            show_default=False,
+        ),
+    ] = None,
+    ranks: Annotated[
+        list[int] | None,
+        typer.Option(help="So many ranks, by more replicas with as many tokens each; may be given several times."),
+    ] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override the study: --set train.steps=50.")
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="EXPR", help="Some of the runs, as `hpcbench submit --only`.", show_default=False),
+    ] = None,
+    format: Annotated[str, typer.Option(metavar="table|md|json|html", help="How to print.")] = "table",
+    output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
+    plots: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Directory to write figures to, as SVG and PNG.")
+    ] = None,
+) -> None:
+    """Say a step's time, memory and traffic before it runs. The exit status is 1 if a run does not fit its devices."""
+    from hpcbench.predict.show import show
+
+    raise typer.Exit(
+        show(
+            study,
+            site=site,
+            measured=measured,
+            ranks=ranks or (),
+            sets=sets or (),
+            format=format,
+            output=output,
+            plots=plots,
+            only=only,
+        )
+    )
 
 
 @app.command()

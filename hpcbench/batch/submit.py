@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,8 +62,22 @@ class Options:
     """Submit anew what is in a queue already."""
 
 
-def submit(study: Path, options: Options, progress: "Progress" = lambda done, all: None) -> Submission:
+def submit(
+    study: Path,
+    options: Options,
+    progress: "Progress" = lambda done, all: None,
+    check: Callable[[list[Run], Site, Path], None] = lambda runs, site, base: None,
+) -> Submission:
     """Write a submission and hand its jobs to the scheduler.
+
+    Parameters
+    ----------
+    study, options
+        What was asked for.
+    progress
+        Told how many parcels of how many are handed in.
+    check
+        Raises where a run cannot work on the site: given the runs, the site and what relative paths start from.
 
     Raises
     ------
@@ -82,6 +96,7 @@ def submit(study: Path, options: Options, progress: "Progress" = lambda done, al
         scheduler_class(site.scheduler.kind).check(site)
     if options.only is not None:
         runs = choose(runs, options.only)
+    check(runs, site, study.parent)
     jobs, notes = plan(runs, loaded, site, dry_run=options.dry_run)
     base = options.out if options.out is not None else Path(site.work or ".") / "results" / loaded.study.study
     after = None if options.dry_run else _after(options, loaded, site, base.parent)

@@ -137,3 +137,30 @@ def bench_collectives(
         plan=plan,
     )
     raise typer.Exit(measure(settings, Files(links=links, tune=tune, json=json, csv=csv, plot=plot)))
+
+
+@bench.command("gemm")
+def bench_gemm(
+    site: Annotated[str, typer.Option(help="Whose table it becomes: measured/SITE/gemm.json.")] = "local",
+    device: Annotated[str, typer.Option(metavar="cpu|gpu", help="Where the products run.")] = "cpu",
+    precision: Annotated[str, typer.Option(metavar="fp32|fp64|bf16|fp16", help="Of the values.")] = "fp32",
+    hidden: Annotated[list[int] | None, typer.Option(help="Widths of layers; several times for several.")] = None,
+    tokens: Annotated[list[int] | None, typer.Option(help="Positions of a micro-batch; likewise.")] = None,
+    repeats: Annotated[int, typer.Option(help="Turns, of which the best counts.")] = 3,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory in place of measured/SITE.")] = None,
+) -> None:
+    """Matrix products by shape and memory-bound operations by bytes here, for `hpcbench predict`."""
+    from hpcbench.bench.gemm_main import bench_gemm as measure
+
+    usual = ([128, 256, 512, 1024], [128, 512, 1024]) if device == "cpu" else ([1024, 2048, 4096, 8192], [1024, 4096])
+    raise typer.Exit(
+        measure(
+            site=site,
+            device=device,
+            precision=precision,
+            hidden=hidden or usual[0],
+            tokens=tokens or usual[1],
+            repeats=repeats,
+            out=out,
+        )
+    )

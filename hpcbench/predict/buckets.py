@@ -3,8 +3,10 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import NamedTuple
 
-from hpcbench.contract.grid import Axes
+from hpcbench.contract.grid import Axes, Grid, Mode, grid_of
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.shards import length, shards
 from hpcbench.contract.training import Model, Train
@@ -58,6 +60,21 @@ class Bucket:
     gathers: int
 
 
+class Laid(NamedTuple):
+    """The buckets of a part of the model, of which many are alike.
+
+    Attributes
+    ----------
+    kinds
+        Those that differ, each with how many there are.
+    order
+        Places in `kinds`, in the order in which the backward pass fills them.
+    """
+
+    kinds: tuple[tuple[Bucket, int], ...]
+    order: tuple[int, ...]
+
+
 def itemsize(train: Train) -> int:
     """Bytes of a value in the precision in which sums are made."""
     return 8 if train.precision == "fp64" else 4
@@ -65,61 +82,121 @@ def itemsize(train: Train) -> int:
 
 def buckets_of(model: Model, train: Train, layout: Layout, rank: int) -> list[Bucket]:
     """The buckets of a rank, of all parts of the model that it holds."""
+    return [laid.kinds[k][0] for laid in laid_of(model, train, layout, rank).values() for k in laid.order]
+
+
+def laid_of(model: Model, train: Train, layout: Layout, rank: int) -> dict[int, Laid]:
+    """The same by the number of the part."""
     stage, _, index = layout.coordinates(rank)
-    grid = layout.grid
-    spread = train.sequence_parallel or grid.mode != "1d"
+    mesh = _Mesh(layout.tensor, layout.tp, layout.depth, layout.dp, index)
+    rules = _Rules(itemsize(train), train.bucket_mb, train.sequence_parallel or layout.tensor != "1d", mesh)
+    numbers = range(stage, layout.parts, layout.pp)
+    return {number: _laid(_part(model, train, layout, number), rules) for number in numbers}
 
-    def item(parameter: Parameter) -> Item:
-        parts = math.prod(grid.count(axes) for axes in parameter.cuts)
-        nbytes = math.prod(parameter.shape) * itemsize(train) / parts
-        return Item(nbytes, grid.alike(parameter.cuts), parameter.tied)
 
-    def held(parameter: Parameter) -> int:
+class _Part(NamedTuple):
+    """What decides on the parameters of a part: those of equal terms have equal buckets."""
+
+    model: Model
+    seq_len: int
+    layers: int
+    first: bool
+    last: bool
+    apart: bool
+    """The two copies of a tied weight are on different stages."""
+
+
+class _Mesh(NamedTuple):
+    """The tensor grid and the replicas, and a rank's place in the grid."""
+
+    mode: Mode
+    tp: int
+    depth: int
+    dp: int
+    place: int
+
+    @property
+    def grid(self) -> Grid:
+        return grid_of(self.mode, self.tp, self.depth)
+
+
+class _Rules(NamedTuple):
+    """How parameters are laid in buckets."""
+
+    itemsize: int
+    bucket_mb: float
+    spread: bool
+    """Gradients of what tensor-parallel ranks hold alike are summands."""
+    mesh: _Mesh
+
+
+def _part(model: Model, train: Train, layout: Layout, number: int) -> _Part:
+    layers = layout.layers_of(model.layers)[number]
+    first, last = number == 0, number == layout.parts - 1
+    return _Part(model, train.seq_len, len(layers), first, last, model.tied and layout.pp > 1)
+
+
+@lru_cache(maxsize=4096)
+def _laid(part: _Part, rules: _Rules) -> Laid:
+    """The buckets of a part: many stages and many runs have the same."""
+    grid, place = rules.mesh.grid, rules.mesh.place
+
+    @cache
+    def item(shape: tuple[int, ...], cuts: tuple[Axes, ...], tied: bool) -> Item:
+        parts = math.prod(grid.count(axes) for axes in cuts)
+        return Item(math.prod(shape) * rules.itemsize / parts, grid.alike(cuts), tied)
+
+    @cache
+    def held(shape: tuple[int, ...], cuts: tuple[Axes, ...]) -> int:
         """Elements on this rank."""
         return math.prod(
-            length(shards(size, grid.count(axes))[grid.index(index, axes)])
-            for size, axes in zip(parameter.shape, parameter.cuts, strict=True)
+            length(shards(size, grid.count(axes))[grid.index(place, axes)]) if axes else size
+            for size, axes in zip(shape, cuts, strict=True)
         )
 
     def bucket(inside: list[Parameter]) -> Bucket:
-        filled = sum(map(held, inside))
+        filled = sum(held(parameter.shape, parameter.cuts) for parameter in inside)
         users = {unit for parameter in inside for unit in parameter.units}
         return Bucket(
-            length=padded(filled, layout.dp),
+            length=padded(filled, rules.mesh.dp),
             filled=filled,
-            summands=grid.alike(inside[0].cuts) if spread else (),
+            summands=grid.alike(inside[0].cuts) if rules.spread else (),
             tied=inside[0].tied,
             gathers=sum(unit - 1 not in users for unit in users),
         )
 
-    found = []
-    for number in range(stage, layout.parts, layout.pp):
-        backwards = [*parameters_of(model, train, layout, number)][::-1]
-        for places in fuse(map(item, backwards), limit_bytes=train.bucket_mb * 1e6):
-            found.append(bucket([backwards[place] for place in places]))
-    return found
+    backwards = [*_parameters(part, grid)][::-1]
+    items = (item(one.shape, one.cuts, one.tied) for one in backwards)
+    filled = fuse(items, limit_bytes=rules.bucket_mb * 1e6)
+    buckets = [bucket([backwards[place] for place in places]) for places in filled]
+    kinds = {one: k for k, one in enumerate(dict.fromkeys(buckets))}
+    order = tuple(kinds[one] for one in buckets)
+    return Laid(tuple((one, order.count(k)) for one, k in kinds.items()), order)
 
 
 def parameters_of(model: Model, train: Train, layout: Layout, number: int) -> Iterator[Parameter]:
     """The parameters of one of the parts that the pipeline cuts the model into, in the model's order."""
-    layers = layout.layers_of(model.layers)[number]
-    h, first, last, grid = model.hidden, number == 0, number == layout.parts - 1, layout.grid
-    apart = model.tied and layout.pp > 1
-    norm = first + len(layers)
+    return _parameters(_part(model, train, layout, number), layout.grid)
+
+
+def _parameters(part: _Part, grid: Grid) -> Iterator[Parameter]:
+    model, h, first, last = part.model, part.model.hidden, part.first, part.last
+    norm = first + part.layers
     if first:
-        tied_here = model.tied and not apart
+        tied_here = model.tied and not part.apart
         table = grid.cuts("vocabulary", "weight")
-        yield Parameter((model.vocab, h), table, (0, norm + 1) if tied_here else (0,), apart)
+        yield Parameter((model.vocab, h), table, (0, norm + 1) if tied_here else (0,), part.apart)
         if model.positions == "learned":
-            yield Parameter((train.seq_len, h), grid.cuts("positions", "weight"), (0,))
+            yield Parameter((part.seq_len, h), grid.cuts("positions", "weight"), (0,))
+    block = [(shape, grid.cuts(word, attribute)) for shape, word, attribute in _block(h)]
     for unit in range(int(first), norm):
-        for shape, word, attribute in _block(h):
-            yield Parameter(shape, grid.cuts(word, attribute), (unit,))
+        for shape, cuts in block:
+            yield Parameter(shape, cuts, (unit,))
     if last:
         for attribute in ("weight", "bias"):
             yield Parameter((h,), grid.cuts("norm", attribute), (norm,))
-        if not model.tied or apart:
-            yield Parameter((model.vocab, h), grid.cuts("head", "weight"), (norm + 1,), apart)
+        if not model.tied or part.apart:
+            yield Parameter((model.vocab, h), grid.cuts("head", "weight"), (norm + 1,), part.apart)
 
 
 def _block(h: int) -> Iterator[tuple[tuple[int, ...], str, str]]:

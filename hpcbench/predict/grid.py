@@ -21,8 +21,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from hpcbench.contract.grid import Cuts, Grid, Move
-from hpcbench.contract.shards import all_reduce_bytes, length, shards
+from hpcbench.contract.grid import Axes, Cuts, Grid, Move, Product
 from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import Model
 
@@ -55,69 +54,109 @@ def held(grid: Grid, cuts: Cuts, layer: Layer) -> int:
     return math.prod(layer.sizes[dim] // grid.count(axes) for dim, axes in cuts.items())
 
 
+class Sent(NamedTuple):
+    """Matrices that ranks along an axis send each other, piece by piece or at once.
+
+    Attributes
+    ----------
+    traffic
+        The channel.
+    operation
+        ``broadcast`` and ``reduce`` are of each rank's piece in turn, ``all-gather`` and ``reduce-scatter`` of all.
+    held
+        Elements of the matrix on each rank, which sends q - 1 times as many.
+    """
+
+    traffic: Traffic
+    operation: str
+    held: int
+
+
+def forward_sends(grid: Grid, layer: Layer) -> list[Sent]:
+    """What the forward pass of a layer sends."""
+    product = grid.products[layer.word]
+    how = product.forward
+    return [
+        *_moved(product, ("FORWARD", "ACT"), how.left, held(grid, product.x, layer)),
+        *_moved(product, ("FORWARD", "PARAM"), how.right, held(grid, product.w, layer)),
+        *_moved(product, ("FORWARD", "ACT"), how.result, held(grid, product.y, layer), summed=True),
+    ]
+
+
+def backward_sends(grid: Grid, layer: Layer) -> list[Sent]:
+    """What the backward pass sends; what is sent again for it goes through the channels of forward."""
+    product = grid.products[layer.word]
+    x, w, y = (held(grid, cuts, layer) for cuts in (product.x, product.w, product.y))
+    inputs, weights = product.input_gradient, product.weight_gradient
+    there, again, back = ("FORWARD", "PARAM"), ("FORWARD", "ACT"), ("BACKWARD", "GRAD")
+    found: list[Sent] = []
+    if layer.word != "vocabulary":  # tokens are known to all, and have no gradient
+        if product.streamed:
+            found += _moved(product, back, inputs.left, y)
+            found += _moved(product, there, inputs.right, w)
+            found += _moved(product, again, weights.right, x)
+        found += _moved(product, back, inputs.result, x, summed=True)
+    found += _moved(product, back, weights.left, y)
+    found += _moved(product, back, weights.result, w, summed=True)
+    return found
+
+
+def _moved(
+    product: Product, words: tuple[str, str], move: Move | None, elements: int, *, summed: bool = False
+) -> list[Sent]:
+    if move is None or product.sizes[move.axis] == 1:
+        return []
+    streams = product.streamed is not None
+    operation = ("reduce" if streams else "reduce-scatter") if summed else ("broadcast" if streams else "all-gather")
+    return [Sent(("TP", *words, move.axis), operation, elements)]
+
+
 def forward_elements(grid: Grid, layer: Layer) -> Counter[Traffic]:
     """What a rank sends in the forward pass, in elements by channel."""
-    product = grid.products[layer.word]
-    how, sent = product.forward, Counter[Traffic]()
-    _add(sent, ("FORWARD", "ACT"), grid, how.left, held(grid, product.x, layer))
-    _add(sent, ("FORWARD", "PARAM"), grid, how.right, held(grid, product.w, layer))
-    _add(sent, ("FORWARD", "ACT"), grid, how.result, held(grid, product.y, layer))
-    return sent
+    return _elements(grid, forward_sends(grid, layer))
 
 
 def backward_elements(grid: Grid, layer: Layer) -> Counter[Traffic]:
-    """What a rank sends in the backward pass; what is sent again for it goes through the channels of forward."""
-    product, sent = grid.products[layer.word], Counter[Traffic]()
-    x, w, y = (held(grid, cuts, layer) for cuts in (product.x, product.w, product.y))
-    once = product.streamed is None
-    inputs, weights = product.input_gradient, product.weight_gradient
-    of_rows = layer.word == "vocabulary"  # tokens are known to all, and have no gradient
-    if not of_rows:
-        if not once:
-            _add(sent, ("BACKWARD", "GRAD"), grid, inputs.left, y)
-            _add(sent, ("FORWARD", "PARAM"), grid, inputs.right, w)
-            _add(sent, ("FORWARD", "ACT"), grid, weights.right, x)
-        _add(sent, ("BACKWARD", "GRAD"), grid, inputs.result, x)
-    _add(sent, ("BACKWARD", "GRAD"), grid, weights.left, y)
-    _add(sent, ("BACKWARD", "GRAD"), grid, weights.result, w)
+    """What a rank sends in the backward pass, in elements by channel."""
+    return _elements(grid, backward_sends(grid, layer))
+
+
+def _elements(grid: Grid, sends: list[Sent]) -> Counter[Traffic]:
+    sent = Counter[Traffic]()
+    for traffic, _, elements in sends:
+        sent[traffic] += (grid.sizes[traffic[3]] - 1) * elements
     return sent
 
 
-def _add(sent: Counter[Traffic], words: tuple[str, str], grid: Grid, move: Move | None, elements: int) -> None:
-    if move:
-        key: Traffic = ("TP", *words, move.axis)
-        sent[key] += (grid.sizes[move.axis] - 1) * elements
+class Statistic(NamedTuple):
+    """An exact collective over some axes: its elements are those of the whole vector."""
+
+    traffic: Traffic
+    operation: str
+    axes: Axes
+    elements: int
 
 
-class Statistics(NamedTuple):
-    """Exact sums of a rank, in bytes of one call."""
-
-    forward: Counter[Traffic]
-    backward: Counter[Traffic]
-
-
-def norm_bytes(grid: Grid, rank: int, rows: int, width: int) -> Statistics:
-    """Of a LayerNorm: mean and centred squares gathered; backward two sums."""
-    axes = grid.stream.columns
-    own = 2 * rows // grid.count(grid.stream.rows)
-    there, back = (("EXACT", phase, kind, "".join(axes)) for phase, kind in (("FORWARD", "ACT"), ("BACKWARD", "GRAD")))
-    gathered = (grid.count(axes) - 1) * own * width
-    return Statistics(Counter({there: gathered}), Counter({back: _summed(grid, rank, axes, own, width)}))
+def norm_forward(grid: Grid, rows: int) -> Statistic:
+    """Of a LayerNorm: mean and centred squares are gathered."""
+    axes, own = grid.stream.columns, 2 * rows // grid.count(grid.stream.rows)
+    return Statistic(("EXACT", "FORWARD", "ACT", "".join(axes)), "all-gather", axes, grid.count(axes) * own)
 
 
-def loss_bytes(grid: Grid, rank: int, rows: int, width: int) -> Counter[Traffic]:
+def norm_backward(grid: Grid, rows: int) -> Statistic:
+    """Of a LayerNorm: two sums."""
+    axes, own = grid.stream.columns, 2 * rows // grid.count(grid.stream.rows)
+    return Statistic(("EXACT", "BACKWARD", "GRAD", "".join(axes)), "all-reduce", axes, own)
+
+
+def loss_statistics(grid: Grid, rows: int) -> list[Statistic]:
     """Of the cross-entropy: the largest logits; sums of exponentials with target logits; the mean over all rows."""
     inner = grid.inner
     own = rows // grid.count(inner.rows)
-    sent = Counter[Traffic]()
-    for axes, n in ((inner.columns, own), (inner.columns, 2 * own), (inner.rows, 1)):
-        sent["EXACT", "FORWARD", "ACT", "".join(axes)] += _summed(grid, rank, axes, n, width)
-    return sent
-
-
-def _summed(grid: Grid, rank: int, axes: tuple[str, ...], n: int, width: int) -> int:
-    pieces = [length(piece) * width for piece in shards(n, grid.count(axes))]
-    return all_reduce_bytes(pieces, grid.index(rank, axes))
+    return [
+        Statistic(("EXACT", "FORWARD", "ACT", "".join(axes)), "all-reduce", axes, n)
+        for axes, n in ((inner.columns, own), (inner.columns, 2 * own), (inner.rows, 1))
+    ]
 
 
 def weights_held(grid: Grid, model: Model, layers: int, *, first: bool, last: bool, seq_len: int) -> int:

@@ -16,6 +16,7 @@ from hpcbench.report.plots import OF_SUBMISSION as FIGURES_OF_SUBMISSION
 from hpcbench.report.tables import OF_CELL, OF_SUBMISSION
 from hpcbench.report.tables.comparison import comparison
 from hpcbench.report.tables.microbenchmarks import microbenchmarks as beside
+from hpcbench.report.tables.predicted import over_all
 from hpcbench.report.tables.runs import logs
 from hpcbench.report.thresholds import broken
 from hpcbench.report.titles import title
@@ -24,7 +25,7 @@ Section = tuple[Submission, list[Cell]]
 """A submission with its cells compared."""
 
 ALL = "all"
-DEFAULT = ("strong-scaling", "weak-scaling")
+DEFAULT = ("predicted", "strong-scaling", "weak-scaling", "prediction-error")
 """The tables that a report has unasked, beside the comparison."""
 
 
@@ -72,6 +73,8 @@ def build(
         Tables of other tools.
     """
     chapters = [chapter for section in sections for chapter in _chapters(*section, tables, figures)]
+    if len(sections) > 1 and "prediction-error" in tables and (errors := over_all(sections)):
+        chapters.append(_chapter(errors.title, "over all submissions", [replace(errors, title="")]))
     chapters += [_chapter(table.title, "", [replace(table, title="")]) for table in beside(microbenchmarks)]
     names = dict.fromkeys(printable(f"{submission.plan.study} on {submission.plan.site}") for submission, _ in sections)
     return Document(", ".join(names) or "micro-benchmarks", tuple(chapters))

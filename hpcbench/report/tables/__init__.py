@@ -8,6 +8,7 @@ from hpcbench.report.document import Table
 from hpcbench.report.tables.axes import axes
 from hpcbench.report.tables.by_scheme import loss, memory, phases, speed, traffic
 from hpcbench.report.tables.comparison import schemes
+from hpcbench.report.tables.predicted import predicted, prediction_error
 from hpcbench.report.tables.published import published
 from hpcbench.report.tables.runs import runs
 from hpcbench.report.tables.scaling import strong_scaling, weak_scaling
@@ -20,6 +21,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "axes": axes,
     "memory": memory,
     "schemes": schemes,
+    "predicted": predicted,
 }
 """Further tables of the schemes of one cell, which has the comparison anyway."""
 
@@ -28,5 +30,6 @@ OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {
     "weak-scaling": weak_scaling,
     "runs": runs,
     "published": published,
+    "prediction-error": prediction_error,
 }
 """Tables over all cells."""

@@ -1,0 +1,186 @@
+"""How near `hpcbench predict` comes to what is measured here: ten studies of eight ranks on virtual hosts.
+
+    python benchmarks/predict_measured.py [--repeats N] [--out FILE.json] [--tiny]
+
+First the machine is measured (`hpcbench bench gemm` on a core, `bench network` on the hosts at one rate) and one run in
+a layout of its own, which is what earlier runs teach. Then every step time is predicted, twice: by the tables alone, and
+with what that run taught. Then all is measured: four schemes of each of the ten studies, on links of 50 Mbit/s to
+1 Gbit/s, in rotated order. Printed are the errors of the step time, how often the order of two schemes was right where
+the repeats tell them apart, whether message bytes are exact, and the peak memory of a rank by traced allocations.
+
+Ranks share the cores of this machine: what else runs here is measured, too. Needs Linux, root or user namespaces,
+iproute2, and hpcbench[train,local]. Exit status 2 if something is missing.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from predicted import tables
+from predicted.compare import Cell, bytes_differ, order, summary
+from predicted.studies import CALIBRATION, HOSTS, RANKS_A_HOST, STUDIES, Study
+from provenance import head, provenance
+from throttled.start import Task, run_files, train
+from tiny import parse
+
+from hpcbench.bench.progress import progress
+from hpcbench.contract.run import Run
+from hpcbench.errors import UserError
+from hpcbench.predict.machine import Machine, of_cpu
+from hpcbench.predict.measured import Measured, improve
+from hpcbench.predict.memory import memory
+from hpcbench.predict.step import Step
+from hpcbench.predict.subject import of_run
+from hpcbench.predict.traffic import CodecSpeed
+from hpcbench.testing.hosts import Hosts, why_not
+from hpcbench.testing.hosts.rates import bits_per_second
+
+BASE = Path(__file__).with_suffix(".yaml")
+TINY = ("train.steps=2", "train.warmup_steps=1", "train.seq_len=16", "model.hidden=64", "train.eval_samples=8")
+RANKS = HOSTS * RANKS_A_HOST
+
+
+def main() -> int:
+    """Measure the machine, predict, measure and compare; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=3, help="of each run")
+    parser.add_argument("--studies", type=int, default=len(STUDIES), help="so many of the ten")
+    parser.add_argument("--schemes", default="baseline,naive-bf16,naive-int8,zhybrid-16-8", help="joined by commas")
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="where to keep all that was measured")
+    options = parse(parser, repeats=1, studies=1, schemes="baseline,naive-int8")
+    try:
+        if reason := why_not():
+            raise UserError(reason)
+        compare(options)
+    except UserError as error:
+        print(f"predict_measured: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def compare(options: argparse.Namespace) -> None:
+    """All of it."""
+    print(*head(Path(__file__)), sep="\n", flush=True)
+    schemes, studies = options.schemes.split(","), STUDIES[: options.studies]
+    common = [f"matrix.scheme=[{', '.join(schemes)}]", "repeats=1", *(TINY if options.tiny else ())]
+    runs = {study.name: run_files(BASE, [*common, *study.settings], ranks_a_host=RANKS_A_HOST) for study in studies}
+    trial = run_files(BASE, [*common, *CALIBRATION.settings], ranks_a_host=RANKS_A_HOST)
+    with Hosts(HOSTS) as hosts, progress(unit="turns") as show:
+        turns = options.repeats + 2
+        show(0, turns, "tables")
+        with tempfile.TemporaryDirectory() as directory:
+            known = tables.measure(hosts, Path(directory), tiny=options.tiny)
+        (taught,) = train(hosts, [(CALIBRATION.rate, trial[0])], ranks_a_host=RANKS_A_HOST)
+        factor = taught["passes"] / _passes(trial[0], CALIBRATION, known)
+        plain, learned = ([_predict(study, run, known, one) for study in studies for run in runs[study.name]]
+                          for one in (1.0, factor))  # fmt: skip
+        tasks: list[Task] = [(study.rate, run) for study in studies for run in runs[study.name]]
+        found = []
+        for repeat in range(options.repeats):
+            show(1 + repeat, turns, f"repeat {repeat + 1}")
+            at = repeat * len(tasks) // options.repeats
+            turned = train(hosts, tasks[at:] + tasks[:at], ranks_a_host=RANKS_A_HOST)
+            found.append(turned[len(tasks) - at :] + turned[: len(tasks) - at])
+        show(turns - 1, turns, "memory")
+        baselines = [runs[study.name][0] for study in studies]
+        peaks = tables.trace(hosts, baselines)
+    print(f"earlier run, {CALIBRATION.name}: computing took {factor:.2f} times what the tables say")
+    names = [(study.name, run["scheme"]["name"]) for study in studies for run in runs[study.name]]
+    times = [tuple(repeat[k]["seconds"] for repeat in found) for k in range(len(tasks))]
+    by_tables, by_both = (
+        [Cell(*name, predicted, measured) for name, predicted, measured in zip(names, made, times, strict=True)]
+        for made in (plain, learned)
+    )
+    for cell in by_both:
+        print(
+            f"  {cell.study}, {cell.scheme}: predicted {cell.predicted:.3f} s, measured {cell.middle:.3f} s "
+            f"({min(cell.measured):.3f} to {max(cell.measured):.3f}), {100 * cell.error:+.1f} %"
+        )
+    print(f"step time by the tables alone: {summary(cell.error for cell in by_tables)}")
+    print(f"step time with what the earlier run taught: {summary(cell.error for cell in by_both)}; goals 8 and 20 %")
+    which = order(by_both)
+    share = f"{100 * which.right / which.told:.0f} %" if which.told else "none"
+    print(
+        f"order of schemes: {which.pairs} pairs, {which.told} told apart by the repeats, "
+        f"{which.right} of them right: {share}; goal 90 %"
+    )
+    _bytes([Run.model_validate(run) for _, run in tasks], found[0])
+    errors = _memory(baselines, [study.name for study in studies], peaks)
+    print(f"peak memory of a rank: {summary(errors)}; goal 10 %")
+    if options.out:
+        document = {
+            "provenance": provenance(Path(__file__)),
+            "factor": factor,
+            "cells": [
+                {"study": cell.study, "scheme": cell.scheme, "predicted": cell.predicted, "measured": cell.measured}
+                for cell in by_both
+            ],
+            "by_tables": plain,
+            "peaks": dict(zip([study.name for study in studies], peaks, strict=True)),
+        }
+        options.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def _machine(study: Study, known: Measured) -> tuple[Machine, dict[str, CodecSpeed]]:
+    """This machine with links of the study's rate."""
+    cores = len(os.sched_getaffinity(0))
+    bare = of_cpu("hosts", cores=1, ranks_per_node=RANKS_A_HOST, memory_bytes=None, node_gbit=1.0)
+    bare = replace(bare, shared_cores=float(cores) if cores < RANKS else None)
+    machine, speeds = improve(bare, known, "fp32")
+    fabric = machine.fabric
+    rate = fabric.node_bytes_per_s * bits_per_second(study.rate) / bits_per_second(tables.TRIAL)
+    return replace(machine, fabric=replace(fabric, node_bytes_per_s=rate)), speeds
+
+
+def _predict(study: Study, run: dict[str, Any], known: Measured, factor: float) -> float:
+    """Seconds of a step."""
+    machine, speeds = _machine(study, known)
+    subject = of_run(Run.model_validate(run), ranks_per_node=RANKS_A_HOST)
+    return Step(subject, replace(machine, work_factor=factor), speeds).run().seconds.value
+
+
+def _passes(run: dict[str, Any], study: Study, known: Measured) -> float:
+    """Predicted seconds of forward and backward passes."""
+    machine, speeds = _machine(study, known)
+    parts = Step(of_run(Run.model_validate(run), ranks_per_node=RANKS_A_HOST), machine, speeds).run().parts
+    return parts["forward"] + parts["backward"] + parts["recompute"]
+
+
+def _bytes(runs: list[Run], found: list[dict[str, Any]]) -> None:
+    """Say whether message bytes are those of the volume model: of the baseline, and of what else sends as much."""
+    differ = {run.scheme.name: bytes_differ(run, one["traffic"]) for run, one in zip(runs, found, strict=True)}
+    plain = [
+        bytes_differ(run, one["traffic"])
+        for run, one in zip(runs, found, strict=True)
+        if run.scheme.algorithm == "native"
+    ]
+    exact = sum(not one for one in plain)
+    print(f"message bytes of the baseline: exact in {exact} of {len(plain)} runs")
+    for wrong in plain:
+        for line in wrong:
+            print(f"  {line}")
+    more = [name for name, lines in differ.items() if lines and name != "baseline"]
+    if more:
+        print(f"  sent more often within nodes than the volume model counts: {', '.join(more)}")
+
+
+def _memory(runs: list[dict[str, Any]], names: list[str], peaks: list[list[int]]) -> list[float]:
+    """Print and give the errors of the rank that needs the most."""
+    errors = []
+    for run, name, peak in zip(runs, names, peaks, strict=True):
+        predicted = memory(of_run(Run.model_validate(run), ranks_per_node=RANKS_A_HOST), None)
+        errors.append(predicted.bytes / max(peak) - 1)
+        print(
+            f"  {name}: predicted {predicted.bytes / 2**20:.1f} MiB ({predicted.peak}), "
+            f"traced {max(peak) / 2**20:.1f} MiB, {100 * errors[-1]:+.1f} %"
+        )
+    return errors
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""GPT-NeoX-20B with compressed collectives, as arXiv 2409.02423 ran it, predicted: on Lassen, and on today's machines.
+
+    python benchmarks/predict_paper.py [--tiny]
+
+Published are gains of +22.5 % TFLOPS/GPU and +23.6 % samples/s for one codec on everything, +17.3 % and +12.7 % for
+the hybrid, on up to 192 V100. Layout, batch, rates and message types are not known: each is varied, and the range of
+the gains is printed. The last lines search for what would have to be true for the published gains: a slower network,
+32-bit messages, faster codecs. Everything here is a prediction; nothing was measured.
+"""
+
+import argparse
+import itertools
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from provenance import head
+from tiny import parse
+
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.training import CommPrecision, MessageFormat, Model
+from hpcbench.predict.basis import Basis
+from hpcbench.predict.machine import Machine, of_gpu
+from hpcbench.predict.prediction import predict
+from hpcbench.predict.subject import BASELINE, Subject, train_of
+from hpcbench.predict.traffic import CodecSpeed
+
+NEOX = Model(
+    name="gpt-neox-20b",
+    layers=44,
+    hidden=6144,
+    heads=64,
+    vocab=50688,
+    positions="rotary",
+    rotary_fraction=0.25,
+    parallel_residual=True,
+    tied=False,
+)
+SCHEMES = (
+    BASELINE,
+    NamedScheme(name="naive-mpc", algorithm="encoded", default="mpc"),
+    NamedScheme(name="naive-zfp8", algorithm="encoded", default="zfp:8"),
+    NamedScheme(name="naive-zfp16", algorithm="encoded", default="zfp:16"),
+    NamedScheme(name="mzhybrid", algorithm="encoded", default="mpc", rules=[Rule(dimension="DP", codec="zfp:8")]),
+    NamedScheme(
+        name="zhybrid-16-8", algorithm="encoded", default="zfp:16", rules=[Rule(dimension="DP", codec="zfp:8")]
+    ),
+    NamedScheme(
+        name="zhybrid-24-8", algorithm="encoded", default="zfp:24", rules=[Rule(dimension="DP", codec="zfp:8")]
+    ),
+)
+NAIVE, HYBRID = 0.225, 0.173
+"""Published gains in TFLOPS/GPU."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One guess at what is not known."""
+
+    tp: int
+    pp: int
+    samples: int
+    """Of a replica in a step."""
+    messages: MessageFormat
+    """Number format in which everything travels."""
+    share: float
+    """Of the nominal bandwidth that the network reaches."""
+    codec_bytes_per_s: float | None = None
+
+    def __str__(self) -> str:
+        codec = f", codecs at {self.codec_bytes_per_s / 1e9:.0f} GB/s" if self.codec_bytes_per_s else ""
+        return (
+            f"TP {self.tp} PP {self.pp}, {self.samples} samples a replica, {self.messages} messages, network at "
+            f"{100 * self.share:.0f} %{codec}"
+        )
+
+
+def gains(case: Case, machine: Machine, ranks: int, per_node: int, precision: str = "fp16") -> dict[str, float]:
+    """Gain of each scheme over the baseline."""
+    dp = ranks // case.tp // case.pp
+    train = train_of(
+        global_batch=dp * case.samples,
+        micro_batch=1,
+        seq_len=2048,
+        precision=precision,
+        zero=1,
+        recompute="full",
+        bucket_mb=500.0,
+        comm_precision=CommPrecision(activations=case.messages, gradients=case.messages, parameters=case.messages),
+    )
+    fabric = replace(machine.fabric, share=case.share)
+    speeds = {}
+    if case.codec_bytes_per_s:
+        rate = case.codec_bytes_per_s
+        for name, ratio in (("zfp:8", None), ("zfp:16", None), ("zfp:24", None), ("mpc", 0.92)):
+            speeds[name] = CodecSpeed(rate, rate, 20e-6, ratio, Basis.ASSUMED)
+    subject = Subject(NEOX, train, Layout(dp, case.tp, case.pp), per_node)
+    pairs = [(scheme.name, replace(subject, scheme=scheme)) for scheme in SCHEMES]
+    found = predict("", pairs, replace(machine, fabric=fabric), baseline="baseline", speeds=speeds)
+    return {one.scheme: one.against.gain for one in found if one.against}
+
+
+def ranges(cases: list[Case], machine: Machine, ranks: int, per_node: int, precision: str) -> list[dict[str, float]]:
+    """Print the range of each scheme's gain over the cases."""
+    all_gains = [gains(case, machine, ranks, per_node, precision) for case in cases]
+    for scheme in SCHEMES[1:]:
+        those = sorted(one[scheme.name] for one in all_gains)
+        words = "loses in every case" if those[-1] <= 0 else "wins in every case" if those[0] > 0 else "depends"
+        middle = those[len(those) // 2]
+        print(
+            f"  {scheme.name}: {100 * those[0]:+.1f} to {100 * those[-1]:+.1f} %, median {100 * middle:+.1f} %: {words}"
+        )
+    return all_gains
+
+
+def main() -> None:
+    """Predict and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--cases", type=int, default=1000, help="at most so many guesses a machine")
+    options = parse(parser, cases=2)
+    print(*head(Path(__file__)), sep="\n", flush=True)
+    lassen = of_gpu("NVIDIA V100-SXM2", memory_gb=16, gpus_per_node=4, node_gbit=200, within_gb_s=32)
+    today = of_gpu("NVIDIA H100", gpus_per_node=8, node_gbit=3200)
+    assert lassen and today
+    cases = [
+        Case(tp, pp, samples, messages, share)
+        for (tp, pp), samples, messages, share in itertools.product(
+            ((4, 6), (2, 12), (4, 12)), (8, 32), ("fp16", "fp32"), (0.9, 0.5)
+        )
+    ][: options.cases]
+    print(f"Lassen, 192 V100, {len(cases)} guesses; published: all alike +22.5 %, hybrid +17.3 %")
+    ranges(cases, lassen, 192, 4, "fp16")
+    wanted = [
+        Case(tp, pp, samples, messages, share, codec)
+        for (tp, pp), samples, messages, share, codec in itertools.product(
+            ((4, 6), (4, 12)), (8,), ("fp16", "fp32"), (0.9, 0.5, 0.25), (60e9, 200e9, 600e9)
+        )
+    ][: options.cases]
+    near = []
+    for case in wanted:
+        found = gains(case, lassen, 192, 4)
+        naive, hybrid = found["naive-zfp8"], max(found["zhybrid-16-8"], found["zhybrid-24-8"])
+        near.append((abs(naive - NAIVE) + abs(hybrid - HYBRID), case, naive, hybrid))
+    print("What would have to be true for the published gains; the nearest of these guesses:")
+    for _, case, naive, hybrid in sorted(near, key=lambda one: one[0])[:5]:
+        print(f"  {case}: naive-zfp8 {100 * naive:+.1f} %, the better ZHybrid {100 * hybrid:+.1f} %")
+    for ranks in (192, 10240):
+        modern = [
+            Case(8, 2, samples, messages, share)
+            for samples in (8, 32)
+            for messages in ("fp16", "fp32")
+            for share in (0.9, 0.5)
+        ]
+        modern = modern[: options.cases]
+        print(f"H100 with 400 Gbit/s a GPU, {ranks} GPUs, {len(modern)} guesses:")
+        ranges(modern, today, ranks, 8, "fp16")
+
+
+if __name__ == "__main__":
+    main()

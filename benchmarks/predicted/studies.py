@@ -1,0 +1,38 @@
+"""What is predicted and measured: ten studies of eight ranks on four hosts, no two of the same layout and rate."""
+
+from dataclasses import dataclass
+
+HOSTS, RANKS_A_HOST = 4, 2
+
+
+@dataclass(frozen=True)
+class Study:
+    """Schemes of one layout on links of one rate."""
+
+    name: str
+    rate: str
+    settings: tuple[str, ...]
+    """``KEY=VALUE`` each, in place of what predict_measured.yaml says."""
+
+
+def _study(rate: str, dp: int, tp: int, pp: int, *settings: str) -> Study:
+    cut = (f"layout.dp={dp}", f"layout.tp={tp}", f"layout.pp={pp}", *settings)
+    words = [f"dp {dp}", *([f"tp {tp}"] if tp > 1 else []), *([f"pp {pp}"] if pp > 1 else [])]
+    more = [one.partition(".")[2].replace("=", " ") for one in settings]
+    return Study(", ".join([" x ".join(words), *more, rate]), rate, cut)
+
+
+CALIBRATION = _study("200mbit", 8, 1, 1, "train.zero=0")
+"""What earlier runs are taken from: neither its layout nor its rate is that of a study."""
+STUDIES = (
+    _study("100mbit", 8, 1, 1),
+    _study("1gbit", 8, 1, 1, "train.zero=3"),
+    _study("500mbit", 4, 2, 1, "train.zero=2"),
+    _study("50mbit", 4, 1, 2),
+    _study("300mbit", 2, 2, 2),
+    _study("100mbit", 2, 1, 4),
+    _study("1gbit", 2, 4, 1),
+    _study("500mbit", 2, 2, 2, "train.recompute=full", "train.sequence_parallel=true"),
+    _study("1gbit", 2, 4, 1, "layout.tensor=2d"),
+    _study("50mbit", 4, 2, 1),
+)

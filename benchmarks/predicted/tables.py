@@ -1,0 +1,58 @@
+"""What this machine is measured to do before anything is predicted: products on a core, links and codecs on the hosts."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hpcbench.errors import UserError
+from hpcbench.predict import measured
+from hpcbench.testing.hosts import Hosts
+from predicted.studies import HOSTS, RANKS_A_HOST
+
+TRIAL = "200mbit"
+"""Rate at which links are measured; of other rates they are taken to reach the same share."""
+CODECS = ("bf16", "int8", "zfp:8", "zfp:16")
+
+
+def measure(hosts: Hosts, directory: Path, *, tiny: bool) -> measured.Measured:
+    """Write the tables of `hpcbench bench` into a directory, and read them."""
+    script = (
+        "import sys, torch; torch.set_num_threads(1); from pathlib import Path;"
+        "from hpcbench.bench.gemm_main import bench_gemm;"
+        "bench_gemm(site='hosts', device='cpu', precision='fp32', hidden=list(map(int, sys.argv[2].split(','))),"
+        "tokens=list(map(int, sys.argv[3].split(','))), repeats=int(sys.argv[4]), out=Path(sys.argv[1]))"
+    )
+    sizes = ("64", "64", "1") if tiny else ("128,256,512", "64,256,512", "3")
+    done = subprocess.run([sys.executable, "-c", script, str(directory), *sizes], capture_output=True, text=True)
+    _check(done, "bench gemm")
+    hosts.set_rate(TRIAL)
+    table = directory / measured.NETWORK
+    program = "from hpcbench.bench.network_main import bench_network; from pathlib import Path; import sys;"
+    program += "sys.exit(bench_network(sys.argv[4:], max_mb=float(sys.argv[2]), repeats=int(sys.argv[3]),"
+    program += "json=Path(sys.argv[1])))"
+    sizes = ("0.0625", "1") if tiny else ("4", "3")
+    command = [sys.executable, "-m", "mpi4py", "-c", program, str(table), *sizes, *CODECS]
+    done = hosts.run(command, ranks=HOSTS * RANKS_A_HOST, ranks_per_host=RANKS_A_HOST, timeout=900.0)
+    _check(done, "bench network")
+    return measured.read(directory, asked_for=True)
+
+
+def trace(hosts: Hosts, runs: list[dict[str, Any]]) -> list[list[int]]:
+    """Peak bytes of every rank of each run."""
+    worker = Path(__file__).with_name("memory_worker.py")
+    hosts.set_rate(None)
+    with tempfile.TemporaryDirectory() as directory:
+        for k, run in enumerate(runs):
+            (Path(directory) / f"{k:04}.json").write_text(json.dumps(run))
+        command = [sys.executable, "-m", "mpi4py", str(worker), directory]
+        done = hosts.run(command, ranks=HOSTS * RANKS_A_HOST, ranks_per_host=RANKS_A_HOST, timeout=1800.0)
+    _check(done, "the trace of allocations")
+    return [json.loads(line)["peaks"] for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def _check(done: subprocess.CompletedProcess[str], what: str) -> None:
+    if done.returncode:
+        raise UserError(f"{what} ended with {done.returncode}: {' '.join(done.stderr.split())[-400:]}")

@@ -1,0 +1,300 @@
+"""The calls of a training step: what one rank sends, in which part of the step, from the settings alone. Pure.
+
+This is the one description of the engine's traffic. Its bytes, added up, are the volume model (`volume`), which equals
+the engine's counters; its order is what the simulation of a step (`step`) carries out.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from hpcbench.contract.grid import by_channel
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.shards import Span
+from hpcbench.contract.traffic import Traffic, content_of
+from hpcbench.contract.training import Model, Train
+from hpcbench.predict import grid as grids
+from hpcbench.predict.buckets import Bucket, itemsize, laid_of
+
+WIDTHS = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
+"""Bytes of a value."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One collective, or one message.
+
+    Attributes
+    ----------
+    channel
+        What it belongs to.
+    operation
+        ``all-reduce``, ``reduce-scatter``, ``all-gather`` or ``send``; ``broadcast`` and ``reduce`` are one of each
+        rank's piece, one after another.
+    elements, width
+        Of the whole vector, and bytes of each as it is sent.
+    group
+        ``tp``, ``dp``, ``node`` (the neighbours in a data-parallel group that share a node), ``pp``, ``ends`` (first
+        and last stage), ``world``, or axes of the tensor grid, each a letter.
+    """
+
+    channel: Traffic
+    operation: str
+    elements: int
+    width: int
+    group: str
+
+    def message_bytes(self, size: int, index: int) -> int:
+        """Bytes that member `index` of `size` sends."""
+        if self.operation == "send":
+            return self.elements * self.width
+        # what `contract.shards` says of pieces that differ by one at most, without making a list for thousands of ranks
+        base, longer = divmod(self.elements, size)
+        own = base + (index < longer)
+        scattered, gathered = self.elements - own, (size - 1) * own
+        elements = {
+            "all-reduce": scattered + gathered,
+            "reduce-scatter": scattered,
+            "all-gather": gathered,
+            "broadcast": gathered,
+            "reduce": scattered,
+        }
+        return elements[self.operation] * self.width
+
+
+Repeated = tuple[Call, int]
+"""A call, and how often it is made, one after another."""
+
+
+class Calls:
+    """What one rank sends in a step.
+
+    Parameters
+    ----------
+    model, train, layout
+        Of the run.
+    rank
+        In the world.
+    updates
+        Of the optimizer before this step, by which 1-bit Adam knows whether its variance is frozen.
+    node_ranks
+        Neighbours of a data-parallel group that share a node, for `node_copy`; None for all.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        train: Train,
+        layout: Layout,
+        rank: int,
+        *,
+        updates: int = 0,
+        node_ranks: int | None = None,
+    ) -> None:
+        self._model, self._train, self._layout = model, train, layout
+        self.stage, self._replica, self._index = layout.coordinates(rank)
+        self._rank = rank
+        self.parts = range(self.stage, layout.parts, layout.pp)
+        self._cut = layout.layers_of(model.layers)
+        self.laid = laid_of(model, train, layout, rank)
+        self.buckets = [kind for laid in self.laid.values() for kind in laid.kinds]
+        """All that differ, each with how many there are."""
+        self.micro_batches = train.global_batch // layout.dp // train.micro_batch
+        self._tokens = train.micro_batch * train.seq_len
+        self._exact = itemsize(train)
+        self._widths = {content: WIDTHS[name] for content, name in train.message_formats.items()}
+        self._again = train.recompute not in ("none", "selective")
+        self._frozen = train.freeze_step is not None and updates >= train.freeze_step
+        self._node_ranks = node_ranks if train.node_copy else None
+        self._sizes = {
+            "tp": (layout.tp, self._index),
+            "dp": (layout.dp, self._replica),
+            "node": (node_ranks or layout.dp, self._replica % (node_ranks or layout.dp)),
+            "pp": (layout.pp, self.stage),
+            "ends": (2, int(self.stage == layout.pp - 1)),
+            "world": (layout.ranks, rank),
+        }
+
+    def place(self, call: Call) -> tuple[int, int]:
+        """Size of the call's group, and this rank's place in it."""
+        if call.group not in self._sizes:
+            axes, grid = tuple(call.group), self._layout.grid
+            self._sizes[call.group] = grid.count(axes), grid.index(self._index, axes)
+        return self._sizes[call.group]
+
+    def all(self) -> Iterator[Repeated]:
+        """Every call of the step, with how often it is made."""
+        for number in self.parts:
+            for each in (self.forward(number), self.backward(number)):
+                for call, times in each:
+                    yield call, times * self.micro_batches
+            for sent in (self.activations(number), self.gradients_back(number)):
+                if sent:
+                    yield sent, self.micro_batches
+        for bucket, count in self.buckets:
+            for gathered in (self.gathered_forward(bucket), self.gathered_backward(bucket)):
+                if gathered:
+                    yield gathered[0], gathered[1] * count * self.micro_batches
+            yield self.reduction(bucket), count * (self.micro_batches if self._train.zero >= 2 else 1)
+        yield from self.end()
+
+    def forward(self, number: int) -> list[Repeated]:
+        """Within part `number`, for one micro-batch.
+
+        Forward the residual stream (arXiv 1909.08053, section 3; with sequence parallelism 2205.05198, section 4.2.2)
+        leaves two regions a layer and the embedding, and enters two regions a layer and the head. Leaving sums forward,
+        entering backward; spread by positions, each is a reduce-scatter, and the other way an all-gather. The last part
+        has the statistics of the softmax over a split vocabulary: largest logits, and then sums of exponentials and
+        target logits together.
+        """
+        if self._layout.tensor != "1d":
+            return self._grid_forward(number)
+        found = self._crossings("FORWARD", self._leaves(number), self._enters(number))
+        if number == self._layout.parts - 1 and self._layout.tp > 1:
+            for each in (1, 2):
+                channel = ("EXACT", "FORWARD", "ACT")
+                found.append((Call(channel, "all-reduce", each * self._tokens, self._exact, "tp"), 1))
+        return found
+
+    def backward(self, number: int) -> list[Repeated]:
+        """Within part `number`, for one micro-batch: what is recomputed goes through its regions once more."""
+        if self._layout.tensor != "1d":
+            return self._grid_backward(number)
+        layers = 2 * len(self._cut[number]) * self._again
+        again = self._crossings("FORWARD", layers, layers)
+        return again + self._crossings("BACKWARD", self._enters(number), self._leaves(number))
+
+    def _leaves(self, number: int) -> int:
+        return 2 * len(self._cut[number]) + (number == 0)
+
+    def _enters(self, number: int) -> int:
+        return 2 * len(self._cut[number]) + (number == self._layout.parts - 1)
+
+    def _crossings(self, phase: str, summed: int, gathered: int) -> list[Repeated]:
+        """So many sums over the tensor group, and with sequence parallelism so many gatherings."""
+        if self._layout.tp == 1:
+            return []
+        kind, spread = ("ACT" if phase == "FORWARD" else "GRAD"), self._train.sequence_parallel
+        n, width = self._tokens * self._model.hidden, self._widths["activations"]
+        channel = ("SP" if spread else "TP", phase, kind)
+        found = [(Call(channel, "reduce-scatter" if spread else "all-reduce", n, width, "tp"), summed)]
+        found += [(Call(channel, "all-gather", n, width, "tp"), gathered)] if spread else []
+        return [(call, times) for call, times in found if times]
+
+    def _grid_forward(self, number: int) -> list[Repeated]:
+        grid, rows, last = self._layout.grid, self._tokens, number == self._layout.parts - 1
+        found = self._statistics([grids.norm_forward(grid, rows)], 2 * len(self._cut[number]) + last)
+        for layer, times in self._grid_layers(number):
+            found += self._moves(grids.forward_sends(grid, layer), times)
+        return found + self._statistics(grids.loss_statistics(grid, rows), int(last))
+
+    def _grid_backward(self, number: int) -> list[Repeated]:
+        grid, rows, layers = self._layout.grid, self._tokens, len(self._cut[number])
+        found: list[Repeated] = []
+        if self._again:
+            found += self._statistics([grids.norm_forward(grid, rows)], 2 * layers)
+            for layer in grids.block(rows, self._model.hidden):
+                found += self._moves(grids.forward_sends(grid, layer), layers)
+        for layer, times in self._grid_layers(number):
+            found += self._moves(grids.backward_sends(grid, layer), times)
+        last = number == self._layout.parts - 1
+        return found + self._statistics([grids.norm_backward(grid, rows)], 2 * layers + last)
+
+    def _grid_layers(self, number: int) -> list[tuple[grids.Layer, int]]:
+        """The products of a part on a tensor grid, and how many of each there are."""
+        rows, model = self._tokens, self._model
+        found = [(grids.look_up(rows, model), 1)] if number == 0 else []
+        found += [(layer, len(self._cut[number])) for layer in grids.block(rows, model.hidden)]
+        return found + ([(grids.head(rows, model), 1)] if number == self._layout.parts - 1 else [])
+
+    def _moves(self, sends: list[grids.Sent], times: int) -> list[Repeated]:
+        grid = self._layout.grid
+        found = []
+        for traffic, operation, held in sends:
+            axis = traffic[3]
+            width = self._widths[content_of(traffic) or ""]
+            found.append((Call(traffic, operation, grid.sizes[axis] * held, width, axis), times))
+        return found
+
+    def _statistics(self, statistics: list[grids.Statistic], times: int) -> list[Repeated]:
+        return [
+            (Call(traffic, operation, elements, self._exact, "".join(axes)), times)
+            for traffic, operation, axes, elements in statistics
+            if times
+        ]
+
+    def activations(self, number: int) -> Call | None:
+        """What a part sends on; the last one sends nothing."""
+        return self._boundary(("PP", "FORWARD", "ACT")) if number < self._layout.parts - 1 else None
+
+    def gradients_back(self, number: int) -> Call | None:
+        """What a part sends back; the first one sends nothing."""
+        return self._boundary(("PP", "BACKWARD", "GRAD")) if number else None
+
+    def _boundary(self, channel: Traffic) -> Call:
+        n = self._tokens * self._model.hidden // self.spread
+        return Call(channel, "send", n, self._widths["activations"], "pp")
+
+    @cached_property
+    def spread(self) -> int:
+        """Ranks that share the residual stream between the layers."""
+        if self._layout.tensor == "1d":
+            return self._layout.tp if self._train.sequence_parallel else 1
+        grid = self._layout.grid
+        return grid.count(grid.stream.rows) * grid.count(grid.stream.columns)
+
+    def gathered_forward(self, bucket: Bucket) -> Repeated | None:
+        """ZeRO-3: once for each run of neighbouring units that use the bucket, for one micro-batch."""
+        if self._train.zero < 3:
+            return None
+        channel = ("ZERO", "FORWARD", "PARAM")
+        return Call(channel, "all-gather", bucket.length, self._widths["parameters"], "dp"), bucket.gathers
+
+    def gathered_backward(self, bucket: Bucket) -> Repeated | None:
+        """ZeRO-3: once for one micro-batch, from the node's copy where there is one."""
+        if self._train.zero < 3:
+            return None
+        channel, group = ("ZERO", "BACKWARD", "PARAM"), "node" if self._node_ranks else "dp"
+        return Call(channel, "all-gather", bucket.length, self._widths["parameters"], group), 1
+
+    def reduction(self, bucket: Bucket) -> Call:
+        """Gradients over replicas, once a step or at stages 2 and 3 for each micro-batch; once 1-bit Adam's variance is
+        frozen, momenta."""
+        channel = ("DP", "STEP", "OPTIM") if self._frozen else ("DP", "BACKWARD", "GRAD")
+        width = self._exact if self._frozen else self._widths["gradients"]
+        operation = "reduce-scatter" if self._train.zero else "all-reduce"
+        return Call(channel, operation, bucket.length, width, "dp")
+
+    def end(self) -> list[Repeated]:
+        """After the last backward pass and the reductions: copies of a tied weight, summands of what ranks hold
+        alike, the gradient's norm, and updated weights back to the replicas."""
+        found: list[Repeated] = []
+        owned = sum(count * self._owned(bucket).size for bucket, count in self.buckets if bucket.tied)
+        if owned:
+            found.append((Call(("PP", "STEP", "GRAD"), "all-reduce", owned, self._widths["gradients"], "ends"), 1))
+        found += [(self._summands(bucket), count) for bucket, count in self.buckets if bucket.summands]
+        found.append((Call(("EXACT", "STEP", "OPTIM"), "all-gather", self._layout.ranks, 8, "world"), 1))
+        if self._train.zero in (1, 2):
+            width = self._widths["parameters"]
+            for bucket, count in self.buckets:
+                found.append((Call(("ZERO", "STEP", "PARAM"), "all-gather", bucket.length, width, "dp"), count))
+        return found
+
+    def _summands(self, bucket: Bucket) -> Call:
+        """Gradients of what ranks hold alike, of which each has a summand: under sequence parallelism norms, biases of
+        rows and learned positions, on a tensor grid those of its own rows, and of 2.5d's weights over depth."""
+        axes, piece = bucket.summands, self._owned(bucket)
+        n = max(min(piece.stop, bucket.filled) - piece.start, 0)
+        words = ("TP" if by_channel(axes) else "EXACT", "BACKWARD", "GRAD")
+        if self._layout.tensor == "1d":
+            return Call(words, "all-reduce", n, self._exact, "tp")
+        channel: Traffic = (*words, "".join(axes))
+        width = self._widths[content_of(channel) or ""] if by_channel(axes) else self._exact
+        return Call(channel, "all-reduce", n, width, "".join(axes))
+
+    def _owned(self, bucket: Bucket) -> Span:
+        """The elements that this rank updates."""
+        if not self._train.zero:
+            return Span(0, bucket.length)
+        piece = bucket.length // self._layout.dp  # buckets are padded, so that all pieces are equal
+        return Span(self._replica * piece, (self._replica + 1) * piece)

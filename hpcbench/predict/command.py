@@ -1,0 +1,105 @@
+"""``hpcbench predict``: from a study and a site to tables, a file or a page."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hpcbench.batch.plan_jobs import choose
+from hpcbench.batch.sites.load_site import load_site, offer
+from hpcbench.batch.sites.site import Site
+from hpcbench.errors import UserError
+from hpcbench.predict import measured as tables
+from hpcbench.predict.document import SCHEMA, cell_words
+from hpcbench.predict.earlier import Lesson, find, learn
+from hpcbench.predict.machine import Machine
+from hpcbench.predict.place import machine_of, subject_of
+from hpcbench.predict.prediction import Prediction, on_ranks, predict
+from hpcbench.predict.subject import Subject
+from hpcbench.predict.traffic import CodecSpeed
+from hpcbench.study.expand import expand
+from hpcbench.study.load import load_study
+
+
+def predict_study(
+    study: Path,
+    *,
+    site: str | None,
+    measured: Path | None,
+    ranks: Sequence[int],
+    sets: Sequence[str],
+    only: str | None = None,
+) -> tuple[list[Prediction], dict[str, Any], Machine]:
+    """Predict each cell and scheme of a study once: repeats differ by nothing that is predicted.
+
+    Returns
+    -------
+    The predictions, what they rest on, and the last cell's machine.
+
+    Raises
+    ------
+    UserError
+        Study, site or options are wrong, or the study uses what the model lacks.
+    """
+    loaded = load_study(study, list(sets))
+    name = site or loaded.study.site
+    if name is None:
+        raise UserError(f"{loaded.document.name}: site: is missing: add it, or give --site")
+    place, _ = load_site(name, "--site" if site else loaded.document.where(("site",)))
+    runs = expand(loaded, place.capacity, offer(place))
+    runs = choose(runs, only) if only is not None else runs
+    known = tables.read(measured or Path("measured") / place.site, asked_for=measured is not None)
+    cells: dict[tuple[str, int], list[tuple[str, Subject]]] = {}
+    for run in runs:
+        if run.repeat != 1:
+            continue
+        subject = subject_of(run, place, study.parent)
+        words = cell_words(run.cell)
+        for count in ranks or [run.size.layout.ranks]:
+            try:
+                scaled = subject if count == run.size.layout.ranks else on_ranks(subject, count)
+            except ValueError as error:
+                raise UserError(f"--ranks {count}: {error}: give another number") from None
+            cells.setdefault((words, count), []).append((run.scheme_name, scaled))
+    lesson = _lesson(place, known, measured)
+    found: list[Prediction] = []
+    machine = None
+    for (words, _), subjects in cells.items():
+        machine, speeds = lesson.applied(_measured_machine(place, subjects[0][1], known))
+        found += predict(words, subjects, machine, baseline=loaded.study.baseline.scheme, speeds=speeds)
+    assert machine is not None
+    about = {
+        "schema": SCHEMA,
+        "study": loaded.study.study,
+        "site": place.site,
+        "baseline": loaded.study.baseline.scheme,
+        "device": machine.device.name,
+        "measured": [str(known.directory / name) for name in known.names] if known.directory else [],
+        "learned": lesson.words(),
+        "products": {"basis": machine.products.basis.value, "source": machine.products.source},
+        "links": {"within": machine.fabric.within_basis.value, "between": machine.fabric.between_basis.value},
+    }
+    return found, about, machine
+
+
+def _lesson(place: Site, known: tables.Measured, directory: Path | None) -> Lesson:
+    """What the runs below the directory that was named teach."""
+    if directory is None:
+        return Lesson()
+    runs = find(directory, place.site)
+    if not runs and not known.names:
+        raise UserError(
+            f"--measured {directory}: holds neither {tables.PRODUCTS} nor {tables.NETWORK}, nor completed runs on "
+            f"{place.site}: see `hpcbench bench gemm`"
+        )
+    return learn(runs, lambda subject: _measured_machine(place, subject, known))
+
+
+def _measured_machine(place: Site, subject: Subject, known: tables.Measured) -> tuple[Machine, dict[str, CodecSpeed]]:
+    machine = machine_of(place, subject.ranks_per_node, subject.layout.ranks)
+    return tables.improve(machine, known, subject.train.precision)
+
+
+def document(found: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> dict[str, Any]:
+    """Everything as plain data."""
+    runs = [one.to_json(machine.device.peak(one.subject.train.precision)) for one in found]
+    return {**about, "predictions": runs}

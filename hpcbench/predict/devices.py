@@ -1,0 +1,82 @@
+"""What ranks compute on: peaks and memory from data sheets, bandwidth as others measured it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hpcbench.predict import constants
+from hpcbench.predict.basis import Basis
+from hpcbench.predict.chips import CHIPS
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device, or the share of a node's cores that a rank has."""
+
+    name: str
+    family: str
+    """Which tables are its own: ``V100``, ``A100``, ``H100``, or ``cpu``."""
+    tflops: Mapping[str, float] = field(hash=False)
+    """Precision -> dense peak in TFLOP/s."""
+    units: int
+    """Streaming multiprocessors, or cores, which share the tiles of a product."""
+    memory_bytes: float | None
+    """None where nobody said."""
+    copy_bytes_per_s: float
+    """Read and written together, by a large copy."""
+    link_bytes_per_s: float
+    """From one device to others of its node, one way."""
+    basis: Basis
+    """Of `copy_bytes_per_s`."""
+    source: str
+
+    def peak(self, precision: str) -> float:
+        """Dense peak in FLOP/s; that of fp32 for a precision that the device lacks."""
+        return (self.tflops.get(precision) or self.tflops["fp32"]) * 1e12
+
+
+_SHEETS = (
+    # pattern of a site's or PyTorch's name, chip of chips.py, family, SMs, memory GB, copy GB/s, link GB/s, basis
+    (r"V100.*32", "V100 SXM2", "V100", 80, 32, 770, 75, Basis.ELSEWHERE),
+    (r"V100", "V100 SXM2", "V100", 80, 16, 770, 75, Basis.ELSEWHERE),
+    (r"A100.*40", "A100", "A100", 108, 40, 1350, 300, Basis.SHEET),
+    (r"A100", "A100", "A100", 108, 80, 1610, 300, Basis.ELSEWHERE),
+    (r"H200", "H200 SXM", "H100", 132, 141, 4010, 450, Basis.ELSEWHERE),
+    (r"GH200", "GH200", "H100", 132, 96, 3300, 450, Basis.SHEET),
+    (r"H100", "H100 SXM", "H100", 132, 80, 2900, 450, Basis.ELSEWHERE),
+    (r"MI250X", "MI250X, one of its two dies", "A100", 110, 64, 1200, 50, Basis.SHEET),
+    (r"MI300A", "MI300A", "H100", 228, 128, 3500, 128, Basis.SHEET),
+    (r"MI300X", "MI300X", "H100", 304, 192, 3700, 128, Basis.SHEET),
+)
+
+
+def find(name: str, memory_gb: float | None = None) -> Device | None:
+    """The GPU that a site calls so; None for one of which nothing is known.
+
+    Parameters
+    ----------
+    memory_gb
+        Of the device, where the site says it.
+    """
+    for pattern, chip_name, family, units, memory, copy, link, basis in _SHEETS:
+        if re.search(rf"(?<![A-Z]){pattern}", name):
+            chip = next(chip for chip in CHIPS if chip.name == chip_name)
+            size = (memory_gb or memory) * 1e9
+            return Device(chip.name, family, chip.tflops, units, size, copy * 1e9, link * 1e9, basis, chip.source)
+    return None
+
+
+def cpu(cores: int, memory_bytes: float | None) -> Device:
+    """A rank's share of a node's cores, of which nothing was measured."""
+    peak = constants.CPU_FLOPS_A_CORE * cores / 1e12
+    return Device(
+        f"{cores} cores",
+        "cpu",
+        {"fp32": peak, "fp64": peak / 2, "bf16": peak / 2, "fp16": peak / 4},
+        cores,
+        memory_bytes,
+        constants.CPU_BYTES_PER_S_A_CORE * cores,
+        constants.CPU_BYTES_PER_S_A_CORE * cores / 2,
+        Basis.ASSUMED,
+        "assumed: measure with `hpcbench bench gemm`",
+    )

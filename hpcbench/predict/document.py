@@ -1,0 +1,44 @@
+"""``prediction.json``: what it is called, and how it is read back beside what was measured."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcbench.contract.values import number, text
+from hpcbench.files import read_json
+
+NAME = "prediction.json"
+SCHEMA = 1
+
+
+def cell_words(cell: Mapping[str, Any]) -> str:
+    """A cell as predictions name it."""
+    return ", ".join(f"{key}={value}" for key, value in cell.items())
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The predicted step of a cell and scheme, in seconds."""
+
+    value: float
+    low: float
+    high: float
+    basis: str
+
+
+def kept(root: Path) -> dict[tuple[str, str], Kept]:
+    """The predictions that a submission keeps, by cell and scheme; none where nothing that can be used was kept."""
+    raw = read_json(root / NAME) or {}
+    runs = raw.get("predictions") if raw.get("schema") == SCHEMA else None
+    found = {}
+    for run in runs if isinstance(runs, list) else []:
+        cell, scheme, basis = (text(run, *path) for path in (("cell",), ("scheme",), ("step_seconds", "basis")))
+        figures = [number(run, "step_seconds", name) for name in ("value", "low", "high")]
+        if cell is None or scheme is None or None in figures:
+            continue
+        value, low, high = (float(figure or 0.0) for figure in figures)
+        if math.isfinite(value) and value > 0:
+            found[cell, scheme] = Kept(value, low, high, basis or "")
+    return found

@@ -1,0 +1,212 @@
+"""What earlier runs of a machine teach the next prediction: how long they computed, encoded and waited.
+
+Each completed run of a results tree is predicted with the same tables as the next one. Measured over predicted gives a
+factor for its computing (the ``hosts`` event of its log) and one for what its baseline waited on the network; codecs
+tell their speed themselves (the ``traffic`` event). The factors are geometric means over the runs.
+"""
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hpcbench.collect.run_log import RunLog, read
+from hpcbench.contract.events import Hosts, Traffic
+from hpcbench.contract.measured import first_measured
+from hpcbench.contract.run import Run, load
+from hpcbench.contract.state import State
+from hpcbench.contract.submission import FILE, read_submission
+from hpcbench.errors import UserError
+from hpcbench.predict.basis import Basis
+from hpcbench.predict.machine import Machine
+from hpcbench.predict.step import Step, StepTime
+from hpcbench.predict.subject import Subject, of_run
+from hpcbench.predict.traffic import CodecSpeed
+
+LEAST_SHARE = 0.15
+"""Of a step that a baseline waits for messages by the model: below it nothing is learned of the network."""
+_DEPTH = 4
+"""Directories below the one that is named in which submissions are looked for."""
+
+Knowledge = tuple[Machine, dict[str, CodecSpeed]]
+Place = Callable[[Subject], Knowledge]
+"""Machine and codecs of a run, by the tables alone."""
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A completed run."""
+
+    where: Path
+    subject: Subject
+    seconds: float
+    """Median of its steps after the warm-up."""
+    compute_s: float | None
+    """Of a step, on the host that computed the longest."""
+    log: RunLog
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What the runs say.
+
+    Attributes
+    ----------
+    runs
+        So many.
+    work
+        Factor of computing; 1 where nothing was learned.
+    waiting
+        Factor of what a baseline waits for messages.
+    codecs
+        Speeds.
+    before, after
+        Relative errors of the runs' step times as the tables predict them, and with what was learned of the *other*
+        runs.
+    """
+
+    runs: int = 0
+    work: float = 1.0
+    waiting: float = 1.0
+    codecs: dict[str, CodecSpeed] = field(default_factory=dict)
+    before: tuple[float, ...] = ()
+    after: tuple[float, ...] = ()
+
+    def applied(self, known: Knowledge) -> Knowledge:
+        """Machine and codecs with what was learned; what a table of `bench network` says of a codec stands."""
+        if not self.runs:
+            return known
+        machine, speeds = known
+        fabric = machine.fabric
+        if self.waiting != 1.0:
+            fabric = replace(fabric, share=fabric.share / self.waiting, between_basis=Basis.HERE)
+        learned = replace(machine, fabric=fabric)
+        if self.work != 1.0:
+            learned = replace(learned, work_factor=machine.work_factor * self.work, work_basis=Basis.HERE)
+        return learned, {**self.codecs, **speeds}
+
+    def words(self) -> list[str]:
+        """For people, a sentence each."""
+        if not self.runs:
+            return []
+        lines = [
+            f"{self.runs} earlier runs: computing took {self.work:.2f} times what the tables say, waiting for messages "
+            f"{self.waiting:.2f} times."
+        ]
+        for name, errors in (("the tables alone", self.before), ("what the other runs taught", self.after)):
+            if errors:
+                sizes = [abs(error) * 100 for error in errors]
+                lines.append(
+                    f"Their step times by {name}: mean error {statistics.mean(sizes):.1f} %, worst {max(sizes):.1f} %."
+                )
+        return lines
+
+
+def find(directory: Path, site: str) -> list[Earlier]:
+    """The completed runs of a site below a directory, of all submissions there."""
+    return [run for root in _submissions(directory) for run in _runs(root, site)]
+
+
+def learn(runs: Sequence[Earlier], place: Place) -> Lesson:
+    """What the runs teach; its errors are left-one-out, so that they say what is to be hoped of the next run."""
+    if not runs:
+        return Lesson()
+    known = [place(run.subject) for run in runs]
+    plain = [_predicted(run, one) for run, one in zip(runs, known, strict=True)]
+    lesson = _lesson(runs, plain)
+    after = []
+    if len(runs) > 1:
+        for k, run in enumerate(runs):
+            others = _lesson([*runs[:k], *runs[k + 1 :]], [*plain[:k], *plain[k + 1 :]])
+            after.append(_predicted(run, others.applied(known[k])).seconds.value / run.seconds - 1)
+    before = [made.seconds.value / run.seconds - 1 for run, made in zip(runs, plain, strict=True)]
+    return replace(lesson, before=tuple(before), after=tuple(after))
+
+
+def _lesson(runs: Sequence[Earlier], plain: Sequence[StepTime]) -> Lesson:
+    work, waiting = [], []
+    for run, made in zip(runs, plain, strict=True):
+        parts = made.parts
+        computed = sum(parts[name] for name in ("forward", "backward", "recompute", "optimizer"))
+        if run.compute_s and computed:
+            work.append(run.compute_s / computed)
+        waited = sum(parts[name] for name in ("tensor", "pipeline", "data"))
+        if run.compute_s and run.subject.scheme.algorithm == "native" and waited > LEAST_SHARE * made.seconds.value:
+            scale = run.compute_s / computed if computed else 1.0
+            rest = run.seconds - run.compute_s - parts["bubble"] * scale
+            if rest > 0:
+                waiting.append(rest / waited)
+    return Lesson(len(runs), _mean(work), _mean(waiting), _speeds(run.log for run in runs))
+
+
+def _mean(factors: Sequence[float]) -> float:
+    return math.exp(statistics.mean(map(math.log, factors))) if factors else 1.0
+
+
+def _speeds(logs: Iterable[RunLog]) -> dict[str, CodecSpeed]:
+    """Of codecs, by what all channels of all runs say together."""
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0, 0.0])
+    for log in logs:
+        for channel in log.said(Traffic).channels or ():
+            if not channel.codec or channel.codec == "none" or not channel.coded_bytes:
+                continue
+            whole = not channel.plain_calls and channel.wire_bytes and channel.message_bytes
+            added = (
+                channel.coded_bytes,
+                channel.encode_s or 0.0,
+                channel.decode_s or 0.0,
+                channel.wire_bytes if whole and channel.coded_bytes == channel.message_bytes else 0,
+                channel.message_bytes if whole and channel.coded_bytes == channel.message_bytes else 0,
+            )
+            sums[channel.codec] = [a + float(b or 0) for a, b in zip(sums[channel.codec], added, strict=True)]
+    return {
+        codec: CodecSpeed(coded / encode, coded / decode, 0.0, wire / message if message else None, Basis.HERE)
+        for codec, (coded, encode, decode, wire, message) in sums.items()
+        if encode > 0 and decode > 0
+    }
+
+
+def _predicted(run: Earlier, known: Knowledge) -> StepTime:
+    return Step(run.subject, *known).run()
+
+
+def _submissions(directory: Path) -> Iterator[Path]:
+    for depth in range(_DEPTH + 1):
+        for path in sorted(directory.glob("/".join(["*"] * depth + [FILE]))):
+            yield path.parent
+
+
+def _runs(root: Path, site: str) -> Iterator[Earlier]:
+    """The runs of a submission that completed, and that the model knows."""
+    plan = read_submission(root)
+    if plan.site != site:
+        return
+    for planned in plan.runs:
+        path = root / planned.path / "log.txt"
+        if not path.is_file():
+            continue
+        log = read(path)
+        try:
+            run, _ = load(root / planned.path / "run.json")
+            subject = of_run(run, ranks_per_node=_per_node(run))
+        except (UserError, ValueError):
+            continue  # of another version, or with what the model lacks: it teaches nothing
+        found = _measured(run, log)
+        if found is not None:
+            hosts = [one.compute_s for one in log.said(Hosts).hosts or () if one.compute_s]
+            yield Earlier(path, subject, found, max(hosts, default=None), log)
+
+
+def _per_node(run: Run) -> int:
+    return run.shape.ranks_per_node if run.shape else run.ranks
+
+
+def _measured(run: Run, log: RunLog) -> float | None:
+    """Seconds of a step; None where the run did not come to its end."""
+    if log.ending.state != State.COMPLETED.value:
+        return None
+    first = first_measured(run.train.warmup_steps, run.train.steps, log.resumed_from)
+    times = [time for time in log.steps.column("seconds", first=first) if time > 0]
+    return statistics.median(times) if times else None

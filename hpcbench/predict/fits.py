@@ -1,0 +1,44 @@
+"""Whether the runs of a study fit the memory of their devices, before they are handed in."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hpcbench.batch.sites.site import Site
+from hpcbench.errors import UserError
+from hpcbench.predict import devices
+from hpcbench.predict.memory import memory, remedy
+from hpcbench.predict.place import subject_of
+from hpcbench.study.expand import Run
+
+
+def check_memory(runs: Sequence[Run], site: Site, base: Path) -> None:
+    """Refuse a study one of whose runs needs more memory than its devices have, even by the low end of the estimate.
+
+    Of a site without GPUs, or with GPUs of which nothing is known, nothing is refused; nor is a run that the model does
+    not know: `hpcbench predict` names what it lacks.
+
+    Raises
+    ------
+    UserError
+        A run does not fit, with the remedy.
+    """
+    if site.device == "cpu":
+        return
+    known = devices.find(site.node.gpu or "", site.node.gpu_memory_gb)
+    limit = known.memory_bytes if known else site.node.gpu_memory_gb and site.node.gpu_memory_gb * 1e9
+    if not limit:
+        return
+    for run in runs:
+        if run.repeat != 1:
+            continue
+        try:
+            subject = subject_of(run, site, base)
+        except UserError:
+            continue
+        needed = memory(subject, limit)
+        if needed.figure.low > limit:
+            raise UserError(
+                f"{run.where(('layout',))}: layout: run {run.id} needs {needed.bytes / 1e9:.1f} GB on rank "
+                f"{needed.rank} ({needed.peak}), and a GPU of {site.site} has {limit / 1e9:.0f} GB: "
+                f"{remedy(subject, needed)}"
+            )

@@ -1,0 +1,84 @@
+"""A machine as the model sees it: a device, the speed of its products, and the links between devices."""
+
+from dataclasses import dataclass
+
+from hpcbench.predict import constants, devices, products
+from hpcbench.predict.basis import Basis
+from hpcbench.predict.devices import Device
+from hpcbench.predict.fabric import Fabric
+from hpcbench.predict.products import Point, Products
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a step runs on."""
+
+    name: str
+    device: Device
+    products: Products
+    fabric: Fabric
+    ranks_per_node: int
+    shared_cores: float | None = None
+    """Cores that all ranks of a run share, as on virtual hosts of one machine; None where each rank has its own."""
+    work_factor: float = 1.0
+    """What earlier runs took to compute, over what tables say."""
+    work_basis: Basis | None = None
+    """Of the work, where earlier runs have said something; None for that of the tables."""
+
+    @property
+    def gpu(self) -> bool:
+        return self.device.family != "cpu"
+
+
+def of_gpu(
+    name: str,
+    *,
+    memory_gb: float | None = None,
+    gpus_per_node: int,
+    node_gbit: float | None,
+    latency_s: float | None = None,
+    within_gb_s: float | None = None,
+) -> Machine | None:
+    """A cluster of GPUs that tables and data sheets describe; None for a GPU of which nothing is known.
+
+    Parameters
+    ----------
+    node_gbit
+        Of a node's network, one way; None for 100 Gbit/s a node, assumed.
+    within_gb_s
+        Of the links between the GPUs of a node, where they differ from the usual ones of such a GPU.
+    """
+    device = devices.find(name, memory_gb)
+    table = products.published(device.family) if device else None
+    if device is None or table is None:
+        return None
+    fabric = Fabric(
+        device.family if within_gb_s is None else "other",
+        (within_gb_s or device.link_bytes_per_s / 1e9) * 1e9,
+        constants.WITHIN_LATENCY_S,
+        (node_gbit or 100.0) * 1e9 / 8,
+        latency_s or constants.NETWORK_LATENCY_S,
+        constants.NETWORK_SHARE,
+        Basis.ELSEWHERE if within_gb_s is None else Basis.SHEET,
+        Basis.ASSUMED if node_gbit is None else Basis.SHEET,
+    )
+    return Machine(name, device, table, fabric, gpus_per_node)
+
+
+def of_cpu(
+    name: str, *, cores: int, ranks_per_node: int, memory_bytes: float | None, node_gbit: float | None
+) -> Machine:
+    """A cluster without GPUs, of which nothing was measured."""
+    device = devices.cpu(cores, memory_bytes)
+    table = Products((("fwd", (Point(1024, 1024, 1024, 0.7),)),), cores, Basis.ASSUMED, "assumed")
+    fabric = Fabric(
+        "cpu",
+        device.link_bytes_per_s,
+        2e-6,
+        (node_gbit or 100.0) * 1e9 / 8,
+        constants.NETWORK_LATENCY_S,
+        constants.NETWORK_SHARE,
+        Basis.ASSUMED,
+        Basis.ASSUMED if node_gbit is None else Basis.SHEET,
+    )
+    return Machine(name, device, table, fabric, ranks_per_node)

@@ -1,0 +1,226 @@
+"""Memory of a rank at the three peaks of a step, by kind, and whether it fits. Pure; needs no NumPy.
+
+Before the backward pass all activations are alive that the schedule keeps; after it all gradients are; after the
+reduction the owner's sums are left, and the optimizer works.
+"""
+
+from dataclasses import dataclass
+
+from hpcbench.contract.rules import applying
+from hpcbench.contract.traffic import Setting, live
+from hpcbench.parallel.schedule import SCHEDULES
+from hpcbench.predict import grid as grids
+from hpcbench.predict import zero
+from hpcbench.predict.activations import layer_bytes, most_alive
+from hpcbench.predict.basis import Basis, Figure
+from hpcbench.predict.buckets import itemsize
+from hpcbench.predict.calls import WIDTHS, Calls
+from hpcbench.predict.subject import Subject
+
+KINDS = ("weights", "gradients", "optimizer", "activations", "transient", "codec buffers", "residuals")
+PEAKS = ("before backward", "after backward", "after reduction")
+CONTEXT_BYTES = 1.2e9
+"""What CUDA, the libraries and fragments take of a GPU: assumed."""
+_ERROR = 0.10
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Of the worst rank."""
+
+    rank: int
+    """The first of the stage that needs the most."""
+    peaks: dict[str, dict[str, float]]
+    """Bytes by peak and kind."""
+    host_bytes: float
+    """With its host: what is offloaded."""
+    limit: float | None
+    """Of a device; None where nobody said."""
+
+    @property
+    def peak(self) -> str:
+        """Which of the three is the largest."""
+        return max(self.peaks, key=lambda name: sum(self.peaks[name].values()))
+
+    @property
+    def bytes(self) -> float:
+        """At the largest peak."""
+        return sum(self.peaks[self.peak].values())
+
+    @property
+    def figure(self) -> Figure:
+        """The same with its interval."""
+        return Figure.around(self.bytes, _ERROR * self.bytes, Basis.ELSEWHERE)
+
+    @property
+    def fits(self) -> bool | None:
+        """None where the device's memory is not known."""
+        return None if self.limit is None else self.bytes + CONTEXT_BYTES <= self.limit
+
+
+def memory(subject: Subject, limit: float | None) -> Memory:
+    """Memory of the rank that needs the most.
+
+    Parameters
+    ----------
+    limit
+        Bytes of its device.
+    """
+    layout = subject.layout
+    stages = [_stage(subject, stage) for stage in range(layout.pp)]
+    worst = max(range(layout.pp), key=lambda stage: max(sum(kinds.values()) for kinds in stages[stage][0].values()))
+    peaks, host = stages[worst]
+    return Memory(worst * layout.dp * layout.tp, peaks, host, limit)
+
+
+def remedy(subject: Subject, found: Memory) -> str:
+    """What to change so that it fits: the first of the usual means that this run does not use yet."""
+    train, layout = subject.train, subject.layout
+    if train.recompute == "none" and found.peaks[found.peak]["activations"] > 0.3 * found.bytes:
+        return "set train.recompute: full"
+    if train.zero == 0 and layout.dp > 1:
+        return "set train.zero: 1"
+    if train.micro_batch > 1 and found.peaks[found.peak]["activations"] > 0.2 * found.bytes:
+        return f"lower train.micro_batch from {train.micro_batch}"
+    if layout.tp > 1 and not train.sequence_parallel and found.peaks[found.peak]["activations"] > 0.2 * found.bytes:
+        return "set train.sequence_parallel: true"
+    if train.zero < 3 and layout.dp > 1 and layout.pp == 1:
+        return f"set train.zero: {train.zero + 1}"
+    if not train.offload and train.optimizer == "adamw":
+        return "set train.offload: true, or spread the model over more ranks by layout.tp or layout.pp"
+    return "spread the model over more ranks by layout.tp or layout.pp"
+
+
+def _stage(subject: Subject, stage: int) -> tuple[dict[str, dict[str, float]], float]:
+    model, train, layout = subject.model, subject.train, subject.layout
+    node = subject.place("node").per_node if train.node_copy else None
+    calls = Calls(model, train, layout, stage * layout.dp * layout.tp, node_ranks=node)
+    lengths = [bucket.length * count for bucket, count in calls.buckets]
+    width, master = WIDTHS[train.precision], itemsize(train)
+    held = zero.state_bytes(
+        train.zero, lengths, layout.dp, parameter=width, master=master, offload=train.offload, node_ranks=node
+    )
+    whole, largest = sum(lengths), max(bucket.length for bucket, _ in calls.buckets)
+    weights = held["device parameters"]
+    sums = held.get("device gradients", 0)  # stage 2 and 3 on the device: the owner's sums and nothing whole
+    sums_host = held.get("host gradients", 0)
+    optimizer = held.get("device optimizer", 0)
+    whole_gradients = whole * width if train.zero < 2 else min(2 * largest, whole) * width
+    in_place = train.zero == 0 and width == master and not train.offload
+    owned = sums - (whole * width if train.zero < 2 else 0)
+    if in_place:
+        owned = 0
+    guests = min(2 * largest, whole) * width if train.zero == 3 else 0
+    actions = list(SCHEDULES[train.schedule](stage, layout.pp, subject.micro_batches, layout.chunks))
+    cut = layout.layers_of(model.layers)
+    layers = [len(cut[number]) for number in calls.parts]
+    alive = most_alive(actions, layers)
+    kept = alive * activation_bytes(subject)
+    again = 0.0
+    if train.recompute not in ("none", "selective"):
+        count = 1 if train.recompute == "full" else int(train.recompute)
+        again = count * activation_bytes(subject, recompute="none")
+    logits = 0.0
+    if stage == layout.pp - 1:
+        tokens = train.micro_batch * train.seq_len
+        logits = tokens * model.vocab / layout.tp * (width + 3 * master)
+    messages = 2.0 * largest * master if layout.dp > 1 else 0.0
+    codec, residuals = _codec_bytes(subject, calls, largest, whole)
+    several = subject.micro_batches > 1
+    lasting = {"weights": weights, "optimizer": optimizer, "residuals": residuals, "codec buffers": codec}
+    peaks = {
+        "before backward": {
+            "gradients": owned + (whole_gradients if several else 0),
+            "activations": kept,
+            "transient": again + logits + guests + _grid_transient(subject),
+        },
+        "after backward": {
+            "gradients": owned + whole_gradients,
+            "activations": 0.0,
+            "transient": messages + guests,
+        },
+        "after reduction": {
+            "gradients": owned + (whole_gradients if train.zero < 2 else 0),
+            "activations": 0.0,
+            "transient": largest * master * 2.0,
+        },
+    }
+    host = sums_host + held.get("host optimizer", 0)
+    return {peak: {kind: float({**lasting, **kinds}[kind]) for kind in KINDS} for peak, kinds in peaks.items()}, host
+
+
+def activation_bytes(subject: Subject, recompute: str | int | None = None) -> float:
+    """Bytes that one layer keeps of one micro-batch, by what this program saves.
+
+    Programs with dropout and scores in memory follow arXiv 2205.05198, table 2. The engine has neither: it keeps the
+    inputs and outputs of two norms, queries, keys and values, the core's result twice, and both sides of the
+    activation: ``s b h (8 + 26/t)`` in 16 bits, and 4/t more for each rotated half.
+    """
+    model, train, t = subject.model, subject.train, subject.layout.tp
+    how = train.recompute if recompute is None else recompute
+    wide = WIDTHS[train.precision] / 2
+    if subject.program.dropout or how not in ("none", "selective"):
+        published = layer_bytes(
+            seq_len=train.seq_len,
+            micro_batch=train.micro_batch,
+            hidden=model.hidden,
+            heads=model.heads,
+            tp=t,
+            sequence_parallel=train.sequence_parallel or subject.layout.tensor != "1d",
+            recompute=how,
+        )
+        return published * wide
+    if subject.layout.tensor != "1d":
+        return _grid_activation_bytes(subject, how)
+    spread = t if train.sequence_parallel else 1
+    # norms lie with the positions of the rank, what enters the regions is gathered
+    norms, entered = 4 / spread, 4.0
+    rotated = 4.0 if model.positions == "rotary" and model.rotary_fraction else 0.0
+    inside = (26.0 + rotated) / t - (8.0 / t if how == "selective" else 0.0)
+    return train.seq_len * train.micro_batch * model.hidden * (norms + entered + inside) * wide
+
+
+def _grid_activation_bytes(subject: Subject, how: str | int) -> float:
+    """The same on a tensor grid: norms keep what they normed in the precision of sums, and products whose operands are
+    gathered keep these as they were multiplied."""
+    model, train, grid = subject.model, subject.train, subject.layout.grid
+    rows, width = train.seq_len * train.micro_batch, WIDTHS[train.precision]
+    stream = rows * model.hidden / grid.ranks
+    rotated = 2.0 if model.positions == "rotary" and model.rotary_fraction else 0.0
+    # queries, keys, values, the core's result once more, and what enters the activation
+    inside = stream * (3 + 1 + 4 + rotated - (4.0 if how == "selective" else 0.0))
+    products = sum(grids.kept_elements(grid, layer) for layer in grids.block(rows, model.hidden))
+    return 2 * stream * itemsize(train) + (inside + products) * width
+
+
+def _grid_transient(subject: Subject) -> float:
+    """Buffers of a product on a tensor grid, of the one that needs the most."""
+    if subject.layout.tensor == "1d":
+        return 0.0
+    model, train, grid = subject.model, subject.train, subject.layout.grid
+    rows = train.seq_len * train.micro_batch
+    layers = [*grids.block(rows, model.hidden), grids.head(rows, model)]
+    return float(max(grids.transient_elements(grid, layer) for layer in layers) * itemsize(train))
+
+
+def _spread(subject: Subject) -> int:
+    """Ranks that share the residual stream."""
+    return subject.layout.tp if subject.layout.tensor != "1d" else 1
+
+
+def _codec_bytes(subject: Subject, calls: Calls, largest: int, whole: int) -> tuple[float, float]:
+    """Buffers of encoded messages, and residuals of error feedback."""
+    rules = subject.scheme.all_rules
+    if subject.scheme.algorithm == "native":
+        return 0.0, 0.0
+    setting = Setting(subject.layout, subject.train, subject.model.tied)
+    most = residuals = 0.0
+    tokens = subject.train.micro_batch * subject.train.seq_len * subject.model.hidden / _spread(subject)
+    for triple in live(setting):
+        rule = rules[applying(rules, triple)]
+        if rule.codec == "none":
+            continue
+        most = max(most, 4.0 * (largest if triple[0] in ("DP", "ZERO") else tokens))
+        if rule.feedback and triple[0] == "DP":
+            residuals = 8.0 * whole
+    return 2 * most, residuals

@@ -1,0 +1,117 @@
+"""What one stage of the pipeline does in a step, in the order of its schedule."""
+
+from hpcbench.parallel.schedule import SCHEDULES
+from hpcbench.predict.machine import Machine
+from hpcbench.predict.simulate import Busy, Flow, Operation, Post, Wait
+from hpcbench.predict.stage import Action, StageCosts
+from hpcbench.predict.subject import Subject
+from hpcbench.predict.traffic import Cost, Costing
+
+
+class StageProgram:
+    """The operations of a stage.
+
+    Parameters
+    ----------
+    subject, machine
+        The run, and where.
+    traffic
+        What calls cost.
+    costs
+        Of its kind.
+    stage
+        Its number.
+    """
+
+    def __init__(self, subject: Subject, machine: Machine, traffic: Costing, costs: StageCosts, stage: int) -> None:
+        self._subject, self._machine, self._traffic = subject, machine, traffic
+        self.costs, self.stage = costs, stage
+
+    def operations(self, micro_batches: int) -> list[Operation]:
+        """In the order of the schedule, with so many micro-batches."""
+        train, layout, costs = self._subject.train, self._subject.layout, self.costs
+        found: list[Operation] = []
+        last_part = layout.parts - 1
+        actions = SCHEDULES[train.schedule](self.stage, layout.pp, micro_batches, layout.chunks)
+        message, back = costs.calls.activations(0), costs.calls.gradients_back(1)
+        sending = self._traffic.cost(message, size=layout.pp) if message else Cost()
+        returning = self._traffic.cost(back, size=layout.pp) if back else Cost()
+        reduces = layout.dp > 1
+        overlaps, each_time = train.overlap and reduces, train.zero >= 2 and reduces
+        posted: list[tuple[object, Cost]] = []
+        for work, i, chunk in actions:
+            number = chunk * layout.pp + self.stage
+            forward, backward = costs.chunks[chunk]
+            if work == "forward":
+                if number:
+                    found.append(Wait(("forward", i, number), "pipeline"))
+                    _busy(found, sending.decode)
+                _act(found, forward, 1.0)
+                if number < last_part:
+                    _busy(found, sending.encode)
+                    self._send(found, ("forward", i, number + 1), sending)
+                continue
+            if number < last_part:
+                found.append(Wait(("backward", i, number), "pipeline"))
+                _busy(found, returning.decode)
+            buckets = costs.reductions[chunk]
+            if overlaps and buckets and (each_time or i == micro_batches - 1):
+                share = 1 / sum(size for size, _ in buckets)
+                for k, (size, cost) in enumerate(buckets):
+                    _act(found, backward, share * size)
+                    key = ("reduced", number, i, k, self.stage)
+                    self._post(found, key, cost)
+                    posted.append((key, cost))
+            else:
+                _act(found, backward, 1.0)
+                if each_time:
+                    for _, cost in buckets:
+                        self._call(found, cost, "data")
+            if number:
+                _busy(found, returning.encode)
+                self._send(found, ("backward", i, number - 1), returning)
+        for reduced, cost in posted:
+            found.append(Wait(reduced, "data"))
+            if not self._machine.gpu:
+                _busy(found, cost.decode)
+        if reduces and not overlaps and not each_time:
+            for buckets in costs.reductions:
+                for _, cost in buckets:
+                    self._call(found, cost, "data")
+        self._call(found, costs.tail, "data")
+        found.append(Busy(costs.optimizer + costs.host))
+        return found
+
+    def _send(self, found: list[Operation], key: object, cost: Cost) -> None:
+        if self._subject.program.waits_for_messages:
+            found.append(Flow(cost.inside, cost.network, "pipeline"))
+            found.append(Post(key, 0.0, 0.0))
+        else:
+            found.append(Post(key, cost.inside, cost.network))
+
+    def _post(self, found: list[Operation], key: object, cost: Cost) -> None:
+        """A reduction in the background. A GPU encodes beside its products; a core has none beside itself."""
+        if self._machine.gpu:
+            found.append(Post(key, cost.encode + cost.inside, cost.network, cost.decode, "dp"))
+        else:
+            _busy(found, cost.encode)
+            found.append(Post(key, cost.inside, cost.network, 0.0, "dp"))
+
+    def _call(self, found: list[Operation], cost: Cost, kind: str) -> None:
+        if self._machine.gpu:
+            found.append(Flow(cost.encode + cost.inside + cost.decode, cost.network, kind))
+        else:
+            _busy(found, cost.encode)
+            found.append(Flow(cost.inside, cost.network, kind))
+            _busy(found, cost.decode)
+
+
+def _busy(found: list[Operation], seconds: float) -> None:
+    if seconds:
+        found.append(Busy(seconds))
+
+
+def _act(found: list[Operation], action: Action, share: float) -> None:
+    found.append(Busy(action.own * share))
+    if action.cost.network > 0:
+        found.append(Flow(0.0, action.cost.network * share, "tensor"))

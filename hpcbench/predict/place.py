@@ -1,0 +1,79 @@
+"""A site and a study's run, as the model takes them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from hpcbench.batch.sites.site import Site
+from hpcbench.contract import run as contract
+from hpcbench.errors import UserError
+from hpcbench.predict.machine import Machine, of_cpu, of_gpu
+from hpcbench.predict.subject import Subject, of_run
+from hpcbench.study.expand import Run
+from hpcbench.study.run import run_file
+
+
+def machine_of(site: Site, ranks_per_node: int, ranks: int) -> Machine:
+    """The site as the model sees it.
+
+    Parameters
+    ----------
+    ranks
+        Of the run. The nodes of a site without a scheduler are this machine, whose cores all ranks share.
+
+    Raises
+    ------
+    UserError
+        Nothing is known of its GPU.
+    """
+    node, gbit = site.node, site.network.bandwidth_gbit if site.network else None
+    if site.device == "cpu":
+        nodes = 1 if site.scheduler.kind == "local" else -(-ranks // ranks_per_node)
+        together = nodes * node.usable_cores
+        memory_bytes = node.memory_gb * 1e9 / ranks_per_node if node.memory_gb else None
+        machine = of_cpu(
+            site.site,
+            cores=max(1, site.threads or together // ranks),
+            ranks_per_node=ranks_per_node,
+            memory_bytes=memory_bytes,
+            node_gbit=gbit,
+        )
+        return replace(machine, shared_cores=float(together)) if ranks > together else machine
+    # a node's four GPUs in two sockets are joined by a slower link than NVLink between the sockets
+    within = 32.0 if "V100" in (node.gpu or "") and node.sockets == 2 and ranks_per_node > node.gpus // 2 else None
+    latency = site.network.latency_us * 1e-6 if site.network and site.network.latency_us else None
+    found = of_gpu(
+        node.gpu or "",
+        memory_gb=node.gpu_memory_gb,
+        gpus_per_node=ranks_per_node,
+        node_gbit=gbit,
+        latency_s=latency,
+        within_gb_s=within,
+    )
+    if found is None:
+        raise UserError(
+            f"{site.site}: node.gpu: {node.gpu!r} has no table of products: known are V100, A100, H100, H200 and what "
+            "is like them: measure it with `hpcbench bench gemm`"
+        )
+    return found
+
+
+def subject_of(run: Run, site: Site, base: Path) -> Subject:
+    """A study's run as the model takes it.
+
+    Raises
+    ------
+    UserError
+        It uses something that the model lacks.
+    """
+    raw = run_file(
+        run,
+        site=site.site,
+        threads=site.threads or 1,
+        oversubscribe=site.oversubscribe,
+        device=site.device,
+        base=base,
+    )
+    try:
+        return of_run(contract.Run.model_validate(raw), ranks_per_node=run.size.ranks_per_node)
+    except ValueError as error:
+        raise UserError(f"{run.where(('train',))}: {error}: predict the study without it") from None

@@ -1,0 +1,124 @@
+"""A run predicted: time, bytes and memory, and what they rest on."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from hpcbench.predict import flops
+from hpcbench.predict.basis import Figure
+from hpcbench.predict.machine import Machine
+from hpcbench.predict.memory import Memory, memory
+from hpcbench.predict.step import Step, StepTime
+from hpcbench.predict.subject import Subject
+from hpcbench.predict.traffic import CodecSpeed
+from hpcbench.predict.verdict import BreakEven, break_even
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Of one cell and scheme."""
+
+    cell: str
+    scheme: str
+    subject: Subject
+    time: StepTime
+    memory: Memory
+    against: BreakEven | None = None
+    """None for the baseline, and where there is none."""
+
+    @property
+    def samples_per_s(self) -> Figure:
+        return self.time.seconds.inverse(self.subject.train.global_batch)
+
+    @property
+    def tflops(self) -> float:
+        """Of the model's operations, a rank."""
+        model, train = self.subject.model, self.subject.train
+        count = flops.model_flops_per_sample(
+            layers=model.layers, hidden=model.hidden, vocab=model.vocab, seq_len=train.seq_len
+        )
+        return count * train.global_batch / self.subject.layout.ranks / self.time.seconds.value / 1e12
+
+    def to_json(self, peak: float) -> dict[str, Any]:
+        """Plain data; `peak` in FLOP/s gives the MFU."""
+        return {
+            "cell": self.cell,
+            "scheme": self.scheme,
+            "ranks": self.subject.layout.ranks,
+            "step_seconds": asdict(self.time.seconds),
+            "parts": self.time.parts,
+            "samples_per_s": asdict(self.samples_per_s),
+            "model_tflops": self.tflops,
+            "mfu": self.tflops * 1e12 / peak,
+            "channels": {" ".join(key): asdict(sent) for key, sent in self.time.channels.items()},
+            "memory": {
+                "rank": self.memory.rank,
+                "peaks": self.memory.peaks,
+                "bytes": asdict(self.memory.figure),
+                "host_bytes": self.memory.host_bytes,
+                "limit": self.memory.limit,
+                "fits": self.memory.fits,
+            },
+            "against_baseline": asdict(self.against) if self.against else None,
+        }
+
+
+def predict(
+    cell: str,
+    subjects: Sequence[tuple[str, Subject]],
+    machine: Machine,
+    *,
+    baseline: str,
+    speeds: dict[str, CodecSpeed] | None = None,
+) -> list[Prediction]:
+    """Predict the schemes of one cell, and compare them with the baseline among them."""
+    made = [
+        Prediction(
+            cell,
+            name,
+            subject,
+            Step(subject, machine, speeds).run(),
+            memory(subject, machine.device.memory_bytes if machine.gpu else None),
+        )
+        for name, subject in subjects
+    ]
+    base = next((one for one in made if one.scheme == baseline), None)
+    if base is None:
+        return made
+    bandwidth = machine.fabric.node_bytes_per_s
+    return [one if one is base else replace(one, against=break_even(base.time, one.time, bandwidth)) for one in made]
+
+
+def on_ranks(subject: Subject, ranks: int) -> Subject:
+    """The same run with so many ranks: more replicas, each with the tokens that it had.
+
+    Raises
+    ------
+    ValueError
+        The number is no multiple of a replica's ranks.
+    """
+    layout = subject.layout
+    replica = layout.tp * layout.pp
+    if ranks % replica or ranks < replica:
+        raise ValueError(f"{ranks} ranks are no multiple of tp x pp = {layout.tp} x {layout.pp} = {replica}")
+    dp = ranks // replica
+    batch = subject.train.global_batch // layout.dp * dp
+    return replace(
+        subject,
+        layout=layout.model_copy(update={"dp": dp}),
+        train=subject.train.model_copy(update={"global_batch": batch}),
+    )
+
+
+def gains(
+    subjects: Sequence[tuple[str, Subject]], machines: Sequence[Machine], baseline: str
+) -> dict[str, list[float]]:
+    """Gain of each scheme over the baseline on each machine: a curve."""
+    found: dict[str, list[float]] = {name: [] for name, _ in subjects if name != baseline}
+    base = dict(subjects)[baseline]
+    for machine in machines:
+        plain = Step(base, machine).run().seconds.value
+        for name, subject in subjects:
+            if name != baseline:
+                found[name].append(plain / Step(subject, machine).run().seconds.value - 1)
+    return found

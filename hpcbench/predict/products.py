@@ -1,0 +1,127 @@
+"""How fast matrix products are, by shape: measured tables, interpolated.
+
+Efficiency is the share of the dense peak. Tiles and waves make it jump with the shape (arXiv 2401.14489): a product of
+109 tiles takes two waves on 108 multiprocessors. What is interpolated is therefore the efficiency with half of that
+loss, on a logarithmic scale, taken out; the weights fall with the distance of the logarithms of m, n and k. Outside the
+table the nearest shapes decide.
+"""
+
+import csv
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from hpcbench.predict.basis import Basis
+
+TABLES = Path(__file__).with_name("machines")
+_TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.97), (256, 64, 0.9), (64, 256, 0.9), (128, 64, 0.8))
+"""Rows, columns and relative speed of the tiles that libraries choose from."""
+_QUANTISATION = 0.5
+"""Power of the tile and wave loss that is taken out: 1 overstates it, since libraries split k, and 0 understates it."""
+_NEIGHBOURS = 6
+_NEAR = 1e-3
+"""Squared distance of logarithms within which neighbours count alike."""
+_ENOUGH = 20
+"""Points that a pass of its own needs to be preferred to the forward pass's."""
+
+
+class Point(NamedTuple):
+    """A measured product ``[m, k] x [k, n]``."""
+
+    m: int
+    n: int
+    k: int
+    efficiency: float
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """Measured products of one device, by pass: ``fwd``, ``dgrad`` or ``wgrad``."""
+
+    points: tuple[tuple[str, tuple[Point, ...]], ...]
+    units: int
+    basis: Basis
+    source: str
+
+    def efficiency(self, m: int, n: int, k: int, passage: str = "fwd") -> float:
+        """Share of the peak of a product, interpolated."""
+        return _efficiency(self, m, n, k, passage)
+
+    def left_out(self, passage: str = "fwd", least_flops: float = 0.0) -> list[float]:
+        """Relative error of the time of each point when the others predict it."""
+        points = self._of(passage)
+        found = []
+        for i, (m, n, k, efficiency) in enumerate(points):
+            if 2.0 * m * n * k >= least_flops:
+                others = (*points[:i], *points[i + 1 :])
+                found.append(efficiency / interpolate(others, m, n, k, self.units) - 1)
+        return found
+
+    def _of(self, passage: str) -> tuple[Point, ...]:
+        table = dict(self.points)
+        own = table.get(passage, ())
+        return own if len(own) >= _ENOUGH or "fwd" not in table else table["fwd"]
+
+
+@lru_cache(maxsize=65536)
+def _efficiency(products: Products, m: int, n: int, k: int, passage: str) -> float:
+    return interpolate(products._of(passage), m, n, k, products.units)
+
+
+def interpolate(points: Sequence[Point], m: int, n: int, k: int, units: int) -> float:
+    """Efficiency at a shape: the mean of the nearest shapes', by inverse squared distance.
+
+    Raises
+    ------
+    ValueError
+        There is no point.
+    """
+    if not points:
+        raise ValueError("no measured product to interpolate between")
+    x, y, z = math.log(m), math.log(n), math.log(k)
+    near = sorted(((math.log(p.m) - x) ** 2 + (math.log(p.n) - y) ** 2 + (math.log(p.k) - z) ** 2, p) for p in points)[
+        :_NEIGHBOURS
+    ]
+    total = value = 0.0
+    for distance, p in near:
+        weight = 1 / (distance + _NEAR)
+        total += weight
+        value += weight * math.log(p.efficiency / fill(p.m, p.n, units) ** _QUANTISATION)
+    return min(1.0, math.exp(value / total) * math.pow(fill(m, n, units), _QUANTISATION))
+
+
+@lru_cache(maxsize=65536)
+def fill(m: int, n: int, units: int) -> float:
+    """Share of the multiprocessors' work that is not padding of tiles or an empty place in the last wave."""
+    best = 0.0
+    for rows, columns, speed in _TILES:
+        down, across = -(-m // rows), -(-n // columns)
+        waves = -(-down * across // units)
+        best = max(best, speed * m * n / (rows * columns * waves * units))
+    return best
+
+
+@lru_cache(maxsize=8)
+def published(family: str) -> Products | None:
+    """The table of a family of GPUs, from `machines/gemm.csv`; None where there is none."""
+    peaks, units = {"V100": (125.0, 80), "A100": (312.0, 108), "H100": (989.4, 132)}, 0
+    if family not in peaks:
+        return None
+    peak, units = peaks[family]
+    table: dict[str, list[Point]] = {}
+    sources: dict[str, None] = {}
+    with (TABLES / "gemm.csv").open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):
+            if not row["gpu"].startswith(family) or row["dtype"] == "fp8" or row["op"] == "best":
+                continue
+            if row["layout"] == "" or row["batch"] not in ("", "1"):
+                continue  # charts, mostly of zeros: upper bounds
+            shape = (int(row["m"]), int(row["n"]), int(row["k"]))
+            passage = {"any": "fwd", "wgrad_fp32acc": "wgrad"}.get(row["op"], row["op"])
+            table.setdefault(passage, []).append(Point(*shape, float(row["tflops"]) / peak))
+            sources[row["source"].partition(",")[0]] = None
+    points = tuple((passage, tuple(found)) for passage, found in table.items())
+    return Products(points, units, Basis.ELSEWHERE, "; ".join(sources))

@@ -1,0 +1,273 @@
+"""A discrete simulation of one step: what every pipeline stage does, in order, and the networks that they share.
+
+Ranks that behave alike are simulated once: one of each stage stands for its tensor- and data-parallel neighbours. What
+is on a node's network at the same time shares its bandwidth evenly.
+"""
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class Busy(NamedTuple):
+    """The stage computes, or uses links of its own."""
+
+    seconds: float
+
+
+class Flow(NamedTuple):
+    """The stage waits for something of its own to cross the network, alone so many seconds."""
+
+    before: float
+    network: float
+    kind: str
+
+
+class Post(NamedTuple):
+    """Something goes its way in the background: after `before` seconds, and after the last one of its queue, it
+    crosses the network. `Wait` waits for its key; `after` more seconds pass before it is there."""
+
+    key: object
+    before: float
+    network: float
+    after: float = 0.0
+    queue: str | None = None
+    """One after another, for what a stage sends over one group."""
+
+
+class Wait(NamedTuple):
+    """Until what has the key is there."""
+
+    key: object
+    kind: str
+
+
+Operation = Busy | Flow | Post | Wait
+
+
+@dataclass
+class Stage:
+    """What became of one stage."""
+
+    operations: Sequence[Operation]
+    network: int
+    at: int = 0
+    time: float = 0.0
+    busy: float = 0.0
+    """Seconds in which it computed."""
+    shared: float = 0.0
+    """Of them those that it took longer because other stages computed on the same cores."""
+    waited: dict[str, float] = field(default_factory=dict)
+    """By kind of `Flow` and `Wait`."""
+
+
+_CORES = -1
+"""Number of the resource that is the cores."""
+
+
+class DeadlockError(ValueError):
+    """Stages that wait for each other for ever."""
+
+
+_Crossing = tuple[int, Post | None, float, float]
+"""Stage, what it posted if it does not wait itself, seconds alone on the network, and seconds after it."""
+
+
+class _Resource:
+    """What several share evenly, each with no more than a whole: a node's network, or the cores of a machine.
+
+    Parameters
+    ----------
+    capacity
+        How many have a whole one.
+    """
+
+    def __init__(self, capacity: float = 1.0) -> None:
+        self.capacity = capacity
+        self.virtual = self.last = 0.0
+        self.flows: list[tuple[float, int, _Crossing]] = []
+        self.version = 0
+
+    def advance(self, now: float) -> None:
+        if self.flows:
+            self.virtual += (now - self.last) * self.share
+        self.last = now
+
+    @property
+    def share(self) -> float:
+        """Of each."""
+        return min(1.0, self.capacity / len(self.flows))
+
+    def end(self) -> float:
+        """When the first of its flows is through, if none is added."""
+        return self.last + max(self.flows[0][0] - self.virtual, 0.0) / self.share
+
+
+class Simulation:
+    """Stages at work.
+
+    Parameters
+    ----------
+    programs
+        What each stage does.
+    networks
+        Number of the network that each stage's node has.
+    cores
+        How many stages can compute at the same time at full speed; None where each has its own cores.
+    """
+
+    def __init__(
+        self, programs: Sequence[Sequence[Operation]], networks: Sequence[int], cores: float | None = None
+    ) -> None:
+        self.stages = [Stage(program, network) for program, network in zip(programs, networks, strict=True)]
+        self._resources = {number: _Resource() for number in networks}
+        self._shares_cores = cores is not None
+        if cores is not None:
+            self._resources[_CORES] = _Resource(cores)
+        self._events: list[tuple[float, int, str, Any]] = []
+        self._count = 0
+        self._there: dict[object, float] = {}
+        self._waiting: dict[object, int] = {}
+        self._queues: dict[tuple[int, str], list[tuple[Post, float]]] = {}
+        self._begun: dict[int, tuple[float, str]] = {}
+
+    def run(self) -> float:
+        """Carry out everything; gives the seconds from the begin to the end of the last stage.
+
+        Raises
+        ------
+        DeadlockError
+            A stage waits for something that nobody sends.
+        """
+        for number in range(len(self.stages)):
+            self._go(number, 0.0)
+        events = self._events
+        while events:
+            now, _, what, subject = heapq.heappop(events)
+            if what == "drain":
+                self._drain(subject, now)
+            elif what == "go":
+                self._go(subject, now)
+            elif what == "enter":
+                self._enter(subject, now)
+            else:
+                self._arrived(subject, now)
+        for number, stage in enumerate(self.stages):
+            if stage.at < len(stage.operations):
+                raise DeadlockError(f"stage {number} waits for ever before {stage.operations[stage.at]}")
+        return max(stage.time for stage in self.stages)
+
+    def _push(self, time: float, what: str, subject: Any) -> None:
+        self._count += 1
+        heapq.heappush(self._events, (time, self._count, what, subject))
+
+    def _go(self, number: int, now: float) -> None:
+        """Let a stage go on until it has to wait."""
+        stage = self.stages[number]
+        operations = stage.operations
+        while stage.at < len(operations):
+            operation = operations[stage.at]
+            if type(operation) is Busy and self._shares_cores:
+                stage.at += 1
+                if operation.seconds > 0:
+                    stage.shared -= operation.seconds
+                    self._begun[number] = now, ""
+                    self._join(_CORES, (number, None, operation.seconds, 0.0), now)
+                    return
+            elif type(operation) is Busy:
+                stage.busy += operation.seconds
+                now += operation.seconds
+                stage.at += 1
+                if stage.at < len(operations) and type(operations[stage.at]) is not Busy:
+                    self._push(now, "go", number)  # others act before
+                    stage.time = now
+                    return
+            elif type(operation) is Post:
+                stage.at += 1
+                self._post(number, operation, now)
+            elif type(operation) is Wait:
+                came = self._there.get(operation.key)
+                if came is None:
+                    self._waiting[operation.key] = number
+                    self._begun[number] = now, operation.kind
+                    return
+                stage.at += 1
+            else:
+                assert type(operation) is Flow
+                stage.at += 1
+                self._begun[number] = now, operation.kind
+                self._push(now + operation.before, "enter", (number, None, operation.network, 0.0))
+                return
+        stage.time = max(stage.time, now)
+
+    def _post(self, number: int, post: Post, now: float) -> None:
+        if post.queue is not None:
+            queue = self._queues.setdefault((number, post.queue), [])
+            queue.append((post, now))
+            if len(queue) > 1:
+                return
+        self._push(now + post.before, "enter", (number, post, post.network, post.after))
+
+    def _enter(self, subject: _Crossing, now: float) -> None:
+        number, post, work, after = subject
+        if work <= 0:
+            self._through(number, post, after, now)
+            return
+        self._join(self.stages[number].network, subject, now)
+
+    def _join(self, number: int, subject: _Crossing, now: float) -> None:
+        resource = self._resources[number]
+        resource.advance(now)
+        self._count += 1
+        heapq.heappush(resource.flows, (resource.virtual + subject[2], self._count, subject))
+        self._again(number)
+
+    def _again(self, number: int) -> None:
+        """Look at a resource once more when the first of those who share it is through."""
+        resource = self._resources[number]
+        resource.version += 1
+        if resource.flows:
+            self._push(resource.end(), "drain", (number, resource.version))
+
+    def _drain(self, subject: tuple[int, int], now: float) -> None:
+        number, version = subject
+        resource = self._resources[number]
+        if version != resource.version:
+            return
+        resource.advance(now)
+        _, _, (stage, post, _, after) = heapq.heappop(resource.flows)
+        self._again(number)
+        self._through(stage, post, after, now)
+
+    def _through(self, number: int, post: Post | None, after: float, now: float) -> None:
+        if post is None:
+            self._resume(number, now)
+            return
+        self._push(now + after, "arrived", post.key)
+        if post.queue is not None:
+            queue = self._queues[number, post.queue]
+            queue.pop(0)
+            if queue:
+                following = queue[0][0]
+                self._push(now + following.before, "enter", (number, following, following.network, following.after))
+
+    def _arrived(self, key: object, now: float) -> None:
+        self._there[key] = now
+        if key in self._waiting:
+            self._resume(self._waiting.pop(key), now)
+
+    def _resume(self, number: int, now: float) -> None:
+        """The stage has what it waited for."""
+        stage = self.stages[number]
+        begun, kind = self._begun.pop(number)
+        if kind:
+            stage.waited[kind] = stage.waited.get(kind, 0.0) + now - begun
+        else:
+            stage.busy += now - begun
+            stage.shared += now - begun
+        if stage.at < len(stage.operations):
+            following = stage.operations[stage.at]
+            stage.at += isinstance(following, Wait) and following.key in self._there
+        stage.time = max(stage.time, now)
+        self._go(number, now)

@@ -1,0 +1,206 @@
+"""What each thing costs that a stage of the pipeline does. Stages that hold alike parts have alike costs."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from hpcbench.contract.grid import carries_weights
+from hpcbench.predict import constants
+from hpcbench.predict.buckets import Bucket, Laid
+from hpcbench.predict.calls import Calls, Repeated
+from hpcbench.predict.fabric import PIECEWISE
+from hpcbench.predict.machine import Machine
+from hpcbench.predict.subject import Subject
+from hpcbench.predict.traffic import Cost, Costing, total_cost
+from hpcbench.predict.work import NOTHING, Costs, Work
+
+
+@dataclass
+class Action:
+    """Forward or backward of a part, of one micro-batch."""
+
+    work: float = 0.0
+    again: float = 0.0
+    cost: Cost = field(default_factory=Cost)
+    """Within the action."""
+    gathered: float = 0.0
+    """Seconds of `cost` that gathering weights takes."""
+
+    @property
+    def own(self) -> float:
+        return self.work + self.again + self.cost.encode + self.cost.decode + self.cost.inside
+
+
+class Part(NamedTuple):
+    """What decides on the costs of a part of the model."""
+
+    layers: int
+    first: bool
+    last: bool
+
+
+def kind_of(subject: Subject, stage: int) -> tuple[Part, ...]:
+    """What decides on the costs of a stage."""
+    layout = subject.layout
+    cut = layout.layers_of(subject.model.layers)
+    numbers = range(stage, layout.parts, layout.pp)
+    return tuple(Part(len(cut[number]), number == 0, number == layout.parts - 1) for number in numbers)
+
+
+def sizes(buckets: int) -> list[int]:
+    """Into how large groups the buckets of a part are put, in their order, at most a 24th of all: 1, 1, 2, ... 2, 1, 1.
+
+    Groups spare events. A group goes when its last bucket is filled, which is later than need be by less than a 24th of
+    the backward pass; the first and the last ones, whose time shows, are alone.
+    """
+    most, ahead, left, size = max(1, buckets // _GROUPS), list[int](), buckets, 1
+    while left >= 2 * size:
+        ahead.append(size)
+        left -= 2 * size
+        size = min(most, sum(ahead))
+    return [*ahead, *([left] if left else []), *reversed(ahead)]
+
+
+_GROUPS = 24
+
+
+class StageCosts:
+    """Costs of the stages of one kind.
+
+    Parameters
+    ----------
+    subject, machine
+        The run, and where.
+    traffic, costs
+        What calls cost, and what work does.
+    stage
+        The first of its kind.
+
+    Attributes
+    ----------
+    chunks
+        Forward and backward of each part that a stage holds.
+    reductions
+        Of each of these parts, buckets in the order in which they are filled: how many, and their cost.
+    tail
+        Cost of what comes after the reductions.
+    """
+
+    def __init__(self, subject: Subject, machine: Machine, traffic: Costing, costs: Costs, stage: int) -> None:
+        self._subject, self._machine, self._traffic, self._costs = subject, machine, traffic, costs
+        rank = stage * subject.layout.dp * subject.layout.tp
+        node = subject.place("node").per_node if subject.train.node_copy else None
+        self.calls = Calls(subject.model, subject.train, subject.layout, rank, updates=10**9, node_ranks=node)
+        self.parts = kind_of(subject, stage)
+        numbers = list(self.calls.parts)
+        pairs = zip(numbers, self.parts, strict=True)
+        self.chunks = [(self._forward(number, part), self._backward(number, part)) for number, part in pairs]
+        self.reductions = [self._reductions(self.calls.laid[number]) for number in numbers]
+        end = self.calls.end()
+        self.tail = self.cost(end)
+        if subject.program.gathers_ahead:
+            gathers = self.cost([one for one in end if one[0].channel[0] == "ZERO"])
+            ahead = sum(forward.work for forward, _ in self.chunks)
+            hidden = min(1.0, ahead / gathers.seconds) if gathers.seconds else 0.0
+            self.tail += gathers * -hidden
+        held = sum(bucket.length * count for bucket, count in self.calls.buckets)
+        owned = held / (subject.layout.dp if subject.train.zero else 1)
+        self.optimizer = costs.optimizer_seconds(owned)
+        self.host = costs.host_seconds(owned, subject.micro_batches)
+
+    def cost(self, repeated: Iterable[Repeated]) -> Cost:
+        """Of calls, one after another."""
+        cost, place = self._traffic.cost, self.calls.place
+        return total_cost((cost(call, size=place(call)[0]), times) for call, times in repeated)
+
+    def _reductions(self, laid: Laid) -> list[tuple[int, Cost]]:
+        costs = [self.cost([(self.calls.reduction(bucket), 1)]) for bucket, _ in laid.kinds]
+        found, begin = [], 0
+        for size in sizes(len(laid.order)):
+            group = laid.order[begin : begin + size]
+            begin += size
+            found.append((size, total_cost((costs[k], group.count(k)) for k in set(group))))
+        return found
+
+    def _gathered(self, number: int, of: Callable[[Bucket], Repeated | None]) -> list[Repeated]:
+        found = ((of(bucket), count) for bucket, count in self.calls.laid[number].kinds)
+        return [(one[0], one[1] * count) for one, count in found if one]
+
+    def _work(self, part: Part) -> Work:
+        """Of one micro-batch."""
+        total = NOTHING + self._costs.layer * part.layers
+        if part.first:
+            total += self._costs.embedding
+        if part.last:
+            total += self._costs.head
+        return total * self._machine.work_factor
+
+    def _forward(self, number: int, part: Part) -> Action:
+        work, calls = self._work(part), self.calls.forward(number)
+        gathered = self._gathered(number, self.calls.gathered_forward)
+        cost = self.cost(calls)
+        if self._subject.program.overlaps_tensor == "all":
+            cost = _hidden(cost, cost, work.forward.products)
+        cost = self._beside_products(cost, calls, work.forward.products)
+        return self._with_gathers(Action(work.forward.total, 0.0, cost), self.cost(gathered), part)
+
+    def _backward(self, number: int, part: Part) -> Action:
+        work, program, calls = self._work(part), self._subject.program, self.calls.backward(number)
+        cost = self._beside_products(self.cost(calls), calls, work.backward.products)
+        if program.overlaps_tensor != "none":
+            # sums stand beside the product of weights' gradients; gatherings come before both products
+            beside = [
+                (call, times)
+                for call, times in calls
+                if program.overlaps_tensor == "all"
+                or (call.channel[1] == "BACKWARD" and call.operation != "all-gather")
+            ]
+            cost = _hidden(cost, self.cost(beside), work.weight_gradients)
+        gathered = self._gathered(number, self.calls.gathered_backward)
+        return self._with_gathers(Action(work.backward.total, work.again.total, cost), self.cost(gathered), part)
+
+    def _beside_products(self, cost: Cost, calls: Sequence[Repeated], products: float) -> Cost:
+        """On a tensor grid: all pieces but the first come while the one before is multiplied; weights that are
+        gathered, and sums of their gradients, move while another product is made."""
+        train, layout = self._subject.train, self._subject.layout
+        if layout.tensor == "1d" or not train.overlap:
+            return cost
+        pieces = max(layout.grid.sizes.values())
+        for one in calls:
+            operation, channel = one[0].operation, one[0].channel
+            if operation in PIECEWISE:
+                share = 1 - 1 / pieces
+            else:
+                share = 0.5 if len(channel) == 4 and carries_weights(channel[3]) else 0.0
+            beside = self.cost([one])
+            moving = share * (beside.inside + beside.network)
+            if moving and products > 0:
+                hidden = min(moving, share * products)
+                products -= hidden
+                left = hidden / (beside.inside + beside.network)
+                cost += Cost(inside=-left * beside.inside, network=-left * beside.network)
+        return cost
+
+    def _with_gathers(self, action: Action, gathers: Cost, part: Part) -> Action:
+        """ZeRO-3: what is gathered ahead hides behind the work of the unit before."""
+        if not gathers.seconds:
+            return action
+        hidden = 0.0
+        if self._subject.train.overlap:
+            hidden = min(action.own, gathers.seconds) * (1 - 1 / max(part.layers, 1))
+        left = max(gathers.seconds - hidden, 0.0) / gathers.seconds
+        action.gathered = (gathers.inside + gathers.network) * left
+        action.cost += Cost(
+            gathers.encode * left,
+            gathers.decode * left,
+            gathers.inside * left,
+            gathers.network * left,
+        )
+        return action
+
+
+def _hidden(cost: Cost, beside: Cost, products: float) -> Cost:
+    """`cost` without what of its part `beside` is hidden behind products, which lose some of their speed."""
+    if not beside.inside:
+        return cost
+    return cost + Cost(inside=-min(products, beside.inside) * (1 - constants.OVERLAP_COST))

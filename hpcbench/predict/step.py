@@ -1,0 +1,244 @@
+"""The time of one step: the calls and the work of each stage, in the order of the schedule, simulated."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from hpcbench.contract.traffic import Traffic
+from hpcbench.predict import constants
+from hpcbench.predict.basis import Basis, Figure, total_error, worst
+from hpcbench.predict.machine import Machine
+from hpcbench.predict.operations import StageProgram
+from hpcbench.predict.simulate import Simulation
+from hpcbench.predict.stage import StageCosts, kind_of
+from hpcbench.predict.subject import Subject
+from hpcbench.predict.traffic import CodecSpeed, Costing
+from hpcbench.predict.work import Costs
+
+PARTS = (
+    "forward",
+    "backward",
+    "recompute",
+    "bubble",
+    "tensor",
+    "pipeline",
+    "data",
+    "encode",
+    "decode",
+    "optimizer",
+    "host link",
+    "waiting",
+)
+"""What the time of a step is split into; tensor, pipeline and data are exposed communication of these dimensions."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What one rank sends through a channel in a step."""
+
+    message_bytes: int
+    wire_bytes: float
+    network_bytes: float
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """A predicted step."""
+
+    seconds: Figure
+    parts: dict[str, float]
+    """Seconds of each of `PARTS`, on the stage that works the longest."""
+    network_seconds: float
+    """Of them those in which that stage waits for the node's network."""
+    channels: dict[Traffic, Sent] = field(default_factory=dict)
+    """Of all ranks of the stage's kind, the mean of a rank."""
+
+
+class Step:
+    """A step of a run on a machine.
+
+    Parameters
+    ----------
+    subject
+        The run.
+    machine
+        Where.
+    speeds
+        Of codecs, as measured here.
+    """
+
+    def __init__(self, subject: Subject, machine: Machine, speeds: dict[str, CodecSpeed] | None = None) -> None:
+        self.subject, self.machine = subject, machine
+        self.traffic = Costing(subject, machine, speeds)
+        costs = Costs(machine, subject.model, subject.train, subject.layout, subject.program)
+        kinds = [kind_of(subject, stage) for stage in range(subject.layout.pp)]
+        made = {
+            kind: StageCosts(subject, machine, self.traffic, costs, kinds.index(kind)) for kind in dict.fromkeys(kinds)
+        }
+        self._count = Counter(kinds)
+        self._kinds = made
+        self._programs = [
+            StageProgram(subject, machine, self.traffic, made[kind], stage) for stage, kind in enumerate(kinds)
+        ]
+
+    def run(self) -> StepTime:
+        """Simulate it."""
+        layout = self.subject.layout
+        stage_ranks = layout.dp * layout.tp
+        networks = [stage * stage_ranks // self.subject.ranks_per_node for stage in range(layout.pp)]
+        if stage_ranks >= self.subject.ranks_per_node:
+            networks = list(range(layout.pp))
+        m, few = self.subject.micro_batches, 3 * layout.pp
+        if m <= 2 * few:
+            outcome = self._outcome(networks, m)
+        else:
+            # a full pipeline repeats itself: what one more round of micro-batches takes, all further ones take
+            less, more = (self._outcome(networks, count) for count in (few, few + layout.pp))
+            outcome = less.further(more, (m - few) / layout.pp)
+        longest = max(range(layout.pp), key=lambda stage: outcome.busy[stage])
+        return self._split(outcome, longest)
+
+    def _outcome(self, networks: list[int], micro_batches: int) -> "_Outcome":
+        layout, cores = self.subject.layout, self.machine.shared_cores
+        programs = [program.operations(micro_batches) for program in self._programs]
+        simulation = Simulation(programs, networks, cores / (layout.dp * layout.tp) if cores else None)
+        seconds, stages = simulation.run(), simulation.stages
+        return _Outcome(
+            seconds,
+            [stage.time for stage in stages],
+            [stage.busy for stage in stages],
+            [stage.shared for stage in stages],
+            [dict(stage.waited) for stage in stages],
+        )
+
+    def _split(self, outcome: "_Outcome", stage: int) -> StepTime:
+        """Where the time of the stage that works longest has gone."""
+        costs, seconds, waited = self._programs[stage].costs, outcome.seconds, outcome.waited[stage]
+        m = self.subject.micro_batches
+        parts = dict.fromkeys(PARTS, 0.0)
+        gathered = 0.0
+        for forward, backward in costs.chunks:
+            parts["forward"] += m * forward.work
+            parts["backward"] += m * backward.work
+            parts["recompute"] += m * backward.again
+            for action in (forward, backward):
+                parts["tensor"] += m * action.cost.inside
+                parts["encode"] += m * action.cost.encode
+                parts["decode"] += m * action.cost.decode
+                gathered += m * action.gathered
+        parts["optimizer"], parts["host link"] = costs.optimizer, costs.host
+        self._add_reductions(parts, outcome, stage)
+        # cores that ranks share make all that they do longer
+        longer = outcome.busy[stage] / (outcome.busy[stage] - outcome.shared[stage]) if outcome.shared[stage] else 1.0
+        parts = {name: part * (1.0 if name == "data" else longer) for name, part in parts.items()}
+        parts["tensor"] += waited.get("tensor", 0.0)
+        waits = waited.get("pipeline", 0.0) + max(seconds - outcome.end[stage], 0.0)
+        shape = (self.subject.layout.pp - 1) / self.subject.layout.chunks
+        mean = (parts["forward"] + parts["backward"] + parts["recompute"] + parts["tensor"]) / m
+        parts["bubble"] = min(waits, shape * mean)
+        parts["pipeline"] = waits - parts["bubble"]
+        moved = min(gathered, parts["tensor"])
+        parts["tensor"] -= moved
+        parts["data"] += moved
+        known = sum(parts.values())
+        parts["pipeline"] += max(seconds - known, 0.0) if self.subject.layout.pp > 1 else 0.0
+        parts["waiting"] = constants.WAIT_SHARE * seconds if self.subject.layout.ranks > 1 else 0.0
+        total = seconds + parts["waiting"]
+        return StepTime(self._figure(total, parts), parts, _network_seconds(costs, waited), self._channels())
+
+    def _add_reductions(self, parts: dict[str, float], outcome: "_Outcome", stage: int) -> None:
+        """What reductions and the tail add: waiting, and what is encoded of it."""
+        costs, data = self._programs[stage].costs, outcome.waited[stage].get("data", 0.0)
+        times = self.subject.micro_batches if self.subject.train.zero >= 2 else 1
+        exchange = [cost for buckets in costs.reductions for _, cost in buckets]
+        encode = times * sum(cost.encode for cost in exchange) + costs.tail.encode
+        decode = times * sum(cost.decode for cost in exchange) + costs.tail.decode
+        if not self.machine.gpu:  # a core's own work, and no part of what it waits
+            parts["encode"] += encode
+            parts["decode"] += decode
+            parts["data"] = data
+            return
+        whole = times * sum(cost.seconds for cost in exchange) + costs.tail.seconds
+        exposed = min(data / whole, 1.0) if whole and self.subject.layout.ranks > 1 else 0.0
+        parts["encode"] += encode * exposed
+        parts["decode"] += decode * exposed
+        parts["data"] = max(data - (encode + decode) * exposed, 0.0)
+
+    def _figure(self, total: float, parts: dict[str, float]) -> Figure:
+        """The interval: errors of the inputs, each on its own part of the time."""
+        machine, fabric = self.machine, self.machine.fabric
+        crossing = self.subject.layout.ranks > self.subject.ranks_per_node
+        between = fabric.between_basis if crossing else fabric.within_basis
+        compute = machine.work_basis or worst((machine.products.basis, machine.device.basis))
+        codec = worst(self.traffic.bases)
+        of_part = {
+            **dict.fromkeys(("forward", "backward", "recompute", "optimizer", "bubble"), compute),
+            "tensor": fabric.within_basis,
+            "pipeline": between,
+            "data": between,
+            "encode": codec,
+            "decode": codec,
+            "host link": Basis.ELSEWHERE if machine.gpu else Basis.ASSUMED,
+            "waiting": Basis.ASSUMED,
+        }
+        work = sum(seconds for name, seconds in parts.items() if of_part[name] is compute)
+        others = [(seconds, of_part[name].error) for name, seconds in parts.items() if of_part[name] is not compute]
+        error = total_error([(work, compute.error), *others])
+        used = worst(of_part[name] for name, seconds in parts.items() if seconds > 0.02 * total and name != "waiting")
+        return Figure.around(total, error, used)
+
+    def _channels(self) -> dict[Traffic, Sent]:
+        """What the first rank of each stage sends, the mean over the stages."""
+        total: dict[Traffic, list[float]] = {}
+        for kind, costs in self._kinds.items():
+            stages = self._count[kind]
+            for call, times in costs.calls.all():
+                size, index = costs.calls.place(call)
+                if size == 1:
+                    continue
+                cost = self.traffic.cost(call, size=size)
+                sums = total.setdefault(call.channel, [0, 0.0, 0.0])
+                sums[0] += stages * times * call.message_bytes(size, index)
+                sums[1] += stages * times * cost.wire_bytes
+                sums[2] += stages * times * cost.network_bytes
+        stages = self.subject.layout.pp
+        return {
+            key: Sent(round(message / stages), wire / stages, network / stages)
+            for key, (message, wire, network) in total.items()
+            if message
+        }
+
+
+def _network_seconds(costs: StageCosts, waits: dict[str, float]) -> float:
+    """Of what a stage waits that part in which the node's network is busy."""
+    waited = sum(seconds for kind, seconds in waits.items() if kind != "pipeline")
+    exchange = sum(cost.network for buckets in costs.reductions for _, cost in buckets) + costs.tail.network
+    whole = sum(cost.seconds for buckets in costs.reductions for _, cost in buckets) + costs.tail.seconds
+    return waited * exchange / whole if whole else 0.0
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What a simulation has come to, by stage."""
+
+    seconds: float
+    end: list[float]
+    busy: list[float]
+    shared: list[float]
+    waited: list[dict[str, float]]
+
+    def further(self, more: "_Outcome", times: float) -> "_Outcome":
+        """So many times what `more` has over this, on top of this."""
+
+        def on(here: float, there: float) -> float:
+            return here + times * (there - here)
+
+        return _Outcome(
+            on(self.seconds, more.seconds),
+            [*map(on, self.end, more.end)],
+            [*map(on, self.busy, more.busy)],
+            [*map(on, self.shared, more.shared)],
+            [
+                {kind: on(here.get(kind, 0.0), there.get(kind, 0.0)) for kind in {**here, **there}}
+                for here, there in zip(self.waited, more.waited, strict=True)
+            ],
+        )

@@ -1,0 +1,134 @@
+"""What is predicted: a run, as far as time, memory and traffic depend on it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pydantic import BaseModel
+
+from hpcbench.contract.grid import Axes
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.run import Run
+from hpcbench.contract.scheme import NamedScheme
+from hpcbench.contract.training import Model, Train
+from hpcbench.predict.fabric import Place
+from hpcbench.predict.program import ENGINE, Program
+
+BASELINE = NamedScheme(name="baseline", algorithm="native")
+KNOWN: Mapping[type[BaseModel], frozenset[str]] = {
+    Model: frozenset(
+        ("name", "layers", "hidden", "heads", "vocab", "positions", "rotary_fraction", "parallel_residual", "tied")
+    ),
+    Train: frozenset(
+        (
+            *("steps", "warmup_steps", "global_batch", "micro_batch", "seq_len", "precision", "comm_precision", "zero"),
+            *("seed", "lr", "min_lr", "beta1", "beta2", "eps", "weight_decay", "clip", "bucket_mb", "overlap"),
+            *("eval_every", "eval_samples", "checkpoint_every", "schedule", "recompute", "sequence_parallel"),
+            *("offload", "node_copy", "optimizer", "freeze_step"),
+            *("loss_scale", "loss_scale_window", "loss_scale_hysteresis"),
+        )
+    ),
+    Layout: frozenset(("dp", "tp", "tensor", "depth", "pp", "chunks", "stages")),
+}
+"""Settings that the model takes into account, or that change neither time nor memory nor traffic of a step. A run that
+sets another one to anything but its default is refused by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A run on nodes of so many ranks each."""
+
+    model: Model
+    train: Train
+    layout: Layout
+    ranks_per_node: int
+    scheme: NamedScheme = BASELINE
+    program: Program = ENGINE
+    links: str | None = None
+    """File that the engine would choose its plans by."""
+
+    @property
+    def micro_batches(self) -> int:
+        """Of one replica in a step."""
+        return self.train.global_batch // self.layout.dp // self.train.micro_batch
+
+    @cached_property
+    def _places(self) -> dict[str, Place]:
+        return {}
+
+    def place(self, group: str) -> Place:
+        """Where the group of rank 0 lies: a group of `Call`."""
+        if group not in self._places:
+            self._places[group] = self._place(group)
+        return self._places[group]
+
+    def _place(self, group: str) -> Place:
+        layout, usual = self.layout, min(self.ranks_per_node, self.layout.ranks)
+        stage = layout.dp * layout.tp
+        groups = {
+            "tp": (layout.tp, 1),
+            "dp": (layout.dp, layout.tp),
+            "node": (max(1, min(layout.dp, usual // layout.tp)), layout.tp),
+            "pp": (layout.pp, stage),
+            "ends": (min(2, layout.pp), stage * max(layout.pp - 1, 1)),
+            "world": (layout.ranks, 1),
+        }
+        if group not in groups:
+            return self._line(tuple(group), usual)
+        size, stride = groups[group]
+        per_node = max(1, min(size, -(-usual // stride)))
+        return Place(-(-size // per_node), per_node, max(1, min(stride, usual // per_node)))
+
+    def _line(self, axes: Axes, usual: int) -> Place:
+        """Along axes of the tensor grid: neighbours of rank 0 whose other coordinates are its own."""
+        grid = self.layout.grid
+        others = grid.others(axes)
+        inside = [rank for rank in range(grid.ranks) if grid.index(rank, others) == 0]
+        per_node = sum(rank < usual for rank in inside)
+        return Place(-(-len(inside) // per_node), per_node, max(1, usual // per_node))
+
+    @property
+    def stage_crosses(self) -> bool:
+        """Whether neighbouring stages lie on different nodes."""
+        return self.layout.dp * self.layout.tp >= self.ranks_per_node
+
+
+def train_of(**given: Any) -> Train:
+    """Settings with what does not matter here filled in.
+
+    Parameters
+    ----------
+    given
+        Fields of `Train`; at least `global_batch`, `micro_batch` and `seq_len`.
+    """
+    usual: dict[str, Any] = {"steps": 10, "warmup_steps": 1, "precision": "bf16", "zero": 0, "bucket_mb": 25.0}
+    return Train(**{**usual, **given})
+
+
+def of_run(run: Run, *, ranks_per_node: int) -> Subject:
+    """The subject that a run is.
+
+    Raises
+    ------
+    ValueError
+        It says something that the model does not know: it is refused by name, since it may change everything.
+    """
+    for name, section in (("model", run.model), ("train", run.train), ("layout", run.layout)):
+        if unknown := unknown_setting(section):
+            raise ValueError(f"{name}.{unknown}: is not in the model of `hpcbench predict` yet")
+    if run.scheme.environment:
+        raise ValueError(
+            f"scheme {run.scheme.name}: environment: what the MPI library does by these variables is not in the model "
+            "of `hpcbench predict`"
+        )
+    return Subject(run.model, run.train, run.layout, ranks_per_node, run.scheme, ENGINE, run.links)
+
+
+def unknown_setting(section: BaseModel) -> str | None:
+    """The first field that the model does not know and that is not its default; None where there is none."""
+    fields = type(section).model_fields
+    for name, field in fields.items():
+        if name not in KNOWN[type(section)] and getattr(section, name) != field.get_default(call_default_factory=True):
+            return name
+    return None

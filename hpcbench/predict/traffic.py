@@ -1,0 +1,290 @@
+"""What a call costs under a scheme: encoding, decoding, the links within a node, and the node's network.
+
+The engine's own choice of a plan is asked for (`comm.choice`), with the links that the engine would know; the steps of
+the plan are then timed on the machine's links. NumPy is imported only where a scheme has plans of its own: the baseline
+is the library's.
+"""
+
+import importlib.util
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpcbench.contract.rules import applying
+from hpcbench.contract.traffic import Dimension, Kind, Phase, Traffic
+from hpcbench.errors import UserError
+from hpcbench.predict import constants
+from hpcbench.predict.basis import Basis
+from hpcbench.predict.calls import Call
+from hpcbench.predict.fabric import PIECEWISE, ROUNDS, Place
+from hpcbench.predict.machine import Machine
+from hpcbench.predict.subject import Subject
+
+if TYPE_CHECKING:
+    from hpcbench.comm.channel import Channel
+    from hpcbench.comm.plan import Plan
+
+_DTYPES = {("fp32", 4): "float32", ("fp64", 8): "float64", ("bf16", 2): "bfloat16", ("fp16", 2): "float16"}
+_NOT_HIDDEN = 0.25
+"""As in `comm.links`: of the shorter of wire and work."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one call, with nothing else on the links."""
+
+    encode: float = 0.0
+    decode: float = 0.0
+    inside: float = 0.0
+    """Latency, and the links within a node."""
+    network: float = 0.0
+    """The node's network is busy."""
+    wire_bytes: float = 0.0
+    """That the rank sends."""
+    network_bytes: float = 0.0
+    """Of them those that leave the node."""
+
+    @property
+    def seconds(self) -> float:
+        return self.encode + self.decode + self.inside + self.network
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(
+            self.encode + other.encode,
+            self.decode + other.decode,
+            self.inside + other.inside,
+            self.network + other.network,
+            self.wire_bytes + other.wire_bytes,
+            self.network_bytes + other.network_bytes,
+        )
+
+    def __mul__(self, times: float) -> "Cost":
+        return Cost(
+            self.encode * times,
+            self.decode * times,
+            self.inside * times,
+            self.network * times,
+            self.wire_bytes * times,
+            self.network_bytes * times,
+        )
+
+
+def total_cost(costs: Iterable[tuple[Cost, float]]) -> Cost:
+    """The sum of costs, each so many times."""
+    encode = decode = inside = network = wire = left = 0.0
+    for cost, times in costs:
+        encode += times * cost.encode
+        decode += times * cost.decode
+        inside += times * cost.inside
+        network += times * cost.network
+        wire += times * cost.wire_bytes
+        left += times * cost.network_bytes
+    return Cost(encode, decode, inside, network, wire, left)
+
+
+@dataclass(frozen=True)
+class CodecSpeed:
+    """A codec on one rank."""
+
+    encode_bytes_per_s: float
+    decode_bytes_per_s: float
+    call_s: float
+    ratio: float | None
+    """Measured; None takes the codec's own size."""
+    basis: Basis
+
+
+class Costing:
+    """Costs of a run's calls.
+
+    Parameters
+    ----------
+    subject
+        The run, with its scheme.
+    machine
+        Its links and codecs.
+    speeds
+        Of codecs, as measured here.
+    """
+
+    def __init__(self, subject: Subject, machine: Machine, speeds: dict[str, CodecSpeed] | None = None) -> None:
+        self._subject, self._machine = subject, machine
+        self._speeds = speeds or {}
+        self._costs: dict[Call, Cost] = {}
+        self._rules = subject.scheme.all_rules
+        self.native = subject.scheme.algorithm == "native"
+        self._policy: Any = None
+        self._choices: dict[str, Any] = {}
+        self.bases: set[Basis] = set()
+
+    def cost(self, call: Call, *, size: int) -> Cost:
+        """Of one call over a group of `size`."""
+        if size == 1 or not call.elements:
+            return Cost()
+        if call not in self._costs:
+            self._costs[call] = self._cost(call)
+        return self._costs[call]
+
+    def codec_of(self, key: Traffic) -> str:
+        """The name of the channel's codec."""
+        if key[0] == "EXACT" or self.native:
+            return "none"
+        return self._rules[applying(self._rules, key)].codec
+
+    def speed(self, codec: str) -> CodecSpeed:
+        """Of a codec on this machine."""
+        if codec in self._speeds:
+            return self._speeds[codec]
+        family = self._machine.device.family
+        rate = constants.CODEC_BYTES_PER_S[family]
+        if family == "cpu":
+            rate *= self._machine.device.units
+        ratio = constants.CODED_RATIO.get(codec.partition(":")[0])
+        call = constants.CODEC_CALL_S["cpu" if family == "cpu" else "gpu"]
+        return CodecSpeed(rate, rate, call, ratio, Basis.ASSUMED)
+
+    def ratio(self, codec: str, elements: int, width: int) -> float:
+        """Bytes after the codec for each before it."""
+        if codec == "none":
+            return 1.0
+        measured = self.speed(codec).ratio
+        return measured if measured is not None else _exact_ratio(codec, min(elements, 1 << 20), width)
+
+    def _cost(self, call: Call) -> Cost:
+        place = self._subject.place(call.group)
+        nbytes = call.elements * call.width
+        if call.operation == "send":
+            return self._message(call, nbytes)
+        if self.native or call.channel[0] == "EXACT":
+            return self._library(call.operation, nbytes, place)
+        plan = self._plan(call, place)
+        if plan is None or plan.algorithm.value in ("native", "homomorphic"):
+            ratio = 1.0 if plan is None or plan.algorithm.value == "native" else 0.5
+            return self._library(call.operation, nbytes * ratio, place)
+        cost = self._planned(plan, place, call)
+        return cost * place.ranks if call.operation in PIECEWISE else cost
+
+    def _library(self, operation: str, nbytes: float, place: Place) -> Cost:
+        fabric = self._machine.fabric
+        inside, network = (
+            part * fabric.library_factor(operation) for part in fabric.collective_parts(operation, nbytes, place)
+        )
+        share = (place.ranks - 1) / place.ranks * ROUNDS[operation] * nbytes
+        return Cost(0, 0, inside, network, share, share if place.nodes > 1 else 0)
+
+    def _message(self, call: Call, nbytes: float) -> Cost:
+        subject = self._subject
+        rule = self._rules[applying(self._rules, call.channel)] if not self.native else None
+        crossing = subject.stage_crosses
+        alike = min(subject.ranks_per_node, subject.layout.dp * subject.layout.tp) if crossing else 1
+        codec = rule.codec if rule else "none"
+        if rule and (nbytes < rule.min_bytes or (rule.between_nodes and not crossing)):
+            codec = "none"
+        ratio = self.ratio(codec, call.elements, call.width)
+        wire = nbytes * ratio
+        if subject.program.sends_once and crossing and not subject.train.sequence_parallel:
+            alike = max(1, alike // subject.layout.tp)
+        inside, network = self._machine.fabric.message_parts(wire, crossing=crossing, alike=alike)
+        encode = decode = 0.0
+        if codec != "none":
+            speed = self.speed(codec)
+            self.bases.add(speed.basis)
+            encode = nbytes / speed.encode_bytes_per_s + speed.call_s
+            decode = nbytes / speed.decode_bytes_per_s + speed.call_s
+        return Cost(encode, decode, inside, network, wire, wire if crossing else 0.0)
+
+    def _plan(self, call: Call, place: Place) -> "Plan | None":
+        _need_numpy(self._subject.scheme.name)
+        import numpy as np
+
+        from hpcbench.comm import links
+        from hpcbench.comm.choice import Choice
+        from hpcbench.comm.plan import Operation
+        from hpcbench.comm.topology import Topology
+
+        channel = self._channel(call.channel)
+        if call.group not in self._choices:
+            known = links.load(Path(self._subject.links)) if self._subject.links else links.DEFAULT
+            self._choices[call.group] = Choice(0, Topology.regular(place.nodes, place.per_node), known)
+        dtype = _dtype(self._subject.train.precision, call.width)
+        stand_in = np.broadcast_to(np.zeros(1, np.float64 if call.width == 8 else np.float32), _vector(call, place))
+        channel.dtype = dtype if dtype != stand_in.dtype else None
+        try:
+            found: Plan | None = self._choices[call.group].plan(Operation(call.operation), stand_in, channel)
+        except ValueError as error:
+            raise UserError(f"scheme {self._subject.scheme.name}: {error}") from None
+        return found
+
+    def _channel(self, key: Traffic) -> "Channel":
+        if self._policy is None:
+            from hpcbench.comm.policy import Policy
+
+            self._policy = Policy(self._subject.scheme)
+        found: Channel = self._policy.channel(Dimension(key[0]), Phase(key[1]), Kind(key[2]), *key[3:])
+        return found
+
+    def _planned(self, plan: "Plan", place: Place, call: Call) -> Cost:
+        """The steps of rank 0 in the first slice; the other slices follow behind it."""
+        fabric, width, codec = self._machine.fabric, call.width, plan.codec.name
+        speed = self.speed(codec) if codec != "none" else None
+        if speed:
+            self.bases.add(speed.basis)
+        ratio = self.ratio(codec, max((piece.size for piece in plan.slices[0]), default=1), width)
+        encode = decode = inside = network = sent = left = 0.0
+        for step in plan.steps(0, 0):
+            shrink = ratio if step.coded else 1.0
+            # at the root of a sum what comes is more than what goes
+            ways = (step.sends, step.receives) if call.operation == "reduce" else (step.sends,)
+            parts = max(ways, key=lambda parts: sum(part.span.size for part in parts))
+            far = sum(part.span.size for part in parts if not plan.topology.near(0, part.peer)) * width * shrink
+            near = sum(part.span.size for part in parts) * width * shrink - far
+            inside += fabric.node_latency_s if far else fabric.within_latency_s
+            inside += near / (0.75 * fabric.within_bytes_per_s)
+            network += far * place.per_node * place.alike / (fabric.node_bytes_per_s * fabric.share)
+            sent, left = sent + near + far, left + far
+            if step.coded and speed:
+                spans = {part.span for part in step.sends}
+                came = sum(part.span.size for part in step.receives) * width
+                encode += sum(span.size for span in spans) * width / speed.encode_bytes_per_s
+                encode += len(spans) * speed.call_s
+                decode += came / speed.decode_bytes_per_s + len(step.receives) * speed.call_s
+        own, slices = encode + decode + inside, len(plan.slices)
+        total = own + network + (slices - 1) * (max(own, network) + _NOT_HIDDEN * min(own, network))
+        busy = slices * network
+        shown = max(total - busy, 0.0) / own if own else 0.0
+        return Cost(encode * shown, decode * shown, inside * shown, busy, sent * slices, left * slices)
+
+
+def _vector(call: Call, place: Place) -> int:
+    """Elements of the vector that a plan is made for."""
+    return call.elements // place.ranks if call.operation in PIECEWISE else call.elements
+
+
+def _need_numpy(scheme: str) -> None:
+    if importlib.util.find_spec("numpy") is None:
+        raise UserError(
+            f"scheme {scheme}: its plans need NumPy: `pip install numpy ml_dtypes`, or predict the baseline"
+        )
+
+
+def _dtype(precision: str, width: int) -> Any:
+    import numpy as np
+
+    if width == 2 and precision == "bf16":
+        from hpcbench.codecs.types import BFLOAT16
+
+        return BFLOAT16
+    return np.dtype({8: np.float64, 4: np.float32, 2: np.float16}[width])
+
+
+@lru_cache(maxsize=4096)
+def _exact_ratio(codec: str, elements: int, width: int) -> float:
+    _need_numpy(codec)
+    import numpy as np
+
+    from hpcbench.codecs.registry import get_codec
+
+    dtype = np.dtype({8: np.float64, 4: np.float32, 2: np.float16}[width])
+    return get_codec(codec).wire_bytes(elements, dtype) / (elements * width)

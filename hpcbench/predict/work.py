@@ -1,0 +1,225 @@
+"""What the parts of a model cost to compute, of one micro-batch on one rank: products, attention, memory traffic.
+
+Bytes an element of memory-bound kernels are counted in 16 bits: LayerNorm 4 forward and 8 backward, bias with GELU 4
+and 6, a residual sum 6, bias with dropout and residual 7 and 5, causal softmax 3 and 4 an element of the square, its
+dropout 5 and 5. Other widths cost in proportion.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.training import Model, Train
+from hpcbench.predict import constants
+from hpcbench.predict.attention import fused_seconds, unfused_product_seconds
+from hpcbench.predict.basis import Basis
+from hpcbench.predict.machine import Machine
+from hpcbench.predict.program import Program
+
+_WIDTHS = {"fp64": 4.0, "fp32": 2.0, "bf16": 1.0, "fp16": 1.0}
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Time by what takes it."""
+
+    products: float = 0.0
+    attention: float = 0.0
+    memory: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.products + self.attention + self.memory
+
+    def __add__(self, other: "Seconds") -> "Seconds":
+        return Seconds(self.products + other.products, self.attention + other.attention, self.memory + other.memory)
+
+    def __mul__(self, times: float) -> "Seconds":
+        return Seconds(self.products * times, self.attention * times, self.memory * times)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Of a part of the model."""
+
+    forward: Seconds
+    backward: Seconds
+    again: Seconds
+    """What is recomputed before the backward pass."""
+    weight_gradients: float = 0.0
+    """Of the backward pass: the products under which a tensor-parallel sum may hide."""
+
+    def __add__(self, other: "Work") -> "Work":
+        return Work(
+            self.forward + other.forward,
+            self.backward + other.backward,
+            self.again + other.again,
+            self.weight_gradients + other.weight_gradients,
+        )
+
+    def __mul__(self, times: float) -> "Work":
+        return Work(self.forward * times, self.backward * times, self.again * times, self.weight_gradients * times)
+
+
+NOTHING = Work(Seconds(), Seconds(), Seconds())
+
+
+class Costs:
+    """Costs on one machine.
+
+    Parameters
+    ----------
+    machine
+        Its device, and the table of its products.
+    model, train, layout
+        What is computed, and how it is cut.
+    program
+        How.
+    """
+
+    def __init__(self, machine: Machine, model: Model, train: Train, layout: Layout, program: Program) -> None:
+        self._machine, self._device = machine, machine.device
+        self._model, self._train, self._tp, self._program = model, train, layout.tp, program
+        self._grid = layout.grid if layout.tensor != "1d" else None
+        self._tokens = train.micro_batch * train.seq_len
+        spread = layout.tp if train.sequence_parallel or self._grid else 1
+        self._own = self._tokens * model.hidden // spread
+        """Values of the residual stream that a rank holds between tensor-parallel regions."""
+        self._floor = constants.KERNEL_S if machine.gpu else 0.0
+        family = machine.device.family
+        measured_here = machine.products.basis is Basis.HERE
+        self._in_step = 1.0 if measured_here else constants.PRODUCT_IN_STEP[family]
+        if machine.gpu and not measured_here and "PCIe" not in machine.name:
+            self._in_step *= constants.TABLE_OF_PCIE.get(family, 1.0)
+
+    def _product(self, m: int, n: int, k: int, passage: str) -> float:
+        rate = self._machine.products.efficiency(m, n, k, passage) * self._in_step
+        return max(2.0 * m * n * k / (self._device.peak(self._train.precision) * rate), self._floor)
+
+    def _layer(self, word: str, out: int, into: int) -> tuple[float, float, float]:
+        """Forward, gradient of the input, gradient of the weight of a layer, whose sizes are the whole model's."""
+        if self._grid is None:
+            cut_out, cut_into = (1, self._tp) if word == "row" else (self._tp, 1)
+            return self._linear(self._tokens, out // cut_out, into // cut_into)
+        at, streamed = self._grid.products[word].at, self._grid.products[word].streamed
+        pieces = self._grid.products[word].forward.pieces
+        sizes = {"M": self._tokens, "K": into, "N": out}
+        m, k, n = (
+            size // self._grid.count(at[dim]) // (pieces if dim == streamed else 1) for dim, size in sizes.items()
+        )
+        there, back, weight = self._linear(m, n, k)
+        return there * pieces, back * pieces, weight * pieces
+
+    def _linear(self, tokens: int, out: int, into: int) -> tuple[float, float, float]:
+        return (
+            self._product(tokens, out, into, "fwd"),
+            self._product(tokens, into, out, "dgrad"),
+            self._product(out, into, tokens, "wgrad"),
+        )
+
+    def _memory(self, *moved: float) -> float:
+        """Seconds of memory-bound kernels that move so many bytes each, counted in 16 bits."""
+        rate = self._device.copy_bytes_per_s * constants.MEMORY_IN_STEP
+        width = _WIDTHS[self._train.precision]
+        least = constants.SMALL_KERNEL_S if self._machine.gpu else 0.0
+        return sum(least + nbytes * width / rate for nbytes in moved if nbytes)
+
+    def _core(self) -> tuple[Seconds, Seconds, Seconds]:
+        """Attention's scores and weighted sums: forward, backward, and the forward once more."""
+        model, train, program = self._model, self._train, self._program
+        heads = train.micro_batch * model.heads // self._tp
+        s, d = train.seq_len, model.hidden // model.heads
+        if program.fused_attention:
+            flops = 2.0 * heads * s * s * d  # causal: half of two products of 2 s s d
+            once = fused_seconds(
+                self._device, kernel=program.attention, seq_len=s, head_dim=d, flops=flops, precision=train.precision
+            )
+            return Seconds(attention=once), Seconds(attention=2.5 * once), Seconds(attention=once)
+        scores, sums = (
+            unfused_product_seconds(
+                self._machine.products, self._device, batch_heads=heads, m=s, n=n, k=k, precision=train.precision
+            )
+            for n, k in ((s, d), (d, s))
+        )
+        square = heads * s * s
+        drop = 5 * square if program.dropout else 0
+        forward = Seconds(attention=scores + sums, memory=self._memory(3 * square, drop))
+        backward = Seconds(attention=2 * (scores + sums), memory=self._memory(4 * square, drop))
+        return forward, backward, forward
+
+    @cached_property
+    def layer(self) -> Work:
+        """One block."""
+        model, train, program, t = self._model, self._train, self._program, self._tp
+        h, tokens, norms = model.hidden, self._tokens, self._own
+        shapes = (("column", 3 * h, h), ("row", h, h), ("column", 4 * h, h), ("row", h, 4 * h))
+        linear = [self._layer(*shape) for shape in shapes]
+        there, back, again = self._core()
+        wide = [12 * out * into // t for _, out, into in shapes]  # gradients are read, added to and written in fp32
+        middle = tokens * 4 * h // t
+        rotary = 8 * 2 * tokens * h // t * model.rotary_fraction if model.positions == "rotary" else 0.0
+        moves = 4 * tokens * h // t  # positions and heads change places
+        if program.fused:
+            residual, residual_back = (7 * norms, 11 * norms) if program.dropout else (6 * norms, 8 * norms)
+            added, added_back = [residual] * 2, [residual_back] * 2
+        else:
+            added, added_back = [6 * norms] * 2, [6 * norms] * 2
+        forward = Seconds(
+            products=sum(one[0] for one in linear),
+            memory=self._memory(4 * norms, 4 * norms, *added, 4 * middle, rotary, moves, moves),
+        )
+        grown = [] if program.wide_gradients else [nbytes / 2 for nbytes in wide]
+        backward = Seconds(
+            products=sum(one[1] + one[2] for one in linear),
+            memory=self._memory(8 * norms, 8 * norms, *added_back, 6 * middle, rotary, moves, moves)
+            + self._memory(*grown) / _WIDTHS[train.precision],
+        )
+        recomputed = Seconds()
+        if train.recompute == "selective":
+            recomputed = again if not program.fused_attention else there
+        elif train.recompute != "none":
+            recomputed = forward + again
+        if self._machine.gpu:
+            least = constants.HOST_KERNEL_S * 20
+            forward, there = _at_least(forward, there, least)
+            backward, back = _at_least(backward, back, 2 * least)
+        return Work(forward + there, backward + back, recomputed, sum(one[2] for one in linear))
+
+    @cached_property
+    def embedding(self) -> Work:
+        """The look-up, forward and backward."""
+        once = Seconds(memory=self._memory(4 * self._own))
+        return Work(once, once * 2, Seconds())
+
+    @cached_property
+    def head(self) -> Work:
+        """The last norm, logits and loss."""
+        vocab, h = self._model.vocab // self._tp, self._model.hidden
+        forward, data, weight = self._layer("head", self._model.vocab, h)
+        loss = constants.LOSS_BYTES * self._tokens * vocab / (self._device.copy_bytes_per_s)
+        norm = self._own
+        return Work(
+            Seconds(products=forward, memory=loss / 2 + self._memory(4 * norm)),
+            Seconds(products=data + weight, memory=loss / 2 + self._memory(8 * norm)),
+            Seconds(),
+        )
+
+    def optimizer_seconds(self, parameters: float) -> float:
+        """Of an update of so many parameters, and of what it reads and writes."""
+        factor = self._machine.work_factor
+        return constants.OPTIMIZER_BYTES * parameters / self._device.copy_bytes_per_s * factor
+
+    def host_seconds(self, owned: float, micro_batches: int) -> float:
+        """With offload: reduced gradients down, the update of so many parameters by the host's cores, weights up."""
+        train = self._train
+        if not train.offload:
+            return 0.0
+        times = micro_batches if train.zero >= 2 else 1
+        link = constants.HOST_LINK_BYTES_PER_S.get(self._device.family, self._device.copy_bytes_per_s)
+        return owned * 4 * (times + 1) / link + owned * constants.HOST_UPDATE_BYTES / constants.HOST_BYTES_PER_S
+
+
+def _at_least(first: Seconds, second: Seconds, least: float) -> tuple[Seconds, Seconds]:
+    """Both, the first with what is missing to `least` in its memory time: the host starts kernels no faster."""
+    missing = max(least - first.total - second.total, 0.0)
+    return first + Seconds(memory=missing), second

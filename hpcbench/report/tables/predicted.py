@@ -1,0 +1,130 @@
+"""What was predicted at submission beside what was measured, and how far off it was over all runs."""
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from hpcbench.collect.submission import Submission
+from hpcbench.predict.document import Kept, cell_words, kept
+from hpcbench.report.compare import Cell, Row
+from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
+from hpcbench.report.notation import name, percent, phrase, quantity, seconds_unit
+from hpcbench.report.tables.by_scheme import SCHEME, scheme
+from hpcbench.report.titles import title
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A scheme of a cell, or all that a submission ran."""
+
+    row: Row
+    predicted: Kept | None
+    measured: float | None
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured, less 1."""
+        return self.predicted.value / self.measured - 1 if self.predicted and self.measured else None
+
+
+def predicted(submission: Submission, cell: Cell) -> Table | None:
+    """A row a scheme; None where nothing was predicted."""
+    lines = _lines(submission, cell)
+    if not any(line.predicted for line in lines):
+        return None
+    known = [line.predicted.value for line in lines if line.predicted]
+    unit = seconds_unit([*known, *(line.measured for line in lines)])
+
+    def step(pick: Callable[[Kept], float]) -> Callable[[_Line], Entry]:
+        return lambda line: quantity(pick(line.predicted) if line.predicted else None, unit.show)
+
+    of_row, shown = scheme()
+    fields: list[Field[_Line]] = [
+        (of_row, lambda line: shown(line.row)),
+        (
+            Column("predicted_step_seconds", f"predicted step ({unit.name})", help="Kept at submission."),
+            step(lambda one: one.value),
+        ),
+        (Column("predicted_low_s", "from", help="Low end of the prediction's interval."), step(lambda one: one.low)),
+        (Column("predicted_high_s", "to", help="High end of it."), step(lambda one: one.high)),
+        (
+            Column("measured_step_seconds", f"measured ({unit.name})", help="Geometric mean of the runs' medians."),
+            lambda line: quantity(line.measured, unit.show),
+        ),
+        (Column("prediction_error", "error", help="Predicted over measured, less 1."), _error),
+        (
+            Column("prediction_basis", "rests on", words=True, help="The least certain input of the prediction."),
+            lambda line: phrase(line.predicted.basis if line.predicted else ""),
+        ),
+    ]
+    return tabulate("predicted", "Predicted and measured", lines, fields)
+
+
+def prediction_error(submission: Submission, cells: list[Cell]) -> Table | None:
+    """How far off the predictions of a submission were: a row a scheme, and one of all its runs."""
+    return over_all([(submission, cells)])
+
+
+def over_all(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table | None:
+    """How far off the predictions of all runs were, by scheme and together; None where nothing was predicted."""
+    by_scheme: dict[str, list[tuple[float, str]]] = {}
+    for submission, cells in sections:
+        for cell in cells:
+            where = title(cell)[0]
+            for line in _lines(submission, cell):
+                for run in line.row.counted:
+                    if line.predicted and run.step_seconds:
+                        error = line.predicted.value / run.step_seconds - 1
+                        by_scheme.setdefault(line.row.scheme, []).append((error, where))
+    if not by_scheme:
+        return None
+    every = [one for errors in by_scheme.values() for one in errors]
+    rows = [*by_scheme.items(), ("all runs", every)]
+    of_mean = Column("mean_error", "mean error", help="Mean size of predicted over measured, less 1.")
+    fields: list[Field[tuple[str, list[tuple[float, str]]]]] = [
+        (SCHEME, lambda row: name(row[0])),
+        (Column("runs", "runs", help="That completed, and were predicted."), lambda row: _count(row[1])),
+        (of_mean, lambda row: quantity(statistics.mean(_sizes(row[1])), percent)),
+        (
+            Column("median_error", "median, signed", help="Median of predicted over measured, less 1."),
+            lambda row: quantity(statistics.median(error for error, _ in row[1]), percent),
+        ),
+        (
+            Column("worst_error", "worst", help="Largest size of it."),
+            lambda row: quantity(max(_sizes(row[1])), percent),
+        ),
+        (
+            Column("worst_cell", "where", words=True, help="Of the worst."),
+            lambda row: phrase(max(row[1], key=_size)[1]),
+        ),
+    ]
+    return tabulate("prediction-error", "How far off the predictions were", rows, fields)
+
+
+def _lines(submission: Submission, cell: Cell) -> list[_Line]:
+    found = kept(submission.root) if submission.root else {}
+    return [_line(row, found) for row in cell.rows] if found else []
+
+
+def _line(row: Row, found: dict[tuple[str, str], Kept]) -> _Line:
+    words = cell_words(row.runs[0].run.cell) if row.runs else ""
+    return _Line(row, found.get((words, row.scheme)), row.step_seconds.estimate if row.step_seconds else None)
+
+
+def _error(line: _Line) -> Entry:
+    if line.error is None or line.predicted is None or line.measured is None:
+        return Entry()
+    tone: Tone = "" if line.predicted.low <= line.measured <= line.predicted.high else "warning"
+    return Entry(f"{100 * line.error:+.1f} %", line.error, tone)
+
+
+def _count(errors: Sequence[tuple[float, str]]) -> Entry:
+    return Entry(str(len(errors)), len(errors))
+
+
+def _sizes(errors: Iterable[tuple[float, str]]) -> list[float]:
+    return [abs(error) for error, _ in errors]
+
+
+def _size(one: tuple[float, str]) -> float:
+    return abs(one[0])

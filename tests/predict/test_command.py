@@ -1,0 +1,149 @@
+"""`hpcbench predict` and `hpcbench bench gemm` as a user calls them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpcbench.batch.sites.load_site import load_site, offer
+from hpcbench.errors import UserError
+from hpcbench.predict.basis import Basis
+from hpcbench.predict.command import predict_study
+from hpcbench.predict.document import NAME, kept
+from hpcbench.predict.fits import check_memory
+from hpcbench.predict.kept import keep
+from hpcbench.predict.show import show
+from hpcbench.study.expand import expand
+from hpcbench.study.load import load_study
+
+STUDY = """\
+study: small
+site: {site}
+model: {model}
+train: {{steps: 20, warmup_steps: 2, global_batch: 8, micro_batch: 1, seq_len: 512, precision: {precision}, zero: 1}}
+layout: {{dp: 4, tp: 2}}
+ranks_per_node: 4
+matrix: {{scheme: [baseline, naive-int8]}}
+repeats: 2
+"""
+
+
+def study(directory: Path, site: str = "perlmutter", model: str = "gpt2-small", precision: str = "bf16") -> Path:
+    path = directory / "small.yaml"
+    path.write_text(STUDY.format(site=site, model=model, precision=precision))
+    return path
+
+
+def predicted(path: Path, **options: object) -> dict[str, object]:
+    """The document that the command writes."""
+    settings: dict[str, object] = {"site": None, "measured": None, "ranks": (), "sets": (), "plots": None, **options}
+    output = path.with_suffix(".json")
+    assert show(path, format="json", output=output, **settings) == 0  # type: ignore[arg-type]
+    found: dict[str, object] = json.loads(output.read_text())
+    return found
+
+
+def test_each_scheme_is_predicted_once_with_an_interval_and_its_basis(tmp_path: Path) -> None:
+    document = predicted(study(tmp_path), ranks=(8, 16))
+    runs = document["predictions"]
+    assert isinstance(runs, list)
+    assert [(run["scheme"], run["ranks"]) for run in runs] == [
+        ("baseline", 8),
+        ("naive-int8", 8),
+        ("baseline", 16),
+        ("naive-int8", 16),
+    ]
+    for run in runs:
+        seconds = run["step_seconds"]
+        assert 0 < seconds["low"] < seconds["value"] < seconds["high"] and seconds["basis"] in list(Basis)
+        assert sum(run["parts"].values()) == pytest.approx(seconds["value"], rel=0.02)
+        assert run["memory"]["fits"] is True and len(run["memory"]["peaks"]) == 3
+    assert runs[0]["against_baseline"] is None and runs[1]["against_baseline"]["words"]
+    plain, coded = (run["channels"]["DP BACKWARD GRAD"] for run in runs[:2])
+    assert plain["message_bytes"] == coded["message_bytes"] == plain["wire_bytes"]
+    # the plan is hierarchical: values as they are within nodes, a byte and its share of a scale between them
+    assert coded["wire_bytes"] < plain["wire_bytes"]
+    assert 0 < coded["network_bytes"] < 0.55 * plain["network_bytes"]
+
+
+@pytest.mark.parametrize("format", ["md", "html"])
+def test_pages_say_what_the_tables_say(tmp_path: Path, format: str) -> None:
+    path, output = study(tmp_path), tmp_path / f"page.{format}"
+    show(path, site=None, measured=None, ranks=(), sets=(), format=format, output=output, plots=None)
+    text = output.read_text()
+    assert "naive-int8" in text and "Memory of the rank that needs the most" in text and "measured elsewhere" in text
+    assert text.count("<svg") == (5 if format == "html" else 0)
+
+
+def test_what_was_measured_here_takes_the_place_of_what_was_assumed(tmp_path: Path) -> None:
+    """A machine whose products run at 1 GFLOP/s, all of them."""
+    tables = tmp_path / "measured"
+    tables.mkdir()
+    row = {"precision": "fp32", "m": 512, "n": 768, "k": 768, "seconds": 2 * 512 * 768 * 768 / 1e9}
+    memory = [{"operation": "copy", "bytes": 1 << 20, "seconds": 1e-3}]
+    document = {"schema": 1, "device": "slow", "products": [{**row, "pass": "fwd"}], "memory": memory}
+    (tables / "gemm.json").write_text(json.dumps(document))
+    path = study(tmp_path, site="local", precision="fp32")
+    assumed, _, _ = predict_study(path, site=None, measured=None, ranks=(), sets=())
+    measured, about, machine = predict_study(path, site=None, measured=tables, ranks=(), sets=())
+    assert about["products"]["basis"] == "measured here" and machine.device.peak("fp32") == pytest.approx(1e9)
+    assert measured[0].time.seconds.value > 3 * assumed[0].time.seconds.value
+    assert assumed[0].time.seconds.basis is Basis.ASSUMED
+    with pytest.raises(UserError, match=r"holds neither gemm\.json nor network\.json"):
+        predict_study(path, site=None, measured=tmp_path, ranks=(), sets=())
+
+
+def test_a_study_that_does_not_fit_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    path = study(tmp_path, site="lassen", model="megatron-18.4b", precision="fp16")
+    site, _ = load_site("lassen")
+    runs = expand(load_study(path), site.capacity, offer(site))
+    with pytest.raises(UserError, match=r"small\.yaml:\d+: layout: run .* GB on rank 0 .* has 16 GB: set train"):
+        check_memory(runs, site, tmp_path)
+    small = study(tmp_path, site="lassen", precision="fp16")
+    check_memory(expand(load_study(small), site.capacity, offer(site)), site, tmp_path)
+
+
+def test_a_kept_prediction_is_read_back_by_cell_and_scheme(tmp_path: Path) -> None:
+    path = study(tmp_path)
+    keep(tmp_path, path, site=None, sets=())
+    written = json.loads((tmp_path / NAME).read_text())
+    found = kept(tmp_path)
+    assert list(found) == [("", "baseline"), ("", "naive-int8")]
+    assert found["", "baseline"].value == written["predictions"][0]["step_seconds"]["value"]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [{"schema": 2}, {"predictions": 3}, {"predictions": [None]}, {"predictions": [{"cell": "", "scheme": "baseline"}]}],
+)
+def test_a_prediction_that_nobody_can_use_is_none(tmp_path: Path, damaged: dict[str, object]) -> None:
+    (tmp_path / NAME).write_text(json.dumps({"schema": 1, "predictions": [], **damaged}))
+    assert kept(tmp_path) == {}
+
+
+def test_predictions_need_no_torch_and_the_baseline_no_numpy(tmp_path: Path) -> None:
+    path = study(tmp_path)
+    code = (
+        "import sys; from pathlib import Path; from hpcbench.predict.command import predict_study;"
+        f"predict_study(Path({str(path)!r}), site=None, measured=None, ranks=(), sets=(), only='scheme=baseline');"
+        "print([m for m in ('torch', 'numpy', 'mpi4py', 'cupy', 'matplotlib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_bench_gemm_writes_a_table_that_predict_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from hpcbench.bench.gemm_main import bench_gemm
+
+    options = {"site": "x", "device": "cpu", "precision": "fp32", "repeats": 1, "out": tmp_path / "new"}
+    assert bench_gemm(hidden=[16], tokens=[32], **options) == 0  # type: ignore[arg-type]
+    printed = capsys.readouterr().out
+    assert "leave-one-out error, wgrad: mean" in printed
+    found, about, _ = predict_study(
+        study(tmp_path, site="local", precision="fp32"), site=None, measured=tmp_path / "new", ranks=(), sets=()
+    )
+    assert about["products"]["basis"] == "measured here" and found[0].time.seconds.value > 0
+    with pytest.raises(UserError, match="--precision int3: is unknown"):
+        bench_gemm(hidden=[16], tokens=[32], **{**options, "precision": "int3"})  # type: ignore[arg-type]
