@@ -178,13 +178,21 @@ def report(
         Path | None,
         typer.Option(metavar="OLD", help="An earlier submission: say what changed since; status 1 if for the worse."),
     ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Directory for what traced steps are made of (train.trace): a file a run, for Perfetto.",
+        ),
+    ] = None,
 ) -> None:
     """Compare the runs with the baseline, or with earlier ones. The exit status is 1 if a run failed or a threshold is
     not kept."""
     from hpcbench.batch.find_submission import find_root
     from hpcbench.report.main import report as report_paths
 
-    raise typer.Exit(report_paths(paths or [find_root(None)], format, output, tables, plots, exports or (), against))
+    roots = paths or [find_root(None)]
+    raise typer.Exit(report_paths(roots, format, output, tables, plots, exports or (), against, trace))
 
 
 @app.command()

@@ -1,7 +1,7 @@
 """The events of a run's log: one class each, which writes its line and reads it back.
 
-A run writes them in this order: start, environment, configuration; checkpoints and evaluations between its steps;
-traffic, phases, hosts and memory after the last step; end.
+A run writes them in this order: start, environment, configuration; checkpoints, evaluations and a trace between its
+steps; traffic, phases, hosts and memory after the last step; end.
 """
 
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ from hpcbench.contract.event.measured import (
     Memory,
     Phases,
     StageTimes,
+    TraceWritten,
     Traffic,
 )
 
@@ -54,6 +55,7 @@ __all__ = [
     "RankGpu",
     "StageTimes",
     "Start",
+    "TraceWritten",
     "Traffic",
     "VarianceFrozen",
     "parse",
@@ -85,6 +87,7 @@ KINDS: dict[str, type[Event]] = {
         VarianceFrozen,
         Evaluation,
         CheckpointWritten,
+        TraceWritten,
         Traffic,
         Phases,
         Hosts,

@@ -9,6 +9,7 @@ from hpcbench.contract.state import BAD
 from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
+from hpcbench.report import traces
 from hpcbench.report.against import compared
 from hpcbench.report.build import build, table_names
 from hpcbench.report.formats import FORMATS, TERMINAL, Request, format_name
@@ -27,6 +28,7 @@ def report(
     plots: Path | None = None,
     exports: Sequence[Path] = (),
     against: Path | None = None,
+    trace: Path | None = None,
 ) -> int:
     """Print what the runs say.
 
@@ -47,6 +49,8 @@ def report(
         Files for the measured rows, see `hpcbench.report.export`.
     against
         An earlier submission: say what changed since, and nothing else.
+    trace
+        Directory to write the traces of the runs to, the ranks of a run joined.
 
     Returns
     -------
@@ -91,6 +95,8 @@ def report(
         from hpcbench.report.plots.save import write
 
         write(build(sections, (), figures=True), plots)
+    if trace is not None:
+        traces.write([submission for submission, _ in sections], trace)
     for target in targets:
         target.write([submission for submission, _ in sections])
     return int(bad)

@@ -28,7 +28,7 @@ from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
-from hpcbench.contract import rules
+from hpcbench.contract import rules, trace
 from hpcbench.contract.events import (
     Binding,
     CheckpointCarried,
@@ -59,6 +59,7 @@ from hpcbench.train.checkpoint import Checkpoint, Checkpoints, Found, carried
 from hpcbench.train.checkpoint_index import ReplicasDifferError
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.log import RunLog, now
+from hpcbench.train.tracing import Tracing
 from hpcbench.train.trainer import Trainer
 
 
@@ -119,6 +120,7 @@ def main(argv: list[str]) -> int:
         taken=resumed_from or 0,
         checkpoints=checkpoints,
         told_to_stop=request if comm.rank == 0 else stop.never,
+        tracing=Tracing(trainer, comm, progress, world[comm.rank]["host"], path.parent / trace.DIRECTORY),
     )
     seconds = round(time.perf_counter() - begin, 3)
     log.event(End(time=now(), state=state, steps=steps, seconds=seconds, reason=reason))
@@ -133,6 +135,7 @@ def train(
     taken: int = 0,
     checkpoints: Checkpoints | None = None,
     told_to_stop: Callable[[], bool] = stop.never,
+    tracing: Tracing | None = None,
 ) -> tuple[str, str, int]:
     """Take all steps that are left.
 
@@ -146,6 +149,8 @@ def train(
         Where to write them; None writes none.
     told_to_stop
         Asked after each step, see `Trainer.step`.
+    tracing
+        Writes the trace that the run asks for.
 
     Returns
     -------
@@ -159,7 +164,10 @@ def train(
     for k in range(taken, settings.steps):
         if k + 1 == counted:
             trainer.forget_times()
+        if tracing is not None:
+            tracing.begin(k + 1)
         result = trainer.step(k, told_to_stop)
+        traced = tracing.end(k + 1) if tracing is not None else None
         rate = samples / result.seconds / run.ranks
         log.step(
             Step(
@@ -178,6 +186,8 @@ def train(
                 loss_scale=result.loss_scale if settings.precision == "fp16" else None,
             )
         )
+        if traced is not None:
+            log.event(traced)
         engine = trainer.data_parallel
         if isinstance(engine, OneBitAdam) and engine.updates == settings.freeze_step and not result.skipped:
             elements, without = engine.frozen_elements()

@@ -123,6 +123,19 @@ class Hosts(Counted):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TraceWritten(Counted):
+    """The trace of some steps is on the disk, a file a rank."""
+
+    NAME: ClassVar[str] = "trace"
+    spans: int | None
+    """That the files hold."""
+    left_out: int | None
+    """Spans that the files have no room for."""
+    seconds: float | None
+    """That writing them took."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Memory(Event):
     """Bytes that the run needed: peaks, and what lasts from step to step in the rank that holds the most."""
 
