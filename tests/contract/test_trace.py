@@ -2,6 +2,7 @@
 
 import json
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def test_no_two_calls_of_a_lane_overlap(bounds: list[tuple[float, float]], track
             lanes[event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
     assert sum(map(len, lanes.values())) == len(bounds)
     for calls in lanes.values():
-        for (_, end), (begin, _) in zip(calls, calls[1:], strict=False):
+        for (_, end), (begin, _) in pairwise(calls):
             assert begin >= end - 0.01, "to the rounding of a time"
 
 

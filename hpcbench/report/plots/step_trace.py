@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpcbench.collect.submission import Submission
-from hpcbench.collect.traces import directory_of, traces_of
+from hpcbench.collect.traces import traces_of
 from hpcbench.contract.trace import CODEC, STEP, STEPS, WAIT, RankTrace, Span
+from hpcbench.errors import UserError
 from hpcbench.plot_style import COLOURS, HATCHES, INK, WIDTH
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Figure
@@ -58,7 +59,8 @@ class Panel:
 
 def step_trace(submission: Submission, cell: Cell) -> Figure | None:
     """A panel a scheme; None where no run was traced."""
-    panels = [panel for row in cell.rows if (panel := _panel(row))][:MOST_SCHEMES]
+    damaged: list[str] = []
+    panels = [panel for row in cell.rows if (panel := _panel(row, damaged))][:MOST_SCHEMES]
     if not panels:
         return None
     unit = seconds_unit(panel.seconds for panel in panels)
@@ -86,15 +88,18 @@ def step_trace(submission: Submission, cell: Cell) -> Figure | None:
     caption = (
         f"What each rank was about in one step, on one clock (to {worst * 1e6:.0f} us): {which}. The upper bar of a"
         " rank is what it computes, and where it waits; the lower one its messages under way and its codec's work."
-    )
+    ) + "".join(f" Not drawn: {words}." for words in damaged)
     return Figure("step-trace", "One step, rank by rank", caption, draw)
 
 
-def _panel(row: Row) -> Panel | None:
+def _panel(row: Row, damaged: list[str]) -> Panel | None:
+    """Of the first run that has a whole trace; what is wrong with those before it goes to `damaged`."""
     for measures in row.counted:
-        if directory_of(measures.run) is None:
+        try:
+            traces = traces_of(measures.run)
+        except UserError as error:
+            damaged.append(str(error))
             continue
-        traces = traces_of(measures.run)
         common = set.intersection(*(set(trace.steps()) for trace in traces)) if traces else set()
         if not common:
             continue
