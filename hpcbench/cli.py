@@ -159,7 +159,7 @@ def report(
         str,
         typer.Option(
             metavar="NAME,...|all",
-            help="Further tables: speed, phases, loss, traffic, memory, schemes, runs, published.",
+            help="Further tables: speed, phases, loss, traffic, memory, energy, schemes, runs, published.",
         ),
     ] = "",
     plots: Annotated[

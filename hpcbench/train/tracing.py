@@ -49,6 +49,10 @@ class Tracing:
         self._recorder.begin(step)
         self._trainer.record(self._recorder)
 
+    def writes(self, step: int) -> bool:
+        """Whether the files are written after this step."""
+        return self._recorder is not None and step == self._last
+
     def end(self, step: int) -> TraceWritten | None:
         """After a step; what was written, where it is the last one that is traced.
 

@@ -29,6 +29,7 @@ def traced(tmp_path_factory, mpi_run):
     run = RUN.changed(
         data=Data(source="file", path=str(text), valid_fraction=0.5),
         train=RUN.train.changed(steps=5, warmup_steps=2, global_batch=8, trace=Trace(steps=[FIRST, LAST])),
+        model=RUN.model.changed(layers=2),
         layout=Layout(dp=2, pp=2),
         scheme=NamedScheme(name="zfp", algorithm="two-shot", default="zfp:16"),
         ranks=RANKS,

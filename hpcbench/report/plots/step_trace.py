@@ -97,8 +97,8 @@ def _panel(row: Row, damaged: list[str]) -> Panel | None:
     for measures in row.counted:
         try:
             traces = traces_of(measures.run)
-        except UserError as error:
-            damaged.append(str(error))
+        except UserError as why:
+            damaged.append(str(why))
             continue
         common = set.intersection(*(set(trace.steps()) for trace in traces)) if traces else set()
         if not common:

@@ -8,6 +8,7 @@ from hpcbench.report.document import Table
 from hpcbench.report.tables.axes import axes
 from hpcbench.report.tables.by_scheme import loss, memory, phases, speed, traffic
 from hpcbench.report.tables.comparison import schemes
+from hpcbench.report.tables.energy import energy
 from hpcbench.report.tables.published import published
 from hpcbench.report.tables.runs import runs
 from hpcbench.report.tables.scaling import strong_scaling, weak_scaling
@@ -19,6 +20,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "traffic": traffic,
     "axes": axes,
     "memory": memory,
+    "energy": energy,
     "schemes": schemes,
 }
 """Further tables of the schemes of one cell, which has the comparison anyway."""
