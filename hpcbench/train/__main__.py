@@ -54,7 +54,7 @@ from hpcbench.contract.step_line import Step
 from hpcbench.errors import TransitError, UserError
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.predict import flops
-from hpcbench.train import binding, gpu, preflight, resources, stop, surroundings, text
+from hpcbench.train import binding, container, gpu, preflight, resources, stop, surroundings, text
 from hpcbench.train.checkpoint import Checkpoint, Checkpoints, Found, carried
 from hpcbench.train.checkpoint_index import ReplicasDifferError
 from hpcbench.train.corpus import Corpus
@@ -70,6 +70,8 @@ def main(argv: list[str]) -> int:
     if len(argv) != 1:
         raise UserError("usage: python -m hpcbench.train RUN.json")
     path = Path(argv[0])
+    container.check_version()
+    container.check_library()
     run, raw = load(path)
     log = RunLog(sys.stdout if comm.rank == 0 else None)
     checkpoints = Checkpoints(path.parent / "checkpoint", comm, run)
@@ -278,6 +280,7 @@ def environment() -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "kernels": instruction_set(),
+        **({"container": container.where()} if container.where() else {}),
     }
 
 
