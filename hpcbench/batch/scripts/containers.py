@@ -201,7 +201,7 @@ def _charliecloud(request: Request) -> Contained:
             raise ValueError(f"container.binds: {own[0]}: Charliecloud cannot keep a bind from being written: no :ro")
     # The host's /tmp (or what TMPDIR names, in its place) is there anyway, and nothing can be bound below it.
     private = {"-t", "--private-tmp"} & {*request.container.args}
-    there = [(s, p) for s, p, _ in request.binds if s == p and s.startswith("/tmp/") and not private]
+    there = [(s, p) for s, p, _ in request.binds if s == p and f"{s}/".startswith("/tmp/") and not private]
     binds = [word for s, p, _ in request.binds if (s, p) not in there for word in ("-b", f"{s}:{p}")]
     own_tmp = ["env", "-u", "TMPDIR"] if there else []
     several = ["--join", f"--join-ct={request.ranks_per_node}"] if request.ranks_per_node > 1 else []
