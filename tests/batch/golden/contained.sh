@@ -293,6 +293,7 @@ export HPCBENCH_CONTAINER='apptainer /sw/it'"'"'s mine.sif' HPCBENCH_VERSION=0.1
 export HPCBENCH_MPI_PATHS=/opt/mpich/lib
 
 provenance
+[ ! -e "jobs/$job/provenance/python.txt" ] || tail -n 1 -- "jobs/$job/provenance/python.txt"
 
 launch=(srun --nodes=12 --ntasks=48 --ntasks-per-node=4 --cpus-per-task=8 --cpu-bind=cores --gpu-bind=none --mpi=pmi2)
 run r1-nodes12-baseline "${launch[@]}"
