@@ -153,8 +153,8 @@ def report(
         list[Path] | None,
         typer.Argument(
             metavar="[PATHS...]",
-            help="Submissions or log files, or NAME=FILE for logs to compare, the baseline's first; by default the"
-            " newest submission below results/.",
+            help="Submissions, bundles or log files, or NAME=FILE for logs to compare, the baseline's first; by default"
+            " the newest submission below results/.",
             show_default=False,
         ),
     ] = None,
@@ -170,7 +170,7 @@ def report(
         str,
         typer.Option(
             metavar="NAME,...|all",
-            help="Further tables: speed, phases, loss, traffic, memory, schemes, runs, published.",
+            help="Further tables: speed, phases, loss, traffic, memory, energy, schemes, runs, published.",
         ),
     ] = "",
     plots: Annotated[
@@ -189,13 +189,38 @@ def report(
         Path | None,
         typer.Option(metavar="OLD", help="An earlier submission: say what changed since; status 1 if for the worse."),
     ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Directory for what traced steps are made of (train.trace): a file a run, for Perfetto.",
+        ),
+    ] = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File to pack submissions and report into, for somebody else's `hpcbench report FILE`: .tar.zst,"
+            " .tar.gz or .tar.xz.",
+        ),
+    ] = None,
+    anonymous: Annotated[
+        bool, typer.Option("--anonymous", help="In the bundle, replace the names of hosts and users.")
+    ] = False,
+    replace: Annotated[
+        list[str] | None,
+        typer.Option(metavar="OLD=NEW", help="In the bundle, also replace this word, such as an account's name."),
+    ] = None,
 ) -> None:
     """Compare the runs with the baseline, or with earlier ones. The exit status is 1 if a run failed or a threshold is
     not kept."""
     from hpcbench.batch.find_submission import find_root
+    from hpcbench.report.main import Bundle
     from hpcbench.report.main import report as report_paths
 
-    raise typer.Exit(report_paths(paths or [find_root(None)], format, output, tables, plots, exports or (), against))
+    roots = paths or [find_root(None)]
+    packed = Bundle(bundle, anonymous, replace or ())
+    raise typer.Exit(report_paths(roots, format, output, tables, plots, exports or (), against, trace, packed))
 
 
 @app.command()

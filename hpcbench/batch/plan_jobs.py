@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench.batch.match_runs import matching
+from hpcbench.batch.scripts.containers import check
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.launchers import program_name, solve
 from hpcbench.batch.scripts.refused import lost
@@ -16,6 +17,7 @@ from hpcbench.contract.grid_fit import placed
 from hpcbench.contract.scheme import assignments
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
+from hpcbench.study.container import Container, joined
 from hpcbench.study.expand import Run
 from hpcbench.study.load import Loaded
 from hpcbench.study.settle import idle_rules
@@ -43,6 +45,7 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
         The ranks do not fit a node, a queue does not allow the job, or there is no interpreter or launcher.
     """
     python, program = _programs(site, dry_run=dry_run)
+    container = _container(loaded, site, dry_run=dry_run)
     clear = sorted({name for run in runs for name in run.scheme.environment})
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
@@ -67,7 +70,7 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
                 ids,
                 placed,
                 launch,
-                python,
+                container.python if container else python,
                 allowed.walltime,
                 allowed.queue,
                 loaded.study.account,
@@ -76,6 +79,8 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
                 run_limit=allowed.run_limit,
                 requeue=loaded.study.requeue,
                 stop_ahead=allowed.stop_ahead,
+                container=container,
+                reads=_reads(group, loaded) if container else (),
             )
         )
     check_number([job.queue for job in jobs], loaded, site)
@@ -85,10 +90,50 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
     if site.scheduler.account_option and loaded.study.account is None:
         notes.append(f"no account: where {site.site} wants one, add `account:` to the study, or --set account=NAME")
     notes += lost(jobs[0], site) if jobs else []
+    if container:
+        notes.append(
+            f"ranks run in {container.image}, by {container.kind}, with its own hpcbench and {_MPI[container.mpi]}"
+        )
     notes += dict.fromkeys(run.clash for run in runs if run.clash)
     own = {run.scheme_name: run.scheme.environment for run in runs if run.scheme.environment}
     notes += [f"runs of {name} are started with {assignments(variables)}" for name, variables in own.items()]
     return jobs, notes + grid_notes(runs) + idle_notes(runs)
+
+
+_MPI = {"hybrid": "MPI library", "bind": "the host's MPI library"}
+
+
+def _container(loaded: Loaded, site: Site, *, dry_run: bool) -> Container | None:
+    """The container of the ranks.
+
+    Raises
+    ------
+    UserError
+        The site cannot run it, or there is no such image.
+    """
+    said = loaded.study.container
+    found = joined(site.container, said)
+    if found is None:
+        if said is not None:
+            where = loaded.document.where(("container",))
+            raise UserError(f"{where}: container.image: is missing, in the study and in site {site.site}: name one")
+        return None
+    where = loaded.document.where(("container",)) if said is not None else f"site {site.site}"
+    try:
+        check(found, site)
+    except ValueError as error:
+        raise UserError(f"{where}: {error}") from None
+    image = str(found.image)
+    if image.startswith("/") and not dry_run and not Path(image).exists():
+        raise UserError(f"{where}: container.image: {shown_path(image)} is not there: build it, or check the path")
+    return found
+
+
+def _reads(runs: list[Run], loaded: Loaded) -> list[str]:
+    """Files that the ranks of some runs read, beside those of the submission."""
+    base = Path(loaded.document.name).absolute().parent
+    named = [name for run in runs for name in (run.study.data.path, run.study.data.tokenizer, run.study.links) if name]
+    return list(dict.fromkeys(str(base / name) for name in named))
 
 
 def grid_notes(runs: list[Run]) -> list[str]:

@@ -1,56 +1,68 @@
-"""Room on a disk that is set aside, so that how a job ended can be written where all the rest is taken."""
+"""Whether the file system of the results takes what the jobs will write: free space, files, and the user's quota."""
 
 import errno
-from collections.abc import Callable
+import os
+import shutil
 from pathlib import Path
 
-FILE = "reserve"
-_SIZE = 1 << 14
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+from hpcbench.errors import UserError
+from hpcbench.files import shown_path
+
+_A_STEP, _A_RUN = 400, 1 << 20
+"""Bytes of a step's line, and of all else that a run writes but checkpoints and traces."""
+_LARGEST = 1 << 30
+"""Bytes that are tried at most: what is more is compared with what the file system says is free."""
+_AMPLE = 100
+"""Times what logs need, from which on nobody needs to be told."""
+_FILES = 20
+"""Of a run and its job."""
 
 
-def set_aside(directory: Path) -> None:
-    """Take room in a directory, unless that was done before.
+def check_room(root: Path, *, runs: int, steps: int) -> str:
+    """Try whether there is room for the logs of some runs; returns a line for the user where there is little.
+
+    A quota tells nobody what it leaves: so a file of that size is made, and is gone again.
+
+    Parameters
+    ----------
+    root
+        The submission's directory.
+    runs, steps
+        Runs, and steps of each.
 
     Raises
     ------
-    OSError
+    UserError
         There is none.
     """
-    path = directory / FILE
+    need = runs * (_A_RUN + steps * _A_STEP)
+    where = shown_path(root.parent)
+    free = shutil.disk_usage(root).free
+    names = os.statvfs(root)
+    remedy = "free some, or give another --out"
+    if free < need:
+        raise UserError(f"{where}: {_size(free)} are free, and logs need {_size(need)}: {remedy}")
+    if names.f_files and names.f_favail < runs * _FILES:
+        raise UserError(f"{where}: {names.f_favail} more files can be made, and runs need {runs * _FILES}: {remedy}")
+    trial = root / ".room"
     try:
-        if path.stat().st_size >= _SIZE:
-            return
-    except FileNotFoundError:
-        pass
-    try:
-        path.write_bytes(b" " * _SIZE)
+        with trial.open("wb") as stream:
+            os.posix_fallocate(stream.fileno(), 0, min(need, _LARGEST))
     except OSError as error:
-        path.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror, str(path)) from None
-
-
-def written(directory: Path, write: Callable[[], None]) -> None:
-    """Write something; on a full disk, in the room that was set aside in the directory.
-
-    Raises
-    ------
-    OSError
-        The disk takes no more, and there is no room either, or something else is wrong with it.
-    """
-    try:
-        write()
-    except OSError as error:
-        path = directory / FILE
-        if error.errno not in _FULL or not path.exists():
+        if error.errno in (errno.EDQUOT, errno.ENOSPC, errno.EFBIG):
+            what = "your quota" if error.errno == errno.EDQUOT else "the file system"
+            raise UserError(f"{where}: {what} has no room for the logs, {_size(need)}: {remedy}") from None
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # a file system that cannot set room aside
             raise
-        path.unlink()
-        write()
+    finally:
+        trial.unlink(missing_ok=True)
+    if free > _AMPLE * need:
+        return ""
+    return f"{_size(free)} are free for results; logs need about {_size(need)}, checkpoints and traces come on top"
 
 
-def disk_words(path: Path, error: OSError) -> str:
-    """A disk's refusal, with the file system on which the path lies."""
-    place = path.absolute()
-    while not place.is_mount() and place != place.parent:
-        place = place.parent
-    return f"{place}: {error.strerror or error}"
+def _size(number: int) -> str:
+    for scale, name in ((40, "TiB"), (30, "GiB"), (20, "MiB")):
+        if number >= 1 << scale:
+            return f"{number / (1 << scale):.1f} {name}"
+    return f"{number} B"

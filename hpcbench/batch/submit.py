@@ -119,11 +119,14 @@ def submit(
             queue_name = write(root, runs, jobs, handed, loaded, site, base=study.parent, more=more)
             if not options.dry_run:
                 from hpcbench.batch.record_provenance import keep
+                from hpcbench.batch.room import check_room
                 from hpcbench.batch.submit_jobs import submit_jobs
                 from hpcbench.batch.tracking.ledger import Ledger
 
                 keep(root, study)
                 scheduler, ledger = scheduler_class(site.scheduler.kind)(root, site), Ledger(root)
+                notes += scheduler.preflight(handed, loaded.study.account)
+                notes.append(check_room(root, runs=len(runs), steps=loaded.study.train.steps))
                 notes.append(submit_jobs(scheduler, ledger, handed, name=queue_name, after=after, progress=progress))
     if not options.dry_run:
         remember(base)

@@ -10,7 +10,7 @@ from typing import Any
 from hpcbench import __version__
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, write_json
-from hpcbench.batch.room import set_aside
+from hpcbench.batch.reserve import set_aside
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.render import render, render_array
 from hpcbench.batch.sites.site import Site

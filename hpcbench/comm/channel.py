@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from hpcbench.codecs.base import Codec
+from hpcbench.comm.recorder import ChannelRecorder
 from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, Traffic
 
 
@@ -65,6 +66,8 @@ class Channel:
     axis: str = ""
     """Of a tensor grid; several where a sum goes over more than one."""
     counters: Counters = field(default_factory=Counters)
+    recorder: ChannelRecorder | None = field(default=None, repr=False, compare=False)
+    """Writes down its calls, while a step is traced."""
 
     @property
     def traffic(self) -> Traffic:

@@ -20,6 +20,9 @@ class Clock(Protocol):
     def mark(self) -> Any:
         """The place where the process is now."""
 
+    def origin(self) -> tuple[Any, float]:
+        """A place, and the host's time there: `time.perf_counter`'s. What was asked for before is waited for."""
+
     def count(self, begin: Any, end: Any, to: Callable[[float], object]) -> None:
         """Give the seconds between two places to `to`, when the clock is settled at the latest."""
 
@@ -32,6 +35,10 @@ class HostClock:
 
     def mark(self) -> float:
         return time.perf_counter()
+
+    def origin(self) -> tuple[float, float]:
+        now = time.perf_counter()
+        return now, now
 
     def count(self, begin: float, end: float, to: Callable[[float], object]) -> None:
         to(end - begin)
@@ -58,6 +65,11 @@ class DeviceClock:
 
     def mark(self) -> Event:
         return self._accelerator.mark(self._stream)
+
+    def origin(self) -> tuple[Event, float]:
+        event = self.mark()
+        event.wait()
+        return event, time.perf_counter()
 
     def count(self, begin: Event, end: Event, to: Callable[[float], object]) -> None:
         self._spans.append((begin, end, to))

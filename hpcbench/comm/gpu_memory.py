@@ -55,7 +55,10 @@ class _Outgoing:
         assert self._copied is not None
         if not self._copied.done():
             return False
-        self._memory.tally.encode_s += self._encoded.since(self._begin)
+        tally = self._memory.tally
+        tally.encode_s += self._encoded.since(self._begin)
+        if tally.recorder is not None:
+            tally.recorder.coded_on_device("encode", self._begin, self._encoded)
         message = self._message
         if not self._memory.aware:
             content, used = message.content, message.wire_bytes
@@ -96,9 +99,12 @@ class _Finish:
     def done(self) -> bool:
         if not self.event.done():
             return False
+        tally = self._memory.tally
         for begin, end, length in self._decodings:
             int(length)  # a stream that is malformed
-            self._memory.tally.decode_s += end.since(begin)
+            tally.decode_s += end.since(begin)
+            if tally.recorder is not None:
+                tally.recorder.coded_on_device("decode", begin, end)
         return True
 
 

@@ -127,7 +127,7 @@ class Group:
         if chosen.algorithm is Algorithm.HOMOMORPHIC and isinstance(channel.codec, Quant):
             if place.on_device:
                 raise ValueError("homomorphic sums are made in host memory: on a GPU use another algorithm")
-            tally, how = Tally(), chosen.algorithm.value
+            tally, how = Tally(recorder=channel.recorder), chosen.algorithm.value
             slice_ = homomorphic.all_reduce(self._planned, buf, channel.codec, tally)
             return self._calls.at_once(slice_, channel, place, tally, how=how, in_order=True)
         return self._carry_out(chosen, channel, place, buf, InPlace(buf), feedback)
@@ -332,7 +332,8 @@ class Group:
         feedback: Feedback | None = None,
     ) -> Call:
         seed = channel.counters.calls << 20
-        return Call(comm, self.topology, place, codec, channel.travels_as(dtype), vector, seed, feedback)
+        tally = Tally(recorder=channel.recorder)
+        return Call(comm, self.topology, place, codec, channel.travels_as(dtype), vector, seed, feedback, tally)
 
     def _piece_bytes(self, buf: Array, channel: Channel) -> list[int]:
         """Bytes of each rank's piece of a vector, in the type that travels."""

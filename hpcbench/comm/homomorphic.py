@@ -41,14 +41,14 @@ def all_reduce(comm: MPI.Comm, buf: Array, codec: Quant, tally: Tally) -> Slice:
     values.reshape(-1)[: buf.size] = buf
     largest = np.abs(values).max(axis=1, initial=0).astype(np.float32)  # [blocks]
     largest[~np.isfinite(largest)] = np.inf  # MPI's maximum may lose a NaN
-    tally.encode_s += time.perf_counter() - start
+    tally.encoded(start)
     yield [comm.Iallreduce(MPI.IN_PLACE, largest, MPI.MAX)]
 
     start = time.perf_counter()
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         units = np.where(largest > 0, np.float32(_LARGEST) / largest, np.float32(0))[:, None]
         codes = np.rint(np.nan_to_num(values * units)).clip(-_LARGEST, _LARGEST).astype(np.int16)
-    tally.encode_s += time.perf_counter() - start
+    tally.encoded(start)
     yield [comm.Iallreduce(MPI.IN_PLACE, codes, MPI.SUM)]
 
     start = time.perf_counter()
@@ -56,7 +56,7 @@ def all_reduce(comm: MPI.Comm, buf: Array, codec: Quant, tally: Tally) -> Slice:
         sums = codes * (largest / np.float32(_LARGEST))[:, None]  # 0 x infinity is NaN
         sums[np.isinf(largest)] = np.nan
     buf[...] = sums.reshape(-1)[: buf.size]
-    tally.decode_s += time.perf_counter() - start
+    tally.decoded(start)
     share = 2 * (comm.size - 1) / comm.size
     tally.message_bytes += round(share * buf.nbytes)
     tally.coded_bytes += round(share * buf.nbytes)

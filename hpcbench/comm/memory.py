@@ -15,6 +15,7 @@ from mpi4py import MPI
 from hpcbench.codecs.base import Codec
 from hpcbench.comm import frame
 from hpcbench.comm.arrays import Array
+from hpcbench.comm.recorder import ChannelRecorder
 from hpcbench.comm.rounding import narrow, widen
 from hpcbench.comm.scratch import Scratch
 
@@ -44,6 +45,22 @@ class Tally:
     decode_s: float = 0.0
     lost_overflows: int = 0
     """Messages with values that were not finite, by a codec that does not tell the receiver."""
+    recorder: ChannelRecorder | None = None
+    """Is told of each piece of the codec's work, where the step is traced."""
+
+    def encoded(self, begin: float) -> None:
+        """Values have been encoded since `begin`."""
+        end = time.perf_counter()
+        self.encode_s += end - begin
+        if self.recorder is not None:
+            self.recorder.coded("encode", begin, end)
+
+    def decoded(self, begin: float) -> None:
+        """Values have been decoded since `begin`."""
+        end = time.perf_counter()
+        self.decode_s += end - begin
+        if self.recorder is not None:
+            self.recorder.coded("decode", begin, end)
 
 
 class Message(Protocol):
@@ -149,7 +166,7 @@ class HostMemory:
         used = self._codec.encode(sent, buffer[:bound], residual=residual, seed=seed)
         wire = buffer[:used]
         message = HostMessage(frame.seal(buffer, used) if self._seal else wire, wire, used)
-        self._tally.encode_s += time.perf_counter() - start
+        self._tally.encoded(start)
         return message
 
     def plain(self, values: Array) -> HostMessage:
@@ -176,7 +193,7 @@ class HostMemory:
             values = self._borrow(out.size * self._dtype.itemsize).view(self._dtype)
             self._codec.decode(message.wire, values)
             widen(values, out, accumulate=accumulate)
-        self._tally.decode_s += time.perf_counter() - start
+        self._tally.decoded(start)
 
     def unpack(self, inbox: Array, out: Array, *, accumulate: bool = False) -> None:
         widen(inbox[: out.size * self._dtype.itemsize].view(self._dtype), out, accumulate=accumulate)

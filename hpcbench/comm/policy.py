@@ -7,6 +7,7 @@ import numpy as np
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.channel import Channel
+from hpcbench.comm.recorder import Recorder
 from hpcbench.contract.rules import applying
 from hpcbench.contract.scheme import Rule, Scheme
 from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, Traffic, content_of
@@ -29,6 +30,7 @@ class Policy:
         self._dtypes = dtypes or {}
         self._rules = scheme.all_rules
         self._channels: dict[Traffic, Channel] = {}
+        self._recorder: Recorder | None = None
 
     def channel(self, dimension: Dimension, phase: Phase, kind: Kind, axis: str = "") -> Channel:
         """The channel of this traffic, on a tensor grid over this axis; always the same object."""
@@ -55,7 +57,17 @@ class Policy:
                 between_nodes=rule.between_nodes,
                 axis=axis,
             )
+            self._give_recorder(self._channels[key])
         return self._channels[key]
+
+    def record(self, recorder: Recorder | None) -> None:
+        """Have the calls of all channels written down; None ends it."""
+        self._recorder = recorder
+        for channel in self._channels.values():
+            self._give_recorder(channel)
+
+    def _give_recorder(self, channel: Channel) -> None:
+        channel.recorder = self._recorder.of(" ".join(channel.traffic)) if self._recorder else None
 
     @property
     def exact(self) -> Channel:

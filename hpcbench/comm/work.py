@@ -61,6 +61,12 @@ class Work:
         if self._calling:
             place.clock.count(*self._calling, self._exposed)
         place.clock.count(start, end, self._exposed)
+        recorder = self._channel.recorder
+        if recorder is not None:
+            recorder.call(operation.begun, operation.seconds, tally.message_bytes, tally.wire_bytes)
+            if self._calling:
+                recorder.waited(place.clock, *self._calling)
+            recorder.waited(place.clock, start, end)
 
     def _exposed(self, seconds: float) -> None:
         """So long the caller could not go on."""

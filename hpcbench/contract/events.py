@@ -1,7 +1,8 @@
 """The events of a run's log: one class each, which writes its line and reads it back.
 
-A run writes them in this order: start, environment, configuration; checkpoints and evaluations between its steps;
-traffic, phases, hosts and memory after the last step; end.
+A run writes them in this order: start, environment, configuration; checkpoints, evaluations and a trace between its
+steps; traffic, phases, hosts, memory and energy after the last
+step; end.
 """
 
 from dataclasses import dataclass
@@ -21,11 +22,14 @@ from hpcbench.contract.event.life import (
 from hpcbench.contract.event.machine import Binding, Environment, Host, HostGpu, Rank, RankGpu
 from hpcbench.contract.event.measured import (
     ChannelTraffic,
+    Energy,
+    EnergyCounter,
     Hosts,
     HostTimes,
     Memory,
     Phases,
     StageTimes,
+    TraceWritten,
     Traffic,
 )
 
@@ -39,6 +43,8 @@ __all__ = [
     "CheckpointWritten",
     "Configuration",
     "End",
+    "Energy",
+    "EnergyCounter",
     "Environment",
     "Evaluation",
     "Event",
@@ -54,6 +60,7 @@ __all__ = [
     "RankGpu",
     "StageTimes",
     "Start",
+    "TraceWritten",
     "Traffic",
     "VarianceFrozen",
     "parse",
@@ -85,10 +92,12 @@ KINDS: dict[str, type[Event]] = {
         VarianceFrozen,
         Evaluation,
         CheckpointWritten,
+        TraceWritten,
         Traffic,
         Phases,
         Hosts,
         Memory,
+        Energy,
         End,
     )
 }

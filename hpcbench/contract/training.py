@@ -89,6 +89,27 @@ def _by_content(said: Any) -> Any:
     return dict.fromkeys(CONTENTS, said)
 
 
+MOST_TRACED = 1000
+"""Steps of a trace: more than anybody looks at, and few enough for a file a rank."""
+
+
+class Trace(Section):
+    """Steps of which each rank writes down what it was about."""
+
+    steps: list[Count] = Field(
+        min_length=2, max_length=2, description="The first and the last step, counted from 1: [20, 25]."
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Trace":
+        first, last = self.steps
+        if not first <= last < first + MOST_TRACED:
+            raise ValueError(
+                f"steps {self.steps} are not a first and a last step, {MOST_TRACED} steps at most: [20, 25]"
+            )
+        return self
+
+
 class Train(Section):
     """Steps, batches, precision and optimizer of a run."""
 
@@ -163,6 +184,11 @@ class Train(Section):
     loss_scale_hysteresis: Count = Field(
         2, description="The overflow that halves it, counted anew after each doubling."
     )
+    trace: Trace | None = Field(
+        None,
+        description="Write, rank by rank, what some steps are made of: `{steps: [20, 25]}`. "
+        "`hpcbench report --trace DIR` joins the ranks.",
+    )
 
     @model_validator(mode="after")
     def _steps_beyond_warmup(self) -> "Train":
@@ -172,6 +198,8 @@ class Train(Section):
             raise ValueError(f"min_lr {self.min_lr} is above lr {self.lr}: lower it")
         if self.node_copy and self.zero != 3:
             raise ValueError(f"node_copy is a second copy of stage 3's pieces, and zero is {self.zero}: set zero to 3")
+        if self.trace is not None and self.trace.steps[1] > self.steps:
+            raise ValueError(f"trace.steps ends with step {self.trace.steps[1]}, and there are {self.steps}: lower it")
         return self
 
     @property

@@ -5,6 +5,8 @@ from functools import partial
 from typing import Any
 
 from hpcbench.comm.clock import Clock, HostClock
+from hpcbench.comm.recorder import Recorder
+from hpcbench.contract.trace import STEPS
 
 
 @dataclass
@@ -27,6 +29,8 @@ class Phases:
         How many.
     clock
         By which they are counted; it must have been settled.
+    recorder
+        Writes them down, while a step is traced.
     """
 
     forward: float = 0.0
@@ -37,10 +41,28 @@ class Phases:
     step: float = 0.0
     steps: int = 0
     clock: Clock = field(default_factory=HostClock)
+    recorder: Recorder | None = None
 
-    def count(self, phase: str, begin: Any, end: Any, *, out_of: str | None = None) -> None:
-        """Add the time between two marks of the clock to a phase; it is no part of the one that it lies in."""
+    def count(
+        self, phase: str, begin: Any, end: Any, *, out_of: str | None = None, of: tuple[int, int] | None = None
+    ) -> None:
+        """Add the time between two marks of the clock to a phase.
+
+        Parameters
+        ----------
+        phase
+            Which.
+        begin, end
+            Marks of the clock.
+        out_of
+            The phase that it lies in, and is no part of.
+        of
+            Micro-batch and chunk, where it is of one.
+        """
         self.clock.count(begin, end, partial(self._add, phase, out_of))
+        if self.recorder is not None:
+            about = {"micro_batch": of[0], "chunk": of[1]} if of else {}
+            self.recorder.span(STEPS, phase, self.clock, begin, end, about)
 
     def _add(self, phase: str, out_of: str | None, seconds: float) -> None:
         setattr(self, phase, getattr(self, phase) + seconds)

@@ -123,7 +123,7 @@ class Pipeline:
             else:
                 self._backward(alive.pop((i, chunk)), i, chunk)
             end = times.clock.mark()
-            times.count(work, begin, end)
+            times.count(work, begin, end, of=(i, chunk))
             begin = end
         for sending in self._sendings:
             sending.wait()

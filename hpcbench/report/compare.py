@@ -17,7 +17,7 @@ from hpcbench.report.findings import Key, Loss, LossFinding, Speed, SpeedFinding
 from hpcbench.report.measures import Measures, common_rate, completed, counted
 from hpcbench.report.quantities.speed_quantities import LOSS_VALID, MODEL_FLOPS, SAMPLES, TOKENS
 from hpcbench.report.quantities.traffic_quantities import CODED, WIRE
-from hpcbench.report.statistics import Interval, geometric_interval, median_interval, usable
+from hpcbench.report.statistics import Interval, geometric_interval, median_interval, paired_ratio, usable
 from hpcbench.report.traffic import Unknown
 from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, in_words, verdict
 
@@ -54,6 +54,8 @@ class Row:
     such."""
     outcome: Outcome | None
     """What is shown of speed and loss together; None for the baseline."""
+    energy: Interval | None = None
+    """Joules a sample over the baseline's, of the pairs whose counters are of the same; None where there is none."""
 
     @property
     def verdict(self) -> str:
@@ -225,7 +227,16 @@ def _row(scheme: str, runs: list[Measures], findings: _Findings, base: list[Meas
         loss_in_time=findings.loss_in_time.get(scheme),
         coded_part=CODED.over(runs),
         outcome=outcome,
+        energy=_energy(runs, base) if base and not _diverged(runs) else None,
     )
+
+
+def _energy(runs: Sequence[Measures], base: Sequence[Measures]) -> Interval | None:
+    """An estimate with its interval, and no verdict: speed and loss are what schemes are judged by."""
+    pairs = [(mine.energy, other.energy) for mine, other in paired(runs, base)]
+    same = [(a.per_sample, b.per_sample) for a, b in pairs if a and b and a.scope == b.scope]
+    known = [(a, b) for a, b in same if a is not None and b is not None]
+    return paired_ratio([a for a, _ in known], [b for _, b in known]) if known else None
 
 
 def step_time(measures: Measures) -> Interval | None:

@@ -2,13 +2,16 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hpcbench.collect.submission import Submission
 from hpcbench.contract.state import BAD
 from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
+from hpcbench.report import traces
 from hpcbench.report.against import compared
 from hpcbench.report.build import build, table_names
 from hpcbench.report.formats import FORMATS, TERMINAL, Request, format_name
@@ -19,6 +22,50 @@ if TYPE_CHECKING:
     from hpcbench.report.export.files import Target
 
 
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that somebody asked for."""
+
+    path: Path | None
+    anonymous: bool = False
+    """Whether names of hosts and users are replaced."""
+    replace: Sequence[str] = ()
+    """``OLD=NEW``, or ``OLD``, which becomes ``name-1``, ``name-2`` ..."""
+
+    def check(self) -> None:
+        """Refuse what cannot be written, before anything is read.
+
+        Raises
+        ------
+        UserError
+            The name says no compression, or what it needs is missing; a replacement is none.
+        """
+        from hpcbench.report.bundle.archive import check_name
+
+        if self.path is None:
+            if self.anonymous or self.replace:
+                raise UserError(f"--{'anonymous' if self.anonymous else 'replace'}: is for --bundle FILE: add it")
+            return
+        check_name(self.path, "--bundle")
+        self._words()
+
+    def pack(self, submissions: Sequence[Submission]) -> None:
+        """Write the file, if one is asked for."""
+        if self.path is not None:
+            from hpcbench.report.bundle.pack import pack
+
+            pack(submissions, self.path, anonymous=self.anonymous, replaced=self._words())
+
+    def _words(self) -> dict[str, str]:
+        found = {}
+        for k, one in enumerate(self.replace, 1):
+            old, sign, new = one.partition("=")
+            if not old or (sign and not new):
+                raise UserError(f"--replace {printable(one, 40)}: say OLD=NEW, or a word that is to go")
+            found[old] = new or f"name-{k}"
+        return found
+
+
 def report(
     paths: list[Path],
     format: str | None = None,
@@ -27,6 +74,8 @@ def report(
     plots: Path | None = None,
     exports: Sequence[Path] = (),
     against: Path | None = None,
+    trace: Path | None = None,
+    bundle: Bundle | None = None,
 ) -> int:
     """Print what the runs say.
 
@@ -47,6 +96,10 @@ def report(
         Files for the measured rows, see `hpcbench.report.export`.
     against
         An earlier submission: say what changed since, and nothing else.
+    trace
+        Directory to write the traces of the runs to, the ranks of a run joined.
+    bundle
+        A file to pack the submissions into.
 
     Returns
     -------
@@ -68,6 +121,8 @@ def report(
     targets = _targets(exports)
     if plots is not None:
         need_matplotlib("--plots")
+    if bundle is not None:
+        bundle.check()
     found = read(paths)
     sections = found.sections
     if found.microbenchmarks and FORMATS[form].runs:
@@ -91,6 +146,10 @@ def report(
         from hpcbench.report.plots.save import write
 
         write(build(sections, (), figures=True), plots)
+    if bundle is not None:
+        bundle.pack([submission for submission, _ in sections])
+    if trace is not None:
+        traces.write([submission for submission, _ in sections], trace)
     for target in targets:
         target.write([submission for submission, _ in sections])
     return int(bad)

@@ -13,7 +13,7 @@ from hpcbench.contract.values import member, text
 from hpcbench.report import checks, resources, traffic
 from hpcbench.report.basis import Basis, basis
 from hpcbench.report.provenance import differences
-from hpcbench.report.resources import HostTime, Memory, Phases, phases
+from hpcbench.report.resources import Energy, HostTime, Memory, Phases, phases
 from hpcbench.report.traffic import HostLink, TimeSplit, Traffic, Unknown
 
 Rates = tuple[float | None, ...]
@@ -70,6 +70,8 @@ class Measures:
     hosts: tuple[HostTime, ...]
     """How long the ranks of each host computed."""
     memory: Memory
+    energy: Energy | None
+    """Joules of its steps; None where the counters give no whole sum."""
     skipped: int | None
     """Steps that changed no weight."""
     nan_steps: int | None
@@ -149,6 +151,7 @@ def measure(run: RunResult) -> Measures:
         phases=phases(log, run.settings),
         hosts=resources.hosts(log),
         memory=resources.memory(log),
+        energy=resources.energy(log, rests_on.batch),
         skipped=_highest(log, "skipped"),
         nan_steps=_nan_steps(log),
         loss_train=last.loss if last else None,

@@ -14,6 +14,8 @@ from hpcbench.contract.text import printable
 from hpcbench.contract.values import text
 from hpcbench.errors import UserError
 from hpcbench.report.build import Section
+from hpcbench.report.bundle.archive import is_archive
+from hpcbench.report.bundle.unpack import submissions as bundled
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.measures import is_uncompressed, measure
 
@@ -91,8 +93,8 @@ def read(paths: list[Path]) -> Found:
     Parameters
     ----------
     paths
-        Directories that `hpcbench submit` made, directories of such (the newest is taken), or files; ``NAME=FILE`` for
-        logs that are to be compared.
+        Directories that `hpcbench submit` made, directories of such (the newest is taken), bundles, or log files;
+        ``NAME=FILE`` for logs that are to be compared.
 
     Raises
     ------
@@ -110,6 +112,9 @@ def read(paths: list[Path]) -> Found:
         if (log := named(path)) is not None:
             logs.append(log)
             continue
+        if is_archive(path):
+            submissions += bundled(path)
+            continue
         if _is_directory(path):
             root = resolve(path)
             if root.resolve() not in roots:
@@ -125,7 +130,12 @@ def read(paths: list[Path]) -> Found:
     submissions.extend(gather(runs))
     if logs:
         submissions.append(together(logs))
-    return Found([(submission, _cells(submission)) for submission in submissions], microbenchmarks)
+    return Found(sections_of(submissions), microbenchmarks)
+
+
+def sections_of(submissions: Sequence[Submission]) -> list[Section]:
+    """Submissions with their runs compared."""
+    return [(submission, _cells(submission)) for submission in submissions]
 
 
 def gather(runs: list[tuple[Path, RunResult]]) -> list[Submission]:

@@ -9,6 +9,7 @@ from hpcbench.contract.layout import Partition
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.section import Count, File, Label, Line, Name, Scalar, Section
 from hpcbench.contract.training import Data, Model, Train
+from hpcbench.study.container import Container
 
 
 class _Replicas(Section):
@@ -79,6 +80,7 @@ class Study(Section):
         None,
         description="What `hpcbench bench network --json` measured here, relative to the study file: decides on plans.",
     )
+    container: Container | None = Field(None, description="The image that ranks run in, and what the site lacks of it.")
     schemes: dict[Name, SchemeEntry] = Field(default_factory=dict, description="Schemes of one's own, by name.")
     matrix: Matrix = Field(default_factory=Matrix, description="What varies.")
     repeats: int = Field(3, ge=1, le=1000, description="Runs of each cell, with seeds of their own.")

@@ -28,7 +28,7 @@ from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
-from hpcbench.contract import rules
+from hpcbench.contract import rules, trace
 from hpcbench.contract.events import (
     Binding,
     CheckpointCarried,
@@ -54,11 +54,13 @@ from hpcbench.contract.step_line import Step
 from hpcbench.errors import TransitError, UserError
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.predict import flops
-from hpcbench.train import binding, gpu, preflight, resources, stop, surroundings, text
+from hpcbench.train import binding, container, gpu, preflight, resources, stop, surroundings, text
 from hpcbench.train.checkpoint import Checkpoint, Checkpoints, Found, carried
 from hpcbench.train.checkpoint_index import ReplicasDifferError
 from hpcbench.train.corpus import Corpus
+from hpcbench.train.energy.energy import EnergyMeter
 from hpcbench.train.log import RunLog, now
+from hpcbench.train.tracing import Tracing
 from hpcbench.train.trainer import Trainer
 
 
@@ -68,6 +70,8 @@ def main(argv: list[str]) -> int:
     if len(argv) != 1:
         raise UserError("usage: python -m hpcbench.train RUN.json")
     path = Path(argv[0])
+    container.check_version()
+    container.check_library()
     run, raw = load(path)
     log = RunLog(sys.stdout if comm.rank == 0 else None, path.parent / "reserve")
     checkpoints = Checkpoints(path.parent / "checkpoint", comm, run)
@@ -89,12 +93,12 @@ def main(argv: list[str]) -> int:
         log.event(CheckpointDamaged(reason=words))
     begin = time.perf_counter()
     world = preflight.describe(comm, run)
+    ranks = tuple(map(Rank.declared, world))
     where = surroundings.hosts(comm, gpus=run.device != "cpu")
     aware = gpu.awareness(comm, run)
     about = {**environment(), **transport(comm, run, aware), **(surroundings.job() if comm.rank == 0 else {})}
     if comm.rank == 0:
-        ranks, hosts = tuple(map(Rank.declared, world)), tuple(map(Host.declared, where))
-        log.event(Environment(**about, hosts=hosts, world=ranks))
+        log.event(Environment(**about, hosts=tuple(map(Host.declared, where)), world=ranks))
     preflight.check(world, run)
     if warnings := binding.check(world, run):
         log.event(Binding(warnings=tuple(warnings)))
@@ -119,6 +123,8 @@ def main(argv: list[str]) -> int:
         taken=resumed_from or 0,
         checkpoints=checkpoints,
         told_to_stop=request if comm.rank == 0 else stop.never,
+        tracing=Tracing(trainer, comm, progress, world[comm.rank]["host"], path.parent / trace.DIRECTORY),
+        energy=EnergyMeter(ranks, comm),
     )
     seconds = round(time.perf_counter() - begin, 3)
     log.event(End(time=now(), state=state, steps=steps, seconds=seconds, reason=reason))
@@ -133,6 +139,8 @@ def train(
     taken: int = 0,
     checkpoints: Checkpoints | None = None,
     told_to_stop: Callable[[], bool] = stop.never,
+    tracing: Tracing | None = None,
+    energy: EnergyMeter | None = None,
 ) -> tuple[str, str, int]:
     """Take all steps that are left.
 
@@ -146,6 +154,10 @@ def train(
         Where to write them; None writes none.
     told_to_stop
         Asked after each step, see `Trainer.step`.
+    tracing
+        Writes the trace that the run asks for.
+    energy
+        Reads the counters of energy over the steps that count for the run's speed.
 
     Returns
     -------
@@ -159,7 +171,18 @@ def train(
     for k in range(taken, settings.steps):
         if k + 1 == counted:
             trainer.forget_times()
+        if tracing is not None:
+            tracing.begin(k + 1)
+        if energy is not None and k + 1 >= counted:
+            energy.meter.resume()
         result = trainer.step(k, told_to_stop)
+        last = k + 1 == settings.steps
+        evaluated = last or bool(settings.eval_every and (k + 1) % settings.eval_every == 0)
+        due = bool(settings.checkpoint_every and (k + 1) % settings.checkpoint_every == 0)
+        more = evaluated or due or result.stop or (tracing is not None and tracing.writes(k + 1))
+        if energy is not None:
+            energy.meter.pause() if more else energy.meter.tick()
+        traced = tracing.end(k + 1) if tracing is not None else None
         rate = samples / result.seconds / run.ranks
         log.step(
             Step(
@@ -178,6 +201,8 @@ def train(
                 loss_scale=result.loss_scale if settings.precision == "fp16" else None,
             )
         )
+        if traced is not None:
+            log.event(traced)
         engine = trainer.data_parallel
         if isinstance(engine, OneBitAdam) and engine.updates == settings.freeze_step and not result.skipped:
             elements, without = engine.frozen_elements()
@@ -186,7 +211,6 @@ def train(
             return "nan", f"loss is {result.loss} at step {k + 1}", k + 1
         if result.skipped and result.loss_scale <= trainer.smallest_loss_scale:
             return "nan", f"gradient norm is not finite at step {k + 1}", k + 1
-        last = k + 1 == settings.steps
         if last:
             measured: dict[str, Any] = {"from_step": counted, "to_step": settings.steps}
             channels, (down, up) = trainer.traffic.report(), trainer.traffic.link_bytes() or (None, None)
@@ -195,12 +219,13 @@ def train(
             if hosts:
                 log.event(Hosts(**measured, hosts=resources.compute_times(trainer, hosts)))
             log.event(resources.memory(trainer))
-        if last or (settings.eval_every and (k + 1) % settings.eval_every == 0):
+            if energy is not None:
+                log.event(energy.event(**measured))
+        if evaluated:
             loss, tokens = trainer.evaluate()
             log.event(Evaluation(step=k + 1, split="valid", loss=loss, tokens=tokens))
             if not np.isfinite(loss):
                 return "nan", f"validation loss is {loss} at step {k + 1}", k + 1
-        due = settings.checkpoint_every and (k + 1) % settings.checkpoint_every == 0
         if checkpoints and not last and (result.stop or due):
             try:
                 written = checkpoints.write(k + 1, trainer.state(), corpus=trainer.corpus)
@@ -255,6 +280,7 @@ def environment() -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "kernels": instruction_set(),
+        **({"container": container.where()} if container.where() else {}),
     }
 
 

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from hpcbench.contract.run import Run
 from hpcbench.errors import UserError
-from hpcbench.train import binding
+from hpcbench.train import binding, container
 
 
 def describe(comm: MPI.Comm, run: Run) -> list[dict[str, Any]]:
@@ -35,7 +35,7 @@ def check(world: list[dict[str, Any]], run: Run) -> None:
     if len(world) != run.ranks:
         raise UserError(
             f"the launcher started a world of {len(world)} ranks, the run needs {run.ranks}: launcher and MPI library "
-            "do not speak the same interface (with srun, try --mpi=pmi2 or --mpi=pmix)"
+            f"do not speak the same interface (with srun, try --mpi=pmi2 or --mpi=pmix){container.remedy()}"
         )
     _check_environment(world, run)
     hosts: dict[str, list[dict[str, Any]]] = defaultdict(list)

@@ -11,10 +11,12 @@ import torch
 from mpi4py import MPI
 
 from hpcbench.comm import links
+from hpcbench.comm.clock import Clock
 from hpcbench.comm.group import Group
 from hpcbench.comm.places import Places
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
+from hpcbench.comm.recorder import Recorder
 from hpcbench.contract.run import Run
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import make_buckets
@@ -183,6 +185,16 @@ class Trainer:
         """Count traffic and times anew, as after the warm-up."""
         self.traffic.forget()
         self.phases = Phases(clock=self._clock)
+
+    @property
+    def clock(self) -> Clock:
+        """Of what this rank computes."""
+        return self._clock
+
+    def record(self, recorder: Recorder | None) -> None:
+        """Have what the steps are made of written down; None ends it."""
+        self.policy.record(recorder)
+        self.phases.recorder = recorder
 
     def step(self, step: int, told_to_stop: Callable[[], bool] = never) -> StepResult:
         """Take step `step` (from 0). A step whose gradients are not finite changes no weight.

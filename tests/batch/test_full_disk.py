@@ -11,7 +11,7 @@ import pytest
 from batch_fakes import Fake, wait_for, wait_until_over
 from test_scripts import Bench
 
-from hpcbench.batch.room import FILE, set_aside, written
+from hpcbench.batch.reserve import FILE, set_aside, written
 from hpcbench.batch.submit import Options, submit
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.judge_job import HandedIn, Told, judge_job

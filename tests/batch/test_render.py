@@ -89,7 +89,24 @@ OFFER: dict[str, Any] = {
     },
     "checked": "never",
 }
-SITES = {"full": FULL, "offer": OFFER, "slots": SLOTS, "flux": FLUX}
+CONTAINED: dict[str, Any] = {
+    "site": "contained",
+    "scheduler": {"kind": "slurm"},
+    "queues": {"gpu": {}},
+    "node": {"gpus": 4, "cores": 32},
+    "launcher": {"kind": "srun", "args": ["--mpi=pmi2"], "visibility": "all"},
+    "device": "cuda",
+    "container": {
+        "kind": "apptainer",
+        "image": "/sw/it's mine.sif",
+        "binds": ["/data:/data:ro"],
+        "mpi": "bind",
+        "mpi_paths": ["/opt/mpich/lib"],
+        "args": ["--cleanenv"],
+    },
+    "checked": "never",
+}
+SITES = {"full": FULL, "offer": OFFER, "slots": SLOTS, "flux": FLUX, "contained": CONTAINED}
 SCRIPTS = [*site_names(), *SITES]
 FITTING = {"lonestar6": ["matrix.nodes=[8]"], "vista": ["layout.tp=1"]}
 """What the golden study needs on nodes with fewer GPUs."""
@@ -430,7 +447,7 @@ def test_what_is_wrong_with_a_template_of_ones_own_is_said_with_its_line(tmp_pat
 def test_templates_use_what_render_declares_and_nothing_else() -> None:
     environment = jinja2.Environment()
     environment.filters["q"] = quote
-    known = {"version", "directives", "job", "site", "study", "root", "requeues", "calls", "list", "outer"}
+    known = {"version", "directives", "job", "site", "study", "root", "requeues", "calls", "inside", "list", "outer"}
     for path in data_dir("templates").iterdir():
         tree = environment.parse(path.read_text(encoding="utf-8"))
         assert jinja2.meta.find_undeclared_variables(tree) <= known, path.name

@@ -62,6 +62,17 @@ def test_half_sums(tiny: Tiny) -> None:
     assert re.fullmatch(r"fp16 messages of the baseline are summed by: .*(type|operation)", printed.lines[-1])
 
 
+def test_trace_cost(tiny: Tiny, tmp_path: Path) -> None:
+    """What is asked when nothing is traced is next to nothing, whatever the machine."""
+    file = tmp_path / "steps.json"
+    printed = tiny("trace_cost.py", "--json", str(file))
+    found = json.loads(file.read_text())
+    assert positive(printed.row("on"), 2) and len(found["on"]) == len(found["off"]) == 2
+    assert re.fullmatch(r"on: [+-][\d.]+% of a step \([+-][\d.]+% to [+-][\d.]+%\)", printed.lines[-2])
+    matched = re.fullmatch(r"off: (\d+) questions of \d+ ns: ([\d.]+) millionths of a step", printed.lines[-1])
+    assert matched and int(matched[1]) > 10 and float(matched[2]) < 1000
+
+
 def test_codecs(tiny: Tiny) -> None:
     """The same bytes and errors as zfpy; a row each for peers that are there and peers that are not."""
     printed = tiny("codecs.py")

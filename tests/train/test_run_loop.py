@@ -88,9 +88,9 @@ def run_of(corpus, **settings):
     return Trainer(run, MPI.COMM_SELF.Dup(), Progress(Wait.SPIN), corpus)
 
 
-def logged(trainer):
+def logged(trainer, **meters):
     stream = io.StringIO()
-    outcome = train(trainer, RunLog(stream))
+    outcome = train(trainer, RunLog(stream), **meters)
     records = [parse(line, i) for i, line in enumerate(stream.getvalue().splitlines(), 1)]
     return outcome, records
 
@@ -111,8 +111,9 @@ def test_collector_reads_every_line_that_the_worker_writes(corpus):
     assert steps[-1].loss < steps[0].loss
 
 
-def events_of(trainer):
-    _, records = logged(trainer)
+def logged_with(trainer, **meters):
+    """The raw events, by name."""
+    _, records = logged(trainer, **meters)
     return {record.name: record.raw for record in records if isinstance(record, Event)}
 
 
@@ -122,7 +123,7 @@ def test_what_crosses_the_hosts_link_and_what_lasts_is_as_predicted(corpus, zero
     trainer = run_of(corpus, offload=True, zero=zero, micro_batch=2 // micro_batches, bucket_mb=0.02)
     trainer.load(trainer.state())
     trainer.data_parallel.link.up(torch.ones(1000))
-    found = events_of(trainer)
+    found = logged_with(trainer)
     lengths = [piece.bucket.values.numel() for piece in trainer.data_parallel.pieces]
     assert len(lengths) > 1
     down, up = predicted.link_bytes(zero, lengths, 1, master=4, micro_batches=micro_batches)
@@ -136,7 +137,7 @@ def test_what_crosses_the_hosts_link_and_what_lasts_is_as_predicted(corpus, zero
 
 def test_the_page_names_all_that_the_last_lines_say(corpus):
     page = (Path(__file__).parents[2] / "docs" / "reference" / "logs.md").read_text()
-    found = events_of(run_of(corpus, offload=True)) | {"configuration": {"run": {}, **facts(RUN, corpus)}}
+    found = logged_with(run_of(corpus, offload=True)) | {"configuration": {"run": {}, **facts(RUN, corpus)}}
     for name in ("traffic", "phases", "memory", "configuration"):
         assert f"| `{name}` |" in page
         fields = {*found[name], *(key for stage in found[name].get("stages", ()) for key in stage)} - {"event"}

@@ -21,7 +21,7 @@ from typing import IO, Any
 import hpcbench
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, write_json
-from hpcbench.batch.room import disk_words, set_aside, written
+from hpcbench.batch.reserve import disk_words, set_aside, written
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.local_queue import Queue, queues, read_queue
 from hpcbench.batch.schedulers.processes import alive, end_tree, here, identity

@@ -3,7 +3,7 @@
 import importlib
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,6 +71,23 @@ class Scheduler(ABC):
             raise UserError(
                 f"{site.site}: {', '.join(missing)}: not on PATH: be on the machine's login node, or use --dry-run"
             )
+
+    def preflight(self, jobs: Sequence[BatchJob], account: str | None) -> Iterable[str]:
+        """Ask what can be told before anything is handed in; gives lines for the user, none where nothing can.
+
+        Parameters
+        ----------
+        jobs
+            That lie on disk.
+        account
+            That the study names.
+
+        Raises
+        ------
+        UserError
+            The scheduler would refuse one of them.
+        """
+        return ()
 
     @abstractmethod
     def submit(self, job: BatchJob) -> Receipt:

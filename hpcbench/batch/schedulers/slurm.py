@@ -1,7 +1,7 @@
 """Slurm: jobs go in through submitit; squeue and sacct tell how they stand."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from hpcbench.batch.batch_job import BatchJob
@@ -30,6 +30,12 @@ class Slurm(Scheduler):
     def __init__(self, root: Path, site: Site) -> None:
         super().__init__(root, site)
         self._query = SlurmQuery(since(root))
+
+    def preflight(self, jobs: Sequence[BatchJob], account: str | None) -> Iterable[str]:
+        from hpcbench.batch.schedulers.slurm_preflight import preflight
+        from hpcbench.batch.schedulers.submitit_slurm import DIALECT
+
+        return preflight(self.root, jobs, account, DIALECT)
 
     def submit(self, job: BatchJob) -> Receipt:
         from hpcbench.batch.schedulers.submitit_script import Script, receipt

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.scripts.shape import Shape
+from hpcbench.study.container import Container
 
 _AHEAD = Duration(120)
 
@@ -34,5 +35,9 @@ class Job:
     """How often the job goes back to its queue when it is told to stop."""
     stop_ahead: Duration = _AHEAD
     """How long before the walltime it is told so."""
+    container: Container | None = None
+    """In which the ranks run, with a kind and an image."""
+    reads: Sequence[str] = ()
+    """Files that the ranks read, beside those of the submission; absolute."""
     name: str = ""
     """What the queue shows; by default study and id."""

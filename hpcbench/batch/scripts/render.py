@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcbench import __version__
+from hpcbench.batch.scripts.containers import contained
 from hpcbench.batch.scripts.heads import head, smuggles
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.launchers import export_words
@@ -66,6 +67,13 @@ def render(job: Job, *, site: Site, study: str, root: str, templates: Path | Non
             raise ValueError(
                 f"environment: {variable} is a variable of the job script's own: set it in a wrapper of python"
             )
+    inside: list[str] = []
+    if job.container is not None:
+        names = ("OMP_NUM_THREADS", *site.environment, *job.clear)
+        found = contained(
+            job.container, site, ranks_per_node=job.shape.ranks_per_node, root=root, reads=job.reads, names=names
+        )
+        inside, job = found.inside, replace(job, launch=[*job.launch, *found.launch])
     directives = head(job, site, name=job.name or f"{study}-{job.id}", root=root, log=f"jobs/{job.id}/out.log")
     return _script(
         f"{site.scheduler.kind}.sh.j2",
@@ -75,6 +83,7 @@ def render(job: Job, *, site: Site, study: str, root: str, templates: Path | Non
         site=site,
         study=study,
         root=root,
+        inside=inside,
         requeues=job.requeue > 0 and site.scheduler.kind != "flux",
         calls=[(run, *_own_environment(job, run, site)) for run in job.runs],
     )

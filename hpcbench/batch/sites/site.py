@@ -7,6 +7,7 @@ from pydantic import Field, field_validator
 
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.contract.section import Count, Line, Name, Precision, Section, Variable
+from hpcbench.study.container import Container
 from hpcbench.study.schema import SchemeEntry
 from hpcbench.study.size import Capacity
 
@@ -163,6 +164,9 @@ class Site(Section):
     teardown: list[Line] = Field(default_factory=list, description="Shell lines of the site's own, run after them.")
     templates: Line | None = Field(
         None, description="Directory of job templates of one's own, used before those that come with hpcbench."
+    )
+    container: Container | None = Field(
+        None, description="How containers are run here, or also in which image; a study may say the rest."
     )
     python: Line = Field("python3", description="The interpreter; auto takes the one that runs hpcbench.")
     work: Line | None = Field(None, description="Directory that holds results/; by default where hpcbench is run.")

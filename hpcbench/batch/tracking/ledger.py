@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, seconds, write_json
-from hpcbench.batch.room import set_aside, written
+from hpcbench.batch.reserve import set_aside, written
 from hpcbench.batch.schedulers.scheduler import Receipt
 from hpcbench.contract.judge_job import HandedIn
 from hpcbench.errors import UserError

@@ -101,6 +101,8 @@ class Environment(Event):
     half_sums: dict[str, Any] | None = None
     """Who sums values of 16 bits, by their format."""
     gpu_aware_mpi: str | None = None
+    container: str | None = None
+    """Program and image that the ranks run in."""
     packages: dict[str, Any] | None
     """Versions of the Python packages."""
     modules: tuple[str, ...] | None = None

@@ -24,6 +24,7 @@ CHECKS: tuple[Callable[[Subject], Iterator[str]], ...] = (
     events.waiting,
     events.phases,
     events.times,
+    events.energy,
     events.damage,
     events.end,
 )

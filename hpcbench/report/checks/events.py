@@ -8,6 +8,7 @@ from hpcbench.contract.events import Binding, End, Start
 from hpcbench.contract.text import printable
 from hpcbench.contract.times import elapsed
 from hpcbench.report.checks.relations import TOLERANCE, Subject
+from hpcbench.report.counters import sentences
 from hpcbench.report.resources import PARTS, by_stage
 from hpcbench.report.traffic import Unknown, counted, total, window
 
@@ -119,6 +120,11 @@ def phases(subject: Subject) -> Iterator[str]:
         if event and abs(whole - row["step"]) > TOLERANCE * row["step"]:
             words = f"the phases of stage {stage} come to {whole:.4g} s a step, and its step took {row['step']:.4g} s"
             yield subject.at(event.line, words)
+
+
+def energy(subject: Subject) -> Iterator[str]:
+    """Counters that are missing, or not to be used, or hold more than the run. Without the run's name, as above."""
+    yield from sentences(subject.log)
 
 
 def times(subject: Subject) -> Iterator[str]:

@@ -14,7 +14,7 @@ from hpcbench.contract.text import printable
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.front import Front, front, kind
-from hpcbench.report.intervals import LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, TESTS, Figure
+from hpcbench.report.intervals import ENERGY, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, TESTS, Figure
 from hpcbench.report.quantities import CATALOGUE
 from hpcbench.report.quantities import resource_quantities as resources
 from hpcbench.report.quantities import speed_quantities as speed
@@ -51,7 +51,7 @@ def _figure(quantity: Quantity) -> Figure:
 FIGURES: dict[str, Figure] = {**_of(*_FIRST), **TESTS, **_of(*_NEXT)}
 """In an order that stays, since programs may count columns."""
 _KNOWN = {*FIGURES, *(one.key for one in _AHEAD)}
-LATER = _of(*(one for one in CATALOGUE if one.of_schemes and one.key not in _KNOWN))
+LATER = _of(*(one for one in CATALOGUE if one.of_schemes and one.key not in _KNOWN)) | ENERGY.figures()
 """What was declared since: columns that stand after all others."""
 
 

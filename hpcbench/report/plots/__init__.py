@@ -8,12 +8,14 @@ from hpcbench.report.document import Figure
 from hpcbench.report.plots.loss import loss_over_steps, loss_over_time
 from hpcbench.report.plots.over_wire import error_over_wire, loss_over_wire
 from hpcbench.report.plots.speed import scaling, throughput
+from hpcbench.report.plots.step_trace import step_trace
 from hpcbench.report.plots.time_split import time_split
 
 OF_CELL: dict[str, Callable[[Submission, Cell], Figure | None]] = {
     "loss-over-steps": loss_over_steps,
     "loss-over-time": loss_over_time,
     "time-split": time_split,
+    "step-trace": step_trace,
     "error-over-wire": error_over_wire,
     "loss-over-wire": loss_over_wire,
 }

@@ -4,12 +4,13 @@ A new quantity goes to the end of its kind. It then stands in the table that it 
 in the export.
 """
 
+from hpcbench.report.quantities.energy_quantities import ENERGY
 from hpcbench.report.quantities.quantity import Quantity
 from hpcbench.report.quantities.resource_quantities import MEMORY, TIMES
 from hpcbench.report.quantities.speed_quantities import LOSSES, SPEED
 from hpcbench.report.quantities.traffic_quantities import TRAFFIC
 
-CATALOGUE: list[Quantity] = [*SPEED, *LOSSES, *MEMORY, *TRAFFIC, *TIMES]
+CATALOGUE: list[Quantity] = [*SPEED, *LOSSES, *MEMORY, *TRAFFIC, *TIMES, *ENERGY]
 
 
 def of_table(name: str, first: tuple[Quantity, ...] = ()) -> list[Quantity]:

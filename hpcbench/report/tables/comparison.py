@@ -1,12 +1,13 @@
 """The schemes of one cell beside the baseline, and each two against each other."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.report.front import Duel, front
-from hpcbench.report.intervals import LOSS, SPEED
+from hpcbench.report.intervals import ENERGY, LOSS, SPEED
 from hpcbench.report.measures import is_gpu
 from hpcbench.report.notation import (
     estimate,
@@ -15,6 +16,7 @@ from hpcbench.report.notation import (
     phrase,
     speed_interval,
 )
+from hpcbench.report.quantities.energy_quantities import JOULES_SAMPLE
 from hpcbench.report.quantities.speed_quantities import LOSS_VALID, MODEL_FLOPS
 from hpcbench.report.quantities.traffic_quantities import CODED, WIRE
 from hpcbench.report.tables.by_scheme import columns, samples, scheme
@@ -40,12 +42,20 @@ def comparison(submission: Submission, cell: Cell) -> Table | None:
         *columns([MODEL_FLOPS], rows, gpu=is_gpu(example(cell)), group=0),
         samples(rows),
         SPEED.field(),
+        *_energy(rows),
         *columns([WIRE, CODED] if partly else [WIRE], rows, group=0),
         *columns([LOSS_VALID], rows, group=1),
         LOSS.field(group=1),
         (_VERDICT, lambda row: _verdict(row, weak.mark(row.scheme))),
     ]
     return tabulate("comparison", "", rows, fields, always=len(fields))
+
+
+def _energy(rows: Sequence[Row]) -> list[Field[Row]]:
+    """Joules a sample, where anybody counted them."""
+    if not any(run.energy for row in rows for run in row.runs):
+        return []
+    return [*columns([JOULES_SAMPLE], rows, group=0), ENERGY.field()]
 
 
 def _verdict(row: Row, mark: str) -> Entry:

@@ -372,6 +372,7 @@ variables() {
 record() {
   (umask 077 && keep environment variables) & # no filter knows all that it may hold
   keep modules module list &
+  keep python '/sw/my python/bin/python3' -m hpcbench.doctor.job &
   keep limits ulimit -a &
   keep system uname -a &
   keep nvidia-smi nvidia-smi -q &
@@ -460,6 +461,7 @@ export NCCL_NET='AWS Libfabric'
 export TRICKY='it'"'"'s $(touch pwned) `id` "x" \'
 
 provenance
+[ ! -e "jobs/$job/provenance/python.txt" ] || tail -n 1 -- "jobs/$job/provenance/python.txt"
 
 launch=(srun --nodes=12 --ntasks=48 --ntasks-per-node=4 --cpus-per-task=8 --cpu-bind=cores --gres=gpu:4 --gpu-bind=none --mpi=pmix)
 run r1-nodes12-baseline "${launch[@]}"

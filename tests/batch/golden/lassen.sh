@@ -355,6 +355,7 @@ variables() {
 record() {
   (umask 077 && keep environment variables) & # no filter knows all that it may hold
   keep modules module list &
+  keep python python3 -m hpcbench.doctor.job &
   keep limits ulimit -a &
   keep system uname -a &
   keep nvidia-smi nvidia-smi -q &
@@ -447,6 +448,7 @@ export PAMI_MAX_NUM_CACHED_PAGES=0
 export OMPI_MCA_coll_hcoll_enable=0
 
 provenance
+[ ! -e "jobs/$job/provenance/python.txt" ] || tail -n 1 -- "jobs/$job/provenance/python.txt"
 
 launch=(lrun -N12 -T4 -M -gpu)
 run r1-nodes12-baseline "${launch[@]}"

@@ -356,6 +356,7 @@ variables() {
 record() {
   (umask 077 && keep environment variables) & # no filter knows all that it may hold
   keep modules module list &
+  keep python python3 -m hpcbench.doctor.job &
   keep limits ulimit -a &
   keep system uname -a &
   keep nvidia-smi nvidia-smi -q &
@@ -434,6 +435,7 @@ mark_job running && [ -z "$why" ] || exit 74 # what comes now would be lost
 export OMP_NUM_THREADS=10
 
 provenance
+[ ! -e "jobs/$job/provenance/python.txt" ] || tail -n 1 -- "jobs/$job/provenance/python.txt"
 
 launch=(ibrun)
 run r1-nodes12-baseline "${launch[@]}"

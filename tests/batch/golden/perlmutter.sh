@@ -360,6 +360,7 @@ variables() {
 record() {
   (umask 077 && keep environment variables) & # no filter knows all that it may hold
   keep modules module list &
+  keep python python3 -m hpcbench.doctor.job &
   keep limits ulimit -a &
   keep system uname -a &
   keep nvidia-smi nvidia-smi -q &
@@ -439,6 +440,7 @@ export OMP_NUM_THREADS=16
 export MPICH_OFI_NIC_POLICY=GPU
 
 provenance
+[ ! -e "jobs/$job/provenance/python.txt" ] || tail -n 1 -- "jobs/$job/provenance/python.txt"
 
 launch=(srun --nodes=12 --ntasks=48 --ntasks-per-node=4 --cpus-per-task=32 --cpu-bind=cores --gpus-per-node=4 --gpu-bind=none)
 run r1-nodes12-baseline "${launch[@]}"

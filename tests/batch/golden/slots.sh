@@ -363,6 +363,7 @@ variables() {
 record() {
   (umask 077 && keep environment variables) & # no filter knows all that it may hold
   keep modules module list &
+  keep python python3 -m hpcbench.doctor.job &
   keep limits ulimit -a &
   keep system uname -a &
   keep nvidia-smi nvidia-smi -q &
@@ -453,6 +454,7 @@ mark_job running && [ -z "$why" ] || exit 74 # what comes now would be lost
 export OMP_NUM_THREADS=8
 
 provenance
+[ ! -e "jobs/$job/provenance/python.txt" ] || tail -n 1 -- "jobs/$job/provenance/python.txt"
 
 launch=(mpirun -np 48 --map-by ppr:4:node:PE=8 --bind-to core)
 run r1-nodes12-baseline "${launch[@]}"

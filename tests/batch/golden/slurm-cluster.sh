@@ -357,6 +357,7 @@ variables() {
 record() {
   (umask 077 && keep environment variables) & # no filter knows all that it may hold
   keep modules module list &
+  keep python python3 -m hpcbench.doctor.job &
   keep limits ulimit -a &
   keep system uname -a &
   keep nvidia-smi nvidia-smi -q &
@@ -435,6 +436,7 @@ mark_job running && [ -z "$why" ] || exit 74 # what comes now would be lost
 export OMP_NUM_THREADS=16
 
 provenance
+[ ! -e "jobs/$job/provenance/python.txt" ] || tail -n 1 -- "jobs/$job/provenance/python.txt"
 
 launch=(srun --nodes=12 --ntasks=48 --ntasks-per-node=4 --cpus-per-task=16 --cpu-bind=cores --gpus-per-node=4 --gpu-bind=none)
 run r1-nodes12-baseline "${launch[@]}"

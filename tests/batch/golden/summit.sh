@@ -355,6 +355,7 @@ variables() {
 record() {
   (umask 077 && keep environment variables) & # no filter knows all that it may hold
   keep modules module list &
+  keep python python3 -m hpcbench.doctor.job &
   keep limits ulimit -a &
   keep system uname -a &
   keep nvidia-smi nvidia-smi -q &
@@ -447,6 +448,7 @@ export PAMI_ENABLE_STRIPING=1
 export PAMI_IBV_ADAPTER_AFFINITY=1
 
 provenance
+[ ! -e "jobs/$job/provenance/python.txt" ] || tail -n 1 -- "jobs/$job/provenance/python.txt"
 
 launch=(jsrun -n 72 -r 6 -a 1 -c 7 -g 1 -b packed:7 -d packed --smpiargs=-gpu)
 run r1-nodes12-baseline "${launch[@]}"

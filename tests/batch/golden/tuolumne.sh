@@ -352,6 +352,7 @@ variables() {
 record() {
   (umask 077 && keep environment variables) & # no filter knows all that it may hold
   keep modules module list &
+  keep python python3 -m hpcbench.doctor.job &
   keep limits ulimit -a &
   keep system uname -a &
   keep nvidia-smi nvidia-smi -q &
@@ -429,6 +430,7 @@ mark_job running && [ -z "$why" ] || exit 74 # what comes now would be lost
 export OMP_NUM_THREADS=21
 
 provenance
+[ ! -e "jobs/$job/provenance/python.txt" ] || tail -n 1 -- "jobs/$job/provenance/python.txt"
 
 launch=(flux run -N12 -n48 -c21 -o cpu-affinity=per-task -o mpibind=off)
 run r1-nodes12-baseline "${launch[@]}"

@@ -344,6 +344,7 @@ variables() {
 record() {
   (umask 077 && keep environment variables) & # no filter knows all that it may hold
   keep modules module list &
+  keep python /opt/venv/bin/python -m hpcbench.doctor.job &
   keep limits ulimit -a &
   keep system uname -a &
   keep nvidia-smi nvidia-smi -q &
@@ -412,6 +413,7 @@ mark_job running && [ -z "$why" ] || exit 74 # what comes now would be lost
 export OMP_NUM_THREADS=1
 
 provenance
+[ ! -e "jobs/$job/provenance/python.txt" ] || tail -n 1 -- "jobs/$job/provenance/python.txt"
 
 launch=(/opt/venv/bin/hpcbench-virtual-hosts -n 8 -ppn 1 -bind-to none --rate 100mbit)
 run r1-baseline "${launch[@]}"

@@ -1,0 +1,133 @@
+"""What a trace costs: steps of training with a recorder and without, in turns, and what is asked when it is off.
+
+    python benchmarks/trace_cost.py [--ranks 2] [--hidden 128] [--turns 40] [--json FILE] [--tiny]
+
+Each turn takes one step without a recorder and one with it, in the same processes; which comes first alternates. When
+nothing is traced, each span that would be written is one question whether there is a recorder: their number, from the
+traced steps, times the time of one question is what a step pays for what it does not use. Needs hpcbench[train,local].
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import timeit
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import tiny
+from provenance import head, provenance
+from rich.console import Console
+from rich.table import Table
+
+from hpcbench.console import columns
+from hpcbench.report.statistics import paired_difference
+
+
+def worker(hidden: int, turns: int) -> None:
+    """Take the steps on all ranks; rank 0 prints what it measured."""
+    from mpi4py import MPI
+
+    from hpcbench.comm.channel import Channel
+    from hpcbench.comm.progress import Progress
+    from hpcbench.comm.recorder import Recorder
+    from hpcbench.comm.wait import Wait
+    from hpcbench.contract.layout import Layout
+    from hpcbench.contract.run import Run
+    from hpcbench.contract.scheme import NamedScheme
+    from hpcbench.contract.training import Data, Model, Train
+    from hpcbench.train import text
+    from hpcbench.train.trainer import Trainer
+
+    world = MPI.COMM_WORLD
+    run = Run(
+        schema=1,
+        study="trace-cost",
+        site="local",
+        run="r1",
+        repeat=1,
+        pairing="r1",
+        cell={},
+        model=Model(layers=4, hidden=hidden, heads=4),
+        data=Data(),
+        train=Train(steps=2 * turns + 2, warmup_steps=2, global_batch=2 * world.size, seq_len=64, bucket_mb=0.25),
+        layout=Layout(dp=world.size),
+        scheme=NamedScheme(name="naive-zfp8", algorithm="two-shot", default="zfp:8"),
+        ranks=world.size,
+        threads=1,
+        oversubscribe=True,
+        device="cpu",
+        links=None,
+    )
+    progress = Progress(Wait.GIVE_WAY, background=True)
+    corpus = text.load_shared(world, progress, run.data, run.train.seq_len, run.model.vocab)
+    trainer = Trainer(run, world.Dup(), progress, corpus)
+    recorder = Recorder(trainer.clock, most=10**9)
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    for k in range(2 * turns + 2):
+        traced = (k % 2 == 1) != (k // 2 % 2 == 1)
+        if traced:
+            recorder.begin(k)
+            trainer.record(recorder)
+        result = trainer.step(k)
+        trainer.record(None)
+        if k >= 2:
+            seconds[traced].append(result.seconds)
+    channel: Channel = trainer.policy.exact
+    asks = 200_000
+    empty = min(timeit.repeat("pass", number=asks, repeat=5))
+    asked = min(timeit.repeat("c.recorder is not None", globals={"c": channel}, number=asks, repeat=5))
+    if world.rank == 0:
+        spans = len([span for span in recorder.spans() if span.step >= 2])
+        found = {"off": seconds[False], "on": seconds[True], "spans": spans / len(seconds[True])}
+        print(json.dumps({**found, "question_s": max(asked - empty, 0.0) / asks}))
+
+
+def main() -> int:
+    """Run the benchmark; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--hidden", type=int, default=128, help="width of the model")
+    parser.add_argument("--turns", type=int, default=40)
+    parser.add_argument("--json", type=Path, help="also write the numbers to a file")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = tiny.parse(parser, hidden=16, turns=2)
+    if options.worker:
+        worker(options.hidden, options.turns)
+        return 0
+    print(*head(Path(__file__)), sep="\n")
+    mpiexec = str(Path(sys.executable).with_name("mpiexec"))
+    command = [mpiexec, "-n", str(options.ranks), "-bind-to", "none", sys.executable, *sys.argv, "--worker"]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise SystemExit(f"trace_cost: the ranks ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    (found,) = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    show(found, options.ranks)
+    if options.json is not None:
+        options.json.write_text(json.dumps({"provenance": provenance(Path(__file__)), **found}, indent=1) + "\n")
+    return 0
+
+
+def show(found: dict[str, Any], ranks: int) -> None:
+    """Print the table, and what follows from it."""
+    off, on = median(found["off"]), median(found["on"])
+    table = Table(title=f"ms a step, {ranks} ranks, {len(found['on'])} turns", box=None, pad_edge=False)
+    for heading in ("trace", "median", "spans a step"):
+        table.add_column(heading, justify="right" if heading != "trace" else "left")
+    table.add_row("off", f"{off * 1e3:.3f}", "0")
+    table.add_row("on", f"{on * 1e3:.3f}", f"{found['spans']:.0f}")
+    Console(width=columns(), highlight=False).print(table)
+    change = paired_difference(found["on"], found["off"])
+    share = change.estimate / off
+    ends = (
+        "" if change.low is None or change.high is None else f" ({change.low / off:+.1%} to {change.high / off:+.1%})"
+    )
+    print(f"on: {share:+.1%} of a step{ends}")
+    paid = found["spans"] * found["question_s"]
+    questions = f"{found['spans']:.0f} questions of {found['question_s'] * 1e9:.0f} ns"
+    print(f"off: {questions}: {paid / off * 1e6:.1f} millionths of a step")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

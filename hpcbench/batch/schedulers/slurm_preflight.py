@@ -1,0 +1,125 @@
+"""What Slurm says of jobs before they are handed in: whether it would take each, when, and whether there is room."""
+
+import getpass
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from hpcbench.batch.batch_job import BatchJob
+from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment
+from hpcbench.batch.schedulers.client import Answer, ask
+from hpcbench.batch.schedulers.submit_command import Dialect
+from hpcbench.errors import UserError
+
+PATIENCE = 30.0
+"""Seconds for each question: nothing depends on the answer but an earlier word."""
+MOST = 8
+"""Kinds of jobs that are asked about: those of a study differ in little."""
+_START = re.compile(r"Job \d+ to start at (\S+) using \d+ processors? on nodes? (\S+)(?: in partition (\S+))?")
+_OWN = re.compile(r"#SBATCH (?:--job-name|--output|--error|-J|-o|-e)\b")
+
+
+def preflight(root: Path, jobs: Sequence[BatchJob], account: str | None, dialect: Dialect) -> Iterator[str]:
+    """Ask Slurm about the jobs of a submission that lies on disk; yields a line for the user each.
+
+    Parameters
+    ----------
+    root
+        The submission's directory.
+    jobs
+        To be handed in.
+    account
+        That the study names.
+    dialect
+        Knows the remedies of refusals.
+
+    Raises
+    ------
+    UserError
+        It would refuse one, or the user may not have so many.
+    """
+    kinds: dict[tuple[str, ...], BatchJob] = {}
+    for job in jobs:
+        kinds.setdefault(_head(root / job.script), job)
+    for job in list(kinds.values())[:MOST]:
+        yield from _would_take(root, job, dialect)
+    yield from _room(sum(len(job.jobs) for job in jobs), account)
+
+
+def _head(script: Path) -> tuple[str, ...]:
+    """What the script asks for, without what is each job's own."""
+    lines = script.read_text(encoding="utf-8").splitlines()
+    return tuple(line for line in lines if line.startswith("#SBATCH ") and not _OWN.match(line))
+
+
+def _would_take(root: Path, job: BatchJob, dialect: Dialect) -> Iterator[str]:
+    argv = ["sbatch", "--test-only", str(root / job.script)]
+    try:
+        answer = ask(argv, clean_environment(), patience=PATIENCE, cwd=root)
+    except UserError as error:
+        yield f"not asked beforehand whether Slurm takes the jobs: {error}"
+        return
+    found = _START.search(answer.said)
+    if answer.status == 0 and found:
+        where = f" in {found[3]}" if found[3] else ""
+        yield f"Slurm would start {job.name} at {found[1]} on {found[2]}{where}, as things stand"
+    elif answer.status and not _unsure(answer, dialect):
+        remedy = next((remedy for pattern, remedy in dialect.remedies if pattern.search(answer.said)), None)
+        raise UserError(
+            f"sbatch --test-only: Slurm would refuse {job.name}: {answer.first_line}"
+            + (f": {remedy}" if remedy else "")
+        )
+
+
+def _unsure(answer: Answer, dialect: Dialect) -> bool:
+    """Whether it says no more than that it does not know: it is busy, silent, or too old for the question."""
+    return bool(
+        dialect.busy.search(answer.said)
+        or dialect.unclear.search(answer.said)
+        or re.search(r"Unable to contact|unrecognized option|[Ii]nvalid option", answer.said)
+    )
+
+
+def _room(number: int, account: str | None) -> Iterator[str]:
+    """Whether the user's associations have room for so many jobs."""
+    rows = _associations()
+    accounts = list(dict.fromkeys(row[0] for row in rows))
+    if account is not None and accounts and account not in accounts:
+        raise UserError(
+            f"account {account}: is none of yours on this machine (sacctmgr show assoc): yours are "
+            f"{', '.join(accounts)}: set account: in the study"
+        )
+    bounds = [int(most) for name, most in rows if most.isdecimal() and (account is None or name == account)]
+    if not bounds:
+        return
+    waiting = _waiting()
+    if waiting is None:
+        return
+    most = max(bounds)
+    if waiting + number > most:
+        raise UserError(
+            f"{number} jobs: Slurm takes {most} of you at a time (sacctmgr show assoc: MaxSubmit), and {waiting} are "
+            "in the queue: hand them in by parts with --only, or wait"
+        )
+    yield f"{waiting} of your jobs are in the queue, which takes {most} of you"
+
+
+def _associations() -> list[tuple[str, str]]:
+    """Accounts of the user, and how many jobs each takes; none where accounting does not tell."""
+    argv = ["sacctmgr", "--noheader", "--parsable2", "show", "assoc", "where", f"user={getpass.getuser()}"]
+    answer = _asked([*argv, "format=Account,MaxSubmit"])
+    rows = [line.split("|") for line in answer.out.splitlines()] if answer else []
+    return [(row[0], row[1]) for row in rows if len(row) == 2 and row[0]]
+
+
+def _waiting() -> int | None:
+    answer = _asked(["squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%i"])
+    return len(answer.out.split()) if answer else None
+
+
+def _asked(argv: Sequence[str]) -> Answer | None:
+    try:
+        answer = ask(argv, plain_environment(), patience=PATIENCE)
+    except UserError:
+        return None
+    return answer if answer.status == 0 else None

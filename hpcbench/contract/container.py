@@ -1,0 +1,8 @@
+"""What a job script tells ranks that it starts in a container: variables of their environment."""
+
+WHERE = "HPCBENCH_CONTAINER"
+"""Program and image, such as ``apptainer /sw/hpcbench.sif``."""
+VERSION = "HPCBENCH_VERSION"
+"""Of the hpcbench that wrote the script: the image must have the same."""
+MPI_PATHS = "HPCBENCH_MPI_PATHS"
+"""Directories of the host's MPI library, joined by colons, where the ranks are to use it and not the image's."""

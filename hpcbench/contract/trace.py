@@ -1,0 +1,220 @@
+"""The trace of some steps of a run: what each rank was about, in the Chrome trace format, a file a rank.
+
+A file is whole as it is: Perfetto and Chrome's tracing page open it. Its times are the rank's own clock's; beside them
+stands how that clock differed from the first rank's before and after the traced steps, so that a report can put all
+ranks on one clock.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from hpcbench.contract.text import printable
+from hpcbench.contract.values import number, text, whole
+from hpcbench.errors import UserError
+
+DIRECTORY = "trace"
+"""Of the rank's files, below the run's directory."""
+STEPS, CODEC = "steps", "codec"
+"""Tracks beside those of the channels: what the rank is about, and its encoding and decoding."""
+STEP, WAIT = "step", "wait"
+"""Names of spans beside the phases: a whole step, and waiting for a channel's messages."""
+_MICRO = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Something that took time. Seconds are of the rank's clock."""
+
+    track: str
+    """`STEPS`, `CODEC`, or the words of a channel, whose calls they then are."""
+    name: str
+    begin: float
+    end: float
+    step: int
+    about: Mapping[str, Any]
+    """What else is known, such as the channel that was waited for, or a call's bytes."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A rank's clock beside the first rank's."""
+
+    at: float
+    """Seconds of the rank's clock when they were compared."""
+    ahead: float
+    """Seconds that it is ahead."""
+    error: float
+    """At most so far is that from the truth: half of the shortest way there and back."""
+
+
+@dataclass(frozen=True)
+class RankTrace:
+    """The trace of a rank."""
+
+    rank: int
+    host: str
+    before: Comparison
+    after: Comparison
+    spans: tuple[Span, ...]
+    left_out: int = 0
+    """Spans beyond the most that are kept."""
+
+    def ahead(self, at: float) -> float:
+        """Seconds that the rank's clock is ahead of the first rank's, at a time of its own: clocks drift evenly."""
+        between = self.after.at - self.before.at
+        part = (at - self.before.at) / between if between > 0 else 0.0
+        return self.before.ahead + part * (self.after.ahead - self.before.ahead)
+
+    @property
+    def error(self) -> float:
+        """Seconds that its times may be wrong by, on the first rank's clock."""
+        return max(self.before.error, self.after.error)
+
+    def steps(self) -> list[int]:
+        """Numbers of the steps that it has."""
+        return sorted({span.step for span in self.spans if span.name == STEP})
+
+
+def file_name(rank: int | str) -> str:
+    """Of a rank's file; ``*`` for that of any."""
+    return f"rank-{rank}.json"
+
+
+def write(directory: Path, trace: RankTrace) -> None:
+    """Write a rank's file. The directory must be there."""
+    content = {
+        "displayTimeUnit": "ms",
+        "otherData": {
+            "rank": trace.rank,
+            "host": trace.host,
+            "left_out": trace.left_out,
+            "before": vars(trace.before),
+            "after": vars(trace.after),
+        },
+        "traceEvents": events(trace, lambda at: at),
+    }
+    (directory / file_name(trace.rank)).write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
+
+
+def merged(traces: Iterable[RankTrace]) -> dict[str, Any]:
+    """All ranks in one object of the Chrome trace format, a process each, on the first rank's clock from 0 on."""
+    own = sorted(traces, key=lambda trace: trace.rank)
+    start = min((span.begin - trace.ahead(span.begin) for trace in own for span in trace.spans), default=0.0)
+    found = [
+        event
+        for trace in own
+        for event in events(trace, lambda at, trace=trace: at - trace.ahead(at) - start)  # type: ignore[misc]
+    ]
+    about = {
+        "ranks": len(own),
+        "left_out": sum(trace.left_out for trace in own),
+        "clock_error_us": round(max((trace.error for trace in own), default=0.0) * _MICRO, 3),
+    }
+    return {"displayTimeUnit": "ms", "otherData": about, "traceEvents": found}
+
+
+def events(trace: RankTrace, on_clock: Callable[[float], float]) -> list[dict[str, Any]]:
+    """The rank's spans as complete events, and the names of its tracks.
+
+    Parameters
+    ----------
+    trace
+        Of the rank.
+    on_clock
+        Gives the seconds to write for a time of the rank's clock.
+    """
+    rank, numbers = trace.rank, _Tracks()
+    found = []
+    for span in sorted(trace.spans, key=lambda span: (span.begin, -span.end)):
+        begin = on_clock(span.begin)
+        found.append(
+            {
+                "name": span.name,
+                "cat": span.track,
+                "ph": "X",
+                "ts": round(begin * _MICRO, 3),
+                "dur": round((on_clock(span.end) - begin) * _MICRO, 3),
+                "pid": rank,
+                "tid": numbers.of(span),
+                "args": {"step": span.step, **span.about},
+            }
+        )
+    names = [_named("process_name", rank, 0, f"rank {rank} on {trace.host}")]
+    names += [_named("thread_name", rank, tid, name) for tid, name in numbers.names.items()]
+    return names + found
+
+
+class _Tracks:
+    """Lanes of the tracks: calls of one channel overlap, and a viewer nests only what lies within each other."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, list[tuple[int, float]]] = {}
+        self.names: dict[int, str] = {}
+
+    def of(self, span: Span) -> int:
+        """The lane's number; spans come in the order of their begin."""
+        if span.track in (STEPS, CODEC):
+            tid = 0 if span.track == STEPS else 1
+            self.names[tid] = span.track
+            return tid
+        lanes = self._lanes.setdefault(span.track, [])
+        for i, (tid, end) in enumerate(lanes):
+            if end <= span.begin:
+                lanes[i] = (tid, span.end)
+                return tid
+        tid = 2 + sum(map(len, self._lanes.values()))
+        lanes.append((tid, span.end))
+        self.names[tid] = span.track if len(lanes) == 1 else f"{span.track} ({len(lanes)})"
+        return tid
+
+
+def _named(what: str, rank: int, tid: int, name: str) -> dict[str, Any]:
+    return {"name": what, "ph": "M", "pid": rank, "tid": tid, "args": {"name": name}}
+
+
+def read(path: Path) -> RankTrace:
+    """A rank's file.
+
+    Raises
+    ------
+    UserError
+        It cannot be read, or is none.
+    """
+    where = printable(str(path))
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{where}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise UserError(f"{where}: not a whole trace: the run was cut while it wrote it; trace it again") from None
+    about = data.get("otherData") if isinstance(data, dict) else None
+    listed = data.get("traceEvents") if isinstance(data, dict) else None
+    if not isinstance(about, dict) or not isinstance(listed, list):
+        raise UserError(f"{where}: not a rank's trace: give the directory of a run that has train.trace")
+    rank, host = whole(about, "rank"), text(about, "host")
+    before, after = _comparison(about.get("before")), _comparison(about.get("after"))
+    if rank is None or host is None or before is None or after is None:
+        raise UserError(f"{where}: otherData: has no rank, host, or times of two clocks: trace the run again")
+    spans = tuple(span for one in listed if isinstance(one, dict) and (span := _span(one)))
+    return RankTrace(rank, host, before, after, spans, whole(about, "left_out") or 0)
+
+
+def _comparison(data: Any) -> Comparison | None:
+    at, ahead, error = (number(data, key) for key in ("at", "ahead", "error"))
+    return None if at is None or ahead is None or error is None else Comparison(at, ahead, error)
+
+
+def _span(data: Mapping[str, Any]) -> Span | None:
+    track, name, about = text(data, "cat"), text(data, "name"), data.get("args")
+    begin, seconds = number(data, "ts"), number(data, "dur")
+    if not isinstance(about, dict) or track is None or name is None or begin is None or seconds is None:
+        return None
+    step = whole(about, "step")
+    if not isfinite(begin) or not isfinite(seconds):
+        return None
+    rest = {key: value for key, value in about.items() if key != "step"}
+    return None if step is None else Span(track, name, begin / _MICRO, (begin + seconds) / _MICRO, step, rest)

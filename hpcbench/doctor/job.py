@@ -1,0 +1,42 @@
+"""``python -m hpcbench.doctor.job``: one line about the interpreter that a job starts its ranks by.
+
+Job scripts run it before the first run, in the environment that ranks will have, so that it must be quick and start
+nothing: MPI is loaded, and not initialized.
+"""
+
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+import hpcbench
+
+PACKAGES = ("torch", "numpy")
+
+
+def line() -> str:
+    """Interpreter, packages, and the MPI library that mpi4py finds."""
+    found = [f"hpcbench {hpcbench.__version__}", _mpi(), *(_package(name) for name in PACKAGES)]
+    return f"{sys.executable}: Python {platform.python_version()}; {'; '.join(found)}"
+
+
+def _package(name: str) -> str:
+    try:
+        return f"{name} {version(name)}"
+    except PackageNotFoundError:
+        return f"no {name}"
+
+
+def _mpi() -> str:
+    try:
+        import mpi4py
+
+        mpi4py.rc.initialize = False
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        return f"no MPI: {' '.join(str(error).split())}"
+    library = " ".join(MPI.Get_library_version().split("\n")[0].rstrip("\0").split())
+    return f"mpi4py {mpi4py.__version__} with {library}"
+
+
+if __name__ == "__main__":
+    print(line())

@@ -1,0 +1,1 @@
+"""Submissions as one file that somebody else can make the report of."""

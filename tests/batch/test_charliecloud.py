@@ -1,0 +1,134 @@
+"""Training in a real container: Charliecloud, which needs no root, in an image that is made in a moment.
+
+The image has nothing of its own but a path to the interpreter that is nowhere else: system and packages are bound in.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+CH_RUN = shutil.which("ch-run")
+STUDY = """\
+study: contained
+model: {name: mini, layers: 1, hidden: 16, heads: 2, vocab: 256}
+data: {source: file, path: text, valid_fraction: 0.5}
+train: {steps: 3, warmup_steps: 1, global_batch: 2, seq_len: 16, eval_samples: 2}
+layout: {dp: 2}
+scheme: naive-int8
+baseline: {scheme: naive-int8}
+repeats: 1
+container: {image: IMAGE, python: /inside/python, args: [ARGS]}
+"""
+SITE = """\
+site: here
+scheduler: {kind: local}
+launcher: {kind: mpich}
+oversubscribe: true
+container: {kind: charliecloud, binds: [BINDS]}
+checked: never
+"""
+
+
+def why_not() -> str | None:
+    if CH_RUN is None:
+        return "needs Charliecloud: on Debian, apt install charliecloud"
+    return None
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directories to bind on, links as the host has them, and the files that ch-run puts the host's over."""
+    root = tmp_path_factory.mktemp("image")
+    for name in ("bin", "lib", "lib64", "sbin"):
+        link = Path("/") / name
+        if link.is_symlink():
+            (root / name).symlink_to(link.readlink())
+        elif link.is_dir():
+            (root / name).mkdir()
+    for name in ("dev", "proc", "sys", "tmp", "usr", "inside", "etc"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    for name in ("passwd", "group", "hosts", "resolv.conf"):
+        (root / "etc" / name).touch()
+    python = root / "inside" / "python"
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
+    for place in bound():
+        (root / place.lstrip("/")).mkdir(parents=True, exist_ok=True)
+    return root
+
+
+def bound() -> list[str]:
+    """What the interpreter and its packages lie below; results lie below /tmp, which ch-run brings in, or TMPDIR."""
+    import hpcbench
+
+    places = [sys.prefix, sys.base_prefix, Path(hpcbench.__file__).parents[1], Path(__file__).parents[2]]
+    places += [os.environ.get("TMPDIR", "/tmp"), "/usr"]
+    # the links that lead to the interpreter must lead there inside, too
+    step = Path(sys.executable)
+    while step.is_symlink():
+        step = step.parent / step.readlink()
+        places.append(step.parent)
+    tops = {f"/{Path(place).absolute().parts[1]}" for place in places}
+    return sorted({*(os.path.realpath(top) for top in tops), *tops} - {"/bin", "/lib", "/lib64", "/sbin", "/tmp"})
+
+
+def submit(folder: Path, image: Path, *args: str) -> tuple[subprocess.CompletedProcess[str], Path]:
+    (folder / "text").write_bytes(bytes(range(256)) * 1500)
+    (folder / "study.yaml").write_text(STUDY.replace("IMAGE", str(image)).replace("ARGS", ", ".join(args)))
+    (folder / "site.yaml").write_text(SITE.replace("BINDS", ", ".join(bound())))
+    hpcbench = str(Path(sys.executable).with_name("hpcbench"))
+    done = subprocess.run(
+        [hpcbench, "submit", "study.yaml", "--site", "site.yaml", "--out", "out", "--wait"],
+        cwd=folder,
+        env={**os.environ, "USER": os.environ.get("USER", "me")},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    return done, folder / "out/001/runs/r1-naive-int8"
+
+
+def test_ranks_train_over_mpi_in_a_container(image: Path, tmp_path: Path, need: Callable[[str | None], None]) -> None:
+    need(why_not())
+    done, run = submit(tmp_path, image)
+    words = (run / "err.txt").read_text() if run.is_dir() else ""
+    assert done.returncode == 0, done.stderr + done.stdout + words
+    assert "by charliecloud, with its own hpcbench and MPI library" in " ".join(done.stdout.split())
+    events = {}
+    for line in (run / "log.txt").read_text().splitlines():
+        if line.startswith("{"):
+            event = json.loads(line)
+            events[event["event"]] = event
+    assert events["environment"]["container"] == f"charliecloud {image}"
+    assert len(events["environment"]["world"]) == 2 and events["end"]["state"] == "completed"
+    (dp,) = [one for one in events["traffic"]["channels"] if one["dimension"] == "DP"]
+    assert 0 < dp["wire_bytes"] < dp["message_bytes"] / 3, "encoded, and sent between the two"
+    assert not Path("/inside/python").exists(), "the interpreter is one of the image"
+
+
+def test_ranks_that_do_not_see_their_launcher_are_refused_with_the_remedy(
+    image: Path, tmp_path: Path, need: Callable[[str | None], None]
+) -> None:
+    """A container that hides what the launcher says makes worlds of one rank each."""
+    need(why_not())
+    done, run = submit(tmp_path, image, "'--unset-env=PMI*'")
+    assert done.returncode == 1, done.stdout
+    words = (run / "err.txt").read_text()
+    assert "the launcher started a world of 1 ranks, the run needs 2" in words
+    assert f"in charliecloud {image} the image's MPI must speak what the launcher does" in words
+
+
+def test_an_image_that_is_not_there_is_one_line(tmp_path: Path, need: Callable[[str | None], None]) -> None:
+    need(why_not())
+    done, _ = submit(tmp_path, Path("/nowhere/image"))
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "hpcbench: study.yaml:9: container.image: /nowhere/image is not there: build it, or check the path"
+    ]

@@ -1,0 +1,197 @@
+"""Containers: each kind's words after each launcher's, what cannot be said, and what a site and a study say together.
+
+The lines are kept in golden/containers.txt: HPCBENCH_REGOLD=1 writes them anew.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launch_cases import site
+
+import hpcbench
+from hpcbench.batch.scripts.containers import check, contained
+from hpcbench.batch.scripts.launchers import solve
+from hpcbench.batch.sites.site import Site
+from hpcbench.errors import UserError
+from hpcbench.study.container import Container, joined
+from hpcbench.train import container as inside
+
+GOLDEN = Path(__file__).parent / "golden" / "containers.txt"
+LAUNCHERS = {
+    "srun": site("perlmutter", launcher__visibility="all"),
+    "jsrun": site("summit"),
+    "lrun": site("lassen"),
+    "mpirun": site("marenostrum5"),
+    "mpiexec": site("slurm-cluster", launcher__kind="mpich"),
+    "ibrun": site("vista"),
+    "flux": site("tuolumne", device="cuda", launcher__kind="flux"),
+}
+IMAGES = {
+    "apptainer": "/sw/hpcbench.sif",
+    "singularity": "/sw/hpcbench.sif",
+    "pyxis": "/sw/hpcbench.sqsh",
+    "podman-hpc": "localhost/hpcbench:1",
+    "shifter": "docker:me/hpcbench:1",
+    "charliecloud": "/sw/hpcbench",
+}
+ROOT = "/scratch/me/results/demo/001"
+
+
+def made(kind: str, **changes: Any) -> Container:
+    return Container.model_validate({"kind": kind, "image": IMAGES[kind], **changes})
+
+
+def line(container: Container, where: Site, ranks: int | None = None, **changes: Any) -> str:
+    """All words that start a rank."""
+    per_node = ranks or where.node.gpus
+    _, launch = solve(where, nodes=2, ranks_per_node=per_node)
+    more = {"root": ROOT, "reads": ["/data/text/book.txt"], "names": ["OMP_NUM_THREADS"], **changes}
+    found = contained(container, where, ranks_per_node=per_node, **more)
+    return " ".join([*launch, *found.launch, *found.inside, container.python])
+
+
+def lines() -> list[str]:
+    """Each kind by each launcher that it goes with; then each with the host's MPI library, and with more said."""
+    told = []
+    for kind in IMAGES:
+        for launcher, where in LAUNCHERS.items():
+            if kind != "pyxis" or launcher == "srun":
+                told.append(f"{kind}, {launcher}: {line(made(kind), where)}")
+    paths = ["/opt/cray/pe/lib64", "/opt/cray/libfabric/lib64"]
+    for kind in IMAGES:
+        bound = made(kind, mpi="bind", mpi_paths=paths)
+        told.append(f"{kind}, the host's MPI library: {line(bound, LAUNCHERS['srun'])}")
+        aware = Site.model_validate({**LAUNCHERS["srun"].model_dump(exclude_unset=True), "gpu_aware_mpi": True})
+        more = made(kind, mpi="bind", mpi_paths=paths, binds=["/sw", "/data:/in"], args=["--more"], python="/opt/py")
+        told.append(f"{kind}, more: {line(more, aware)}")
+    return told
+
+
+def test_each_kind_follows_each_launcher_as_the_golden_says() -> None:
+    text = "".join(f"{one}\n" for one in lines())
+    if os.environ.get("HPCBENCH_REGOLD"):
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert GOLDEN.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("one", lines(), ids=lambda one: one.partition(":")[0])
+def test_the_order_is_launcher_container_interpreter(one: str) -> None:
+    """Nothing of the container stands before the launcher, and nothing of the launcher after the image."""
+    what, _, words = one.partition(": ")
+    kind = what.partition(",")[0]
+    first, *rest = words.split()
+    assert first in (*LAUNCHERS, "srun"), words
+    program = {"pyxis": f"--container-image={IMAGES['pyxis']}", "charliecloud": "ch-run"}.get(kind, kind)
+    image = rest.index(next(word for word in rest if word.endswith(IMAGES[kind])))
+    assert rest.index(program) <= image < len(rest) - 1
+    assert rest[-1] in ("python3", "/opt/py")
+    assert not [word for word in rest[image + 1 :] if re.match(r"--?(n|np|nodes|ntasks|bind-to)\b", word)]
+    for path in (ROOT, "/data"):
+        assert any(path in word for word in rest), "ranks read there"
+
+
+def test_ranks_of_a_node_share_a_charliecloud_container() -> None:
+    assert "ch-run --join --join-ct=4 " in line(made("charliecloud"), LAUNCHERS["srun"], 4)
+    assert "--join" not in line(made("charliecloud"), LAUNCHERS["ibrun"], 1)
+
+
+def test_charliecloud_has_the_hosts_tmp_anyway() -> None:
+    words = line(made("charliecloud"), LAUNCHERS["srun"], root="/tmp/x", reads=["/tmp/text"])
+    assert "-b" not in words.split() and " env -u TMPDIR ch-run " in words, "or another directory would be /tmp"
+    own = made("charliecloud", args=["--private-tmp"], binds=["/tmp/a:/b"])
+    binds = re.findall(r"-b (\S+)", line(own, LAUNCHERS["srun"], root="/tmp/x", reads=[]))
+    assert binds == ["/tmp/x:/tmp/x", "/tmp/a:/b"]
+
+
+def test_what_lies_within_a_bind_is_bound_once() -> None:
+    said = made("apptainer", binds=["/scratch", "/data/text:/text", "/scratch/x:ro"])
+    binds = re.findall(r"--bind (\S+)", line(said, LAUNCHERS["srun"]))
+    assert binds == ["/data/text:/data/text", "/scratch:/scratch", "/data/text:/text"]
+
+
+@pytest.mark.parametrize(
+    ("said", "where", "words"),
+    [
+        ({"image": "x"}, "srun", "container.kind: is missing"),
+        ({"kind": "pyxis", "image": "x"}, "jsrun", "pyxis is part of srun, and the launcher of summit is jsrun"),
+        ({"kind": "apptainer", "image": "x", "mpi": "bind"}, "srun", "container.mpi_paths: bind needs"),
+        ({"kind": "pyxis", "image": "x", "gpu": "rocm"}, "srun", "NVIDIA's driver only"),
+        ({"kind": "podman-hpc", "image": "x", "gpu": "rocm"}, "srun", "NVIDIA only"),
+        ({"kind": "shifter", "image": "x", "gpu": "rocm"}, "srun", "NVIDIA only"),
+        ({"kind": "charliecloud", "image": "x", "gpu": "nvidia"}, "srun", "ch-fromhost"),
+        ({"kind": "charliecloud", "image": "x", "binds": ["/a:/b:ro"]}, "srun", "no :ro"),
+    ],
+)
+def test_what_a_kind_cannot_say_is_refused(said: dict[str, Any], where: str, words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        check(Container.model_validate(said), LAUNCHERS[where])
+
+
+@pytest.mark.parametrize("bind", ["relative", "/a:/b:/c", "/a,/b", "/a:b", "/a\n/b", ""])
+def test_binds_are_whole_paths(bind: str) -> None:
+    with pytest.raises(ValueError, match="binds"):
+        Container.model_validate({"binds": [bind]})
+
+
+def test_a_study_fills_in_what_its_site_says() -> None:
+    of_site = Container.model_validate({"kind": "apptainer", "binds": ["/sw"], "gpu": "rocm", "python": "/opt/py"})
+    assert joined(of_site, None) is None and joined(None, None) is None, "how, but not what"
+    found = joined(of_site, Container.model_validate({"image": "/x.sif", "binds": ["/data", "/sw"], "gpu": "none"}))
+    assert found is not None and found.model_dump() == {
+        "kind": "apptainer",
+        "image": "/x.sif",
+        "binds": ["/sw", "/data"],
+        "gpu": "none",
+        "python": "/opt/py",
+        "mpi": "hybrid",
+        "mpi_paths": [],
+        "args": [],
+    }
+
+
+# ---------------------------------------------------------------- inside
+
+WHERE = {"HPCBENCH_CONTAINER": "apptainer /x.sif"}
+MAPS = (
+    "7f00-7f01 r-xp 00000000 08:01 42    {}\n7f02-7f03 rw-p 0 00:00 0   [heap]\n7f04-7f05 r--p 0 1 /usr/lib/libm.so.6\n"
+)
+
+
+def test_another_version_in_the_image_is_refused() -> None:
+    inside.check_version({})
+    inside.check_version({**WHERE, "HPCBENCH_VERSION": hpcbench.__version__})
+    with pytest.raises(UserError, match=r"apptainer /x\.sif: has hpcbench .* the job is of 0\.0\.7: build the image"):
+        inside.check_version({**WHERE, "HPCBENCH_VERSION": "0.0.7"})
+
+
+@pytest.mark.parametrize(
+    ("loaded", "words"),
+    [
+        ("/host/mpi/lib/libmpi.so.12.3", None),
+        ("/host/ofi/libmpi_cray.so.12", None),
+        ("/usr/lib/x86_64-linux-gnu/libmpich.so.12", "ranks use /usr/lib/x86_64-linux-gnu/libmpich.so.12"),
+        ("/host/mpi-other/libmpi.so", "ranks use /host/mpi-other/libmpi.so"),
+        ("/host/mpi/lib/libfabric.so.1", "ranks use no MPI library"),
+    ],
+)
+def test_ranks_that_use_the_images_library_where_the_hosts_was_bound_are_told(
+    tmp_path: Path, loaded: str, words: str | None
+) -> None:
+    maps = tmp_path / "maps"
+    maps.write_text(MAPS.format(loaded))
+    environment = {**WHERE, "HPCBENCH_MPI_PATHS": "/host/mpi:/host/ofi/"}
+    inside.check_library({}, maps)
+    if words is None:
+        inside.check_library(environment, maps)
+    else:
+        with pytest.raises(UserError, match=re.escape(words)):
+            inside.check_library(environment, maps)
+
+
+def test_this_process_has_the_library_that_it_says() -> None:
+    from mpi4py import MPI  # noqa: F401
+
+    assert inside.libraries(Path("/proc/self/maps").read_text()), "of the MPI that tests use"

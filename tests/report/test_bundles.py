@@ -1,0 +1,250 @@
+"""Bundles: somebody else's report says the same, names go where asked, and strangers' archives do no harm."""
+
+import io
+import json
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from planted_traces import plant as plant_trace
+from typer.testing import CliRunner
+
+from hpcbench.cli import app
+from hpcbench.errors import UserError
+from hpcbench.report.bundle import archive, pack, unpack
+from hpcbench.report.bundle.names import Names
+from hpcbench.testing.results import Planted, write
+
+USER, LOGIN = "alice", "login7.cluster.example.org"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A submission with what such a one has beside its logs, and what does not belong into a bundle."""
+    runs = [Planted(name, r, s, loss=2.0, hosts={"nid01": 1.0, "nid02": 1.1}) for name, s in SECONDS for r in (1, 2, 3)]
+    made = write(tmp_path / f"home/{USER}" / "results" / "001", runs)
+    plant_trace(made / "runs" / "r1-baseline", ranks=2)
+    (made / "provenance").mkdir()
+    about = {"user": USER, "host": LOGIN, "command": [f"/home/{USER}/bin/hpcbench", "submit"]}
+    environment = {"USER": USER, "HOME": f"/home/{USER}", "SECRET_OF_MINE": "xyzzy"}
+    (made / "provenance" / "submit.json").write_text(json.dumps({**about, "environment": environment}))
+    (made / "study.yaml").write_text(f"study: demo  # by {USER}, who is no malice\n")
+    checkpoint = made / "runs" / "r1-baseline" / "checkpoint"
+    checkpoint.mkdir()
+    (checkpoint / "big").write_bytes(b"\0" * 1000)
+    (made / "link").symlink_to("/etc/passwd")
+    (made / "core").write_bytes(b"\xff\xfe\0alice")
+    return made
+
+
+SECONDS = (("baseline", 0.5), ("naive-zfp8", 0.4))
+
+
+def hpcbench(*words: object) -> Any:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def packed(path: Path) -> dict[str, bytes]:
+    """Name and content of each file."""
+    if path.name.endswith(".zst"):
+        stream = io.BytesIO(zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes()))
+        tar = tarfile.open(fileobj=stream)  # noqa: SIM115
+    else:
+        tar = tarfile.open(path)  # noqa: SIM115
+    with tar:
+        owners = {(one.uid, one.gid, one.uname, one.gname) for one in tar.getmembers()}
+        assert owners == {(0, 0, "", "")}, "nobody's"
+        return {one.name: tar.extractfile(one).read() for one in tar.getmembers()}  # type: ignore[union-attr]
+
+
+def figures(source: Path) -> Any:
+    """What the report of a submission or a bundle says, without places and names."""
+    said = json.loads(hpcbench("report", source, "--format", "json").stdout)
+    for submission in said["submissions"]:
+        del submission["root"]
+        for cell in submission["cells"]:
+            for run in cell["runs"]:
+                for key in ("log", "host", "hosts", "environment", "where"):
+                    del run[key]
+    return said
+
+
+@pytest.fixture
+def without_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its figures take longest, and one test looks at it."""
+    monkeypatch.setattr(pack, "FORMS", ("md", "json"))
+
+
+@pytest.mark.parametrize("suffix", [".tar.zst", ".tar.gz", ".tar.xz"])
+def test_the_report_of_a_bundle_is_that_of_what_was_packed(
+    root: Path, tmp_path: Path, suffix: str, request: pytest.FixtureRequest
+) -> None:
+    path = tmp_path / f"paper{suffix}"
+    if suffix != ".tar.zst":
+        request.getfixturevalue("without_page")
+    done = hpcbench("report", root, "--bundle", path)
+    assert done.exit_code == 0, done.output
+    assert figures(path) == figures(root)
+    files = packed(path)
+    names = {name.removeprefix("demo-001/") for name in files}
+    assert all(name.startswith("demo-001/") for name in files)
+    kept = {"submission.json", "study.yaml", "runs/r1-baseline/run.json", "runs/r1-baseline/log.txt", "BUNDLE.json"}
+    said = {f"report/report.{form}" for form in pack.FORMS}
+    assert kept | said | {"runs/r1-baseline/trace/rank-0.json"} <= names
+    assert not {name for name in names if "checkpoint" in name or name == "link"}
+    assert "left out: demo-001/runs/r1-baseline/checkpoint: checkpoints" in done.output
+    assert b"xyzzy" not in b"".join(files.values()), "the environment is the user's alone"
+    reports = [content for name, content in files.items() if "/report/" in name]
+    assert len(reports) == len(pack.FORMS) and not any(b"hpcbench-bundle" in content for content in reports)
+
+
+@pytest.mark.usefixtures("without_page")
+def test_an_old_bundle_is_compared_with(root: Path, tmp_path: Path) -> None:
+    hpcbench("report", root, "--bundle", tmp_path / "old.tar.zst")
+    slow = [Planted(name, r, 1.5 * s, loss=2.0) for name, s in SECONDS for r in (1, 2, 3)]
+    new = write(tmp_path / "new" / "001", slow)
+    done = hpcbench("report", new, "--against", tmp_path / "old.tar.zst")
+    assert done.exit_code == 1 and "slower" in done.output
+    done = hpcbench("report", tmp_path / "old.tar.zst", "--against", new)
+    assert done.exit_code == 0 and "faster" in done.output
+
+
+@pytest.mark.usefixtures("without_page")
+def test_names_of_hosts_and_users_are_replaced_everywhere(root: Path, tmp_path: Path) -> None:
+    path = tmp_path / "paper.tar.zst"
+    done = hpcbench("report", root, "--bundle", path, "--anonymous", "--replace", "gpt-tiny")
+    assert done.exit_code == 0, done.output
+    files = packed(path)
+    for name, content in files.items():
+        for gone in (b"nid0", b"login7", b"cluster.example", b"gpt-tiny"):
+            assert gone not in content, name
+        assert USER.encode() not in content.replace(b"malice", b""), name
+    assert "demo-001/core" not in files and "left out: demo-001/core: is no text" in done.output
+    assert "names are still part of longer words: demo-001/study.yaml:1" in done.output
+    log = files["demo-001/runs/r1-baseline/log.txt"].decode()
+    assert '"host": "host-1"' in log and '"host": "host-2"' in log and "name-1" in log
+    told = figures(path)
+    assert json.dumps(told).replace("name-1", "gpt-tiny") == json.dumps(figures(root)), "the numbers are the same"
+
+
+def test_names_that_are_words_of_the_files_stay_where_they_are_words() -> None:
+    names = Names({"data": "user-1", "n1": "host-1", "n1.x.org": "host-1"}, frozenset({"data"}))
+    assert names.replace('{"data": "/home/data/x", "to": "data@n1.x.org", "on": "n1-ib0 an1 n12"}') == (
+        '{"data": "/home/user-1/x", "to": "user-1@host-1", "on": "host-1-ib0 an1 n12"}'
+    )
+    assert list(names.left("x\nAN1.X.ORG\n")) == [("n1.x.org", 2)]
+
+
+@pytest.mark.usefixtures("without_page")
+def test_no_scheduler_is_asked_of_a_bundle(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its jobs' ids are another machine's."""
+    plan = json.loads((root / "submission.json").read_text())
+    (root / "submission.json").write_text(json.dumps({**plan, "scheduler": "slurm"}))
+    (root / "runs" / "r1-baseline" / "status.json").unlink()
+    hpcbench("report", root, "--bundle", tmp_path / "b.tar.gz")
+
+    def asked(*_: object) -> None:
+        raise AssertionError("a scheduler was asked")
+
+    monkeypatch.setattr("hpcbench.batch.tracking.track.open_scheduler", asked)
+    assert len(unpack.submissions(tmp_path / "b.tar.gz")[0].runs) == 6
+
+
+def tar_of(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as tar:
+        for member, content in members:
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return path
+
+
+def plain(name: str) -> tarfile.TarInfo:
+    return tarfile.TarInfo(name)
+
+
+def link(name: str, to: str) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = tarfile.SYMTYPE, to
+    return member
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ([(plain("../evil"), b"x")], "is no plain file of a bundle"),
+        ([(plain("/tmp/evil"), b"x")], "is no plain file of a bundle"),
+        ([(link("demo/x", "/etc"), b"")], "is no plain file of a bundle"),
+        ([(plain("demo/x"), b"x"), (plain("demo/x"), b"y")], "cannot be unpacked"),
+        ([(plain("demo/other"), b"x")], "holds no submission"),
+        ([(plain("demo/submission.json"), b"{}")], r"has no BUNDLE\.json"),
+    ],
+)
+def test_what_no_bundle_holds_is_refused(tmp_path: Path, members: Any, words: str) -> None:
+    path = tar_of(tmp_path / "b.tar.gz", *members)
+    with pytest.raises(UserError, match=words):
+        unpack.submissions(path)
+    assert not list(tmp_path.rglob("evil")) and not (tmp_path.parent / "evil").exists()
+
+
+@pytest.mark.usefixtures("without_page")
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda root: (root / "runs/r1-baseline/log.txt").write_text("x"), "was changed since it was packed"),
+        (lambda root: (root / "runs/r1-baseline/err.txt").unlink(), "is missing"),
+        (lambda root: (root / "runs/more.txt").write_text("x"), "was added"),
+    ],
+)
+def test_changed_files_are_told(root: Path, tmp_path: Path, damage: Callable[[Path], object], words: str) -> None:
+    hpcbench("report", root, "--bundle", tmp_path / "b.tar.gz")
+    archive.unpack(tmp_path / "b.tar.gz", tmp_path / "open")
+    damage(tmp_path / "open" / "demo-001")
+    with tarfile.open(tmp_path / "again.tar.gz", "w:gz") as tar:
+        for file in sorted(one for one in (tmp_path / "open").rglob("*") if one.is_file()):
+            tar.add(file, file.relative_to(tmp_path / "open").as_posix())
+    with pytest.raises(UserError, match=words):
+        unpack.submissions(tmp_path / "again.tar.gz")
+
+
+@pytest.mark.usefixtures("without_page")
+@pytest.mark.parametrize("suffix", [".tar.zst", ".tar.gz", ".tar.xz"])
+def test_a_cut_bundle_is_one_line(root: Path, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"b{suffix}"
+    hpcbench("report", root, "--bundle", path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(UserError, match=r"not a whole archive|cannot be unpacked"):
+        unpack.submissions(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--bundle", "x.zip"], "--bundle x.zip: says no compression: end it with .tar.zst"),
+        (["--anonymous"], "--anonymous: is for --bundle FILE: add it"),
+        (["--bundle", "x.tar.gz", "--replace", "a="], "--replace a=: say OLD=NEW"),
+    ],
+)
+def test_wrong_options_are_one_line(root: Path, options: list[str], words: str) -> None:
+    done = hpcbench("report", root, *options)
+    assert isinstance(done.exception, UserError) and words in str(done.exception)
+
+
+@pytest.mark.usefixtures("without_page")
+def test_without_zstandard_the_remedy_names_what_needs_nothing(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    done = hpcbench("report", root, "--bundle", tmp_path / "b.tar.zst")
+    assert "pip install 'hpcbench[bundle]', or name it FILE.tar.gz" in str(done.exception)
+    assert not list(tmp_path.glob("*b.tar*"))
+    assert hpcbench("report", root, "--bundle", tmp_path / "b.tar.gz").exit_code == 0
+
+
+@pytest.mark.usefixtures("without_page")
+def test_logs_alone_are_not_packed(root: Path, tmp_path: Path) -> None:
+    done = hpcbench("report", root / "runs/r1-baseline/log.txt", "--bundle", tmp_path / "b.tar.gz")
+    assert "--bundle: packs submissions" in str(done.exception)

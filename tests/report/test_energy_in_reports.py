@@ -1,0 +1,151 @@
+"""Energy in reports: joules a sample beside samples/s, pair by pair, and what is said where counters fail."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_tables import entries
+
+from hpcbench.batch.schedulers.job_status import JobStatus
+from hpcbench.batch.tracking.seen import Seen, save
+from hpcbench.contract.state import State
+from hpcbench.report.build import build
+from hpcbench.report.document import Table
+from hpcbench.report.formats import csv_rows, json_document
+from hpcbench.report.sections import read
+from hpcbench.report.statistics import paired_ratio
+from hpcbench.testing.results import Planted, write
+
+STEPS, WARMUP, BATCH = 12, 2, 8
+
+
+def plant(log: Path, joules: float | None, **changes: Any) -> None:
+    """An energy event before the end of a log, of the steps after the warm-up."""
+    counter = {"host": "n1", "source": "rapl", "name": "package-0", "part": "processor", "refresh_s": 0.001}
+    event = {
+        "event": "energy",
+        "from_step": WARMUP + 1,
+        "to_step": STEPS,
+        "seconds": 5.0,
+        "scope": "processors" if joules else None,
+        "joules": joules,
+        "node_joules": None,
+        "gpu_joules": None,
+        "processor_joules": joules,
+        "counters": [{**counter, "joules": joules}],
+        "problems": [],
+        "wide": [],
+        **changes,
+    }
+    lines = log.read_text().splitlines()
+    log.write_text("".join(f"{line}\n" for line in [*lines[:-2], json.dumps(event), *lines[-2:]]))
+
+
+TAKEN = {"baseline": (1000.0, 1100.0, 900.0), "naive-zfp8": (800.0, 913.0, 774.0)}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    runs = [Planted(name, r + 1, 0.5, loss=2.0) for name in TAKEN for r in range(3)]
+    written = write(tmp_path / "001", runs, steps=STEPS, warmup=WARMUP)
+    for name, own in TAKEN.items():
+        for r, joules in enumerate(own):
+            plant(written / "runs" / f"r{r + 1}-{name}" / "log.txt", joules)
+    return written
+
+
+def chosen(root: Path) -> Any:
+    return build(read([root]).sections, ["energy"])
+
+
+def notes(root: Path) -> list[str]:
+    return [note for cell in read([root]).sections[0][1] for run in cell.runs for note in run.notes]
+
+
+def test_joules_a_sample_stand_beside_the_speed_with_the_interval_of_pairs(root: Path) -> None:
+    for name in ("comparison", "energy"):
+        rows = entries(chosen(root), name)
+        each = [joules / 10 / BATCH for joules in TAKEN["naive-zfp8"]]
+        mean = (each[0] * each[1] * each[2]) ** (1 / 3)
+        assert rows["naive-zfp8"]["joules_per_sample"].value == pytest.approx(mean)
+        expected = paired_ratio(TAKEN["naive-zfp8"], TAKEN["baseline"])
+        assert rows["naive-zfp8"]["energy_ratio"].value == pytest.approx(expected.estimate)
+        assert rows["naive-zfp8"]["energy_ratio"].shown == (
+            f"{expected.estimate:.2f} ({expected.low:.2f} to {expected.high:.2f})"
+        )
+    assert rows["baseline"]["energy_ratio"].value is None
+    assert (
+        rows["baseline"]["watts"].value == pytest.approx((200 * 220 * 180) ** (1 / 3))
+        and rows["baseline"]["energy_scope"].shown == "processors"
+    )
+    assert rows["baseline"]["processor_joules_per_step"].value == pytest.approx((100 * 110 * 90) ** (1 / 3)), (
+        "geometric mean"
+    )
+
+
+def test_documents_for_programs_have_it(root: Path) -> None:
+    sections = read([root]).sections
+    rows = list(csv.DictReader(io.StringIO(csv_rows.write(sections))))
+    assert float(rows[1]["energy_ratio"]) == pytest.approx(paired_ratio(*reversed(TAKEN.values())).estimate)  # type: ignore[arg-type]
+    assert rows[1]["energy_pairs"] == "3" and float(rows[0]["joules_per_step"]) == pytest.approx(99.67, abs=0.01)
+    (cell,) = json_document.content(sections)["submissions"][0]["cells"]
+    assert cell["schemes"][0]["joules_per_sample"] == pytest.approx(99.67 / 8, abs=0.01)
+
+
+def test_joules_of_different_things_are_not_compared(root: Path) -> None:
+    for r in range(3):
+        log = root / "runs" / f"r{r + 1}-naive-zfp8" / "log.txt"
+        log.write_text(log.read_text().replace('"scope": "processors"', '"scope": "nodes"'))
+    rows = entries(chosen(root), "energy")
+    assert rows["naive-zfp8"]["energy_ratio"].value is None and rows["naive-zfp8"]["joules_per_sample"].value
+    log = root / "runs" / "r1-naive-zfp8" / "log.txt"
+    log.write_text(log.read_text().replace('"scope": "nodes"', '"scope": "processors"'))
+    rows = entries(chosen(root), "energy")
+    assert rows["naive-zfp8"]["energy_scope"].shown == "nodes, processors"
+    assert rows["naive-zfp8"]["joules_per_sample"].value is None, "no mean of different things"
+    assert rows["naive-zfp8"]["energy_ratio"].shown.endswith("(1 pair)")
+
+
+def test_reports_without_energy_have_no_columns_of_it(tmp_path: Path) -> None:
+    plain = write(tmp_path / "001", [Planted("baseline", 1, 0.5, loss=2.0), Planted("naive-zfp8", 1, 0.5, loss=2.0)])
+    assert entries(chosen(plain), "energy") == {}
+    assert "joules_per_sample" not in entries(chosen(plain), "comparison")["baseline"]
+
+
+def test_where_nothing_can_be_counted_the_table_says_why(tmp_path: Path) -> None:
+    plain = write(tmp_path / "001", [Planted("baseline", 1, 0.5, loss=2.0)], steps=STEPS, warmup=WARMUP)
+    why = "n1: no counter of rapl: /sys/class/powercap/intel-rapl:0/energy_uj: Permission denied"
+    plant(plain / "runs/r1-baseline/log.txt", None, counters=[], problems=[why])
+    assert notes(plain) == [], "a machine without counters is no trouble"
+    (table,) = [b for c in chosen(plain).chapters for b in c.blocks if isinstance(b, Table) and b.name == "energy"]
+    assert table.notes == (f"{why}.",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"wide": ["n1: the job has 4 of 8 cores, and counters hold what others did there"]}, "4 of 8 cores"),
+        ({"problems": ["n1: rapl package-0: went back from 9 J to 3 J"], "scope": None}, "went back from 9 J"),
+        ({"seconds": 0.1}, r"energy was counted for 0\.1 s, by counters that change every 0\.001 s: good to 2%"),
+    ],
+)
+def test_what_is_wrong_with_counters_is_said(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    plain = write(tmp_path / "001", [Planted("baseline", 1, 0.5, loss=2.0)], steps=STEPS, warmup=WARMUP)
+    plant(plain / "runs/r1-baseline/log.txt", 50.0, **changes)
+    (note,) = notes(plain)
+    assert re.search(words, note)
+
+
+@pytest.mark.parametrize(("counted", "wrong"), [("9000", False), ("1500", True)])
+def test_the_schedulers_own_figure_stands_beside(root: Path, counted: str, wrong: bool) -> None:
+    accounting = {"ConsumedEnergyRaw": counted, "ElapsedRaw": "60"}
+    save(root, {"j0001-r1": Seen("p", JobStatus(State.COMPLETED, accounting=accounting), 0.0)})
+    (table,) = [b for c in chosen(root).chapters for b in c.blocks if isinstance(b, Table) and b.name == "energy"]
+    (note,) = table.notes
+    assert note.startswith(f"j0001-r1: the scheduler counted {int(counted)} J ({int(counted) / 60:.4g} W) for the job")
+    assert "its runs' counters 1800 J (180 W) of processors" in note
+    assert ("more than the whole" in note) == wrong

@@ -1,0 +1,289 @@
+"""Energy of a run's steps, by emulated counters: RAPL's and Cray's files, and NVIDIA's library."""
+
+import ctypes
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from mpi4py import MPI
+from test_run_loop import RUN, logged_with, run_of
+
+from hpcbench.contract.events import EnergyCounter, Rank
+from hpcbench.train import text
+from hpcbench.train.energy import energy, meter
+from hpcbench.train.energy.counters import NoCounterError, cray, rapl
+from hpcbench.train.energy.energy import EnergyMeter, summed
+from hpcbench.train.energy.meter import Meter
+from hpcbench.train.energy.nvml import gpu
+
+# ---------------------------------------------------------------- emulated counters
+
+
+class Zone:
+    """A zone of the kernel's powercap."""
+
+    def __init__(self, path: Path, name: str, joules: float = 0.0, span: float = 262_143.0) -> None:
+        self.path, self.span = path, span
+        path.mkdir(parents=True)
+        (path / "name").write_text(f"{name}\n")
+        (path / "max_energy_range_uj").write_text(f"{round(span * 1e6)}\n")
+        self.joules = 0.0
+        self.take(joules)
+
+    def take(self, joules: float) -> None:
+        """Counts on, and begins anew at its span, as the kernel's does."""
+        self.joules = (self.joules + joules) % self.span
+        (self.path / "energy_uj").write_text(f"{round(self.joules * 1e6)}\n")
+
+
+class Counter:
+    """One whose joules are a function of a clock."""
+
+    source, name, part, refresh = "rapl", "package-0", "processor", 1e-3
+
+    def __init__(self, now: list[float], watts: float, span: float | None = None, begin: float = 0.0) -> None:
+        self._now, self._watts, self.span, self._begin = now, watts, span, begin
+        self.readings = 0
+
+    def read(self) -> float:
+        self.readings += 1
+        joules = self._begin + self._watts * self._now[0]
+        return joules % self.span if self.span else joules
+
+
+class Nvml:
+    """The driver's library with two GPUs, of which the second has no counter."""
+
+    def __init__(self) -> None:
+        self.millijoules = 5_000_000
+        self.asked: list[bytes] = []
+
+    def nvmlDeviceGetHandleByUUID(self, name: bytes, handle: Any) -> int:  # noqa: N802
+        self.asked.append(name)
+        if name not in (b"GPU-a", b"GPU-b"):
+            return 6
+        handle._obj.value = 1 if name == b"GPU-a" else 2
+        return 0
+
+    nvmlDeviceGetHandleByPciBusId_v2 = nvmlDeviceGetHandleByUUID  # noqa: N815
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: ctypes.c_void_p, found: Any) -> int:  # noqa: N802
+        if handle.value != 1:
+            return 3
+        found._obj.value = self.millijoules
+        return 0
+
+    def nvmlErrorString(self, status: int) -> bytes:  # noqa: N802
+        return {3: b"Not Supported", 6: b"Not Found"}[status]
+
+
+def world(*hosts: str, gpus: tuple[str | None, ...] = (), cores: int = 8, host_cores: int = 8) -> list[Rank]:
+    """One rank for each host that is named, each with its part of the host's cores."""
+    ranks = []
+    for number, host in enumerate(hosts):
+        each = cores // hosts.count(host)
+        local = hosts[:number].count(host)
+        about = {"uuid": gpus[number], "number": 0} if gpus and gpus[number] else None
+        data = {"rank": number, "host": host, "cores": list(range(local * each, (local + 1) * each))}
+        ranks.append(Rank.read({**data, "host_cores": host_cores, **({"gpu": about} if about else {})}))
+    return ranks
+
+
+# ---------------------------------------------------------------- what is read
+
+
+def test_packages_and_their_memory_are_read_and_what_they_hold_is_not(tmp_path: Path) -> None:
+    Zone(tmp_path / "intel-rapl:0", "package-0", 10)
+    Zone(tmp_path / "intel-rapl:0:0", "core", 7)
+    Zone(tmp_path / "intel-rapl:0:1", "dram", 3)
+    Zone(tmp_path / "intel-rapl:1", "psys", 99)
+    Zone(tmp_path / "intel-rapl-mmio:0", "package-0", 10)
+    found = {one.name: one for one in rapl(tmp_path)}
+    assert {name: one.read() for name, one in found.items()} == {"package-0": 10, "dram of 0": 3}
+    assert found["package-0"].span == 262_143
+
+
+@pytest.mark.parametrize(
+    ("prepare", "words"),
+    [
+        (lambda path: None, "has no counter of a package"),
+        (lambda path: (path / "energy_uj").unlink(), "energy_uj: No such file"),
+        (lambda path: (path / "energy_uj").write_text("much\n"), "holds no number"),
+    ],
+)
+def test_what_cannot_be_read_is_said(tmp_path: Path, prepare: Any, words: str) -> None:
+    root = tmp_path / "powercap"
+    root.mkdir()
+    zone = Zone(root / "intel-rapl:0", "package-0" if "has no" not in words else "core")
+    prepare(zone.path)
+    with pytest.raises(NoCounterError, match=words):
+        list(rapl(root))
+
+
+def test_a_cray_node_has_one_counter(tmp_path: Path) -> None:
+    (tmp_path / "energy").write_text("47311 J 1411166093476 us\n")
+    counter = cray(tmp_path)
+    assert (counter.read(), counter.part, counter.span) == (47311, "node", None)
+    with pytest.raises(NoCounterError, match=r"energy: No such file"):
+        cray(tmp_path / "none")
+
+
+def test_a_gpu_is_asked_by_its_own_name() -> None:
+    library = Nvml()
+    counter = gpu(Rank.read({"gpu": {"uuid": "a"}}).gpu, library)  # type: ignore[arg-type]
+    assert counter.read() == 5000 and library.asked == [b"GPU-a"]
+    library.millijoules += 1500
+    assert counter.read() == 5001.5
+    for uuid, words in (("b", "Not Supported"), ("c", "GPU-c: NVML says Not Found")):
+        with pytest.raises(NoCounterError, match=words):
+            gpu(Rank.read({"gpu": {"uuid": uuid}}).gpu, library)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- the meter
+
+
+def metered(counter: Counter, now: list[float], seconds: float, every: float) -> meter.Metered:
+    """A run of steps that take `every` seconds each."""
+    own = Meter([counter], clock=lambda: now[0])
+    own.resume()
+    for _ in range(round(seconds / every)):
+        now[0] += every
+        own.tick()
+    own.pause()
+    assert own.seconds == pytest.approx(seconds)
+    return own.metered[0]
+
+
+@pytest.mark.parametrize("begin", [0.0, 60_000.0])
+def test_a_counter_that_begins_anew_is_followed(begin: float) -> None:
+    """65 kJ at 300 W: it begins anew each 218 s."""
+    now = [0.0]
+    found = metered(Counter(now, 300.0, 65_536.0, begin), now, 1000.0, 0.5)
+    assert found.problem == "" and found.joules == pytest.approx(300_000)
+
+
+def test_steps_too_long_to_follow_it_have_no_joules() -> None:
+    now = [0.0]
+    found = metered(Counter(now, 300.0, 65_536.0), now, 1000.0, 100.0)
+    assert found.problem == "may have begun anew unseen: 100 s lay between two readings, and it holds 65536 J"
+
+
+def test_a_counter_that_goes_back_has_no_joules() -> None:
+    now = [0.0]
+    counter = Counter(now, 300.0, begin=1000.0)
+    own = Meter([counter], clock=lambda: now[0])
+    own.resume()
+    counter._begin, now[0] = 0.0, 1.0
+    own.pause()
+    assert own.metered[0].problem == "went back from 1000 J to 300 J"
+
+
+def test_what_lies_between_steps_is_left_out_and_readings_are_few() -> None:
+    now = [0.0]
+    counter = Counter(now, 100.0)
+    own = Meter([counter], clock=lambda: now[0])
+    for _ in range(3):
+        own.resume()
+        for _ in range(40):
+            now[0] += 0.1
+            own.tick()
+        own.pause()
+        now[0] += 50.0  # an evaluation
+    assert own.metered[0].joules == pytest.approx(3 * 4.0 * 100) and own.seconds == pytest.approx(12)
+    assert counter.readings == 6
+
+
+# ---------------------------------------------------------------- all ranks
+
+
+def own(rank: int, ranks: list[Rank], tmp_path: Path, library: Nvml | None = None) -> EnergyMeter:
+    comm = SimpleNamespace(rank=rank)
+    host = tmp_path / str(ranks[rank].host)
+    return EnergyMeter(ranks, comm, powercap=host, pm_counters=host / "cray", nvml=library)  # type: ignore[arg-type]
+
+
+def test_each_counter_is_read_by_one_rank(tmp_path: Path) -> None:
+    for host in ("n0", "n1"):
+        Zone(tmp_path / host / "intel-rapl:0", "package-0")
+    ranks = world("n0", "n0", "n1", "n1", gpus=("a", "a", "a", "b"))
+    found = [own(rank, ranks, tmp_path, Nvml()) for rank in range(4)]
+    names = [[one.counter.name for one in each.meter.metered] for each in found]
+    assert names == [["package-0", "GPU-a"], [], ["package-0", "GPU-a"], []]
+    assert "Not Supported" in found[3].absent["nvml"] and "cray" in found[0].absent and found[1].absent == {}
+
+
+def told(
+    host: str, *counters: tuple[str, str, float | None], owned: int | None = None, **absent: str
+) -> dict[str, Any]:
+    made = [
+        EnergyCounter(host=host, source="x", name=name, part=part, joules=joules, refresh_s=0.1, problem=None)
+        for part, name, joules in counters
+    ]
+    return {"host": host, "seconds": 10.0, "absent": absent, "owned": owned, "counters": made}
+
+
+NODE, CPU, GPU = ("node", "node", 900.0), ("processor", "package-0", 100.0), ("gpu", "GPU-a", 400.0)
+
+
+@pytest.mark.parametrize(
+    ("counters", "gpus", "scope", "joules"),
+    [
+        ((NODE, CPU, GPU), ("a", "b"), "nodes", 1800.0),
+        ((CPU, GPU), ("a", "b"), "GPUs and processors", 1000.0),
+        ((GPU,), ("a", "b"), "GPUs", 800.0),
+        ((CPU,), (None, None), "processors", 200.0),
+        ((CPU,), ("a", "b"), None, None),
+        ((), (None, None), None, None),
+    ],
+)
+def test_the_widest_sum_counts_that_nothing_is_missing_of(
+    counters: Any, gpus: Any, scope: str | None, joules: float | None
+) -> None:
+    ranks = world("n0", "n1", gpus=gpus)
+    found = summed(ranks, [told("n0", *counters), told("n1", *counters)], from_step=3, to_step=12)
+    assert (found.scope, found.joules, found.seconds) == (scope, joules, 10.0)
+    assert len(found.counters or ()) == 2 * len(counters)
+
+
+def test_no_sum_is_made_up_where_one_host_has_no_counter() -> None:
+    ranks = world("n0", "n1", "n2")
+    missing = "/sys/class/powercap/intel-rapl:0/energy_uj: Permission denied"
+    found = summed(ranks, [told("n0", CPU), told("n1", rapl=missing), told("n2", rapl=missing)], from_step=1, to_step=2)
+    assert (found.scope, found.joules, found.processor_joules) == (None, None, None)
+    assert found.problems == (f"n1 and 1 more: no counter of rapl: {missing}",)
+
+
+def test_counters_that_hold_more_than_the_run_are_called_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    half = world("n0", "n1", cores=4)
+    found = summed(half, [told("n0", CPU), told("n1", CPU)], from_step=1, to_step=2)
+    words = "has 4 of 8 cores, and counters hold what others did there"
+    assert found.wide == (f"n0 and 1 more: the run {words}",) and found.joules == 200
+    all_of_it = [told("n0", CPU, owned=8), told("n1", CPU, owned=4)]
+    assert summed(half, all_of_it, from_step=1, to_step=2).wide == (f"n1: the job {words}",)
+    monkeypatch.setattr(energy, "_WIDE", 0.4)
+    assert summed(half, [told("n0", CPU), told("n1", CPU)], from_step=1, to_step=2).wide == ()
+
+
+def test_a_run_meters_the_steps_that_count(tmp_path: Path) -> None:
+    """Evaluations and the steps of the warm-up take energy, too."""
+    zone = Zone(tmp_path / "here" / "intel-rapl:0", "package-0")
+    trainer = run_of(text.load(RUN.data, RUN.train.seq_len), steps=6, warmup_steps=2, eval_every=2)
+    step, evaluate = trainer.step, trainer.evaluate
+
+    def taking(take: float, call: Any) -> Any:
+        def wrapped(*arguments: Any) -> Any:
+            zone.take(take)
+            return call(*arguments)
+
+        return wrapped
+
+    trainer.step, trainer.evaluate = taking(5.0, step), taking(1000.0, evaluate)  # type: ignore[method-assign]
+    ranks = world("here")
+    energy_meter = EnergyMeter(ranks, MPI.COMM_SELF, powercap=tmp_path / "here", pm_counters=tmp_path)
+    event = logged_with(trainer, energy=energy_meter)["energy"]
+    assert (event["from_step"], event["to_step"], event["scope"]) == (3, 6, "processors")
+    assert event["joules"] == event["processor_joules"] == 4 * 5.0
+    assert event["counters"][0]["name"] == "package-0" and event["problems"] == [
+        f"here: no counter of cray: {tmp_path / 'energy'}: No such file or directory"
+    ]
