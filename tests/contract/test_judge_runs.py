@@ -154,7 +154,7 @@ def ended(status: int | None) -> Mark:
         (None, None, Job("j", State.STOPPED, reason="told to"), State.STOPPED, "told to"),
         (None, None, Job("j", State.LOST, reason="forgotten"), State.LOST, "forgotten"),
         (RUNS, MIDDLE, Job("j", State.RUNNING), State.RUNNING, ""),
-        (RUNS, MIDDLE, Job("j", State.FAILED, 1), State.LOST, "left no word of this run after step 4 of 6"),
+        (RUNS, MIDDLE, Job("j", State.FAILED, 1), State.LOST, "without an exit marker of this run after step 4 of 6"),
         (RUNS, MIDDLE, Job("j", State.NODE_FAILED, reason="NODE_FAIL"), State.NODE_FAILED, "NODE_FAIL"),
         (RUNS, MIDDLE, Job("j", State.UNKNOWN, reason="no answer"), State.INCOMPLETE, "no answer"),
         (RUNS, None, Job("j", State.UNKNOWN, reason="no answer"), State.UNKNOWN, "no answer"),

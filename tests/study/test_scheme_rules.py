@@ -65,7 +65,7 @@ def rule(**fields: Any) -> dict[str, Any]:
     [
         (
             {"dimension": "DP", "phase": "FORWARD"},
-            "no such traffic in any run: of DP are DP BACKWARD GRAD, DP STEP",
+            "no such traffic in any run: DP has DP BACKWARD GRAD, DP STEP",
         ),
         (
             {"dimension": "TP", "kind": "OPTIM"},
@@ -75,7 +75,7 @@ def rule(**fields: Any) -> dict[str, Any]:
         ({"phase": "STEP", "kind": "ACT"}, "there are DP BACKWARD GRAD"),
         (
             {"codec": "none", "min_bytes": 1},
-            "min_bytes and between_nodes say when a codec runs, and codec none is none",
+            "min_bytes and between_nodes say when a codec runs, and codec none never runs",
         ),
         ({"codec": "none", "between_nodes": True}, "leave them out"),
         ({"min_bytes": -1}, "schemes.mine.rules.0.min_bytes: must be at least 0, not -1"),
