@@ -1,12 +1,12 @@
-"""Weights that are there while they are used (ZeRO-3, arXiv 1910.02054, section 5.3).
+"""Weights that exist only while they are used (ZeRO-3, arXiv 1910.02054, section 5.3).
 
-Hooks on the units of a model (its blocks, and what stands before and after them) gather the buckets of a unit before
-its forward and before its backward pass, and those of the next unit while it computes. A bucket's memory is given back
-when the forward pass leaves the last unit in a row that uses it, and when all its gradients have been added. Hooks and
-autograd see every use, by whatever schedule: evaluation and recomputation too.
+Hooks on the units of a model (its blocks, and the parts before and after them) gather the buckets of a unit before its
+forward and before its backward pass, and those of the next unit while it computes. A bucket's memory is freed when the
+forward pass leaves the last unit in a row that uses it, and when all its gradients have been added. Hooks and autograd
+see every use under every schedule, including evaluation and recomputation.
 
-With a second copy within each node (hpZ of arXiv 2306.10209, section 3.2) the backward pass gathers from there: each
-rank of a node keeps its part of what the forward pass has gathered first after an update.
+With a second copy within each node (hpZ of arXiv 2306.10209, section 3.2) the backward pass gathers from that copy.
+Each rank of a node keeps its part of the weights that the first forward pass after an update gathered.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,16 +29,16 @@ from hpcbench.parallel.pieces import Piece
 
 @dataclass(eq=False)
 class Guest:
-    """A bucket whose weights come and go."""
+    """A bucket whose weights are gathered when they are needed."""
 
     bucket: Bucket
     source: Tensor
-    """What this rank gives the others: its piece of the master weights, on the model's device."""
+    """The part that this rank gives the others: its piece of the master weights, on the model's device."""
     arriving: tuple[Buffer, Work] | None = None
     copy: Tensor | None = None
     """This rank's part of its node's copy, in the dtype of the weights."""
     fresh: bool = False
-    """The copy is of the weights after the last update."""
+    """Whether the copy holds the weights after the last update."""
 
 
 @dataclass(eq=False)
@@ -51,7 +51,7 @@ class Unit:
 
 
 def units(module: nn.Module) -> Iterator[nn.Module]:
-    """The parts of a stack in the order of their use: its children, and in place of a list of blocks the blocks."""
+    """The parts of a stack in the order of their use: its children, with each block of a list of blocks as a part."""
     for child in module.children():
         yield from child.children() if isinstance(child, (nn.ModuleDict, nn.ModuleList)) else [child]
 
@@ -62,23 +62,23 @@ class OnDemand:
     Parameters
     ----------
     pieces
-        What this rank owns.
+        The pieces that this rank owns.
     stacks
-        The modules that use them, each entered unit by unit.
+        The modules that use the weights, each entered unit by unit.
     mesh
-        Its ``dp`` group holds the pieces.
+        Mesh whose ``dp`` group holds the pieces.
     policy
         Gives the channels: (ZERO, FORWARD, PARAM) and (ZERO, BACKWARD, PARAM).
     overlap
-        Gather the next unit's weights while one computes.
+        Whether to gather the next unit's weights while one computes.
     node_copy
-        Keep a second copy within each node.
+        Whether to keep a second copy within each node.
 
     Raises
     ------
     ValueError
-        A parameter belongs to no unit: nobody would gather it. Or a bucket holds parameters of two stacks, which
-        schedules run through each in its own time: nobody would know when it may go.
+        A parameter belongs to no unit, so that it would never be gathered. Or a bucket holds parameters of two stacks,
+        which schedules run at different times, so that nobody knows when it can be freed.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class OnDemand:
                 raise ValueError("a bucket holds parameters of two stacks: make the buckets of each stack apart")
 
     def give(self, piece: Piece, source: Tensor) -> None:
-        """The next gather sends `source`."""
+        """Let the next gather send `source`."""
         guest = self._guests[id(piece)]
         if guest.arriving:
             guest.arriving[1].wait()  # what came is of before the update
@@ -129,23 +129,23 @@ class OnDemand:
         guest.source, guest.fresh = source, False
 
     def settle(self) -> None:
-        """Nothing is sent before it is needed."""
+        """Do nothing: weights are sent when they are needed."""
 
     def release(self, piece: Piece) -> None:
-        """The backward pass is done with the bucket's weights."""
+        """Note that the backward pass is done with the bucket's weights."""
         piece.bucket.free_values()
 
     def held_bytes(self, *, own: bool) -> int:
-        """Bytes that last from step to step: of the nodes' copies and, where they are its `own`, of the sources."""
+        """Bytes that last from step to step: the nodes' copies and, if the sources belong to it, the sources."""
         return sum(
             (guest.copy.nbytes if guest.copy is not None else 0) + (guest.source.nbytes if own else 0)
             for guest in self._guests.values()
         )
 
     def weights(self) -> Iterator[tuple[Slot, Tensor]]:
-        """Every parameter's values as its owners have them, exactly; no more than a bucket of them takes memory.
+        """Every parameter's values, exactly as its owners have them. At most one bucket of them takes memory.
 
-        Each bucket is a collective call, so that every replica has to take them all.
+        Each bucket is a collective call, so that every replica must take them all.
         """
         for guest in self._guests.values():
             gathered = guest.bucket.room()
@@ -172,7 +172,7 @@ class OnDemand:
         self._need(unit, Phase.BACKWARD)
 
     def _need(self, unit: Unit, phase: Phase) -> None:
-        """Have the weights of a unit, and those of the next one under way."""
+        """Gather the weights of a unit, and begin to gather those of the next one."""
         for guest in unit.guests:
             self._fetch(guest, phase)
         for guest in unit.guests:
@@ -206,5 +206,5 @@ class OnDemand:
 
 
 def in_backward() -> bool:
-    """Whether autograd's engine is at work in this thread; PyTorch's own checkpointing asks so."""
+    """Whether autograd's engine is at work in this thread. PyTorch's own checkpointing asks in the same way."""
     return bool(torch._C._current_graph_task_id() != -1)

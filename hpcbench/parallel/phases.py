@@ -1,4 +1,4 @@
-"""Where the time of a rank's steps goes."""
+"""The time that a rank spends in each phase of its steps."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,24 +9,24 @@ from hpcbench.comm.clock import Clock, HostClock
 
 @dataclass
 class Phases:
-    """Seconds, summed over steps: of the host, or on a GPU of the stream that computes, whatever the host waits for.
+    """Seconds of the host, or on a GPU seconds of the stream that computes, summed over steps.
 
     Attributes
     ----------
     forward, backward
-        In the passes, with their tensor-parallel traffic; what is recomputed is part of the backward pass.
+        Seconds in the passes, with their tensor-parallel traffic. Recomputation is part of the backward pass.
     bubble
-        In the passes, from when the stage wants a message of another one until it has it: the stage idles.
+        Seconds in the passes in which the stage idles: from asking for another stage's message until it is there.
     reduction
-        Waiting, after the last backward pass, for the gradients' reduction.
+        Seconds of waiting for the gradients' reduction after the last backward pass.
     optimizer
-        From the gradient norm to the new weights, gathered by all replicas.
+        Seconds from the gradient norm to the new weights, gathered by all replicas.
     step
-        The whole: more than the sum of the others by what is between them.
+        Seconds of the whole steps: the sum of the phases, and the time between them.
     steps
-        How many.
+        Number of steps.
     clock
-        By which they are counted; it must have been settled.
+        Clock of the seconds. It must be settled before they are read.
     """
 
     forward: float = 0.0
@@ -39,7 +39,7 @@ class Phases:
     clock: Clock = field(default_factory=HostClock)
 
     def count(self, phase: str, begin: Any, end: Any, *, out_of: str | None = None) -> None:
-        """Add the time between two marks of the clock to a phase; it is no part of the one that it lies in."""
+        """Add the time between two marks of the clock to a phase, and take it out of the phase that it lies in."""
         self.clock.count(begin, end, partial(self._add, phase, out_of))
 
     def _add(self, phase: str, out_of: str | None, seconds: float) -> None:

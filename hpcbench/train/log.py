@@ -1,4 +1,4 @@
-"""Writes the run's log: lines that a person reads and the collector parses without guessing."""
+"""The run's log: lines that a person can read and the collector parses without guessing."""
 
 from datetime import datetime, timezone
 from typing import TextIO
@@ -19,7 +19,7 @@ class RunLog:
     Parameters
     ----------
     stream
-        Where to; None writes nothing (ranks other than the first).
+        Stream of the log. None writes nothing, as on ranks other than the first.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
