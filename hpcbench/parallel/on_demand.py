@@ -36,7 +36,7 @@ class Guest:
     """The part that this rank gives the others: its piece of the master weights, on the model's device."""
     arriving: tuple[Buffer, Work] | None = None
     copy: Tensor | None = None
-    """This rank's part of its node's copy, in the dtype of the weights."""
+    """The part of its node's copy that this rank keeps, in the dtype of the weights."""
     fresh: bool = False
     """Whether the copy holds the weights after the last update."""
 

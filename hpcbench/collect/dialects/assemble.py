@@ -1,4 +1,4 @@
-"""Puts the records of a log together: several may stand in one line, and one may have been wrapped into several."""
+"""Finds the records of a log. A line may hold several, and one record may be wrapped into several lines."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from hpcbench.collect.dialects.texts import Text
 from hpcbench.collect.dialects.units import Value
 
 _LONGEST = 1 << 14
-"""Characters of one record; what a line of the file holds beyond them is not looked at."""
+"""Most characters of one record. Characters of a line beyond them are not looked at."""
 _PIECES = 12
-"""Lines that one record may have been wrapped into."""
+"""Most lines that one record may be wrapped into."""
 _RANKS = 4096
-"""Ranks whose records may be open at a time."""
+"""Most ranks whose records may be open at a time."""
 
 
 @dataclass
@@ -22,29 +22,29 @@ class Found:
 
     line: Line
     number: int
-    """Line of the file that it begins in."""
+    """Number of the file's line in which it begins."""
     order: int
-    """Place among all records of the file."""
+    """Place of the record among all records of the file."""
     ended: bool
-    """That line, or what is known to follow in it, has an end."""
+    """Whether the line, or the text known to follow in it, has an end."""
     rank: int | None
-    """Who printed it, as far as a prefix tells."""
+    """The rank that printed it, as far as a prefix tells."""
     groups: dict[str, str | None]
-    """Of its head."""
+    """The groups of its head."""
     before: int | None
-    """The last step that was printed before it."""
+    """The last step that was printed before the record."""
     pieces: list[str]
     values: dict[str, Value] | None = None
-    """None for one that is not whole."""
+    """The values; None if the record is not whole."""
 
     def group(self, name: str) -> int | None:
-        """A number of its head."""
+        """A number of the record's head."""
         digits = self.groups.get(name)
         return None if digits is None else int(digits)
 
 
 class Assembler:
-    """Finds the records of one dialect as the lines of a file come."""
+    """Finds the records of one dialect in the lines of a file, as they come."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -53,7 +53,7 @@ class Assembler:
         self._found = 0
 
     def feed(self, text: Text) -> Iterator[Found]:
-        """Take the next line of the file; yields what is complete by it, or given up."""
+        """Take the next line of the file. Yields the records that it completes, and those that are given up."""
         assert text.text is not None
         heads = self._dialect.heads(text.text)
         if not heads and not self._open:
@@ -76,7 +76,7 @@ class Assembler:
             yield from self._begin(found, piece[: whole.end()] if whole else None)
 
     def close(self) -> Iterator[Found]:
-        """The file has ended: what is still open is given up, or ends with its line."""
+        """End the file. Records that are still open are given up, or end with their line."""
         for found in list(self._open.values()):
             yield self._give_up(found)
 
