@@ -1,4 +1,4 @@
-"""The tidy schema of what is exported: tables, columns, types, units.
+"""The tidy schema of the export: tables, columns, types, units.
 
 All writers and docs/reference/records.md follow it.
 """
@@ -12,12 +12,12 @@ from hpcbench.contract import step_line
 from hpcbench.report.quantities import exported
 
 VERSION = 4
-"""Raised whenever a column is added, taken away, renamed, or changes its type, unit or place."""
+"""Version of the schema. It rises whenever a column is added, removed, renamed, moved, or changes its type or unit."""
 
 Type = Literal["text", "json", "integer", "real"]
-"""``json`` is text that holds a JSON value; ``integer`` has 64 bits, ``real`` is a double."""
+"""Types of columns. ``json`` is text that holds a JSON value; ``integer`` has 64 bits, ``real`` is a double."""
 Value = str | int | float | None
-"""None: absent. NaN and infinity are values."""
+"""A value of a row. None is an absent value. NaN and infinity are values."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Table:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the columns."""
+        """Names of the columns."""
         return tuple(column.name for column in self.columns)
 
 
@@ -60,22 +60,22 @@ IDENTITY = (
     Column("cell", "json", "", "Values of the study's matrix, beside scheme and repeat, as an object"),
     Column("state", "text", "", "What became of the run: completed, failed, nan, timed out, ..."),
 )
-"""What every row begins with."""
+"""Columns that every row begins with."""
 
 
 def _measured(table: str) -> Iterator[Column]:
-    """Columns of the quantities that a table holds, as they are declared."""
+    """Columns of the quantities that are declared for a table."""
     for one in exported(table):
         if one.exported:
             yield Column(one.key, one.exported.kind, one.unit, f"{one.meaning}{one.exported.remark}")
 
 
 _ALSO = {"loss": ", or loss of the evaluation"}
-"""What else a quantity is in a row of an evaluation."""
+"""Meanings that a quantity has only in a row of an evaluation."""
 QUANTITIES = tuple(
     Column(one.name, one.kind, one.unit, f"{one.meaning}{_ALSO.get(one.name, '')}") for one in step_line.QUANTITIES
 )
-"""All that is known of a step."""
+"""Columns of all quantities of a step."""
 
 _SOURCE = (
     Column("file", "text", "", "The log that the row was read from; the tables are joined by it"),
@@ -192,7 +192,7 @@ TABLES = {table.name: table for table in (RECORDS, RUNS, CHANNELS, PHASES)}
 
 
 def fingerprint() -> str:
-    """Changes with any change that `VERSION` must tell of; words of explanation are none."""
+    """A digest that changes with every change that `VERSION` must show. Explanations do not count."""
     said = [
         f"{table.name}.{column.name} {column.type} {column.unit}"
         for table in TABLES.values()

@@ -1,4 +1,4 @@
-"""Quantities of memory, and of what the ranks are about in a step."""
+"""Quantities of memory, and of the phases of a step."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -86,7 +86,7 @@ _MEANINGS = {
 
 
 def _seconds(run: Measures, part: str) -> float | None:
-    """Nothing of a bubble where there is but one stage."""
+    """Seconds of a part of the step. A single stage has no bubble."""
     if run.phases is None or (part == "bubble" and run.phases.idle is None):
         return None
     found: float = getattr(run.phases, part)
@@ -110,7 +110,7 @@ def _phase(part: str) -> Quantity:
 
 
 def _part(of: Quantity, key: str, group: int) -> Quantity:
-    """The part of the step that some seconds are."""
+    """The same part of the step, divided by the step."""
 
     def value(run: Measures) -> Value:
         seconds = of.of(run)

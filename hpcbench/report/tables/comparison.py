@@ -1,4 +1,4 @@
-"""The schemes of one cell beside the baseline, and each two against each other."""
+"""Tables that compare the schemes of one cell with the baseline, and with each other."""
 
 from dataclasses import replace
 
@@ -49,13 +49,13 @@ def comparison(submission: Submission, cell: Cell) -> Table | None:
 
 
 def _verdict(row: Row, mark: str) -> Entry:
-    """The verdict, with the letters of what weakens it."""
+    """The verdict, with the letters of its weaknesses."""
     entry = phrase(row.verdict, tone(row))
     return replace(entry, shown=f"{entry.shown} {mark}") if mark and row.verdict else entry
 
 
 def tone(row: Row) -> Tone:
-    """How good the news of a verdict is."""
+    """How good the news in a verdict is."""
     if row.diverged or (not row.completed and row.verdict):
         return "bad"
     if row.idle:
@@ -71,7 +71,7 @@ _TOGETHER: dict[bool | None, tuple[str, Tone]] = {
 
 
 def schemes(submission: Submission, cell: Cell) -> Table | None:
-    """A row for each two schemes, those with the baseline first."""
+    """A row for each two schemes, with those of the baseline first."""
     fields: list[Field[Duel]] = [
         (Column("scheme", "scheme", words=True, help="One scheme."), lambda duel: name(duel.scheme)),
         (Column("other", "against", words=True, help="Another one."), lambda duel: name(duel.other)),
