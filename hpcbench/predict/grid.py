@@ -97,7 +97,7 @@ class Statistics(NamedTuple):
 
 
 def norm_bytes(grid: Grid, rank: int, rows: int, width: int) -> Statistics:
-    """Of a LayerNorm: mean and centred squares gathered; backward two sums."""
+    """Bytes of a LayerNorm: mean and centred squares are gathered, and in the backward pass two sums."""
     axes = grid.stream.columns
     own = 2 * rows // grid.count(grid.stream.rows)
     there, back = (("EXACT", phase, kind, "".join(axes)) for phase, kind in (("FORWARD", "ACT"), ("BACKWARD", "GRAD")))
@@ -106,7 +106,7 @@ def norm_bytes(grid: Grid, rank: int, rows: int, width: int) -> Statistics:
 
 
 def loss_bytes(grid: Grid, rank: int, rows: int, width: int) -> Counter[Traffic]:
-    """Of the cross-entropy: the largest logits; sums of exponentials with target logits; the mean over all rows."""
+    """Bytes of the loss: the largest logits; sums of exponentials with target logits; the mean over all rows."""
     inner = grid.inner
     own = rows // grid.count(inner.rows)
     sent = Counter[Traffic]()

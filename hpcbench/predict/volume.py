@@ -35,11 +35,11 @@ def step_bytes(
     Parameters
     ----------
     model, train, layout
-        Of the run.
+        The run's model, settings and layout.
     rank
         In the world.
     updates
-        Of the optimizer before this step, by which 1-bit Adam knows whether its variance is frozen.
+        Number of steps that the optimizer took before this one. It tells 1-bit Adam whether its variance is frozen.
     node_ranks
         Neighbours of a data-parallel group that share a node, for `node_copy`; they divide the group. None for all.
     """
@@ -97,7 +97,7 @@ class _Step:
         return _pieces(n, self.layout.tp, width)
 
     def tensor_parallel(self) -> dict[Key, int]:
-        """Of the residual stream (arXiv 1909.08053, section 3; with sequence parallelism 2205.05198, section 4.2.2).
+        """The residual stream's traffic (arXiv 1909.08053, section 3; sequence parallelism: 2205.05198, section 4.2.2).
 
         Forward it leaves two regions a layer and the embedding, and enters two regions a layer and the head. Leaving
         sums forward, entering backward; spread by positions, each is a reduce-scatter, and the other way an all-gather.
@@ -118,12 +118,12 @@ class _Step:
         }
 
     def statistics(self) -> dict[Key, int]:
-        """Of the softmax over a split vocabulary: largest logits; sums of exponentials and target logits together."""
+        """Traffic of the softmax over a split vocabulary: largest logits; sums of exponentials with target logits."""
         sent = sum(all_reduce_bytes(self.pieces(each * self.tokens, self.exact), self.index) for each in (1, 2))
         return {("EXACT", "FORWARD", "ACT"): self.micro_batches * sent if self.last else 0}
 
     def on_grid(self) -> dict[Key, int]:
-        """Of all products, norms and the loss on a tensor grid, axis by axis."""
+        """Traffic of all products, norms and the loss on a tensor grid, axis by axis."""
         grid, again = self.layout.grid, self.train.recompute not in ("none", "selective")
         there, back, exact = Counter[Key](), Counter[Key](), Counter[Key]()
         block, rows = grids.block(self.tokens, self.model.hidden), self.tokens
@@ -180,8 +180,11 @@ class _Step:
         return {("PP", "STEP", "GRAD"): all_reduce_bytes(_pieces(owned, 2, self.widths["gradients"]), int(self.last))}
 
     def summands(self) -> dict[Key, int]:
-        """Gradients of what ranks hold alike, of which each has a summand: under sequence parallelism norms, biases of
-        rows and learned positions, on a tensor grid those of its own rows, and of 2.5d's weights over depth."""
+        """Gradients of parameters that ranks hold alike, if each rank has a summand.
+
+        Under sequence parallelism these are norms, biases of rows and learned positions. On a tensor grid they are
+        those of the rank's own rows, and of 2.5d's weights over depth.
+        """
         grid, sent = self.layout.grid, Counter[Key]()
         for bucket in self.buckets:
             if axes := bucket.summands:

@@ -32,6 +32,7 @@ class Lsf(Scheduler):
         self._query = LsfQuery()
 
     def submit(self, job: BatchJob) -> Receipt:
+        """Hand in a script by `bsub`, through submitit."""
         from hpcbench.batch.schedulers.submitit_lsf import LSFScriptExecutor
         from hpcbench.batch.schedulers.submitit_script import Script, receipt
 
@@ -41,6 +42,7 @@ class Lsf(Scheduler):
         return receipt(taken, elements)
 
     def find(self, name: str, jobs: int) -> Receipt | None:
+        """Look up what was handed in under a name."""
         ids = self._query.named(lsf_name(name))
         found = sorted({job.partition("[")[0] for job in ids})
         if not found:
@@ -51,9 +53,11 @@ class Lsf(Scheduler):
         return Receipt(found[0], [f"{found[0]}[{k + 1}]" for k in range(jobs)] if array else found)
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
+        """The answers of `bjobs` and `bhist` about these ids."""
         return self._query.words(ids)
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
+        """End running jobs and drop waiting ones by `bkill`."""
         forces = [Force(lambda some: _bkill(some, []), TERMINATE_WAIT), Force(lambda some: _bkill(some, ["-r"]), 10.0)]
         return cancel(ids, self._query.listed, forces)
 

@@ -32,6 +32,7 @@ class Slurm(Scheduler):
         self._query = SlurmQuery(since(root))
 
     def submit(self, job: BatchJob) -> Receipt:
+        """Hand in a script by `sbatch`, through submitit."""
         from hpcbench.batch.schedulers.submitit_script import Script, receipt
         from hpcbench.batch.schedulers.submitit_slurm import SlurmScriptExecutor
 
@@ -40,6 +41,7 @@ class Slurm(Scheduler):
         return receipt(taken, elements)
 
     def find(self, name: str, jobs: int) -> Receipt | None:
+        """Look up what was handed in under a name."""
         found = self._query.named(name)
         if not found:
             return None
@@ -51,9 +53,11 @@ class Slurm(Scheduler):
         return Receipt(job, [f"{job}_{k + 1}" for k in range(jobs)] if array else [job])
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
+        """The answers of `squeue` and `sacct` about these ids."""
         return self._query.words(ids)
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
+        """End running jobs and drop waiting ones by `scancel`."""
         forces = [Force(lambda some: _scancel(some, []), KILL_WAIT)]
         forces.append(Force(lambda some: _scancel(some, ["--signal=KILL", "--full"]), 10.0))
         return cancel(ids, self._query.listed, forces)
