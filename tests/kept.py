@@ -11,7 +11,7 @@ KEPT = Path(__file__).parents[1] / "build" / "tests"
 
 @cache
 def digest(*places: Path) -> str:
-    """Of files, and of all files in folders: their names and bytes, wherever they lie."""
+    """Digest of files and of all files in folders: their names and bytes, in any place."""
     found = hashlib.sha256()
     for place in places:
         files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]

@@ -150,7 +150,7 @@ def kernels(instruction_set: str | None = None) -> Kernels:
     ImportError
         The kernels were not built, or belong to another version.
     ValueError
-        This processor, or the library, has no such instruction set.
+        The processor, or the library, has no such instruction set.
     """
     path = library_path()
     try:

@@ -89,7 +89,9 @@ class Study(Section):
         "allocation",
         description="allocation: the schemes of a repeat share a job, in rotated order; none: one job a run.",
     )
-    baseline: Baseline = Field(default_factory=Baseline, description="The runs that all others are compared with.")
+    baseline: Baseline = Field(
+        default_factory=Baseline, description="The baseline, which all other runs are compared with."
+    )
     criteria: Criteria = Field(
         default_factory=Criteria, description="Margins within which a verdict sees no difference."
     )

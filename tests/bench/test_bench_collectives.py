@@ -50,7 +50,7 @@ def links(ranks: int, **rows: Any) -> dict[str, Any]:
 
 
 class Run:
-    """Of the command on some ranks, with all that it wrote."""
+    """A run of the command on some ranks, with all its output."""
 
     def __init__(self, ranks: int, directory: Path) -> None:
         self.ranks, self.directory = ranks, directory

@@ -55,7 +55,7 @@ def faults(path: Path, known: Known) -> Iterator[str]:
     Parameters
     ----------
     path
-        Of the file.
+        Path of the file.
     known
         Whether git knows a revision.
     """

@@ -12,7 +12,7 @@ from hpcbench.codecs.types import SHORT, Array, Bytes
 
 
 class Memory(Protocol):
-    """Of a device."""
+    """Memory of a device."""
 
     def new(self, n: int, dtype: npt.DTypeLike, offset: int = 0) -> Any: ...
     def put(self, x: Array, offset: int = 0) -> Any: ...

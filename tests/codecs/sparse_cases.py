@@ -94,7 +94,7 @@ def kept(codec: Codec, x: Array) -> Array:
 
 
 def form_of(wire: npt.NDArray[np.uint8], m: int, item: int) -> str:
-    """Of a message of one chunk, by its length."""
+    """Form of a message with one chunk, by its length."""
     k = int(wire[:4].view(np.uint32)[0])
     index = wire.size - 4 - -(-k * item // 4) * 4
     if index == 0:

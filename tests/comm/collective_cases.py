@@ -28,7 +28,7 @@ SLICING = Links(
 )
 """Messages cost nothing and bytes much: over several nodes, plans of large vectors have several slices."""
 SLICES = 6
-"""Of large vectors: more than are under way at once."""
+"""Slices of large vectors: more than are under way at once."""
 
 ALGORITHMS = tuple(a for a in Algorithm if a not in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC))
 

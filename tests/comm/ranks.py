@@ -22,7 +22,7 @@ def channel(codec: str | Codec, algorithm: Algorithm = Algorithm.ENCODED, *, sli
 
 
 def communicators() -> dict[str, MPI.Comm]:
-    """This rank alone, a copy of the world, and splits of sizes that do not match."""
+    """Communicators: the rank alone, a copy of the world, and splits of sizes that do not match."""
     return {
         "self": MPI.COMM_SELF.Dup(),
         "dup": WORLD.Dup(),

@@ -83,7 +83,7 @@ def simulate(
     plan
         Not one that the MPI library carries out.
     values
-        Of each rank, shape (n,), as they are before. They stay as they are.
+        Values of each rank before the call, shape (n,). They do not change.
     feedback
         Residuals of each rank.
     order

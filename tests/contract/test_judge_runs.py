@@ -150,7 +150,7 @@ def ended(status: int | None) -> Mark:
         (None, None, Job("j", State.COMPLETED, 0), State.LOST, "job j ended (exit status 0) before this run began"),
         (None, None, Job("j", State.FAILED, reason="exit 1"), State.LOST, "job j ended (exit 1) before this run began"),
         (None, None, Job("j", State.TIMED_OUT, reason="TIMEOUT"), State.TIMED_OUT, "job j: timed out (TIMEOUT)"),
-        (None, None, Job("j", State.UNKNOWN, reason="no answer"), State.UNKNOWN, "what became of job j: no answer"),
+        (None, None, Job("j", State.UNKNOWN, reason="no answer"), State.UNKNOWN, "how job j ended: no answer"),
         (None, None, Job("j", State.STOPPED, reason="told to"), State.STOPPED, "told to"),
         (None, None, Job("j", State.LOST, reason="forgotten"), State.LOST, "forgotten"),
         (RUNS, MIDDLE, Job("j", State.RUNNING), State.RUNNING, ""),

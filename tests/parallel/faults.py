@@ -69,7 +69,7 @@ class Fault:
     seen_in
         What that test sees.
     settings
-        Of the run that shows it; None where the test makes runs of its own.
+        Settings of the run that shows it; None if the test makes its own runs.
     """
 
     plant: Callable[[], Patch]

@@ -30,7 +30,7 @@ WORLD = MPI.COMM_WORLD
 CORPUS = text.load(run_of({}).data, 12)
 QUIET = Progress(Wait.GIVE_WAY)
 SCALE = 2.0**12
-"""Of every loss: a power of two changes no bit, and nothing is right before it is taken out again."""
+"""Scale of every loss. A power of two changes no bit, and nothing is right before it is divided out again."""
 
 History = list[dict[str, Any]]
 

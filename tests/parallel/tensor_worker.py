@@ -35,7 +35,7 @@ B, S, H, N, V = 2, 4, 3, 5, 7  # N and V are odd: two ranks hold different parts
 
 
 class _Part(torch.autograd.Function):
-    """This rank's part of what all hold; backward the parts' gradients are joined."""
+    """The rank's part of a tensor that all ranks hold. In the backward pass the parts' gradients are joined."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:

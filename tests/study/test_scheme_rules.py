@@ -69,10 +69,10 @@ def rule(**fields: Any) -> dict[str, Any]:
         ),
         (
             {"dimension": "TP", "kind": "OPTIM"},
-            "of TP are TP FORWARD ACT, TP BACKWARD GRAD, TP FORWARD PARAM",
+            "TP has TP FORWARD ACT, TP BACKWARD GRAD, TP FORWARD PARAM",
         ),
-        ({"dimension": "TP", "kind": "ACT", "axis": "i"}, "are TP FORWARD PARAM i, TP BACKWARD GRAD i"),
-        ({"phase": "STEP", "kind": "ACT"}, "there are DP BACKWARD GRAD"),
+        ({"dimension": "TP", "kind": "ACT", "axis": "i"}, "has TP FORWARD PARAM i, TP BACKWARD GRAD i"),
+        ({"phase": "STEP", "kind": "ACT"}, "there is DP BACKWARD GRAD"),
         (
             {"codec": "none", "min_bytes": 1},
             "min_bytes and between_nodes say when a codec runs, and codec none never runs",

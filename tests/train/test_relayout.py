@@ -17,7 +17,7 @@ from hpcbench.train.extent import Extent, copy
 WORKER = Path(__file__).with_name("relayout_worker.py")
 PAIRS = 20
 TOLERANCE = 1e-12
-"""Of fp64: sums over ranks are in another order than on one."""
+"""Relative tolerance in fp64: sums over ranks have another order than on one rank."""
 
 
 @pytest.fixture(scope="session")

@@ -118,7 +118,7 @@ def events_of(trainer):
 
 @pytest.mark.parametrize(("zero", "micro_batches"), [(1, 1), (2, 2)])
 def test_what_crosses_the_hosts_link_and_what_lasts_is_as_predicted(corpus, zero, micro_batches):
-    """Of the counted steps and no others: weights that are taken up cross the link, too."""
+    """Only the counted steps are compared, because weights that are loaded cross the link, too."""
     trainer = run_of(corpus, offload=True, zero=zero, micro_batch=2 // micro_batches, bucket_mb=0.02)
     trainer.load(trainer.state())
     trainer.data_parallel.link.up(torch.ones(1000))

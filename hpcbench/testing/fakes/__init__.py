@@ -65,7 +65,7 @@ class Fake:
     Attributes
     ----------
     environment
-        This process's environment with the faked programs first on PATH.
+        Environment of this process, with the faked programs first on PATH.
     """
 
     system = ""
