@@ -11,7 +11,7 @@ import numpy as np
 
 from hpcbench.codecs.base import Codec, match_residual, match_wire
 from hpcbench.codecs.compiled import Compiled
-from hpcbench.codecs.device import Build, Cell, Device, View, cuda
+from hpcbench.codecs.device import Build, CallMemory, Device, View, cuda
 from hpcbench.codecs.library import FAMILIES
 from hpcbench.codecs.sequence import Sequence, sequence_of
 from hpcbench.codecs.types import SHORT, Type
@@ -28,16 +28,16 @@ class Length:
         ``int`` raises it if the decoded bytes are not an encoding.
     """
 
-    def __init__(self, cell: Cell, give_back: Callable[[Cell], None], complaint: str) -> None:
-        self._cell: Cell | None = cell
+    def __init__(self, memory: CallMemory, give_back: Callable[[CallMemory], None], complaint: str) -> None:
+        self._memory: CallMemory | None = memory
         self._give_back = give_back
         self._complaint = complaint
         self._value = 0
         self._fault = 0
 
     def __int__(self) -> int:
-        if self._cell is not None:
-            self._value, self._fault = self._cell.wait()
+        if self._memory is not None:
+            self._value, self._fault = self._memory.wait()
             self._release()
         if self._fault:
             raise ValueError(self._complaint)
@@ -49,9 +49,9 @@ class Length:
         self._release()
 
     def _release(self) -> None:
-        cell, self._cell = self._cell, None
-        if cell is not None:
-            self._give_back(cell)
+        memory, self._memory = self._memory, None
+        if memory is not None:
+            self._give_back(memory)
 
 
 class BFloat16:
@@ -107,7 +107,7 @@ class CudaCodec:
         self._codec = codec
         self._device = device or cuda()
         self._sequence: Sequence = sequence_of(codec.family)
-        self._free: dict[int, list[Cell]] = {}
+        self._free: dict[int, list[CallMemory]] = {}
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
         """Bytes on the wire of `n` values: exact if `fixed_size`, else the maximum."""
@@ -267,22 +267,22 @@ class CudaCodec:
             return exact
         zeros = sequence.state(n, types[0], param)
         sums = (n + 1) // 2 if sequence.sums and operation == "decode_add_encode" else 0
-        cell = self._take(zeros + sums)
-        cell.begin(stream, zeros)
+        memory = self._take(zeros + sums)
+        memory.begin(stream, zeros)
         build = Build(sequence.source, family, 0, *types)
         for kernel in sequence.kernels[operation]:
-            self._device.launch(build, kernel, blocks, (*arguments, param, cell.pointer), stream)
-        cell.end(stream)
+            self._device.launch(build, kernel, blocks, (*arguments, param, memory.pointer), stream)
+        memory.end(stream)
         if exact is not None:
-            self._give_back(cell)
+            self._give_back(memory)
             return exact
-        return Length(cell, self._give_back, complaint)
+        return Length(memory, self._give_back, complaint)
 
-    def _take(self, words: int) -> Cell:
+    def _take(self, words: int) -> CallMemory:
         try:
             return self._free[words].pop()
         except (KeyError, IndexError):
-            return self._device.cell(words)
+            return self._device.memory(words)
 
-    def _give_back(self, cell: Cell) -> None:
-        self._free.setdefault(cell.words, []).append(cell)
+    def _give_back(self, memory: CallMemory) -> None:
+        self._free.setdefault(memory.words, []).append(memory)

@@ -67,7 +67,7 @@ class Build:
         )
 
 
-class Cell(ABC):
+class CallMemory(ABC):
     """Device memory that one call of a codec needs, and the part of it that the host reads afterwards.
 
     It may serve several calls in turn, on any streams. Each call waits, on the device, for the one before it.
@@ -117,8 +117,8 @@ class Device(ABC):
         """Start a kernel. All its parameters have 64 bits."""
 
     @abstractmethod
-    def cell(self, words: int) -> Cell:
-        """A new cell with this number of words."""
+    def memory(self, words: int) -> CallMemory:
+        """Memory for one call, with this number of words."""
 
     def blocks(self, nbytes: int, block_bytes: int) -> int:
         """Number of blocks for `nbytes` bytes of values, if a block takes `block_bytes` at a time."""
@@ -148,8 +148,8 @@ def view_of(name: str, interface: dict[str, Any]) -> View:
     return View(int(pointer or 0), int(shape[0]), dtype, not read_only)
 
 
-class CupyCell(Cell):
-    """A cell of CuPy: words on the device, a pinned copy of the head on the host, and an event between two calls."""
+class CupyCallMemory(CallMemory):
+    """The memory of a call in CuPy: words on the device, their head pinned on the host, and an event."""
 
     def __init__(self, cupy: Any, words: int) -> None:
         self._cupy = cupy
@@ -231,9 +231,9 @@ class CupyDevice(Device):
         with self._cupy.cuda.ExternalStream(stream):
             function((blocks,), (THREADS,), tuple(np.uint64(a) for a in arguments))
 
-    def cell(self, words: int) -> Cell:
-        """A new cell with this number of words."""
-        return CupyCell(self._cupy, words)
+    def memory(self, words: int) -> CallMemory:
+        """Memory for one call, with this number of words."""
+        return CupyCallMemory(self._cupy, words)
 
     def _module(self, build: Build) -> Any:
         if build not in self._modules:

@@ -78,14 +78,14 @@ def _common(words: Sequence[str], several: str) -> str:
 
 
 @dataclass(frozen=True)
-class Found:
+class Subjects:
     """The content of a report's paths."""
 
     sections: list[Section]
     microbenchmarks: list[Microbenchmark] = field(default_factory=list)
 
 
-def read(paths: list[Path]) -> Found:
+def read(paths: list[Path]) -> Subjects:
     """Read submissions and logs, and compare their runs.
 
     Parameters
@@ -125,7 +125,7 @@ def read(paths: list[Path]) -> Found:
     submissions.extend(gather(runs))
     if logs:
         submissions.append(together(logs))
-    return Found([(submission, _cells(submission)) for submission in submissions], microbenchmarks)
+    return Subjects([(submission, _cells(submission)) for submission in submissions], microbenchmarks)
 
 
 def gather(runs: list[tuple[Path, RunResult]]) -> list[Submission]:

@@ -55,10 +55,10 @@ from hpcbench.errors import TransitError, UserError
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.predict import flops
 from hpcbench.train import binding, gpu, preflight, resources, stop, surroundings, text
-from hpcbench.train.checkpoint import Checkpoint, Checkpoints, Found, carried
+from hpcbench.train.checkpoint import Checkpoint, Checkpoints, LatestCheckpoint, carried
 from hpcbench.train.checkpoint_index import ReplicasDifferError
 from hpcbench.train.corpus import Corpus
-from hpcbench.train.log import RunLog, now
+from hpcbench.train.log import LogWriter, now
 from hpcbench.train.trainer import Trainer
 
 
@@ -69,9 +69,9 @@ def main(argv: list[str]) -> int:
         raise UserError("usage: python -m hpcbench.train RUN.json")
     path = Path(argv[0])
     run, raw = load(path)
-    log = RunLog(sys.stdout if comm.rank == 0 else None)
+    log = LogWriter(sys.stdout if comm.rank == 0 else None)
     checkpoints = Checkpoints(path.parent / "checkpoint", comm, run)
-    found = checkpoints.find() if comm.size == run.ranks else Found(None)  # another world is refused below
+    found = checkpoints.find() if comm.size == run.ranks else LatestCheckpoint(None)  # another world is refused below
     resumed_from = found.newest.step if found.newest else None
     identity = {key: raw[key] for key in ("study", "run", "site", "repeat", "pairing", "cell")}
     log.event(
@@ -127,7 +127,7 @@ def main(argv: list[str]) -> int:
 
 def train(
     trainer: Trainer,
-    log: RunLog,
+    log: LogWriter,
     *,
     hosts: Sequence[str] = (),
     taken: int = 0,

@@ -71,7 +71,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class Found:
+class LatestCheckpoint:
     """The result of `Checkpoints.find`."""
 
     newest: Checkpoint | None
@@ -107,7 +107,7 @@ class Checkpoints:
         self._identity = identity(run)
         self._damaged: set[Path] = set()
 
-    def find(self) -> Found:
+    def find(self) -> LatestCheckpoint:
         """The newest checkpoint that is complete. Every rank checks its own file.
 
         Raises
@@ -121,12 +121,12 @@ class Checkpoints:
             if isinstance(manifest, dict):
                 why = self._damage(path, manifest)
                 if not why:
-                    return Found(self._found(step, path, manifest), tuple(words))
+                    return LatestCheckpoint(self._found(step, path, manifest), tuple(words))
             else:
                 why = manifest
             self._damaged.add(path)
             words.append(f"{path.name}: {why}")
-        return Found(None, tuple(words))
+        return LatestCheckpoint(None, tuple(words))
 
     def load(self, checkpoint: Checkpoint, state: dict[str, Any]) -> dict[str, Any]:
         """Fill this rank's `Trainer.state` from the checkpoint, and return it.

@@ -13,7 +13,7 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class RunLog:
+class LogWriter:
     """Writes the log of a run.
 
     Parameters

@@ -259,7 +259,7 @@ def stale_piece() -> object:
     give = OnDemand.give
 
     def faulty(self: OnDemand, piece: Piece, source: Tensor) -> None:
-        give(self, piece, self._guests[id(piece)].source.clone())
+        give(self, piece, self._entries[id(piece)].source.clone())
 
     return patch.object(OnDemand, "give", faulty)
 
@@ -297,8 +297,8 @@ def freed_too_early() -> object:
     def faulty(self: OnDemand, unit: Unit, phase: Phase) -> None:
         need(self, unit, phase)
         if phase is Phase.BACKWARD:
-            for guest in unit.guests:
-                guest.bucket.values.fill_(0.5)
+            for entry in unit.entries:
+                entry.bucket.values.fill_(0.5)
 
     return patch.object(OnDemand, "_need", faulty)
 
@@ -308,10 +308,10 @@ def copy_not_refreshed() -> object:
     give = OnDemand.give
 
     def faulty(self: OnDemand, piece: Piece, source: Tensor) -> None:
-        guest = self._guests[id(piece)]
-        fresh = guest.fresh
+        entry = self._entries[id(piece)]
+        fresh = entry.fresh
         give(self, piece, source)
-        guest.fresh = fresh
+        entry.fresh = fresh
 
     return patch.object(OnDemand, "give", faulty)
 

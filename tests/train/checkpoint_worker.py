@@ -25,7 +25,7 @@ from hpcbench.train import text
 from hpcbench.train.__main__ import train
 from hpcbench.train.checkpoint import Checkpoints
 from hpcbench.train.corpus import Corpus
-from hpcbench.train.log import RunLog
+from hpcbench.train.log import LogWriter
 from hpcbench.train.precision import LossScale
 from hpcbench.train.stop import never
 from hpcbench.train.trainer import Trainer
@@ -170,18 +170,18 @@ def compare(name: str, run: Run, directory: Path) -> dict[str, Any] | None:
         return None
     streams = [io.StringIO() for _ in range(3)]
     whole = trainer_of(run, comm.Dup())
-    outcome = [train(whole, RunLog(streams[0]))]
+    outcome = [train(whole, LogWriter(streams[0]))]
     checkpoints = Checkpoints(directory / name, comm, run)
     first = trainer_of(run, comm.Dup())
     asked = iter(range(1, STEPS + 1))
     told = (lambda: next(asked) == STOP) if comm.rank == 0 else never
-    outcome.append(train(first, RunLog(streams[1]), checkpoints=checkpoints, told_to_stop=told))
+    outcome.append(train(first, LogWriter(streams[1]), checkpoints=checkpoints, told_to_stop=told))
     second = trainer_of(run, comm.Dup())
     newest = checkpoints.find().newest
     assert newest is not None
     second.load(checkpoints.load(newest, second.state()))
     at_once = differences(second.state(), first.state())
-    outcome.append(train(second, RunLog(streams[2]), taken=newest.step))
+    outcome.append(train(second, LogWriter(streams[2]), taken=newest.step))
     return {
         "case": name,
         "states": [state for state, _, _ in outcome],

@@ -24,7 +24,7 @@ from hpcbench.contract.training import Data, Model, Train
 from hpcbench.predict import zero as predicted
 from hpcbench.train import text
 from hpcbench.train.__main__ import facts, train
-from hpcbench.train.log import RunLog
+from hpcbench.train.log import LogWriter
 from hpcbench.train.trainer import Trainer
 
 RUN = Run(
@@ -90,7 +90,7 @@ def run_of(corpus, **settings):
 
 def logged(trainer):
     stream = io.StringIO()
-    outcome = train(trainer, RunLog(stream))
+    outcome = train(trainer, LogWriter(stream))
     records = [parse(line, i) for i, line in enumerate(stream.getvalue().splitlines(), 1)]
     return outcome, records
 

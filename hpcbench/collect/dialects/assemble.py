@@ -17,7 +17,7 @@ _RANKS = 4096
 
 
 @dataclass
-class Found:
+class LogRecord:
     """One record of the file."""
 
     line: Line
@@ -48,11 +48,11 @@ class Assembler:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._open: dict[int | None, Found] = {}
+        self._open: dict[int | None, LogRecord] = {}
         self._step: int | None = None
         self._found = 0
 
-    def feed(self, text: Text) -> Iterator[Found]:
+    def feed(self, text: Text) -> Iterator[LogRecord]:
         """Take the next line of the file. Yields the records that it completes, and those that are given up."""
         assert text.text is not None
         heads = self._dialect.heads(text.text)
@@ -68,19 +68,19 @@ class Assembler:
             piece = text.text[match.start() : min(end, match.start() + _LONGEST)]
             ended = text.ended or end < len(text.text)
             self._found += 1
-            found = Found(line, text.number, self._found, ended, rank, match.groupdict(), self._step, [piece])
+            found = LogRecord(line, text.number, self._found, ended, rank, match.groupdict(), self._step, [piece])
             if line.kind == "step" and found.groups.get("step") is not None:
                 self._step = int(match["step"])
             whole = line.ends.search(piece)
             at = match.start() + whole.end() if whole else end
             yield from self._begin(found, piece[: whole.end()] if whole else None)
 
-    def close(self) -> Iterator[Found]:
+    def close(self) -> Iterator[LogRecord]:
         """End the file. Records that are still open are given up, or end with their line."""
         for found in list(self._open.values()):
             yield self._give_up(found)
 
-    def _begin(self, found: Found, whole: str | None) -> Iterator[Found]:
+    def _begin(self, found: LogRecord, whole: str | None) -> Iterator[LogRecord]:
         if found.line.kind in ("step", "evaluation") and found.rank in self._open:
             yield self._give_up(self._open[found.rank])
         if whole is not None:
@@ -91,7 +91,7 @@ class Assembler:
             yield self._give_up(next(iter(self._open.values())))
         self._open[found.rank] = found
 
-    def _continue(self, rank: int | None, rest: str) -> Iterator[Found]:
+    def _continue(self, rank: int | None, rest: str) -> Iterator[LogRecord]:
         found = self._open.get(rank)
         if found is None and rank is None and self._open:
             found = next(reversed(self._open.values()))  # a terminal that wraps repeats no prefix
@@ -111,7 +111,7 @@ class Assembler:
         if len(found.pieces) > _PIECES or length > _LONGEST:
             yield self._give_up(found)
 
-    def _give_up(self, found: Found) -> Found:
+    def _give_up(self, found: LogRecord) -> LogRecord:
         del self._open[found.rank]
         ends = found.line.ends_with_line
         if ends and found.ended and ends.search(found.pieces[0]):

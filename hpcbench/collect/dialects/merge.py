@@ -4,7 +4,7 @@ from bisect import bisect
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpcbench.collect.dialects.assemble import Found
+from hpcbench.collect.dialects.assemble import LogRecord
 from hpcbench.collect.dialects.units import Value
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract.cut import Cut
@@ -34,7 +34,7 @@ class Merge:
     _ranks: int = 0
     _again: int = 0
 
-    def step(self, step: int, found: Found) -> None:
+    def step(self, step: int, found: LogRecord) -> None:
         """Add the values that one line gives for a step."""
         mine = _kept(found, found.values or {})
         kept = self._steps.setdefault(step, mine)
@@ -48,7 +48,7 @@ class Merge:
         first.steps = second.steps if first.steps is None else first.steps
         self._steps[step] = first
 
-    def evaluation(self, step: int | None, found: Found) -> None:
+    def evaluation(self, step: int | None, found: LogRecord) -> None:
         """Add an evaluation.
 
         One rank may make several after a step. Those of other ranks are the same evaluations.
@@ -91,5 +91,5 @@ class Merge:
         return found
 
 
-def _kept(found: Found, values: dict[str, Value]) -> _Kept:
+def _kept(found: LogRecord, values: dict[str, Value]) -> _Kept:
     return _Kept(found.number, found.order, found.rank, found.group("steps"), values)

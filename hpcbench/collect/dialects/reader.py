@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from hpcbench.collect.dialects.assemble import Assembler, Found
+from hpcbench.collect.dialects.assemble import Assembler, LogRecord
 from hpcbench.collect.dialects.dialect import Dialect
 from hpcbench.collect.dialects.merge import Merge
 from hpcbench.collect.dialects.texts import LONGEST_LINE, Text
@@ -56,7 +56,7 @@ class Reader:
             log.events.append(end)
         return log
 
-    def _take(self, found: Found) -> None:
+    def _take(self, found: LogRecord) -> None:
         line = found.line
         step = found.before if found.group("step") is None else found.group("step")
         if line.kind == "end":
@@ -75,7 +75,7 @@ class Reader:
         if line.kind == "step":
             self._last = max(self._last, found.number)
 
-    def _overflow(self, found: Found) -> None:
+    def _overflow(self, found: LogRecord) -> None:
         """Count an overflow. Each rank may report it, and the reports of one rank are counted."""
         rank = found.rank if found.group("rank") is None else found.group("rank")
         if not self._merge.overflows:

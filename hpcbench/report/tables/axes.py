@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from hpcbench.collect.lines import integer
 from hpcbench.collect.submission import Submission
+from hpcbench.contract.values import integer
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Field, Table, tabulate
 from hpcbench.report.measures import Measures
