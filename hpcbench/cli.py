@@ -46,7 +46,7 @@ def root(
 def submit(
     study: Annotated[Path, typer.Argument(help="Study file (YAML).", show_default=False)],
     site: Annotated[str | None, typer.Option(help="Site by name or file; by default the study's.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write the scripts and say what would run.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write the scripts and show what would run.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Directory of the numbered submissions; by default results/STUDY.")
     ] = None,

@@ -71,7 +71,7 @@ def start(ranks: int | None, command: str) -> int | None:
         return None
     if ranks is None:
         raise UserError(
-            f"{command}: needs several ranks: start it by `mpirun -n 8 hpcbench {command} ...`, or say --ranks 8"
+            f"{command}: needs several ranks: start it by `mpirun -n 8 hpcbench {command} ...`, or add --ranks 8"
         )
     beside = Path(sys.executable).with_name("mpiexec")
     mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")

@@ -38,7 +38,7 @@ class Run(Section):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    version: Literal[1] = Field(1, alias="schema", description="Of this form of the file.")
+    version: Literal[1] = Field(1, alias="schema", description="Version of the file's form.")
     study: Name
     site: Line
     run: Line

@@ -163,7 +163,7 @@ class Scheme(Section):
         "themselves. What such a library sends is not known to hpcbench.",
     )
     optimizer: Optimizer | None = Field(
-        None, description="What this scheme's runs train with, in place of train.optimizer."
+        None, description="Optimizer of this scheme's runs, in place of train.optimizer."
     )
 
     _default = field_validator("default")(check_codec)

@@ -71,12 +71,16 @@ class Step:
     tokens_per_s: float | None = _quantity("1/s", "Tokens a second, all ranks together, as the log gives it")
     tokens_per_s_per_rank: float | None = _quantity("1/s", "Tokens a second of one rank, as the log gives it")
     model_flops_per_rank: float | None = _quantity(
-        "FLOP/s", "What the model needs, recomputation not counted", Printed("model", ".3f", "GFLOPS/rank", _FLOPS)
+        "FLOP/s",
+        "Operations that the model needs, without recomputation",
+        Printed("model", ".3f", "GFLOPS/rank", _FLOPS),
     )
     hardware_flops_per_rank: float | None = _quantity(
-        "FLOP/s", "What was executed", Printed("hardware", ".3f", "GFLOPS/rank", _FLOPS)
+        "FLOP/s", "Operations that were executed", Printed("hardware", ".3f", "GFLOPS/rank", _FLOPS)
     )
-    unlabelled_flops_per_rank: float | None = _quantity("FLOP/s", "The log does not say whether recomputation counts")
+    unlabelled_flops_per_rank: float | None = _quantity(
+        "FLOP/s", "Operations; the log does not say whether recomputation counts"
+    )
     mfu: float | None = _quantity("1", "Model FLOP/s over the chip's peak, as the log claims it")
     hfu: float | None = _quantity("1", "Hardware FLOP/s over the chip's peak, as the log claims it")
     lr: float | None = _quantity("1", "Learning rate", Printed("lr", ".3E"))
@@ -88,7 +92,7 @@ class Step:
         "B", "Before the codec, summed over all ranks", Printed("message", "d", "B", _BYTES)
     )
     wire_bytes: int | None = _quantity(
-        "B", "After the codec, summed over all ranks; absent where nobody knows", Printed("wire", "d", "B", _BYTES)
+        "B", "After the codec, summed over all ranks; absent where it is not known", Printed("wire", "d", "B", _BYTES)
     )
     memory_bytes: int | None = _quantity("B", "Peak memory of the device of the rank that printed the line")
     samples: int | None = _quantity("1", "Sequences of the step")

@@ -14,7 +14,7 @@ ScheduleName = Literal["gpipe", "1f1b", "interleaved"]
 class Model(Section):
     """A GPT in the manner of GPT-NeoX."""
 
-    name: Name = Field("custom", description="What tables call the model; a preset's name by default.")
+    name: Name = Field("custom", description="Name of the model in tables; a preset's name by default.")
     layers: Count = Field(description="Transformer layers.")
     hidden: Count = Field(description="Width of the residual stream.")
     heads: Count = Field(description="Attention heads; must divide hidden.")
@@ -125,7 +125,7 @@ class Train(Section):
     weight_decay: float = Field(0.01, ge=0, description="Decoupled weight decay.")
     clip: float = Field(1.0, ge=0, description="Largest global gradient norm; 0 does not clip.")
     bucket_mb: float = Field(4.0, gt=0, description="Size of the gradient buckets in MB (10^6 bytes).")
-    overlap: bool = Field(True, description="Reduce gradients while the backward pass goes on.")
+    overlap: bool = Field(True, description="Reduce gradients during the backward pass.")
     eval_every: int = Field(0, ge=0, description="Steps between evaluations; 0 evaluates at the end only.")
     eval_samples: Count = Field(32, description="Samples an evaluation.")
     checkpoint_every: int = Field(

@@ -280,7 +280,7 @@ def _last(schemes: Sequence[str], kinds: dict[str, Kind]) -> str:
         return "Which scheme to take is not shown: those that train as well as the baseline are beaten by others."
     own = kinds[schemes[0]]
     if own is Kind.UNKNOWN:
-        simple = "; which of them is the simplest the logs do not say" if len(schemes) > 1 else ""
+        simple = "; the logs do not tell which of them is the simplest" if len(schemes) > 1 else ""
         return f"No scheme is shown to beat {_listed(schemes)}{simple}."
     noun, what = "scheme" if len(schemes) == 1 else "schemes", "" if own is Kind.BASELINE else f" ({own.words})"
     return f"The simplest {noun} that nothing is shown to beat: {_listed(schemes)}{what}."

@@ -33,7 +33,7 @@ def named(path: Path) -> Named | None:
     if not sign or "/" in name or path.exists():
         return None
     if not name.strip() or not file:
-        raise UserError(f"{printable(str(path))}: no such file: to name a log's scheme, say NAME=FILE")
+        raise UserError(f"{printable(str(path))}: no such file: to name a log's scheme, write NAME=FILE")
     return name.strip(), Path(file)
 
 

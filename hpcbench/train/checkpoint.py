@@ -152,7 +152,9 @@ class Checkpoints:
         except (OSError, ValueError, KeyError) as error:
             trouble = str(error.strerror if isinstance(error, OSError) else error)
         if words := next(filter(None, self._comm.allgather(trouble)), None):
-            raise UserError(f"{checkpoint.directory}: {words}: remove it to go on from the one before, or from step 1")
+            raise UserError(
+                f"{checkpoint.directory}: {words}: remove it to continue from the one before, or from step 1"
+            )
         return state
 
     def write(self, step: int, state: dict[str, Any], *, corpus: Corpus) -> Written:
@@ -224,8 +226,8 @@ class Checkpoints:
         """The fault in the files of this run, in the words of the first rank that finds one; None if there is none."""
         if manifest["schema"] != files.SCHEMA:
             raise UserError(
-                f"{path}: written by another version of hpcbench: go on with that one, or remove {path.parent} to "
-                "start from step 1"
+                f"{path}: written by another version of hpcbench: continue with that version, or remove "
+                f"{path.parent} to start from step 1"
             )
         _refuse_other(manifest["run"], self._identity, path)
         ranks = manifest["ranks"]  # each file is read by one rank, in its own layout by the one that wrote it
@@ -270,7 +272,7 @@ def carried(checkpoint: Checkpoint, state: dict[str, Any]) -> str:
     state
         State of a rank that continues.
     """
-    said = ["calls of channels go on from the largest count of all ranks"]
+    said = ["calls of channels continue from the largest count of all ranks"]
     if checkpoint.index.tables[RESIDUALS]:
         shared = "residuals are added up and shared out alike" if state[RESIDUALS] else "residuals are let go"
         said.append(shared)

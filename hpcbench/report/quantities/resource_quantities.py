@@ -59,7 +59,7 @@ _LASTING = {
     "parameters": "Weights that passes compute with",
     "gradients": "Gradients, whole ones and the sums that the optimizer reads",
     "optimizer": "Master weights and moments",
-    "residuals": "What error feedback owes",
+    "residuals": "Residuals of error feedback",
 }
 
 
@@ -80,7 +80,7 @@ _MEANINGS = {
     "bubble": "In the passes, waiting for another stage's message until it is there",
     "reduction": "After the last backward pass, until the gradients are reduced",
     "optimizer": "From the gradient norm to the new weights, gathered",
-    "other": "What is left of the step",
+    "other": "All other time of the step",
     "step": "The step: the sum of the others",
 }
 

@@ -39,7 +39,7 @@ def axes(submission: Submission, cell: Cell) -> Table | None:
     of_row, shown = scheme()
     made: list[Field[_Line]] = [
         (of_row, lambda line: shown(line.row)),
-        (Column("axis", "axis", words=True, help="Of the tensor grid."), lambda line: name(line.axis)),
+        (Column("axis", "axis", words=True, help="Axis of the tensor grid."), lambda line: name(line.axis)),
         (
             Column("message_bytes", f"sent ({size.name})", help="Bytes before the codec, a step and rank."),
             lambda line: quantity(line.message_bytes, size.show),

@@ -98,8 +98,8 @@ def phases(submission: Submission, cell: Cell) -> Table | None:
 def loss(submission: Submission, cell: Cell) -> Table | None:
     """Losses of the completed runs, each with its finding about the scheme; and the number of lost steps."""
     first = (LOSS_TRAIN, LOSS_VALID)
-    shown = Column("loss_shown", "shown", words=True, help="What is shown of the loss at equal steps.")
-    in_time = Column("loss_in_time_shown", "shown", words=True, group=1, help="What is shown of that loss.")
+    shown = Column("loss_shown", "shown", words=True, help="Finding about the loss at equal steps.")
+    in_time = Column("loss_in_time_shown", "shown", words=True, group=1, help="Finding about that loss.")
     made: list[Field[Row]] = [
         scheme(),
         *columns(first, cell.rows),

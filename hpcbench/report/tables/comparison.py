@@ -26,7 +26,7 @@ _VERDICT = Column(
     "verdict",
     words=True,
     group=1,
-    help="What is shown of speed and loss together; letters stand for what weakens it, below the table.",
+    help="Finding about speed and loss together; letters name its weaknesses, which stand below the table.",
 )
 
 
@@ -79,14 +79,14 @@ def schemes(submission: Submission, cell: Cell) -> Table | None:
             Column("speed_ratio", "speed (95 % CI)", help="Samples/s of the first over the second's, pair by pair."),
             lambda duel: estimate(duel.speed, speed_interval),
         ),
-        (Column("speed_shown", "shown", words=True, help="What is shown of the speed of the first."), _speed),
+        (Column("speed_shown", "shown", words=True, help="Finding about the speed of the first."), _speed),
         (
             Column(
                 "loss_difference", "loss (95 % CI)", group=1, help="Validation loss of the first minus the second's."
             ),
             lambda duel: estimate(duel.loss, loss_interval),
         ),
-        (Column("loss_shown", "shown", words=True, group=1, help="What is shown of the loss of the first."), _loss),
+        (Column("loss_shown", "shown", words=True, group=1, help="Finding about the loss of the first."), _loss),
         (
             Column(
                 "together",

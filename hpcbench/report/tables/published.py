@@ -29,7 +29,7 @@ derived: computed from first-hand figures.
 class Published(Section):
     """One figure of a paper."""
 
-    what: str = Field(description="What was measured.")
+    what: str = Field(description="Measured quantity.")
     setting: str = Field(description="Model, machine, size.")
     quantity: Literal["speed_ratio", "flops_ratio", "tflops", "mfu", "wire_over_message", "mode_ratio"]
     value: float
@@ -37,7 +37,7 @@ class Published(Section):
     read_in: str = Field(description="Abstract, table, code: where the figure was read.")
     gpu: str | None = Field(None, description="Part of the name of the GPU that it is for.")
     schemes: list[str] = Field(default_factory=list, description="Patterns of the schemes to set beside it.")
-    reference: str | None = Field(None, description="Of this figure, where it is not the paper's.")
+    reference: str | None = Field(None, description="Source of this figure, if it is not the paper's.")
     note: str | None = None
 
     def concerns(self, scheme: str) -> bool:

@@ -37,7 +37,7 @@ def runs(submission: Submission, cells: list[Cell]) -> Table | None:
     """A row for each planned run, including runs that left no file."""
     fields = [
         (Column("run", "run", words=True, help="The run's name in its submission."), lambda run: name(run.id)),
-        (Column("state", "state", words=True, help="What became of it."), _state),
+        (Column("state", "state", words=True, help="State of the run."), _state),
         (Column("step", "step", words=True, help="Its last step, of how many."), _step),
         (
             Column("job", "job", words=True, group=1, help="The job that it belongs to."),

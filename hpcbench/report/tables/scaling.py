@@ -221,7 +221,7 @@ def _table(kind: Kind, title: str, points: list[Point], *, modes: bool) -> Table
     made: list[Field[Point]] = [
         (SCHEME, lambda point: name(point.row.scheme)),
         (
-            Column("series", "series", words=True, help="What is the same at all sizes that are compared."),
+            Column("series", "series", words=True, help="Properties that are the same at all compared sizes."),
             lambda point: name("" if one else point.series),
         ),
         (Column("nodes", "nodes"), lambda point: quantity(point.size.nodes, whole)),

@@ -100,7 +100,7 @@ class Hosts:
                 self._end()
                 log.seek(0)
                 if isinstance(failure, UserError):
-                    raise UserError(f"{failure}: {' '.join(log.read().split()) or 'no reason was told'}") from None
+                    raise UserError(f"{failure}: {' '.join(log.read().split()) or 'no reason was given'}") from None
                 raise
         return self
 

@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--can", action="store_true", help="say whether virtual hosts work here, and start nothing")
+    parser.add_argument("--can", action="store_true", help="tell whether virtual hosts work here, and start nothing")
     parser.add_argument("-n", type=_count, metavar="RANKS", help="ranks in all")
     parser.add_argument("-ppn", type=_count, metavar="RANKS", help="ranks a host; by default all on one")
     parser.add_argument("-bind-to", choices=["none"], help="for mpiexec's sake: the hosts share this machine's cores")
