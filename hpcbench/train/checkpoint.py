@@ -274,7 +274,7 @@ def carried(checkpoint: Checkpoint, state: dict[str, Any]) -> str:
     """
     said = ["calls of channels continue from the largest count of all ranks"]
     if checkpoint.index.tables[RESIDUALS]:
-        shared = "residuals are added up and shared out alike" if state[RESIDUALS] else "residuals are let go"
+        shared = "residuals are added up and shared out equally" if state[RESIDUALS] else "residuals are dropped"
         said.append(shared)
     return f"another layout ({', '.join(checkpoint.changed)}): {'; '.join(said)}"
 

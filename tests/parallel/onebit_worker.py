@@ -222,12 +222,12 @@ def no_residual(side: str) -> Any:
 
 
 def worker_error_dropped() -> Any:
-    """What a rank's signs lacked is not added to what it sends next."""
+    """The error of a rank's signs is not added to its next message."""
     return no_residual("worker")
 
 
 def server_error_dropped() -> Any:
-    """What the signs of a sum lacked is not added to the next sum."""
+    """The error of a sum's signs is not added to the next sum."""
     return no_residual("server")
 
 

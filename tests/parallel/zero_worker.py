@@ -255,7 +255,7 @@ def piece_not_gathered() -> object:
 
 
 def stale_piece() -> object:
-    """What is gathered after a step is what was there before it."""
+    """The gather after a step gives the weights from before it."""
     give = OnDemand.give
 
     def faulty(self: OnDemand, piece: Piece, source: Tensor) -> None:
@@ -265,7 +265,7 @@ def stale_piece() -> object:
 
 
 def counted_twice_in_norm() -> object:
-    """What all ranks of a tensor group hold, and both copies of a tied weight, count in the norm."""
+    """The norm counts parameters once for each rank of a tensor group, and both copies of a tied weight."""
     return patch.object(Shard, "counts_in_norm", True)
 
 
@@ -291,7 +291,7 @@ def overwritten() -> object:
 
 
 def freed_too_early() -> object:
-    """The memory of a bucket is something else's before the backward pass has used it."""
+    """A bucket's memory is overwritten before the backward pass has used it."""
     need = OnDemand._need
 
     def faulty(self: OnDemand, unit: Unit, phase: Phase) -> None:

@@ -212,7 +212,7 @@ def exact(directory: str) -> None:
 
 
 def residuals_lost() -> object:
-    """What messages lacked before the checkpoint is forgotten."""
+    """The residuals from before the checkpoint are lost."""
     return patch.object(DataParallel, "load_residuals", lambda self, saved: None)
 
 

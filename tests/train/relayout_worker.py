@@ -410,7 +410,7 @@ def moments_of_another() -> Iterator[None]:
 
 @contextmanager
 def index_stale() -> Iterator[None]:
-    """The index is of what another stage of ZeRO would have written."""
+    """The index describes the files of another ZeRO stage."""
     of = Index.of
 
     def faulty(announced: Any, chosen: Any) -> Index:
@@ -440,7 +440,7 @@ def halves_swapped() -> Iterator[None]:
 
 
 def summands_counted_once() -> Any:
-    """What ranks of a tensor group hold of the same parameter is taken for copies."""
+    """Summands of a gradient on the ranks of a tensor group are taken for copies."""
     share = checkpoint_load.share_residuals
 
     def faulty(state: dict[str, Any], index: Index, files: checkpoint_load.Files, holders: list[list[int]]) -> None:
