@@ -35,7 +35,7 @@ FREE = 100
 
 
 class Place(NamedTuple):
-    """What a rank takes over from its client: `numbers` are those that the client had for `files`."""
+    """The place that a rank takes over from its client. `numbers` are those that the client had for `files`."""
 
     program: list[str]
     environment: dict[str, str]
@@ -46,7 +46,7 @@ class Place(NamedTuple):
 
 
 def import_all() -> None:
-    """Import what ranks would."""
+    """Import the modules that ranks would import."""
     for name in ("torch", LATE):
         importlib.import_module(name)
     for package in PACKAGES:
@@ -104,7 +104,7 @@ def receive(client: socket.socket) -> Place | None:
 
 
 def take(place: Place) -> None:
-    """Become what the launcher started."""
+    """Become the program that the launcher started."""
     die_with_parent()
     aside = [fcntl.fcntl(file, fcntl.F_DUPFD, FREE) for file in place.files]
     os.closerange(3, FREE)

@@ -1,4 +1,4 @@
-"""What a codec on a device must do as the CPU does: bytes, values, residuals, sums, and what it refuses."""
+"""What a codec on a device must do like the CPU: bytes, values, residuals, sums, and refusals."""
 
 from typing import Any, Protocol
 

@@ -39,7 +39,7 @@ def tell(lines: Iterable[dict[str, Any]]) -> None:
 
 
 class Hooked(Codec):
-    """A codec that does something of the test's before it encodes or decodes."""
+    """A codec that runs a function of the test before it encodes or decodes."""
 
     def __init__(self, name: str, before: Callable[[], None]) -> None:
         self._codec, self._before = get_codec(name), before

@@ -140,7 +140,7 @@ BASE = Run(
 
 
 def run_of(settings: Case) -> Run:
-    """A run of a few steps, `BASE` but for the settings, with as many samples as its pipeline needs."""
+    """A run of a few steps, with `BASE` changed by the settings, and with enough samples for its pipeline."""
     run = BASE
     for name, value in settings.items():
         values = value if "+" in name else (value,)
@@ -180,7 +180,7 @@ def valid(settings: Case) -> bool:
 
 
 def label(settings: Case) -> str:
-    """For the name of a test."""
+    """The settings in the name of a test."""
 
     def short(name: str) -> str:
         return "+".join(part.rpartition(".")[2] for part in name.split("+"))
@@ -190,7 +190,7 @@ def label(settings: Case) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs; `settings` is the one that is tried, perhaps with a fault."""
+    """Two runs. `settings` belongs to the tested one, perhaps with a fault."""
 
     settings: Case
     against: Case

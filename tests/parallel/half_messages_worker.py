@@ -323,7 +323,7 @@ def masters() -> Iterator[dict[str, Any]]:
 
 
 class Clamp(Identity):
-    """Makes everything finite."""
+    """A codec that makes everything finite."""
 
     name = "clamp"
     lossless = False

@@ -49,7 +49,7 @@ def case(model: str, layout: Layout, zero: int, *, scheme: str = "identity", par
 
 
 def gather(answer: Any) -> list[Any]:
-    """The ranks' answers, on rank 0; whoever is done waits asleep, not in a collective that spins."""
+    """The ranks' answers, on rank 0. A rank that is done sleeps, because a collective would spin."""
     Progress(Wait.GIVE_WAY).complete([WORLD.Ibarrier()])
     return WORLD.gather(answer) or []
 
@@ -214,7 +214,7 @@ def resumed() -> None:
 
 
 def lossy() -> None:
-    """ZeRO++: every rank computes with the same decoded bytes, and so it does not where a rank keeps its own exact."""
+    """ZeRO++: every rank computes with the same decoded bytes. That fails if a rank keeps its own exact bytes."""
     found = preset("zeropp")
     rules = [Rule(**{"dimension": None, "phase": None, "kind": None, **rule}) for rule in found["rules"]]
     scheme = NamedScheme(name="zeropp", algorithm=found["algorithm"], default=found["default"], rules=rules)

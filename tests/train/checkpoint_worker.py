@@ -1,4 +1,4 @@
-"""Runs that stop and go on from a checkpoint, on real ranks; prints JSON lines."""
+"""Runs that stop and continue from a checkpoint, on real ranks; prints JSON lines."""
 
 import io
 import json
@@ -130,7 +130,7 @@ def corpus() -> Corpus:
 
 
 def overflowing(cls: type[LossScale], train: Train) -> LossScale:
-    """A scale that the first steps skip for, and that doubles soon after."""
+    """A loss scale that the first steps are skipped for, and that doubles soon after."""
     return cls(2.0**19, window=2) if train.precision == "fp16" else cls(1.0, window=0)
 
 
@@ -163,7 +163,7 @@ def differences(a: Any, b: Any, name: str = "") -> list[str]:
 
 
 def compare(name: str, run: Run, directory: Path) -> dict[str, Any] | None:
-    """All steps at once against some steps, a checkpoint, and the others by another trainer; on every rank."""
+    """Compare all steps at once with a part, a checkpoint and the rest by another trainer, on every rank."""
     comm = WORLD.Split(0 if WORLD.rank < run.ranks else 1, WORLD.rank)
     corpus()
     if WORLD.rank >= run.ranks:
