@@ -55,7 +55,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Goal:
-    """What was to be reached on one core."""
+    """A goal for one core."""
 
     what: str
     """``ratio`` or an operation, whose speed is compared with the rival's."""
@@ -135,7 +135,7 @@ def measure(x: Array, rows: list[Entry], cores: int, repeats: int) -> dict[str, 
 
 
 def table(entries: list[Entry], rows: dict[str, Measured], title: str) -> Table:
-    """A row each; ours say how many times as fast as their rival they are."""
+    """A row for each codec. Rows of hpcbench also have the speed relative to their rival."""
     page = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("codec", "ratio", "encode", "decode", "decode+add", "rel. RMSE", "max error", "encode, decode vs"):
         page.add_column(heading, justify="left" if heading.startswith(("codec", "encode,")) else "right")
@@ -156,7 +156,7 @@ def table(entries: list[Entry], rows: dict[str, Measured], title: str) -> Table:
 
 
 def judge(goal: Goal, results: dict[str, dict[str, Measured]]) -> str:
-    """What became of a goal, from the rows of each type by name."""
+    """Whether a goal is reached, from the rows of each type by name."""
     reached: dict[str, float] = {}
     for type in goal.types:
         rows = results.get(type, {})
@@ -204,6 +204,7 @@ def keep_memory() -> None:
 
 
 def main() -> None:
+    """Read the options, measure and print."""
     parser = argparse.ArgumentParser(description="Codecs beside their peers.")
     parser.add_argument("--data", default="gradient", help="as of hpcbench bench codecs (default gradient)")
     parser.add_argument("--mib", type=float, default=64, help="MiB of values (default 64)")

@@ -98,13 +98,14 @@ class Bench:
         return [self.cupy.cuda.get_elapsed_time(begin, end) / 1e3 for begin, end in events]
 
     def speed(self, call: Callable[[], Any], moved: int) -> Speed:
-        """moved: bytes that the call must read and write."""
+        """Speed of a call that must read and write `moved` bytes."""
         times = self.seconds(call)
         middle, best = median(times), min(times)
         size = self.host.nbytes / 1e9
         return Speed(middle, best, size / middle, size / best, moved / middle / self.copy)
 
     def error(self, decoded: Any) -> float:
+        """Error of decoded values, relative to the values' root mean square."""
         decoded = self.cupy.asarray(decoded).view(self.cupy.float32)[: self.x.size]
         lack = decoded.astype(self.cupy.float64) - self.x
         return float(self.cupy.sqrt((lack**2).mean())) / self.rms
@@ -174,7 +175,7 @@ def travelling(bench: Bench) -> Iterator[Row]:
 
 
 def peers(bench: Bench, zfp: Path | None) -> Iterator[Row]:
-    """Those that are there; of the others why they were not measured."""
+    """The installed peers, and the reasons why others were not measured."""
     stream = bench.cupy.cuda.get_current_stream().ptr
     kinds: dict[str, Callable[[], Iterator[Peer]]] = {
         "CuPy": lambda: cupy_peers(bench.x),
@@ -193,7 +194,7 @@ def peers(bench: Bench, zfp: Path | None) -> Iterator[Row]:
 
 
 def table(rows: list[Row], title: str) -> Table:
-    """For people."""
+    """The rows as a table for people."""
     shown = Table(title=title, box=box.ASCII)
     for heading in ("codec", "ratio", "rmse / rms"):
         shown.add_column(heading, justify="left" if heading == "codec" else "right")
@@ -217,13 +218,14 @@ def table(rows: list[Row], title: str) -> Table:
 
 
 def values(name: str, n: int) -> Values:
-    """Made, or those of a file, repeated as often as need be."""
+    """Made values, or those of a file, repeated if there are too few."""
     if name in DATA:
         return np.ascontiguousarray(DATA[name](np.random.default_rng(1), n), dtype=np.float32)
     return np.resize(np.load(name).astype(np.float32).ravel(), n)
 
 
 def main() -> int:
+    """Read the options, measure and print; returns the exit status."""
     parser = argparse.ArgumentParser(description="Codecs on a GPU beside their peers.")
     parser.add_argument("--mib", type=int, default=512, help="MiB of float32 (default 512, more than a cache holds)")
     parser.add_argument("--repeats", type=int, default=20, help="timed calls of each kind (default 20)")

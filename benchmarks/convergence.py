@@ -44,7 +44,7 @@ def hpcbench(*words: str) -> int:
 
 
 def trial(run: dict[str, Any]) -> tuple[float, float]:
-    """Seconds of a step, and of all else but evaluations, in a short run."""
+    """Seconds of a step, and of everything else except evaluations, in a short run."""
     train = {**run["train"], "steps": TRIAL_STEPS, "warmup_steps": 1, "eval_every": 0, "checkpoint_every": 0}
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "run.json"
@@ -60,7 +60,7 @@ def trial(run: dict[str, Any]) -> tuple[float, float]:
 
 
 def estimate(study: Path, sets: list[str]) -> str:
-    """What the study will take."""
+    """The time that the study will take."""
     runs = expand(load_study(study, sets), Capacity("this machine", 1, 1024))
     files = [
         run_file(run, site="local", threads=1, oversubscribe=True, device="cpu", base=study.parent) for run in runs
@@ -97,7 +97,7 @@ def main() -> int:
 
 
 def carry_out(options: argparse.Namespace, out: Path) -> int:
-    """The same with what was asked for, in the directory of the submissions."""
+    """Carry out the benchmark with these options, in the directory of the submissions."""
     submission = newest(out)
     try:
         if submission is None or options.estimate:

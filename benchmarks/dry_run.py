@@ -153,6 +153,7 @@ def split(runs: int) -> tuple[list[str], int]:
 
 
 def hpcbench(directory: Path, runs: int) -> tuple[list[str], str]:
+    """Write a study and a site for hpcbench."""
     schemes, repeats = split(runs)
     (directory / "site.yaml").write_text(SITE)
     study = STUDY.format(site=directory / "site.yaml", schemes=", ".join(schemes), repeats=repeats)
@@ -162,6 +163,8 @@ def hpcbench(directory: Path, runs: int) -> tuple[list[str], str]:
 
 
 def reframe(program: str) -> Callable[[Path, int], tuple[list[str], str]]:
+    """A function that writes a test for ReFrame."""
+
     def prepare(directory: Path, runs: int) -> tuple[list[str], str]:
         schemes, repeats = split(runs)
         (directory / "config.py").write_text(REFRAME_CONFIG)
@@ -172,6 +175,8 @@ def reframe(program: str) -> Callable[[Path, int], tuple[list[str], str]]:
 
 
 def jube(program: str) -> Callable[[Path, int], tuple[list[str], str]]:
+    """A function that writes a benchmark for JUBE."""
+
     def prepare(directory: Path, runs: int) -> tuple[list[str], str]:
         schemes, repeats = split(runs)
         (directory / "runs.yaml").write_text(JUBE_BENCHMARK.format(schemes=",".join(schemes), repeats=repeats))

@@ -41,7 +41,7 @@ from hpcbench.report.statistics import Interval, paired_ratio
 MOST_OVERHEAD = 1.03
 """The most that a step on one rank may take, as a multiple of the faster plain loop's."""
 OURS = ("hpcbench", "hpcbench baseline")
-"""Whom the goals are set for."""
+"""The contender that the goals are set for."""
 
 
 def measure(size: Size, ranks: int, options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -66,13 +66,13 @@ def seconds(row: dict[str, Any], part: int = 0) -> list[float]:
 
 
 def fastest(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The fair peer that sets the goal: whose turns are the shortest beside those of the first one."""
+    """The fair peer that sets the goal: the one with the shortest turns relative to the first."""
     fair = [row for row in rows if row["fair"] and "turns" in row]
     return min(fair, key=lambda row: paired_ratio(seconds(row), seconds(fair[0])).estimate)
 
 
 def verdict(ratio: Interval, limit: float) -> str:
-    """What an interval says of a goal: that it is at most `limit`."""
+    """Whether an interval shows that a goal is met: at most `limit`."""
     if ratio.low is None or ratio.high is None:
         return "not decided"
     return "met" if ratio.high <= limit else "missed" if ratio.low > limit else "not decided"
@@ -85,7 +85,7 @@ def shown(ratio: Interval) -> str:
 
 
 def show(title: str, rows: list[dict[str, Any]], reference: dict[str, Any]) -> Table:
-    """A row a contender: medians, and the ratio to the reference of the same turns."""
+    """A row for each contender: medians, and the ratio to the reference in the same turns."""
     table = Table(title=title, box=None, pad_edge=False, title_justify="left")
     heads = (
         "transport",

@@ -49,7 +49,7 @@ TINY = Size("tiny", _model(2, 64, 4), 32, 2, steps=2)
 
 @dataclass(frozen=True)
 class Step:
-    """What a rank knows of a step that it took."""
+    """The results of a step on a rank."""
 
     loss: float
     """A part of the loss that the ranks' sum completes."""
@@ -61,16 +61,16 @@ class Step:
 
 @dataclass(frozen=True)
 class Contender:
-    """Who takes turns."""
+    """A contender in the turns."""
 
     name: str
     transport: str
     make: Callable[[], Callable[[int], Step]]
-    """Gives what takes step k."""
+    """Makes the function that takes step k."""
     exact: bool = True
-    """Its losses are the reference's but for rounding."""
+    """Whether its losses equal the reference's, apart from rounding."""
     fair: bool = False
-    """The goal is set by the fastest of these: other people's, exact, over the same transport."""
+    """Whether it may set the goal, as the fastest of these: other programs, exact, over the same transport."""
 
 
 def run_of(size: Size, ranks: int, threads: int, scheme: NamedScheme, steps: int = 10_000) -> Run:

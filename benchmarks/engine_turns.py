@@ -68,7 +68,7 @@ def worker(size: Size, *, turns: int, steps: int, threads: int, port: int) -> No
 
 
 def begun(one: Contender, comm: MPI.Comm) -> tuple[Taker, list[float], str]:
-    """What takes its steps, the losses of the first ones, and why it cannot run here, if so on any rank."""
+    """The function that takes steps, the losses of the first ones, and why it cannot run here, if so on any rank."""
 
     def nothing(k: int) -> Step:
         raise AssertionError(f"{one.name} does not run")
@@ -85,7 +85,7 @@ def begun(one: Contender, comm: MPI.Comm) -> tuple[Taker, list[float], str]:
 
 
 def same_work(losses: dict[str, list[float]], exact: dict[str, bool]) -> None:
-    """Hold all losses against those of the first contender.
+    """Compare all losses with those of the first contender.
 
     Raises
     ------

@@ -54,12 +54,12 @@ class Place:
 
 
 def places(text: str, root: Path) -> Iterator[Place]:
-    """All of a document, in order.
+    """All places of a document, in order.
 
     Raises
     ------
     UserError
-        A marker without an end, or one that names what is not there; it begins with the line.
+        A marker has no end, or names something that is not there. The message begins with the line.
     """
     found = list(_PLACE.finditer(text))
     for begin in _BEGIN.finditer(text):

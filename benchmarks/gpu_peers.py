@@ -130,7 +130,7 @@ class _Zfp:
 
 
 def cuzfp_peers(x: Any, path: Path | None, rates: tuple[int, ...]) -> Iterator[Peer]:
-    """cuZFP out of a libzfp that was built with CUDA.
+    """Codecs of cuZFP, from a libzfp that was built with CUDA.
 
     Raises
     ------

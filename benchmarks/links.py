@@ -27,9 +27,9 @@ from hpcbench.testing.hosts import Hosts, why_not
 from hpcbench.testing.hosts.rates import bits_per_second
 
 MESSAGE = 4_000_000
-"""Bytes."""
+"""Bytes of a message."""
 PLACES = {"between hosts": 1, "within a host": 2}
-"""Ranks a host, of two."""
+"""Ranks of each host, for two ranks."""
 
 
 def worker(messages: int) -> None:
@@ -61,7 +61,7 @@ def measure(hosts: Hosts, messages: int, ranks_per_host: int) -> float:
 
 
 def table(rates: list[str], messages: int) -> Table:
-    """A row a rate."""
+    """A row for each rate."""
     title = f"one message of {MESSAGE / 1e6:g} MB, median of {messages}; two virtual hosts on one {cpu_model()}"
     page = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("limit", *(f"{place}, {unit}" for place in PLACES for unit in ("Mbit/s", "of the limit"))):
@@ -77,6 +77,7 @@ def table(rates: list[str], messages: int) -> Table:
 
 
 def main() -> None:
+    """Read the options, measure and print."""
     parser = argparse.ArgumentParser(description="Messages over the links of virtual hosts.")
     parser.add_argument("--rates", nargs="+", default=["50mbit", "200mbit", "1gbit", "2gbit"], metavar="RATE")
     parser.add_argument("--messages", type=int, default=7, help="messages of which the median counts (default 7)")

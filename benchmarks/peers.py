@@ -45,7 +45,7 @@ class Entry:
     rival: str = ""
     """Name of the row that this one, ours, is compared with."""
     threads: bool = False
-    """It spreads its work by itself; others are given a part of the values a thread."""
+    """Whether it spreads its work over threads by itself. Others get a part of the values for each thread."""
 
 
 def ours(name: str, build: Kernels, rival: str) -> Entry:
@@ -67,7 +67,7 @@ def ours(name: str, build: Kernels, rival: str) -> Entry:
 
 
 def memcpy(x: Array, out: Array, threads: int) -> Coder:
-    """What no codec that reads and writes the values can beat by much."""
+    """A copy of the values. No codec that reads and writes them can be much faster."""
     copy: Call = lambda: np.copyto(out, x)  # noqa: E731
     return Coder({"encode": copy, "decode": copy, "decode_add": copy}, x.nbytes, copy)
 
@@ -240,7 +240,7 @@ class Package:
     float32: tuple[str, ...] = ()
     """Rows of float32 alone, before the others."""
     threads: bool = False
-    """See `Entry`."""
+    """The same as in `Entry`."""
 
 
 PACKAGES = {

@@ -126,7 +126,7 @@ def study(rng: random.Random, noise: Noise, pairs: int, effects: Sequence[Effect
 
 @dataclass
 class Count:
-    """What became of one question over all studies."""
+    """Counts for one question over all studies."""
 
     schemes: int = 0
     studies: int = 0
@@ -144,7 +144,7 @@ class Count:
 
 
 def judge(cell: Cell, effects: Sequence[Effect], speed: Count, loss: Count) -> None:
-    """Hold what a study says against the truth."""
+    """Compare the verdicts of a study with the truth."""
     wrong = [False, False]
     for row, (true_speed, true_loss) in zip(cell.rows[1:], effects, strict=True):
         assert row.speed and row.speed.low and row.speed.high and row.loss

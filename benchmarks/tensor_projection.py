@@ -28,7 +28,7 @@ from hpcbench.predict import flops
 from hpcbench.predict import grid as grids
 
 PUBLISHED = {"1d": 2.32, "2d": 1.57}
-"""On 64 ranks: the time of a mode over that of 3-D."""
+"""Time of each mode on 64 ranks, relative to 3-D."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class Machine:
     """A node of the paper's kind of machine: four V100 with NVLink, one EDR network."""
 
     peak: float = 125e12
-    """Operations a second of a GPU, fp16 with tensor cores (NVIDIA V100 SXM2 data sheet)."""
+    """Operations per second of a GPU, fp16 with tensor cores (NVIDIA V100 SXM2 data sheet)."""
     nvlink: float = 75e9
     """Bytes a second of a GPU to the others of its node: 3 bricks of 25 GB/s (IBM AC922 data sheet)."""
     network: float = 12.5e9
     """Bytes a second of a node, one way: EDR InfiniBand, 100 Gbit/s (data sheet)."""
     per_node: int = 4
     latency: float = 10e-6
-    """Of a call and hop (assumed)."""
+    """Seconds of a call and hop (assumed)."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +59,18 @@ class Work:
 
     @property
     def rows(self) -> int:
+        """Samples times positions."""
         return self.batch * self.seq
 
 
 def compute_seconds(work: Work, machine: Machine, ranks: int) -> float:
-    """Of the products of all blocks and of attention, forward and backward."""
+    """Seconds of the products of all blocks and of attention, forward and backward."""
     sizes = {"layers": work.layers, "hidden": work.hidden, "vocab": 0, "seq_len": work.seq}
     return work.batch * flops.model_flops_per_sample(**sizes) / ranks / (machine.peak * work.efficiency)
 
 
 def line_seconds(grid: Grid, axes: Axes, nbytes: float, calls: int, machine: Machine) -> float:
-    """Bytes that each rank sends along lines, over the slowest link of them."""
+    """Seconds for the bytes that each rank sends along lines, over the slowest of their links."""
     size = grid.count(axes)
     nodes = {
         len({rank // machine.per_node for rank in range(grid.ranks) if grid.index(rank, grid.others(axes)) == line})
@@ -84,7 +85,7 @@ def line_seconds(grid: Grid, axes: Axes, nbytes: float, calls: int, machine: Mac
 
 
 def step_seconds(mode: str, ranks: int, depth: int, work: Work, machine: Machine) -> dict[str, float]:
-    """Of computation and of each axis; what a block's four products send, times the layers."""
+    """Seconds of computation and of each axis: the traffic of a block's four products, times the layers."""
     grid = grid_of(mode, ranks, depth)
     seconds = {"compute": compute_seconds(work, machine, ranks)}
     if mode == "1d":
@@ -106,7 +107,7 @@ def step_seconds(mode: str, ranks: int, depth: int, work: Work, machine: Machine
 
 
 def grids_of(ranks: int) -> dict[str, int]:
-    """The modes that so many ranks make a grid for, and their depths."""
+    """The modes that have a grid of this number of ranks, and their depths."""
     found = {"1d": 1}
     for mode in ("2d", "3d"):
         try:
@@ -147,7 +148,7 @@ def table(work: Work, machine: Machine, sizes: list[int]) -> Table:
 
 
 def sent_bytes(mode: str, ranks: int, depth: int, work: Work) -> float:
-    """That each rank sends in a step."""
+    """Bytes that each rank sends in a step."""
     grid = grid_of(mode, ranks, depth)
     if mode == "1d":
         return 8 * (ranks - 1) / ranks * work.rows * work.hidden * work.width * work.layers
@@ -159,6 +160,7 @@ def sent_bytes(mode: str, ranks: int, depth: int, work: Work) -> float:
 
 
 def main() -> None:
+    """Read the options, compute and print."""
     parser = argparse.ArgumentParser(description="Projected steps of tensor parallelism on V100.")
     parser.add_argument("--ranks", type=int, nargs="+", default=[8, 16, 32, 64, 128, 256, 512], metavar="N")
     parser.add_argument("--hidden", type=int, default=4096)

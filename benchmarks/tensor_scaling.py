@@ -106,6 +106,7 @@ def _median(values: Sequence[float]) -> float:
 
 
 def main() -> int:
+    """Read the options, measure and print; returns the exit status."""
     parser = argparse.ArgumentParser(description="Tensor parallelism in one to three dimensions on this machine.")
     parser.add_argument("--rates", nargs="*", default=["1gbit", "200mbit"], metavar="RATE", help="limits of the links")
     parser.add_argument("--repeats", type=int, help="in place of the study's")

@@ -1,3 +1,3 @@
-"""hpcbench: does compressing the training traffic pay, on this machine?"""
+"""hpcbench measures whether compressing the training traffic pays on this machine."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""``python -m hpcbench``."""
+"""The program ``python -m hpcbench``."""
 
 from hpcbench.cli import main
 

@@ -1,4 +1,4 @@
-"""The command line: each command is a few lines that call the package, which it imports only then."""
+"""The command line. Each command is a few lines that call a package, which is imported only then."""
 
 import os
 import sys
@@ -39,14 +39,14 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Does compressing the training traffic pay, on this machine?"""
+    """Print the version, or help if there is no command."""
 
 
 @app.command()
 def submit(
     study: Annotated[Path, typer.Argument(help="Study file (YAML).", show_default=False)],
     site: Annotated[str | None, typer.Option(help="Site by name or file; by default the study's.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write the scripts and say what would run.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write the scripts and show what would run.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Directory of the numbered submissions; by default results/STUDY.")
     ] = None,
@@ -63,13 +63,15 @@ def submit(
     ] = None,
     after: Annotated[
         str | None,
-        typer.Option(help="Submission, or study, whose jobs must have completed before.", show_default=False),
+        typer.Option(
+            help="Submission, or study, whose jobs must have completed before these begin.", show_default=False
+        ),
     ] = None,
-    after_any: Annotated[bool, typer.Option("--after-any", help="Begin however those jobs have ended.")] = False,
-    again: Annotated[bool, typer.Option("--again", help="Submit anew what waits or runs already.")] = False,
+    after_any: Annotated[bool, typer.Option("--after-any", help="Begin even if those jobs did not complete.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Submit runs again that already wait or run.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the jobs until they end.")] = False,
 ) -> None:
-    """Hand the jobs of a study to the site's scheduler. Called again, it goes on with what was cut off."""
+    """Hand the jobs of a study to the site's scheduler. Called again, it continues an interrupted submission."""
     from hpcbench.batch.show_jobs import handing_in, show_submission
     from hpcbench.batch.submit import Options
     from hpcbench.batch.submit import submit as submit_study
@@ -94,7 +96,7 @@ def status(
     directory: Root = None,
     watch: Annotated[bool, typer.Option("--watch", help="Follow the jobs until they end.")] = False,
 ) -> None:
-    """Say what became of jobs and runs; exit status 1 if a run failed."""
+    """Show the state of jobs and runs. The exit status is 1 if a run failed."""
     from hpcbench.batch.find_submission import find_root
     from hpcbench.batch.show_jobs import show_status
     from hpcbench.batch.tracking.track import track
@@ -138,7 +140,7 @@ def retry(
         bool, typer.Option("--whole", help="Repeat all runs of those jobs, so that pairs share an allocation again.")
     ] = False,
 ) -> None:
-    """Hand in again what a second try can mend. Runs go on from their checkpoints."""
+    """Hand in again the runs that a second try can mend. Runs continue from their checkpoints."""
     from hpcbench.batch.find_submission import find_root
     from hpcbench.batch.retry import retry as hand_in_again
     from hpcbench.batch.show_jobs import show_retried
@@ -187,7 +189,9 @@ def report(
     ] = None,
     against: Annotated[
         Path | None,
-        typer.Option(metavar="OLD", help="An earlier submission: say what changed since; status 1 if for the worse."),
+        typer.Option(
+            metavar="OLD", help="An earlier submission: show what changed since; status 1 if something got worse."
+        ),
     ] = None,
     trace: Annotated[
         Path | None,
@@ -212,8 +216,10 @@ def report(
         typer.Option(metavar="OLD=NEW", help="In the bundle, also replace this word, such as an account's name."),
     ] = None,
 ) -> None:
-    """Compare the runs with the baseline, or with earlier ones. The exit status is 1 if a run failed or a threshold is
-    not kept."""
+    """Compare the runs with the baseline, or with earlier ones.
+
+    The exit status is 1 if a run failed or a threshold is not kept.
+    """
     from hpcbench.batch.find_submission import find_root
     from hpcbench.report.main import Bundle
     from hpcbench.report.main import report as report_paths
@@ -287,7 +293,7 @@ def sites(
         raise typer.Exit(check_sites(words[1:]))
     elif len(words) > 1:
         raise UserError(
-            f"sites: one site is shown at a time: to check files, say `hpcbench sites check {words[0]} ...`"
+            f"sites: one site is shown at a time: to check files, use `hpcbench sites check {words[0]} ...`"
         )
     else:
         show_site(words[0])
@@ -310,23 +316,23 @@ def schema(what: Annotated[str, typer.Argument(metavar="study|site")] = "study")
 @app.command()
 def doctor(
     site: Annotated[
-        str | None, typer.Option(metavar="NAME|FILE", help="Whose needs count; by default this machine's.")
+        str | None, typer.Option(metavar="NAME|FILE", help="Site whose needs are checked; by default this machine's.")
     ] = None,
-    run: Annotated[bool, typer.Option("--run", help="Start two ranks on a cluster too, by its launcher.")] = False,
+    run: Annotated[bool, typer.Option("--run", help="Also start two ranks with the launcher on a cluster.")] = False,
     json: Annotated[Path | None, typer.Option(help="File for the findings.")] = None,
     draft_site: Annotated[
-        bool, typer.Option("--draft-site", help="Print a first site file from what is seen here, and check nothing.")
+        bool, typer.Option("--draft-site", help="Print a first site file for this machine, and check nothing.")
     ] = False,
     name: Annotated[str | None, typer.Option(help="Name of the drafted site; by default the cluster's.")] = None,
 ) -> None:
-    """Say what works here, or draft a site file. The exit status is 1 if something that is needed does not work."""
+    """Check what works here, or draft a site file. The exit status is 1 if something that is needed does not work."""
     if draft_site:
         from hpcbench.doctor.draft_site import draft
 
         typer.echo(draft(name), nl=False)
         return
     if name is not None:
-        raise UserError("--name: names a drafted site: add --draft-site, or say --site")
+        raise UserError("--name: names a drafted site: add --draft-site, or use --site")
     from hpcbench.doctor.examine import examine
     from hpcbench.doctor.show_checks import show, write
 
@@ -341,12 +347,12 @@ app.add_typer(bench, name="bench")
 
 
 def main() -> None:
-    """Run the command line; every failure of the user's or the machine's is one line."""
+    """Run the command line. Each failure of the user's or the machine's is told in one line."""
     sys.exit(_run())
 
 
 _usage_error: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
-"""Typer's own or click's, by version: the class of everything that is wrong with the command line itself."""
+"""The base class of all errors of the command line itself, in typer or click, depending on the version."""
 
 
 def _run() -> int:

@@ -1,4 +1,4 @@
-"""What is printed alike everywhere: tables, as wide as the terminal or the file, and time spans."""
+"""What all commands print alike: tables, as wide as the terminal or the file, and time spans."""
 
 import io
 import os
@@ -9,23 +9,23 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 UNBOUND = 160
-"""Columns where there is no terminal to fit into."""
+"""Width of a table in columns where no terminal limits it."""
 
 
 def columns() -> int | None:
-    """Width of what goes to standard output; None leaves it to the terminal."""
+    """Width of the standard output in columns; None leaves it to the terminal."""
     return None if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal() else UNBOUND
 
 
 def show_table(table: "Table", unbound: int = UNBOUND) -> None:
-    """Print a table; where there is no terminal, without the blanks that rich fills its lines up with.
+    """Print a table. Without a terminal, the blanks that rich adds at the end of lines are removed.
 
     Parameters
     ----------
     table
-        What to print.
+        The table to print.
     unbound
-        Columns where there is no terminal.
+        Width in columns without a terminal.
     """
     from rich.console import Console
 

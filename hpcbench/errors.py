@@ -1,8 +1,8 @@
-"""Failures that are told in one line."""
+"""Errors that are shown as one line."""
 
 
 class UserError(Exception):
-    """Input that is wrong: the message names file, line, field and the remedy. Exit status 2."""
+    """Input is wrong. The message names file, line, field and the remedy. Exit status 2."""
 
 
 class TransitError(Exception):

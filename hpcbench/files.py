@@ -1,21 +1,21 @@
-"""Files that somebody else may have written, and how messages name them."""
+"""Files that another program may have written, and their names in messages."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 _MOST = 64 << 20
-"""Bytes that are read of a file: none of ours is as long."""
+"""Most bytes that are read of a file. No file of hpcbench is as long."""
 
 
 def shown_path(path: Path | str) -> str:
-    """A path as it is where it is printable, else escaped, so that a message stays one line."""
+    """A path as it is if it is printable, else escaped, so that a message stays one line."""
     text = str(path)
     return text if text.isprintable() else repr(text)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The mapping in the file; None where there is no such file, or it is no JSON mapping."""
+    """The mapping in a JSON file; None if there is no such file or no mapping in it."""
     try:
         with path.open("rb") as stream:
             data = json.loads(stream.read(_MOST))
@@ -25,7 +25,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def exists(path: Path) -> bool:
-    """Whether something lies there; a name that no file system takes is one that nothing has."""
+    """Whether a file or directory exists. A name that no file system takes does not exist."""
     try:
         return path.exists()
     except OSError:

@@ -1,4 +1,4 @@
-"""Names that fit: cut to a width, or beside their points where they cover neither each other nor a point."""
+"""Labels that fit: cut to a width, or placed beside their points so that they cover nothing."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.transforms import Bbox
 
 Named = tuple[str, float, float]
-"""A name and the place in data of what it names."""
+"""A name and the place of its point in the data."""
 
 _ROUND = [(5, 0, "left"), (-5, 0, "right"), (5, 7, "left"), (5, -7, "left"), (-5, 7, "right"), (-5, -7, "right")]
 _ABOVE = [(0, dy, "center") for dy in (9, -9, 17, -17)]
@@ -21,12 +21,12 @@ _FAR = [
     for dy in (0, 10, -10, 18, -18, 26, -26, 34, -34)
 ]
 _PLACES = [*_ROUND, *_ABOVE, *_FAR]
-"""Where a label may stand beside its point, in points of type; the first that is free is taken."""
+"""Offsets of a label from its point, in points of type. The first free one is used."""
 _LEADER = {"arrowstyle": "-", "color": INK, "alpha": 0.5, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3}
 
 
 def fitted(words: str, width: float, size: float = SMALL) -> str:
-    """Words that are cut where they would be wider than `width`, in points, at a type of `size` points."""
+    """Text cut so that it is not wider than `width`, in points, at a type of `size` points."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
@@ -44,12 +44,12 @@ def fitted(words: str, width: float, size: float = SMALL) -> str:
 def place_labels(
     figure: "Figure", named: "Sequence[tuple[Axes, Sequence[Named]]]", *, lines: Sequence[float] = ()
 ) -> None:
-    """Write each point's name where there is room.
+    """Write each point's name in a free place.
 
     Parameters
     ----------
     figure
-        Which is otherwise finished.
+        The figure, finished except for the labels.
     named
         The points of each axes.
     lines
@@ -100,7 +100,7 @@ def place_labels(
 
 
 def _box(centre: Any, place: tuple[int, int, str], width: float, height: float, pixels: float) -> "Bbox":
-    """Where a name of this size would stand, in pixels."""
+    """The box of a name of this size at a place, in pixels."""
     from matplotlib.transforms import Bbox
 
     dx, dy, side = place

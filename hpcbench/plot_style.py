@@ -1,6 +1,6 @@
-"""How all plots look, on paper and on a screen: sizes, colours, marks; and how they are written.
+"""The style of all plots, for paper and screen: sizes, colours and marks; and the writing of plot files.
 
-matplotlib is imported inside functions: who plots nothing needs none.
+matplotlib is imported inside functions, so that it is needed only for plots.
 """
 
 from collections.abc import Iterator
@@ -15,18 +15,24 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH = 3.4
-"""Inches: a column of a two-column page. Plots are drawn at this size, so that their type is as large in print."""
+"""Width in inches: a column of a two-column page.
+
+Plots are drawn at this size, so that their type keeps its size in print.
+"""
 INK = "#1a1b1c"
-"""Text, axes and the baseline; nothing else has this colour, so that a page can put its own in its place."""
+"""Colour of text, axes and the baseline. Nothing else has it, so that a page can replace it by its own."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Okabe and Ito's, told apart by colour-blind eyes; marks, dashes and hatches tell them apart in grey print."""
+"""Colours of Okabe and Ito, which colour-blind eyes can tell apart.
+
+Marks, dashes and hatches do the same in grey print.
+"""
 MARKS = ("o", "s", "D", "^", "v", "P")
 DASHES = ("-", "--", "-.", ":")
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\\\\\")
 DPI = 200
-"""Dots an inch of a picture."""
+"""Resolution of a picture in dots per inch."""
 SMALL = 6.5
-"""Points: the smallest type."""
+"""The smallest type size, in points."""
 SETTINGS: dict[str, Any] = {
     "font.family": ["DejaVu Sans", "sans-serif"],
     "font.size": 7.5,
@@ -67,7 +73,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def need_matplotlib(option: str) -> None:
-    """Say at once that a plot cannot be drawn.
+    """Refuse a plot that cannot be drawn, before any other work.
 
     Raises
     ------
@@ -87,7 +93,8 @@ def styled(salt: str = "hpcbench") -> Iterator[None]:
     Parameters
     ----------
     salt
-        Of the names inside an SVG: the same at each writing, and its own where several stand on one page.
+        Salt of the names inside an SVG file. It makes them the same each time, and different between the plots of a
+        page.
     """
     import matplotlib.style
 
@@ -110,11 +117,11 @@ def save(figure: "Figure", path: Path, option: str = "--plot") -> None:
 
 
 def grid(axes: "Axes", axis: Any = "both") -> None:
-    """Faint lines behind what is drawn, and no marks between the numbers."""
+    """Draw faint lines behind the data, and no marks between the numbers."""
     axes.grid(axis=axis)
     axes.minorticks_off()
 
 
 def power(exponent: int) -> str:
-    """A power of ten as people write it: ``10⁻³``; matplotlib's own way makes formulas of it."""
+    """A power of ten as people write it: ``10⁻³``. matplotlib would make a formula of it."""
     return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))

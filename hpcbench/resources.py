@@ -1,4 +1,4 @@
-"""Where templates, sites, presets and kernel sources lie, in a checkout as well as in a wheel."""
+"""The directories of templates, sites, presets and kernel sources, in a checkout and in a wheel."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def data_dir(name: str) -> Path:
-    """Directory of data files that is called `name` at the top of the repository.
+    """Directory of data files with this name at the top of the repository.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ TURNS = [*NAMED, "compiler", "long", None]
 
 
 class Of(NamedTuple):
-    """What all tests of a file have in common: its crowd, if it is named, its marker, and its turn."""
+    """The common properties of the tests of a file: its crowd, if it is named, its marker, and its turn."""
 
     crowd: str | None
     kind: str | None

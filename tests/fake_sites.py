@@ -155,7 +155,7 @@ def wait_until_over(place: Place, root: Path) -> Tracked:
 
 
 def states(tracked: Tracked) -> list[State]:
-    """Of all runs, in their order."""
+    """States of all runs, in their order."""
     return [status.state for status in tracked.runs.values()]
 
 

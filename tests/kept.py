@@ -11,7 +11,7 @@ KEPT = Path(__file__).parents[1] / "build" / "tests"
 
 @cache
 def digest(*places: Path) -> str:
-    """Of files, and of all files in folders: their names and bytes, wherever they lie."""
+    """Digest of files and of all files in folders: their names and bytes, in any place."""
     found = hashlib.sha256()
     for place in places:
         files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
@@ -22,12 +22,13 @@ def digest(*places: Path) -> str:
 
 
 def kept(key: Iterable[object], suffix: str, make: Callable[[Path], None]) -> Path:
-    """The file of a key, which must name everything that it depends on.
+    """The file of a key. The key must name everything that the file depends on.
 
     Parameters
     ----------
     make
-        Writes it, if there is none yet. Several processes may do so at a time; nobody sees a file that is half written.
+        Writes the file, if there is none yet. Several processes may do so at a time, and none of them sees a
+        half-written file.
     """
     name = hashlib.sha256(repr(list(key)).encode()).hexdigest()[:32]
     target = KEPT / f"{name}{suffix}"

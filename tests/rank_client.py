@@ -1,4 +1,4 @@
-"""What a launcher starts where a rank is to be forked: hands its place over to `rank_server.py` and waits for the end.
+"""A small program that a launcher starts in place of a rank; it gives its place to `rank_server.py`.
 
 It imports next to nothing, so that it starts in 20 ms: ``python -I -S rank_client.py SOCKET PROGRAM...``.
 """

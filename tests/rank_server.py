@@ -33,7 +33,7 @@ LATE = "torch.fx.experimental.symbolic_shapes"
 
 
 class Place(NamedTuple):
-    """What a rank takes over from its client: `numbers` are those that the client had for `files`."""
+    """The place that a rank takes over from its client. `numbers` are those that the client had for `files`."""
 
     program: list[str]
     environment: dict[str, str]
@@ -44,7 +44,7 @@ class Place(NamedTuple):
 
 
 def import_all() -> None:
-    """Import what ranks would."""
+    """Import the modules that ranks would import."""
     for name in ("torch", LATE):
         importlib.import_module(name)
     for package in PACKAGES:
@@ -102,7 +102,7 @@ def receive(client: socket.socket) -> Place | None:
 
 
 def take(place: Place) -> None:
-    """Become what the launcher started."""
+    """Become the program that the launcher started."""
     die_with_parent()
     free = max(*place.numbers, *place.files, 100) + 1  # a launcher of many ranks gives the last ones high numbers
     aside = [fcntl.fcntl(file, fcntl.F_DUPFD, free) for file in place.files]

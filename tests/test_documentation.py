@@ -1,5 +1,6 @@
 """The documents: links lead somewhere, generated pages are current, the site builds, and the first page stays short."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "resu
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]+`|<!--.*?-->", re.DOTALL | re.MULTILINE)
 NAMED = re.compile(r"(?<![\w/.-])docs/[\w/-]+\.(?:md|py)\b")
+NO_SUBJECT = re.compile(r"(Of|This)\b")
 SPEAK_OF_DOCS = ("hpcbench", "benchmarks", "studies", "templates", "kernels", "docs")
 
 
@@ -96,3 +98,41 @@ def test_every_page_is_in_the_sites_list_and_the_site_builds(tmp_path: Path) -> 
 
 def test_the_first_page_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def without_subject(source: str) -> list[int]:
+    """Lines of docstrings, of notes below a value and of entries in their sections that do not name their subject."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        ):
+            continue
+        lines = [line.strip() for line in node.value.value.splitlines()]
+        # the first line, and below a heading such as Parameters the first line of each entry
+        indented = [len(line) - len(line.lstrip()) for line in node.value.value.splitlines()]
+        entries = [k for k in range(1, len(lines)) if lines[k] and lines[k - 1] and indented[k] > indented[k - 1]]
+        found += [node.lineno + k for k in (0, *entries) if NO_SUBJECT.match(lines[k])]
+    return found
+
+
+def test_every_docstring_begins_with_its_subject() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted((ROOT / "hpcbench").rglob("*.py"))
+        for line in without_subject(path.read_text(encoding="utf-8"))
+    }
+    assert found == set()
+
+
+@pytest.mark.parametrize(
+    ("planted", "lines"),
+    [
+        ('VERSION = 1\n"""Of hpcbench."""\n', [2]),
+        ('def f(n):\n    """This cuts."""\n', [2]),
+        ('def f(n):\n    """Cut.\n\n    Parameters\n    ----------\n    n\n        Of the run.\n    """\n', [7]),
+        ('def f(n):\n    """Office of a mesh.\n\n    Of two ranks the first one cuts.\n    """\n', []),
+    ],
+)
+def test_a_docstring_without_a_subject_is_found(planted: str, lines: list[int]) -> None:
+    assert without_subject(planted) == lines

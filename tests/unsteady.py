@@ -10,7 +10,7 @@ import pytest
 
 
 class OnceMore:
-    """What failed, and what became of it alone."""
+    """The failed tests, and their results when run alone."""
 
     def __init__(self, most: int) -> None:
         self._most = most

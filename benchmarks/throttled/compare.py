@@ -9,7 +9,7 @@ from hpcbench.report.findings import SpeedFinding, speeds
 from hpcbench.report.statistics import Interval, paired_difference, paired_ratio
 
 MARGIN = 0.01
-"""A gain below it is none: the studies' own default."""
+"""Smallest gain that counts: the studies' own default."""
 Runs = dict[str, dict[int, dict[str, Any]]]
 """Scheme -> repeat -> run."""
 
@@ -19,12 +19,13 @@ class Column:
     """All runs at a rate, and at one value of what else varies."""
 
     rate: str | None
-    """None without a limit."""
+    """Rate of the links; None without a limit."""
     cell: dict[str, Any]
     runs: Runs
 
     @property
     def where(self) -> str:
+        """The rate of the links in words."""
         return f"at links of {self.rate}" if self.rate else "without a limit"
 
     def pairs(self, scheme: str, other: str, value: str = "samples_per_s") -> list[tuple[float, float]]:
@@ -33,6 +34,7 @@ class Column:
         return [(one[k][value], two[k][value]) for k in sorted(one.keys() & two.keys())]
 
     def mean(self, scheme: str, value: Callable[[dict[str, Any]], float]) -> float:
+        """Mean of a value over the repeats of a scheme."""
         return fmean(value(run) for run in self.runs[scheme].values())
 
 
@@ -43,13 +45,13 @@ class Row:
     scheme: str
     samples_per_s: float
     speed: Interval
-    """Over the baseline's."""
+    """Speed relative to the baseline's."""
     link: Interval | None
     """What the limit adds to it: the ratio with a limit over the ratio without one."""
     wire: float | None
-    """Bytes between hosts, of the identity's."""
+    """Bytes between hosts, relative to the identity's."""
     ideal: float | None
-    """What the bytes alone would let the limit add."""
+    """The part that the limit could add by the bytes alone."""
     exposed_s: float
     hidden_s: float
     """Seconds a step and rank of communication that was waited for, and that passed meanwhile."""

@@ -108,7 +108,7 @@ def _put_aside(
 ) -> Iterator[None]:
     """Number what runs have left whose job script would keep them, so that it launches them again.
 
-    Of jobs that the block does not hand in, all is put back if it fails.
+    If the block fails, the files of jobs that it did not hand in are put back.
     """
     times = {job: ledger.times(job) for job in again}
     moved: dict[str, list[tuple[Path, Path]]] = {job: [] for job in again}

@@ -1,1 +1,1 @@
-"""What this machine does by itself: micro-benchmarks, without jobs and without a model."""
+"""Micro-benchmarks of this machine, without jobs and without a model."""

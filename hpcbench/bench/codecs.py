@@ -1,4 +1,4 @@
-"""Size, speed and error of codecs on given values."""
+"""Measures size, speed and error of codecs on given values."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,23 +29,23 @@ DEFAULT = (
     "topk:0.01",
     "2:4",
 )
-"""One or a few of each family that makes sense on any values."""
+"""Codecs that are measured by default: one or a few of each family that makes sense for any values."""
 OPERATIONS = ("encode", "decode", "decode_add", "decode_add_encode")
-"""What is timed. The last is one hop of a reduction: decode, add what is here, encode the sum."""
+"""Operations that are timed. The last one is a hop of a reduction: decode, add the local values, encode the sum."""
 _PROBE = 4096
-"""Values that are encoded to see what becomes of NaN and infinity; these lie in different chunks of 1024."""
+"""Number of values that are encoded to test NaN and infinity, which lie in different chunks of 1024."""
 
 
 @dataclass(frozen=True)
 class Speed:
-    """GB/s (1e9 bytes) of uncompressed values."""
+    """Speeds in GB/s (1e9 bytes) of uncompressed values."""
 
     best: float
     median: float
 
     @classmethod
     def of(cls, times: Times, nbytes: int) -> "Speed":
-        """Speed at which `nbytes` were worked through."""
+        """Speed of processing `nbytes` bytes."""
         return cls(nbytes / times.best / 1e9, nbytes / times.median / 1e9)
 
 
@@ -57,20 +57,20 @@ class Row:
     lossless: bool
     wire_bytes: int
     ratio: float
-    """Bytes of the values over `wire_bytes`."""
+    """Bytes of the values divided by `wire_bytes`."""
     bits_per_value: float
     speeds: dict[str, Speed]
-    """By operation."""
+    """Speeds by operation."""
     relative_rmse: float
     max_error: float
     error_bound: float | None
-    """What the codec promises of `max_error`; None where it promises nothing."""
+    """Bound of `max_error` that the codec promises; None if it promises none."""
     non_finite: str
-    """What becomes of NaN and infinity: ``kept``, ``as NaN`` or ``lost``."""
+    """Result for NaN and infinity: ``kept``, ``as NaN`` or ``lost``."""
 
     @property
     def broken(self) -> bool:
-        """The error is larger than promised."""
+        """Whether the error is larger than promised."""
         return self.error_bound is not None and not self.max_error <= self.error_bound
 
 
@@ -79,7 +79,7 @@ class Result:
     """All codecs' measurements on the same values."""
 
     memcpy: Speed
-    """A copy of the values, what no codec that reads and writes them can beat by much."""
+    """Speed of copying the values. No codec that reads and writes them can be much faster."""
     rows: tuple[Row, ...]
 
 
@@ -99,16 +99,16 @@ def measure(
     x
         Values in this machine's memory, shape (n,), n at least 1.
     device
-        Where the codecs run.
+        Device that the codecs run on.
     repeats
-        Turns that count.
+        Number of turns that count.
     progress
-        As of `time_in_turns`.
+        The same as for `time_in_turns`.
 
     Raises
     ------
     UserError
-        No such codec, or it does not take these values.
+        There is no such codec, or it does not take these values.
     """
     codecs = [_codec(name, x, device) for name in names]
     here = device.put(x)
@@ -132,7 +132,7 @@ def measure(
 
 @dataclass(frozen=True)
 class _Scratch:
-    """Memory that all codecs write to, each in its turn."""
+    """Memory that all codecs write to in turn."""
 
     values: Array
     total: Array
@@ -152,7 +152,7 @@ def _codec(name: str, x: Array, device: Device) -> Codec:
 def _prepare(
     codec: Codec, bound: float | None, x: Array, here: Array, device: Device, scratch: _Scratch
 ) -> tuple[Subject, Row]:
-    """What to time, and a row that lacks but the speeds."""
+    """The calls to time, and a row without speeds."""
     used = int(codec.encode(here, scratch.wire))  # a GPU's length is known when one asks for it
     wire = device.empty(used, np.dtype("u1"))
     device.copy(wire, scratch.wire[:used])

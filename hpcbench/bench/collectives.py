@@ -1,7 +1,7 @@
-"""Collectives with a codec beside the MPI library's own: time, bandwidth and error over the size of the vector.
+"""Measures collectives with a codec and the MPI library's own: time, bandwidth and error for each vector size.
 
-Every scheme has its turn before one has its next, on every rank at once; a call takes as long as on the slowest rank. A
-first turn is not counted.
+All schemes have a turn before any has its next one, on all ranks at once. The time of a call is that of the slowest
+rank. The first turn is not counted.
 """
 
 import statistics
@@ -27,9 +27,11 @@ from hpcbench.comm.progress import Progress
 from hpcbench.contract.traffic import Algorithm
 
 _SMALL, _MORE = 64 * 2**10, 10
-"""Bytes up to which a call is so short that it is timed this many times as often."""
+"""Bytes up to which a call is so short that it is repeated more often, and the factor."""
 _ROOM = 8
-"""Times its own size that a vector needs in all: contribution, result, messages both ways, what the library takes."""
+"""Memory that a vector needs as a multiple of its size: contribution, result, messages both ways, and buffers of the
+library.
+"""
 _LIBRARY = ("blocking", "nonblocking")
 
 
@@ -41,11 +43,11 @@ class Bench:
     comm
         All ranks that take part.
     progress
-        Drives the operations, with the way of waiting.
+        Drives the operations, and decides how ranks wait.
     links
-        What plans are chosen by.
+        Speeds of links and codecs, by which plans are chosen.
     values
-        That the contributions are made of, shape (any,).
+        Values that the contributions are made of, shape (any,).
     """
 
     def __init__(self, comm: MPI.Comm, progress: Progress, links: Links, values: Array) -> None:
@@ -56,7 +58,7 @@ class Bench:
         self._room: int = comm.allreduce(own, MPI.MIN)
 
     def too_large(self, nbytes: int) -> str | None:
-        """Why there is no room for a vector of a size; the same on every rank."""
+        """Why there is no memory for a vector of this size, the same on every rank; None if there is."""
         if _ROOM * nbytes <= self._room:
             return None
         return (
@@ -65,7 +67,7 @@ class Bench:
         )
 
     def measure_all(self, wanted: Wanted, show: Show) -> tuple[list[Row], list[str]]:
-        """Rows of every case, and why some were left out."""
+        """Rows of all cases, and the reasons for cases that were left out."""
         rows: list[Row] = []
         left_out = [reason for nbytes in wanted.sizes if (reason := self.too_large(nbytes))]
         for operation, nbytes in wanted.cases():
@@ -95,7 +97,7 @@ class Bench:
         return min(blocking, waited), blocking < waited
 
     def measure(self, operation: str, nbytes: int, schemes: Sequence[Scheme], repeats: int, show: Show) -> list[Row]:
-        """The library's row, and one for each scheme."""
+        """The library's row, and a row for each scheme."""
         exercise = self._exercise(operation, nbytes)
         native = Scheme("none", Algorithm.NATIVE)
         facts = [self._facts(exercise, native, "native")]
@@ -142,7 +144,7 @@ class Bench:
         return [slowest(self.comm, times["call"]) for times in own]
 
     def _facts(self, exercise: Exercise, scheme: Scheme, name: str) -> dict[str, Any]:
-        """What one call leaves behind, sends, and who carried it out."""
+        """The error of one call, its bytes, and the algorithm that carried it out."""
         channel = scheme.channel()
         exercise.prepare()
         exercise.encoded(channel)
@@ -164,7 +166,7 @@ class Bench:
 
 
 def slowest(comm: MPI.Comm, times: Times) -> Times:
-    """Of each turn the time of the rank that took the longest."""
+    """For each turn the time of the slowest rank."""
     seconds = np.array(times.seconds)
     comm.Allreduce(MPI.IN_PLACE, seconds, MPI.MAX)
     return Times(tuple(seconds.tolist()))

@@ -1,4 +1,7 @@
-"""``hpcbench bench collectives``: from options to tables and files. Every rank runs it; the first one shows it."""
+"""The command ``hpcbench bench collectives``: from options to tables and files.
+
+All ranks run it; the first one prints.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,19 +17,19 @@ if TYPE_CHECKING:
     from hpcbench.bench.schemes import Row, Wanted
 
 _VALUES = 1 << 22
-"""That are made or read; longer vectors repeat them, which no codec here can see."""
+"""Number of values that are made or read. Longer vectors repeat them, which no codec here can notice."""
 _OPERATIONS = ("all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "all-to-all")
 _CODECS = ("int8:256", "zfp:8", "xpk")
 
 
 @dataclass(frozen=True)
 class Files:
-    """Files that `bench collectives` reads and writes; None for those that it does without."""
+    """Files that `bench collectives` reads and writes; None for files that are not wanted."""
 
     links: Path | None = None
-    """What plans are chosen by, as `bench network` wrote it."""
+    """File of `bench network`, by which plans are chosen."""
     tune: Path | None = None
-    """Such a file, which the measured times are added to; plans are chosen by it where `links` is not given."""
+    """A file of the same kind, to which measured times are added. Plans are chosen by it if `links` is not given."""
     json: Path | None = None
     csv: Path | None = None
     plot: Path | None = None
@@ -34,32 +37,32 @@ class Files:
 
 @dataclass(frozen=True)
 class Settings:
-    """What `bench collectives` is asked to measure: each operation with each codec, algorithm and number of slices."""
+    """Settings of `bench collectives`: it measures each operation with each codec, algorithm and number of slices."""
 
     operations: Sequence[str] = ()
-    """None for all-reduce."""
+    """Operations; None for all-reduce."""
     codecs: Sequence[str] = ()
-    """None for some."""
+    """Codecs; None for a few."""
     algorithms: Sequence[str] = ()
-    """None for the best plan that encodes."""
+    """Algorithms; None for the best plan that encodes."""
     slices: Sequence[int] = ()
-    """None for as many as it takes."""
+    """Number of slices; None leaves it to the plan."""
     least: str = "1K"
     """First size."""
     most: str = "256M"
-    """Last size; those between by factors of four."""
+    """Last size. The sizes between grow by factors of four."""
     ranks: int | None = None
-    """How many to start on this machine; None where a launcher has started them."""
+    """Number of ranks to start on this machine; None if a launcher has started them."""
     repeats: int = 5
-    """Turns that count."""
+    """Number of turns that count."""
     data: str = "gradient"
-    """As of `bench codecs`."""
+    """Values, named as for `bench codecs`."""
     plan: bool = False
-    """Print the plans and measure nothing."""
+    """Whether to print the plans and measure nothing."""
 
 
 def bench_collectives(settings: Settings, files: Files) -> int:
-    """Measure collectives with codecs beside the MPI library's own.
+    """Measure collectives with codecs, and the MPI library's own.
 
     Returns
     -------
@@ -69,7 +72,7 @@ def bench_collectives(settings: Settings, files: Files) -> int:
     Raises
     ------
     UserError
-        An option is wrong, or the ranks are not those that were asked for.
+        An option is wrong, or the number of ranks is not the wanted one.
     """
     ranks, by = settings.ranks, files.links or files.tune
     with world.one_voice():
@@ -106,7 +109,7 @@ def _plans(comm: Any, wanted: "Wanted", path: Path | None) -> int:
 
 
 def _run(comm: Any, wanted: "Wanted", data: str, files: Files) -> int:
-    """Measure on all ranks, print and write on the first."""
+    """Measure on all ranks; print and write on the first one."""
     from hpcbench.batch.files import now
     from hpcbench.bench.collectives import Bench
     from hpcbench.bench.collectives_plans import chosen_by
@@ -157,7 +160,7 @@ def _show(rows: "list[Row]", left_out: list[str], title: str, about: dict[str, A
 
 
 def _wanted(settings: Settings) -> "Wanted":
-    """The options as they were meant; each is checked."""
+    """The settings with all defaults filled in, after checking each of them."""
     options.repeats(settings.repeats)
     for operation in settings.operations:
         options.choice("--op", operation, _OPERATIONS)

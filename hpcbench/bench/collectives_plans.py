@@ -1,4 +1,4 @@
-"""Plans as they would be carried out, printed."""
+"""Prints plans without carrying them out."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from hpcbench.errors import UserError
 
 
 def chosen_by(path: Path | None, topology: Topology) -> Links:
-    """What the file says; refused where it was measured on other ranks."""
+    """The links of a file. A file that was measured on other ranks is refused."""
     if path is None:
         return DEFAULT
     found = load(path)
@@ -21,7 +21,7 @@ def chosen_by(path: Path | None, topology: Topology) -> Links:
 
 
 def print_plans(wanted: Wanted, ranks: int, links: Path | None) -> int:
-    """Without any rank: on the nodes that the file names, else on one."""
+    """Print the plans without any rank: on the nodes that the file names, else on one node."""
     found = load(links) if links else DEFAULT
     nodes = found.ranks_per_node
     topology = Topology.by_label([node for node, count in enumerate(nodes) for _ in range(count)])

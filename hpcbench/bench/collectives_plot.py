@@ -1,4 +1,7 @@
-"""Time over size, and below it the gain over the MPI library, a column an operation. Needs matplotlib."""
+"""Plots time over size, and below it the gain over the MPI library, with a column for each operation.
+
+Needs matplotlib.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,9 +22,9 @@ def draw(rows: Sequence[Row], title: str, path: Path) -> None:
     Parameters
     ----------
     rows
-        What was measured, at least one.
+        Measured rows, at least one.
     title
-        What stands above it.
+        Title above the plot.
     path
         A ``.png`` or ``.svg`` file.
 

@@ -18,11 +18,11 @@ from hpcbench.contract.text import printable
 
 CSV_COLUMNS = (*(field.name for field in fields(Row)), "wire_share")
 _SIZE, _NATIVE, _SCHEME = 6, 18, 22
-"""Columns of the terminal that the size, the library and a scheme need beside each other."""
+"""Columns of the terminal that the size, the library and a scheme need side by side."""
 
 
 def render(rows: Sequence[Row], title: str, console: Console) -> None:
-    """For each operation the schemes beside each other over the size, and below how each of them came about."""
+    """Print a table for each operation, with its schemes side by side, and below it the algorithm of each."""
     console.print(Text(printable(title, 400), style="bold"))
     for operation in dict.fromkeys(row.operation for row in rows):
         own = [row for row in rows if row.operation == operation]
@@ -41,7 +41,7 @@ def time(seconds: float) -> str:
 
 
 def rate(bytes_per_s: float) -> str:
-    """GB/s; slow links have their digits far behind the point."""
+    """A rate in GB/s. Slow links have small numbers with many digits."""
     return f"{bytes_per_s / 1e9:.3g}" if bytes_per_s < 1e9 else significant(bytes_per_s / 1e9)
 
 
@@ -52,7 +52,7 @@ def _table(first: str) -> Table:
 
 
 def _abreast(operation: str, rows: Sequence[Row], schemes: Sequence[str]) -> Table:
-    """Microseconds, and in brackets how many times as fast as the library."""
+    """A table of microseconds, with the speed relative to the library in brackets."""
     table = _table(operation)
     for heading in ("native us", *schemes):
         table.add_column(Text(printable(heading, 60)), justify="right", overflow="fold", min_width=9)
@@ -91,7 +91,7 @@ _FIGURES = ("alg GB/s", "bus GB/s", "x native", "rel. error", "wire/message")
 
 
 def as_json(rows: Iterable[Row], about: Mapping[str, Any], left_out: Sequence[str]) -> str:
-    """Everything, unrounded."""
+    """All figures, not rounded."""
     document = {
         "schema": 1,
         **about,
@@ -102,7 +102,7 @@ def as_json(rows: Iterable[Row], about: Mapping[str, Any], left_out: Sequence[st
 
 
 def as_csv(rows: Iterable[Row]) -> str:
-    """One row a scheme and size, unrounded."""
+    """A row for each scheme and size, not rounded."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)

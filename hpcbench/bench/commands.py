@@ -1,4 +1,4 @@
-"""The commands of ``hpcbench bench``: a few lines each that call what measures, which they import only then."""
+"""The commands of ``hpcbench bench``. Each is a few lines that call the measurement, which is imported only then."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,9 @@ def bench_root() -> None:
 def bench_codecs(
     codecs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CODEC...]", help="As in a study; by default some of each family.", show_default=False),
+        typer.Argument(
+            metavar="[CODEC...]", help="Codecs as in a study; by default some of each family.", show_default=False
+        ),
     ] = None,
     data: Annotated[
         str,
@@ -28,17 +30,17 @@ def bench_codecs(
         ),
     ] = "gradient",
     type: Annotated[str, typer.Option(metavar="float32|float16|bfloat16", help="Type of the values.")] = "float32",
-    mib: Annotated[float, typer.Option(help="MiB of values; of a file so much from its beginning.")] = 64.0,
-    repeats: Annotated[int, typer.Option(help="Turns that count.")] = 5,
+    mib: Annotated[float, typer.Option(help="MiB of values, taken from the beginning of a file.")] = 64.0,
+    repeats: Annotated[int, typer.Option(help="Number of turns that count.")] = 5,
     isa: Annotated[
         str | None, typer.Option(help="Build of the kernels: avx512, avx2, sse2, generic; by default the fastest.")
     ] = None,
-    device: Annotated[str, typer.Option(metavar="cpu|gpu", help="Where the codecs run.")] = "cpu",
-    json: Annotated[Path | None, typer.Option(help="File for everything, with the machine and the settings.")] = None,
+    device: Annotated[str, typer.Option(metavar="cpu|gpu", help="Device that the codecs run on.")] = "cpu",
+    json: Annotated[Path | None, typer.Option(help="File for all results, with the machine and the settings.")] = None,
     csv: Annotated[Path | None, typer.Option(help="File for the rows.")] = None,
     plot: Annotated[Path | None, typer.Option(help="File (.png, .svg) for error over bits a value.")] = None,
 ) -> None:
-    """Size, speed and error of codecs here; exit status 1 if one's error is above its bound."""
+    """Measure size, speed and error of codecs. The exit status is 1 if an error is above its bound."""
     from hpcbench.bench.main import bench_codecs as measure
 
     code = measure(
@@ -66,14 +68,16 @@ Ranks = Annotated[
 def bench_network(
     codecs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CODEC...]", help="As in a study; by default some of each family.", show_default=False),
+        typer.Argument(
+            metavar="[CODEC...]", help="Codecs as in a study; by default some of each family.", show_default=False
+        ),
     ] = None,
     ranks: Ranks = None,
     max_mb: Annotated[float, typer.Option(help="MiB of the largest of the MPI library's collectives.")] = 64.0,
-    repeats: Annotated[int, typer.Option(help="Turns that count.")] = 5,
-    json: Annotated[Path | None, typer.Option(help="File that plans can be chosen by.")] = None,
+    repeats: Annotated[int, typer.Option(help="Number of turns that count.")] = 5,
+    json: Annotated[Path | None, typer.Option(help="File by which plans can be chosen.")] = None,
 ) -> None:
-    """Links, codecs and the MPI library here, all ranks at work: mpirun -n 8 hpcbench bench network."""
+    """Measure links, codecs and the MPI library with all ranks at work: mpirun -n 8 hpcbench bench network."""
     from hpcbench.bench.network_main import bench_network as measure
 
     raise typer.Exit(measure(codecs or [], ranks=ranks, max_mb=max_mb, repeats=repeats, json=json))
@@ -91,7 +95,9 @@ def bench_collectives(
     ] = None,
     codec: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="As in a study; several allowed.", show_default="int8:256, zfp:8, xpk"),
+        typer.Option(
+            metavar="NAME", help="Codecs as in a study; several allowed.", show_default="int8:256, zfp:8, xpk"
+        ),
     ] = None,
     algorithm: Annotated[
         list[str] | None,
@@ -111,16 +117,16 @@ def bench_collectives(
     min: Annotated[str, typer.Option(metavar="SIZE", help="First size: 4096, 64K, 1M.")] = "1K",
     max: Annotated[str, typer.Option(metavar="SIZE", help="Last size, by factors of four.")] = "256M",
     ranks: Ranks = None,
-    repeats: Annotated[int, typer.Option(help="Turns that count; ten times as many up to 64K.")] = 5,
-    data: Annotated[str, typer.Option(metavar="NAME|FILE", help="Values, as of bench codecs.")] = "gradient",
-    links: Annotated[Path | None, typer.Option(help="What plans are chosen by: a file of bench network.")] = None,
-    tune: Annotated[Path | None, typer.Option(help="Such a file, to add the measured times to.")] = None,
+    repeats: Annotated[int, typer.Option(help="Number of turns that count; ten times as many up to 64K.")] = 5,
+    data: Annotated[str, typer.Option(metavar="NAME|FILE", help="Values, named as for bench codecs.")] = "gradient",
+    links: Annotated[Path | None, typer.Option(help="File of bench network, by which plans are chosen.")] = None,
+    tune: Annotated[Path | None, typer.Option(help="File of bench network, to which measured times are added.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the plans, measure nothing.")] = False,
-    json: Annotated[Path | None, typer.Option(help="File for everything, with the machine and the settings.")] = None,
+    json: Annotated[Path | None, typer.Option(help="File for all results, with the machine and the settings.")] = None,
     csv: Annotated[Path | None, typer.Option(help="File for the rows.")] = None,
     plot: Annotated[Path | None, typer.Option(help="File (.png, .svg) for time and gain over size.")] = None,
 ) -> None:
-    """Collectives with codecs beside the MPI library's own: mpirun -n 8 hpcbench bench collectives."""
+    """Measure collectives with codecs, and the MPI library's own: mpirun -n 8 hpcbench bench collectives."""
     from hpcbench.bench.collectives_main import Files, Settings
     from hpcbench.bench.collectives_main import bench_collectives as measure
 

@@ -1,9 +1,9 @@
-"""What codecs are measured on: made data, samples of a real training, and files of the user's.
+"""Values for measurements of codecs: made data, samples of a real training, and the user's files.
 
 tensors.npz holds 8,192 values each of a gradient, an activation, a weight and an Adam moment, made by
-tests/codecs/make_tensors.py. Repeated as they are they would be easy prey for a compressor with a dictionary. So each
-repetition has its values shuffled within rows of 128, its rows shuffled, and a random factor between 1/sqrt(2) and
-sqrt(2): values near each other keep their proportions, and no bytes repeat.
+tests/codecs/make_tensors.py. If they were simply repeated, a compressor with a dictionary would do too well. So in each
+repetition the values are shuffled within rows of 128, the rows are shuffled, and all are multiplied by a random factor
+between 1/sqrt(2) and sqrt(2). Neighbouring values keep their proportions, and no bytes repeat.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ TYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bflo
 TENSORS = Path(__file__).with_name("tensors.npz")
 """Samples of a real training."""
 _ROW = 128
-"""Values of a row of the weight that they belong to."""
+"""Number of values in a row of the original weight."""
 
 
 def _normal(random: np.random.Generator, n: int) -> Values:
@@ -61,7 +61,7 @@ def make(name: str, n: int, dtype: np.dtype[np.generic]) -> Array:
     name
         One of `SETS`.
     n
-        Values.
+        Number of values.
     dtype
         Type to round them to, one of `TYPES`.
     """
@@ -74,16 +74,16 @@ def load(source: str, n: int, dtype: np.dtype[np.generic]) -> Array:
     Parameters
     ----------
     source
-        A name of `SETS`, or a file as hpcbench.bench.files reads them: ``x.npy``, ``x.npz:KEY``, ...
+        A name of `SETS`, or a file that hpcbench.bench.files can read: ``x.npy``, ``x.npz:KEY``, ...
     n
-        Values wanted; of a file with fewer all are taken.
+        Number of values. A file with fewer gives all of them.
     dtype
         One of `TYPES`. Floating-point values of other types are rounded to it.
 
     Raises
     ------
     UserError
-        No such set or file, or one that holds no such values.
+        There is no such set or file, or it has no such values.
     """
     if source in SETS:
         return make(source, n, dtype)

@@ -1,4 +1,4 @@
-"""Where codecs are measured."""
+"""The devices that codecs are measured on."""
 
 from typing import Any, Protocol
 
@@ -16,28 +16,28 @@ class Device(Protocol):
     """A processor with its memory, and the codecs that run on it."""
 
     description: str
-    """The processor and how much of it is used."""
+    """The processor, and the part of it that is used."""
     instruction_set: str
-    """Which build of the kernels runs."""
+    """Build of the kernels that runs."""
 
     def codec(self, name: str) -> Codec:
-        """The codec of a name, at least its operations. Raises ValueError for an unknown one."""
+        """The codec of a name, or at least its operations. It raises ValueError for an unknown name."""
         ...
 
     def has(self, name: str) -> bool:
-        """Whether a codec of ours runs on it."""
+        """Whether a codec of hpcbench runs on it."""
         ...
 
     def put(self, x: Array) -> Array:
-        """`x` in the device's memory."""
+        """A copy of `x` in the device's memory."""
         ...
 
     def get(self, x: Array) -> Array:
-        """`x` in this machine's memory."""
+        """A copy of `x` in this machine's memory."""
         ...
 
     def empty(self, n: int, dtype: np.dtype[Any]) -> Array:
-        """Room for `n` values in the device's memory."""
+        """A buffer for `n` values in the device's memory."""
         ...
 
     def copy(self, target: Array, source: Array) -> None:
@@ -45,7 +45,7 @@ class Device(Protocol):
         ...
 
     def wait(self) -> None:
-        """Return when the device has done all that it was asked."""
+        """Wait until the device has done all its work."""
         ...
 
 
@@ -55,7 +55,7 @@ class Cpu:
     Parameters
     ----------
     build
-        Kernels to use.
+        Build of the kernels to use.
     """
 
     def __init__(self, build: Kernels) -> None:
@@ -64,25 +64,31 @@ class Cpu:
         self.description = f"one core of {cpu_model()}, kernels {build.instruction_set}"
 
     def codec(self, name: str) -> Codec:
+        """The codec of a name, with this build of the kernels."""
         return get_codec(name, self._build)
 
     def has(self, name: str) -> bool:
+        """True, because all codecs run on the CPU."""
         return True
 
     def put(self, x: Array) -> Array:
+        """The array itself."""
         return x
 
     def get(self, x: Array) -> Array:
+        """The array itself."""
         return x
 
     def empty(self, n: int, dtype: np.dtype[Any]) -> Array:
+        """A new array."""
         return np.empty(n, dtype)
 
     def copy(self, target: Array, source: Array) -> None:
+        """Copy an array."""
         np.copyto(target, source)
 
     def wait(self) -> None:
-        pass
+        """Do nothing: calls end with their work."""
 
 
 def open_device(name: str, isa: str | None = None) -> Device:
@@ -98,7 +104,7 @@ def open_device(name: str, isa: str | None = None) -> Device:
     Raises
     ------
     UserError
-        It is not there, or the kernels for it are not.
+        The device or its kernels are missing.
     """
     if name == "gpu":
         if isa is not None:

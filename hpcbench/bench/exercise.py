@@ -1,4 +1,4 @@
-"""One collective on one vector: by a channel, by the MPI library, and what it should have left behind."""
+"""One collective on one vector, carried out by a channel or by the MPI library, and checked."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from hpcbench.comm.work import Work
 from hpcbench.contract.shards import length, shards
 
 _STRIDE = 1_000_003
-"""Values by which each rank's contribution is turned against that of the rank before; a prime."""
+"""Number of places, a prime, by which each rank's contribution is rotated against that of the rank before."""
 _CHECKED, _PIECES = 1 << 20, 16
-"""Values that are compared with what they should be, at most, and the stretches of the vector that they come from."""
+"""Most values that are checked, and the number of stretches of the vector that they come from."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class Operation:
     Attributes
     ----------
     share
-        Of P ranks: bytes that a bandwidth-optimal algorithm moves over each link for a byte of the vector (what
-        nccl-tests take for the bus bandwidth).
+        Gives, for P ranks, the bytes that a bandwidth-optimal algorithm moves over each link for each byte of the
+        vector (used for nccl-tests' bus bandwidth).
     encoded
-        By a channel of the group.
+        Carries it out by a channel of the group.
     blocking
-        By the MPI library's blocking call.
+        Carries it out by the MPI library's blocking call.
     """
 
     share: Callable[[int], float]
@@ -44,13 +44,13 @@ class Exercise:
     Parameters
     ----------
     comm
-        The group's ranks, for calls of its own.
+        Communicator of the group's ranks, for the exercise's own calls.
     group
         Carries out the encoded operations.
     operation
         One of `OPERATIONS`.
     values
-        The vector that every rank's contribution is a turned copy of, shape (n,).
+        Vector of shape (n,). Every rank's contribution is a rotated copy of it.
     """
 
     def __init__(self, comm: MPI.Comm, group: Group, operation: str, values: Array) -> None:
@@ -61,27 +61,28 @@ class Exercise:
         self.own = self.pieces[comm.rank]
         self.src = contribution(values, comm.rank)
         self.buf = np.zeros(self.n + comm.size, values.dtype)
-        """Whole vectors before `n`; an all-to-all may receive a little more."""
+        """Whole vectors before `n`. An all-to-all may receive a little more."""
         self.counts = [length(piece) for piece in self.pieces]
 
     def prepare(self) -> None:
-        """Put back what an operation in place has changed."""
+        """Restore values that an operation in place has changed."""
         np.copyto(self.whole, self.src)
 
     @property
     def whole(self) -> Array:
+        """The vector's `n` values."""
         return self.buf[: self.n]
 
     def encoded(self, channel: Channel) -> None:
-        """Carry it out by a channel and wait for it."""
+        """Carry the operation out by a channel, and wait for it."""
         OPERATIONS[self.name].encoded(self, channel).wait()
 
     def blocking(self) -> None:
-        """Carry it out by the library."""
+        """Carry the operation out by the library."""
         OPERATIONS[self.name].blocking(self)
 
     def errors(self) -> tuple[float, float]:
-        """Sums of squares of what this rank's result differs by, and of what it should be."""
+        """Sums of squares of the error of this rank's result, and of the exact result."""
         lost = power = 0.0
         for at, want in self._wanted():
             got = self.buf[at : at + want.size].astype(np.float64)
@@ -120,12 +121,12 @@ class Exercise:
 
 
 def contribution(values: Array, rank: int) -> Array:
-    """What a rank gives, of values that all ranks have."""
+    """The contribution of a rank, made from values that all ranks have."""
     return np.roll(values, rank * _STRIDE % values.size)
 
 
 def _stretches(piece: slice, most: int = _CHECKED) -> list[tuple[int, int]]:
-    """The whole piece, or where it has more than so many values some stretches from its start to its end."""
+    """The whole piece or, if it has more than `most` values, some stretches from its start to its end."""
     size = length(piece)
     if size <= max(most, _PIECES):
         return [(piece.start, piece.stop)]
@@ -138,7 +139,7 @@ def _mine(exercise: Exercise) -> Array:
 
 
 def _come(exercise: Exercise) -> list[int]:
-    """Elements that an all-to-all brings from each rank."""
+    """Number of elements that an all-to-all brings from each rank."""
     return [length(exercise.own)] * exercise.comm.size
 
 
@@ -180,4 +181,4 @@ OPERATIONS: dict[str, Operation] = {
         lambda e: e.comm.Alltoallv([e.src, e.counts], [e.buf[: sum(_come(e))], _come(e)]),
     ),
 }
-"""By name. Bytes are those of the whole vector: what a reduction takes, what a gathering leaves."""
+"""Operations by name. Bytes are those of the whole vector: the input of a reduction, the result of a gathering."""

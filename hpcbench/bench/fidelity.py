@@ -1,4 +1,4 @@
-"""How near decoded values are to those that were encoded."""
+"""The difference between decoded values and the original ones."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import numpy as np
 from hpcbench.codecs.types import Array
 
 _SLICE = 1 << 20
-"""Values that are compared at once, in float64."""
+"""Number of values that are compared at once, in float64."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Errors:
     """Errors over the values that are finite."""
 
     relative_rmse: float
-    """Root of the mean squared error over that of the mean squared value; 0.0 where nothing differs."""
+    """Root of the mean squared error, divided by that of the mean squared value; 0.0 if nothing differs."""
     max_error: float
     """Largest absolute error."""
 
@@ -26,8 +26,8 @@ def errors(x: Array, y: Array) -> Errors:
     Parameters
     ----------
     x, y
-        Floating-point values, shape (n,): what was encoded, what was decoded. An infinity or NaN of `y` in the place of
-        a finite value is an infinite error.
+        Original and decoded floating-point values, shape (n,). An infinity or NaN in `y` in place of a finite value is
+        an infinite error.
     """
     largest = squares = power = 0.0
     for start in range(0, x.size, _SLICE):
@@ -46,12 +46,12 @@ def errors(x: Array, y: Array) -> Errors:
 
 
 def non_finite_survival(x: Array, y: Array) -> str:
-    """What became of the NaN and infinities of `x`: ``kept``, ``as NaN`` (still seen not to be finite) or ``lost``.
+    """Result for the NaN and infinities of `x`: ``kept``, ``as NaN`` (still not finite) or ``lost``.
 
     Parameters
     ----------
     x, y
-        Values, shape (n,): what was encoded, what was decoded.
+        Original and decoded values, shape (n,).
     """
     there = ~np.isfinite(x)
     before, after = x[there].astype(np.float64), y[there].astype(np.float64)

@@ -1,6 +1,6 @@
-"""Floating-point values from a user's file: ``FILE``, or ``FILE:KEY`` where a file holds several arrays.
+"""Floating-point values from a user's file: ``FILE``, or ``FILE:KEY`` if a file holds several arrays.
 
-Files are mapped, not read: of a large checkpoint only what is measured is loaded.
+Files are mapped and not read, so that only the measured part of a large checkpoint is loaded.
 """
 
 import json
@@ -19,7 +19,7 @@ from hpcbench.errors import UserError
 KNOWN = ".npy, .npz:KEY, .bin, .safetensors:KEY, .pt:KEY"
 _SAFETENSORS = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": BFLOAT16}
 _LONGEST_HEADER = 100_000_000
-"""Bytes; that of the safetensors format."""
+"""Most bytes of a header, a limit of the safetensors format."""
 
 
 def open_values(source: str, dtype: np.dtype[Any]) -> Array | None:
@@ -30,12 +30,12 @@ def open_values(source: str, dtype: np.dtype[Any]) -> Array | None:
     source
         ``FILE`` or ``FILE:KEY``.
     dtype
-        What the bytes of a ``.bin`` file are.
+        Type of the values in a ``.bin`` file.
 
     Raises
     ------
     UserError
-        The file is missing or damaged, or has no such array; the message names the file.
+        The file is missing or damaged, or has no such array. The message names the file.
     """
     path, key = _split(source)
     reader = _READERS.get(path.suffix.lower())
@@ -57,7 +57,7 @@ def open_values(source: str, dtype: np.dtype[Any]) -> Array | None:
 
 
 def _split(source: str) -> tuple[Path, str]:
-    """File and key: either may have colons in its name."""
+    """File and key. Both may have colons in their names."""
     parts = source.split(":")
     for k in range(len(parts), 0, -1):
         path = Path(":".join(parts[:k]))
@@ -68,7 +68,7 @@ def _split(source: str) -> tuple[Path, str]:
 
 
 def _choose(path: Path, key: str, arrays: Mapping[str, Any]) -> str:
-    """The array that is meant: by its key, or the only one there is."""
+    """The array with the key, or the only array of the file."""
     if key in arrays:
         return key
     names = ", ".join(list(arrays)[:8]) + (", ..." if len(arrays) > 8 else "")
@@ -162,7 +162,7 @@ def _torch(path: Path, key: str, _: np.dtype[Any]) -> Array:
 
 
 def _tensors(content: Any, prefix: str) -> list[tuple[str, Any]]:
-    """The tensors of nested dictionaries, by their keys joined with points."""
+    """The tensors of nested dictionaries, by their keys joined with dots."""
     if isinstance(content, Mapping):
         return [
             pair

@@ -1,4 +1,4 @@
-"""What the first rank alone shows, for all of them."""
+"""Output of the first rank for all ranks."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -10,16 +10,16 @@ from hpcbench.console import columns
 
 
 def shown(rank: int) -> AbstractContextManager[Show]:
-    """How far the measurement has come, on the first rank; nothing on the others."""
+    """Shows the progress of the measurement on the first rank, and nothing on the others."""
     return nullcontext(lambda done, total, name: None) if rank else progress()
 
 
 def console() -> Console:
-    """For tables."""
+    """The console for tables."""
     return Console(width=columns(), highlight=False)
 
 
 def say(left_out: Sequence[str]) -> None:
-    """Why something was not measured, a line each."""
+    """Print why something was not measured, one line each."""
     for reason in left_out:
         print(f"Not measured: {reason}")

@@ -1,4 +1,4 @@
-"""A GPU, by way of CuPy and the codecs' kernels for it."""
+"""A GPU for measurements, used through CuPy and the codecs' kernels."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from hpcbench.errors import UserError
 
 
 class Gpu:
-    """CuPy's current device. Implements hpcbench.bench.device.Device.
+    """CuPy's current device. It implements hpcbench.bench.device.Device.
 
     Raises
     ------
     UserError
-        There is no CuPy, no GPU, or no library of kernels, which codecs on a GPU take their sizes from.
+        CuPy, a GPU or the library of kernels is missing. Codecs on a GPU take their sizes from the library.
     """
 
     def __init__(self) -> None:
@@ -35,9 +35,11 @@ class Gpu:
         self.description = f"{properties['name'].decode()}, kernels {self.instruction_set}"
 
     def codec(self, name: str) -> Any:
+        """The codec of a name, on this GPU."""
         return CudaCodec(get_codec(name), self._device)
 
     def has(self, name: str) -> bool:
+        """Whether the codec has kernels for a GPU."""
         try:
             self.codec(name)
         except TypeError:
@@ -45,22 +47,27 @@ class Gpu:
         return True
 
     def put(self, x: Array) -> Any:
+        """A copy of the array on the GPU."""
         if x.dtype == BFLOAT16:
             return BFloat16(self._cupy.asarray(x.view(np.uint16)))
         return self._cupy.asarray(x)
 
     def get(self, x: Any) -> Array:
+        """A copy of the array in host memory."""
         if isinstance(x, BFloat16):
             return np.asarray(self._cupy.asnumpy(x.words)).view(BFLOAT16)
         return np.asarray(self._cupy.asnumpy(x))
 
     def empty(self, n: int, dtype: np.dtype[Any]) -> Any:
+        """A new array on the GPU."""
         if dtype == BFLOAT16:
             return BFloat16(self._cupy.empty(n, np.uint16))
         return self._cupy.empty(n, dtype)
 
     def copy(self, target: Any, source: Any) -> None:
+        """Start a copy on the GPU."""
         self._cupy.copyto(getattr(target, "words", target), getattr(source, "words", source))
 
     def wait(self) -> None:
+        """Wait for the current stream."""
         self._cupy.cuda.get_current_stream().synchronize()

@@ -1,4 +1,4 @@
-"""What a measurement was made on."""
+"""The machine that a measurement was made on."""
 
 import os
 import platform
@@ -28,7 +28,7 @@ def machine(packages: tuple[str, ...] = ("numpy", "ml_dtypes")) -> dict[str, Any
     Parameters
     ----------
     packages
-        Distributions whose versions matter; those that are not installed are left out.
+        Distributions whose versions matter. Those that are not installed are left out.
     """
     versions = {"hpcbench": __version__, "python": platform.python_version()}
     for name in packages:

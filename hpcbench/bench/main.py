@@ -1,4 +1,7 @@
-"""``hpcbench bench``: from options to a table and files. NumPy and the kernels are imported when they are used."""
+"""The command ``hpcbench bench codecs``: from options to a table and files.
+
+NumPy and the kernels are imported when they are used.
+"""
 
 from pathlib import Path
 
@@ -10,7 +13,7 @@ from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
 
 DEFAULT_MIB = 64.0
-"""More than a core's share of most caches."""
+"""MiB of values by default: more than a core's share of most caches."""
 
 
 def bench_codecs(
@@ -37,25 +40,25 @@ def bench_codecs(
     type
         ``float32``, ``float16`` or ``bfloat16``.
     mib
-        MiB of values; of a file so much from its beginning.
+        MiB of values, taken from the beginning of a file.
     repeats
-        Turns that count.
+        Number of turns that count.
     isa
         Build of the kernels; None for the fastest that runs here.
     device
         ``cpu`` or ``gpu``.
     json, csv, plot
-        Files to write beside.
+        Files to write, too.
 
     Returns
     -------
     int
-        0, or 1 when a codec's error is above its own bound.
+        0, or 1 if a codec's error is above its own bound.
 
     Raises
     ------
     UserError
-        An option is wrong, or something it needs is not installed.
+        An option is wrong, or a package is missing.
     """
     for option, path in (("--json", json), ("--csv", csv), ("--plot", plot)):
         options.check_output(option, path)

@@ -1,4 +1,4 @@
-"""Memory that this process may still use."""
+"""The memory that this process may still use."""
 
 from pathlib import Path
 
@@ -8,14 +8,14 @@ _GROUPS = Path("/sys/fs/cgroup")
 
 
 def available() -> int:
-    """Bytes: what the machine has left, or less where a job's limit allows less."""
+    """Free memory in bytes: what the machine has left, or less if a job's limit allows less."""
     lines = _MEMORY.read_text(encoding="ascii").splitlines()
     free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     return min(free, *_limits(), free)
 
 
 def _limits() -> list[int]:
-    """What the control groups (version 2) of this process leave."""
+    """Memory that the control groups (version 2) of this process leave."""
     try:
         own = next(line for line in _GROUP.read_text(encoding="utf-8").splitlines() if line.startswith("0::"))
     except (OSError, StopIteration):

@@ -1,4 +1,4 @@
-"""What the links, the codecs and the MPI library do while all ranks work: what plans are chosen by."""
+"""Measures links, codecs and the MPI library while all ranks work. Plans are chosen by the result."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -21,23 +21,23 @@ from hpcbench.comm.topology import Topology
 from hpcbench.errors import UserError
 
 CODECS = ("none", "bf16", "fp8e4m3", "int8:256", "int4:32", "sign:1024", "zfp:8", "zfp:16", "mpc", "xpk")
-"""Those whose speed is wanted where nobody says which."""
+"""Codecs that are measured by default."""
 MESSAGES = (256 * 2**10, 2**20, 4 * 2**20)
-"""Bytes: where bandwidth is limited by a token bucket, smaller ones pass at once."""
+"""Sizes of messages in bytes. They are large, because a token bucket lets small messages pass at once."""
 _LATENCY_BYTES, _LATENCY_TURNS = 8, 20
 _FEW = 64
-"""Values of a message whose coding is all overhead."""
+"""Number of values in a message whose coding is all overhead."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """Messages within nodes, or between them."""
+    """Times of messages within nodes, or between them."""
 
     latency_s: float
     seconds: dict[int, float]
-    """By bytes of a message: until every rank has sent one and received one."""
+    """Seconds until every rank has sent and received a message, by its bytes."""
     senders: int
-    """Ranks that share the link: those of the fullest node, between nodes."""
+    """Number of ranks that share the link: those of the fullest node, for messages between nodes."""
 
     def rate(self, nbytes: int) -> float:
         """Bytes a second of the link."""
@@ -45,24 +45,24 @@ class Level:
 
     @property
     def link(self) -> Link:
-        """Of the largest messages: what lasts."""
+        """Speed for the largest messages, which hold for long transfers."""
         return Link(self.latency_s, self.rate(max(self.seconds)))
 
 
 @dataclass(frozen=True)
 class Network:
-    """A machine.
+    """The measured network of a machine.
 
     Attributes
     ----------
     within, between
-        None where every node has one rank, and where there is one node.
+        Times of messages within nodes, and between them. None if every node has one rank, or if there is only one node.
     codecs
-        By name, as on the slowest rank.
+        Speed of each codec on the slowest rank, by name.
     native
         Seconds of the library's collectives, the faster of its two calls: (operation, bytes, seconds).
     blocking
-        Of these the ones of the blocking call: (operation, bytes).
+        The cases (operation, bytes) that were measured with the blocking call.
     """
 
     within: Level | None
@@ -72,7 +72,7 @@ class Network:
     blocking: list[tuple[str, int]]
 
     def as_links(self) -> dict[str, Any]:
-        """In the form that hpcbench.comm.links.load reads."""
+        """The measurements in the form that hpcbench.comm.links.load reads."""
         levels = {"within": self.within, "between": self.between}
         return {
             **{name: asdict(level.link) if level else None for name, level in levels.items()},
@@ -99,9 +99,9 @@ def measure(
     Parameters
     ----------
     comm, progress
-        All ranks, and how they wait.
+        Communicator of all ranks, and their way of waiting.
     bench
-        Measures the library's collectives on them.
+        Measures the library's collectives on these ranks.
     names
         Codecs as in a study.
     x
@@ -109,14 +109,14 @@ def measure(
     sizes
         Bytes of the library's collectives.
     repeats
-        Turns that count.
+        Number of turns that count.
     show
-        Called before each thing that is measured.
+        Called before each measurement.
 
     Raises
     ------
     UserError
-        No such codec, or it does not take float32.
+        There is no such codec, or it does not take float32.
     """
     todo = 2 + len(names) + len(Operation) * len(sizes)
     topology = Topology.of(comm)
@@ -141,7 +141,7 @@ def measure(
 
 
 def _within(topology: Topology) -> list[int]:
-    """For each rank the next one on its node; itself where it is alone."""
+    """For each rank the next rank on its node; the rank itself if it is alone."""
     peers = list(range(topology.ranks))
     for members in topology.members:
         for place, rank in enumerate(members):
@@ -150,7 +150,7 @@ def _within(topology: Topology) -> list[int]:
 
 
 def _between(topology: Topology) -> list[int]:
-    """For each rank the one of its place on the next node, as far as places go round there."""
+    """For each rank the rank with the same place on the next node. Nodes without this place are left out."""
     peers = list(range(topology.ranks))
     for node, members in enumerate(topology.members):
         after = topology.members[(node + 1) % topology.nodes]
@@ -160,7 +160,7 @@ def _between(topology: Topology) -> list[int]:
 
 
 def _level(comm: MPI.Comm, progress: Progress, peers: list[int], senders: int, repeats: int) -> Level | None:
-    """Every rank sends to its peer at the same time; None where nobody has another one."""
+    """Times of messages that all ranks send to their peers at once; None if no rank has a peer."""
     rank = comm.rank
     sources = [source for source, peer in enumerate(peers) if peer == rank != source]
     if not any(peer != source for source, peer in enumerate(peers)):
@@ -184,7 +184,7 @@ def _level(comm: MPI.Comm, progress: Progress, peers: list[int], senders: int, r
 
 
 def _codec(comm: MPI.Comm, name: str, x: Array, repeats: int, ready: Callable[[], object]) -> dict[str, Speed]:
-    """Encoding and adding up what was decoded, as the collectives do it: with the frame of a message."""
+    """Speed of encoding, and of decoding with a sum, as the collectives do it: with the frame of a message."""
     try:
         codec = get_codec(name)
         wire = np.empty(codec.wire_bytes(x.size, x.dtype) + frame.BYTES, np.uint8)

@@ -1,4 +1,4 @@
-"""``hpcbench bench network``: from options to tables and a file. Every rank runs it; the first one shows it."""
+"""The command ``hpcbench bench network``: from options to tables and a file. All ranks run it; the first one prints."""
 
 import json as json_format
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from hpcbench.bench.first import console, say, shown
 from hpcbench.errors import UserError
 
 _VALUES = 1 << 20
-"""That codecs are measured on: a slice's."""
+"""Number of values that codecs are measured on: those of a slice."""
 
 
 def bench_network(
@@ -26,13 +26,13 @@ def bench_network(
     Parameters
     ----------
     codecs
-        As in a study; none for some of each family.
+        Codecs as in a study; none for some of each family.
     ranks
-        How many to start on this machine; None where a launcher has started them.
+        Number of ranks to start on this machine; None if a launcher has started them.
     max_mb
         MiB of the largest of the library's collectives.
     repeats
-        Turns that count.
+        Number of turns that count.
     json
         File for `hpcbench.comm.links.load`.
 
@@ -44,7 +44,7 @@ def bench_network(
     Raises
     ------
     UserError
-        An option is wrong, or the ranks are not those that were asked for.
+        An option is wrong, or the number of ranks is not the wanted one.
     """
     with world.one_voice():
         options.check_output("--json", json)

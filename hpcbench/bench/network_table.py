@@ -11,7 +11,7 @@ from hpcbench.contract.text import printable
 
 
 def render(network: Network, title: str, console: Console) -> None:
-    """Links, codecs, and the library's collectives."""
+    """Print links, codecs, and the library's collectives."""
     console.print(Text(printable(title, 400), style="bold"))
     for table in (_links(network), _codecs(network), _native(network)):
         if table.row_count:

@@ -1,4 +1,7 @@
-"""Options that several measurements have: checked before anything is measured, so that no result is lost after it."""
+"""Options that several measurements share.
+
+They are checked before a measurement, so that no result is lost after it.
+"""
 
 import difflib
 import os
@@ -12,7 +15,7 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
 def choice(option: str, value: str, known: tuple[str, ...]) -> None:
-    """Refuse a value that is none of those known."""
+    """Refuse a value that is not among the known ones."""
     if value not in known:
         close = difflib.get_close_matches(value, known, 1)
         hint = f": did you mean {close[0]!r}?" if close else ""
@@ -26,7 +29,7 @@ def repeats(value: int) -> None:
 
 
 def codecs(names: Sequence[str]) -> None:
-    """Refuse a codec that there is not."""
+    """Refuse a codec that does not exist."""
     try:
         from hpcbench.codecs.registry import get_codec
     except ModuleNotFoundError as error:
@@ -39,7 +42,7 @@ def codecs(names: Sequence[str]) -> None:
 
 
 def size(option: str, text: str) -> int:
-    """Bytes of ``4096``, ``64K``, ``256M`` or ``1G``, binary multiples as other benchmarks have them."""
+    """Bytes of ``4096``, ``64K``, ``256M`` or ``1G``, with binary multiples as in other benchmarks."""
     match = re.fullmatch(r"(\d+)\s*([kmg]?)(?:i?b)?", text.strip().lower())
     if not match:
         raise UserError(f"{option} {text}: is no size: write bytes, or 64K, 256M, 1G")
@@ -47,7 +50,7 @@ def size(option: str, text: str) -> int:
 
 
 def sizes(least: int, most: int) -> list[int]:
-    """From `least` to `most` by factors of four."""
+    """Sizes from `least` to `most` by factors of four."""
     found = []
     while least <= most:
         found.append(least)
@@ -56,7 +59,7 @@ def sizes(least: int, most: int) -> list[int]:
 
 
 def spelled(nbytes: int) -> str:
-    """``64K``, as `size` reads it."""
+    """A size in the form ``64K``, which `size` reads."""
     for unit in ("g", "m", "k"):
         if nbytes % _UNITS[unit] == 0 and nbytes:
             return f"{nbytes // _UNITS[unit]}{unit.upper()}"
@@ -64,7 +67,7 @@ def spelled(nbytes: int) -> str:
 
 
 def check_output(option: str, path: Path | None) -> None:
-    """Refuse before the measurement what could not be written after it."""
+    """Refuse a file that could not be written after the measurement."""
     if path is None:
         return
     if path.is_dir():
@@ -76,7 +79,7 @@ def check_output(option: str, path: Path | None) -> None:
 
 
 def save(option: str, path: Path, words: str) -> None:
-    """Write a file that is there whole or not at all."""
+    """Write a file as a whole or not at all."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_text(words, encoding="utf-8")

@@ -1,4 +1,7 @@
-"""Error against bits a value, a point a codec, coloured by its encode speed. Needs matplotlib (extra ``report``)."""
+"""Plots error against bits per value, with a point for each codec, coloured by its encode speed.
+
+It needs matplotlib (extra ``report``).
+"""
 
 import math
 from collections.abc import Sequence
@@ -20,9 +23,9 @@ def draw(result: Result, title: str, path: Path) -> None:
     Parameters
     ----------
     result
-        What was measured.
+        The measurements.
     title
-        What stands above it.
+        Title above the plot.
     path
         A ``.png`` or ``.svg`` file.
 
@@ -86,6 +89,6 @@ def _paint(figure: "Figure", rows: Sequence[Row]) -> None:
 
 
 def _floor(rows: list[Row]) -> float:
-    """Where codecs without error stand: a decade and more below the least error."""
+    """Height at which codecs without error stand: a decade or more below the least error."""
     least = min((row.relative_rmse for row in rows if row.relative_rmse), default=1e-6)
     return 10.0 ** (math.floor(math.log10(least)) - 1)

@@ -1,4 +1,4 @@
-"""Shows how far a long work has come, on standard error: a bar on a terminal, a line now and then in a log."""
+"""Shows the progress of a long work on standard error: a bar on a terminal, and a line from time to time in a log."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ _SAY = 10.0
 """Seconds between two lines."""
 
 Show = Callable[[int, int, str], object]
-"""Called with the turns done, all turns, and the name of what is next."""
+"""Called with the number of turns done, the number of all turns, and the name of the next subject."""
 
 
 @contextmanager
@@ -26,11 +26,11 @@ def progress(
     Parameters
     ----------
     console
-        Where to; standard error by default.
+        Console to show it on; standard error by default.
     clock
-        Seconds of a clock that never goes back.
+        Gives the seconds of a clock that never goes back.
     unit
-        What is counted.
+        Name of the counted units.
     """
     console = console or Console(stderr=True, highlight=False)
     if console.is_terminal:

@@ -1,4 +1,7 @@
-"""What is measured of collectives, and what comes out. Without MPI: options are checked before ranks are started."""
+"""The schemes that collectives are measured with, and the result rows.
+
+No MPI is needed, so that options are checked before ranks are started.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,19 +22,19 @@ _FLOAT = np.dtype(np.float32)
 
 @dataclass(frozen=True)
 class Scheme:
-    """A codec and who carries its messages."""
+    """A codec, and the algorithm that carries its messages."""
 
     codec: str
     algorithm: Algorithm
     slices: int | None = None
 
     def channel(self) -> Channel:
-        """A new one, with nothing counted.
+        """A new channel with empty counters.
 
         Raises
         ------
         UserError
-            No such codec, or the algorithm does not go with it.
+            There is no such codec, or the algorithm cannot use it.
         """
         try:
             codec = get_codec(self.codec)
@@ -48,36 +51,37 @@ class Scheme:
 
 @dataclass(frozen=True)
 class Row:
-    """A scheme, or the library, at one size."""
+    """The result of a scheme, or of the library, at one size."""
 
     operation: str
     bytes: int
-    """Of the vector."""
+    """Bytes of the vector."""
     scheme: str
-    """As asked for; ``native`` is the faster of the library's two calls."""
+    """The scheme that was asked for. ``native`` is the faster of the library's two calls."""
     codec: str
     algorithm: str
-    """That carried it out; of the library which call."""
+    """The algorithm that carried it out, or the library's call."""
     slices: int
     seconds: float
-    """Median of the turns, each of them that of the slowest rank."""
+    """Median of the turns. The time of a turn is that of the slowest rank."""
     seconds_least: float
     algorithm_bandwidth: float
-    """Bytes of the vector a second."""
+    """Bytes of the vector per second."""
     bus_bandwidth: float
-    """Bytes a second over each link, were the algorithm bandwidth-optimal (nccl-tests)."""
+    """Bytes per second over each link if the algorithm were bandwidth-optimal (nccl-tests)."""
     speedup: float
-    """Native seconds for each of these: the median over turns that were taken side by side."""
+    """Seconds of the library's call divided by these: the median over turns that were taken side by side."""
     relative_error: float
-    """Root of the squared error over that of the squares of what the result should be, summed in float64."""
+    """Root of the squared error, divided by that of the squares of the exact result, summed in float64."""
     message_bytes: int
-    """That all ranks sent, before the codec."""
+    """Bytes that all ranks sent, before the codec."""
     wire_bytes: int
     plain_calls: int
-    """1 where the plan left the call to the library."""
+    """1 if the plan left the call to the library, else 0."""
 
     @property
     def wire_share(self) -> float:
+        """Wire bytes per message byte; 1 if there are no messages."""
         return self.wire_bytes / self.message_bytes if self.message_bytes else 1.0
 
     @property
@@ -88,7 +92,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to measure."""
+    """The cases to measure."""
 
     operations: tuple[str, ...]
     sizes: tuple[int, ...]
@@ -96,11 +100,12 @@ class Wanted:
     repeats: int
 
     def cases(self) -> Iterator[tuple[str, int]]:
+        """Each operation with each size."""
         return ((operation, nbytes) for operation in self.operations for nbytes in self.sizes)
 
 
 def planned(operation: str, nbytes: int, scheme: Scheme, topology: Topology, links: Links) -> Plan | str:
-    """The plan of a scheme, or why there is none."""
+    """The plan of a scheme, or the reason why there is none."""
     if operation == "all-to-all":
         return "direct exchange, every part encoded: there is nothing to choose"
     kind = Operation(operation)

@@ -16,9 +16,9 @@ from hpcbench.bench.codecs import OPERATIONS, Result, Row, Speed
 from hpcbench.contract.text import printable
 
 WIDE = 150
-"""Columns that the whole table needs; below, speeds and errors stand under each other."""
+"""Number of columns that the whole table needs. On narrower terminals, speeds and errors stand below each other."""
 _NARROW = 100
-"""Columns below which there is no room for medians, and headings break."""
+"""Number of columns below which medians have no room, and headings break."""
 _SIZE = ("ratio", "bits/value")
 _SPEED = ("encode", "decode", "decode+add", "dec+add+enc", "encode/copy", "decode/copy")
 _ERROR = ("rel. RMSE", "max error", "bound", "NaN, Inf")
@@ -47,22 +47,22 @@ def render(result: Result, title: str, console: Console) -> None:
 
 
 def broken(row: Row) -> str:
-    """What is wrong with a codec whose error is larger than it may be."""
+    """A sentence about a codec whose error is larger than its bound."""
     return f"{row.codec}: its error {row.max_error:.3g} is above its bound {row.error_bound:.3g}: a defect of the codec"
 
 
 def significant(value: float) -> str:
-    """GB/s or a share, with three significant digits; two below 1."""
+    """GB/s or a share with three significant digits; two below 1."""
     return f"{value:.{0 if value >= 99.5 else 1 if value >= 9.95 else 2}f}"
 
 
 def error(value: float | None) -> str:
-    """An error, ``0`` where there is none, ``-`` where it is not known."""
+    """An error; ``0`` if there is none, ``-`` if it is not known."""
     return "-" if value is None else "0" if value == 0 else f"{value:.1e}"
 
 
 def as_json(result: Result, machine: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """Everything, unrounded; null where there is no figure or an infinite one."""
+    """All figures, not rounded; null for missing and infinite ones."""
     document = {
         "schema": 1,
         "machine": dict(machine),
@@ -74,7 +74,7 @@ def as_json(result: Result, machine: Mapping[str, Any], settings: Mapping[str, A
 
 
 def as_csv(result: Result) -> str:
-    """One row a codec, unrounded; an empty field where there is no figure."""
+    """A row for each codec, not rounded. A missing figure is an empty field."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
@@ -99,7 +99,7 @@ def as_csv(result: Result) -> str:
 
 
 def plain(value: Any) -> Any:
-    """What JSON can say: null for what is infinite or not a number."""
+    """A value that JSON can hold: null for infinity and NaN."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""How long calls take, measured so that a noisy machine treats all alike."""
+"""Times calls in such a way that noise of the machine affects all in the same way."""
 
 import statistics
 import time
@@ -16,22 +16,22 @@ class Times:
 
     @property
     def best(self) -> float:
-        """The fastest, which other programs on the machine disturbed least."""
+        """The fastest time, which other programs on the machine disturbed least."""
         return min(self.seconds)
 
     @property
     def median(self) -> float:
-        """What one may expect."""
+        """The median time, which one can expect."""
         return statistics.median(self.seconds)
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is measured: a name, and calls that can be repeated."""
+    """The subject of a measurement: a name, and calls that can be repeated."""
 
     name: str
     calls: Mapping[str, Call]
-    """By the name of the operation."""
+    """Calls by the name of the operation."""
 
 
 def time_in_turns(
@@ -44,26 +44,27 @@ def time_in_turns(
 ) -> list[dict[str, Times]]:
     """Seconds of every call of every subject.
 
-    All subjects have their turn before one has its next, so that a slow moment of the machine strikes all of them. A
-    first turn is not counted: it meets cold caches and memory that was never touched.
+    All subjects have a turn before any has its next one, so that a slow moment of the machine affects all of them. The
+    first turn is not counted, because it meets cold caches and memory that was never touched.
 
     Parameters
     ----------
     subjects
-        What to measure.
+        The subjects to measure.
     repeats
-        Turns that count, at least 1.
+        Number of turns that count, at least 1.
     ready
-        Called before each call, not counted: puts values back, waits for other ranks.
+        Called before each call, and not counted. It restores values and waits for other ranks.
     wait
-        Waits until the device has done what a call asked of it; counted as part of the call.
+        Waits until the device has done the work of a call. It is counted as part of the call.
     progress
-        Called before each subject's turn with the turns done, all turns, and the subject's name.
+        Called before each subject's turn with the number of turns done, the number of all turns, and the subject's
+        name.
 
     Returns
     -------
     list of dict
-        For each subject the times of each of its calls.
+        The times of each call, for each subject.
     """
     seconds: list[dict[str, list[float]]] = [{name: [] for name in subject.calls} for subject in subjects]
     total = (repeats + 1) * len(subjects)

@@ -1,4 +1,4 @@
-"""Adds what plans were measured to take to a file of links, so that later plans are chosen by it."""
+"""Adds measured times of plans to a file of links, so that later plans are chosen by them."""
 
 import json
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ _PLANNED = {operation.value for operation in Operation}
 
 
 def tuned(path: Path, rows: Sequence[Row]) -> str:
-    """The file's words with new rows in the place of those that say the same thing.
+    """The file's text with new rows in place of old rows for the same case.
 
     Parameters
     ----------
     path
-        What ``hpcbench bench network`` wrote.
+        File that ``hpcbench bench network`` wrote.
     rows
-        Of the machine that it was written on. Operations that nothing is chosen for say nothing, nor does the library
-        in the place of a codec.
+        Rows measured on the file's machine. Rows of operations that have no choice of plans are left out, and rows in
+        which the library replaced a codec.
     """
     load(path)
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -43,6 +43,6 @@ def tuned(path: Path, rows: Sequence[Row]) -> str:
 
 
 def _merged(old: list[list[Any]], new: list[list[Any]]) -> list[list[Any]]:
-    """The last element is the time, all before it what was measured."""
+    """The rows of both lists. The last element of a row is the time, and all before it names the measured case."""
     rows = {tuple(row[:-1]): row for row in (*old, *new)}
     return [rows[key] for key in sorted(rows)]

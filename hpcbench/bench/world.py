@@ -1,7 +1,7 @@
-"""The ranks that measure together: started by the user's launcher, or by this program itself.
+"""The ranks that measure together. The user's launcher starts them, or this program itself.
 
-Imports no MPI before it is known that there are ranks: where the launcher and the library do not speak the same
-interface, each process takes itself for a world of its own.
+MPI is imported only when it is known that there are ranks. If the launcher and the library do not speak the same
+interface, each process would believe to be a world of its own.
 """
 
 import os
@@ -27,7 +27,7 @@ T = TypeVar("T")
 _RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PALS_RANKID", "JSM_NAMESPACE_RANK")
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "JSM_NAMESPACE_SIZE")
 _STEP = "SLURM_STEP_NUM_TASKS"
-"""Set by srun; of one task in the shell of an interactive job too."""
+"""Variable that srun sets, also for a single task in the shell of an interactive job."""
 
 
 def _number(name: str) -> int:
@@ -41,19 +41,19 @@ def launched() -> bool:
 
 
 def rank() -> int:
-    """This process's, as its launcher says; before MPI is, or in place of it."""
+    """Rank of this process by its launcher's variables, for use before MPI is imported or without it."""
     return next((_number(name) for name in (*_RANKS, "SLURM_PROCID") if name in os.environ), 0) if launched() else 0
 
 
 def start(ranks: int | None, command: str) -> int | None:
-    """Start this very command on ranks of this machine; None where it runs on ranks already.
+    """Start this same command on ranks of this machine; None if it already runs on ranks.
 
     Parameters
     ----------
     ranks
-        How many; None where the user did not say.
+        Number of ranks; None if the user did not give it.
     command
-        Its name, for messages.
+        Name of the command, for messages.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def start(ranks: int | None, command: str) -> int | None:
     Raises
     ------
     UserError
-        There are no ranks and nobody said how many to start, or there is nothing to start them with.
+        There are no ranks, and their number was not given, or the launcher is missing.
     """
     if ranks is not None and ranks < 2:
         raise UserError(f"--ranks {ranks}: nobody to send to: use 2 at least")
@@ -71,7 +71,7 @@ def start(ranks: int | None, command: str) -> int | None:
         return None
     if ranks is None:
         raise UserError(
-            f"{command}: needs several ranks: start it by `mpirun -n 8 hpcbench {command} ...`, or say --ranks 8"
+            f"{command}: needs several ranks: start it by `mpirun -n 8 hpcbench {command} ...`, or add --ranks 8"
         )
     beside = Path(sys.executable).with_name("mpiexec")
     mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
@@ -86,7 +86,7 @@ def start(ranks: int | None, command: str) -> int | None:
 
 @contextmanager
 def one_voice() -> Iterator[None]:
-    """What all ranks find wrong the first one says; a rank that fails for another reason ends all of them."""
+    """Let the first rank report an error that all ranks find. A rank that fails for another reason ends all of them."""
     try:
         yield
     except UserError:
@@ -110,7 +110,7 @@ def connect(ranks: int | None) -> "MPI.Comm":
     Raises
     ------
     UserError
-        It has another size than was asked for, or holds one rank only.
+        It has another size than the wanted one, or only one rank.
     """
     try:
         from mpi4py import MPI
@@ -129,7 +129,7 @@ def connect(ranks: int | None) -> "MPI.Comm":
 
 
 def shared(comm: "MPI.Comm", read: Callable[[], T]) -> T:
-    """What the first rank reads, on every rank; what is wrong with it too."""
+    """The result of `read` on the first rank, for every rank. An error of it is also raised on every rank."""
     found: tuple[T | None, str | None] = None, None
     if comm.rank == 0:
         try:
@@ -144,13 +144,16 @@ def shared(comm: "MPI.Comm", read: Callable[[], T]) -> T:
 
 
 def neighbours(comm: "MPI.Comm") -> int:
-    """Ranks on this rank's machine; virtual hosts on one machine share its cores and its memory."""
+    """Ranks on this rank's machine. Virtual hosts on one machine share its cores and its memory."""
     own = _machine()
     return sum(label == own for label in comm.allgather(own))
 
 
 def waiting(comm: "MPI.Comm") -> "Wait":
-    """How ranks wait here: politely as soon as any of them has no core of its own. The same on every rank."""
+    """The way in which ranks wait: they sleep as soon as any of them has no core of its own.
+
+    It is the same on every rank.
+    """
     from hpcbench.comm.wait import Wait
 
     cores: dict[str, set[int]] = {}

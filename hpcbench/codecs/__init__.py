@@ -1,1 +1,1 @@
-"""The compression of the traffic: one file a codec family."""
+"""The compression of the traffic, with one file for each codec family."""

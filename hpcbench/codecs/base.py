@@ -1,4 +1,4 @@
-"""What every codec offers to the collectives."""
+"""The interface of codecs for the collectives."""
 
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
@@ -11,22 +11,25 @@ from hpcbench.codecs.types import SHORT, Array, Bytes, type_of
 class Codec(ABC):
     """One codec with its parameter. It keeps no state: one object may serve any number of channels and threads.
 
-    The two sides of a message know the codec, the number of values and their type beforehand; nothing of that is on
-    the wire.
+    Both sides of a message know the codec, the number of values and their type beforehand, so that these are not on the
+    wire.
     """
 
     name: str
-    """As in a study: ``zfp:8``."""
+    """Name as in a study: ``zfp:8``."""
     lossless: bool
-    """Decoding gives every bit back, NaN payloads and the sign of zero included."""
+    """Whether decoding gives every bit back, NaN payloads and the sign of zero included."""
     fixed_size: bool
-    """The bytes on the wire depend on the number of values alone."""
+    """Whether the bytes on the wire depend only on the number of values."""
     carries_overflow: bool = False
-    """What is not finite comes out as not finite. Where it does not, training looks at every message for it."""
+    """Whether NaN and infinity are still not finite after decoding.
+
+    If not, training looks for them in every message.
+    """
 
     @abstractmethod
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Bytes on the wire of `n` values: exact when `fixed_size`, else the most that they can be.
+        """Bytes on the wire of `n` values: exact if `fixed_size`, else the maximum.
 
         Raises
         ------
@@ -41,15 +44,15 @@ class Codec(ABC):
         Parameters
         ----------
         x
-            Values, shape (n,), contiguous; any alignment.
+            Values, shape (n,), contiguous, with any alignment.
         out
-            Bytes, shape (at least ``wire_bytes(n, x.dtype)``,), contiguous. What lies behind the returned length may
-            be overwritten up to ``wire_bytes``.
+            Bytes, shape (at least ``wire_bytes(n, x.dtype)``,), contiguous. Bytes behind the returned length may be
+            overwritten, up to ``wire_bytes``.
         residual
-            Error feedback: float32, shape (n,), what earlier messages lacked. It is added to `x`, and what this
-            message lacks takes its place (0 where that is not finite).
+            Error feedback: float32, shape (n,), the error of earlier messages. It is added to `x`, and this message's
+            error replaces it (0 where that is not finite).
         seed
-            Of stochastic rounding. Equal seeds round alike.
+            Seed of stochastic rounding. Equal seeds round in the same way.
 
         Returns
         -------
@@ -66,7 +69,7 @@ class Codec(ABC):
 
     @abstractmethod
     def decode(self, wire: Bytes, out: Array, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False) -> None:
-        """Decode `wire` into `out`, or add what it holds to `out`.
+        """Decode `wire` into `out`, or add the values to `out`.
 
         Parameters
         ----------
@@ -75,7 +78,7 @@ class Codec(ABC):
         out
             Values, shape (n,), contiguous.
         dtype
-            Type that was encoded, where it is not that of `out`: half-precision messages may be summed in float32.
+            Type of the encoded values, if it is not that of `out`: half-precision messages may be summed in float32.
         accumulate
             Add, in float32 (in float64 to float64), and round to the type of `out`.
 
@@ -84,26 +87,26 @@ class Codec(ABC):
         TypeError
             The codec does not take values of this type.
         ValueError
-            `wire` is not what `encode` makes of n values. `out` may have been changed in part.
+            `wire` is not an encoding of n values. A part of `out` may have been changed.
         """
 
     @abstractmethod
     def error_bound(self, x: Array) -> float | None:
-        """Bound of ``max |decode(encode(x)) - x|``: 0.0 when lossless, None when there is none."""
+        """Bound of ``max |decode(encode(x)) - x|``: 0.0 if the codec is lossless, None if there is no bound."""
 
     def decode_add_encode(self, wire: Bytes, local: Array, out: Bytes, *, seed: int = 0) -> int:
-        """Encode the sum of what `wire` holds and `local`: one hop of a reduction that encodes anew.
+        """Encode the sum of `local` and the values in `wire`: one hop of a reduction that encodes anew.
 
         Parameters
         ----------
         wire
-            The bytes that `encode` used of n values of the type of `local`.
+            The bytes that `encode` used for n values of the type of `local`.
         local
             Values, shape (n,), contiguous. They are added in float32.
         out
-            As of `encode`; it may not overlap `wire`.
+            The same as for `encode`. It may not overlap `wire`.
         seed
-            As of `encode`.
+            The same as for `encode`.
 
         Returns
         -------
@@ -113,7 +116,7 @@ class Codec(ABC):
         Raises
         ------
         TypeError, ValueError
-            As `decode` and `encode`.
+            The same as for `decode` and `encode`.
         """
         total = local.astype(np.promote_types(np.float32, local.dtype))
         self.decode(wire, total, dtype=local.dtype, accumulate=True)
@@ -121,12 +124,12 @@ class Codec(ABC):
 
 
 def check_values(name: str, x: Array, *, writeable: bool = False) -> None:
-    """Refuse what is not a contiguous vector.
+    """Refuse an array that is not a contiguous vector.
 
     Raises
     ------
     ValueError
-        Shape, contiguity, byte order or write protection.
+        Shape, contiguity, byte order or write protection is wrong.
     """
     if x.ndim != 1 or not x.flags.c_contiguous:
         raise ValueError(f"{name}: values must be a contiguous vector, not shape {x.shape} with strides {x.strides}")
@@ -137,26 +140,26 @@ def check_values(name: str, x: Array, *, writeable: bool = False) -> None:
 
 
 def check_wire(name: str, wire: Bytes, *, at_least: int = 0, writeable: bool = False) -> None:
-    """Refuse what is not a contiguous vector of at least so many bytes.
+    """Refuse an array that is not a contiguous vector of at least `at_least` bytes.
 
     Raises
     ------
     ValueError
-        Shape, type, contiguity, size or write protection.
+        Shape, type, contiguity, size or write protection is wrong.
     """
     check_values(name, wire, writeable=writeable)
     match_wire(name, wire, at_least)
 
 
 def check_residual(name: str, residual: Array, x: Array) -> None:
-    """Refuse what cannot be the residual of `x`.
+    """Refuse an array that cannot be the residual of `x`.
 
     Raises
     ------
     TypeError
         float32 does not hold the values of `x`.
     ValueError
-        Shape, type, contiguity, size or write protection.
+        Shape, type, contiguity, size or write protection is wrong.
     """
     match_residual(name, residual, x)
     check_values(name, residual, writeable=True)
@@ -166,18 +169,21 @@ class Vector(Protocol):
     """An array, or a view of one in the memory of a device."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Number of values."""
+
     @property
-    def dtype(self) -> np.dtype[Any]: ...
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
 
 
 def match_wire(name: str, wire: Vector, at_least: int) -> None:
-    """Refuse what is not at least so many bytes.
+    """Refuse an array that is not at least `at_least` bytes.
 
     Raises
     ------
     ValueError
-        Type or size.
+        Type or size is wrong.
     """
     if wire.dtype != np.uint8:
         raise ValueError(f"{name}: the wire is made of uint8, not {wire.dtype}")
@@ -186,18 +192,18 @@ def match_wire(name: str, wire: Vector, at_least: int) -> None:
 
 
 def match_residual(name: str, residual: Vector, x: Vector) -> None:
-    """Refuse what has not the type and size of a residual of `x`.
+    """Refuse an array without the type and size of a residual of `x`.
 
     Raises
     ------
     TypeError
         float32 does not hold the values of `x`.
     ValueError
-        Type or size of the residual.
+        Type or size of the residual is wrong.
     """
     if type_of(x.dtype) not in SHORT:
         raise TypeError(f"{name}: error feedback takes float32, float16 or bfloat16, not {x.dtype}")
     if residual.dtype != np.float32 or residual.size != x.size:
         raise ValueError(
-            f"{name}: a residual of {residual.size} {residual.dtype} for {x.size} values: it holds as many float32"
+            f"{name}: a residual of {residual.size} {residual.dtype} for {x.size} values: it needs as many float32"
         )

@@ -1,6 +1,6 @@
-"""Casts to short floating-point types, with a power of two for each block of 128 values where the range is short.
+"""Casts to short floating-point types. Types with a short range have a power of two for each block of 128 values.
 
-kernels/hb_cast.h tells the format.
+kernels/hb_cast.h describes the format.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from hpcbench.codecs.library import Kernels
 from hpcbench.codecs.types import Array, largest_of, rounding
 
 BLOCK = 128
-"""Values that share a scale."""
+"""Number of values that share a scale."""
 _BYTES = {"fp16": 2, "bf16": 2, "fp8e4m3": 1, "fp8e5m2": 1}
 _MANTISSA = {"fp16": 10, "bf16": 7, "fp8e4m3": 3, "fp8e5m2": 2}
 _LEAST = {"fp16": 2.0**-149, "bf16": 2.0**-134, "fp8e4m3": 2.0**-136, "fp8e5m2": 2.0**-143}
@@ -21,12 +21,12 @@ _LEAST = {"fp16": 2.0**-149, "bf16": 2.0**-134, "fp8e4m3": 2.0**-136, "fp8e5m2":
 
 
 class Cast(Compiled):
-    """One of ``fp16``, ``bf16``, ``fp8e4m3``, ``fp8e5m2``. Infinity becomes NaN in ``fp8e4m3``, which has none.
+    """A cast to ``fp16``, ``bf16``, ``fp8e4m3`` or ``fp8e5m2``. ``fp8e4m3`` has no infinity and makes it NaN.
 
     Parameters
     ----------
     family
-        Its name.
+        Name of the type.
     build
         Kernels to use; None takes the fastest that runs here.
     """
@@ -41,13 +41,14 @@ class Cast(Compiled):
         self._mantissa = _MANTISSA[family]
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
+        """Bytes of the values and of the blocks' scales."""
         self.check_type(dtype)
         if not self._scaled:
             return self._width * n
         return -(-self._width * n // 4) * 4 + -(-n // BLOCK)
 
     def error_bound(self, x: Array) -> float | None:
-        """Half a unit of the largest magnitude; None where values are not finite or may round to infinity."""
+        """Half a unit of the largest magnitude; None if values are not finite or may round to infinity."""
         check_values(self.name, x)
         self.check_type(x.dtype)
         largest = float(np.max(np.abs(x), initial=0))

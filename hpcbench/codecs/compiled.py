@@ -1,4 +1,4 @@
-"""A codec whose work is done by the compiled kernels."""
+"""A codec that calls the compiled kernels."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ _SEED = 2**64 - 1
 
 
 class Compiled(Codec):
-    """Arguments checked, then one call of a kernel.
+    """A codec that checks its arguments and calls a kernel.
 
     Parameters
     ----------
     family
-        Name of its functions in the library.
+        Name of the codec's functions in the library.
     name
-        As in a study.
+        Name as in a study.
     build
         Kernels to use; None takes the fastest that runs here.
     """
@@ -33,10 +33,11 @@ class Compiled(Codec):
         self.ops = self._kernels.ops[family]
 
     def param(self, n: int) -> int:
-        """What the kernels know of this codec beyond its family, for `n` values."""
+        """The parameter that the kernels take for `n` values."""
         return 0
 
     def encode(self, x: Array, out: Bytes, *, residual: Array | None = None, seed: int = 0) -> int:
+        """Encode `x`, or ``x + residual``, with a kernel."""
         check_values(self.name, x)
         kind = self.check_type(x.dtype)
         check_wire(self.name, out, at_least=self.wire_bytes(x.size, x.dtype), writeable=True)
@@ -48,6 +49,7 @@ class Compiled(Codec):
         return int(self.ops.encode(self.param(n), kind, *arguments))
 
     def decode(self, wire: Bytes, out: Array, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False) -> None:
+        """Decode `wire` with a kernel. NumPy adds integers and other types that kernels do not add."""
         check_values(self.name, out, writeable=True)
         check_wire(self.name, wire)
         kind, target = self.check_type(dtype or out.dtype), self.check_type(out.dtype)
@@ -63,6 +65,7 @@ class Compiled(Codec):
             out += into
 
     def decode_add_encode(self, wire: Bytes, local: Array, out: Bytes, *, seed: int = 0) -> int:
+        """Decode, add and encode in a single kernel, for types that lossy codecs take."""
         kind = self.check_type(local.dtype)
         if kind not in SHORT:
             return super().decode_add_encode(wire, local, out, seed=seed)
@@ -77,12 +80,12 @@ class Compiled(Codec):
         return used
 
     def check_type(self, dtype: np.dtype[Any]) -> Type:
-        """How the kernels see a type.
+        """The kernels' name of a type.
 
         Raises
         ------
         TypeError
-            A lossy codec does not take it.
+            A lossy codec does not take the type.
         """
         kind = type_of(dtype)
         if not self.lossless and kind not in SHORT:

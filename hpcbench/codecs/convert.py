@@ -1,7 +1,7 @@
-"""Values and the shorter type in which they travel, on a GPU: rounded, widened and added there.
+"""Conversions on a GPU between values and the shorter type in which they travel: rounding, widening and adding.
 
-The bits are those of NumPy's casts, and of ml_dtypes' to bfloat16: to nearest, ties to even, infinity where the type
-ends. Of a NaN only the sign is kept. kernels/gpu/convert.h has the kernels.
+The bits are those of NumPy's casts, and of ml_dtypes' casts to bfloat16: to nearest, ties to even, infinity beyond the
+type's range. A NaN keeps only its sign. kernels/gpu/convert.h has the kernels.
 """
 
 from typing import Any, Protocol
@@ -17,15 +17,20 @@ class Vector(Protocol):
     """A contiguous array in the memory of a device."""
 
     @property
-    def pointer(self) -> int: ...
+    def pointer(self) -> int:
+        """Address of the first value on the device."""
+
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Number of values."""
+
     @property
-    def dtype(self) -> np.dtype[Any]: ...
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
 
 
 def build_of(values: np.dtype[Any], sent: np.dtype[Any]) -> Build:
-    """What the kernels are compiled for.
+    """The build of the kernels for two types.
 
     Raises
     ------
@@ -47,20 +52,20 @@ def convert(
     accumulate: bool = False,
     residual: Vector | None = None,
 ) -> None:
-    """Round values to the type in which they travel, or bring them back from it; which it is, the types tell.
+    """Round values to the type in which they travel, or bring them back. The types tell which of the two is wanted.
 
     Parameters
     ----------
     device
-        What runs the kernels.
+        Device that runs the kernels.
     target, source
-        Of two types, shape (n,).
+        Arrays of two types, shape (n,).
     stream
-        Handle.
+        Handle of the stream.
     accumulate
-        Only of what comes back: add it to the target, by one addition in the target's type.
+        Whether to add values that come back to the target, by one addition in the target's type.
     residual
-        Only of what is rounded: float32, shape (n,). What the values lose is added to it where that is finite.
+        float32, shape (n,), for values that are rounded. Finite rounding errors are added to it.
 
     Raises
     ------
@@ -79,14 +84,14 @@ def convert(
 
 
 def add_residual(device: Device, target: Vector, source: Vector, residual: Vector, stream: int) -> None:
-    """Values and a residual added in float32 and rounded to their type; the residual is then what that lacks.
+    """Add values and a residual in float32, and round to the values' type. The residual becomes the rounding error.
 
     Parameters
     ----------
     target, source
-        float32, float16 or bfloat16, both the same, shape (n,).
+        Two arrays of the same type, float32, float16 or bfloat16, shape (n,).
     residual
-        float32, shape (n,). Where a sum is not finite it is 0 afterwards.
+        float32, shape (n,). It becomes 0 where a sum is not finite.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Codecs on a GPU: the same bytes as on the CPU, made from memory of the device to memory of the device.
+"""Codecs on a GPU. They make the same bytes as on the CPU, from device memory to device memory.
 
-Calls return at once; the work is ordered on a stream. A call allocates memory and compiles kernels only when it is
-the first of its kind and size.
+Calls return at once, and their work is ordered on a stream. Only the first call of its kind and size allocates memory
+and compiles kernels.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import numpy as np
 
 from hpcbench.codecs.base import Codec, match_residual, match_wire
 from hpcbench.codecs.compiled import Compiled
-from hpcbench.codecs.device import Build, Cell, Device, View, cuda
+from hpcbench.codecs.device import Build, CallMemory, Device, View, cuda
 from hpcbench.codecs.library import FAMILIES
 from hpcbench.codecs.sequence import Sequence, sequence_of
 from hpcbench.codecs.types import SHORT, Type
@@ -20,24 +20,24 @@ _SEED = 2**64 - 1
 
 
 class Length:
-    """Bytes on the wire, known when the stream has come to the end of the call: ``int(length)`` waits for that.
+    """Bytes on the wire. They are known when the stream reaches the end of the call; ``int(length)`` waits for that.
 
     Raises
     ------
     ValueError
-        By ``int``: the bytes that were decoded are not what `encode` makes.
+        ``int`` raises it if the decoded bytes are not an encoding.
     """
 
-    def __init__(self, cell: Cell, give_back: Callable[[Cell], None], complaint: str) -> None:
-        self._cell: Cell | None = cell
+    def __init__(self, memory: CallMemory, give_back: Callable[[CallMemory], None], complaint: str) -> None:
+        self._memory: CallMemory | None = memory
         self._give_back = give_back
         self._complaint = complaint
         self._value = 0
         self._fault = 0
 
     def __int__(self) -> int:
-        if self._cell is not None:
-            self._value, self._fault = self._cell.wait()
+        if self._memory is not None:
+            self._value, self._fault = self._memory.wait()
             self._release()
         if self._fault:
             raise ValueError(self._complaint)
@@ -49,13 +49,13 @@ class Length:
         self._release()
 
     def _release(self) -> None:
-        cell, self._cell = self._cell, None
-        if cell is not None:
-            self._give_back(cell)
+        memory, self._memory = self._memory, None
+        if memory is not None:
+            self._give_back(memory)
 
 
 class BFloat16:
-    """Words of 16 bits on a GPU as values of bfloat16, for libraries that lack the type; shares their memory.
+    """A bfloat16 view of 16-bit words on a GPU, for libraries that lack the type. It shares their memory.
 
     Parameters
     ----------
@@ -79,23 +79,23 @@ class BFloat16:
 class CudaCodec:
     """The kernels of a codec on arrays of a GPU.
 
-    Arrays are anything with ``__cuda_array_interface__`` or ``__dlpack__``: CuPy's, torch's (bfloat16 too), and so on;
-    vectors, contiguous, at any address. What was enqueued on other streams to make or use them is the caller's to wait
-    for.
+    Arrays are objects with ``__cuda_array_interface__`` or ``__dlpack__``, such as CuPy's and torch's (bfloat16, too).
+    They must be contiguous vectors, at any address. The caller must wait for work on other streams that makes or uses
+    them.
 
     Parameters
     ----------
     codec
         A codec of the CPU that has kernels.
     device
-        What runs them; None takes CuPy's current device.
+        Device that runs the kernels; None takes CuPy's current device.
 
     Raises
     ------
     TypeError
         The codec has no kernels.
     ImportError, RuntimeError
-        There is no CuPy, or no GPU.
+        CuPy or a GPU is missing.
     """
 
     def __init__(self, codec: Codec, device: Device | None = None) -> None:
@@ -107,10 +107,10 @@ class CudaCodec:
         self._codec = codec
         self._device = device or cuda()
         self._sequence: Sequence = sequence_of(codec.family)
-        self._free: dict[int, list[Cell]] = {}
+        self._free: dict[int, list[CallMemory]] = {}
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Bytes on the wire of `n` values: exact when `fixed_size`, else the most that they can be."""
+        """Bytes on the wire of `n` values: exact if `fixed_size`, else the maximum."""
         return self._codec.wire_bytes(n, dtype)
 
     def encode(
@@ -127,17 +127,17 @@ class CudaCodec:
         Parameters
         ----------
         stream
-            Of CuPy or torch, or a handle; None is the current one of the library that made `x`.
+            Stream of CuPy or torch, or a handle; None takes the current one of the library that made `x`.
 
         Returns
         -------
         int or Length
-            Bytes used. Of a codec that is not `fixed_size` it is known later than the call returns.
+            Bytes used. For a codec that is not `fixed_size` they are known only after the call has returned.
 
         Raises
         ------
         TypeError, ValueError
-            As of `Codec.encode`.
+            The same as for `Codec.encode`.
         """
         handle = self._device.stream(stream, x)
         values = self._view(x, handle)
@@ -156,14 +156,14 @@ class CudaCodec:
     def decode(
         self, wire: Any, out: Any, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False, stream: Any = None
     ) -> int | Length:
-        """Decode `wire` into `out`, or add what it holds to `out`; see `Codec.decode`.
+        """Decode `wire` into `out`, or add the values to `out`; see `Codec.decode`.
 
         Parameters
         ----------
         dtype
-            Type that was encoded, where it is not that of `out`.
+            Type of the encoded values, if it is not that of `out`.
         stream
-            As of `encode`; None is the current one of the library that made `out`.
+            The same as for `encode`. None takes the current one of the library that made `out`.
 
         Returns
         -------
@@ -198,12 +198,12 @@ class CudaCodec:
         return self._run(operation, (kind, target), n, arguments, handle, None, complaint)
 
     def decode_add_encode(self, wire: Any, local: Any, out: Any, *, seed: int = 0, stream: Any = None) -> int | Length:
-        """Encode the sum of what `wire` holds and `local`; see `Codec.decode_add_encode`.
+        """Encode the sum of `local` and the values in `wire`; see `Codec.decode_add_encode`.
 
         Parameters
         ----------
         stream
-            As of `encode`; None is the current one of the library that made `local`.
+            The same as for `encode`. None takes the current one of the library that made `local`.
 
         Returns
         -------
@@ -213,7 +213,7 @@ class CudaCodec:
         Raises
         ------
         TypeError, ValueError
-            As of `decode` and `encode`.
+            The same as for `decode` and `encode`.
         """
         handle = self._device.stream(stream, local)
         values = self._view(local, handle)
@@ -252,7 +252,10 @@ class CudaCodec:
         exact: int | None,
         complaint: str,
     ) -> int | Length:
-        """Start the kernels of an operation. types: encoded and decoded to; exact: the bytes, where they are known."""
+        """Start the kernels of an operation.
+
+        `types` are the encoded type and the decoded one; `exact` is the number of bytes if it is known.
+        """
         sequence, param = self._sequence, self._codec.param(n)
         blocks = self._device.blocks(n * types[0].size, sequence.block_bytes)
         family = FAMILIES.index(self._codec.family)
@@ -264,22 +267,22 @@ class CudaCodec:
             return exact
         zeros = sequence.state(n, types[0], param)
         sums = (n + 1) // 2 if sequence.sums and operation == "decode_add_encode" else 0
-        cell = self._take(zeros + sums)
-        cell.begin(stream, zeros)
+        memory = self._take(zeros + sums)
+        memory.begin(stream, zeros)
         build = Build(sequence.source, family, 0, *types)
         for kernel in sequence.kernels[operation]:
-            self._device.launch(build, kernel, blocks, (*arguments, param, cell.pointer), stream)
-        cell.end(stream)
+            self._device.launch(build, kernel, blocks, (*arguments, param, memory.pointer), stream)
+        memory.end(stream)
         if exact is not None:
-            self._give_back(cell)
+            self._give_back(memory)
             return exact
-        return Length(cell, self._give_back, complaint)
+        return Length(memory, self._give_back, complaint)
 
-    def _take(self, words: int) -> Cell:
+    def _take(self, words: int) -> CallMemory:
         try:
             return self._free[words].pop()
         except (KeyError, IndexError):
-            return self._device.cell(words)
+            return self._device.memory(words)
 
-    def _give_back(self, cell: Cell) -> None:
-        self._free.setdefault(cell.words, []).append(cell)
+    def _give_back(self, memory: CallMemory) -> None:
+        self._free.setdefault(memory.words, []).append(memory)

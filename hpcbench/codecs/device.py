@@ -1,6 +1,6 @@
-"""A GPU as the codecs see it, by way of CuPy: kernels compiled when they are needed, streams, memory.
+"""A GPU for the codecs, used through CuPy: kernels that are compiled when they are needed, streams and memory.
 
-CuPy is imported when a device is asked for, never before: nodes without a GPU have none.
+CuPy is imported when a device is asked for and not before, because nodes without a GPU lack it.
 """
 
 import functools
@@ -17,44 +17,45 @@ from hpcbench.codecs.types import BFLOAT16
 from hpcbench.resources import data_dir
 
 THREADS = 256
-"""Of a block, always."""
+"""Number of threads of every block."""
 _BLOCKS = 8
-"""Blocks of threads for each multiprocessor: as many as fit at once."""
+"""Number of blocks for each multiprocessor: all fit at once."""
 _LENGTH, _FAULT = 1, 2
 
 
 @dataclass(frozen=True)
 class View:
-    """Where an array lies on a device."""
+    """The place of an array on a device."""
 
     pointer: int
     size: int
     dtype: np.dtype[Any]
-    """BFLOAT16 of a torch tensor of that type."""
+    """Type of the values; BFLOAT16 for a torch tensor of that type."""
     writeable: bool
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all values."""
         return self.size * self.dtype.itemsize
 
 
 @dataclass(frozen=True)
 class Build:
-    """What kernels are compiled for."""
+    """The settings that kernels are compiled for."""
 
     source: str
-    """File in kernels/gpu."""
+    """Name of the file in kernels/gpu."""
     family: int
-    """``hb_family``."""
+    """Number of the family, ``hb_family``."""
     param: int
-    """0 where the kernels take it when they run."""
+    """Parameter of the codec; 0 if the kernels take it when they run."""
     type: int
-    """``hb_type`` of the values that are encoded."""
+    """Type of the encoded values, ``hb_type``."""
     out: int
-    """``hb_type`` that is decoded to."""
+    """Type of the decoded values, ``hb_type``."""
 
     def options(self) -> tuple[str, ...]:
-        """For the compiler, whose input is to include `source`."""
+        """Options for the compiler, whose input must include `source`."""
         return (
             "-std=c++17",
             "--fmad=false",  # sums after products are part of the formats
@@ -66,49 +67,49 @@ class Build:
         )
 
 
-class Cell(ABC):
-    """Memory that one call of a codec needs on the device, and what of it the host reads afterwards.
+class CallMemory(ABC):
+    """Device memory that one call of a codec needs, and the part of it that the host reads afterwards.
 
-    It may serve one call after another, on any streams: each waits, on the device, for the one before it.
+    It may serve several calls in turn, on any streams. Each call waits, on the device, for the one before it.
     """
 
     words: int
-    """Of 64 bits."""
+    """Number of words of 64 bits."""
     pointer: int
-    """Where they are on the device."""
+    """Address of the words on the device."""
 
     @abstractmethod
     def begin(self, stream: int, zeros: int) -> None:
-        """Wait for the call before, then make so many words zero."""
+        """Wait for the call before, then set `zeros` words to zero."""
 
     @abstractmethod
     def end(self, stream: int) -> None:
-        """After the call's kernels: send the head to the host."""
+        """Send the head to the host, after the call's kernels."""
 
     @abstractmethod
     def wait(self) -> tuple[int, int]:
-        """Length and fault of the last call, when it has come to its end."""
+        """Wait for the end of the last call, and give its length and fault."""
 
 
 class Device(ABC):
-    """What runs kernels."""
+    """A device that runs kernels."""
 
     multiprocessors: int
 
     @abstractmethod
     def stream(self, stream: Any, array: Any) -> int:
-        """Handle of a stream; for None, of the current one of the library that made `array`."""
+        """Handle of a stream; for None, that of the current stream of the library that made `array`."""
 
     @abstractmethod
     def view(self, name: str, array: Any, stream: int) -> View:
-        """Where an array lies.
+        """The place of an array.
 
         Raises
         ------
         TypeError
-            It is not in the memory of this device.
+            The array is not in the memory of this device.
         ValueError
-            It is not a contiguous vector.
+            The array is not a contiguous vector.
         """
 
     @abstractmethod
@@ -116,11 +117,11 @@ class Device(ABC):
         """Start a kernel. All its parameters have 64 bits."""
 
     @abstractmethod
-    def cell(self, words: int) -> Cell:
-        """A new cell of so many words."""
+    def memory(self, words: int) -> CallMemory:
+        """Memory for one call, with this number of words."""
 
     def blocks(self, nbytes: int, block_bytes: int) -> int:
-        """Blocks to start for so many bytes of values, of which a block takes `block_bytes` at a time."""
+        """Number of blocks for `nbytes` bytes of values, if a block takes `block_bytes` at a time."""
         return max(1, min(-(-nbytes // block_bytes), _BLOCKS * self.multiprocessors))
 
 
@@ -135,7 +136,7 @@ def view_of(name: str, interface: dict[str, Any]) -> View:
     Raises
     ------
     ValueError
-        Not a contiguous vector in this machine's byte order.
+        The array is not a contiguous vector in this machine's byte order.
     """
     shape, typestr = interface["shape"], interface["typestr"]
     # torch and ml_dtypes both write bfloat16 as two bytes of no known kind
@@ -147,8 +148,8 @@ def view_of(name: str, interface: dict[str, Any]) -> View:
     return View(int(pointer or 0), int(shape[0]), dtype, not read_only)
 
 
-class CupyCell(Cell):
-    """Words on the device, as many pinned ones of the head on the host, and the event between two calls."""
+class CupyCallMemory(CallMemory):
+    """The memory of a call in CuPy: words on the device, their head pinned on the host, and an event."""
 
     def __init__(self, cupy: Any, words: int) -> None:
         self._cupy = cupy
@@ -160,11 +161,13 @@ class CupyCell(Cell):
         self.pointer = int(self._memory.ptr)
 
     def begin(self, stream: int, zeros: int) -> None:
+        """Wait for the call before, then set `zeros` words to zero."""
         runtime = self._cupy.cuda.runtime
         runtime.streamWaitEvent(stream, self._event.ptr)  # not recorded yet: no wait
         runtime.memsetAsync(self.pointer, 0, 8 * zeros, stream)
 
     def end(self, stream: int) -> None:
+        """Copy the head to the host, and record the event."""
         runtime = self._cupy.cuda.runtime
         to_host = runtime.memcpyDeviceToHost
         runtime.memcpyAsync(self._head.ctypes.data, self.pointer, 8 * STATE_HEAD, to_host, stream)
@@ -176,6 +179,7 @@ class CupyCell(Cell):
             event.synchronize()  # the memory may be in use
 
     def wait(self) -> tuple[int, int]:
+        """Wait for the event, and give length and fault."""
         self._event.synchronize()
         return int(self._head[_LENGTH]), int(self._head[_FAULT])
 
@@ -191,6 +195,7 @@ class CupyDevice(Device):
         self.multiprocessors = int(cupy.cuda.Device().attributes["MultiProcessorCount"])
 
     def stream(self, stream: Any, array: Any) -> int:
+        """Handle of a stream of torch or CuPy, or of the current one."""
         if stream is None and type(array).__module__.split(".")[0] == "torch":
             import torch
 
@@ -205,6 +210,7 @@ class CupyDevice(Device):
         return int(stream)
 
     def view(self, name: str, array: Any, stream: int) -> View:
+        """The place of an array with a CUDA array interface or DLPack."""
         if hasattr(array, "detach"):  # torch refuses to show what autograd follows
             array = array.detach()
         interface = getattr(array, "__cuda_array_interface__", None)
@@ -218,14 +224,16 @@ class CupyDevice(Device):
         return view_of(name, interface)
 
     def launch(self, build: Build, kernel: str, blocks: int, arguments: tuple[int, ...], stream: int) -> None:
+        """Start a kernel, after compiling it if it is new."""
         function = self._functions.get((build, kernel))
         if function is None:
             function = self._functions[build, kernel] = self._module(build).get_function(kernel)
         with self._cupy.cuda.ExternalStream(stream):
             function((blocks,), (THREADS,), tuple(np.uint64(a) for a in arguments))
 
-    def cell(self, words: int) -> Cell:
-        return CupyCell(self._cupy, words)
+    def memory(self, words: int) -> CallMemory:
+        """Memory for one call, with this number of words."""
+        return CupyCallMemory(self._cupy, words)
 
     def _module(self, build: Build) -> Any:
         if build not in self._modules:
@@ -250,9 +258,9 @@ def cuda() -> Device:
     Raises
     ------
     ImportError
-        There is no CuPy.
+        CuPy is missing.
     RuntimeError
-        There is no GPU, or CUDA cannot make code for it.
+        A GPU is missing, or CUDA cannot make code for it.
     """
     try:
         import cupy

@@ -1,4 +1,7 @@
-"""No compression: the bytes of the values. The same algorithm with this codec tells algorithm and codec apart."""
+"""No compression: the wire has the bytes of the values.
+
+With this codec, the cost of an algorithm is seen without a codec's.
+"""
 
 from typing import Any
 
@@ -9,7 +12,7 @@ from hpcbench.codecs.types import Array, Bytes, Type, type_of
 
 
 class Identity(Codec):
-    """Values of any type as they lie in memory."""
+    """Values of any type, unchanged."""
 
     name = "none"
     lossless = True
@@ -17,9 +20,11 @@ class Identity(Codec):
     carries_overflow = True
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
+        """Bytes of the values."""
         return n * dtype.itemsize
 
     def encode(self, x: Array, out: Bytes, *, residual: Array | None = None, seed: int = 0) -> int:
+        """Copy the values to the wire, plus the residual if there is one."""
         check_values(self.name, x)
         check_wire(self.name, out, at_least=x.nbytes, writeable=True)
         sent = x
@@ -34,6 +39,7 @@ class Identity(Codec):
         return x.nbytes
 
     def decode(self, wire: Bytes, out: Array, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False) -> None:
+        """Copy the wire to the values, or add it."""
         check_values(self.name, out, writeable=True)
         check_wire(self.name, wire)
         kind = dtype or out.dtype
@@ -48,6 +54,7 @@ class Identity(Codec):
             out[...] = values.astype(out.dtype)
 
     def decode_add_encode(self, wire: Bytes, local: Array, out: Bytes, *, seed: int = 0) -> int:
+        """Add the wire and the values into the new wire."""
         if type_of(local.dtype) is not Type.F32:
             return super().decode_add_encode(wire, local, out, seed=seed)
         check_values(self.name, local)
@@ -59,4 +66,5 @@ class Identity(Codec):
         return local.nbytes
 
     def error_bound(self, x: Array) -> float:
+        """Zero, because nothing is lost."""
         return 0.0

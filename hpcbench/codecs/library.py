@@ -1,4 +1,4 @@
-"""The compiled kernels: finds the shared library, loads it, and gives the build for an instruction set."""
+"""The compiled kernels: finds and loads the shared library, and gives the build for an instruction set."""
 
 import ctypes
 import functools
@@ -26,16 +26,16 @@ FAMILIES = (
 )
 """Families of codecs in the order of kernels/hb_names.h."""
 MALFORMED = 2**64 - 1
-"""What `decode_add_encode` returns for bytes that are no stream."""
+"""Result of `decode_add_encode` for bytes that are no encoding."""
 INSTRUCTION_SETS = ("avx512", "avx2", "sse2", "generic")
-"""Builds of the kernels, the fastest first. ``generic`` is plain C++, one block at a time on x86."""
+"""Builds of the kernels, the fastest first. ``generic`` is plain C++ and takes one block at a time on x86."""
 
 
 _U32, _U64, _F64, _POINTER = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_double, ctypes.c_void_p
 
 
 class Ops(ctypes.Structure):
-    """``hb_ops`` of kernels/hb_kernels.h, where the arguments are told."""
+    """The struct ``hb_ops`` of kernels/hb_kernels.h, which describes the arguments."""
 
     _fields_ = (
         ("wire_bytes", ctypes.CFUNCTYPE(_U64, _U64, _U32, _U64)),
@@ -49,7 +49,7 @@ class Ops(ctypes.Structure):
 
 
 class AdamWStep(ctypes.Structure):
-    """``hb_adamw`` of kernels/hb_kernels.h, where the fields are told."""
+    """The struct ``hb_adamw`` of kernels/hb_kernels.h, which describes the fields."""
 
     _fields_ = (
         *((name, _F64) for name in ("keep", "factor", "take1", "keep2", "take2", "grown", "eps", "size")),
@@ -58,7 +58,7 @@ class AdamWStep(ctypes.Structure):
 
 
 class Flat(ctypes.Structure):
-    """``hb_flat`` of kernels/hb_kernels.h."""
+    """The struct ``hb_flat`` of kernels/hb_kernels.h."""
 
     _fields_ = (
         (
@@ -70,7 +70,7 @@ class Flat(ctypes.Structure):
 
 
 class Halves(ctypes.Structure):
-    """``hb_halves`` of kernels/hb_kernels.h, where the arguments are told."""
+    """The struct ``hb_halves`` of kernels/hb_kernels.h, which describes the arguments."""
 
     _fields_ = (
         ("narrow", ctypes.CFUNCTYPE(None, _U32, _POINTER, _U64, _POINTER, _POINTER)),
@@ -80,7 +80,7 @@ class Halves(ctypes.Structure):
 
 
 class _Table(ctypes.Structure):
-    """``hb_kernels`` of kernels/hb_kernels.h."""
+    """The struct ``hb_kernels`` of kernels/hb_kernels.h."""
 
     _fields_ = (
         ("abi", _U32),
@@ -104,12 +104,12 @@ class Kernels:
 
 
 def library_path() -> Path:
-    """Where the compiled kernels lie: beside this file, or where an editable install of this checkout put them.
+    """Path of the compiled kernels: beside this file, or where an editable install of this checkout put them.
 
     Raises
     ------
     ImportError
-        They were not built; the message says what to do.
+        The kernels were not built. The message says what to do.
     """
     here = Path(__file__).resolve().parent
     beside = here / _NAME
@@ -143,14 +143,14 @@ def kernels(instruction_set: str | None = None) -> Kernels:
     Parameters
     ----------
     instruction_set
-        One of `INSTRUCTION_SETS`; None takes what ``HPCBENCH_ISA`` names, else the fastest that runs here.
+        One of `INSTRUCTION_SETS`. None takes the one in ``HPCBENCH_ISA``, else the fastest that runs here.
 
     Raises
     ------
     ImportError
         The kernels were not built, or belong to another version.
     ValueError
-        This processor, or the library, has no such instruction set.
+        The processor, or the library, has no such instruction set.
     """
     path = library_path()
     try:

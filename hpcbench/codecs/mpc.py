@@ -1,12 +1,15 @@
-"""MPC, lossless (Yang, Mukka, Hesaaraki, Burtscher, "MPC: A Massively Parallel Compression Algorithm for Scientific
-Data", Cluster 2015, section III).
+"""MPC, a lossless codec.
 
-float16 and bfloat16 are coded as values of 16 bits, everything else as words of 4 bytes. kernels/hb_mpc.h tells the
-format of a chunk.
+It is described in Yang, Mukka, Hesaaraki and Burtscher, "MPC: A Massively Parallel Compression Algorithm for
+Scientific Data", Cluster 2015, section III.
 
-The wire holds, for each chunk of 4096 bytes, the words of 4 bytes that it takes as 16 bits (65535: it did not shrink
-and is stored as it is) and zeros up to a multiple of 4 bytes; then the chunks. So a message never grows by more than 2
-bytes in 4096 and what fills up to whole words, and its chunks can be decoded one by one.
+float16 and bfloat16 are coded as values of 16 bits, all other types as words of 4 bytes. kernels/hb_mpc.h describes
+the format of a chunk.
+
+The wire begins with a list. For each chunk of 4096 bytes it holds the chunk's length on the wire in words of 4 bytes,
+as 16 bits; 65535 means that the chunk did not shrink and is stored unchanged. Zeros fill the list up to a multiple of
+4 bytes. Then the chunks follow. So a message grows by at most 2 bytes in 4096 and the padding, and its chunks can be
+decoded one by one.
 """
 
 from typing import Any
@@ -20,7 +23,7 @@ from hpcbench.codecs.types import Array
 
 
 def container_bytes(n: int, dtype: np.dtype[Any]) -> int:
-    """The most that a container of chunks takes for `n` values of any type."""
+    """Largest size of a container of chunks for `n` values of any type."""
     words = -(-n * dtype.itemsize // 4)
     return 4 * words + -(-2 * -(-words // 1024) // 4) * 4
 
@@ -31,8 +34,8 @@ class Mpc(Compiled):
     Parameters
     ----------
     dim
-        A value is predicted by the value so many places before it, 1 to 32: of 16 bits for float16 and bfloat16, of 32
-        bits for all other types.
+        Distance, 1 to 32, of the earlier value that predicts a value. Values have 16 bits for float16 and bfloat16, and
+        32 bits for all other types.
     build
         Kernels to use; None takes the fastest that runs here.
     """
@@ -47,10 +50,13 @@ class Mpc(Compiled):
         self.dim = dim
 
     def param(self, n: int) -> int:
+        """The stride."""
         return self.dim
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
+        """Largest size of a container of chunks."""
         return container_bytes(n, dtype)
 
     def error_bound(self, x: Array) -> float:
+        """Zero, because nothing is lost."""
         return 0.0

@@ -1,6 +1,6 @@
-"""Integers of 8 or 4 bits with one scale a block of values, rounded to the nearest or stochastically.
+"""Integers of 8 or 4 bits with one scale for each block of values, rounded to nearest or stochastically.
 
-kernels/hb_quant.h tells the format.
+kernels/hb_quant.h describes the format.
 """
 
 from typing import Any
@@ -17,16 +17,16 @@ _STOCHASTIC = 1 << 32
 
 
 class Quant(Compiled):
-    """``int8:B`` and ``int4:B``.
+    """The codecs ``int8:B`` and ``int4:B``.
 
     Parameters
     ----------
     bits
         8 or 4.
     block
-        Values that share a scale, a power of two from 32 to 1024.
+        Number of values that share a scale, a power of two from 32 to 1024.
     stochastic
-        Round up with the probability of the fraction, so that the error is zero in the mean.
+        Whether to round up with the probability of the fraction, so that the mean error is zero.
     build
         Kernels to use; None takes the fastest that runs here.
     """
@@ -41,14 +41,16 @@ class Quant(Compiled):
         self.bits, self.block, self.stochastic = bits, block, stochastic
 
     def param(self, n: int) -> int:
+        """The block size, and whether rounding is stochastic."""
         return self.block | (_STOCHASTIC if self.stochastic else 0)
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
+        """Bytes of the integers and of the blocks' scales."""
         self.check_type(dtype)
         return -(-n * self.bits // 32) * 4 + -(-n // self.block) * 4
 
     def error_bound(self, x: Array) -> float | None:
-        """Half a unit of the largest magnitude, or one if stochastic; None where values are not finite."""
+        """Half a unit of the largest magnitude, or one if rounding is stochastic; None if values are not finite."""
         check_values(self.name, x)
         self.check_type(x.dtype)
         largest = float(np.max(np.abs(x), initial=0))

@@ -1,4 +1,4 @@
-"""From a name in a study to a codec."""
+"""The codec for a name in a study."""
 
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
@@ -43,21 +43,21 @@ for _family in ("fp16", "bf16", "fp8e4m3", "fp8e5m2"):
 
 
 def get_codec(name: str, build: Kernels | None = None) -> Codec:
-    """Codec of a name: ours, else one that an installed package registers.
+    """The codec of a name: one of hpcbench's, else one that an installed package registers.
 
     Parameters
     ----------
     name
-        As in a study.
+        Name as in a study.
     build
         Kernels to use; None takes the fastest that runs here.
 
     Raises
     ------
     ValueError
-        No such codec, or not with this parameter.
+        There is no such codec, or not with this parameter.
     ImportError
-        It needs the compiled kernels and they are not there.
+        The codec needs the compiled kernels, and they are missing.
     """
     spec = parse(name)
     if spec.family in _MAKERS:
@@ -67,5 +67,5 @@ def get_codec(name: str, build: Kernels | None = None) -> Codec:
 
 
 def instruction_set() -> str:
-    """Which build of the kernels is in use: ``avx512``, ``avx2``, ``sse2`` or ``generic``."""
+    """Build of the kernels that is in use: ``avx512``, ``avx2``, ``sse2`` or ``generic``."""
     return kernels().instruction_set

@@ -1,4 +1,4 @@
-"""Which kernels make an operation of a codec family on a GPU, and what they need."""
+"""The kernels for each operation of a codec family on a GPU, and the memory that they need."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hpcbench.codecs.types import Type
 
 STATE_HEAD = 4
-"""Words of 64 bits that ``hb_state`` of kernels/gpu/order.h has."""
+"""Number of 64-bit words of ``hb_state`` in kernels/gpu/order.h."""
 OPERATIONS = ("encode", "decode", "decode_add", "decode_add_encode")
 _PIECE = 8 * 4096  # bytes of the chunks that a block of threads codes at once
 _SPARSE_CHUNK = 65536
@@ -19,16 +19,18 @@ class Sequence:
     """The kernels of a family."""
 
     source: str
-    """File in kernels/gpu."""
+    """Name of the file in kernels/gpu."""
     kernels: Mapping[str, tuple[str, ...]]
-    """The kernels of each of a codec's `OPERATIONS`, in order."""
+    """The kernels of each of a codec's `OPERATIONS`, in their order."""
     block_bytes: int
-    """Of values that a block of threads takes at a time."""
+    """Bytes of values that a block of threads takes at a time."""
     state: Callable[[int, Type, int], int] | None = None
-    """Words of 64 bits that the kernels share and find zero, for n values of a type and a parameter. None: the kernels
-    take no state, no parameter and no length of the wire; they cannot fail."""
+    """Gives the number of 64-bit words that the kernels share and find zero, for n values of a type and a parameter.
+
+    None: the kernels take no state, no parameter and no length of the wire, and they cannot fail.
+    """
     sums: bool = False
-    """`decode_add_encode` needs n float32 behind the state."""
+    """Whether `decode_add_encode` needs n float32 values behind the state."""
 
 
 def _chunk_state(n: int, kind: Type, param: int) -> int:
@@ -82,7 +84,7 @@ CONVERSIONS = Sequence(
     },
     8192,
 )
-"""No codec: values and the type in which they travel."""
+"""The kernels between values and the type in which they travel, which belong to no codec."""
 
 
 def sequence_of(family: str) -> Sequence:

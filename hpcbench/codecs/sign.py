@@ -1,7 +1,7 @@
-"""One bit a value, the sign, and a magnitude a block: strong, biased, made for error feedback.
+"""One bit for each value, its sign, and one magnitude for each block: strong, biased, made for error feedback.
 
-kernels/hb_sign.h tells the format. 1-bit Adam (arXiv 2102.02888) sends its momentum so, with one magnitude for a whole
-tensor; a magnitude a block costs 3 % more and is nearer to the values.
+kernels/hb_sign.h describes the format. 1-bit Adam (arXiv 2102.02888) sends its momentum in this form, with one
+magnitude for a whole tensor. A magnitude for each block costs 3 % more bytes and is nearer to the values.
 """
 
 from typing import Any
@@ -16,12 +16,12 @@ from hpcbench.codecs.types import Array, largest_of, rounding
 
 
 class Sign(Compiled):
-    """``sign:B``.
+    """The codec ``sign:B``.
 
     Parameters
     ----------
     block
-        Values that share a magnitude, a power of two from 32 to 1024.
+        Number of values that share a magnitude, a power of two from 32 to 1024.
     build
         Kernels to use; None takes the fastest that runs here.
     """
@@ -36,14 +36,16 @@ class Sign(Compiled):
         self.block = block
 
     def param(self, n: int) -> int:
+        """The block size."""
         return self.block
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
+        """Bytes of the signs and of the blocks' magnitudes."""
         self.check_type(dtype)
         return -(-n // 32) * 4 + -(-n // self.block) * 4
 
     def error_bound(self, x: Array) -> float | None:
-        """The largest magnitude: no mean is above it. None where values are not finite or a sum may overflow."""
+        """The largest magnitude, because no mean is above it; None if values are not finite or a sum may overflow."""
         check_values(self.name, x)
         self.check_type(x.dtype)
         largest = float(np.max(np.abs(x), initial=0))

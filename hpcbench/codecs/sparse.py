@@ -1,6 +1,6 @@
-"""Sparse gradients: what is small, or zero, is not sent.
+"""Sparse gradients: values that are small, or zero, are not sent.
 
-kernels/hb_sparse.h and kernels/hb_2of4.h tell the formats.
+kernels/hb_sparse.h and kernels/hb_2of4.h describe the formats.
 """
 
 import struct
@@ -24,7 +24,7 @@ def _padded(size: int) -> int:
 
 
 def _chunks_room(records: int, chunk: int, record_bytes: int) -> int:
-    """The most that records take on the wire: all of them, a head for each chunk, a start for each but the first."""
+    """The most bytes that records take on the wire: records, a head for each chunk, a start for each but the first."""
     if records == 0:
         return 0
     whole, last = divmod(records - 1, chunk)
@@ -39,7 +39,7 @@ def _finite_magnitudes(codec: Compiled, x: Array) -> npt.NDArray[np.float32] | N
 
 
 class Pick(Compiled):
-    """``2:4``: of each four values the two of largest magnitude.
+    """The codec ``2:4``, which sends the two values of largest magnitude of each four.
 
     Parameters
     ----------
@@ -54,12 +54,13 @@ class Pick(Compiled):
         super().__init__("2:4", "2:4", build)
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
+        """Bytes of two values of each four, and of their places."""
         self.check_type(dtype)
         groups = -(-n // 4)
         return -(-2 * groups * dtype.itemsize // 4) * 4 + -(-groups // 2)
 
     def error_bound(self, x: Array) -> float | None:
-        """The largest magnitude left out; None where values are not finite."""
+        """The largest magnitude that is left out; None if values are not finite."""
         magnitudes = _finite_magnitudes(self, x)
         if magnitudes is None:
             return None
@@ -69,14 +70,14 @@ class Pick(Compiled):
 
 
 class TopK(Compiled):
-    """``topk:F``: the fraction F of the values, those of largest magnitude in the whole message.
+    """The codec ``topk:F``, which sends the fraction F of the values: those of largest magnitude in the whole message.
 
-    Of equal magnitudes the earlier ones are sent. NaN counts as larger than infinity.
+    If magnitudes are equal, the earlier ones are sent. NaN counts as larger than infinity.
 
     Parameters
     ----------
     fraction
-        In (0, 1]. Of n values ceil(F n) are sent.
+        Fraction F in (0, 1]. ceil(F n) of n values are sent.
     build
         Kernels to use; None takes the fastest that runs here.
     """
@@ -92,9 +93,11 @@ class TopK(Compiled):
         self._exact = Fraction(str(fraction))  # as written: 0.07 of 100 are 7
 
     def param(self, n: int) -> int:
+        """Number of values that are sent."""
         return -(-n * self._exact.numerator // self._exact.denominator)
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
+        """Bytes of the values, of their places and of the chunks' heads."""
         self.check_type(dtype)
         if n == 0:
             return 0
@@ -103,7 +106,7 @@ class TopK(Compiled):
         return 8 * (chunks - 1) + 16 * chunks + _padded(k * dtype.itemsize) + _padded(index)
 
     def error_bound(self, x: Array) -> float | None:
-        """The largest magnitude left out; None where values are not finite."""
+        """The largest magnitude that is left out; None if values are not finite."""
         magnitudes = _finite_magnitudes(self, x)
         if magnitudes is None:
             return None
@@ -112,14 +115,14 @@ class TopK(Compiled):
 
 
 class Threshold(Compiled):
-    """``threshold:T``: the values of magnitude above T, NaN and infinity always.
+    """The codec ``threshold:T``, which sends values of magnitude above T, NaN and infinity.
 
-    Of each 65536 values all are sent where that takes no more bytes.
+    All of 65536 values are sent if that takes no more bytes.
 
     Parameters
     ----------
     threshold
-        Positive. It is rounded to float32.
+        Positive number T, rounded to float32.
     build
         Kernels to use; None takes the fastest that runs here.
     """
@@ -134,27 +137,30 @@ class Threshold(Compiled):
         self.threshold = float(np.float32(threshold))
 
     def param(self, n: int) -> int:
+        """The bits of the threshold."""
         return int(struct.unpack("<I", struct.pack("<f", self.threshold))[0])
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
+        """The most bytes that values and their places can take."""
         self.check_type(dtype)
         return _chunks_room(n, _CHUNK, dtype.itemsize)
 
     def error_bound(self, x: Array) -> float | None:
-        """The largest magnitude that is not above the threshold; None where values are not finite."""
+        """The largest magnitude that is not above the threshold; None if values are not finite."""
         magnitudes = _finite_magnitudes(self, x)
         return None if magnitudes is None else float(np.max(magnitudes[magnitudes <= self.threshold], initial=0.0))
 
 
 class RowSparse(Compiled):
-    """``rowsparse:W``: the rows of W values that are not all zero, as the gradient of an embedding has few of.
+    """The codec ``rowsparse:W``, which sends rows of W values that are not all zero.
 
-    Negative zeros are not zero here: every bit comes back. Values behind the last whole row are sent as they are.
+    An embedding's gradient has only a few such rows. Negative zeros are not zero here, because every bit comes back.
+    Values behind the last whole row are always sent.
 
     Parameters
     ----------
     width
-        Values a row; bytes, where they are no floating-point numbers.
+        Number of values in a row, or of bytes if they are no floating-point numbers.
     build
         Kernels to use; None takes the fastest that runs here.
     """
@@ -169,13 +175,16 @@ class RowSparse(Compiled):
         self.width = width
 
     def param(self, n: int) -> int:
+        """The width of a row."""
         return self.width
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
+        """The most bytes that rows and their places can take."""
         kind = self.check_type(dtype)
         values, size = (n * dtype.itemsize, 1) if kind is Type.BYTES else (n, dtype.itemsize)
         rows, rest = divmod(values, self.width)
         return _chunks_room(rows, max(1, _CHUNK // self.width), self.width * size) + rest * size
 
     def error_bound(self, x: Array) -> float:
+        """Zero, because nothing is lost."""
         return 0.0

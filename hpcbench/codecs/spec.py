@@ -1,4 +1,4 @@
-"""Names of codecs, read without NumPy or the kernels: a login node checks a study with this."""
+"""Names of codecs, read without NumPy or the kernels, so that a login node can check a study."""
 
 import re
 from collections.abc import Callable
@@ -6,35 +6,37 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
 ENTRY_POINTS = "hpcbench.codecs"
-"""Entry-point group of other packages' codecs: ``family = package:make``, called with what follows the colon of the
-codec's name, or with an empty string."""
+"""Entry-point group for codecs of other packages: ``family = package:make``.
+
+The function is called with the text behind the colon of the codec's name, or with an empty string.
+"""
 
 ZFP_RATES = range(4, 33)
-"""Bits a value that ``zfp:R`` may have."""
+"""Bits per value that ``zfp:R`` may have."""
 MPC_DIMS = range(1, 33)
 """Strides that ``mpc:D`` may have."""
 BLOCKS = (32, 64, 128, 256, 512, 1024)
-"""Values that may share a scale in ``int8:B``, ``int4:B`` and ``sign:B``."""
+"""Numbers of values that may share a scale in ``int8:B``, ``int4:B`` and ``sign:B``."""
 
 
 @dataclass(frozen=True)
 class CodecSpec:
-    """A codec's name, taken apart."""
+    """The parts of a codec's name."""
 
     family: str
-    """``zfp``, ``mpc``, ..."""
+    """Name of the family: ``zfp``, ``mpc``, ..."""
     parameter: str
-    """What follows the colon, written in the one way there is; the default where there was nothing."""
+    """Text behind the colon in its canonical form; the default if there was none."""
     name: str
-    """The one way to write it: ``mpc:1`` is ``mpc``."""
+    """The canonical name: ``mpc:1`` is ``mpc``."""
     lossless: bool | None
-    """None for another package's codec, which is not loaded here."""
+    """Whether decoding gives every bit back; None for another package's codec, which is not loaded here."""
     on_gpu: bool
-    """Whether it has kernels for a GPU, or needs none; another package's codec has none."""
+    """Whether it has kernels for a GPU, or needs none. Another package's codec has none."""
 
     @property
     def takes_fp64(self) -> bool | None:
-        """Whether it takes float64: what loses anything computes in float32. None where nobody knows here."""
+        """Whether it takes float64. Lossy codecs compute in float32. None if it is not known here."""
         return self.lossless
 
 
@@ -43,16 +45,16 @@ class Family:
     """A family of codecs and its parameter."""
 
     parameter: Callable[[str], str | None]
-    """The one way to write a parameter, or None if there is no such one."""
+    """Gives the canonical form of a parameter, or None if there is no such parameter."""
     known: str
-    """Its forms, for an error message."""
+    """Forms of the parameter, for an error message."""
     lossless: bool = False
     on_gpu: bool = True
-    """It has kernels for a GPU, or needs none."""
+    """Whether it has kernels for a GPU, or needs none."""
     default: str | None = ""
-    """Parameter of the name alone; None where one must be given."""
+    """Default of the parameter; None if it must be given."""
     bare: bool = False
-    """The name with the default parameter is written without it."""
+    """Whether the name is written without the default parameter."""
 
 
 def _none(text: str) -> str | None:
@@ -103,17 +105,17 @@ KNOWN = ", ".join(family.known for family in FAMILIES.values())
 
 
 def parse(name: str) -> CodecSpec:
-    """Take a codec's name apart.
+    """Split a codec's name into its parts.
 
     Parameters
     ----------
     name
-        A family, and for most a colon and a parameter: ``none``, ``zfp:8``, ``int8:256:stochastic``.
+        A family and, for most of them, a colon and a parameter: ``none``, ``zfp:8``, ``int8:256:stochastic``.
 
     Raises
     ------
     ValueError
-        No such codec, or a parameter that it does not have; one line that names the known forms.
+        There is no such codec, or not with this parameter. The message names the known forms.
     """
     family, parameter = split(name) if isinstance(name, str) else ("", "")
     if family in FAMILIES:

@@ -1,4 +1,4 @@
-"""The types of values that codecs take, NumPy's and bfloat16."""
+"""The types of values that codecs take: NumPy's and bfloat16."""
 
 from enum import IntEnum
 from typing import Any
@@ -11,11 +11,14 @@ Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-"""A NumPy type: ``tensor.view(torch.int16).numpy().view(BFLOAT16)`` shares memory with a tensor of torch.bfloat16."""
+"""The NumPy type of bfloat16.
+
+``tensor.view(torch.int16).numpy().view(BFLOAT16)`` shares memory with a tensor of torch.bfloat16.
+"""
 
 
 class Type(IntEnum):
-    """Types of values as kernels/hb_names.h numbers them."""
+    """Types of values, with their numbers in kernels/hb_names.h."""
 
     F32 = 0
     F16 = 1
@@ -36,11 +39,11 @@ _TYPES = {
     np.dtype(np.float64): Type.F64,
 }
 SHORT = (Type.F32, Type.F16, Type.BF16)
-"""Types that lossy codecs take: float32 holds all their values."""
+"""Types that lossy codecs take. float32 can hold all their values."""
 
 
 def type_of(dtype: np.dtype[Any]) -> Type:
-    """How the kernels see a type: a floating-point type they know, else bytes."""
+    """The kernels' name of a type: a floating-point type that they know, else bytes."""
     return _TYPES.get(dtype, Type.BYTES)
 
 

@@ -1,9 +1,9 @@
-"""xpk, a lossless packer of exponents: those of trained values lie near each other, signs and mantissas are noise.
+"""xpk, a lossless packer of exponents. Exponents of trained values are close together; signs and mantissas are noise.
 
-Most exponents of a chunk take 2 bits, the others 2 to 4 bits more, outliers a byte; where there are many zeros they
-take a bit each. Sign and mantissa are stored as they are, so float32 shrinks by at most a quarter unless it holds
-zeros. float32, float16 and bfloat16 are seen as what they are, all else as float32. kernels/hb_xpk.h tells the format
-of a chunk, the container is that of MPC.
+Most exponents of a chunk take 2 bits, the others 2 to 4 bits more, and outliers a byte. If there are many zeros, each
+takes a bit. Sign and mantissa are stored unchanged, so that float32 shrinks by at most a quarter unless it holds zeros.
+float32, float16 and bfloat16 are coded by their own formats, all other types as float32. kernels/hb_xpk.h describes the
+format of a chunk; the container is that of MPC.
 """
 
 from typing import Any
@@ -32,7 +32,9 @@ class Xpk(Compiled):
         super().__init__("xpk", "xpk", build)
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
+        """Largest size of a container of chunks."""
         return container_bytes(n, dtype)
 
     def error_bound(self, x: Array) -> float:
+        """Zero, because nothing is lost."""
         return 0.0

@@ -1,9 +1,9 @@
-"""ZFP, fixed rate, one dimension, in float32. The wire is the raw stream of libzfp, readable by any zfp tool.
+"""ZFP with fixed rate, in one dimension and float32. The wire is the raw stream of libzfp, which any zfp tool can read.
 
-A block of 4 values takes ``4 * rate`` bits; the last block is padded as libzfp pads it, the stream with zeros to a
-multiple of 8 bytes. A block that holds NaN or infinity uses a code that libzfp leaves free (and decodes as zeros):
-infinities come back with sign and place, all other values of that block come back as NaN, the finite ones too, as
-their value is not in the stream.
+A block of 4 values takes ``4 * rate`` bits. The last block is padded in libzfp's way, and the stream with zeros to a
+multiple of 8 bytes. A block that holds NaN or infinity uses a code that libzfp leaves free (and decodes as zeros).
+Infinities come back with their sign and place. All other values of that block come back as NaN, because the stream does
+not hold their values.
 """
 
 import math
@@ -24,7 +24,7 @@ class Zfp(Compiled):
     Parameters
     ----------
     rate
-        Bits a value, 4 to 32.
+        Bits per value, 4 to 32.
     build
         Kernels to use; None takes the fastest that runs here.
     """
@@ -39,17 +39,19 @@ class Zfp(Compiled):
         self.rate = rate
 
     def param(self, n: int) -> int:
+        """The rate."""
         return self.rate
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
+        """Bytes of all blocks, a multiple of 8."""
         self.check_type(dtype)
         return -(-(-(-n // 4) * 4 * self.rate) // 64) * 8
 
     def error_bound(self, x: Array) -> float | None:
-        """Bound of the largest absolute error, from the largest magnitude and the rate; None where there is none.
+        """Bound of the largest absolute error, from the largest magnitude and the rate; None if there is no bound.
 
-        None is for values that are not finite, and for those so near to the largest of their type that decoding may
-        round them to infinity.
+        There is no bound for values that are not finite, and for values that decoding may round to infinity because
+        they are close to the largest of their type.
 
         Notes
         -----

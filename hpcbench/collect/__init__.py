@@ -1,1 +1,1 @@
-"""After a run: from log lines to records."""
+"""The results of a run: from log lines to records."""

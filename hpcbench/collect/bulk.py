@@ -1,8 +1,8 @@
-"""Step lines in bulk: a log holds a thousand of one shape, told apart by their numbers alone.
+"""Step lines in bulk: a log holds a thousand lines of one shape, which differ only in their numbers.
 
-The shape is taken from a line that `step_line.parse` has read. What fits it is read by one regular expression and
-converted a column at a time; everything else is left to `step_line.parse`, so that both give the same wherever both can
-read.
+The shape is taken from a line that `step_line.parse` has read. Lines of this shape are read by one regular expression
+and converted a column at a time. All other lines are left to `step_line.parse`. Both give the same result for every
+line that both can read.
 """
 
 import re
@@ -18,21 +18,22 @@ Columns = dict[str, "array[Any]"]
 # to be read alone. What a field that nobody knows holds is of no interest.
 _VALUE = {"d": "([-+.0-9eE]{1,40})", "q": "([0-9]{1,30})", "": "[!-~]{1,40}"}
 _LONGEST = 2000
-"""Bytes of a line that has a shape: expressions are not made of whatever a file holds."""
+"""Most bytes of a line whose shape is taken, so that no regular expression is made from arbitrary content."""
 _HEAD = re.compile(r"step +[0-9]{1,18}/([0-9]{1,18})")
 
 
 class Shape:
-    """What the step lines of a log have in common.
+    """The common shape of the step lines of a log.
 
     Parameters
     ----------
     pattern
-        Matches a step line that has the shape, with its line end. Its groups are the step number and the values.
+        Expression that matches a step line of this shape, with its line end. Its groups are the step number and the
+        values.
     steps
-        How many steps the run was to take.
+        Number of steps that were planned.
     fields
-        Attribute of `Step` and worth of the unit of each value.
+        Attribute of `Step` for each value, and the factor of its unit.
     """
 
     def __init__(self, pattern: str, steps: int, fields: list[tuple[str, float]]) -> None:
@@ -49,13 +50,13 @@ class Shape:
         block
             Whole lines.
         line
-            Number of the first of them in the file.
+            Number of the first line in the file.
 
         Yields
         ------
         end, columns
-            How many lines of the block end with the run, and what the run holds; None where its lines must be read one
-            by one.
+            The number of the block's lines up to the end of the run, and the run's columns; None if its lines must be
+            read one by one.
         """
         rows = self._pattern.findall(block)
         begin = 0
@@ -84,7 +85,7 @@ class Shape:
 
 
 def shape_of(raw: bytes) -> Shape | None:
-    """The shape of a step line that `step_line.parse` has read; None where it is written in a way of its own."""
+    """The shape of a step line that `step_line.parse` has read; None if it is written in an unusual way."""
     if len(raw) > _LONGEST or not raw.isascii():
         return None
     head, *parts = raw.decode().removesuffix("\r").removesuffix(" |").split(" | ")

@@ -1,4 +1,4 @@
-"""Where a submission lies, and how its jobs stand."""
+"""Finds a submission and the state of its jobs."""
 
 import sys
 import time
@@ -13,12 +13,12 @@ from hpcbench.errors import UserError
 
 
 def resolve(path: Path) -> Path:
-    """The submission that `path` names: itself, or the newest of those numbered in it, which is told on stderr.
+    """The submission at `path`, or the newest of the numbered ones in it, which is then named on stderr.
 
     Raises
     ------
     UserError
-        There is none.
+        There is no submission.
     """
     root = find_root(path)
     if root != path:
@@ -27,7 +27,7 @@ def resolve(path: Path) -> Path:
 
 
 def jobs_of(root: Path) -> Mapping[str, Job]:
-    """Each job by its id, as far as its marks and its scheduler tell.
+    """Each job by its id, with the state that its marks and its scheduler tell.
 
     Raises
     ------
@@ -38,14 +38,14 @@ def jobs_of(root: Path) -> Mapping[str, Job]:
 
 
 class Jobs:
-    """The jobs of a submission, asked for again and again: marks are read each time, the scheduler is spared.
+    """The jobs of a submission, for repeated questions. Marks are read each time, and the scheduler is asked rarely.
 
     Parameters
     ----------
     root
         The submission's directory.
     clock
-        Seconds of a clock that never goes back.
+        Gives the seconds of a clock that never goes back.
     """
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -53,13 +53,14 @@ class Jobs:
         self._clock = clock
         self._next = clock()
         self.silent: str | None = None
-        """Why the scheduler did not answer when it was last asked; None where it did."""
+        """Why the scheduler did not answer the last question; None if it did."""
         try:
             self._pause = open_scheduler(root).interval
         except UserError:
             self._pause = 30.0
 
     def __call__(self) -> Mapping[str, Job]:
+        """Each job by its id, with its present state."""
         begin = self._clock()
         ask = begin >= self._next
         tracked = track(self._root, ask=ask)

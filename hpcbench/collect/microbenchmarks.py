@@ -1,7 +1,7 @@
-"""Tables of the OSU micro-benchmarks and of nccl-tests (rccl-tests): sizes, latencies and bandwidths, line by line.
+"""Tables of the OSU micro-benchmarks and of nccl-tests (rccl-tests): sizes, latencies and bandwidths.
 
-Both print a heading, then one line a size. A line counts only if it has exactly the heading's columns and each of them
-reads as what it should be; anything else between the lines (warnings, other ranks' output) is passed over.
+Both print a heading, then a line for each size. A line counts only if it has exactly the heading's columns and each has
+the right form. Other lines between them (warnings, output of other ranks) are passed over.
 """
 
 import math
@@ -41,7 +41,7 @@ _OSU_COLUMNS = tuple(
         (r"Validation", _VALIDATION, 1.0),
     )
 )
-"""Heading of a column, its quantity, and what brings a printed figure to s, B/s, or a part of 1."""
+"""Heading of a column, its quantity, and the factor from a printed figure to s, B/s, or a part of 1."""
 _NCCL_HEADING = re.compile(
     r"#\s+size\s+count\s+type(?P<redop>\s+redop)?(?P<root>\s+root)?(?:\s+time\s+algbw\s+busbw\s+(?:#wrong|error)){2}"
 )
@@ -50,7 +50,7 @@ _NCCL_COLUMNS = (("seconds", 1e-6), ("algorithm_bytes_per_s", 1e9), ("bus_bytes_
 _NUMBER = re.compile(r"[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][-+]?[0-9]{1,2})?")
 _SIZE = re.compile(r"[0-9]{1,18}")
 _LONGEST = 4096
-"""Characters; a longer line is of no table."""
+"""Most characters of a line of a table."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ class Size:
 
     line: int
     bytes: int | None
-    """Message size; None for what has none, such as a barrier."""
+    """Message size in bytes; None for an operation without one, such as a barrier."""
     values: dict[str, float]
-    """Quantity -> value in its base unit (s, B/s, 1/s, part of 1)."""
+    """Value of each quantity in its base unit (s, B/s, 1/s, part of 1)."""
     wrong: int | None = None
-    """Elements that came out wrong; None where nothing was checked."""
+    """Number of wrong elements; None if nothing was checked."""
 
 
 @dataclass
@@ -73,19 +73,19 @@ class Microbenchmark:
     path: Path
     tool: Tool
     name: str
-    """As the tool says it; empty where it does not."""
+    """Name that the tool prints; empty if it prints none."""
     version: str
     line: int
-    """Of the heading."""
+    """Number of the heading's line."""
     quantities: tuple[str, ...]
-    """In the order of the columns: what `Size.values` may hold."""
+    """Quantities in the order of the columns: the keys that `Size.values` may have."""
     sizes: list[Size] = field(default_factory=list)
 
 
 def load(path: Path) -> list[Microbenchmark]:
-    """All tables of a file; none where it cannot be read.
+    """All tables of a file; none if it cannot be read.
 
-    Prefixes of launchers and colours are taken off.
+    Prefixes of launchers, and colours, are removed.
     """
     try:
         with path.open("rb") as stream:
@@ -95,7 +95,7 @@ def load(path: Path) -> list[Microbenchmark]:
 
 
 _Row = Callable[[list[str], int], Size | None]
-"""From a line's words and number to what it says; None where it is no line of the table."""
+"""Makes the result of a line from its words and number; None if it is no line of the table."""
 
 
 def read(lines: Iterable[str], path: Path) -> list[Microbenchmark]:
@@ -104,9 +104,9 @@ def read(lines: Iterable[str], path: Path) -> list[Microbenchmark]:
     Parameters
     ----------
     lines
-        Without prefixes of launchers, and without line ends.
+        Lines without prefixes of launchers, and without line ends.
     path
-        Named in the results; nothing is opened here.
+        Path for the results. No file is opened here.
     """
     found: list[Microbenchmark] = []
     title: re.Match[str] | None = None
@@ -133,7 +133,7 @@ def read(lines: Iterable[str], path: Path) -> list[Microbenchmark]:
 
 
 def _osu_columns(text: str) -> list[tuple[str, float]]:
-    """Quantities of a heading, in order; none where it is no heading, or has a column that is not known."""
+    """Quantities of a heading, in order; none if it is no heading, or has an unknown column."""
     rest = _OSU_SIZED.sub("", text, count=1).lstrip("# ").rstrip()
     columns: list[tuple[str, float]] = []
     while rest:

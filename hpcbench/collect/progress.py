@@ -1,4 +1,4 @@
-"""How far a submission has come, read again and again at little cost while it runs."""
+"""The progress of a submission that runs, read repeatedly at little cost."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -17,12 +17,12 @@ from hpcbench.contract.times import elapsed
 _ASK = 2.0
 """Seconds between two looks at the jobs."""
 _RECENT = 20
-"""Steps that the time left is estimated from: the first ones of a run are slow."""
+"""Number of last steps that the remaining time is estimated from, because the first steps of a run are slow."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One run as it stands. A number is None as long as the log does not give it."""
+    """The present state of one run. A number is None until the log gives it."""
 
     id: str
     job: str
@@ -33,18 +33,18 @@ class Progress:
     samples_per_s: float | None = None
     loss_valid: float | None = None
     elapsed: float | None = None
-    """Seconds since the run began, or that it took."""
+    """Seconds since the run began, or seconds that it took."""
     left: float | None = None
-    """Seconds that its remaining steps will take at the pace of the last ones."""
+    """Seconds that the remaining steps will take at the speed of the last ones."""
 
     @property
     def state(self) -> State:
-        """What has become of it so far."""
+        """State of the run so far."""
         return self.verdict.state
 
 
 class Follower:
-    """Reads what is new in a submission.
+    """Reads the new lines and marks of a submission.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class Follower:
         """The attempt and the end of each run that was seen to end."""
 
     def poll(self) -> list[Progress]:
-        """All runs as they stand, in the order of the plan."""
+        """The present state of all runs, in the order of the plan."""
         # Asked before the markers are read: a job that ends in between is then seen with its marker, not as lost.
         if self._asked is None or self._clock() - self._asked[0] >= _ASK:
             self._asked = (self._clock(), self._states())
@@ -87,7 +87,7 @@ class Follower:
         return [self._settled.get(run.id) or self._look(run) for run in self.plan.runs]
 
     def left(self, runs: list[Progress]) -> float | None:
-        """Seconds until all runs will have ended; None as long as no run gives a pace."""
+        """Seconds until all runs will have ended; None until a run has a known speed."""
         whole = [p.elapsed for p in runs if p.state == "completed" and p.elapsed is not None]
         whole += [p.elapsed + p.left for p in runs if p.state == "running" and p.elapsed is not None and p.left]
         if not whole:
@@ -154,7 +154,7 @@ class Follower:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What a run was judged by."""
+    """The files and facts that a run was last judged by."""
 
     mark: Mark | None
     job: Job
@@ -163,7 +163,7 @@ class _Seen:
 
 
 class _Tail:
-    """A log that still grows; only what is new in it is read."""
+    """A log that still grows. Only its new part is read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

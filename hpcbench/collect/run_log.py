@@ -1,6 +1,6 @@
-"""One run's log file: its steps and events, each with the line it stands on.
+"""The log file of one run: its steps and events, each with its line number.
 
-Bytes are fed as they come, so that a log that still grows is read once. What is damaged is noted, never guessed.
+Bytes are fed as they come, so that a growing log is read only once. Damaged lines are noted, and nothing is guessed.
 """
 
 import math
@@ -19,45 +19,45 @@ from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
 
 LONGEST_LINE = 16 << 20
-"""Bytes. The longest line of ours is the environment of some 100,000 ranks."""
+"""Bytes of the longest line that is read. The longest line of hpcbench is the environment of some 100,000 ranks."""
 _CHUNK = 1 << 16
 MOST_NOTES = 20
-"""Remarks that are kept of a log."""
+"""Most notes that are kept of a log."""
 E = TypeVar("E", bound=Event)
 
 
 @dataclass
 class RunLog:
-    """What a log holds."""
+    """The content of a log."""
 
     path: Path
     dialect: str = "hpcbench"
-    """Whose lines it holds: the name of a dialect."""
+    """Name of the dialect of its lines."""
     steps: Steps = field(default_factory=Steps)
     events: list[Event] = field(default_factory=list)
     notes: list[Cut] = field(default_factory=list)
-    """Lines that were cut, damaged or doubled, the first of them."""
+    """Notes about lines that were cut, damaged or doubled, without the last ones if they are many."""
     lines: int = 0
     cut: bool = False
-    """The last line of the file was not ended, or the last line of ours is not whole."""
+    """Whether the last line of the file has no line end, or the last line of hpcbench is not whole."""
     starts: int = 0
 
     def event(self, kind: type[E]) -> E | None:
-        """The last event of that kind."""
+        """The last event of this kind."""
         return next((event for event in reversed(self.events) if isinstance(event, kind)), None)
 
     def said(self, kind: type[E]) -> E:
-        """The last event of that kind; one that says nothing where there is none."""
+        """The last event of this kind, or one with empty fields if there is none."""
         return self.event(kind) or kind.read({})
 
     def note(self, note: Cut) -> None:
-        """Keep a remark on a line, unless there are many."""
+        """Keep a note about a line, unless there are already many."""
         if len(self.notes) < MOST_NOTES:
             self.notes.append(note)
 
     @property
     def ranks(self) -> tuple[Rank, ...]:
-        """What each rank says of itself and its place; none where the log has no environment."""
+        """The record of each rank about itself; none if the log has no environment."""
         return self.said(Environment).world or ()
 
     @property
@@ -67,7 +67,7 @@ class RunLog:
 
     @property
     def planned_steps(self) -> int | None:
-        """How many steps the run was to take; where no line says so, how many it took when it was complete."""
+        """Number of steps that were planned. If no line gives it, it is the number of steps of a complete run."""
         last = self.last_step
         if last is None or last.steps is not None:
             return last.steps if last else None
@@ -75,12 +75,14 @@ class RunLog:
 
     @property
     def resumed_from(self) -> int:
-        """The step of the checkpoint that the run went on from; 0 where it began with its first step."""
+        """The step of the checkpoint that the run continued from; 0 if it began with its first step."""
         return max(self.said(Start).resumed_from or 0, 0)
 
     def missing_steps(self) -> list[int]:
-        """Steps below the last one that the log does not hold, of those that it should: other frameworks print each
-        nth step, and do not say so."""
+        """Steps before the last one that the log should hold and does not.
+
+        Other frameworks print every nth step, and do not say so.
+        """
         last = self.last_step
         if last is None or self.dialect != "hpcbench" or last.step == len(self.steps) + self.resumed_from:
             return []
@@ -95,7 +97,10 @@ class RunLog:
 
     @property
     def evaluations(self) -> dict[int, float]:
-        """Validation loss by the step after which it was taken; of several after one step, the last."""
+        """Validation loss by the step after which it was taken.
+
+        If there are several after a step, the last one counts.
+        """
         found: dict[int, float] = {}
         for event in self.events:
             if isinstance(event, Evaluation) and event.split == "valid" and event.step is not None:
@@ -103,20 +108,20 @@ class RunLog:
         return found
 
     def final_loss(self) -> float | None:
-        """Validation loss after the last planned step; None as long as it has not been evaluated there."""
+        """Validation loss after the last planned step; None until it was evaluated there."""
         planned = self.planned_steps
         return None if planned is None else self.evaluations.get(planned)
 
     @property
     def diverged_at(self) -> int | None:
-        """The first step whose loss is no finite number."""
+        """The first step whose loss is NaN or infinite."""
         if all(map(math.isfinite, self.steps.column("loss"))):
             return None
         return next(int(step) for step, loss in self.steps.columns("step", "loss") if not math.isfinite(loss))
 
     @property
     def ending(self) -> Ending:
-        """How far it comes, as its run is judged by it."""
+        """How far the log comes, in the form that the judge of runs takes."""
         end, last = self.event(End), self.last_step
         return Ending(
             path=self.path,
@@ -135,17 +140,17 @@ class RunLog:
         )
 
     def where(self, line: int | None = None) -> str:
-        """``file:line`` of a line, by default of the last one."""
+        """``file:line`` of a line; of the last line if none is given."""
         return f"{self.path}:{self.lines if line is None else line}"
 
 
 class Reader:
-    """Reads a log as its bytes come.
+    """Reads a log while its bytes come.
 
     Parameters
     ----------
     path
-        Named in records and errors; nothing is opened here.
+        Path for records and errors. No file is opened here.
     """
 
     def __init__(self, path: Path) -> None:
@@ -172,7 +177,10 @@ class Reader:
             self._overlong = True
 
     def close(self) -> RunLog:
-        """The file has ended; a last line without its line end counts as cut, because any field of it may be."""
+        """End the file.
+
+        A last line without a line end counts as cut, because each of its fields may be cut.
+        """
         if self._rest or self._overlong:
             self.log.lines += 1
             found = log_line.parse(self._rest.decode("utf-8", "replace"), self.log.lines)
@@ -183,7 +191,7 @@ class Reader:
         return self.log
 
     def _block(self, block: bytes) -> None:
-        """Take whole lines: one by one until a step line has shown its shape, then those of its shape in runs."""
+        """Take whole lines: one by one until a step line has shown its shape, then lines of this shape in bulk."""
         begin = 0
         while self._shape is None and begin < len(block):
             end = block.index(b"\n", begin)
@@ -230,7 +238,7 @@ class Reader:
         if isinstance(event, Start):
             log.starts += 1
             if log.starts > 1:
-                log.note(Cut(event.line, "the run began anew here: what stands above is not used"))
+                log.note(Cut(event.line, "the run began anew here: the lines above are not used"))
                 log.steps.clear()
                 log.events.clear()
         log.events.append(event)
@@ -258,7 +266,7 @@ def read(path: Path) -> RunLog:
     try:
         if path.exists() and not path.is_file():
             kind = "a directory" if path.is_dir() else "no regular file"
-            raise UserError(f"{name}: {kind}, where a log file is wanted")
+            raise UserError(f"{name}: {kind}, but a log file is needed")
         with path.open("rb") as stream:
             while chunk := stream.read(_CHUNK):
                 reader.feed(chunk)

@@ -1,4 +1,4 @@
-"""The steps of a log, kept as columns: a thousand logs of a thousand steps are a million records."""
+"""The steps of a log, kept as columns, because a thousand logs of a thousand steps are a million records."""
 
 from array import array
 from bisect import bisect_left
@@ -14,25 +14,25 @@ COLUMNS = tuple(one.name for one in QUANTITIES)
 
 
 class Steps(Mapping[int, Step]):
-    """Step number -> record, in the order of the file. Records are made when they are asked for."""
+    """Records by step number, in the order of the file. They are made when they are asked for."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all records."""
         self._columns = {"step": _Column("step"), "line": _Column("line")}
         self._highest = -1
         # Row of each step. None as long as each step is above the one before it: bisection finds it then.
         self._rows: dict[int, int] | None = None
 
     def add(self, record: Step) -> Step:
-        """Keep a record, unless its step is there; returns the one that is kept.
+        """Keep a record, unless its step is already there. The result is the record that is kept.
 
         Raises
         ------
         OverflowError
-            A number of it is beyond 64 bits; nothing of it is kept.
+            A number of the record is beyond 64 bits. Nothing of it is kept.
         """
         row = self._row(record.step)
         if row is not None:
@@ -42,18 +42,18 @@ class Steps(Mapping[int, Step]):
         return record
 
     def extend(self, columns: Mapping[str, "array[Any]"]) -> bool:
-        """Keep many records at once, if each step is above all before it; otherwise keep none.
+        """Keep many records at once if each step is above all earlier ones; otherwise keep none.
 
         Parameters
         ----------
         columns
-            Attribute of `Step` -> its values, in an array of the type that `TYPECODES` names. All are of one
-            length, which is not 0, and ``step`` and ``line`` are among them.
+            Values by attribute of `Step`, in arrays of the types in `TYPECODES`. All have the same length, which is not
+            0, and ``step`` and ``line`` are among them.
 
         Returns
         -------
         bool
-            Whether they were kept.
+            Whether the records were kept.
         """
         numbers = columns["step"]
         if not self._is_above(numbers[0]) or not all(map(lt, numbers, numbers[1:])):
@@ -82,7 +82,7 @@ class Steps(Mapping[int, Step]):
         return self._record(self._highest) if self else None
 
     def column(self, name: str, *, first: int = 0) -> list[float]:
-        """One quantity of the steps from number `first` on, in the order of the file; steps that lack it are left out.
+        """One quantity of the steps from number `first` on, in the order of the file. Steps without it are left out.
 
         Parameters
         ----------
@@ -99,11 +99,11 @@ class Steps(Mapping[int, Step]):
         return self.aligned(name, first=first)[0]
 
     def columns(self, *names: str, first: int = 0) -> list[tuple[float, ...]]:
-        """Several quantities side by side, of the steps from number `first` on that have all of them."""
+        """Several quantities side by side, for the steps from number `first` on that have all of them."""
         return list(zip(*self.aligned(*names, first=first), strict=True))
 
     def aligned(self, *names: str, first: int = 0) -> list[list[float]]:
-        """As `columns`, a list a quantity instead of a tuple a step."""
+        """The same as `columns`, with a list for each quantity instead of a tuple for each step."""
         columns = [self._columns.get(name) or _Column(name) for name in names]
         begin = bisect_left(self._numbers, first) if self._rows is None else 0
         end = min(len(column.values) for column in columns)
@@ -148,15 +148,15 @@ class Steps(Mapping[int, Step]):
 
 
 class _Column:
-    """One quantity, a value a row; rows behind the last that has it are not there."""
+    """One quantity with a value for each row, up to the last row that has one."""
 
     def __init__(self, name: str) -> None:
         self.values: array[Any] = array(TYPECODES[name])
         self.present: bytearray | None = None
-        """Whether each row has a value; None where all have."""
+        """Whether each row has a value; None if all have one."""
 
     def extend(self, row: int, values: "array[Any]") -> None:
-        """Put values from `row` on; rows before it that were not given lack the quantity."""
+        """Store values from `row` on. Earlier rows without values lack the quantity."""
         missing = row - len(self.values)
         if missing:
             self.present = bytearray(b"\1") * len(self.values) if self.present is None else self.present
@@ -167,6 +167,6 @@ class _Column:
         self.values.extend(values)
 
     def at(self, row: int) -> Any:
-        """The value of a row; None where it has none."""
+        """The value of a row; None if it has none."""
         there = row < len(self.values) and (self.present is None or self.present[row])
         return self.values[row] if there else None

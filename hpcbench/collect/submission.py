@@ -1,4 +1,4 @@
-"""What a submission left on disk: its plan, and each run with what became of it."""
+"""The files of a submission: its plan, and each run with its state and its log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,12 +20,12 @@ from hpcbench.errors import UserError
 from hpcbench.files import read_json
 
 UNKNOWN_SITE = "unknown site"
-"""Of a log that does not say where it ran."""
+"""Name of the site of a log that does not name one."""
 
 
 @dataclass
 class RunResult:
-    """One run: what it was, what became of it, and its log."""
+    """One run: its settings, its state, and its log."""
 
     id: str
     study: str
@@ -37,32 +37,35 @@ class RunResult:
     verdict: Verdict
     log: RunLog | None
     settings: dict[str, Any] = field(default_factory=dict)
-    """The run's ``run.json``: from the log's configuration event, or from the file."""
+    """The run's ``run.json``, from the log's configuration event or from the file."""
     job: str | None = None
     exit: int | None = None
     start: str | None = None
     end: str | None = None
     host: str | None = None
     allocation: str | None = None
-    """Job, id and attempt that it ran in: the same for runs that had the same nodes; None where no mark tells."""
+    """Job, id and attempt that the run was part of.
+
+    Runs with the same value had the same nodes. None if no mark tells.
+    """
     given: bool = False
-    """Its scheme and pairing are the user's words, and nobody planned them."""
+    """Whether the user gave its scheme and pairing, without a plan."""
 
     @property
     def state(self) -> State:
-        """What became of it."""
+        """State of the run."""
         return self.verdict.state
 
     @property
     def seconds(self) -> float | None:
-        """Of its job script's marks, which also know how long a run took that failed; else of its log."""
+        """Seconds of the run by its job script's marks, which also cover runs that failed; else by its log."""
         marked = elapsed(self.start, self.end)
         return self.log.said(End).seconds if marked is None and self.log else marked
 
 
 @dataclass
 class Submission:
-    """A plan with its runs, or logs that lay together."""
+    """A plan with its runs, or logs that were given together."""
 
     root: Path | None
     plan: Plan
@@ -75,9 +78,9 @@ def load(root: Path, jobs: Mapping[str, Job]) -> Submission:
     Parameters
     ----------
     root
-        Its directory.
+        Directory of the submission.
     jobs
-        Each job by its id; one that is missing is unknown.
+        Each job by its id. A missing one has an unknown state.
     """
     plan = read_submission(root)
     runs = []
@@ -92,7 +95,7 @@ def load(root: Path, jobs: Mapping[str, Job]) -> Submission:
 
 
 def result(plan: Plan, run: PlannedRun, root: Path, job: Job, mark: Mark | None, log: RunLog | None) -> RunResult:
-    """What became of one planned run whose mark and log have been read."""
+    """The result of a planned run whose mark and log have been read."""
     directory, said = root / run.path, mark or Mark("")
     return RunResult(
         id=run.id,
@@ -115,20 +118,20 @@ def result(plan: Plan, run: PlannedRun, root: Path, job: Job, mark: Mark | None,
 
 
 class NoRunError(UserError):
-    """A file is no log of a run."""
+    """The file is no log of a run."""
 
 
 def from_log(path: Path) -> RunResult:
-    """A run of which there is but a log file, of hpcbench or of another framework.
+    """A run of which only a log file is there, of hpcbench or of another framework.
 
-    Of another framework's run nothing is known but its log: it makes a cell of its own, so that nothing is compared.
+    Of another framework's run only the log is known. It gets its own cell, so that it is not compared with other runs.
 
     Raises
     ------
     NoRunError
         The file holds no step line that is known.
     UserError
-        It cannot be read.
+        The file cannot be read.
     """
     log = dialects.read(path)
     if not log.lines:

@@ -1,1 +1,1 @@
-"""The traffic of a run: groups, channels, policies, algorithms."""
+"""The traffic of a run: groups, channels, policies and algorithms."""

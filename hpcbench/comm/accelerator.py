@@ -1,7 +1,7 @@
-"""A GPU as collectives see it: memory, streams, events, copies, and sums of values that are not encoded.
+"""A GPU for collectives: memory, streams, events, copies, and sums of values that are not encoded.
 
-The codecs' kernels have an interface of their own (codecs/device.py). CuPy is imported when the first array of a GPU
-comes, never before.
+The codecs' kernels have an interface of their own (codecs/device.py). CuPy is imported when the first array of a GPU is
+used, and not before.
 """
 
 import functools
@@ -18,20 +18,22 @@ from hpcbench.comm.arrays import Array
 
 @dataclass(frozen=True, slots=True)
 class DeviceArray:
-    """A vector in a device's memory, whoever owns it: what slices, and what CudaCodec and mpi4py take."""
+    """A vector in a device's memory, whoever owns it. Slices, CudaCodec and mpi4py take it."""
 
     owner: Any
-    """Keeps the memory."""
+    """The owner of the memory, which keeps it alive."""
     pointer: int
     size: int
     dtype: np.dtype[Any]
 
     @property
     def itemsize(self) -> int:
+        """Bytes of a value."""
         return self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all values."""
         return self.size * self.dtype.itemsize
 
     @property
@@ -50,38 +52,38 @@ class DeviceArray:
         return DeviceArray(self.owner, self.pointer, self.nbytes // kind.itemsize, kind)
 
     def reshape(self, n: int) -> "DeviceArray":
-        """Itself: it is flat."""
+        """The array itself, because it is flat."""
         return self
 
 
 class Event(ABC):
-    """A place in the order of a stream."""
+    """A point in the order of a stream's work."""
 
     @abstractmethod
     def done(self) -> bool:
-        """Whether the stream has come there."""
+        """Whether the stream has reached the point."""
 
     @abstractmethod
     def wait(self) -> None:
-        """Return when it has."""
+        """Wait until the stream has reached the point."""
 
     @abstractmethod
     def since(self, earlier: "Event") -> float:
-        """Seconds between two places that the stream has come to."""
+        """Seconds between two points that the stream has reached."""
 
 
 class Accelerator(ABC):
-    """One device. What works on a stream returns at once."""
+    """One device. Calls that give a stream work return at once."""
 
     codecs: Device
 
     @abstractmethod
     def use(self) -> None:
-        """Make it the device of this thread."""
+        """Make the device current in this thread."""
 
     @abstractmethod
     def new_stream(self) -> int:
-        """Handle of a stream that no other orders."""
+        """Handle of a new stream that no other stream waits for."""
 
     @abstractmethod
     def memory(self, nbytes: int) -> DeviceArray:
@@ -89,27 +91,27 @@ class Accelerator(ABC):
 
     @abstractmethod
     def pinned(self, nbytes: int) -> Array:
-        """Bytes on the host that copies reach without the processor."""
+        """Bytes in host memory that copies reach without the processor."""
 
     @abstractmethod
     def copy(self, target: DeviceArray | Array, source: DeviceArray | Array, stream: int) -> None:
-        """Copy bytes, whichever side they are on."""
+        """Copy bytes between device and host, or within one of them."""
 
     @abstractmethod
     def add(self, total: DeviceArray, values: DeviceArray, stream: int) -> None:
-        """Add to the total. float32 or float64."""
+        """Add values to the total, both float32 or float64."""
 
     @abstractmethod
     def zero(self, values: DeviceArray, stream: int) -> None:
-        """Make all bytes zero."""
+        """Set all bytes to zero."""
 
     @abstractmethod
     def mark(self, stream: int) -> Event:
-        """The place where the stream's work ends now."""
+        """The point where the stream's work ends now."""
 
     @abstractmethod
     def follow(self, stream: int, event: Event) -> None:
-        """What comes next on a stream waits for the event; the host does not."""
+        """Let the later work of a stream wait for an event. The host does not wait."""
 
     def convert(
         self,
@@ -120,22 +122,25 @@ class Accelerator(ABC):
         accumulate: bool = False,
         residual: DeviceArray | None = None,
     ) -> None:
-        """Round values to the type in which they travel, or bring them back; see hpcbench.codecs.convert."""
+        """Round values to the type in which they travel, or bring them back. See hpcbench.codecs.convert."""
         self.use()
         convert(self.codecs, target, source, stream, accumulate=accumulate, residual=residual)
 
     def add_residual(self, target: DeviceArray, source: DeviceArray, residual: DeviceArray, stream: int) -> None:
-        """Values and a residual, rounded to the values' type; the residual is what that lacks."""
+        """Write the sum of values and a residual, rounded to the values' type.
+
+        The residual becomes the rounding error.
+        """
         self.use()
         add_residual(self.codecs, target, source, residual, stream)
 
     def array(self, x: Any, stream: int) -> DeviceArray:
-        """A contiguous array as a vector.
+        """A contiguous array in the form of a vector.
 
         Raises
         ------
         TypeError, ValueError
-            It is on another device, or not contiguous.
+            The array is on another device, or not contiguous.
         """
         if isinstance(x, DeviceArray):
             return x
@@ -149,7 +154,7 @@ class Accelerator(ABC):
 
 
 class CupyEvent(Event):
-    """Of CuPy."""
+    """An event of CuPy."""
 
     def __init__(self, cupy: Any, stream: int) -> None:
         self._cupy = cupy
@@ -157,12 +162,15 @@ class CupyEvent(Event):
         cupy.cuda.runtime.eventRecord(self.event.ptr, stream)
 
     def done(self) -> bool:
+        """Whether the stream has reached the point."""
         return bool(self.event.done)
 
     def wait(self) -> None:
+        """Wait until the stream has reached the point."""
         self.event.synchronize()
 
     def since(self, earlier: Event) -> float:
+        """Seconds since an earlier event, by the device's clock."""
         assert isinstance(earlier, CupyEvent)
         return float(self._cupy.cuda.get_elapsed_time(earlier.event, self.event)) * 1e-3
 
@@ -173,7 +181,7 @@ class CupyAccelerator(Accelerator):
     Parameters
     ----------
     number
-        Of the device.
+        Number of the device.
     """
 
     def __init__(self, number: int) -> None:
@@ -187,43 +195,52 @@ class CupyAccelerator(Accelerator):
         self._streams: list[Any] = []
 
     def use(self) -> None:
+        """Make the device current in this thread."""
         self._cupy.cuda.runtime.setDevice(self._number)
 
     def new_stream(self) -> int:
+        """Handle of a new non-blocking stream."""
         self.use()
         self._streams.append(self._cupy.cuda.Stream(non_blocking=True))
         return int(self._streams[-1].ptr)
 
     def memory(self, nbytes: int) -> DeviceArray:
+        """Allocate bytes on the device from the accelerator's own arena."""
         self.use()
         with self._arena:
             memory = self._cupy.cuda.alloc(nbytes)
         return DeviceArray(memory, int(memory.ptr), nbytes, np.dtype(np.uint8))
 
     def pinned(self, nbytes: int) -> Array:
+        """Allocate pinned bytes on the host."""
         self.use()  # a thread that has no device yet would wake up the first one
         return np.frombuffer(self._cupy.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
 
     def copy(self, target: DeviceArray | Array, source: DeviceArray | Array, stream: int) -> None:
+        """Start a copy on the stream, in the direction that the addresses give."""
         self.use()
         runtime = self._cupy.cuda.runtime
         runtime.memcpyAsync(_pointer(target), _pointer(source), source.nbytes, runtime.memcpyDefault, stream)
 
     def add(self, total: DeviceArray, values: DeviceArray, stream: int) -> None:
+        """Add values to the total on the stream."""
         self.use()
         with self._cupy.cuda.ExternalStream(stream):
             sums = self._cupy.asarray(total)
             self._cupy.add(sums, self._cupy.asarray(values), out=sums)
 
     def zero(self, values: DeviceArray, stream: int) -> None:
+        """Set all bytes to zero on the stream."""
         self.use()
         self._cupy.cuda.runtime.memsetAsync(values.pointer, 0, values.nbytes, stream)
 
     def mark(self, stream: int) -> CupyEvent:
+        """The point where the stream's work ends now."""
         self.use()
         return CupyEvent(self._cupy, stream)
 
     def follow(self, stream: int, event: Event) -> None:
+        """Let the later work of a stream wait for an event."""
         assert isinstance(event, CupyEvent)
         self.use()
         self._cupy.cuda.runtime.streamWaitEvent(stream, event.event.ptr)
@@ -239,9 +256,9 @@ def accelerator_of(x: Any) -> Accelerator:
     Raises
     ------
     TypeError
-        It is no contiguous array of a GPU, nor NumPy's.
+        The array is neither a contiguous array on a GPU nor a NumPy array.
     ImportError, RuntimeError
-        There is no CuPy, or it can make nothing for this GPU.
+        CuPy is missing, or it cannot compile for this GPU.
     """
     device = getattr(x, "device", None)
     kind = getattr(device, "type", "cuda")  # torch's knows

@@ -1,4 +1,4 @@
-"""The buffers that groups work on: contiguous NumPy arrays in host memory."""
+"""The type of the buffers that groups work on: contiguous NumPy arrays in host memory."""
 
 from typing import Any
 

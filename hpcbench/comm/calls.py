@@ -1,8 +1,8 @@
-"""Starts what a group was asked for: keeps calls that are under way apart, and counts each.
+"""Starts the calls of a group, keeps the calls that are under way apart, and counts each of them.
 
-Messages of two calls may be under way between the same two ranks, and slices of one call overtake each other: each
-slice has tags of its own, and a call waits for the one whose tags it gets. On every rank calls are made in the same
-order, so that all give a call the same tags.
+Messages of two calls may be under way between the same two ranks, and slices of one call overtake each other. So each
+slice has its own tags, and a new call waits for the earlier call whose tags it takes over. Calls are made in the same
+order on every rank, so that a call has the same tags everywhere.
 """
 
 from collections import deque
@@ -18,9 +18,9 @@ from hpcbench.comm.steps import Step
 from hpcbench.comm.work import Work
 
 DEPTH = 4
-"""Slices under way: enough that the wire never waits for a codec, few enough to stay in the cache."""
+"""Number of slices under way: enough to keep the wire busy while codecs work, and few enough to stay in the cache."""
 _CALLS, _SLICES = 32, 64
-"""Calls and slices whose tags differ: 32 x 64 x 16 is what every MPI library has tags for."""
+"""Numbers of calls and of slices with different tags: every MPI library has 32 x 64 x 16 tags."""
 
 
 class Calls:
@@ -29,7 +29,7 @@ class Calls:
     Parameters
     ----------
     progress
-        Drives them.
+        Drives the calls.
     """
 
     def __init__(self, progress: Progress) -> None:
@@ -44,9 +44,9 @@ class Calls:
         Parameters
         ----------
         how
-            The algorithm, to be counted.
+            The algorithm, for the counters.
         plain
-            Whether a codec was wanted and is left out.
+            Whether the channel has a codec that this call leaves out.
         """
         if len(self._latest) == _CALLS and not (oldest := self._latest.popleft()).done:
             self._progress.finish(oldest)  # its tags are due again
@@ -77,8 +77,8 @@ class Calls:
         Parameters
         ----------
         in_order
-            It makes more than one of MPI's own collectives, which MPI wants called in one order on all ranks: the last
-            such call is finished before.
+            Whether the call makes several of MPI's own collectives. MPI wants them called in the same order on all
+            ranks, so the last such call is finished first.
         """
         if in_order and self._in_order is not None and not self._in_order.done:
             self._progress.finish(self._in_order)

@@ -1,4 +1,4 @@
-"""A channel: one kind of traffic, its codec, and what went through it."""
+"""A channel: one kind of traffic with its codec and its counters."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,12 +12,15 @@ from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, Traffic
 
 @dataclass
 class Counters:
-    """What one rank sent through a channel."""
+    """Counts of what one rank sent through a channel."""
 
     calls: int = 0
     plain_calls: int = 0
-    """Calls without the codec: left to the MPI library because it would have lost time, below `min_bytes`, or within a
-    node where only what crosses nodes is encoded."""
+    """Calls without the codec.
+
+    The MPI library was faster, the message was smaller than `min_bytes`, or it stayed within a node where only
+    traffic between nodes is encoded.
+    """
     message_bytes: int = 0
     """Bytes before the codec."""
     wire_bytes: int = 0
@@ -25,28 +28,28 @@ class Counters:
     """Message bytes that went through the codec."""
     """Bytes after the codec."""
     network_bytes: int = 0
-    """Wire bytes that left the node. The MPI library's own collectives do not say."""
+    """Wire bytes that left the node. The MPI library's own collectives do not report them."""
     encode_s: float = 0.0
     decode_s: float = 0.0
     transfer_s: float = 0.0
-    """The rest of the time from begin to end of the calls."""
+    """Seconds from the begin to the end of the calls, less the seconds of the codec."""
     exposed_s: float = 0.0
-    """Time that the caller waited for the calls."""
+    """Seconds in which the caller waited for the calls."""
     hidden_s: float = 0.0
-    """Time in which the calls moved while the caller did something else."""
+    """Seconds in which the calls moved data while the caller did other work."""
     algorithms: dict[str, int] = field(default_factory=dict)
-    """Calls by what carried them out."""
+    """Calls by the algorithm that carried them out."""
     error_square: float = 0.0
-    """Of sampled values: the sum of squares of what decoding differs by."""
+    """Sum of the squared errors of the sampled values."""
     sampled_square: float = 0.0
-    """The sum of squares of the sampled values."""
+    """Sum of the squares of the sampled values."""
     lost_overflows: int = 0
-    """Messages with values that were not finite, by a codec that does not tell the receiver."""
+    """Messages with NaN or infinite values, encoded by a codec that hides them from the receiver."""
 
 
 @dataclass
 class Channel:
-    """Traffic of one dimension, phase and kind, on a tensor grid over one axis."""
+    """The channel of one dimension, phase and kind, and of one axis of a tensor grid."""
 
     dimension: Dimension
     phase: Phase
@@ -54,24 +57,24 @@ class Channel:
     codec: Codec
     algorithm: Algorithm
     feedback: bool = False
-    """What messages lack is added to later ones: a reduction of the same vector keeps its residuals."""
+    """Whether the error of a message is added to later messages. Reductions of the same vector then share residuals."""
     slices: int | None = None
-    """Of every plan; None leaves the number to the plan."""
+    """Number of slices of every plan; None leaves it to the plan."""
     dtype: np.dtype[Any] | None = None
-    """What values are rounded to before the codec has them; None leaves them as they are."""
+    """Type that values are rounded to before they are encoded; None keeps their type."""
     min_bytes: int = 0
-    """Smaller messages travel as they are; a collective's is its whole vector, the same number on all ranks."""
+    """Smaller messages are not encoded. A collective counts by its whole vector, the same number on all ranks."""
     between_nodes: bool = False
-    """Encode only what crosses nodes: messages within one, and sums within one, go as they are."""
+    """Encode only traffic between nodes. Messages and sums within a node are not encoded."""
     axis: str = ""
-    """Of a tensor grid; several where a sum goes over more than one."""
+    """Axes of a tensor grid; several if a sum goes over more than one."""
     counters: Counters = field(default_factory=Counters)
     recorder: ChannelRecorder | None = field(default=None, repr=False, compare=False)
     """Writes down its calls, while a step is traced."""
 
     @property
     def traffic(self) -> Traffic:
-        """Its words."""
+        """Dimension, phase, kind and axes in words."""
         words = (self.dimension.value, self.phase.value, self.kind.value)
         return (*words, self.axis) if self.axis else words
 
@@ -87,9 +90,9 @@ class Channel:
             raise ValueError(f"{who}: encoded between nodes only: use hierarchical or auto, not {self.algorithm.value}")
 
     def plain_because(self, nbytes: int, *, one_node: bool) -> str | None:
-        """Why a message of so many bytes before the codec goes without it; None where it does not.
+        """Why a message is not encoded; None if it is.
 
-        Whoever takes part knows the bytes and the nodes, so that all come to the same answer.
+        All ranks that take part know the bytes before the codec and the nodes, so that they get the same answer.
         """
         if self.codec.name == "none":
             return None

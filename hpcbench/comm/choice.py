@@ -1,4 +1,4 @@
-"""What a group's plans are: chosen once for each case, and kept."""
+"""The plans of a group. Each is chosen once for each case and then kept."""
 
 from dataclasses import replace
 
@@ -24,11 +24,11 @@ class Choice:
     Parameters
     ----------
     rank
-        In the group.
+        Rank in the group.
     topology
-        Of the group.
+        Topology of the group.
     links
-        What plans are chosen by.
+        Speeds of links and codecs, by which plans are chosen.
     """
 
     def __init__(self, rank: int, topology: Topology, links: Links) -> None:
@@ -39,16 +39,16 @@ class Choice:
     def plan(
         self, operation: Operation, buf: Array, channel: Channel, *, root: int = 0, feedback: bool = False
     ) -> Plan | None:
-        """The plan; None where the channel leaves everything to the MPI library.
+        """The plan; None if the channel leaves everything to the MPI library.
 
-        A scheme has one algorithm for all its traffic: what that one cannot do goes by the best that can. What the
-        channel wants plain is the MPI library's.
+        A scheme has one algorithm for all its traffic. An operation that it cannot do uses the best algorithm that can.
+        Traffic that the channel does not encode goes through the MPI library.
 
         Raises
         ------
         ValueError
-            `buf` is to be summed in half precision, which would round at each rank. Or only what crosses nodes is to be
-            encoded, and no algorithm does that here.
+            `buf` is to be summed in half precision, which would round at each rank. Or only traffic between nodes is to
+            be encoded, and no algorithm does that here.
         """
         if channel.algorithm is Algorithm.NATIVE:
             return None
@@ -85,11 +85,11 @@ class Choice:
         return self._plans[key]
 
     def steps(self, chosen: Plan) -> list[list[Step]]:
-        """This rank's steps of each slice."""
+        """Steps of this rank in each slice."""
         if chosen not in self._steps:
             self._steps[chosen] = [chosen.steps(self.rank, k) for k in range(len(chosen.slices))]
         return self._steps[chosen]
 
     def blocking(self, operation: Operation, buf: Array, channel: Channel) -> bool:
-        """Whether the library's blocking call was measured to be the faster one; of use for automatic choice only."""
+        """Whether the library's blocking call was measured to be faster. Only automatic choice uses it."""
         return channel.algorithm is Algorithm.AUTO and self.links.blocks(operation.value, buf.nbytes, self.topology)

@@ -1,8 +1,8 @@
-"""The time between two places in what a process does.
+"""Clocks that measure the time between two points in the work of a process.
 
-A GPU does later what it is told now: the host's clock says when it was told, the events of its stream when it was done.
-How long that took is known when the device has come there, and nobody is to wait for it before a step is over; so spans
-are handed in, and counted when the clock is settled.
+A GPU does its work later than the host asks for it: the host's clock tells when the work was asked for, and the events
+of a stream tell when it was done. A time span is known only when the device has reached its end, and nobody should wait
+for that before a step is over. So spans are collected, and counted when the clock is settled.
 """
 
 import time
@@ -15,25 +15,26 @@ Spans = list[tuple[Event, Event, Callable[[float], object]]]
 
 
 class Clock(Protocol):
-    """Tells seconds."""
+    """A clock that measures seconds."""
 
     def mark(self) -> Any:
-        """The place where the process is now."""
+        """The point that the process has reached."""
 
     def origin(self) -> tuple[Any, float]:
         """A place, and the host's time there: `time.perf_counter`'s. What was asked for before is waited for."""
 
     def count(self, begin: Any, end: Any, to: Callable[[float], object]) -> None:
-        """Give the seconds between two places to `to`, when the clock is settled at the latest."""
+        """Give the seconds between two points to `to`, at the latest when the clock is settled."""
 
     def settle(self) -> None:
-        """Count all that was handed in."""
+        """Count all spans that were collected."""
 
 
 class HostClock:
-    """The processor's."""
+    """The clock of the processor."""
 
     def mark(self) -> float:
+        """The time now, in seconds."""
         return time.perf_counter()
 
     def origin(self) -> tuple[float, float]:
@@ -41,21 +42,22 @@ class HostClock:
         return now, now
 
     def count(self, begin: float, end: float, to: Callable[[float], object]) -> None:
+        """Give the seconds to `to` at once."""
         to(end - begin)
 
     def settle(self) -> None:
-        pass
+        """Do nothing: all spans are counted already."""
 
 
 class DeviceClock:
-    """A stream's: what the stream waits for counts, what the host does meanwhile does not.
+    """The clock of a stream. Time that the stream waits counts; what the host does meanwhile does not.
 
     Parameters
     ----------
     accelerator, stream
         The device, and the stream on which the process computes.
     spans
-        That are not counted yet; clocks of one device share them.
+        Spans that are not counted yet. Clocks of one device share them.
     """
 
     _MOST = 4096
@@ -64,6 +66,7 @@ class DeviceClock:
         self._accelerator, self._stream, self._spans = accelerator, stream, spans
 
     def mark(self) -> Event:
+        """The point where the stream's work ends now."""
         return self._accelerator.mark(self._stream)
 
     def origin(self) -> tuple[Event, float]:
@@ -72,11 +75,13 @@ class DeviceClock:
         return event, time.perf_counter()
 
     def count(self, begin: Event, end: Event, to: Callable[[float], object]) -> None:
+        """Keep the span until the clock is settled, or until too many spans are waiting."""
         self._spans.append((begin, end, to))
         if len(self._spans) > self._MOST:  # nobody settles
             self.settle()
 
     def settle(self) -> None:
+        """Wait for the ends of all spans, and count them."""
         for begin, end, to in self._spans:
             end.wait()
             to(end.since(begin))

@@ -1,8 +1,8 @@
 """Carries out the steps of one slice of a plan on one rank.
 
 A slice is a generator: it yields the requests that it waits for and is resumed with their statuses. So one thread can
-carry any number of slices and operations side by side, and while the messages of one are on the wire the values of
-another are encoded.
+carry out any number of slices and operations side by side. While the messages of one slice are on the wire, the values
+of another one are encoded.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,27 +23,27 @@ from hpcbench.comm.vector import Vector
 from hpcbench.contract.shards import Span
 
 STAGES = 16
-"""Stages of a plan whose messages have tags of their own; MPI keeps later ones in order."""
+"""Number of stages of a plan whose messages have their own tags. MPI keeps the messages of later stages in order."""
 _SUMS = (Combine.SUM, Combine.SUM_DECODED)
 
 
 @dataclass
 class Call:
-    """What the slices of one operation share."""
+    """The values that all slices of one operation share."""
 
     comm: MPI.Comm
     topology: Topology
     place: Place
     codec: Codec
     dtype: np.dtype[np.generic]
-    """In which values travel; it may be another one than that of `vector`."""
+    """Type in which values travel. `vector` may have another one."""
     vector: Vector
     seed: int
     feedback: Feedback | None = None
     tally: Tally = field(default_factory=Tally)
 
     def next_seed(self) -> int:
-        """Of stochastic rounding: another one for each message of each rank, and the same in every run."""
+        """Seed of stochastic rounding: different for each message and rank, and the same in every run."""
         self.seed += 1
         return self.seed * self.comm.size + self.comm.rank
 
@@ -54,9 +54,9 @@ def carry_out(call: Call, steps: Sequence[Step], tag: int) -> Slice:
     Parameters
     ----------
     call
-        What all slices of the operation share.
+        Values that all slices of the operation share.
     steps
-        Of this rank.
+        Steps of this rank.
     tag
         First of the `STAGES` tags that the slice's messages have.
     """
@@ -71,7 +71,7 @@ class _Run:
         self._memory: Memory = call.place.memory(call.codec, call.dtype, call.tally, sealed=sealed)
         self._sent: list[MPI.Request] = []
         self._forms: dict[Span, Message] = {}
-        """What is passed on as it came."""
+        """Received messages that are passed on unchanged."""
         self._undecoded: list[tuple[Span, Message]] = []
 
     def run(self, steps: Sequence[Step]) -> Slice:
@@ -110,7 +110,7 @@ class _Run:
         return call.comm.Irecv([inbox, MPI.BYTE], part.peer, self._tag + step.stage % STAGES), inbox
 
     def _begin(self, step: Step) -> Iterable[Message]:
-        """The step's messages, in the order of its sends."""
+        """Begin the messages of a step, in the order of its sends."""
         messages = map(self._message, repeat(step), step.sends)
         return list(messages) if self._memory.ahead else messages
 
@@ -125,7 +125,10 @@ class _Run:
         return call.comm.Isend([message.content, MPI.BYTE], part.peer, self._tag + step.stage % STAGES)
 
     def _message(self, step: Step, part: Part) -> Message:
-        """The part's message; whoever encodes a part that replaces others' takes it in decoded form like them."""
+        """The message of a part.
+
+        If the part replaces others' values, its sender also takes the decoded values, as they do.
+        """
         span = part.span
         if not step.coded:
             values = self._call.vector.read(span)
@@ -160,7 +163,7 @@ class _Run:
                 self._memory.unpack(inbox, self._call.vector.into(part.span))
 
     def _sum(self, step: Step, posted: list[tuple[MPI.Request | None, Any]]) -> Slice:
-        """Add in the order of the parts, whoever came first."""
+        """Add the parts in their order, whichever came first."""
         memory = self._memory
         by_span: dict[Span, list[tuple[Part, MPI.Request | None, Any]]] = {}
         for part, (request, inbox) in zip(step.receives, posted, strict=True):
@@ -187,7 +190,7 @@ class _Run:
                     memory.unpack(inbox, total, accumulate=k > 0)
 
     def _decode_all(self) -> None:
-        """Decode what came after it has been passed on, so that nobody waits for it."""
+        """Decode received messages after they have been passed on, so that no rank waits for the decoding."""
         for span, message in self._undecoded:
             self._memory.decode(message, self._call.vector.into(span))
         self._undecoded.clear()

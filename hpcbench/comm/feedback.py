@@ -1,9 +1,9 @@
-"""Error feedback: what a message lacks is added to the next one (arXiv 1901.09847, algorithm 2).
+"""Error feedback: the error of a message is added to the next one (arXiv 1901.09847, algorithm 2).
 
-A two-shot reduction rounds twice: each rank its contributions, each owner its sums. So there are two residuals, as in
-1-bit Adam (arXiv 2102.02888, section 4.2): the worker's, of what this rank sends to be summed, and the server's, of the
-sums that it sends to everyone. Both lie in memory like the vector that they belong to, so that they can be told apart
-by parameter, whatever the plan cuts.
+A two-shot reduction rounds twice: each rank rounds its contributions, and each owner rounds its sums. So there are two
+residuals, as in 1-bit Adam (arXiv 2102.02888, section 4.2): the worker's belongs to the values that this rank sends to
+be summed, the server's to the sums that it sends to all ranks. Both have the shape of the vector, so that each
+parameter has its own part of them, whatever the plan cuts.
 """
 
 from importlib import import_module
@@ -37,15 +37,15 @@ class Feedback:
         self.summed: Array = _zeros(n, like)
 
     def worker(self, span: Span) -> Array:
-        """Residual of a contribution."""
+        """Residual of a contribution of this rank."""
         return self.sent[span.start : span.stop]
 
     def server(self, span: Span) -> Array:
-        """Residual of a sum."""
+        """Residual of a sum that this rank owns."""
         return self.summed[span.start : span.stop]
 
     def forget(self) -> None:
-        """Start anew: after a step whose gradients were thrown away the residuals belong to nothing."""
+        """Set the residuals to zero, after a step whose gradients were thrown away."""
         self.sent[...] = 0
         self.summed[...] = 0
 

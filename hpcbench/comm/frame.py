@@ -1,8 +1,8 @@
-"""The frame of an encoded message: its bytes and a checksum of 64 bits (XXH3) behind them.
+"""The frame of an encoded message: its bytes, followed by a checksum of 64 bits (XXH3).
 
 A network's own checks are weak (16 bits in TCP) or end at the adapter, and a codec decodes most damaged streams to some
-number. The frame's bytes count as neither message nor wire bytes, like the headers of the network. Groups within one
-node do without.
+number. The frame's bytes count neither as message bytes nor as wire bytes, like the headers of the network. Groups
+within one node send no checksum.
 """
 
 import numpy as np
@@ -12,23 +12,23 @@ from hpcbench.comm.arrays import Array
 from hpcbench.errors import TransitError
 
 BYTES = 8
-"""Of the checksum."""
+"""Bytes of the checksum."""
 
 
 def seal(buffer: Array, used: int) -> Array:
-    """The message whose `used` bytes stand in `buffer`, with the checksum behind them."""
+    """The message whose first `used` bytes are in `buffer`, with the checksum behind them."""
     message = buffer[: used + BYTES]
     message[used:] = np.frombuffer(_checksum(buffer[:used]), np.uint8)
     return message
 
 
 def opened(message: Array, sender: int) -> Array:
-    """The bytes of a message that has arrived whole.
+    """The bytes of a message, after its checksum was tested.
 
     Raises
     ------
     TransitError
-        It has not.
+        The message has changed on its way.
     """
     used = message.size - BYTES
     if used < 0 or message[used:].tobytes() != _checksum(message[:used]):

@@ -1,7 +1,8 @@
-"""Whether the MPI library takes pointers to GPU memory: found out, never assumed. There is no one way to ask.
+"""Whether the MPI library takes pointers to GPU memory. It is found out and never assumed.
 
-A library that is given a device pointer and knows nothing of devices crashes, or sends something else. So what cannot
-be found out counts as no: messages then take the way through the host, which always works.
+A library that knows nothing of devices crashes when it is given a device pointer, or sends other bytes. So an answer
+that cannot be found out counts as no. Messages then go through host memory, which always works. Each library must be
+asked in another way.
 """
 
 import ctypes
@@ -14,11 +15,11 @@ from typing import Any
 from mpi4py import MPI
 
 _CUDA = 0
-"""``MPIX_GPU_SUPPORT_CUDA`` of MPICH."""
+"""``MPIX_GPU_SUPPORT_CUDA``, a constant of MPICH."""
 
 
 class Answer(str, Enum):
-    """What was found."""
+    """An answer to the question whether the library is GPU-aware."""
 
     YES = "yes"
     NO = "no"
@@ -27,12 +28,12 @@ class Answer(str, Enum):
 
 @dataclass(frozen=True)
 class Awareness:
-    """An answer, and where it comes from. True where MPI may be given device pointers.
+    """An answer and its origin. It is true if MPI may be given device pointers.
 
     Attributes
     ----------
     answer, why
-        Both are for the log: ``str`` says what follows from them.
+        The answer and its origin, for the log. ``str`` adds what follows from them.
     """
 
     answer: Answer
@@ -51,14 +52,14 @@ class Awareness:
 
 
 def gpu_aware(comm: MPI.Comm, asked: bool | None = None) -> Awareness:
-    """Ask on all ranks; a collective call. Ranks that differ make it a no: both sides of a message must agree.
+    """Ask on all ranks, in a collective call. If ranks differ the answer is no: both sides of a message must agree.
 
     Parameters
     ----------
     comm
-        Of all ranks of the run.
+        Communicator of all ranks of the run.
     asked
-        What the site or the user says; None to find out.
+        The answer of the site or the user; None to find out.
     """
     if asked is not None:
         here = Awareness(Answer.YES if asked else Answer.NO, "as the site or the user says")
@@ -76,16 +77,16 @@ def gpu_aware(comm: MPI.Comm, asked: bool | None = None) -> Awareness:
 
 
 def find_out(version: str, library: Any, environment: Mapping[str, str], kinds: str) -> Awareness:
-    """What one rank can find out.
+    """Find out the answer on one rank.
 
     Parameters
     ----------
     version
-        What the library says of itself.
+        The library's own description of its version.
     library
-        Has its functions as attributes.
+        The library, with its functions as attributes.
     environment
-        Variables of the process.
+        Environment variables of the process.
     kinds
         ``mpi_memory_alloc_kinds`` (MPI 4.1, section 12.4.3), comma-separated; empty where there is none.
     """

@@ -1,9 +1,9 @@
-"""Messages of arrays on a GPU: encoded, decoded and summed there. Only what is on the wire passes through the host.
+"""Messages of arrays on a GPU. They are encoded, decoded and summed there, and only wire bytes pass through the host.
 
-Where the MPI library takes device pointers, messages go from device memory to device memory. Elsewhere they are copied
-to pinned host memory after they have been encoded, and back before they are decoded. An MPI library knows nothing of
-streams: it is given a message when an event says that the bytes are there, and buffers go back when an event says that
-nobody reads them any more. Nobody blocks for an event: the executor asks for it, and goes on with other slices.
+If the MPI library takes device pointers, messages go from device memory to device memory. Otherwise they are copied to
+pinned host memory after encoding, and back before decoding. An MPI library knows nothing of streams: it is given a
+message after an event tells that the bytes are there, and buffers are given back after an event tells that they are no
+longer read. No thread blocks for an event: the executor polls it and continues with other slices.
 """
 
 from collections.abc import Callable
@@ -22,14 +22,14 @@ from hpcbench.comm.scratch import Scratch
 
 
 class DeviceMessage:
-    """A message that is there when the device has made it.
+    """A message that is ready when the device has made it.
 
     Attributes
     ----------
     wire
         Its encoded bytes on the device.
     pending
-        Itself until it is there.
+        The work that makes the message, until it is done.
     """
 
     def __init__(self, content: Any, wire: DeviceArray, wire_bytes: int) -> None:
@@ -38,7 +38,7 @@ class DeviceMessage:
 
 
 class _Outgoing:
-    """What happens between a codec's start and the moment when MPI may read the message."""
+    """The work between a codec's start and the moment when MPI may read the message."""
 
     def __init__(self, memory: "DeviceMemory", message: DeviceMessage, used: int | Length, begin: Event) -> None:
         self._memory, self._message, self._used, self._begin = memory, message, used, begin
@@ -78,7 +78,7 @@ class _Outgoing:
 
 
 class _Copied:
-    """A plain message on its way to the host, or whose values are still being made."""
+    """A plain message that is being copied to the host, or whose values are still being computed."""
 
     def __init__(self, message: DeviceMessage, event: Event) -> None:
         self._message, self._event = message, event
@@ -109,26 +109,26 @@ class _Finish:
 
 
 class DeviceMemory:
-    """Serves a slice whose values lie on a device. Implements hpcbench.comm.memory.Memory.
+    """The memory of a slice whose values lie on a device. It implements hpcbench.comm.memory.Memory.
 
     Parameters
     ----------
     codec
-        Of the operation, of the CPU: the same name is taken of the device.
+        The operation's codec for the CPU. The device's codec of the same name is used.
     dtype
-        In which values travel: those of another type are rounded to it when they are sent.
+        Type in which values travel. Values of another type are rounded to it when they are sent.
     pools
-        Of the device.
+        Pools of the device.
     stream
-        Of the operation.
+        Stream of the operation.
     tally
         Counts the time that the codec takes on the device.
     ended
-        Is told where the slice ends.
+        Called with the event at the slice's end.
     """
 
     ahead = True
-    """The device goes on while the first ones are sent."""
+    """All messages of a step are begun before the first one is sent: the device keeps working meanwhile."""
 
     def __init__(
         self,
@@ -151,6 +151,7 @@ class DeviceMemory:
         self._decodings: list[tuple[Event, Event, int | Length]] = []
 
     def encode(self, values: DeviceArray, residual: Any, seed: int) -> DeviceMessage:
+        """Start to encode values on the device. The message is ready when the device is done."""
         room = self._host_codec.wire_bytes(values.size, self._dtype)
         wire = self._borrow(self._pools.device, room)
         content = wire if self.aware else self._borrow(self._pools.host, room + self.seal)
@@ -162,6 +163,7 @@ class DeviceMemory:
         return message
 
     def plain(self, values: DeviceArray) -> DeviceMessage:
+        """Start to make a message of values without the codec."""
         sent = self._rounded(values).view(np.uint8)
         content: Any = sent
         if not self.aware:
@@ -172,13 +174,16 @@ class DeviceMemory:
         return message
 
     def inbox(self, n: int, *, coded: bool) -> Any:
+        """A buffer on the device or on the host that MPI receives a message of `n` values in."""
         nbytes = self._host_codec.wire_bytes(n, self._dtype) + self.seal if coded else n * self._dtype.itemsize
         return self._borrow(self._pools.device if self.aware else self._pools.host, nbytes)
 
     def inbox_of(self, values: DeviceArray) -> Any:
+        """A separate buffer for a plain message, because the device may still work on the values."""
         return self.inbox(values.size, coded=False)  # the device may still work on the values
 
     def arrived(self, inbox: Any, nbytes: int, sender: int) -> DeviceMessage:
+        """The received message, on the device and with its checksum tested."""
         content = inbox[:nbytes]
         if self.aware:
             return DeviceMessage(content, content, nbytes)
@@ -188,6 +193,7 @@ class DeviceMemory:
         return DeviceMessage(content, wire, encoded.size)
 
     def decode(self, message: DeviceMessage, out: DeviceArray, *, accumulate: bool = False) -> None:
+        """Decode a message into `out`, or add it."""
         begin = self.mark()
         if out.dtype == self._dtype:
             length = self._codec.decode(message.wire, out, accumulate=accumulate, stream=self._stream)
@@ -199,6 +205,7 @@ class DeviceMemory:
         self._decodings.append((begin, self.mark(), length))
 
     def unpack(self, inbox: Any, out: DeviceArray, *, accumulate: bool = False) -> None:
+        """Write a plain message to `out`, or add it."""
         content = inbox[: out.size * self._dtype.itemsize]
         replaces = out.dtype == self._dtype and not accumulate
         if replaces:
@@ -214,30 +221,34 @@ class DeviceMemory:
             self._accelerator.convert(out, values, self._stream, accumulate=accumulate)
 
     def round_in_place(self, values: DeviceArray) -> None:
-        """Make values what others get of them, in the type in which they travel."""
+        """Replace values by what the other ranks receive of them: rounded to the type in which they travel."""
         if values.dtype != self._dtype:
             self._accelerator.convert(values, self._rounded(values), self._stream)
 
     def copy(self, values: DeviceArray, to: DeviceArray | None = None) -> DeviceArray:
+        """Start a copy of values on the device."""
         copied = self._borrow(self._pools.device, values.nbytes).view(values.dtype) if to is None else to
         self.transfer(copied, values)
         return copied
 
     def add(self, total: DeviceArray, values: DeviceArray) -> None:
+        """Add values to the total on the device."""
         self._accelerator.add(total, values, self._stream)
 
     def finish(self) -> _Finish:
+        """The event after the slice's last work on the device."""
         finish = _Finish(self, self._decodings)
         self._ended(finish.event)
         return finish
 
     def give_back(self) -> None:
+        """Give all buffers back to their pools."""
         for pool, buffer in self._lent:
             pool.give_back(buffer)
         self._lent.clear()
 
     def mark(self) -> Event:
-        """Where the operation's stream ends now."""
+        """The point where the work of the operation's stream ends now."""
         return self._accelerator.mark(self._stream)
 
     def transfer(self, target: DeviceArray | Array, source: DeviceArray | Array) -> None:
@@ -254,7 +265,7 @@ class DeviceMemory:
         return rounded
 
     def _travelling(self, n: int) -> DeviceArray:
-        """Room on the device for so many values as they travel."""
+        """A buffer on the device for `n` values in the type in which they travel."""
         room: DeviceArray = self._borrow(self._pools.device, n * self._dtype.itemsize).view(self._dtype)
         return room
 

@@ -1,4 +1,4 @@
-"""What the operations on one device share, from which each slice's memory (gpu_memory.py) takes what it needs."""
+"""What all operations on one device share. Each slice's memory (gpu_memory.py) takes what it needs from here."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from hpcbench.comm.scratch import Scratch
 
 
 class DeviceIdentity:
-    """``none`` on a device: copies and sums.
+    """The codec ``none`` on a device, made of copies and sums.
 
     Parameters
     ----------
@@ -25,6 +25,7 @@ class DeviceIdentity:
         self._accelerator = accelerator
 
     def encode(self, x: DeviceArray, out: DeviceArray, *, residual: Any = None, seed: int = 0, stream: int) -> int:
+        """Copy the values to the wire, plus the residual if there is one."""
         wire = out[: x.nbytes]
         if residual is None:
             self._accelerator.copy(wire, x, stream)
@@ -34,6 +35,7 @@ class DeviceIdentity:
         return x.nbytes
 
     def decode(self, wire: DeviceArray, out: DeviceArray, *, accumulate: bool = False, stream: int) -> int:
+        """Copy the wire to the values, or add it."""
         if wire.nbytes != out.nbytes:
             raise ValueError(f"none: {wire.nbytes} bytes on the wire for {out.size} values of {out.dtype}")
         if accumulate:
@@ -44,7 +46,7 @@ class DeviceIdentity:
 
 
 class Pools:
-    """What all operations on one device share: kernels, buffers, streams.
+    """The kernels, buffers and streams that all operations on one device share.
 
     Parameters
     ----------
@@ -72,7 +74,7 @@ class Pools:
         return self._streams[self._turn % self._STREAMS]
 
     def codec(self, codec: Codec) -> CudaCodec | DeviceIdentity:
-        """The same codec on the device. Raises TypeError where it has no kernels."""
+        """The device's codec of the same name. It raises TypeError if the codec has no kernels."""
         if codec.name not in self._codecs:
             self._codecs[codec.name] = (
                 DeviceIdentity(self.accelerator)

@@ -1,9 +1,9 @@
 """A group: one communicator and the operations on it.
 
-Every operation takes the channel that its traffic belongs to, writes into the caller's buffers (contiguous arrays of
-NumPy, or of torch or CuPy on a GPU) and counts what this rank sent. It returns at once; what it returns is waited for.
-A group of one rank sends nothing and encodes nothing. An operation on a GPU follows the caller's current stream, and
-`wait` returns when the device has done it: its result is there for every stream.
+Every operation takes the channel of its traffic, writes into the caller's buffers (contiguous arrays of NumPy, or of
+torch or CuPy on a GPU) and counts the bytes that this rank sent. It returns at once with a `Work`, which the caller
+waits for. A group of one rank sends nothing and encodes nothing. An operation on a GPU follows the caller's current
+stream. `wait` returns when the device has done it, so that every stream can use the result.
 """
 
 import math
@@ -48,13 +48,13 @@ class Group:
     Parameters
     ----------
     comm
-        Owned by the group from here on: nobody else may send on it. Making a group is a collective call.
+        The communicator. Only the group may send on it from now on. Making a group is a collective call.
     progress
-        Drives the operations; one serves all groups of a process.
+        Drives the operations of all groups of a process.
     links
-        What plans are chosen by.
+        Speeds of links and codecs, by which plans are chosen.
     places
-        Where arrays may lie; by default the host, and GPUs of which the MPI library knows nothing.
+        Places that arrays may lie in; by default the host, and GPUs that the MPI library does not know.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Group:
 
     @property
     def topology(self) -> Topology:
-        """Nodes of the ranks, as the MPI library tells; may be replaced to try out another one."""
+        """Nodes of the ranks, as the MPI library gives them. It may be replaced to try out another topology."""
         return self._choice.topology
 
     @topology.setter
@@ -77,16 +77,18 @@ class Group:
         self._choice = Choice(self.rank, topology, self._choice.links)
 
     def within_node(self) -> "Group":
-        """A group of the ranks of this one that share this rank's node; making it is a collective call."""
+        """A group of those ranks of this group that share this rank's node. Making it is a collective call."""
         comm = self._comm.Split(self.topology.node_of[self.rank], self.rank)
         return Group(comm, self._progress, self._choice.links, self._places)
 
     @property
     def rank(self) -> int:
+        """Number of the caller's rank in the group."""
         return int(self._comm.rank)
 
     @property
     def size(self) -> int:
+        """Number of ranks."""
         return int(self._comm.size)
 
     def all_reduce(
@@ -99,9 +101,9 @@ class Group:
         buf
             Values, shape (n,).
         channel
-            Which traffic this is.
+            Channel of the traffic.
         op
-            Other than the sum on native channels only.
+            The operation. Only native channels can do others than the sum.
         feedback
             Residuals of this vector, kept from call to call.
 
@@ -133,7 +135,7 @@ class Group:
         return self._carry_out(chosen, channel, place, buf, InPlace(buf), feedback)
 
     def reduce_scatter(self, src: Array, dst: Array, *, channel: Channel, feedback: Feedback | None = None) -> Work:
-        """Sum `src` over the ranks; `dst` receives this rank's piece as `shards` cuts it."""
+        """Sum `src` over the ranks. `dst` receives this rank's piece, cut by `shards`."""
         place, (src, dst) = self._places.of(src, dst)
         piece = shards(src.size, self.size)[self.rank]
         if self.size == 1:
@@ -152,7 +154,7 @@ class Group:
         return self._carry_out(chosen, channel, place, src, vector, feedback)
 
     def all_gather(self, src: Array, dst: Array, *, channel: Channel) -> Work:
-        """Join the ranks' `src` in `dst`; the pieces are those of `shards`."""
+        """Join `src` of all ranks in `dst`. The pieces are those of `shards`."""
         place, (src, dst) = self._places.of(src, dst)
         if self.size == 1:
             place.copy(dst, src)
@@ -169,7 +171,7 @@ class Group:
         return self._carry_out(chosen, channel, place, src, InPlace(dst), None)
 
     def broadcast(self, buf: Array, root: int, *, channel: Channel) -> Work:
-        """`buf` of the root to everyone; the root too holds the decoded form afterwards."""
+        """Send `buf` of the root to all ranks. The root holds the decoded values afterwards, too."""
         if self.size == 1:
             return Work.nothing(channel)
         place, (buf,) = self._places.of(buf)
@@ -185,7 +187,7 @@ class Group:
         return self._carry_out(chosen, channel, place, buf, InPlace(buf), None)
 
     def reduce(self, src: Array, dst: Array | None, root: int, *, channel: Channel) -> Work:
-        """Sum `src` over the ranks into `dst` of the root; the others need none, and `src` stays as it is."""
+        """Sum `src` over the ranks into `dst` of the root. The other ranks need no `dst`, and `src` does not change."""
         at_root = self.rank == root
         into = dst if at_root and dst is not None else src[:0]
         place, (src, into) = self._places.of(src, into)
@@ -207,7 +209,7 @@ class Group:
     def all_to_all(
         self, src: Array, dst: Array, counts: tuple[Sequence[int], Sequence[int]], *, channel: Channel
     ) -> Work:
-        """Part i of `src` to rank i; the parts that come lie in `dst` in rank order.
+        """Send part i of `src` to rank i, and receive the parts of all ranks in `dst`, in rank order.
 
         A rank's own part stays exact, or is rounded like the others where the MPI library carries another type.
 
@@ -218,7 +220,7 @@ class Group:
         counts
             Elements to each rank, and elements from each rank.
         channel
-            Which traffic this is.
+            Channel of the traffic.
         """
         place, (src, dst) = self._places.of(src, dst)
         sends, receives = (_spans(part) for part in counts)
@@ -249,7 +251,7 @@ class Group:
         return self._message(buf, buf, todo, tag, channel)
 
     def shift(self, src: Array, dst: Array, *, by: int, tag: int = 0, channel: Channel) -> Work:
-        """`src` to the rank `by` further round the ring, into `dst` what comes from as far before."""
+        """Send `src` to the rank `by` places ahead on the ring, and receive `dst` from the rank `by` places behind."""
         if by % self.size == 0:
             place, (src, dst) = self._places.of(src, dst)
             place.copy(dst, src)
@@ -260,7 +262,7 @@ class Group:
         return self._message(src, dst, todo, tag, channel)
 
     def _coded(self, channel: Channel, dtype: np.dtype[np.generic]) -> steps.Coded:
-        """Which messages between two ranks go through the codec."""
+        """The messages between two ranks that go through the codec."""
         itemsize = channel.travels_as(dtype).itemsize
 
         def coded(part: Part) -> bool:
@@ -273,7 +275,8 @@ class Group:
     def _blocking(self, operation: plans.Operation, buf: Array, channel: Channel) -> bool:
         """Whether to use the library's blocking call: the same answer on every rank.
 
-        Never where operations may be under way in the background: they would stand still, and others wait for them.
+        It is never used while operations may be under way in the background: they would stop, and other ranks wait for
+        them.
         """
         if self._progress.background:
             return False
@@ -293,7 +296,10 @@ class Group:
         *,
         sums: bool = False,
     ) -> Work:
-        """Let the MPI library carry `src` to `dst`; `sent` are this rank's bytes, of the type that travels."""
+        """Let the MPI library carry `src` to `dst`.
+
+        `sent` is the number of bytes of this rank, in the type that travels.
+        """
         dtype = channel.travels_as(src.dtype)
         on_host = sums and self._library.by_processor(dtype)
         slice_ = place.by_library(call, src, dst, dtype, on_host=on_host)

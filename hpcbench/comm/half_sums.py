@@ -1,4 +1,4 @@
-"""How an MPI library sums values of 16 bits: by a type of its own, or by an operation whose loop is a kernel of ours.
+"""How an MPI library sums 16-bit values: with its own type, or with an operation that calls hpcbench's kernel.
 
 MPI's standard has no sum of half precision that every library knows. MPICH and Open MPI have a type for float16, and
 may add it up in software, value by value: ten times slower than float32, which would make the uncompressed baseline
@@ -20,22 +20,22 @@ from hpcbench.comm.arrays import Array
 
 LIBRARY, KERNEL = "MPI library's type", "hpcbench's loop as an MPI operation"
 _SLOWER = 2.0
-"""The library's own type is taken unless it takes so many times as long as our loop."""
+"""The library's own type is used unless its sum takes this many times as long as hpcbench's loop."""
 _TRIED = 1 << 15
-"""Values that are summed to find out."""
+"""Number of values that are summed to compare the two."""
 
 
 class HalfSum(NamedTuple):
-    """What a reduction of 16-bit values is called with."""
+    """What a reduction of 16-bit values needs from MPI: a type and an operation."""
 
     datatype: MPI.Datatype
     op: MPI.Op
     whose: str
-    """`LIBRARY` or `KERNEL`."""
+    """Who sums: `LIBRARY` or `KERNEL`."""
 
 
 def agreed(comm: MPI.Comm) -> dict[str, HalfSum]:
-    """The sums by name of the NumPy type, the same on all ranks (a collective call)."""
+    """The sums by name of the NumPy type, the same on all ranks. This is a collective call."""
     library = _library_sum()
     everyone: int = comm.allreduce(int(library is not None), MPI.MIN)
     half = library if library is not None and everyone else by_kernel("float16")
@@ -44,7 +44,7 @@ def agreed(comm: MPI.Comm) -> dict[str, HalfSum]:
 
 @functools.cache
 def _library_sum() -> HalfSum | None:
-    """The library's own sum of float16, if it has one that is not slow. Of bfloat16 none can be asked for safely."""
+    """The library's own sum of float16, if it has one that is not slow. There is no safe way to ask for bfloat16."""
     try:
         datatype = MPI.Datatype.fromcode("e")
         own = _seconds(lambda a, b: MPI.SUM.Reduce_local([a, datatype], [b, datatype]))
@@ -57,7 +57,7 @@ def _library_sum() -> HalfSum | None:
 
 @functools.cache
 def by_kernel(name: str) -> HalfSum:
-    """The sum of ``float16`` or ``bfloat16`` by our loop."""
+    """The sum of ``float16`` or ``bfloat16`` by hpcbench's loop."""
     kind = Type.F16 if name == "float16" else Type.BF16
 
     def add(came: Any, total: Any, datatype: MPI.Datatype) -> None:

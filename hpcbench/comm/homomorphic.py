@@ -1,8 +1,8 @@
-"""Sums of 8-bit integers with a scale that all ranks share, after hZCCL's idea of adding what is encoded.
+"""Sums of 8-bit integers with a scale that all ranks share, after hZCCL's idea of adding encoded values.
 
-The largest magnitude of each block is agreed on first (an all-reduce with the maximum); integers of 8 bits then add up
-exactly in 16, and the MPI library sums them. One rounding a value and no decoding on the way; but twice the bytes of
-two-shot's integers, and a scale that the rank with the largest values decides.
+First all ranks agree on the largest magnitude of each block (an all-reduce with the maximum). Then 8-bit integers add
+up exactly in 16 bits, and the MPI library sums them. Each value is rounded once and nothing is decoded on the way. But
+the messages are twice as long as two-shot's, and the rank with the largest values decides the scale.
 """
 
 import time
@@ -16,7 +16,7 @@ from hpcbench.comm.memory import Slice, Tally
 from hpcbench.contract.rules import HOMOMORPHIC_RANKS
 
 _LARGEST = 127
-"""The largest integer of a value: sums of `HOMOMORPHIC_RANKS` such integers fit 16 bits."""
+"""The largest integer that a value becomes. Sums of `HOMOMORPHIC_RANKS` such integers fit 16 bits."""
 
 
 def all_reduce(comm: MPI.Comm, buf: Array, codec: Quant, tally: Tally) -> Slice:
@@ -29,9 +29,9 @@ def all_reduce(comm: MPI.Comm, buf: Array, codec: Quant, tally: Tally) -> Slice:
     buf
         float32 or float64, shape (n,). A block with NaN or infinity on any rank is NaN on all.
     codec
-        Gives the block.
+        Codec whose block size is used.
     tally
-        Counts; the bytes are those of bandwidth-optimal all-reduces, as of all that the library does.
+        Counts the bytes: those of bandwidth-optimal all-reduces, as for all collectives of the library.
     """
     if comm.size > HOMOMORPHIC_RANKS:
         raise ValueError(f"homomorphic: sums over {comm.size} ranks do not fit 16 bits: at most {HOMOMORPHIC_RANKS} do")

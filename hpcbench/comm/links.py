@@ -1,7 +1,7 @@
-"""What links and codecs are able to do.
+"""The speeds of links and codecs.
 
-`hpcbench bench network` measures the numbers; the defaults are those of a cluster with 100 Gbit/s a node, so that a
-plan can be made before anything was measured.
+`hpcbench bench network` measures them. The defaults are those of a cluster with 100 Gbit/s per node, so that plans can
+be made before anything was measured.
 """
 
 import json
@@ -22,27 +22,27 @@ class Link:
     """One level of the network."""
 
     latency_s: float
-    """Of a message between two ranks."""
+    """Latency of a message between two ranks."""
     bytes_per_s: float
-    """Within nodes of one rank while all ranks send; between nodes of one node, all its ranks together."""
+    """Bandwidth. Within nodes: of one rank while all ranks send. Between nodes: of a node, all its ranks together."""
 
 
 @dataclass(frozen=True)
 class Speed:
-    """A codec on one rank while all ranks of the node work."""
+    """Speed of a codec on one rank while all ranks of the node work."""
 
     encode_bytes_per_s: float
-    """Bytes of values, before the codec."""
+    """Speed in bytes of values before the codec."""
     decode_bytes_per_s: float
     call_s: float
-    """Of a call with few values."""
+    """Seconds of a call with few values."""
     ratio: float
-    """Bytes after the codec for each before it."""
+    """Bytes after the codec divided by bytes before it."""
 
 
 @dataclass(frozen=True)
 class Links:
-    """A machine.
+    """The speeds of a machine.
 
     Attributes
     ----------
@@ -53,8 +53,8 @@ class Links:
     native
         Seconds that the MPI library's own collectives took: (operation, bytes, seconds).
     measured
-        Seconds that plans took: (operation, codec, bytes, algorithm, slices, seconds). What was measured near the size
-        at hand decides before the model does.
+        Seconds that plans took: (operation, codec, bytes, algorithm, slices, seconds). A measurement near the needed
+        size goes before the model.
     """
 
     within: Link
@@ -63,16 +63,19 @@ class Links:
     native: tuple[tuple[str, int, float], ...] = ()
     measured: tuple[tuple[str, str, int, str, int, float], ...] = ()
     blocking: tuple[tuple[str, int], ...] = ()
-    """Of `native` those, (operation, bytes), that are times of the blocking call: it was the faster one."""
+    """The cases (operation, bytes) of `native` that were measured with the blocking call, because it was faster."""
     ranks_per_node: tuple[int, ...] = ()
-    """Where `native` and `measured` come from: they say nothing of other topologies. Empty: they hold for any."""
+    """Ranks of each node in the measurement of `native` and `measured`, which hold for this topology only.
+
+    Empty: they hold for any topology.
+    """
 
     def speed(self, codec: str) -> Speed:
-        """Of the codec, or of a typical one where it was not measured."""
+        """Speed of the codec, or of a typical one if it was not measured."""
         return dict(self.codecs).get(codec, _TYPICAL)
 
     def blocks(self, operation: str, nbytes: int, topology: Topology) -> bool:
-        """Whether the library's blocking call was the faster one at the measured size that is nearest."""
+        """Whether the library's blocking call was faster at the nearest measured size."""
         sizes = [size for op, size, _ in self.native if op == operation]
         if not sizes or self.foreign(topology):
             return False
@@ -80,7 +83,7 @@ class Links:
         return (operation, nearest) in self.blocking
 
     def foreign(self, topology: Topology) -> str | None:
-        """Why the measured times do not hold on a topology; None where they do."""
+        """Why the measured times do not hold on a topology; None if they do."""
         if self.ranks_per_node in ((), shape(topology)):
             return None
         there = " + ".join(map(str, self.ranks_per_node))
@@ -92,20 +95,20 @@ DEFAULT = Links(Link(1e-6, 10e9), Link(5e-6, 12.5e9))
 
 
 def shape(topology: Topology) -> tuple[int, ...]:
-    """Ranks of each node, the fullest first: what has to be equal for times to be comparable."""
+    """Ranks of each node, the fullest node first. Times are comparable if this is equal."""
     return tuple(sorted((len(ranks) for ranks in topology.members), reverse=True))
 
 
 def interpolate(points: list[tuple[int, float]], nbytes: int) -> float | None:
-    """Seconds at `nbytes`, linear in both logarithms; None far from what was measured.
+    """Seconds at `nbytes`, interpolated on logarithmic scales; None far from the measured sizes.
 
     Parameters
     ----------
     points
         Measured sizes in ascending order, and their seconds.
     nbytes
-        Within a factor of two of a size, or between two that are a factor of 16 apart at most: a protocol changes in
-        larger gaps.
+        Size within a factor of two of a measured size, or between two that are at most a factor of 16 apart. In larger
+        gaps the protocol may change.
     """
     if nbytes <= 0:
         return None
@@ -121,12 +124,12 @@ def interpolate(points: list[tuple[int, float]], nbytes: int) -> float | None:
 
 
 def load(path: Path) -> Links:
-    """Read what `hpcbench bench network` wrote.
+    """Read the file that `hpcbench bench network` wrote.
 
     Raises
     ------
     UserError
-        The file is missing, or is not what it should be.
+        The file is missing or malformed.
     """
     try:
         raw: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

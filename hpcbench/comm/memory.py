@@ -1,7 +1,7 @@
-"""Where the values of an operation lie, and how messages come from there and get there.
+"""The memory of an operation's values, and how messages are made from it and written to it.
 
-The executor knows steps and requests; a memory knows bytes. So the same executor serves arrays of the host, where all
-of this is plain calls, and those of a GPU (gpu_memory.py), where a message is something that will be there later.
+The executor knows steps and requests, and a memory knows bytes. So the same executor serves arrays of the host, where
+all calls finish at once, and arrays of a GPU (gpu_memory.py), where a message is ready only later.
 """
 
 import time
@@ -21,19 +21,19 @@ from hpcbench.comm.scratch import Scratch
 
 
 class Pending(Protocol):
-    """Work of a device that somebody waits for."""
+    """Work of a device that a slice waits for."""
 
     def done(self) -> bool:
-        """Whether it has come to its end; asked until it says yes."""
+        """Whether the work is done. It is called until it says yes."""
 
 
 Slice = Generator[list[MPI.Request] | Pending, list[MPI.Status], None]
-"""Yields what it waits for; is resumed with the statuses of requests."""
+"""A generator that yields what it waits for, and is resumed with the statuses of requests."""
 
 
 @dataclass
 class Tally:
-    """What one operation did on this rank. Seconds of all its slices together."""
+    """Counts of one operation on this rank. Seconds are summed over its slices."""
 
     message_bytes: int = 0
     wire_bytes: int = 0
@@ -64,68 +64,68 @@ class Tally:
 
 
 class Message(Protocol):
-    """A part of a vector as it travels."""
+    """A part of a vector in the form in which it travels."""
 
     @property
     def pending(self) -> Pending | None:
-        """To be waited for before the rest is looked at."""
+        """Work to wait for before the other fields are used."""
 
     @property
     def content(self) -> Any:
-        """What MPI sends: bytes."""
+        """The bytes that MPI sends."""
 
     @property
     def wire_bytes(self) -> int:
-        """Of it, without the checksum."""
+        """Bytes of the message without the checksum."""
 
 
 class Memory(Protocol):
-    """Serves the steps of one slice: all that it lends comes back when the slice ends."""
+    """The memory of one slice. Buffers that it lends come back when the slice ends."""
 
     @property
     def ahead(self) -> bool:
         """Whether all messages of a step are begun before the first one is sent."""
 
     def encode(self, values: Any, residual: Any, seed: int) -> Message:
-        """Values in encoded form."""
+        """Make a message of encoded values."""
 
     def plain(self, values: Any) -> Message:
-        """Values as they are. They may not change before the message has left."""
+        """Make a message of values that are not encoded. They may not change before the message has left."""
 
     def inbox(self, n: int, *, coded: bool) -> Any:
-        """Where MPI puts a message of `n` values."""
+        """A buffer that MPI receives a message of `n` values in."""
 
     def inbox_of(self, values: Any) -> Any:
-        """Where MPI puts a plain message that replaces `values`."""
+        """A buffer that MPI receives a plain message in that replaces `values`."""
 
     def arrived(self, inbox: Any, nbytes: int, sender: int) -> Message:
-        """The encoded message that has come. Raises TransitError where it is seen to be damaged."""
+        """The encoded message that has arrived. It raises TransitError if the message is damaged."""
 
     def decode(self, message: Any, out: Any, *, accumulate: bool = False) -> None:
-        """What an encoded message holds."""
+        """Decode an encoded message into `out`."""
 
     def unpack(self, inbox: Any, out: Any, *, accumulate: bool = False) -> None:
-        """What a plain message holds."""
+        """Write a plain message to `out`."""
 
     def round_in_place(self, values: Any) -> None:
-        """Make values what their plain message holds."""
+        """Round values as a plain message of them would."""
 
     def copy(self, values: Any, to: Any = None) -> Any:
-        """A copy, by default one that lasts as long as the slice."""
+        """A copy of values, which by default lasts as long as the slice."""
 
     def add(self, total: Any, values: Any) -> None:
-        """Add to the total."""
+        """Add values to the total."""
 
     def finish(self) -> Pending | None:
-        """What is still to be waited for when the steps are done."""
+        """Work to wait for when all steps are done."""
 
     def give_back(self) -> None:
-        """Take back all that was lent."""
+        """Take back all buffers that were lent."""
 
 
 @dataclass(slots=True)
 class HostMessage:
-    """Bytes that are there."""
+    """A message whose bytes are ready."""
 
     content: Array
     wire: Array
@@ -134,22 +134,22 @@ class HostMessage:
 
 
 class HostMemory:
-    """NumPy's arrays.
+    """The memory of a slice whose values are NumPy arrays.
 
     Parameters
     ----------
     codec, dtype
-        Of the operation: values of another type are rounded to `dtype` when they are sent.
+        Codec and type of the operation. Values of another type are rounded to `dtype` when they are sent.
     scratch
         Lends message buffers.
     tally
-        Counts the time of the codec.
+        Counts the codec's time.
     sealed
         Whether encoded messages carry a checksum.
     """
 
     ahead = False
-    """The first one is on its way while the second one is encoded."""
+    """The first message of a step is sent while the second one is encoded."""
 
     def __init__(self, codec: Codec, dtype: np.dtype[Any], scratch: Scratch, tally: Tally, *, sealed: bool) -> None:
         self._codec, self._dtype, self._scratch, self._tally = codec, dtype, scratch, tally
@@ -157,6 +157,7 @@ class HostMemory:
         self._lent: list[Array] = []
 
     def encode(self, values: Array, residual: Array | None, seed: int) -> HostMessage:
+        """Encode values, and add the checksum."""
         bound = self._codec.wire_bytes(values.size, self._dtype)
         buffer = self._borrow(bound + self._seal)
         start = time.perf_counter()
@@ -170,21 +171,26 @@ class HostMemory:
         return message
 
     def plain(self, values: Array) -> HostMessage:
+        """Make a message of values without the codec."""
         content = self._rounded(values).view(np.uint8)
         return HostMessage(content, content, content.nbytes)
 
     def inbox(self, n: int, *, coded: bool) -> Array:
+        """A buffer that MPI receives a message of `n` values in."""
         nbytes = self._codec.wire_bytes(n, self._dtype) + self._seal if coded else n * self._dtype.itemsize
         return self._borrow(nbytes)
 
     def inbox_of(self, values: Array) -> Array:
+        """The values' own memory, or a buffer if they travel in another type."""
         return values.view(np.uint8) if values.dtype == self._dtype else self.inbox(values.size, coded=False)
 
     def arrived(self, inbox: Array, nbytes: int, sender: int) -> HostMessage:
+        """The received message, with its checksum tested."""
         content = inbox[:nbytes]
         return HostMessage(content, frame.opened(content, sender) if self._seal else content, nbytes - self._seal)
 
     def decode(self, message: HostMessage, out: Array, *, accumulate: bool = False) -> None:
+        """Decode a message into `out`, or add it."""
         start = time.perf_counter()
         if out.dtype == self._dtype:
             self._codec.decode(message.wire, out, accumulate=accumulate)
@@ -196,14 +202,16 @@ class HostMemory:
         self._tally.decoded(start)
 
     def unpack(self, inbox: Array, out: Array, *, accumulate: bool = False) -> None:
+        """Write a plain message to `out`, or add it."""
         widen(inbox[: out.size * self._dtype.itemsize].view(self._dtype), out, accumulate=accumulate)
 
     def round_in_place(self, values: Array) -> None:
+        """Round values as a plain message of them would."""
         if values.dtype != self._dtype:
             widen(self._rounded(values), values)
 
     def _rounded(self, values: Array, residual: Array | None = None) -> Array:
-        """Values in the type in which they travel; what they lose goes to the residual."""
+        """Values in the type in which they travel. The rounding errors are added to the residual."""
         if values.dtype == self._dtype:
             return values
         rounded = self._borrow(values.size * self._dtype.itemsize).view(self._dtype)
@@ -211,17 +219,20 @@ class HostMemory:
         return rounded
 
     def copy(self, values: Array, to: Array | None = None) -> Array:
+        """A copy of values, in lent memory unless a target is given."""
         copied = self._borrow(values.nbytes).view(values.dtype) if to is None else to
         np.copyto(copied, values)
         return copied
 
     def add(self, total: Array, values: Array) -> None:
+        """Add values to the total."""
         total += values
 
     def finish(self) -> None:
-        return None
+        """None, because no work is left."""
 
     def give_back(self) -> None:
+        """Give all buffers back to the scratch memory."""
         for buffer in self._lent:
             self._scratch.give_back(buffer)
         self._lent.clear()

@@ -1,8 +1,8 @@
 """The MPI library's own collectives: the baseline that every scheme is compared with.
 
-Nonblocking calls, so that the way of waiting is the run's own; blocking ones, which may go faster, where nothing else
-is under way. The library keeps the choice of its algorithm; the bytes that are counted are those of the
-bandwidth-optimal one. Values of 16 bits are summed as `half_sums` tells.
+Calls are nonblocking, so that the run decides how it waits. Blocking calls, which may be faster, are used where nothing
+else is under way. The library chooses its algorithm; the counted bytes are those of a bandwidth-optimal one.
+`half_sums` sums 16-bit values.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from hpcbench.comm.rounding import is_half
 from hpcbench.contract.shards import length, shards
 
 _WHOLE = 1 << 15
-"""Bytes of a vector that is summed in one call, whoever adds."""
+"""Bytes of a vector that is always summed in one call, by the library's type or by hpcbench's loop."""
 
 
 class Library:
@@ -26,7 +26,7 @@ class Library:
     Parameters
     ----------
     comm
-        Making it is a collective call.
+        The communicator. Making a library is a collective call.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Library:
         self.half_sums = agreed(comm)
 
     def by_processor(self, dtype: np.dtype[Any]) -> bool:
-        """Whether a sum of such values is made by a loop that needs them in the host's memory."""
+        """Whether values of this type are summed by a loop that needs them in host memory."""
         return is_half(dtype) and self.half_sums[dtype.name].whose == KERNEL
 
     def all_reduce(self, buf: Array, op: MPI.Op, *, blocking: bool = False) -> Slice:
@@ -54,7 +54,7 @@ class Library:
             yield [self._comm.Iallreduce(MPI.IN_PLACE, _message(buf, half), half.op if half else op)]
 
     def reduce_scatter(self, src: Array, dst: Array, *, blocking: bool = False) -> Slice:
-        """Sum `src` over the ranks and leave this rank's piece in `dst`."""
+        """Sum `src` over the ranks. This rank's piece is written to `dst`."""
         half = self._half(src)
         counts = [length(piece) for piece in shards(src.size, self._comm.size)]
         arguments = _message(src, half), _message(dst, half), counts, half.op if half else MPI.SUM
@@ -64,7 +64,7 @@ class Library:
             yield [self._comm.Ireduce_scatter(*arguments)]
 
     def all_gather(self, src: Array, dst: Array, *, blocking: bool = False) -> Slice:
-        """Join every rank's `src` in `dst`."""
+        """Join `src` of all ranks in `dst`."""
         pieces = shards(dst.size, self._comm.size)
         if blocking:
             self._comm.Allgatherv(_message(src), _parts(dst, pieces))
@@ -72,7 +72,7 @@ class Library:
             yield [self._comm.Iallgatherv(_message(src), _parts(dst, pieces))]
 
     def broadcast(self, buf: Array, root: int, *, blocking: bool = False) -> Slice:
-        """`buf` of the root to everyone."""
+        """Send `buf` of the root to all ranks."""
         if blocking:
             self._comm.Bcast(_message(buf), root)
         else:
@@ -89,7 +89,7 @@ class Library:
             yield [self._comm.Ireduce(*arguments)]
 
     def all_to_all(self, src: Array, dst: Array, sends: list[slice], receives: list[slice]) -> Slice:
-        """Part i of `src` to rank i, the parts that come into `dst`."""
+        """Send part i of `src` to rank i, and receive the parts of all ranks in `dst`."""
         yield [self._comm.Ialltoallv(_parts(src, sends), _parts(dst, receives))]
 
     def _half(self, buf: Array) -> HalfSum | None:
@@ -98,9 +98,9 @@ class Library:
     def _in_two(self, buf: Array, half: HalfSum, *, blocking: bool) -> Slice:
         """Sum by a reduce-scatter and an all-gather of the library.
 
-        With an operation that it does not know MPICH exchanges whole vectors: log2(p) times their bytes, in place of
-        2 (p - 1) / p times. MPI wants collectives of a communicator called in one order on all ranks: the gathers have
-        one of their own, and begin in the order of the calls.
+        For a user-defined operation MPICH exchanges whole vectors: log2(p) times their bytes instead of 2 (p - 1) / p
+        times. MPI wants the collectives of a communicator called in the same order on all ranks. So the gathers have
+        their own communicator, and begin in the order of the calls.
         """
         pieces = shards(buf.size, self._comm.size)
         mine: Array = np.empty(length(pieces[self._comm.rank]), buf.dtype)
@@ -124,7 +124,7 @@ class _Turn:
         self._before, self._taken = before, False
 
     def done(self) -> bool:
-        """Whether the call before has begun its own."""
+        """Whether the call before has begun its gather."""
         return self._before is None or self._before._taken
 
     def take(self) -> None:
@@ -132,7 +132,7 @@ class _Turn:
 
 
 def _message(buf: Array, half: HalfSum | None = None) -> Any:
-    """A buffer as mpi4py takes it: of bfloat16 it knows nothing."""
+    """A buffer in the form that mpi4py takes. mpi4py does not know bfloat16."""
     values = buf.view(np.uint16) if is_half(buf.dtype) else buf
     return [values, half.datatype] if half else values
 

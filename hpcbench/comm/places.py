@@ -1,4 +1,4 @@
-"""Which memory the arrays of an operation lie in: the host's, or a GPU's."""
+"""The place of an operation's arrays: host memory, or a GPU's memory."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -17,25 +17,25 @@ from hpcbench.comm.scratch import Scratch
 
 
 class Place(Protocol):
-    """Where the arrays of one operation lie."""
+    """The memory that the arrays of one operation lie in."""
 
     on_device: bool
     clock: Clock
-    """Of what the caller computes."""
+    """The clock that measures the caller's computation."""
     called: Any
-    """Mark of the clock at which the operation was called; None where it is that of its beginning."""
+    """The clock's mark when the operation was called; None if that is the mark of its beginning."""
 
     def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> Memory:
-        """For a slice."""
+        """The memory for one slice."""
 
     def copy(self, target: Any, source: Any) -> None:
-        """Copy values, after what the caller asked for before."""
+        """Copy values, after the work that the caller asked for before."""
 
     def snapshot(self, values: Any) -> Any:
-        """Values to send as they are now, whatever the caller does with them after `settle`."""
+        """A copy of values as they are now, whatever the caller writes to them after `settle`."""
 
     def sample(self, values: Any) -> Array:
-        """A copy on the host, at once."""
+        """A copy of values on the host, made at once."""
 
     def by_library(
         self, call: Callable[[Any, Any], Slice], source: Any, target: Any, dtype: np.dtype[Any], *, on_host: bool
@@ -45,20 +45,20 @@ class Place(Protocol):
         Parameters
         ----------
         dtype
-            Type in which values travel: the call is given such arrays.
+            Type in which values travel. The call is given arrays of this type.
         on_host
-            It has to be given arrays of the host's memory.
+            Whether the call needs arrays in host memory.
         """
 
     def settle(self) -> None:
-        """The caller may change what has been encoded so far."""
+        """Let the caller change values that have been encoded so far."""
 
     def took(self, seconds: float) -> float:
-        """Seconds of the operation, which is done and took so many by the host's clock."""
+        """Seconds of a finished operation, given its seconds by the host's clock."""
 
 
 class HostPlace:
-    """NumPy's arrays.
+    """The place of NumPy arrays.
 
     Parameters
     ----------
@@ -74,15 +74,19 @@ class HostPlace:
         self.clock: Clock = HostClock()
 
     def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> HostMemory:
+        """The memory for one slice."""
         return HostMemory(codec, dtype, self._scratch, tally, sealed=sealed)
 
     def copy(self, target: Array, source: Array) -> None:
+        """Copy values at once."""
         target[...] = source
 
     def snapshot(self, values: Array) -> Array:
+        """A copy of the values."""
         return np.array(values)
 
     def sample(self, values: Array) -> Array:
+        """The values themselves."""
         return values
 
     def by_library(
@@ -94,6 +98,7 @@ class HostPlace:
         *,
         on_host: bool,
     ) -> Slice:
+        """Call the MPI library with the arrays, or with rounded copies of them."""
         if dtype == source.dtype:
             return call(source, target)
         arrays = (source,) if target is source else (source, target)
@@ -103,9 +108,10 @@ class HostPlace:
         return self._back(call(here, there), there, target, lent)
 
     def settle(self) -> None:
-        pass
+        """Do nothing: encoded values are never read again."""
 
     def took(self, seconds: float) -> float:
+        """The seconds by the host's clock."""
         return seconds
 
     def _back(self, call: Slice, result: Array, target: Array, lent: list[Array]) -> Slice:
@@ -121,7 +127,7 @@ class DevicePlace:
     Parameters
     ----------
     pools
-        Of the device.
+        Pools of the device.
     caller
         Stream on which the caller makes and uses the arrays.
     """
@@ -137,13 +143,16 @@ class DevicePlace:
         self._follow()
 
     def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> DeviceMemory:
+        """The memory for one slice."""
         return DeviceMemory(codec, dtype, self._pools, self._stream, tally, self._ends.append, sealed=sealed)
 
     def copy(self, target: DeviceArray, source: DeviceArray) -> None:
+        """Start a copy on the caller's stream."""
         self._accelerator.copy(target, source, self._caller)
         self._follow()
 
     def snapshot(self, values: DeviceArray) -> DeviceArray:
+        """A copy on the device; the values themselves if they are copied to the host anyway."""
         if not self._pools.aware:
             return values  # it is copied to the host
         taken = self._accelerator.memory(values.nbytes).view(values.dtype)
@@ -151,6 +160,7 @@ class DevicePlace:
         return taken
 
     def sample(self, values: DeviceArray) -> Array:
+        """A copy of the values on the host, made at once."""
         sample: Array = np.empty(values.size, values.dtype)
         self._accelerator.copy(sample, values, self._stream)
         self._accelerator.mark(self._stream).wait()
@@ -165,19 +175,19 @@ class DevicePlace:
         *,
         on_host: bool = False,
     ) -> Slice:
-        """A collective of the MPI library, which reads `source` and writes `target`, or what stands for them.
+        """A collective of the MPI library, which reads `source` and writes `target`, or copies of them.
 
         Parameters
         ----------
         call
-            Is given arrays of `dtype`: NumPy's, or of the device where the MPI library takes pointers. If source and
-            target are one, they are one here too.
+            Called with arrays of `dtype`: NumPy arrays, or arrays of the device if the MPI library takes device
+            pointers. If source and target are the same array, it gets the same array twice.
         source, target
             Values.
         dtype
-            In which they travel, rounded; None leaves them as they are.
+            Type that values are rounded to; None keeps their type.
         on_host
-            What MPI calls back for runs on the processor: the arrays are NumPy's, whatever the library takes.
+            Whether MPI calls back a loop on the processor. Then the arrays are NumPy arrays in any case.
         """
         # MPI wants its collectives called in the same order on all ranks: the values are waited for here and now
         staged = on_host or not self._pools.aware
@@ -195,15 +205,17 @@ class DevicePlace:
         return self._back(call(here, there), [(got, there), (target, got)], lent) if lent else call(here, there)
 
     def settle(self) -> None:
+        """Let the caller's stream wait for the operation's stream."""
         self._accelerator.follow(self._caller, self._accelerator.mark(self._stream))
 
     def took(self, seconds: float) -> float:
+        """Seconds by the device's events, or those of the host's clock if there is no event."""
         return max((end.since(self._begin) for end in self._ends), default=seconds)  # without what it waited for
 
     def _room(
         self, pool: Scratch, source: Any, target: Any, dtype: np.dtype[Any], lent: list[tuple[Scratch, Any]]
     ) -> tuple[Any, Any]:
-        """Arrays of a type for the source's values and the target's; one for both where they are one."""
+        """Arrays of a type for the values of source and target; the same array twice if these are one."""
         rooms = []
         for values in (source,) if target is source else (source, target):
             nbytes = values.size * dtype.itemsize
@@ -212,7 +224,7 @@ class DevicePlace:
         return rooms[0], rooms[-1]
 
     def _back(self, call: Slice, ways: list[tuple[DeviceArray, Any]], lent: list[tuple[Scratch, Any]]) -> Slice:
-        """After the call its result goes the ways, each to the first array from the second one."""
+        """Make the call, then copy its result along the ways, each to the first array from the second one."""
         yield from call
         for to, of in ways:
             if to.dtype != of.dtype:
@@ -231,14 +243,14 @@ class DevicePlace:
 
 
 class Places:
-    """The memories of a process; one serves all its groups.
+    """The memories of a process, shared by all its groups.
 
     Parameters
     ----------
     aware
         Whether the MPI library takes device pointers, on all ranks: see `gpu_aware`.
     device_of
-        Finds the device of an array that is not NumPy's.
+        Finds the device of an array that is no NumPy array.
     """
 
     def __init__(self, *, aware: bool = False, device_of: Callable[[Any], Accelerator] = accelerator_of) -> None:
@@ -252,7 +264,7 @@ class Places:
         Raises
         ------
         TypeError
-            An array is of no memory that is known here, or they are of different ones.
+            The memory of an array is unknown, or the arrays are in different memories.
         """
         if isinstance(arrays[0], np.ndarray):
             if len(arrays) > 1 and not all(isinstance(x, np.ndarray) for x in arrays):
@@ -268,11 +280,11 @@ class Places:
         return DevicePlace(self._pools[id(device)], caller), tuple(device.array(x, caller) for x in arrays)
 
     def clock(self, array: Any) -> Clock:
-        """Of the process, where such an array lies."""
+        """The clock of the process, for the memory that such an array lies in."""
         place, _ = self.of(array)
         return place.clock
 
     @property
     def device_bytes(self) -> int:
-        """Of the buffers that operations share on the devices; they are kept, so it is the most there ever were."""
+        """Bytes of the buffers that operations share on the devices. They are kept, so this is the peak."""
         return sum(pools.device.nbytes for pools in self._pools.values())

@@ -1,4 +1,4 @@
-"""How a collective is carried out: cut, counted and printed before a byte moves. Pure."""
+"""How a collective is carried out. A plan is cut, counted and printed before a byte is sent. Pure functions."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -16,7 +16,7 @@ from hpcbench.contract.traffic import Algorithm
 
 
 class Operation(str, Enum):
-    """What a collective leaves behind."""
+    """The result that a collective leaves behind."""
 
     ALL_REDUCE = "all-reduce"
     REDUCE_SCATTER = "reduce-scatter"
@@ -26,16 +26,18 @@ class Operation(str, Enum):
 
 
 ROOTED = (Operation.BROADCAST, Operation.REDUCE)
-"""What goes from one rank, or to one."""
+"""Operations from one rank to all, or from all to one."""
 
 UNIT = 1024
-"""Elements: slices and pieces begin on a chunk of every codec, where there are enough of them."""
+"""Number of elements that slices and pieces are multiples of, if there are enough: a chunk of every codec begins there.
+"""
 
 
 class Builder(Protocol):
-    """Makes the steps of a rank."""
+    """A function that makes the steps of a rank."""
 
-    def __call__(self, topology: Topology, rank: int, pieces: Pieces) -> list[Step]: ...
+    def __call__(self, topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
+        """Make the steps of a rank."""
 
 
 BUILDERS: dict[Algorithm, tuple[Builder, Builder]] = {
@@ -50,29 +52,29 @@ BUILDERS: dict[Algorithm, tuple[Builder, Builder]] = {
     ),
     Algorithm.RING: (steps.ring_reduce, steps.ring_gather),
 }
-"""Reduction and gathering of each algorithm that has owners."""
+"""The functions for reduction and gathering of each algorithm whose pieces have owners."""
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """One collective on one topology.
+    """The plan of one collective on one topology.
 
     Attributes
     ----------
     operation, algorithm, topology
-        What, how, where.
+        What is done, by which algorithm, and on which nodes.
     codec
-        Of the encoded messages.
+        Codec of the encoded messages.
     dtype
-        Of the values.
+        Type of the values.
     n
         Elements of the vector.
     slices
-        Spans of the owners, by rank, for each slice; of a broadcast and of a reduction to a root the slice alone.
+        Spans of the owners, by rank, for each slice. A broadcast and a reduction to a root have only the slice itself.
     root
-        Of these two.
+        Root of these two operations.
     why
-        What made this the choice.
+        Why this plan was chosen.
     """
 
     operation: Operation
@@ -86,7 +88,7 @@ class Plan:
     why: str = "asked for"
 
     def steps(self, rank: int, k: int) -> list[Step]:
-        """Steps of a rank in slice `k`; none where the MPI library does it all."""
+        """Steps of a rank in slice `k`. There are none if the MPI library does everything."""
         pieces, topology = self.slices[k], self.topology
         if self.algorithm in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC):
             return []
@@ -105,7 +107,7 @@ class Plan:
         return sum(part.span.size * self.dtype.itemsize for _, part in self._sent(rank))
 
     def wire_bytes(self, rank: int, *, between_nodes: bool = False) -> int:
-        """Bytes that a rank sends, after the codec; of codecs whose size depends on the values, the most."""
+        """Bytes that a rank sends, after the codec. If the codec's size depends on the values, they are the maximum."""
         return sum(
             self._wire(step, part.span)
             for step, part in self._sent(rank)
@@ -148,7 +150,7 @@ def lay_out(
     *,
     root: int,
 ) -> Plan:
-    """The plan of an algorithm whose vector is cut into so many slices."""
+    """The plan of an algorithm, with the vector cut into `slices` slices."""
     p = topology.ranks
     if algorithm in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC):
         slices = 1

@@ -1,7 +1,7 @@
-"""The time that a plan is expected to take, by what links and codecs are able to do.
+"""The time that a plan is expected to take, from the speeds of links and codecs.
 
-A model in the manner of alpha, beta and gamma: a latency a message, a bandwidth a link, a speed a codec. Slices that
-follow each other hide all but the slowest resource.
+The model has a latency for each message, a bandwidth for each link and a speed for each codec (alpha, beta, gamma).
+Slices that follow each other hide all but the slowest resource.
 """
 
 import math
@@ -10,7 +10,7 @@ from hpcbench.comm.links import Links, interpolate
 from hpcbench.comm.plan import Plan
 
 _NOT_HIDDEN = 0.25
-"""Share of the shorter of wire and work that overlap does not hide: both want the cores and the memory."""
+"""Share of the shorter of wire time and work time that overlap does not hide, because both need cores and memory."""
 
 
 def seconds(plan: Plan, links: Links) -> float:
@@ -33,7 +33,7 @@ def measured_seconds(plan: Plan, links: Links) -> float | None:
 
 
 def model_seconds(plan: Plan, links: Links) -> float:
-    """Time that the plan would take, were links and codecs all that costs."""
+    """Time that the plan would take if only links and codecs took time."""
     nbytes = plan.n * plan.dtype.itemsize
     topology = plan.topology
     if plan.algorithm.value in ("native", "homomorphic"):
@@ -73,7 +73,7 @@ def model_seconds(plan: Plan, links: Links) -> float:
 
 
 def _broadcast(plan: Plan, links: Links) -> float:
-    """A slice's way to the last rank, and the other slices behind it: along the chain, or down the tree."""
+    """The time of a slice to reach the last rank, along the chain or down the tree, and of the slices behind it."""
     topology, speed, slices = plan.topology, links.speed(plan.codec.name), len(plan.slices)
     hops, crossing = topology.ranks - 1, topology.nodes - 1
     if slices == 1:
@@ -88,7 +88,7 @@ def _broadcast(plan: Plan, links: Links) -> float:
 
 
 def _reduce(plan: Plan, links: Links) -> float:
-    """The way of a slice to the root, which all others send to and which decodes what they send; the others behind."""
+    """The time of the slices to reach the root, which receives and decodes the slices of all others."""
     topology, speed = plan.topology, links.speed(plan.codec.name)
     values = max(piece.size for (piece,) in plan.slices) * plan.dtype.itemsize
     far = sum(not topology.near(plan.root, rank) for rank in range(topology.ranks))

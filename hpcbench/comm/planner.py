@@ -1,4 +1,4 @@
-"""Which plan carries out a collective: the fastest of those that can do what is asked. Pure."""
+"""The choice of the plan for a collective: the fastest of those that can do it. Pure functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +14,10 @@ from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
 
 _MEASURED, _EXPECTED = 0.95, 0.8
-"""Shares of the library's time that a plan with a codec may take to be chosen: medians differ by some percent from day
-to day, a model by more."""
+"""The largest shares of the library's time at which a plan with a codec is chosen.
+
+Medians differ by some percent from day to day, and a model by more.
+"""
 
 
 @dataclass(frozen=True)
@@ -24,24 +26,24 @@ class Request:
 
     operation: Operation
     n: int
-    """Elements of the vector."""
+    """Number of elements of the vector."""
     dtype: np.dtype[np.generic]
     topology: Topology
     codec: Codec
-    """Of the encoded messages."""
+    """Codec of the encoded messages."""
     algorithm: Algorithm = Algorithm.ENCODED
-    """`AUTO` and `ENCODED` leave the choice to what links and codecs are able to do."""
+    """The algorithm. `AUTO` and `ENCODED` leave the choice to the speeds of links and codecs."""
     slices: int | None = None
-    """How many; None for as many as are expected to be the fastest."""
+    """Number of slices; None for the number that is expected to be fastest."""
     root: int = 0
-    """Of a broadcast, and of a reduction to a root."""
+    """Root of a broadcast or of a reduction to one rank."""
     feedback: bool = False
-    """Whether residuals are kept, which takes one encoding of each contribution and one of each sum."""
+    """Whether residuals are kept. Each contribution and each sum must then be encoded exactly once."""
     between_nodes: bool = False
-    """Whether only what crosses nodes may be encoded."""
+    """Whether only traffic between nodes may be encoded."""
 
     def laid_out(self, algorithm: Algorithm, slices: int) -> Plan:
-        """The plan by one algorithm, in so many slices."""
+        """The plan of one algorithm with this number of slices."""
         return lay_out(self.operation, self.n, self.dtype, self.topology, self.codec, algorithm, slices, root=self.root)
 
 
@@ -52,14 +54,14 @@ def plan(request: Request, links: Links = DEFAULT) -> Plan:
     Parameters
     ----------
     request
-        What is asked.
+        The collective and its constraints.
     links
-        What the machine's links and codecs have been measured to do.
+        Measured speeds of the machine's links and codecs.
 
     Raises
     ------
     ValueError
-        The algorithm does not do this here; the message says why.
+        The algorithm cannot do this here. The message says why.
     """
     operation, algorithm, topology = request.operation, request.algorithm, request.topology
     counts = _counts(request.n, topology, request.slices)
@@ -100,7 +102,7 @@ def refusal(operation: Operation, algorithm: Algorithm, topology: Topology, *, f
 
 
 def _not_between_nodes(operation: Operation, algorithm: Algorithm, topology: Topology) -> str | None:
-    """Why there is no plan whose messages within nodes are plain, and those between nodes encoded."""
+    """Why no plan sends plain messages within nodes and encoded ones between them."""
     if operation in ROOTED:
         alike = "a broadcast passes on what its root has encoded, and sums at a root are of what all send alike"
         return None if topology.per_node == 1 else alike
@@ -121,7 +123,7 @@ def _candidates(operation: Operation, topology: Topology, algorithm: Algorithm) 
 
 
 def _counts(n: int, topology: Topology, slices: int | None) -> Sequence[int]:
-    """Numbers of slices to consider: down to slices of so many elements that a message is worth its cost."""
+    """Numbers of slices to consider. The smallest slices still have enough elements to be worth a message."""
     if slices is not None:
         return [slices]
     most = max(1, n // (topology.ranks * 4 * UNIT))
@@ -129,7 +131,7 @@ def _counts(n: int, topology: Topology, slices: int | None) -> Sequence[int]:
 
 
 def _best(candidates: Sequence[Plan], links: Links, why: str) -> Plan:
-    """The fastest; one with a codec in place of the library's own only where the gain is beyond doubt."""
+    """The fastest plan. A plan with a codec replaces the library's own only if the gain is beyond doubt."""
     library = [candidate for candidate in candidates if candidate.algorithm is Algorithm.NATIVE]
     others = [candidate for candidate in candidates if candidate.algorithm is not Algorithm.NATIVE]
     if len(candidates) == 1 or not others:

@@ -1,4 +1,4 @@
-"""A policy: a scheme, resolved into channels."""
+"""A policy: a scheme turned into channels."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,15 +14,15 @@ from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, Traffic
 
 
 class Policy:
-    """Which codec on which dimension, phase and kind: the last matching rule applies.
+    """The channels of a scheme: a codec for each dimension, phase and kind. The last matching rule applies.
 
     Parameters
     ----------
     scheme
-        Its algorithm is that of all reductions and gathers.
+        The scheme. Its algorithm is used for all reductions and gathers.
     dtypes
-        Type in which values travel, by what messages hold (`training.CONTENTS`); None, or nothing, leaves them as they
-        are.
+        Type in which values travel, by the messages' content (`training.CONTENTS`). A content that is None or missing
+        keeps its type.
     """
 
     def __init__(self, scheme: Scheme, dtypes: Mapping[str, np.dtype[Any] | None] | None = None) -> None:
@@ -71,30 +71,33 @@ class Policy:
 
     @property
     def exact(self) -> Channel:
-        """For scalars, norms, flags and statistics."""
+        """The channel for scalars, norms, flags and statistics."""
         return self.channel(Dimension.EXACT, Phase.STEP, Kind.OPTIM)
 
     @property
     def carries_overflow(self) -> bool:
-        """Whether every codec of the scheme tells the receiver of what is not finite: the same on all ranks."""
+        """Whether every codec of the scheme tells the receiver of NaN and infinity: the same on all ranks."""
         return all(get_codec(rule.codec).carries_overflow for rule in self._rules)
 
     @property
     def lost_overflows(self) -> int:
-        """Messages of this rank so far whose NaN or infinity the receiver does not see."""
+        """Number of this rank's messages so far whose NaN or infinity the receiver does not see."""
         return sum(channel.counters.lost_overflows for channel in self._channels.values())
 
     def calls(self) -> dict[str, int]:
-        """Calls of each channel so far, for a checkpoint: random bits of stochastic rounding are a function of them."""
+        """Number of calls of each channel so far, for a checkpoint.
+
+        The random bits of stochastic rounding depend on it.
+        """
         return {" ".join(channel.traffic): channel.counters.calls for channel in self.channels}
 
     def load_calls(self, saved: dict[str, int]) -> None:
-        """Go on from what `calls` gave."""
+        """Continue counting from the saved result of `calls`."""
         for name, calls in saved.items():
             dimension, phase, kind, *axis = name.split()
             self.channel(Dimension(dimension), Phase(phase), Kind(kind), *axis).counters.calls = calls
 
     @property
     def channels(self) -> list[Channel]:
-        """Every channel that was asked for so far."""
+        """All channels that were asked for so far."""
         return list(self._channels.values())

@@ -1,10 +1,10 @@
-"""Keeps operations moving, while their caller waits for them and while it computes.
+"""Drives operations while their caller waits for them, and while it computes.
 
-An MPI library moves messages only inside calls to it, and its nonblocking collectives not at all before somebody waits
-for them. What each library offers against that (progress threads behind variables of its own) differs and costs a core.
-So operations are generators of point-to-point messages, and whoever has time tests them: the caller when it waits, a
-thread when it computes. Only one of them makes MPI calls at a time, which every library allows that grants
-``MPI_THREAD_SERIALIZED``: MPICH, Open MPI, MVAPICH and their descendants do.
+An MPI library moves messages only inside calls to it, and its nonblocking collectives only while somebody waits for
+them. Each library has its own remedy (progress threads, switched on by variables), which costs a core. So operations
+are generators of point-to-point messages. The caller tests them when it waits, and a thread tests them when the caller
+computes. Only one of the two makes MPI calls at a time. Every library with ``MPI_THREAD_SERIALIZED`` allows that:
+MPICH, Open MPI, MVAPICH and their descendants.
 """
 
 import threading
@@ -18,20 +18,21 @@ from hpcbench.comm.wait import Wait
 from hpcbench.errors import UserError
 
 _LEVELS = {MPI.THREAD_SINGLE: "MPI_THREAD_SINGLE", MPI.THREAD_FUNNELED: "MPI_THREAD_FUNNELED"}
-"""Too low for a thread that drives operations."""
+"""Thread levels of MPI that are too low for a thread that drives operations."""
 
 
 class Operation:
-    """Slices that run side by side.
+    """The slices of a call, which run side by side.
 
     Parameters
     ----------
     slices
-        In the order in which they begin.
+        Slices in the order in which they begin.
     depth
-        How many may be under way.
+        Number of slices that may be under way.
     at_once
-        Begin in the caller's thread: MPI wants its own collectives called in the same order on every rank.
+        Whether to begin in the caller's thread, because MPI wants its own collectives called in the same order on every
+        rank.
     """
 
     def __init__(self, slices: Iterable[Slice], depth: int, *, at_once: bool = False) -> None:
@@ -43,10 +44,10 @@ class Operation:
         self.error: BaseException | None = None
         self.begun = time.perf_counter()
         self.seconds = 0.0
-        """From begin to end."""
+        """Seconds from begin to end."""
 
     def advance(self) -> bool:
-        """Go as far as the messages that have come allow; returns whether anything moved."""
+        """Go as far as the received messages allow. The result tells whether anything moved."""
         try:
             moved = self._advance()
         except BaseException as error:
@@ -76,7 +77,7 @@ class Operation:
 
 
 class _UnderWay:
-    """A slice that waits for requests, or for a device."""
+    """A slice that waits for requests or for a device."""
 
     def __init__(self, slice_: Slice) -> None:
         self._slice = slice_
@@ -110,14 +111,14 @@ class Progress:
     Parameters
     ----------
     wait
-        What to do between two questions.
+        What to do between two tests.
     background
         Whether a thread drives operations while their caller computes.
 
     Raises
     ------
     UserError
-        `background` is wanted and the MPI library allows no second thread.
+        `background` is set, and the MPI library allows no second thread.
     """
 
     def __init__(self, wait: Wait, *, background: bool = False) -> None:
@@ -130,21 +131,21 @@ class Progress:
         self.wait, self.background = wait, background
         self._operations: list[Operation] = []
         self._drives = threading.Lock()
-        """Whoever holds it makes the MPI calls."""
+        """Lock of the thread that makes the MPI calls."""
         self._work = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self, operation: Operation) -> None:
-        """Take on an operation; it moves whenever this process waits for any."""
+        """Start an operation. It moves whenever this process waits for any operation."""
         if operation.at_once:
             with self._drives:
                 operation.advance()
         self._operations.append(operation)
 
     def keep_moving(self) -> None:
-        """Drive the operations while the caller computes, too; without a thread, get them under way at least.
+        """Drive the operations while the caller computes, too. Without a thread, at least begin them.
 
-        Not done for each operation: to wake a thread costs more than a small message.
+        It is not called for each operation, because waking a thread costs more than a small message.
         """
         if not self.background:
             with self._drives:
@@ -156,12 +157,12 @@ class Progress:
         self._work.set()
 
     def finish(self, operation: Operation) -> None:
-        """Return when the operation is done; others move along.
+        """Return when the operation is done. Other operations move meanwhile.
 
         Raises
         ------
         BaseException
-            What went wrong in the operation.
+            The exception that ended the operation.
         """
         moved = time.perf_counter()
         with self._drives:
@@ -175,7 +176,7 @@ class Progress:
             raise operation.error
 
     def complete(self, requests: list[MPI.Request]) -> None:
-        """Wait for requests of the caller's own in the way of this process."""
+        """Wait for requests of the caller's own in the process's way of waiting."""
 
         def alone() -> Slice:
             yield requests

@@ -1,4 +1,4 @@
-"""Values that travel in a shorter type than they have: rounded, widened, summed. Each goes through memory once."""
+"""Values that travel in a shorter type: rounding, widening and summing. Each value is read and written once."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def narrow(values: Array, out: Array, residual: Array | None = None) -> None:
     values, out
         Contiguous, shape (n,).
     residual
-        float32, shape (n,): what rounding takes is added to it where that is finite.
+        float32, shape (n,). Finite rounding errors are added to it.
     """
     if is_half(out.dtype) and values.dtype == np.float32:
         lacked = None if residual is None else residual.ctypes.data
@@ -38,7 +38,7 @@ def narrow(values: Array, out: Array, residual: Array | None = None) -> None:
 
 
 def widen(values: Array, out: Array, *, accumulate: bool = False) -> None:
-    """Put values, or add them, to an array of a type that holds them; both contiguous, shape (n,)."""
+    """Write values, or add them, to an array of a wider type. Both are contiguous, of shape (n,)."""
     if is_half(values.dtype) and out.dtype == np.float32:
         kernels().halves.widen(type_of(values.dtype), values.ctypes.data, values.size, out.ctypes.data, accumulate)
     elif accumulate:

@@ -1,4 +1,4 @@
-"""How much a lossy codec changes what goes through a channel, on a sample: every message would cost a second pass."""
+"""The error of a lossy codec, measured on a sample: a measurement of every message would cost a second pass."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from hpcbench.comm.channel import Channel
 from hpcbench.comm.places import Place
 
 _EVERY, _VALUES = 64, 4096
-"""Calls between two samples, and elements of one."""
+"""Number of calls between two samples, and elements of a sample."""
 
 
 def sample_error(channel: Channel, codec: Codec, place: Place, values: Any) -> None:
-    """Count, now and then, what one encoding of the first values loses; a GPU's kernels lose the same bits."""
+    """From time to time, count the error of encoding the first values. A GPU's kernels have the same error."""
     counters = channel.counters
     rounds = channel.rounds(values.dtype)
     if (codec.lossless and not rounds) or counters.calls % _EVERY or not values.size:

@@ -17,20 +17,20 @@ def _on_host(nbytes: int) -> Array:
 
 
 class Scratch:
-    """Byte buffers that are lent and come back. Any thread may ask.
+    """Byte buffers that are lent and come back. Any thread may use it.
 
-    New memory costs a page fault every 4 KiB: more than encoding what goes into it. New memory that a GPU can reach
-    costs more.
+    New memory costs a page fault every 4 KiB, which takes longer than encoding a message into it. New memory that a GPU
+    can reach costs even more.
 
     Parameters
     ----------
     allocate
-        Makes so many bytes.
+        Allocates a number of bytes.
 
     Attributes
     ----------
     nbytes : int
-        That were ever made: all are kept.
+        Bytes that were ever allocated. All are kept.
     """
 
     def __init__(self, allocate: Callable[[int], Any] = _on_host) -> None:
@@ -40,7 +40,7 @@ class Scratch:
         self._lock = threading.Lock()
 
     def take(self, nbytes: int) -> Any:
-        """A buffer of at least so many bytes, with any contents."""
+        """A buffer of at least `nbytes` bytes with any contents."""
         size = _GRAIN
         while size < nbytes:
             size *= 2
@@ -51,6 +51,6 @@ class Scratch:
         return self._allocate(size)
 
     def give_back(self, buffer: Any) -> None:
-        """Nobody uses the buffer any more."""
+        """Take back a buffer that nobody uses any more."""
         with self._lock:
             self._free[buffer.size].append(buffer)

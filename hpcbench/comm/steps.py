@@ -1,8 +1,8 @@
-"""The steps of the algorithms: what one rank sends and receives, and what it does with what came. Pure data.
+"""The steps of the algorithms: what a rank sends and receives, and what it does with received parts. Pure data.
 
-An algorithm cuts a vector into pieces, one an owner. Its reduction leaves the sum of each piece with the owner, its
-gathering gives every rank all pieces; an all-reduce is one after the other. Owners and pieces are the caller's choice,
-so the same functions serve reduce-scatter, all-gather, and each slice of a vector.
+An algorithm cuts a vector into pieces, one for each owner. Its reduction gives each owner the sum of its piece, and its
+gathering gives every rank all pieces. An all-reduce is a reduction and then a gathering. The caller chooses owners and
+pieces, so the same functions serve reduce-scatter, all-gather, and each slice of a vector.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,20 +15,20 @@ from hpcbench.contract.shards import Span
 
 
 class Combine(Enum):
-    """What becomes of a received part."""
+    """What a rank does with a received part."""
 
     REPLACE = "replace"
-    """It takes the place of what was there. Whoever encodes a part also decodes it for itself: replicas agree."""
+    """The part replaces the values that were there. Its sender decodes it for itself, too, so that replicas agree."""
     DELIVER = "deliver"
-    """It is put where the receiver wants it; the sender keeps its values as they are."""
+    """The part is written where the receiver wants it. The sender keeps its exact values."""
     SUM = "sum"
-    """It is added, in the order of the parts; a rank's own contribution stays exact."""
+    """The part is added, in the order of the parts. A rank's own contribution stays exact."""
     SUM_DECODED = "sum decoded"
-    """It is added to the decoded form of this rank's own: both sides come to the same bits."""
+    """The part is added to the decoded form of this rank's own values, so that both sides get the same bits."""
 
 
 class Part(NamedTuple):
-    """Elements that go to or come from a rank; of one's own rank: the own contribution to a sum."""
+    """Elements that are sent to a rank or received from it. A part of the own rank is the own contribution to a sum."""
 
     peer: int
     span: Span
@@ -36,18 +36,18 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """What a rank does between two dependences.
+    """Messages of a rank that do not depend on each other.
 
     Attributes
     ----------
     name
-        For people.
+        Name for people.
     stage
-        Equal on both sides of a message.
+        Number that is equal on both sides of a message.
     coded
-        Whether the messages go through the codec, or are the values as they are.
+        Whether the messages are encoded.
     combine
-        What becomes of the received parts.
+        What the rank does with received parts.
     sends, receives
         Parts in the order in which they are sent, and in which they are combined. Between two ranks both sides have
         the same order.
@@ -62,20 +62,23 @@ class Step:
 
 
 Pieces = Sequence[Span]
-"""Piece of each owner, by rank."""
+"""The piece of each owner, by rank."""
 
 
 def _step(
     name: str, stage: int, coded: bool, combine: Combine, sends: Sequence[Part], receives: Sequence[Part]
 ) -> list[Step]:
-    """The step without its empty parts; none where nothing is left."""
+    """The step without its empty parts, in a list; an empty list if nothing is left."""
     sends = tuple(part for part in sends if part.span.size)
     receives = tuple(part for part in receives if part.span.size)
     return [Step(name, stage, coded, combine, sends, receives)] if sends or receives else []
 
 
 def _exchange(name: str, stage: int, coded: bool, total: bool, rank: int, owned: dict[int, list[Span]]) -> list[Step]:
-    """All members exchange directly: each sends every owner's spans to be summed, or its own spans to everyone."""
+    """A direct exchange between all members.
+
+    Each sends every owner's spans to be summed, or its own spans to all others.
+    """
     members = list(owned)
     place = members.index(rank)
     # each rank begins with another peer, so that not all send to the first one first
@@ -90,7 +93,10 @@ def _exchange(name: str, stage: int, coded: bool, total: bool, rank: int, owned:
 
 
 def two_shot_reduce(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
-    """Every rank sends each owner its piece (arXiv 2306.10209 section 4.3): one rounding, however many ranks."""
+    """Every rank sends each owner its piece (arXiv 2306.10209 section 4.3).
+
+    Values are rounded once, for any number of ranks.
+    """
     return _exchange("sum at the owners", 0, True, True, rank, {r: [piece] for r, piece in enumerate(pieces)})
 
 
@@ -100,7 +106,7 @@ def two_shot_gather(topology: Topology, rank: int, pieces: Pieces) -> list[Step]
 
 
 def ring_reduce(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
-    """Partial sums travel round the ring and are encoded anew at each hop: one rounding a rank."""
+    """Partial sums travel round the ring and are encoded anew at each hop: one rounding per rank."""
     p = len(pieces)
     steps = []
     for hop in range(p - 1):
@@ -135,9 +141,9 @@ def ring_gather(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
 
 
 def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
-    """Recursive doubling: whole vectors are exchanged at distances 1, 2, 4 ...; few messages, a rounding each.
+    """Recursive doubling: whole vectors are exchanged at distances 1, 2, 4 ...; few messages, one rounding each.
 
-    Ranks beyond the largest power of two hand their vector to a neighbour first and are given the result, as it is,
+    Ranks beyond the largest power of two send their vector to a neighbour first, and receive the result, not encoded,
     at the end.
     """
     p, whole = len(pieces), Span(min(pieces).start, max(pieces).stop)
@@ -166,7 +172,7 @@ def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
 
 
 def _across(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[Span]]:
-    """Ranks with this one's place on their nodes, and what each owns."""
+    """Ranks with this rank's place on their nodes, and the pieces that each of them owns."""
     place = topology.members[topology.node_of[rank]].index(rank)
     return {members[place]: [pieces[members[place]]] for members in topology.members}
 
@@ -180,7 +186,7 @@ def _within(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[Spa
 
 
 def _joined(owned: dict[int, list[Span]]) -> dict[int, list[Span]]:
-    """Neighbouring spans as one: values that are sent as they are need no borders."""
+    """Neighbouring spans joined: values that are not encoded need no borders."""
     result: dict[int, list[Span]] = {}
     for member, spans in owned.items():
         joined: list[Span] = []
@@ -194,7 +200,7 @@ def _joined(owned: dict[int, list[Span]]) -> dict[int, list[Span]]:
 
 
 def hierarchical_reduce(topology: Topology, rank: int, pieces: Pieces, *, coded_within: bool) -> list[Step]:
-    """Sums within the nodes first, then between ranks of equal place: a value leaves its node once."""
+    """Sums within the nodes first, then between ranks with the same place on them: a value leaves its node once."""
     within = _within(topology, rank, pieces)
     return [
         *_exchange("sum within nodes", 0, coded_within, True, rank, within if coded_within else _joined(within)),
@@ -203,7 +209,7 @@ def hierarchical_reduce(topology: Topology, rank: int, pieces: Pieces, *, coded_
 
 
 def hierarchical_gather(topology: Topology, rank: int, pieces: Pieces, *, coded_within: bool) -> list[Step]:
-    """Pieces go between ranks of equal place first, then within the nodes: encoded once, by their owners."""
+    """Pieces go between ranks with the same place first, then within the nodes. Their owners encode them once."""
     within = _within(topology, rank, pieces)
     return [
         *_exchange("gather between nodes", 2, True, False, rank, _across(topology, rank, pieces)),
@@ -212,10 +218,10 @@ def hierarchical_gather(topology: Topology, rank: int, pieces: Pieces, *, coded_
 
 
 def broadcast(topology: Topology, rank: int, root: int, span: Span, *, chain: bool) -> list[Step]:
-    """One rank's span to all, encoded once and passed on as it came.
+    """Send one rank's span to all ranks. It is encoded once and passed on unchanged.
 
-    Along a chain, where slices follow each other, or down a binomial tree. Ranks of a node are neighbours in either, so
-    a chain enters each node once.
+    The span goes along a chain, where slices follow each other, or down a binomial tree. Ranks of a node are neighbours
+    in both, so a chain enters each node once.
     """
     home = topology.node_of[root]
     order = sorted(range(topology.ranks), key=lambda r: (r != root, (topology.node_of[r] - home) % topology.nodes, r))
@@ -243,11 +249,11 @@ def sum_at_root(topology: Topology, rank: int, root: int, span: Span) -> list[St
 
 
 Coded = Callable[[Part], bool]
-"""Whether a message goes through the codec: the same answer on both sides of it."""
+"""Tells whether a message goes through the codec: the same answer on both sides of it."""
 
 
 def all_to_all(rank: int, sends: Pieces, receives: Pieces, *, coded: Coded) -> list[Step]:
-    """Each rank's part to it; spans of what is sent and of what is received are of two vectors."""
+    """Send each rank its part. Spans of sent and of received parts belong to two vectors."""
     p = len(sends)
     others = [(rank + step) % p for step in range(1, p)]
     to = [Part(peer, sends[peer]) for peer in others]
@@ -255,12 +261,15 @@ def all_to_all(rank: int, sends: Pieces, receives: Pieces, *, coded: Coded) -> l
 
 
 def message(*, to: Part | None = None, of: Part | None = None, coded: Coded) -> list[Step]:
-    """One part to a rank, one of a rank, or both at once."""
+    """A part to one rank, a part from one rank, or both at once."""
     return _delivered("message", [to] if to else [], [of] if of else [], coded)
 
 
 def _delivered(name: str, sends: Sequence[Part], receives: Sequence[Part], coded: Coded) -> list[Step]:
-    """Encoded ones first: they wait for nobody's plain ones, whose receives are posted only when their turn comes."""
+    """Steps of the encoded parts first, then of the plain ones.
+
+    Encoded parts wait for nobody. The receives of plain parts are posted only when their turn comes.
+    """
     return [
         step
         for how in (True, False)

@@ -28,12 +28,12 @@ class Topology:
 
     @classmethod
     def regular(cls, nodes: int, per_node: int) -> "Topology":
-        """So many ranks on each node, one node after another."""
+        """A topology with the same number of ranks on each node, one node after another."""
         return cls(tuple(node for node in range(nodes) for _ in range(per_node)))
 
     @classmethod
     def of(cls, comm: "MPI.Comm") -> "Topology":
-        """Ask the MPI library which ranks share memory (a collective call)."""
+        """Ask the MPI library which ranks share memory. This is a collective call."""
         from mpi4py import MPI
 
         local = comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)
@@ -43,12 +43,13 @@ class Topology:
 
     @classmethod
     def by_label(cls, labels: Sequence[int | str]) -> "Topology":
-        """Ranks of equal label share a node."""
+        """A topology in which ranks with equal labels share a node."""
         numbers: dict[int | str, int] = {}
         return cls(tuple(numbers.setdefault(label, len(numbers)) for label in labels))
 
     @property
     def ranks(self) -> int:
+        """Number of ranks."""
         return len(self.node_of)
 
     @cached_property
@@ -61,6 +62,7 @@ class Topology:
 
     @property
     def nodes(self) -> int:
+        """Number of nodes."""
         return len(self.members)
 
     @property
@@ -70,7 +72,7 @@ class Topology:
 
     @property
     def per_node(self) -> int:
-        """Ranks of a node; of the fullest one where they differ."""
+        """Ranks per node; those of the fullest node if they differ."""
         return max((len(ranks) for ranks in self.members), default=0)
 
     def near(self, a: int, b: int) -> bool:

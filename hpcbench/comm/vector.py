@@ -1,4 +1,4 @@
-"""Where an operation's values are read and written."""
+"""The vectors that an operation reads its values from and writes them to."""
 
 from typing import Protocol
 
@@ -8,44 +8,46 @@ from hpcbench.contract.shards import Span
 
 
 class Vector(Protocol):
-    """What the steps of a plan work on. Spans count elements."""
+    """The values that the steps of a plan work on. Spans count elements."""
 
     def read(self, span: Span) -> Array:
         """Values to send."""
 
     def into(self, span: Span) -> Array:
-        """Where received values go."""
+        """The place for received values."""
 
     def total(self, span: Span, memory: Memory) -> Array:
-        """Where a sum is formed: holds this rank's own contribution."""
+        """The place where a sum is formed. It holds this rank's own contribution."""
 
 
 class InPlace:
-    """One array that the operation turns into its result."""
+    """One array that the operation replaces by its result."""
 
     def __init__(self, buf: Array) -> None:
         self._buf = buf
 
     def read(self, span: Span) -> Array:
+        """Values of the span."""
         return self._buf[span.start : span.stop]
 
     into = read
 
     def total(self, span: Span, memory: Memory) -> Array:
+        """The span itself, where the sum is formed."""
         return self.read(span)
 
 
 class Reduced:
-    """Contributions that stay as they are; sums are formed apart.
+    """Contributions that are not changed. Sums are formed in other memory.
 
     Parameters
     ----------
     src
-        The contributions, whole.
+        All contributions of this rank.
     dst
         Receives the sums of the span `own`.
     own
-        Of `src`.
+        Span of `src` that this rank owns.
     """
 
     def __init__(self, src: Array, dst: Array, own: Span) -> None:
@@ -53,6 +55,7 @@ class Reduced:
         self._sums: list[tuple[Span, Array]] = []
 
     def read(self, span: Span) -> Array:
+        """Values of the span: the latest sum that contains it, or the contributions."""
         for held, values in self._sums:
             if held.start <= span.start and span.stop <= held.stop:
                 return values[span.start - held.start : span.stop - held.start]
@@ -61,6 +64,7 @@ class Reduced:
     into = read
 
     def total(self, span: Span, memory: Memory) -> Array:
+        """A copy of the contributions, in `dst` if this rank owns the span, where the sum is formed."""
         to = None
         if self._own.start <= span.start and span.stop <= self._own.stop:
             to = self._dst[span.start - self._own.start : span.stop - self._own.start]
@@ -70,16 +74,19 @@ class Reduced:
 
 
 class Exchanged:
-    """Values of one array go out, another one receives."""
+    """An exchange: one array is sent, another one receives."""
 
     def __init__(self, src: Array, dst: Array) -> None:
         self._src, self._dst = src, dst
 
     def read(self, span: Span) -> Array:
+        """Values of the span in the sent array."""
         return self._src[span.start : span.stop]
 
     def into(self, span: Span) -> Array:
+        """The span in the receiving array."""
         return self._dst[span.start : span.stop]
 
     def total(self, span: Span, memory: Memory) -> Array:
+        """Raises TypeError, because an exchange has no sums."""
         raise TypeError("nothing is summed in an exchange")

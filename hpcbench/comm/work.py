@@ -1,4 +1,4 @@
-"""What an operation returns: to be waited for, and counted then."""
+"""The result of starting an operation. It is waited for, and then the operation is counted."""
 
 import warnings
 
@@ -29,17 +29,20 @@ class Work:
 
     @classmethod
     def nothing(cls, channel: Channel) -> "Work":
-        """What needed no messages."""
+        """The work of an operation that needed no messages."""
         return cls(None, None, channel, Tally(), None)
 
     def in_background(self) -> "Work":
-        """Let it move while the caller computes."""
+        """Let the operation move while the caller computes."""
         if self._progress is not None:
             self._progress.keep_moving()
         return self
 
     def wait(self) -> None:
-        """Return when the result is in the caller's buffers; counts what happened. Once for each operation."""
+        """Return when the result is in the caller's buffers, and count the operation.
+
+        It must be called once for each operation.
+        """
         operation, place = self._operation, self._place
         if operation is None or self._progress is None or place is None:
             return
@@ -69,7 +72,7 @@ class Work:
             recorder.waited(place.clock, start, end)
 
     def _exposed(self, seconds: float) -> None:
-        """So long the caller could not go on."""
+        """Count seconds in which the caller could not go on."""
         exposed = min(seconds, self._not_exposed)
         self._not_exposed -= exposed
         self._channel.counters.exposed_s += exposed

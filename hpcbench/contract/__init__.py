@@ -1,1 +1,1 @@
-"""What both sides of a job script agree on: how runs end, and what is said of it."""
+"""All that both sides of a job script share: files, log lines, states, and the settings of a run."""

@@ -1,4 +1,4 @@
-"""What a study holds its runs to: margins of a verdict, and bounds, such as those of a machine's nightly run."""
+"""Criteria that a study sets for its runs: the margins of a verdict, and bounds for single quantities."""
 
 from typing import Literal
 
@@ -33,7 +33,7 @@ class Criteria(Section):
 
 
 class Threshold(Section):
-    """A bound for one quantity of the runs that it speaks of; without `scheme` and `cell`, of all."""
+    """A bound for one quantity. It holds for the runs that `scheme` and `cell` select; without both, for all runs."""
 
     quantity: Quantity = Field(
         description="samples_per_s, tokens_per_s; step_seconds: median after the warm-up; tflops: the model's, a GPU "
@@ -54,7 +54,7 @@ class Threshold(Section):
         return self
 
     def concerns(self, scheme: str, cell: dict[str, Scalar]) -> bool:
-        """Whether it speaks of a run of this scheme and cell."""
+        """Whether the bound holds for a run of this scheme and cell."""
         return self.scheme in (None, scheme) and all(
             key in cell and cell[key] == value for key, value in self.cell.items()
         )

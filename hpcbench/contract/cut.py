@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cut:
-    """A line of ours that is not whole; nothing of it is used."""
+    """A line that hpcbench began to write and that is not whole. No part of it is used."""
 
     line: int
     why: str

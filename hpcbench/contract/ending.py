@@ -19,44 +19,44 @@ _HEAD = 1 << 12
 
 @dataclass(frozen=True)
 class Ending:
-    """How far a run's log comes. Lines are counted from 1; a value is None where the log does not give it."""
+    """How far a run's log comes. Lines are counted from 1. A value is None where the log does not give it."""
 
     path: Path
     lines: int
     begun: bool = False
-    """Whether it holds a start event or a step."""
+    """Whether the log holds a start event or a step."""
     state: str | None = None
-    """By the end event."""
+    """State that the end event gives."""
     reason: str = ""
     end_line: int | None = None
     """Line of the end event; None where there is no such event."""
     step: int | None = None
-    """The last step."""
+    """Number of the last step in the log."""
     steps: int | None = None
-    """How many were planned."""
+    """Number of steps that were planned."""
     loss: float | None = None
     """The loss of the last step."""
     step_line: int | None = None
     cut: bool = False
-    """The last line of the run is not whole."""
+    """Whether the last line of the run is incomplete."""
     own: bool = True
-    """Whether hpcbench wrote it; another framework's log has no end event."""
+    """Whether hpcbench wrote the log. A log of another framework has no end event."""
     diverged: int | None = None
-    """The first step that is known to have a loss which is no finite number."""
+    """The first step whose loss is known to be NaN or infinite."""
 
     def where(self, line: int | None = None) -> str:
-        """``file:line`` of a line, by default of the last one."""
+        """``file:line`` of a line; of the last line if none is given."""
         return f"{self.path}:{self.lines if line is None else line}"
 
 
 def read_ending(path: Path, *, numbered: bool = True) -> Ending | None:
-    """How far the log comes; None where there is no such file.
+    """Read how far the log comes; None where there is no such file.
 
     Parameters
     ----------
     numbered
-        Whether lines get their numbers, for which the whole file is read; no message names a line of a log that ends
-        in ``completed``, whose lines are never counted.
+        Whether lines get their numbers. The whole file must be read for that. The lines of a log that ends in
+        ``completed`` are never counted, because no message names one.
     """
     try:
         with path.open("rb") as stream:
@@ -75,14 +75,14 @@ def read_ending(path: Path, *, numbered: bool = True) -> Ending | None:
 
 
 def _ending(path: Path, pieces: list[str], first: int, *, began: bool) -> Ending:
-    """What the last lines say, of which the last piece is what follows the last line end.
+    """Read the ending from the last lines of a log. The last piece is the text behind the last line end.
 
     Parameters
     ----------
     first
-        Number of the first of them.
+        Line number of the first piece.
     began
-        Whether a start event stands before them.
+        Whether a start event stands before these lines.
     """
     found: dict[str, Any] = {"begun": began}
     cut = pieces[-1].startswith(_OURS)
@@ -119,7 +119,7 @@ def _line_ends(stream: BinaryIO) -> int:
 
 
 def tail(path: Path, size: int = _TAIL) -> list[str]:
-    """The lines in the last `size` bytes; none where there is no file."""
+    """The lines in the last `size` bytes of a file; no lines where there is no file."""
     try:
         with path.open("rb") as stream:
             stream.seek(0, 2)

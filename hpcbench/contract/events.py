@@ -1,4 +1,4 @@
-"""The events of a run's log: one class each, which writes its line and reads it back.
+"""The events of a run's log. Each class writes the line of its event and reads it back.
 
 A run writes them in this order: start, environment, configuration; checkpoints, evaluations and a trace between its
 steps; traffic, phases, hosts, memory and energy after the last
@@ -75,7 +75,7 @@ class Other(Event):
 
     @property
     def name(self) -> str:
-        """Which event it is, as the line says it."""
+        """The event's name, as the line gives it."""
         return str(self.raw["event"])
 
 
@@ -105,7 +105,7 @@ KINDS: dict[str, type[Event]] = {
 
 
 def parse(words: str, line: int) -> Event | Cut:
-    """The event in a line that begins as events do; a `Cut` where the line is not whole.
+    """Read the event in a line that begins as events do; a `Cut` if the line is not whole.
 
     Parameters
     ----------

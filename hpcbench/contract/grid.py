@@ -1,4 +1,4 @@
-"""Tensor grids: on which axes the dims of each matrix lie, in each mode of tensor parallelism. Pure data.
+"""Tensor grids: the axes that cut the dims of each matrix, for each mode of tensor parallelism. Pure data.
 
 The ranks of tensor parallelism form a grid with an axis or more, and each axis may cut a dim of a matrix. A layer is a
 product Y[M, N] = X[M, K] W[K, N], where rows M are samples times positions and whole samples stay together. `Product`
@@ -28,18 +28,21 @@ Cuts = Mapping[str, Axes]
 """The axes that cut each dim, outermost first."""
 
 AXES: dict[str, Axes] = {"1d": ("t",), "2d": ("i", "j"), "2.5d": ("e", "i", "j"), "3d": ("i", "k", "j")}
-"""Of each mode, the one first along which ranks are farthest apart. Activations, mostly the largest messages, travel
-over j (and k), weights and their gradients over i (and e): neighbours share a node."""
+"""The axes of each mode. Ranks are farthest apart along the first one.
+
+Activations, mostly the largest messages, travel over j (and k); weights and their gradients travel over i (and e). So
+the ranks that exchange activations share a node.
+"""
 
 
 GRID_AXES: Axes = ("e", "i", "j", "k")
-"""Of all grids with more than one axis."""
+"""The axes of all grids with more than one axis."""
 
 
 WORDS = ("column", "row", "head", "vocabulary", "positions", "norm")
-"""What a model's table may call a layer."""
+"""Names that a model's table may give a layer."""
 TABLES = ("head", "vocabulary", "positions")
-"""Those that have no bias."""
+"""Names of the layers without a bias."""
 
 
 class Spread(NamedTuple):
@@ -58,16 +61,16 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class Multiplication:
-    """What is sent for a product of two matrices.
+    """The messages for a product of two matrices.
 
     Attributes
     ----------
     left, right
-        How an operand comes together: by a gather, or by broadcasts if the dim is the streamed one.
+        How the parts of an operand are collected: by a gather, or by broadcasts if the dim is the streamed one.
     result
         How the summands are summed and shared out: by a reduce-scatter, or by reductions if the dim is streamed.
     pieces
-        Of the streamed dim; 1 without one.
+        Number of pieces of the streamed dim; 1 without a streamed dim.
     unsummed
         Axes over which results are still summands.
     """
@@ -92,7 +95,7 @@ class Product:
     streamed
         The dim whose pieces come one after the other.
     sizes
-        Of the axes.
+        Sizes of the axes.
     """
 
     x: Cuts
@@ -104,17 +107,17 @@ class Product:
 
     @cached_property
     def forward(self) -> Multiplication:
-        """Y of X and W."""
+        """The messages of Y = X W."""
         return self._multiplication(self.x, self.w, self.y, over="K")
 
     @cached_property
     def input_gradient(self) -> Multiplication:
-        """The gradient of X, of Y's and W."""
+        """The messages for the gradient of X, from Y's gradient and W."""
         return self._multiplication(self.y, self.w, self.x, over="N")
 
     @cached_property
     def weight_gradient(self) -> Multiplication:
-        """The gradient of W, of Y's and X."""
+        """The messages for the gradient of W, from Y's gradient and X."""
         return self._multiplication(self.y, self.x, self.w, over="M")
 
     def _multiplication(self, left: Cuts, right: Cuts, result: Cuts, *, over: str) -> Multiplication:
@@ -146,9 +149,9 @@ class Grid:
     Attributes
     ----------
     mode
-        Of tensor parallelism.
+        Mode of tensor parallelism.
     sizes
-        Of the axes, in rank order: along the last one neighbours are neighbouring ranks.
+        Sizes of the axes, in rank order: neighbours along the last axis are neighbouring ranks.
     """
 
     mode: str
@@ -156,27 +159,27 @@ class Grid:
 
     @property
     def axes(self) -> Axes:
-        """In rank order."""
+        """Names of the axes, in rank order."""
         return tuple(self.sizes)
 
     @property
     def ranks(self) -> int:
-        """How many."""
+        """Number of ranks."""
         return math.prod(self.sizes.values())
 
     def count(self, axes: Axes) -> int:
-        """Pieces that these axes cut a dim into."""
+        """Number of pieces that these axes cut a dim into."""
         return math.prod(self.sizes[axis] for axis in axes)
 
     def coordinates(self, rank: int) -> dict[str, int]:
-        """Of a rank, by axis."""
+        """Coordinates of a rank, by axis."""
         found = {}
         for axis, size in reversed(tuple(self.sizes.items())):
             rank, found[axis] = divmod(rank, size)
         return found
 
     def index(self, rank: int, axes: Axes) -> int:
-        """Which of the pieces that these axes cut a dim into is a rank's."""
+        """Index of a rank's piece among the pieces that these axes cut a dim into."""
         own, place = self.coordinates(rank), 0
         for axis in axes:
             place = place * self.sizes[axis] + own[axis]
@@ -187,7 +190,7 @@ class Grid:
         return tuple(axis for axis in self.axes if axis not in axes)
 
     def alike(self, cuts: tuple[Axes, ...]) -> Axes:
-        """The axes along which ranks hold the same part of what is cut so."""
+        """The axes along which ranks hold the same part of a matrix that is cut so."""
         cutting = [axis for axes in cuts for axis in axes]
         return tuple(axis for axis, size in self.sizes.items() if axis not in cutting and size > 1)
 
@@ -200,7 +203,7 @@ class Grid:
 
     @property
     def rows(self) -> Axes:
-        """Of the mode's axes those that cut rows, wherever activations lie."""
+        """The axes of the mode that cut rows, wherever activations lie."""
         return ("e", "i") if self.mode == "2.5d" else ("i",)
 
     @property
@@ -215,14 +218,14 @@ class Grid:
 
     @property
     def samples(self) -> int:
-        """A micro-batch is a multiple of so many samples, so that none is cut."""
+        """Number of samples that a micro-batch must be a multiple of, so that no sample is cut."""
         if self.mode == "1d":
             return 1
         return max(self.count(self.stream.rows), self.count(self.inner.rows))
 
     @cached_property
     def products(self) -> dict[str, Product]:
-        """By the word that a model's table has for a layer.
+        """The product of each kind of layer, by the layer's name in a model's table.
 
         ``column`` goes from the residual stream to the inside of a block, ``row`` back, ``head`` from the stream to
         the logits, and ``vocabulary`` from one-hot rows, which every rank knows, to the stream. Head and embedding
@@ -289,12 +292,12 @@ class Grid:
 
 @lru_cache
 def grid_of(mode: str, tp: int, depth: int = 1) -> Grid:
-    """The grid of so many ranks.
+    """The grid with this number of ranks.
 
     Raises
     ------
     ValueError
-        They make none; the words say which numbers do.
+        No grid has this number of ranks. The message says which numbers fit.
     """
     if mode == "1d":
         return Grid(mode, {"t": tp})
@@ -317,11 +320,13 @@ def _near(depth: int, power: int, tp: int) -> str:
 
 
 def by_channel(alike: Axes) -> bool:
-    """Whether gradients of what is held alike along these axes are completed through a channel of tensor parallelism:
-    those of 2.5d's weights over depth. All others are few, and exact."""
+    """Whether gradients of parameters that are alike along these axes are summed through a channel.
+
+    That holds for the weights of 2.5d over depth. All other such gradients are few, and exact.
+    """
     return alike == ("e",)
 
 
 def carries_weights(axis: str) -> bool:
-    """Whether weights and their gradients travel over an axis, not activations: the same in every mode."""
+    """Whether weights and their gradients travel over an axis, and not activations: the same in every mode."""
     return axis in ("e", "i")

@@ -1,4 +1,4 @@
-"""What a tensor grid asks of a model and of how it trains."""
+"""Rules that a tensor grid sets for a model and its training."""
 
 from hpcbench.contract.grid import Grid, grid_of
 from hpcbench.contract.section import Misfit
@@ -6,9 +6,9 @@ from hpcbench.contract.training import Model, Train
 
 
 def grid_misfit(model: Model, train: Train, mode: str, tp: int, depth: int) -> Misfit | None:
-    """The first rule of the grid that the settings break; None where they keep all, and of mode 1d, which has none.
+    """The first rule of the grid that the settings break; None where they keep all. Mode 1d has no rule.
 
-    Every rank holds equal parts of all that is cut, whole samples and whole heads: attention then sends nothing.
+    Every rank holds equal parts of each matrix, whole samples and whole heads. So attention sends nothing.
     """
     if depth > 1 and mode != "2.5d":
         return Misfit(("layout", "depth"), f"{depth}, but tensor {mode} has no depth: use 1, or tensor 2.5d")
@@ -48,7 +48,7 @@ def grid_misfit(model: Model, train: Train, mode: str, tp: int, depth: int) -> M
 
 
 def placed(grid: Grid, ranks_per_node: int) -> str:
-    """The grid, and which of its lines share a node where nodes are filled one after another."""
+    """The grid in words, with the lines of ranks that share a node when nodes are filled one after another."""
     near: list[str] = []
     far: list[str] = []
     for axis, size in grid.sizes.items():

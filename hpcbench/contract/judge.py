@@ -1,7 +1,7 @@
-"""What became of a run. Marks and logs come from machines that fail: anything may be missing, cut or contradictory.
+"""The judge of runs. Marks and logs come from machines that fail: anything may be missing, cut or contradictory.
 
-Nothing is a success that does not say so itself: a run is ``completed`` only by the end event of its own log.
-`hpcbench status` and `hpcbench report` both ask here, and say the same of the same run.
+A run is ``completed`` only if the end event of its own log says so. `hpcbench status` and `hpcbench report` both ask
+here, so that they give the same state for the same run.
 """
 
 import math
@@ -25,20 +25,20 @@ from hpcbench.contract.state import (
 from hpcbench.contract.text import printable
 
 _OVER = (State.COMPLETED, State.FAILED)
-"""States of a job whose script came to its own end."""
+"""States of a job whose script ended by itself."""
 
 
 def look(directory: Path, jobs: Path, mark: Mark | None, job: Job, log: Ending | None) -> Verdict:
-    """Judge a run, with what its files say of a failure.
+    """Judge a run, and read the reason of a failure from its files.
 
     Parameters
     ----------
     directory
-        Of the run, where ``err.txt`` and ``log.txt`` lie.
+        Directory of the run, with ``err.txt`` and ``log.txt``.
     jobs
         Directory of all jobs.
     mark, job, log
-        As `judge` takes them.
+        The same as for `judge`.
     """
     found, said = None, ""
     if mark is not None and mark.state == "ended" and mark.exit:
@@ -58,7 +58,7 @@ def look(directory: Path, jobs: Path, mark: Mark | None, job: Job, log: Ending |
 
 
 def look_up(directory: Path, jobs: Path, mark: Mark | None, job: Job) -> Verdict:
-    """Judge a run whose log has not been read; of a long one no more is read than its end."""
+    """Judge a run whose log has not been read. Only the end of a long log is read."""
     numbered = job.state not in OPEN or (mark is not None and mark.state == "ended")
     return look(directory, jobs, mark, job, read_ending(directory / "log.txt", numbered=numbered))
 
@@ -66,28 +66,28 @@ def look_up(directory: Path, jobs: Path, mark: Mark | None, job: Job) -> Verdict
 def judge(
     directory: Path, mark: Mark | None, job: Job, log: Ending | None, found: Diagnosis | None = None, said: str = ""
 ) -> Verdict:
-    """State of a run of a submission, by what is known of it; no file is read.
+    """State of a run of a submission, from what is known of it. No file is read.
 
     Parameters
     ----------
     directory
-        Of the run, to name its files.
+        Directory of the run, for the names of its files.
     mark
-        The run's own; None where there is none, one without a state where it cannot be read.
+        The run's own mark: None if there is no file, a mark without a state if the file cannot be read.
     job
         Its job.
     log
         How far its log comes; None where there is none.
     found
-        Why it failed, where its mark says that it did.
+        Why the run failed, if its mark says that it failed.
     said
-        The last words of a job that left nothing of the run.
+        The last error message of a job that left no file of the run.
     """
     began = (mark is not None and mark.state == "running") or (log is not None and log.lines > 0)
     if mark is not None and mark.state not in ("running", "ended") and job.state not in OPEN:
         return Verdict(State.UNKNOWN, "its exit marker cannot be read", _marker(directory))
     if mark is not None and mark.exit != 0 and job.state in OPEN and mark.attempt < job.attempt:
-        return Verdict(State.PENDING, f"to go on in attempt {job.attempt}")
+        return Verdict(State.PENDING, f"continues in attempt {job.attempt}")
     if mark is not None and mark.state == "ended":
         return _ended(directory, mark, job, log, found)
     if job.state in OPEN:
@@ -109,20 +109,22 @@ def judge(
             status = printable(job.reason, 200)
         status = f" ({status})" if status else ""
         if began:
-            return Verdict(State.LOST, f"job {job.id} ended{status} and left no word of this run{progress}", _at(log))
+            return Verdict(
+                State.LOST, f"job {job.id} ended{status} without an exit marker of this run{progress}", _at(log)
+            )
         said = f": {said}" if said else ""
         return Verdict(State.LOST, f"job {job.id} ended{status} before this run began{said}")
     if job.state == State.LOST:
-        gone = f"what ran job {job.id} is gone and left no exit marker"
+        gone = f"the processes of job {job.id} are gone and left no exit marker"
         return Verdict(State.LOST, f"{gone}{progress}{why}{f': {said}' if said else ''}", _at(log))
     if log is not None and log.lines:
         alone = judge_log(log)
         return Verdict(alone.state, f"{alone.reason}; job {job.id}{why}" if why else alone.reason, alone.where)
-    return Verdict(State.UNKNOWN, f"nothing says what became of job {job.id}{progress}{why}")
+    return Verdict(State.UNKNOWN, f"nothing tells how job {job.id} ended{progress}{why}")
 
 
 def judge_log(log: Ending) -> Verdict:
-    """State of a run of which there is but the log."""
+    """State of a run of which only the log is there."""
     if log.end_line is not None:
         return _by_end_event(log)
     if diverged := _diverged(log):

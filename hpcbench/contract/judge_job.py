@@ -1,4 +1,4 @@
-"""What became of a job: its own marks say how it ended, the scheduler explains why there is none."""
+"""The judge of jobs: a job's own marks say how it ended, and the scheduler explains why a mark is missing."""
 
 from dataclasses import dataclass, replace
 
@@ -8,13 +8,16 @@ from hpcbench.contract.state import DONE_TO_IT, ENDED_BY_SIGNAL, STOPPED_EXIT, J
 from hpcbench.contract.times import moment
 
 GRACE = 300.0
-"""Seconds for which a job may be missing from every answer: accounting lags, and requeued jobs are nowhere at first."""
+"""Seconds that a job may be missing from every answer.
+
+Accounting lags, and a requeued job is listed nowhere at first.
+"""
 _SKEW = 60.0
 """Seconds by which the clock of a compute node may be behind a login node's."""
 _SLOW_WORDS = 60.0
-"""Seconds after the end of a script in which its scheduler may still be clearing up, and tell the reason later."""
+"""Seconds after the end of a script in which the scheduler may still clean up and tell the reason later."""
 _SLOW_FILES = 30.0
-"""Seconds that a mark may take from a compute node to here."""
+"""Seconds that a mark may take to travel from a compute node to the login node."""
 
 
 @dataclass(frozen=True)
@@ -22,56 +25,56 @@ class HandedIn:
     """The last time that a job was given to its scheduler."""
 
     time: str
-    """In UTC, ISO 8601."""
+    """Time of the handing-in, in UTC, ISO 8601."""
     begun: int = 0
-    """Attempts that the job had begun before: its marks of these are of the past."""
+    """Attempts that had begun before. Marks of these attempts do not count any more."""
     answered: bool = True
     """Whether the scheduler's answer is known, with the job's id."""
     cancelled: str | None = None
-    """When it was cancelled by us."""
+    """Time at which hpcbench cancelled the job."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """What the job's scheduler said of it last."""
+    """The scheduler's last answer about the job."""
 
     state: State
     reason: str = ""
     """In the scheduler's words."""
     exit: int | None = None
-    """Exit status of the script, where the scheduler tells one."""
+    """Exit status of the script, if the scheduler gives one."""
     restarts: int | None = None
-    """How often the scheduler has started it again; None where it does not say."""
+    """How often the scheduler has started the job again; None if it does not say."""
     since: float = 0.0
-    """When it was first said to be in this state, in seconds since 1970."""
+    """Time at which the scheduler first gave this state, in seconds since 1970."""
     absent: float | None = None
-    """Since when no answer has named the job; None where the last one did."""
+    """Time since when no answer has named the job; None if the last one did."""
     ended: int = 0
-    """The attempt whose own mark of its end was there when the scheduler was asked; 0 for none."""
+    """The attempt whose mark already told its end when the scheduler was asked; 0 for none."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """State of a job or a run, and why."""
+    """State of a job or a run, and the reason."""
 
     state: State
     reason: str = ""
     start: str | None = None
     end: str | None = None
     attempt: int = 1
-    """The attempt that is under way, or was the last."""
+    """The attempt that is under way, or was the last one."""
     exit: int | None = None
-    """Exit status that its own mark tells."""
+    """Exit status in its own mark."""
     where: str | None = None
     """``file:line`` that the reason was read from."""
 
     def job(self, id: str) -> Job:
-        """The job that has this state, as its runs are judged by it."""
+        """The job with this state, in the form that the judge of runs takes."""
         return Job(id, self.state, self.exit, self.reason, self.attempt)
 
 
 def run_status(verdict: Verdict, mark: Mark | None, job: Status) -> Status:
-    """A run's state with the times of its mark; one that left no mark of its end had ended when its job did."""
+    """A run's state with the times of its mark. A run without a mark of its end is taken to have ended with its job."""
     found = Status(verdict.state, verdict.reason, where=verdict.where)
     if mark is None or verdict.state is State.PENDING:
         return found
@@ -93,13 +96,13 @@ def judge_job(
     Parameters
     ----------
     mark
-        Its own mark; of an attempt before the last handing-in it does not count.
+        The job's own mark. It does not count if an attempt before the last handing-in left it.
     handed
-        Its last handing-in; None where somebody ran the script by hand.
+        The job's last handing-in; None if somebody ran the script by hand.
     told
-        What the scheduler said of it last; None where it said nothing yet.
+        The scheduler's last answer about the job; None if there was none yet.
     requeue
-        Whether it may go back into its queue.
+        Whether the job may go back into its queue.
     silent
         Why the scheduler cannot be asked; None where it answered.
     clock
@@ -131,9 +134,9 @@ def _judge(
     if mark is not None and mark.state == "ended":
         return _clears_up(mark, told, silent, clock) or _ended(mark, handed, told)
     if handed is None:
-        return Status(State.RUNNING, "by its marks; nobody else was asked")
+        return Status(State.RUNNING, "by its own marks; no scheduler was asked")
     if told is None and not handed.answered and mark is None:
-        return Status(State.UNKNOWN, "handed in, but the answer is missing: `hpcbench submit` again settles it")
+        return Status(State.UNKNOWN, "handed in, but the scheduler's answer is missing: run `hpcbench submit` again")
     if silent is not None and (told is None or told.state.alive):
         last = f"; last seen {told.state}" if told else ""
         return Status(State.UNKNOWN, f"{silent}{last}")
@@ -147,19 +150,19 @@ def _judge(
         if clock - (_seconds(handed.time) or 0.0) < GRACE:
             waits = Status(State.PENDING, put_back or "handed in, not listed yet")
             return Status(State.RUNNING) if mark is not None and not put_back else waits
-        return Status(State.LOST, "its scheduler knows nothing of it, and it left no word of its end")
+        return Status(State.LOST, "its scheduler does not know it, and it left no mark of its end")
     if told.state.alive:
         if told.absent is None:
             return Status(told.state, "; ".join(part for part in (put_back, told.reason) if part))
         if clock - told.absent > GRACE:
             return Status(
-                State.LOST, f"gone from its queue, where it was {told.state.value}, without a word of its end"
+                State.LOST, f"gone from its queue, where it was {told.state.value}, without a mark of its end"
             )
-        return Status(told.state, f"when it was last listed; lost, unless it is listed again within {GRACE:.0f} s")
+        return Status(told.state, f"by the last list that named it; it counts as lost after {GRACE:.0f} s")
     lately = clock - told.since
     if told.state is State.COMPLETED:
         if lately < _SLOW_FILES:
-            return Status(State.RUNNING, "its scheduler says completed; its own mark is awaited")
+            return Status(State.RUNNING, "its scheduler says completed; its own mark is not here yet")
         return Status(State.UNKNOWN, "its scheduler says completed, but it left no mark of its end")
     if told.state is State.PREEMPTED and requeue and lately < GRACE:
         return Status(State.PENDING, f"preempted; {put_back or 'may go back into its queue'}")
@@ -167,7 +170,7 @@ def _judge(
 
 
 def _put_back(mark: Mark, times: int, told: Told | None, requeue: bool, clock: float) -> Status | None:
-    """How a job stands that ended, its `times`-th time, but which its scheduler runs again; None where it does not."""
+    """Status of a job whose scheduler runs it again after its `times`-th end; None if it does not."""
     if mark.exit == 0 or told is None or told.absent is not None:
         return None
     later = told.ended == mark.attempt
@@ -180,17 +183,17 @@ def _put_back(mark: Mark, times: int, told: Told | None, requeue: bool, clock: f
 
 
 def _clears_up(mark: Mark, told: Told | None, silent: str | None, clock: float) -> Status | None:
-    """How a job stands that just ended, and whose scheduler may still tell the reason; None where it will not."""
+    """Status of a job that has just ended and whose scheduler may still give the reason; None if not."""
     end = _seconds(mark.end)
     if not mark.exit or end is None or abs(clock - end) > _SLOW_WORDS:
         return None
     if told is None or not told.state.alive or told.absent is not None or silent is not None:
         return None
-    return Status(State.RUNNING, f"its script has ended ({exit_words(mark.exit)}); its scheduler may say why")
+    return Status(State.RUNNING, f"its script has ended ({exit_words(mark.exit)}); its scheduler may give the reason")
 
 
 def _waits_again(mark: Mark, times: int, told: Told | None) -> bool:
-    """Whether the attempt of this mark, its `times`-th, is over and the job goes on, by its own word or its queue's."""
+    """Whether the `times`-th attempt is over and the job continues, by the attempt's mark or the queue's answer."""
     if mark.state == "running" and told is not None and told.state.alive:
         later = told.state is State.PENDING and bool(mark.start) and told.since > (_seconds(mark.start) or 0.0)
         return later or (told.restarts or 0) >= times
@@ -209,7 +212,7 @@ def _ended(mark: Mark, handed: HandedIn | None, told: Told | None) -> Status:
     if mark.why:
         return Status(State.FAILED, mark.why)
     if mark.exit == STOPPED_EXIT:
-        return Status(State.STOPPED, "told to ahead of its limit: `hpcbench retry` goes on")
+        return Status(State.STOPPED, "stopped ahead of its time limit: `hpcbench retry` continues it")
     return Status(State.FAILED, exit_words(mark.exit))
 
 
@@ -219,7 +222,7 @@ def _ended_by_us(told: Told, cancelled: str) -> bool:
 
 
 def _after(mark: Mark, cancelled: str) -> bool:
-    """Whether the job ended after it was cancelled, as far as clocks of two machines tell."""
+    """Whether the job ended after it was cancelled, as far as the clocks of two machines can tell."""
     end, told = _seconds(mark.end), _seconds(cancelled)
     slack = _SKEW if mark.exit in ENDED_BY_SIGNAL else 0.0
     return end is not None and told is not None and end + slack >= told

@@ -1,4 +1,4 @@
-"""The sizes of the parallel dimensions, and every rule of what they fit."""
+"""The sizes of the parallel dimensions, and every rule that they must keep."""
 
 from pydantic import Field
 
@@ -31,24 +31,24 @@ class Partition(Section):
 
     @property
     def grid(self) -> Grid:
-        """Of the tensor-parallel ranks; `model_misfit` says where they make none."""
+        """The grid of the tensor-parallel ranks. `model_misfit` says whether there is one."""
         return grid_of(self.tensor, self.tp, self.depth)
 
     @property
     def parts(self) -> int:
-        """Parts that the pipeline cuts the model into; stage r holds parts r, r + pp, r + 2 pp ..."""
+        """Number of parts that the pipeline cuts the model into. Stage r holds parts r, r + pp, r + 2 pp ..."""
         return self.pp * self.chunks
 
     def fits(self, layers: int) -> bool:
-        """Whether `stages` cuts so many layers into the layout's parts."""
+        """Whether `stages` cuts this number of layers into the layout's parts."""
         return len(self.stages) == self.parts and sum(self.stages) == layers
 
     def layers_of(self, layers: int) -> list[range]:
         """Which of the model's layers each part holds.
 
-        Embedding and head weigh nothing here: the embedding costs a look-up, the head as much as ``V / (12 h)`` layers
-        on the last part. Without `stages` the parts differ by one layer at most, the longer ones first; where the head
-        weighs more than that, `stages` takes layers off the last part.
+        Embedding and head do not count here: the embedding costs a look-up, and the head costs the time of
+        ``V / (12 h)`` layers in the last part. Without `stages` the parts differ by one layer at most, with the longer
+        parts first. Where the head costs more than a layer, `stages` can take layers off the last part.
 
         Raises
         ------
@@ -64,7 +64,7 @@ class Partition(Section):
 
 
 class _Replicas(Section):
-    """The size that a layout adds: the fields of a second base stand first in files."""
+    """The size that a layout adds. The fields of a second base class come first in files."""
 
     dp: Count = Field(1, description="Data parallel.")
 
@@ -74,16 +74,16 @@ class Layout(Partition, _Replicas):
 
     @property
     def ranks(self) -> int:
-        """Ranks of the run."""
+        """Number of ranks of the run."""
         return self.dp * self.tp * self.pp
 
     def coordinates(self, rank: int) -> tuple[int, int, int]:
-        """(pp, dp, tp) of a rank: the tensor axis is the fastest, so that it stays inside a node."""
+        """(pp, dp, tp) of a rank. The tensor axis is the fastest, so that it stays inside a node."""
         return rank // (self.tp * self.dp), rank // self.tp % self.dp, rank % self.tp
 
 
 def model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
-    """The first rule of how a model is cut that the settings break; None where it can be cut so."""
+    """The first rule of how a model is cut that the settings break; None if they break none."""
     if model.hidden % model.heads:
         return Misfit(
             ("model", "heads"),
@@ -136,7 +136,7 @@ def model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
 
 
 def batch_misfit(train: Train, layout: Layout) -> Misfit | None:
-    """Why the batch cannot be shared out among the layout's replicas; None where it can."""
+    """Why the batch cannot be divided among the layout's replicas; None if it can."""
     part = train.micro_batch * layout.dp
     if train.global_batch % part:
         below = train.global_batch // part * part

@@ -1,4 +1,4 @@
-"""A line of a run's log, whatever it holds: a step, an event, or the words of somebody else."""
+"""A line of a run's log, with any content: a step, an event, or the output of another program."""
 
 from hpcbench.contract import events, step_line
 from hpcbench.contract.cut import Cut
@@ -19,8 +19,8 @@ def parse(text: str, line: int) -> Step | Event | Cut | None:
     Returns
     -------
     Step, Event, Cut or None
-        None for a line that the launcher, the MPI library or the interpreter wrote. A `Cut` for a line of ours that is
-        not whole.
+        None for a line that the launcher, the MPI library or the interpreter wrote. A `Cut` for a line of hpcbench's
+        that is not whole.
     """
     text = text.rstrip()
     return events.parse(text, line) if text.startswith(events.BEGIN) else step_line.parse(text, line)

@@ -21,20 +21,20 @@ class Mark:
     """A job's or a run's ``status.json``."""
 
     state: str
-    """``running``, ``ended``, or of a job ``requeued``; empty where the file does not say."""
+    """The state: ``running``, ``ended``, or for a job ``requeued``; empty where the file gives none."""
     attempt: int = 1
     exit: int | None = None
-    """Exit status; None as long as there is none."""
+    """Exit status; None until there is one."""
     start: str | None = None
-    """In UTC, ISO 8601."""
+    """Time of the start in UTC, ISO 8601."""
     end: str | None = None
-    """None as long as it has not ended."""
+    """Time of the end; None before the end."""
     id: str | None = None
-    """By which the scheduler knew the attempt."""
+    """The scheduler's id of the attempt."""
     host: str | None = None
-    """Where the job script ran."""
+    """The host that the job script ran on."""
     hosts: tuple[str, ...] | None = None
-    """The nodes of the job. Only a job's."""
+    """The nodes of the job. Only a job's mark has them."""
     job: str | None = None
     """The job that it belongs to. Only a run's."""
     limit: str | None = None
@@ -44,12 +44,12 @@ class Mark:
 
     @property
     def readable(self) -> bool:
-        """Whether the file says a state."""
+        """Whether the file gives a state."""
         return bool(self.state)
 
 
 def parse_mark(data: Any) -> Mark:
-    """The mark in a JSON value; a field that is not what it should be counts as missing."""
+    """Read the mark in a JSON value. A field of the wrong kind counts as missing."""
     said: Mapping[str, Any] = data if isinstance(data, dict) else {}
 
     def text(key: str) -> str | None:
@@ -79,7 +79,7 @@ def parse_mark(data: Any) -> Mark:
 def read_mark(directory: Path) -> Mark | None:
     """The mark in a job's or a run's directory; None where there is none.
 
-    One that cannot be read has no state.
+    A mark that cannot be read has no state.
     """
     path = directory / FILE
     data = read_json(path)
@@ -89,7 +89,7 @@ def read_mark(directory: Path) -> Mark | None:
 
 
 def write_mark(directory: Path, mark: Mark) -> None:
-    """Write a mark as a job script does; what is None is left out."""
+    """Write a mark as a job script does. Fields with the value None are left out."""
     said = ((key, getattr(mark, key)) for key in (JOB_KEYS if mark.job is None else RUN_KEYS))
     words = json.dumps({key: value for key, value in said if value is not None})
     (directory / FILE).write_text(f"{words}\n", encoding="utf-8")

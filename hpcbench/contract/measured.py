@@ -1,21 +1,21 @@
-"""Which steps of a run count for its speed: not the first ones, which fill caches and buffers.
+"""The steps of a run that count for its speed. The first steps fill caches and buffers and do not count.
 
-The worker counts traffic over them, the report takes the throughput from them.
+The worker counts traffic over these steps, and the report takes the throughput from them.
 """
 
 
 def first_measured(warmup: int, steps: int, resumed_from: int = 0) -> int:
-    """Number (from 1) of the first step that counts.
+    """Number of the first step that counts, from 1.
 
     Parameters
     ----------
     warmup
         Steps that do not count.
     steps
-        Of the whole run.
+        Steps of the whole run.
     resumed_from
-        Step of the checkpoint that the run went on from. Its caches were cold again: as many steps are left out as at
-        first, but at most half of those that remained.
+        Step of the checkpoint that the run continued from. Its caches were cold again, so the same number of steps is
+        left out, but at most half of the steps that remained.
     """
     if not resumed_from:
         return warmup + 1

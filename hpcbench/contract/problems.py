@@ -1,4 +1,4 @@
-"""From pydantic's findings to one line that names the place, the field and the remedy."""
+"""One line for the user from pydantic's findings: it names the place, the field and the remedy."""
 
 import difflib
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from hpcbench.contract.section import NAME
 from hpcbench.errors import UserError
 
 FieldPath: TypeAlias = tuple[str | int, ...]
-"""Where a value stands: keys of mappings and indices of lists, outermost first."""
+"""The place of a value: keys of mappings and indices of lists, outermost first."""
 
 _TYPES = {
     "string_type": "text",
@@ -58,11 +58,11 @@ def user_error(
     Parameters
     ----------
     schema
-        The model that was validated: it knows the names that were meant.
+        The model that was validated. It knows the names that can be meant.
     where
         ``file:line`` of a path.
     place
-        The path under which the user said what stands at a path; the same by default.
+        Gives the path that the user wrote for a path of the model; the same by default.
     """
     findings = sorted(error.errors(include_url=False), key=lambda finding: finding["type"] != "extra_forbidden")
     told: dict[FieldPath, str] = {}
@@ -75,7 +75,7 @@ def user_error(
 
 
 def all_faults(error: ValidationError, schema: type[BaseModel]) -> dict[FieldPath, str]:
-    """Every finding: the path of what is wrong, and what to say of it. Of a value's findings the first one counts."""
+    """All findings: the path of each wrong value, and a message. Only the first finding about a value counts."""
     told: dict[FieldPath, str] = {}
     for finding in error.errors(include_url=False):
         path, words = _told(finding, schema)
@@ -84,7 +84,7 @@ def all_faults(error: ValidationError, schema: type[BaseModel]) -> dict[FieldPat
 
 
 def fault_line(place: str, path: FieldPath, words: str) -> str:
-    """One line of a fault: its place, the field and what to do."""
+    """The line of a fault: its place, the field and the remedy."""
     name = ".".join(shown(p).strip("'\"") if isinstance(p, str) else str(p) for p in path)
     return f"{place}: {name + ': ' if name else ''}{words}"
 
@@ -95,7 +95,7 @@ def _told(finding: Any, schema: type[BaseModel]) -> tuple[FieldPath, str]:
 
 
 def _is_internal(part: str | int) -> bool:
-    """Pydantic names branches of unions and the keys of mappings in its paths: `[key]`, `int`, `list[...]`."""
+    """Whether a part of a path is pydantic's own name for a branch or a key: `[key]`, `int`, `list[...]`."""
     return isinstance(part, str) and (
         part in ("[key]", "int", "str", "float", "bool", "constrained-int") or "[" in part
     )
@@ -143,13 +143,13 @@ def _choices(context: dict[str, Any]) -> list[str]:
 
 
 def fields_at(schema: type[BaseModel], path: Sequence[str | int]) -> list[str]:
-    """Names of the fields that the section at `path` has; empty where it is no section."""
+    """Names of the fields of the section at `path`; empty where there is no section."""
     found = section_at(schema, path)
     return [field.alias or name for name, field in found.model_fields.items()] if found else []
 
 
 def section_at(schema: type[BaseModel], path: Sequence[str | int]) -> type[BaseModel] | None:
-    """The section that lies at `path`, if it is one."""
+    """The section at `path`; None if another kind of value is there."""
     current: Any = schema
     for part in path:
         if isinstance(current, type) and issubclass(current, BaseModel):
@@ -165,13 +165,13 @@ def section_at(schema: type[BaseModel], path: Sequence[str | int]) -> type[BaseM
 
 
 def suggestion(word: str, known: list[str]) -> str:
-    """``, did you mean 'X'?`` where something near is known, else nothing."""
+    """The text ``, did you mean 'X'?`` if a known word is similar, else nothing."""
     near = difflib.get_close_matches(word, known, n=1)
     return f", did you mean {near[0]!r}?" if near else ""
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """A value of the user's as one short printable line."""
+    """A value of the user's as a short printable line."""
     text = repr(value) if isinstance(value, str) else str(value)
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -1,4 +1,4 @@
-"""Why a run failed, in one line: exit status, what the launcher said, what the interpreter said last."""
+"""Why a run failed, in one line, from its exit status, the launcher's messages and the interpreter's last message."""
 
 import re
 import signal
@@ -12,7 +12,7 @@ from hpcbench.contract.text import printable
 
 _LONGEST = 1 << 16
 _MOST = 200
-"""Lines that are kept of each end of a file: what it says first, and what it says last."""
+"""Number of lines that are kept of each end of a file: the first messages and the last ones."""
 _WORKER = re.compile(r"hpcbench\.train: (?P<words>.+)")
 _HYDRA = re.compile(r"=\s+(?:RANK (?P<rank>[0-9]+) )?PID (?P<pid>[0-9]{1,9}) RUNNING AT (?P<host>\S+)")
 _EXCEPTION = re.compile(r"(?P<words>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit)(?:: .*)?)")
@@ -48,7 +48,7 @@ _NOISE = re.compile(
     r"|srun: (?!fatal: |error: )|srun: error: \S+: tasks? \S+ (?:Exited with|Terminated)|slurmstepd-\S+: error: \*\*\*"
 )
 _HYDRA_CALL = re.compile(r"\[(?:mpiexec|proxy)\S*@[^\]]*\] (?:\w+ \([^)]*\): )?")
-"""MPICH's launcher names its own function before the words."""
+"""The name of its own function that MPICH's launcher writes before a message."""
 _COMPLAINS = re.compile(
     r"error|fatal|fail|cannot|can't|could ?n[o']t|unable|not found|no such|denied|not enough|not allowed|detected"
     r"|invalid|illegal|refus|unknown|unrecogni|not recogni|must|missing|abort|disallow|exceed",
@@ -65,11 +65,11 @@ _CANNOT_LOAD = re.compile(
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The reason of a failure, and where it was read."""
+    """The reason of a failure, and the place where it was read."""
 
     reason: str
     where: str | None = None
-    """``file:line``; None where only the exit status speaks."""
+    """``file:line`` of the reason; None if only the exit status tells it."""
 
 
 def exit_words(status: int | None) -> str:
@@ -85,7 +85,7 @@ def exit_words(status: int | None) -> str:
 
 
 def signal_of(status: int) -> int | None:
-    """The signal that an exit status tells of: a shell adds 128, MPICH's mpiexec hands it on as it is."""
+    """The signal that an exit status stands for. A shell adds 128 to it, MPICH's mpiexec returns it unchanged."""
     if 128 < status <= 128 + 64:
         return status - 128
     return status if status in _BARE_SIGNALS else None
@@ -99,13 +99,13 @@ def diagnose(status: int | None, errors: Path, log: Path) -> Diagnosis:
     status
         Exit status of the launcher, None where it is not known.
     errors, log
-        The run's standard error and log. One that is missing says nothing.
+        The run's standard error and log. A missing file is the same as an empty one.
 
     Notes
     -----
-    What is known of launchers and interpreters is looked for in both files. Where nothing of that is found, a run whose
-    log has no event never began: its launcher refused, and the reason is the first that it complains of. A run that
-    had begun gives the last words on its standard error.
+    Known messages of launchers and interpreters are searched for in both files. If there is none and the log has no
+    event, the run never began: its launcher refused, and the reason is the launcher's first complaint. If the run had
+    begun, the reason is the last message on its standard error.
     """
     said: list[tuple[int, Diagnosis]] = []
     culprit = ""
@@ -144,7 +144,10 @@ def diagnose(status: int | None, errors: Path, log: Path) -> Diagnosis:
 
 
 def _first(path: Path) -> Diagnosis | None:
-    """The first line that complains, else the first that is no noise, with what a wrapped sentence goes on with."""
+    """The first line with a complaint, else the first useful line.
+
+    A sentence that is wrapped over several lines is joined.
+    """
     kept = [one for one, _ in zip(_lines(path), range(_MOST), strict=False)]
     telling = []
     ruler, warned = -1, -1
@@ -181,7 +184,7 @@ def _bare(words: str) -> str:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are neither empty nor the run's own, with their numbers."""
+    """The lines that are not empty and that the run did not write itself, with their numbers."""
     try:
         with path.open("rb") as stream:
             number = 0
@@ -197,7 +200,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _beginning(log: Path, begin: str) -> Iterator[str]:
-    """The lines of a log that begin so."""
+    """The lines of a log that begin with this text."""
     try:
         with log.open("rb") as stream:
             yield from (raw.decode("utf-8", "replace") for raw in stream if raw.startswith(begin.encode()))
@@ -216,7 +219,7 @@ def _signal(words: str, culprit: str) -> str:
 
 
 def _rank(rank: str | None, pid: str, host: str, log: Path) -> str:
-    """A process by its rank, which the ranks say of themselves in the log's last ``environment``."""
+    """The rank of a process in words. The ranks give their process numbers in the log's last ``environment``."""
     if rank:
         return f"rank {rank} on {host}"
     # Only some launchers leave the rank to be found out: `hpcbench status` need not wait for what reads it.

@@ -1,6 +1,6 @@
-"""Which rule of a scheme applies to which traffic, and which rules do not go together.
+"""Which rule of a scheme applies to which traffic, and which rules contradict each other.
 
-Lists of rules begin with the scheme's default, as `Scheme.all_rules` has them.
+A list of rules begins with the scheme's default, like `Scheme.all_rules`.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from hpcbench.contract.scheme import Rule
 from hpcbench.contract.traffic import Setting, Traffic, live, possible
 
 HOMOMORPHIC_RANKS = 32767 // 127
-"""So many ranks' 8-bit integers, each from -127 to 127, have sums that fit 16 bits."""
+"""The largest number of ranks whose 8-bit integers, each from -127 to 127, have sums that fit 16 bits."""
 
 
 def applying(rules: Sequence[Rule], traffic: Traffic) -> int:
@@ -19,14 +19,14 @@ def applying(rules: Sequence[Rule], traffic: Traffic) -> int:
 
 
 def called(rules: Sequence[Rule], k: int) -> str:
-    """A rule as one would name it to its author."""
+    """A rule's name in messages to the author of the scheme."""
     rule = rules[k]
     words = " ".join(filter(None, (rule.dimension, rule.phase, rule.kind, rule.axis, rule.codec)))
     return f"rule {k} ({words})" if k else f"the default ({words})"
 
 
 def idle(rules: Sequence[Rule], setting: Setting) -> list[str]:
-    """One line for each rule that applies to nothing that the run sends."""
+    """A line for each rule that applies to no traffic of the run."""
     sent = live(setting)
     used = {applying(rules, triple) for triple in sent}
     return [
@@ -42,7 +42,7 @@ def idle(rules: Sequence[Rule], setting: Setting) -> list[str]:
 
 
 def missed_stage(rules: Sequence[Rule], zero: int) -> int | None:
-    """Index of a rule for weights gathered in a phase in which the ZeRO stage gathers none, if none is for its own."""
+    """Index of a rule for a gather of weights that this ZeRO stage lacks, if no rule is for one that it has."""
     phases = {0: (), 3: ("FORWARD", "BACKWARD")}.get(zero, ("STEP",))
     of_weights = [
         k for k, rule in enumerate(rules) if {triple[0] for triple in possible() if rule.matches(triple)} == {"ZERO"}
@@ -53,10 +53,10 @@ def missed_stage(rules: Sequence[Rule], zero: int) -> int | None:
 
 
 def wrong_gradients(rules: Sequence[Rule], setting: Setting) -> str | None:
-    """Why the backward pass would see other values than the forward pass; None where both see the same.
+    """Why the backward pass would see other values than the forward pass; None if both see the same.
 
-    The codec is the identity to autograd: a gradient is right only where what was decoded forward is what is used
-    backward. ZeRO-3 gathers weights for either pass, and recomputation sends activations again.
+    Autograd takes the codec as the identity. So a gradient is right only if the backward pass uses the values that the
+    forward pass decoded. ZeRO-3 gathers weights for each pass, and recomputation sends activations again.
     """
     sent = live(setting)
     if ("ZERO", "FORWARD", "PARAM") in sent:
@@ -97,7 +97,7 @@ def wrong_gradients(rules: Sequence[Rule], setting: Setting) -> str | None:
 
 
 def refused_on_gpu(algorithm: str, rules: Sequence[Rule]) -> tuple[int | None, str] | None:
-    """What of a scheme only the CPU does: the index of its rule, None for the algorithm; and why, with the remedy."""
+    """The part of a scheme that only the CPU can run: the index of its rule (None for the algorithm), and why."""
     if algorithm == "homomorphic":
         return None, "homomorphic sums are made in host memory: use two-shot, or device cpu"
     for k, rule in enumerate(rules):
@@ -107,7 +107,7 @@ def refused_on_gpu(algorithm: str, rules: Sequence[Rule]) -> tuple[int | None, s
 
 
 def too_many_to_sum(algorithm: str, rules: Sequence[Rule], setting: Setting) -> str | None:
-    """Why homomorphic sums would overflow in a group of the run; None where they fit."""
+    """Why homomorphic sums would overflow in a group of the run; None if they fit."""
     if algorithm != "homomorphic":
         return None
     sizes = {"DP": setting.layout.dp, "TP": setting.layout.tp}
@@ -126,9 +126,9 @@ def too_many_to_sum(algorithm: str, rules: Sequence[Rule], setting: Setting) -> 
 
 
 def drifting_copies(rules: Sequence[Rule], setting: Setting) -> str | None:
-    """Why the two copies of a tied weight would part, which the first and the last stage update; None where they stay.
+    """Why the copies of a tied weight on the first and last stage would differ in time; None if they stay equal.
 
-    Each call of a codec draws numbers of its own, and stages make different calls.
+    Each call of a codec draws its own random numbers, and the two stages make different calls.
     """
     if setting.tied and setting.layout.pp > 1:
         for triple in live(setting):
@@ -150,5 +150,5 @@ def _random(codec: str) -> bool:
 
 
 def _lossless(codec: str) -> bool:
-    """Of another package's codec nothing is known here."""
+    """Whether a codec is lossless. Nothing is known here of a codec from another package."""
     return spec.parse(codec).lossless is True

@@ -1,6 +1,6 @@
-"""A run: one cell of a study, resolved. The login node writes it as run.json, and every rank reads it from there.
+"""A run: one cell of a study, with all values filled in. The login node writes it as run.json, and every rank reads it.
 
-All its settings are fields of the schemas that a study is made of, so a new one is a field there and nothing here.
+Its settings are fields of the schemas that a study is made of. A new setting is a field there and needs no line here.
 """
 
 import json
@@ -22,15 +22,15 @@ _REMEDY = "write the file with `hpcbench submit`"
 
 
 class Shape(Section):
-    """How the ranks were to lie on the machine."""
+    """The intended placement of the ranks on the machine."""
 
     nodes: Count
     ranks_per_node: Count
     cores_per_rank: Count
     gpus_per_rank: Annotated[str, Field(pattern=r"^[0-9]+(/[1-9][0-9]*)?$")]
-    """A fraction: ``0``, ``1``, or ``1/2`` where two ranks share one."""
+    """GPUs of a rank as a fraction: ``0``, ``1``, or ``1/2`` where two ranks share a GPU."""
     visibility: Literal["one", "socket", "all"]
-    """GPUs that a rank was to see: ``one`` is its own."""
+    """Which GPUs a rank was to see. ``one`` means only its own."""
 
 
 class Run(Section):
@@ -38,7 +38,7 @@ class Run(Section):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    version: Literal[1] = Field(1, alias="schema", description="Of this form of the file.")
+    version: Literal[1] = Field(1, alias="schema", description="Version of the file's form.")
     study: Name
     site: Line
     run: Line
@@ -55,31 +55,31 @@ class Run(Section):
     oversubscribe: bool
     device: Literal["cpu", "cuda"]
     links: File | None
-    """File with what the machine's links and codecs were measured to do; None for the defaults."""
+    """File with the measured times of the machine's links and codecs; None for the defaults."""
     shape: Shape | None = None
-    """None where nobody said: nothing is then compared with it."""
+    """The intended placement; None where nothing is to be compared with it."""
     peak_tflops: dict[Precision, float] = Field(default_factory=dict)
-    """Dense peak of a GPU by precision, where the site knows better than the report: it is for the report alone."""
+    """Dense peak of a GPU by precision, where the site knows better than the report. Only the report uses it."""
     gpu_aware_mpi: bool | None = None
-    """Whether the MPI library is given device pointers; None leaves it to the ranks to find out."""
+    """Whether the MPI library is given device pointers. None: the ranks find out."""
 
     @property
     def setting(self) -> Setting:
-        """What decides which traffic the run has."""
+        """The settings that decide which traffic the run has."""
         return Setting(self.layout, self.train, self.model.tied)
 
     def content(self) -> dict[str, Any]:
-        """The run as JSON data, every key present: what run.json holds."""
+        """The run as JSON data with every key: the content of run.json."""
         return self.model_dump(mode="json", by_alias=True)
 
 
 def check(run: Run, where: str) -> None:
-    """Whether the settings fit each other.
+    """Check that the settings fit each other.
 
     Raises
     ------
     UserError
-        They do not; the words begin with `where`.
+        They do not. The message begins with `where`.
     """
     found = (
         model_misfit(run.model, run.train, run.layout)
@@ -92,7 +92,7 @@ def check(run: Run, where: str) -> None:
 
 
 def _run_misfit(run: Run) -> Misfit | None:
-    """What does not follow from the settings as it should."""
+    """The first value that contradicts the settings it should follow from."""
     if run.ranks != run.layout.ranks:
         return Misfit(("ranks",), f"{run.ranks} is not dp x tp x pp = {run.layout.ranks}: {_REMEDY}")
     if run.scheme.optimizer not in (None, run.train.optimizer):
@@ -103,12 +103,12 @@ def _run_misfit(run: Run) -> Misfit | None:
 
 
 def load(path: Path) -> tuple[Run, dict[str, Any]]:
-    """Read a run file; returns the run and the JSON as it stands.
+    """Read a run file. The result is the run and the file's JSON data.
 
     Raises
     ------
     UserError
-        The file is missing, is no JSON, or is not what `Run` says.
+        The file is missing, is no JSON, or does not follow `Run`.
     """
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
@@ -127,7 +127,7 @@ def load(path: Path) -> tuple[Run, dict[str, Any]]:
 
 
 def _missing(said: Any, meant: Any, name: str = "") -> str:
-    """Name of the first key that a file does not hold: a rank fills nothing in. Empty where all are there."""
+    """Name of the first key that the file lacks, empty if it has all. A rank uses no default values."""
     if isinstance(meant, dict) and isinstance(said, dict):
         for key, value in meant.items():
             found = _missing(said[key], value, f"{name}{key}.") if key in said else name + key

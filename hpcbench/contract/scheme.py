@@ -1,4 +1,4 @@
-"""A scheme: which codec on which traffic, and in which environment."""
+"""A scheme: the codec for each kind of traffic, and environment variables."""
 
 import re
 import shlex
@@ -13,11 +13,14 @@ from hpcbench.contract.traffic import Traffic, possible
 from hpcbench.contract.training import Optimizer
 
 _STANDS_FOR = {"SP": "TP"}
-"""Sequence parallelism cuts each all-reduce of tensor parallelism in two: a rule that speaks of that means both."""
+"""Dimensions that another one includes.
+
+Sequence parallelism cuts each all-reduce of tensor parallelism in two, so a rule for TP is for SP too.
+"""
 
 
 def check_codec(name: str) -> str:
-    """The codec's canonical name.
+    """The canonical name of a codec.
 
     Raises
     ------
@@ -35,11 +38,11 @@ _FIXED = (
     (r"HPCBENCH_.*", "is hpcbench's own"),
     (r"OMP_.*|CUDA_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES", "follows from the site and the layout"),
 )
-"""Variables that all runs of a comparison must have in common, and why."""
+"""Variables that must be the same in all runs of a comparison, and why."""
 
 
 def check_environment(environment: dict[str, str]) -> dict[str, str]:
-    """Variables that a scheme may set.
+    """Check that a scheme may set these variables.
 
     Raises
     ------
@@ -54,43 +57,44 @@ def check_environment(environment: dict[str, str]) -> dict[str, str]:
 
 
 def assignments(environment: Mapping[str, str]) -> str:
-    """A scheme's variables as one would write them in a shell."""
+    """A scheme's variables as assignments of a shell."""
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
 
 
 class Rule(Section):
-    """A codec for the traffic that matches; what is left out matches everything."""
+    """A codec for the traffic that matches. A field that is left out matches everything."""
 
     dimension: Literal["DP", "ZERO", "TP", "SP", "PP"] | None = Field(
         None,
         description="DP: gradients; ZERO: gathered parameters; TP: tensor parallel, and what train.sequence_parallel "
         "makes of it, unless a later rule is for SP; PP: between stages.",
     )
-    phase: Literal["FORWARD", "BACKWARD", "STEP"] | None = Field(None, description="When it is sent.")
+    phase: Literal["FORWARD", "BACKWARD", "STEP"] | None = Field(None, description="When the message is sent.")
     kind: Literal["GRAD", "ACT", "PARAM", "OPTIM"] | None = Field(
-        None, description="What is sent; OPTIM: momenta of 1-bit Adam."
+        None, description="Content of the message; OPTIM: momenta of 1-bit Adam."
     )
     axis: Literal["e", "i", "j", "k"] | None = Field(
         None,
-        description="Of layout.tensor 2d, 2.5d or 3d: weights and their gradients travel over i and e, activations "
-        "and theirs over j and k.",
+        description="Axis of layout.tensor 2d, 2.5d or 3d: weights and their gradients travel over i and e, "
+        "activations and theirs over j and k.",
     )
-    codec: str = Field(description=f"One of {spec.KNOWN}.")
+    codec: str = Field(description=f"Codec: one of {spec.KNOWN}.")
     feedback: bool = Field(
         False,
-        description="Add what each message lacks to the next one; for gradients and momenta (dimension DP) only.",
+        description="Add the error of each message to the next one; for gradients and momenta (dimension DP) only.",
     )
 
     min_bytes: int = Field(
         0,
         ge=0,
         le=2**40,
-        description="Messages of fewer bytes, before the codec, travel as they are; of a collective its whole vector.",
+        description="Messages with fewer bytes before the codec are not encoded. A collective counts by its whole "
+        "vector.",
     )
     between_nodes: bool = Field(
         False,
-        description="Encode only what crosses nodes: collectives go by algorithm hierarchical, and what stays within a "
-        "node travels as it is.",
+        description="Encode only traffic between nodes: collectives use algorithm hierarchical, and traffic within a "
+        "node is not encoded.",
     )
 
     _codec = field_validator("codec")(check_codec)
@@ -102,7 +106,7 @@ class Rule(Section):
             if self.axis:
                 near = {traffic: traffic for traffic in possible() if self.axis in traffic[3:]}
             raise ValueError(
-                f"there is no such traffic in any run: {'of ' + self.dimension if self.dimension else 'there'} are "
+                f"there is no such traffic in any run: {self.dimension + ' has' if self.dimension else 'there is'} "
                 f"{', '.join(map(' '.join, near))}"
             )
         return self
@@ -111,7 +115,7 @@ class Rule(Section):
     def _limits_are_of_a_codec(self) -> "Rule":
         if self.codec == "none" and (self.min_bytes or self.between_nodes):
             raise ValueError(
-                "min_bytes and between_nodes say when a codec runs, and codec none is none: leave them out"
+                "min_bytes and between_nodes say when a codec runs, and codec none never runs: leave them out"
             )
         return self
 
@@ -122,7 +126,7 @@ class Rule(Section):
         return self
 
     def matches(self, traffic: Traffic) -> bool:
-        """Whether the rule is for the traffic; what it leaves out matches everything."""
+        """Whether the rule is for the traffic. A field that is left out matches everything."""
         dimension, phase, kind, *axis = traffic
         return (
             self.dimension in (None, dimension, _STANDS_FOR.get(dimension))
@@ -133,7 +137,7 @@ class Rule(Section):
 
 
 class Scheme(Section):
-    """Which codec on which traffic: the last rule that matches applies."""
+    """A scheme: a codec for each kind of traffic. The last rule that matches applies."""
 
     algorithm: Literal[
         "encoded",
@@ -147,9 +151,9 @@ class Scheme(Section):
         "homomorphic",
     ] = Field(
         "encoded",
-        description="encoded: the fastest of our own, which encodes all that crosses nodes; auto: the same, or the MPI "
-        "library's where a codec would lose time; native: the MPI library's, without codecs; the others: one of our "
-        "own, where it can do what is asked.",
+        description="encoded: the fastest of hpcbench's own, with all traffic between nodes encoded; auto: the same, "
+        "or the MPI library's where a codec would lose time; native: the MPI library's, without codecs; the others: "
+        "one of hpcbench's own, for the operations that it can do.",
     )
     default: str = Field("none", description=f"Codec where no rule matches: one of {spec.KNOWN}.")
     rules: list[Rule] = Field(default_factory=list, description="Exceptions to the default.")
@@ -159,7 +163,7 @@ class Scheme(Section):
         "themselves. What such a library sends is not known to hpcbench.",
     )
     optimizer: Optimizer | None = Field(
-        None, description="What this scheme's runs train with, in place of train.optimizer."
+        None, description="Optimizer of this scheme's runs, in place of train.optimizer."
     )
 
     _default = field_validator("default")(check_codec)
@@ -180,15 +184,15 @@ class Scheme(Section):
 
     @property
     def all_rules(self) -> list[Rule]:
-        """The rules behind the default, which matches everything, so that rule k stands at index k."""
+        """All rules, with the default first, so that rule k stands at index k."""
         return [Rule(codec=self.default), *self.rules]
 
 
 class _Named(Section):
-    """What a run adds to a scheme: the fields of a second base stand first in files."""
+    """The name that a run adds to a scheme. The fields of a second base class come first in files."""
 
     name: Name = Field(description="By which the study calls it.")
 
 
 class NamedScheme(Scheme, _Named):
-    """A scheme of a run."""
+    """A scheme of a run, with its name."""

@@ -1,35 +1,35 @@
-"""What all parts of a study, a site and a run have in common: strictness, and the strings that they hold."""
+"""The base of all parts of a study, a site and a run: strict checking, and the kinds of strings that they hold."""
 
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-"""Names of studies, sites and schemes: they become parts of paths, job names and scripts."""
+"""Names of studies, sites and schemes. They become parts of paths, job names and scripts."""
 
 Name = Annotated[str, Field(pattern=NAME)]
 Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$")]
-"""Names that others gave: accounts and queues."""
+"""Names from outside: accounts and queues."""
 Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=4096)]
-"""Text that stays on one line of a job script."""
+"""Text that fits on one line of a job script."""
 File = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")]
 """Path of a file or directory."""
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Precision = Literal["fp64", "fp32", "bf16", "fp16"]
-"""Of weights and activations."""
+"""Number format of weights and activations."""
 Scalar = str | int | float | bool | None
 
 S = TypeVar("S", bound="Section")
 
 
 class Section(BaseModel):
-    """Unknown keys are errors, and types are taken literally: `"3"` is no number."""
+    """A part of a file. Unknown keys are errors, and types are strict: the string `"3"` is not a number."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
 
     def changed(self: S, **values: Any) -> S:
-        """A copy with other values in place of its own, checked like any other.
+        """A copy with some values changed, checked like any other section.
 
         Raises
         ------
@@ -40,12 +40,12 @@ class Section(BaseModel):
 
 
 class Misfit(NamedTuple):
-    """A setting that does not go with the others."""
+    """A setting that contradicts the others."""
 
     field: tuple[str, ...]
-    """Section and field, such as ``("layout", "tp")``."""
+    """Section and field of the setting, such as ``("layout", "tp")``."""
     words: str
-    """Why, and what would do."""
+    """Why it does not fit, and what would."""
 
     def __str__(self) -> str:
         return f"{'.'.join(self.field)}: {self.words}"

@@ -1,17 +1,18 @@
-"""How a vector is cut among ranks, and what the cheapest collectives send: for the engine and the volume model."""
+"""How a vector is cut among ranks, and how many bytes the cheapest collectives send."""
 
 import itertools
 from typing import NamedTuple
 
 
 class Span(NamedTuple):
-    """Elements from `start` up to, not including, `stop`."""
+    """Elements from `start` up to `stop`, without `stop`."""
 
     start: int
     stop: int
 
     @property
     def size(self) -> int:
+        """Number of elements."""
         return self.stop - self.start
 
 
@@ -25,7 +26,7 @@ def shards(n: int, parts: int) -> list[slice]:
 
 
 def length(piece: slice) -> int:
-    """Elements in a piece that `shards` made."""
+    """Number of elements in a piece that `shards` made."""
     return int(piece.stop - piece.start)
 
 
@@ -37,12 +38,12 @@ def aligned(span: Span, parts: int, unit: int) -> list[Span]:
 
 
 def reduce_scatter_bytes(nbytes: list[int], rank: int) -> int:
-    """Bytes that `rank` sends in a reduce-scatter whose rank i ends with ``nbytes[i]`` bytes: every other's piece."""
+    """Bytes that `rank` sends in a reduce-scatter: the pieces of all others. Rank i ends with ``nbytes[i]`` bytes."""
     return sum(nbytes) - nbytes[rank]
 
 
 def all_gather_bytes(nbytes: list[int], rank: int) -> int:
-    """Bytes that `rank` sends in an all-gather to which rank i gives ``nbytes[i]`` bytes: its own to every other."""
+    """Bytes that `rank` sends in an all-gather: its own ``nbytes[rank]`` bytes to each other rank."""
     return (len(nbytes) - 1) * nbytes[rank]
 
 

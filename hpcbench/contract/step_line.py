@@ -1,7 +1,7 @@
 """The line of a step: ``step k/N | name value unit | ... |``.
 
-`Step` is the list of all that is known of a step. `format` writes those of its quantities that a run of hpcbench
-prints, `parse` reads them back. The closing bar says that the line is whole; of one without it nothing is used.
+`Step` lists all quantities of a step. `format` writes the quantities that a run of hpcbench prints, and `parse` reads
+them back. The closing bar shows that the line is whole. A line without it is not used.
 """
 
 import re
@@ -20,18 +20,18 @@ _FLOPS = {f"{prefix}FLOPS/{one}": scale for prefix, scale in _PREFIX.items() for
 
 @dataclass(frozen=True)
 class Printed:
-    """How a quantity stands in the line."""
+    """How a quantity is printed in the line."""
 
     word: str
-    """Its name there."""
+    """Name of the quantity in the line."""
     form: str
-    """Python's format of its value."""
+    """Python's format of the value."""
     unit: str = ""
-    """In which it is written."""
+    """Unit that it is written in."""
     units: dict[str, float] = field(default_factory=lambda: _PLAIN)
-    """What each unit that it may be read in is worth."""
+    """Units that it may be read in, and the factor of each."""
     always: bool = True
-    """Whether each step has it."""
+    """Whether each step must have it."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Quantity:
     """A column of the steps."""
 
     name: str
-    """Attribute of `Step`."""
+    """Name of the attribute of `Step`."""
     kind: Literal["real", "integer"]
     unit: str
     meaning: str
     printed: Printed | None
-    """None for what only other frameworks print."""
+    """How it is printed; None for a quantity that only other frameworks print."""
 
 
 def _quantity(unit: str, meaning: str, printed: Printed | None = None) -> Any:
@@ -53,16 +53,16 @@ def _quantity(unit: str, meaning: str, printed: Printed | None = None) -> Any:
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a run. What a log lacks is None: nothing is guessed.
+    """A step of a run. A value that the log lacks is None: nothing is guessed.
 
-    Where a framework prints one line for several steps, this is the last of them, and means are over all.
+    If a framework prints one line for several steps, this is the last of them, and means are over all of them.
     """
 
     step: int
     steps: int | None = None
-    """Steps that the run was to take; None where the log does not say."""
+    """Number of steps that were planned; None where the log does not say."""
     line: int = field(default=0, kw_only=True)
-    """Where it stands in the log that it was read from, counted from 1; 0 if it was not read from a log."""
+    """Number of the step's line in the log that it was read from, counted from 1; 0 if it was not read from a log."""
     loss: float | None = _quantity("nat", "Mean training loss of the step", Printed("loss", ".6f"))
     seconds: float | None = _quantity("s", "Wall time of one step", Printed("time", ".6f", "s", _SECONDS))
     samples_per_s: float | None = _quantity(
@@ -71,12 +71,16 @@ class Step:
     tokens_per_s: float | None = _quantity("1/s", "Tokens a second, all ranks together, as the log gives it")
     tokens_per_s_per_rank: float | None = _quantity("1/s", "Tokens a second of one rank, as the log gives it")
     model_flops_per_rank: float | None = _quantity(
-        "FLOP/s", "What the model needs, recomputation not counted", Printed("model", ".3f", "GFLOPS/rank", _FLOPS)
+        "FLOP/s",
+        "Operations that the model needs, without recomputation",
+        Printed("model", ".3f", "GFLOPS/rank", _FLOPS),
     )
     hardware_flops_per_rank: float | None = _quantity(
-        "FLOP/s", "What was executed", Printed("hardware", ".3f", "GFLOPS/rank", _FLOPS)
+        "FLOP/s", "Operations that were executed", Printed("hardware", ".3f", "GFLOPS/rank", _FLOPS)
     )
-    unlabelled_flops_per_rank: float | None = _quantity("FLOP/s", "The log does not say whether recomputation counts")
+    unlabelled_flops_per_rank: float | None = _quantity(
+        "FLOP/s", "Operations; the log does not say whether recomputation counts"
+    )
     mfu: float | None = _quantity("1", "Model FLOP/s over the chip's peak, as the log claims it")
     hfu: float | None = _quantity("1", "Hardware FLOP/s over the chip's peak, as the log claims it")
     lr: float | None = _quantity("1", "Learning rate", Printed("lr", ".3E"))
@@ -88,7 +92,7 @@ class Step:
         "B", "Before the codec, summed over all ranks", Printed("message", "d", "B", _BYTES)
     )
     wire_bytes: int | None = _quantity(
-        "B", "After the codec, summed over all ranks; absent where nobody knows", Printed("wire", "d", "B", _BYTES)
+        "B", "After the codec, summed over all ranks; absent where it is not known", Printed("wire", "d", "B", _BYTES)
     )
     memory_bytes: int | None = _quantity("B", "Peak memory of the device of the rank that printed the line")
     samples: int | None = _quantity("1", "Sequences of the step")
@@ -103,11 +107,11 @@ QUANTITIES = tuple(
     for one in fields(Step)
     if one.metadata
 )
-"""All that a step may have, in the order in which it is printed and exported."""
+"""All quantities of a step, in the order in which they are printed and exported."""
 TYPECODES = {one.name: "d" if float in get_args(one.type) else "q" for one in fields(Step)}
-"""Attribute of `Step` -> type code of the array that holds it: 64-bit numbers, with or without a fraction."""
+"""Type code of the array for each attribute of `Step`: 64-bit numbers, whole or with a fraction."""
 FIELDS = {one.printed.word: (one.name, one.printed.units) for one in QUANTITIES if one.printed}
-"""Name in the line -> (attribute of `Step`, what each unit that it may have is worth)."""
+"""Attribute of `Step` and the factor of each unit, by the name in the line."""
 
 _STEP = re.compile(r"\s*step\s+([0-9]{1,18})/([0-9]{1,18})(.*)", re.DOTALL)
 _CUT_HEAD = re.compile(r"\s*step(\s+([0-9]+(/[0-9]*)?)?)?$")
@@ -123,7 +127,7 @@ def format(step: Step) -> str:
     Raises
     ------
     ValueError
-        It lacks a number that each step has.
+        The step lacks a number that each step must have.
     """
     parts = [f"step {step.step:>{len(str(step.steps))}}/{step.steps}"]
     for one in QUANTITIES:
@@ -151,8 +155,8 @@ def parse(text: str, line: int) -> Step | Cut | None:
     Returns
     -------
     Step, Cut or None
-        None for a line that is no step's. A step's that does not hold to the grammar is a `Cut`; its numbers are not
-        used, because the end of a number that was cut cannot be told from a number.
+        None if the line is no step. A step's line that breaks the grammar is a `Cut`. Its numbers are not used, because
+        a number whose end was cut off still looks like a number.
     """
     matched = _STEP.fullmatch(text)
     if not matched:

@@ -1,4 +1,4 @@
-"""What `hpcbench submit` writes into ``submission.json``, and every other command reads."""
+"""The file ``submission.json``, which `hpcbench submit` writes and every other command reads."""
 
 import re
 from pathlib import Path
@@ -16,10 +16,10 @@ FILE = "submission.json"
 
 
 class SchedulerKind(StrEnum):
-    """What takes the jobs of a submission."""
+    """The kind of scheduler that runs the jobs of a submission."""
 
     LOCAL = "local"
-    """The machine itself; it runs them one after another."""
+    """The machine itself. It runs the jobs one after another."""
     SLURM = "slurm"
     LSF = "lsf"
     FLUX = "flux"
@@ -42,33 +42,33 @@ Inside = Annotated[str, AfterValidator(_inside)]
 
 
 class PlannedJob(BaseModel):
-    """A job."""
+    """A job of the submission."""
 
     id: Name
     runs: list[Name]
     walltime: int | None = None
-    """Seconds."""
+    """Time limit in seconds."""
     stop_ahead: int = 0
-    """Seconds before its limit at which it tells a run to stop."""
+    """Seconds before its limit at which the job tells a run to stop."""
 
 
 class PlannedRun(BaseModel):
-    """A run."""
+    """A run of the submission."""
 
     id: Name
     job: Name
     path: Inside
-    """Its directory, relative to the submission's."""
+    """Directory of the run, relative to the submission's."""
     scheme: str = "unknown"
     repeat: int = 1
     pairing: str = ""
-    """Runs of one pairing are compared with each other."""
+    """Name of the pairing. Runs of one pairing are compared with each other."""
     cell: dict[str, Any] = {}
-    """Values of the study's matrix, beside scheme and repeat."""
+    """Values of the study's matrix, apart from scheme and repeat."""
 
 
 class Bundled(BaseModel):
-    """Jobs that are handed in by one call."""
+    """Jobs that one call hands in together."""
 
     label: Name
     script: Inside
@@ -77,51 +77,51 @@ class Bundled(BaseModel):
 
 
 class Plan(BaseModel):
-    """What is compared: runs of a study on a site, of a submission or of logs that lay together."""
+    """The runs that are compared: of a study on a site, of a submission, or of logs that were given together."""
 
     study: str
     site: str
     version: str = ""
-    """Of hpcbench."""
+    """Version of hpcbench."""
     time: str = ""
-    """When it was written."""
+    """Time of writing."""
     baseline: dict[str, Any] = {"scheme": "baseline"}
     criteria: Criteria = Criteria()
     thresholds: list[Threshold] = []
     steps: int | None = None
-    """That each run is to take."""
+    """Number of steps that each run is to take."""
     repeats: int | None = None
     scheduler: SchedulerKind | None = None
-    """None for logs, which nobody submitted."""
+    """Kind of scheduler; None for logs, which nobody submitted."""
     jobs: list[PlannedJob] = []
     runs: list[PlannedRun] = []
 
 
 class SubmissionFile(Plan):
-    """A submission."""
+    """A submission as its file holds it."""
 
     scheduler: SchedulerKind
     jobs: list[PlannedJob]
     runs: list[PlannedRun]
     bundles: list[Bundled]
     name: Name
-    """Begins the names of what is handed in."""
+    """Name that the names of all jobs begin with."""
     root: str | None = None
-    """Where it was written; its scripts name that place."""
+    """Directory that it was written in. Its scripts contain this path."""
     dry_run: bool = False
     requeue: int = 0
     """How often a job may go back into its queue."""
     digest: str = ""
-    """Of all that the jobs depend on: what was cut off is found again by it."""
+    """Digest of all that the jobs depend on. It identifies an interrupted submission."""
 
 
 def read_submission(root: Path) -> SubmissionFile:
-    """What was written when the study was submitted.
+    """Read what was written when the study was submitted.
 
     Raises
     ------
     UserError
-        It cannot be read, or is not what was written.
+        The file cannot be read, or it was changed.
     """
     path = root / FILE
     try:
@@ -142,7 +142,7 @@ def read_submission(root: Path) -> SubmissionFile:
 
 
 def _astray(found: SubmissionFile) -> str | None:
-    """The first run or job that one part of the file names and another lacks."""
+    """The first run or job that one part of the file names and another part lacks."""
     jobs, runs = {job.id for job in found.jobs}, {run.id for run in found.runs}
     named = [run.id for run in found.runs if run.job not in jobs]
     named += [run for job in found.jobs for run in job.runs if run not in runs]
@@ -151,7 +151,7 @@ def _astray(found: SubmissionFile) -> str | None:
 
 
 def moved_from(root: Path, submission: SubmissionFile) -> str | None:
-    """Where the submission was written, if it is not there any more: its scripts would run there."""
+    """Directory that the submission was written in, if it has moved. Its scripts would run there."""
     place = submission.root
     if place is None or (Path(place).exists() and Path(place).samefile(root)):
         return None
@@ -159,12 +159,12 @@ def moved_from(root: Path, submission: SubmissionFile) -> str | None:
 
 
 def check_place(root: Path, submission: SubmissionFile) -> None:
-    """Refuse to start anything of a submission that was moved or copied.
+    """Refuse to start jobs of a submission that was moved or copied.
 
     Raises
     ------
     UserError
-        It was.
+        The submission was moved or copied.
     """
     place = moved_from(root, submission)
     if place is not None:

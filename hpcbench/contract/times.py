@@ -1,10 +1,10 @@
-"""Moments as marks and logs write them, and the time between two."""
+"""Times as marks and logs write them, and the seconds between two of them."""
 
 from datetime import datetime, timezone
 
 
 def moment(words: str | None) -> datetime | None:
-    """A time in ISO 8601, UTC where it says no zone; None for anything else."""
+    """Read a time in ISO 8601, as UTC where it names no zone; None for any other text."""
     try:
         found = datetime.fromisoformat((words or "").replace("Z", "+00:00"))
     except ValueError:
@@ -13,6 +13,6 @@ def moment(words: str | None) -> datetime | None:
 
 
 def elapsed(start: str | None, end: str | datetime | None) -> float | None:
-    """Seconds from `start` to `end`, 0 for a clock that went back; None where either is not known."""
+    """Seconds from `start` to `end`; 0 for a clock that went back, None where one of them is not known."""
     first, last = moment(start), end if isinstance(end, datetime) else moment(end)
     return max((last - first).total_seconds(), 0.0) if first and last else None

@@ -1,4 +1,4 @@
-"""Which traffic a run has: its dimensions, phases and kinds, and which of their combinations are sent."""
+"""The traffic of a run: its dimensions, phases and kinds, and which of their combinations are sent."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -10,7 +10,10 @@ from hpcbench.contract.training import Train
 
 
 class Dimension(str, Enum):
-    """Parallel dimension that a message belongs to; EXACT is for scalars, statistics and flags, never encoded."""
+    """Parallel dimension that a message belongs to.
+
+    EXACT is for scalars, statistics and flags, which are never encoded.
+    """
 
     DP = "DP"
     ZERO = "ZERO"
@@ -40,39 +43,45 @@ class Kind(str, Enum):
 
 
 class Algorithm(str, Enum):
-    """Who moves the bytes of a collective, and how."""
+    """The algorithm of a collective, and the library that carries it out."""
 
     AUTO = "auto"
-    """Whatever is expected to be the fastest, the MPI library's own collective without a codec included."""
+    """The algorithm that should be fastest. It may be the MPI library's own collective, without a codec."""
     ENCODED = "encoded"
-    """The fastest of those that run the codec."""
+    """The fastest algorithm that runs the codec."""
     NATIVE = "native"
-    """The MPI library's own collective, no codec."""
+    """The MPI library's own collective, without a codec."""
     TWO_SHOT = "two-shot"
     """Encoded all-to-all, sum in at least fp32, encoded all-gather."""
     HIERARCHICAL = "hierarchical"
-    """Two-shot between nodes; within them the values as they are."""
+    """Two-shot between nodes. Values within a node are not encoded."""
     HIERARCHICAL_ENCODED = "hierarchical-encoded"
-    """The same, encoded within the nodes too; what came from other nodes is passed on as it came."""
+    """Two-shot between nodes, with values encoded within the nodes too.
+
+    Bytes from other nodes are passed on unchanged.
+    """
     RING = "ring"
-    """Partial sums encoded anew at each hop; to be compared with."""
+    """A ring in which each hop encodes the partial sums anew. It exists for comparison."""
     DOUBLING = "doubling"
-    """Whole vectors at distances 1, 2, 4 ...: few messages."""
+    """Whole vectors at distances 1, 2, 4 ..., with few messages."""
     HOMOMORPHIC = "homomorphic"
     """8-bit integers with a scale that all ranks share, summed as integers by the MPI library."""
 
 
 Traffic = tuple[str, ...]
-"""Dimension, phase and kind of a channel, the enumerations above or their words; on a tensor grid the axis behind."""
+"""Dimension, phase and kind of a channel, as members of the enumerations above or as words.
+
+On a tensor grid the axis follows.
+"""
 
 
 class Setting(NamedTuple):
-    """What decides which traffic there is."""
+    """The settings that decide which traffic there is."""
 
     layout: Layout
     train: Train
     tied: bool = False
-    """Embedding and head share a weight."""
+    """Whether embedding and head share a weight."""
 
 
 _SENT_IF: dict[Traffic, Callable[[Layout, Train, bool], bool]] = {
@@ -89,7 +98,7 @@ _SENT_IF: dict[Traffic, Callable[[Layout, Train, bool], bool]] = {
     ("PP", "BACKWARD", "GRAD"): lambda layout, train, tied: layout.pp > 1,
     ("PP", "STEP", "GRAD"): lambda layout, train, tied: layout.pp > 1 and tied,
 }
-"""All traffic that a rule may speak of but that of tensor grids, and whether a run has it."""
+"""All traffic that a rule may name, except that of tensor grids, and the condition for a run to have it."""
 
 
 def _in_one_dimension(layout: Layout) -> bool:
@@ -97,29 +106,29 @@ def _in_one_dimension(layout: Layout) -> bool:
 
 
 def _on_axis(axis: str) -> list[Traffic]:
-    """What travels over an axis of a tensor grid."""
+    """The traffic that travels over an axis of a tensor grid."""
     forward = "PARAM" if carries_weights(axis) else "ACT"
     gradients = ("TP", "BACKWARD", "GRAD", axis)
     return [gradients] if axis == "e" else [("TP", "FORWARD", forward, axis), gradients]
 
 
 def live(setting: Setting) -> list[Traffic]:
-    """The traffic that a run has."""
+    """The traffic of a run."""
     grid = setting.layout.grid
     on_grid = [] if grid.mode == "1d" else [t for axis in grid.axes if grid.sizes[axis] > 1 for t in _on_axis(axis)]
     return [traffic for traffic, sent in _SENT_IF.items() if sent(*setting)] + on_grid
 
 
 def possible(optimizer: str | None = None) -> list[Traffic]:
-    """The traffic that runs have in one layout or another, with one optimizer or any."""
+    """The traffic of runs in all layouts, with one optimizer or with any."""
     plain = [traffic for traffic in _SENT_IF if traffic[2] != "OPTIM" or optimizer in (None, "onebit-adam")]
     return plain + [traffic for axis in GRID_AXES for traffic in _on_axis(axis)]
 
 
 def content_of(traffic: Traffic) -> str | None:
-    """What the messages hold, a field of `CommPrecision`; None of what always travels as it is.
+    """The content of the messages as a field of `CommPrecision`; None for messages whose number format is fixed.
 
-    That is exact traffic, and the momenta of 1-bit Adam, which its codec takes in fp32.
+    The format is fixed for exact traffic, and for the momenta of 1-bit Adam, which its codec takes in fp32.
     """
     dimension, phase, kind, *axis = traffic
     if dimension == "EXACT" or kind == "OPTIM":

@@ -1,4 +1,4 @@
-"""What may be said of the model, the text and the training of one run."""
+"""Settings of a run's model, text and training."""
 
 from typing import Annotated, Any, Literal, get_args
 
@@ -14,12 +14,12 @@ ScheduleName = Literal["gpipe", "1f1b", "interleaved"]
 class Model(Section):
     """A GPT in the manner of GPT-NeoX."""
 
-    name: Name = Field("custom", description="What tables call the model; a preset's name by default.")
+    name: Name = Field("custom", description="Name of the model in tables; a preset's name by default.")
     layers: Count = Field(description="Transformer layers.")
     hidden: Count = Field(description="Width of the residual stream.")
     heads: Count = Field(description="Attention heads; must divide hidden.")
     vocab: int = Field(256, ge=256, le=10**9, description="Rows of the embedding; the text is bytes, so 256 or more.")
-    positions: Literal["rotary", "learned"] = Field("rotary", description="How positions are told.")
+    positions: Literal["rotary", "learned"] = Field("rotary", description="How the model encodes positions.")
     rotary_fraction: float = Field(1.0, ge=0, le=1, description="Part of each head that is rotated.")
     parallel_residual: bool = Field(True, description="Attention and MLP read the same input, as in GPT-J.")
     tied: bool = Field(False, description="The head shares the embedding's weight.")
@@ -33,17 +33,18 @@ class Data(Section):
         description="Python's standard library, a text file, a .bin and .idx pair of Megatron-LM, or token numbers.",
     )
     path: File | None = Field(
-        None, description="The file, relative to the study file; of a pair without its ending, or either of the two."
+        None,
+        description="The file, relative to the study file. A pair is named without its ending, or by one of its files.",
     )
     valid_fraction: float = Field(
-        0.1, gt=0, lt=1, description="Part of the text that is kept for evaluation; of token numbers the last."
+        0.1, gt=0, lt=1, description="Part of the text that is kept for evaluation; with token numbers, the last part."
     )
     tokenizer: File | None = Field(
         None,
         description="A tokenizer.json of the library tokenizers, relative to the study file; without it text is bytes.",
     )
     dtype: Literal["uint16", "int32"] | None = Field(
-        None, description="Of token numbers in a file that is no .npy; uint16 by default."
+        None, description="Number format of the tokens in a file other than .npy; uint16 by default."
     )
 
     @model_validator(mode="after")
@@ -59,12 +60,12 @@ class Data(Section):
         if self.tokenizer is not None and self.source not in ("stdlib", "file"):
             raise ValueError(f"tokenizer is for text, and `source: {self.source}` holds tokens: leave it out")
         if self.dtype is not None and (self.source != "numpy" or str(self.path).endswith(".npy")):
-            raise ValueError("dtype is for `source: numpy` with a file of bare numbers: others say it: leave it out")
+            raise ValueError("dtype is for `source: numpy` with a file of bare numbers: leave it out")
         return self
 
 
 class CommPrecision(Section):
-    """The number format of messages, by what they hold; auto is train.precision."""
+    """The number format of messages, by their content. auto means train.precision."""
 
     activations: MessageFormat = Field("auto", description="Activations and their gradients: TP, SP and PP.")
     gradients: MessageFormat = Field("auto", description="Gradients of the weights; fp32 is Megatron-LM's habit.")
@@ -72,11 +73,11 @@ class CommPrecision(Section):
 
 
 CONTENTS = tuple(CommPrecision.model_fields)
-"""What a message may hold whose number format can be chosen. Activations stand for their gradients, too."""
+"""Contents of messages whose number format can be chosen. `activations` includes their gradients."""
 
 
 def _by_content(said: Any) -> Any:
-    """The formats that one word stands for."""
+    """The formats for a single word."""
     if not isinstance(said, str):
         return said
     if said == "megatron":
@@ -122,7 +123,7 @@ class Train(Section):
     global_batch: Count = Field(description="Samples a step over all ranks; a multiple of micro_batch x dp.")
     micro_batch: Count = Field(1, description="Samples that a rank works on at a time.")
     seq_len: Count = Field(2048, description="Tokens a sample.")
-    precision: Precision = Field("fp32", description="Of weights and activations.")
+    precision: Precision = Field("fp32", description="Number format of weights and activations.")
     comm_precision: Annotated[
         CommPrecision,
         BeforeValidator(_by_content, json_schema_input_type=MessageFormat | Literal["megatron"] | CommPrecision),
@@ -136,16 +137,16 @@ class Train(Section):
         1,
         description="ZeRO stage: 1 spreads the optimizer's states over dp, 2 the gradients too, 3 the parameters too.",
     )
-    seed: int = Field(1234, ge=0, lt=2**31, description="Of repeat 1; repeat k takes seed + k - 1 in every scheme.")
+    seed: int = Field(1234, ge=0, lt=2**31, description="Seed of repeat 1; repeat k takes seed + k - 1.")
     lr: float = Field(1e-3, gt=0, description="Highest learning rate.")
     min_lr: float | None = Field(None, ge=0, description="Learning rate at the end; a tenth of lr by default.")
-    beta1: float = Field(0.9, ge=0, lt=1, description="Adam's first moment.")
-    beta2: float = Field(0.95, ge=0, lt=1, description="Adam's second moment.")
+    beta1: float = Field(0.9, ge=0, lt=1, description="Decay of Adam's first moment.")
+    beta2: float = Field(0.95, ge=0, lt=1, description="Decay of Adam's second moment.")
     eps: float = Field(1e-8, gt=0, description="Adam's guard against a division by zero.")
     weight_decay: float = Field(0.01, ge=0, description="Decoupled weight decay.")
     clip: float = Field(1.0, ge=0, description="Largest global gradient norm; 0 does not clip.")
     bucket_mb: float = Field(4.0, gt=0, description="Size of the gradient buckets in MB (10^6 bytes).")
-    overlap: bool = Field(True, description="Reduce gradients while the backward pass goes on.")
+    overlap: bool = Field(True, description="Reduce gradients during the backward pass.")
     eval_every: int = Field(0, ge=0, description="Steps between evaluations; 0 evaluates at the end only.")
     eval_samples: Count = Field(32, description="Samples an evaluation.")
     checkpoint_every: int = Field(
@@ -157,14 +158,14 @@ class Train(Section):
     recompute: Literal["none", "selective", "full"] | Count = Field(
         "none",
         description="Activations that the backward pass computes again: none, those of the attention core (selective), "
-        "of each layer (full), or of so many layers at a time.",
+        "of each layer (full), or those of groups of layers (a number: the layers of a group).",
     )
     sequence_parallel: bool = Field(
         False,
-        description="Split what lies between tensor-parallel layers by positions; tp must divide seq_len.",
+        description="Split activations between tensor-parallel layers by positions; tp must divide seq_len.",
     )
     offload: bool = Field(
-        False, description="ZeRO-Offload: keep the optimizer's states with the host, and update the weights there."
+        False, description="ZeRO-Offload: keep the optimizer's states in host memory, and update the weights there."
     )
     node_copy: bool = Field(
         False,
@@ -180,9 +181,9 @@ class Train(Section):
         description="Updates before 1-bit Adam freezes its variance; by default a fifth of steps, or warmup_steps.",
     )
     loss_scale: float = Field(4096.0, ge=1, description="First loss scale of fp16; other precisions have none.")
-    loss_scale_window: Count = Field(1000, description="Steps without an overflow after which it doubles.")
+    loss_scale_window: Count = Field(1000, description="Steps without an overflow after which the scale doubles.")
     loss_scale_hysteresis: Count = Field(
-        2, description="The overflow that halves it, counted anew after each doubling."
+        2, description="Number of overflows after which the scale is halved; counted anew after each doubling."
     )
     trace: Trace | None = Field(
         None,
@@ -209,22 +210,22 @@ class Train(Section):
 
     @property
     def sum_format(self) -> Precision:
-        """Number format in which sums are made."""
+        """Number format of sums."""
         return "fp64" if self.precision == "fp64" else "fp32"
 
     @property
     def message_formats(self) -> dict[str, Precision]:
-        """Number format of messages by what they hold, for each of `CONTENTS`."""
+        """Number format of the messages with each of the `CONTENTS`."""
         return {content: self.precision if said == "auto" else said for content, said in self.comm_precision}
 
 
 def optimizer_misfit(train: Train) -> Misfit | None:
-    """Why the optimizer cannot work so; None where it can.
+    """Why the optimizer cannot work with these settings; None if it can.
 
     Parameters
     ----------
     train
-        Settled: with the optimizer of the scheme, and the `freeze_step` of 1-bit Adam.
+        Settings after `settled`: with the optimizer of the scheme, and the `freeze_step` of 1-bit Adam.
     """
     if train.optimizer != "onebit-adam":
         if train.freeze_step is None:

@@ -1,4 +1,4 @@
-"""Values of JSON objects that somebody else wrote: each is there and of its kind, or it is None."""
+"""Values in JSON objects from outside. A value that is missing or of the wrong kind becomes None."""
 
 import math
 from typing import Any
@@ -28,7 +28,7 @@ def text(data: Any, *keys: str) -> str | None:
 
 
 def member(data: Any, *keys: str) -> Any:
-    """What lies at the end of `keys` in nested JSON objects; None where nothing does."""
+    """The value at the end of `keys`; None if there is none."""
     for key in keys:
         if not isinstance(data, dict):
             return None
@@ -37,7 +37,7 @@ def member(data: Any, *keys: str) -> Any:
 
 
 def whole(data: Any, *keys: str) -> int | None:
-    """The whole number at the end of `keys`, to the last digit; None where there is none, or none of 64 bits."""
+    """The whole number at the end of `keys`, to the last digit; None if there is none of at most 64 bits."""
     found = member(data, *keys)
     if isinstance(found, float) and found.is_integer():
         found = int(found)
@@ -45,5 +45,5 @@ def whole(data: Any, *keys: str) -> int | None:
 
 
 def bounded(found: int | None) -> int | None:
-    """A whole number of 64 bits; None for any other."""
+    """The value if it is a whole number of at most 64 bits, else None."""
     return found if found is not None and -(2**63) <= found < 2**63 else None

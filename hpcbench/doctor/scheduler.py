@@ -16,7 +16,7 @@ class Sighting:
     health: Health
     fact: str
     name: str | None = None
-    """Of the cluster, as the scheduler calls it."""
+    """Name of the cluster that the scheduler gives."""
     version: str | None = None
 
 

@@ -1,1 +1,1 @@
-"""One run, spread over ranks: mesh, tensor-parallel layers, pipeline, data parallelism with ZeRO."""
+"""One run spread over ranks: mesh, tensor-parallel layers, pipeline, data parallelism with ZeRO."""

@@ -1,6 +1,7 @@
 """AdamW (arXiv 1711.05101, algorithm 2) on a flat piece of many parameters.
 
-Written out because PyTorch's own optimizers import its compiler at the first step: a second of CPU time on every rank.
+PyTorch's own optimizers are not used, because they import its compiler at the first step, which costs a second of CPU
+time on every rank.
 """
 
 import math
@@ -16,27 +17,27 @@ from hpcbench.codecs.library import AdamWStep
 from hpcbench.parallel import flat
 
 CHUNK = 1 << 24
-"""Elements that a GPU goes through at a time: what it makes of them on the way takes memory."""
+"""Number of elements that a GPU updates at a time, because intermediate results take memory."""
 
 
 @dataclass(frozen=True)
 class AdamW:
-    """Settings."""
+    """Settings of AdamW."""
 
     beta1: float
     beta2: float
     eps: float
     weight_decay: float
-    """For the elements that decay: matrices, not biases and norms."""
+    """Weight decay of the elements that decay: matrices, not biases and norms."""
 
 
 class AdamWState:
-    """Moments of one piece.
+    """The moments of one piece.
 
     Parameters
     ----------
     settings
-        Of the optimizer.
+        Settings of the optimizer.
     like
         The piece's master weights, [n], fp32 or fp64.
     decays
@@ -45,7 +46,7 @@ class AdamWState:
     Attributes
     ----------
     updates : int
-        Steps taken.
+        Number of steps taken.
     first, second : Tensor
         Moments of the gradients, [n].
     """
@@ -62,15 +63,15 @@ class AdamWState:
         self._go(master, gradient, lr=lr, seen=self.updates + 1, factor=factor)
 
     def add_to_first(self, gradient: Tensor) -> None:
-        """Let the first moment take up a gradient."""
+        """Add a gradient to the first moment."""
         self.first.lerp_(gradient, 1 - self._settings.beta1)
 
     def apply(self, master: Tensor, *, lr: float, seen: int) -> None:
-        """Change `master` by the moments as they are, of which the second has seen so many gradients."""
+        """Change `master` by the present moments. The second moment has seen `seen` gradients."""
         self._go(master, None, lr=lr, seen=seen, factor=1.0)
 
     def _go(self, master: Tensor, gradient: Tensor | None, *, lr: float, seen: int, factor: float) -> None:
-        """Decay, take up a gradient if there is one, and change the weights."""
+        """Decay, add a gradient to the moments if there is one, and change the weights."""
         s = self._settings
         self.updates += 1
         ends = np.array([*chain(*((part.start, part.stop) for part in self._decays)), len(master)], np.uint64)
@@ -91,7 +92,7 @@ class AdamWState:
             self._by_torch(how, master, gradient)
 
     def _by_torch(self, how: AdamWStep, master: Tensor, gradient: Tensor | None) -> None:
-        """On a GPU, where kernels/cpu/flat.cpp cannot go."""
+        """A step with PyTorch's operations, for a GPU, which kernels/cpu/flat.cpp cannot use."""
         for part in self._decays:
             master[part] *= how.keep
         for i in range(0, len(master), CHUNK):

@@ -1,7 +1,7 @@
 """Parameters and their gradients in flat buffers, so that one message carries many.
 
-A bucket lies in memory as ``[parameters in order | padding]``; each parameter and its gradient are views into it. The
-padding makes all data-parallel pieces equal. It stays zero, so that all that a bucket holds belongs to a parameter.
+A bucket lies in memory as ``[parameters in order | padding]``. Each parameter and its gradient are views into it. The
+padding makes all data-parallel pieces equal. It stays zero, so that all other values belong to a parameter.
 """
 
 import math
@@ -19,7 +19,7 @@ from hpcbench.parallel.sharding import Held, Initial, Shard, Tied
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a parameter lies in its bucket."""
+    """The place of a parameter in its bucket."""
 
     parameter: nn.Parameter
     shard: Shard
@@ -32,11 +32,11 @@ class Bucket:
     Parameters
     ----------
     parameters
-        In the order in which they lie; their values move into the bucket.
+        Parameters in the order in which they lie. Their values move into the bucket.
     pieces
-        The length is padded so that as many equal pieces can be made.
+        Number of equal pieces. The length is padded to make them.
     initial
-        Gives the parameters' values; by default they have them.
+        Gives the parameters' values; by default the parameters have them.
     """
 
     def __init__(self, parameters: list[Held], pieces: int, initial: Initial | None = None) -> None:
@@ -55,29 +55,33 @@ class Bucket:
             slot.parameter.data = home
 
     def _views(self, flat: Tensor) -> list[Tensor]:
-        """Of the parameters' shapes, in the order of the slots."""
+        """Views of a buffer with the parameters' shapes, in the order of the slots."""
         return [flat[slot.span].view(slot.parameter.shape) for slot in self.slots]
 
     @property
     def has_gradients(self) -> bool:
+        """Whether the bucket has memory for gradients."""
         return self.gradients.numel() > 0
 
     def await_gradients(self) -> None:
-        """The backward pass makes gradients of its own, for `take_gradient`; what the bucket holds is of no use."""
+        """Let the backward pass make its own gradients, for `take_gradient`.
+
+        The bucket's old gradients are not used any more.
+        """
         self.gradients[self.padding] = 0
         for slot in self.slots:
             slot.parameter.grad = None
 
     def free_gradients(self) -> None:
-        """Let go of the gradients' memory."""
+        """Free the gradients' memory."""
         self.gradients = self.values.new_empty(0)
         self._homes = []
         self.await_gradients()
 
     def take_gradient(self, k: int) -> None:
-        """Move a parameter's new gradient, that of slot `k`, into the bucket, where the next ones will be added to it.
+        """Move the new gradient of slot `k` into the bucket, where later gradients will be added to it.
 
-        So nothing is set to zero, and nothing added to it: the first gradient is copied while the cache holds it.
+        So the bucket need not be set to zero first, and the first gradient is copied while it is still in the cache.
         """
         parameter = self.slots[k].parameter
         if not self.has_gradients:
@@ -90,22 +94,25 @@ class Bucket:
             parameter.grad = home.copy_(gradient)
 
     def clear_missing(self) -> None:
-        """Zeros for the parameters that no backward pass has used."""
+        """Set the gradients of parameters that no backward pass used to zero."""
         for slot, home in zip(self.slots, self._homes, strict=True):
             if slot.parameter.grad is None:
                 home.zero_()
 
     def room(self) -> Buffer:
-        """A buffer for all values as they are sent."""
+        """A buffer for all values in the form in which they are sent."""
         return room(self.values.shape, like=self.values)
 
     @property
     def has_values(self) -> bool:
-        """Whether the parameters may be read."""
+        """Whether the parameters have memory."""
         return self.values.untyped_storage().nbytes() > 0
 
     def free_values(self) -> None:
-        """Let go of the memory of the parameters. They, and what autograd has saved of them, remain views into it."""
+        """Free the memory of the parameters.
+
+        The parameters, and the tensors that autograd has saved of them, remain views into it.
+        """
         self.values.untyped_storage().resize_(0)
 
     def fill_values(self, values: Tensor) -> None:
@@ -114,7 +121,7 @@ class Bucket:
         self.values.copy_(values)
 
     def parts(self, owned: slice) -> Iterator[tuple[Slot, slice]]:
-        """Each parameter that reaches into the piece `owned`, with its elements counted from the piece's start."""
+        """Each parameter with elements in the piece `owned`, counted from the piece's start."""
         for slot in self.slots:
             start, stop = max(slot.span.start, owned.start), min(slot.span.stop, owned.stop)
             if start < stop:
@@ -127,26 +134,27 @@ class Bucket:
 
     @property
     def tied(self) -> bool:
-        """Whether this is one of the two copies of a tied weight."""
+        """Whether the bucket is one of the two copies of a tied weight."""
         return self.slots[0].shard.tied is not Tied.NO
 
     @property
     def summands(self) -> Axes:
-        """The axes of the tensor grid along which the gradients are summands; none where they are whole."""
+        """The axes of the tensor grid along which the gradients are summands; none if they are whole."""
         shard = self.slots[0].shard
         return shard.alike if shard.partial else ()
 
     @property
     def wire_dtype(self) -> torch.dtype:
+        """Number format in which the values are sent."""
         return wire_dtype(self.values.dtype)
 
 
 def make_buckets(
     held: Sequence[Held], *, limit_bytes: float, pieces: int, initial: Initial | None = None
 ) -> Iterator[Bucket]:
-    """Buckets as `fuse` fills them, from the last parameter back: gradients come in that order.
+    """The buckets that `fuse` fills, from the last parameter to the first, because gradients come in that order.
 
-    Each is made when it is asked for: whoever needs but a piece of it may let go of the rest before the next one.
+    Each bucket is made when it is asked for. So a caller that needs only a piece can free the rest before the next one.
     """
 
     def item(parameter: nn.Parameter, shard: Shard) -> Item:

@@ -1,10 +1,10 @@
-"""Between tensors and the buffers that groups work on: the one place where a tensor becomes what is sent.
+"""Conversions between tensors and the buffers that groups work on.
 
-In the host's memory a buffer is an array of NumPy's, on a GPU a tensor, which groups encode and sum where it is: only
-what is on the wire passes through the host. Both kinds share their operators.
+In host memory a buffer is a NumPy array. On a GPU it is a tensor, which groups encode and sum on the device, so that
+only wire bytes pass through the host. Both kinds have the same operators.
 
-Reductions and codecs work in fp32 (fp64 where the model does): MPI has no bf16 sum, and a half-precision sum over
-ranks would round at each addition.
+Reductions and codecs work in fp32 (fp64 if the model does). MPI has no bf16 sum, and a half-precision sum over ranks
+would round at each addition.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from hpcbench.comm.arrays import Array
 from hpcbench.comm.feedback import Feedback
 
 Buffer = Any
-"""Contiguous: NumPy's array in the host's memory, or torch's tensor in a GPU's."""
+"""A contiguous buffer: a NumPy array in host memory, or a torch tensor on a GPU."""
 
 
 def on_device(x: Tensor) -> bool:
@@ -31,18 +31,18 @@ def wire_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def to_buffer(x: Tensor) -> Buffer:
-    """The values of `x` in its wire dtype, in the memory that it lies in; shares that of `x` where it can."""
+    """The values of `x` in its wire dtype and its memory. The buffer shares the memory of `x` if it can."""
     values = x.detach().to(wire_dtype(x.dtype)).contiguous()
     return values if on_device(x) else values.numpy()
 
 
 def room(shape: Sequence[int], like: Tensor) -> Buffer:
-    """A buffer for values of such a shape, in the wire dtype and the memory of `like`."""
+    """A buffer of this shape, in the wire dtype and the memory of `like`."""
     return to_buffer(torch.empty(shape, dtype=wire_dtype(like.dtype), device=like.device))
 
 
 def to_tensor(buffer: Buffer) -> Tensor:
-    """The buffer's values where they are."""
+    """The buffer's values as a tensor in the same memory."""
     return buffer if isinstance(buffer, Tensor) else torch.from_numpy(buffer)
 
 
@@ -52,11 +52,11 @@ def from_buffer(buffer: Buffer, like: Tensor) -> Tensor:
 
 
 def residuals(n: int, like: Tensor) -> Feedback:
-    """Residuals of `n` values that lie where `like` does."""
+    """Residuals of `n` values in the memory of `like`."""
     return Feedback(n, like if on_device(like) else None)
 
 
 def to_host(x: Tensor) -> Array:
-    """A contiguous host array with the values of `x` in its wire dtype, wherever it lies."""
+    """A contiguous host array with the values of `x` in its wire dtype. `x` may lie anywhere."""
     array: Array = x.detach().to(device="cpu", dtype=wire_dtype(x.dtype)).contiguous().numpy()
     return array

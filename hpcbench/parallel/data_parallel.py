@@ -1,7 +1,7 @@
-"""Data parallelism: gradients are averaged, weights updated, in whole or each rank its piece.
+"""Data parallelism: gradients are averaged and weights updated, as a whole or each rank its piece.
 
-A ZeRO stage (arXiv 1910.02054) is a choice in each of three parts: what a rank owns (`pieces`), how gradients become
-the sums of what it owns (`gradients`), and how updated weights come back (`weights`, `on_demand`).
+A ZeRO stage (arXiv 1910.02054) makes three choices: which elements a rank owns (`pieces`), how their gradients are
+summed (`gradients`), and how updated weights come back (`weights`, `on_demand`).
 
 ====== ============ ============================ =============================
 stage  owned        gradients                    weights
@@ -39,9 +39,9 @@ class DataParallel:
     Parameters
     ----------
     buckets
-        Of this rank's stage and tensor-parallel part.
+        Buckets of this rank's stage and tensor-parallel part.
     mesh
-        Its ``dp`` group holds the replicas.
+        Mesh whose ``dp`` group holds the replicas.
     policy
         Gives the channels of gradients (DP) and of gathered parameters (ZERO).
     zero
@@ -52,18 +52,18 @@ class DataParallel:
         Reduce a bucket as soon as the backward pass has filled it, not after the backward pass, and at stage 3 gather
         weights ahead of their use.
     stacks
-        The modules that use the parameters; of use at stage 3 only.
+        The modules that use the parameters. Only stage 3 needs them.
     node_copy
         At stage 3, gather for the backward pass from a second copy within each node (hpZ of ZeRO++).
     offload
-        Keep master weights, moments and reduced gradients with the host, and update there.
+        Keep master weights, moments and reduced gradients in host memory, and update there.
 
     Attributes
     ----------
     pieces : list of Piece
-        What this rank owns.
+        The elements that this rank owns.
     link : HostLink or None
-        To the host, where states are offloaded.
+        Link to the host, where states are offloaded.
     """
 
     def __init__(
@@ -121,11 +121,14 @@ class DataParallel:
         )
 
     def begin(self, *, micro_batches: int, loss_scale: float) -> None:
-        """Set all gradients to zero; so many backward passes will add to them, of losses times `loss_scale`."""
+        """Set all gradients to zero.
+
+        The backward passes of `micro_batches` will add to them, of losses times `loss_scale`.
+        """
         self._gradients.begin(micro_batches=micro_batches, loss_scale=loss_scale)
 
     def reduce_gradients(self) -> None:
-        """Average the replicas' gradients into the pieces; the loss scale is taken out."""
+        """Average the replicas' gradients into the pieces, without the loss scale."""
         self._gradients.finish()
 
     def gradient_norm(self) -> float:
@@ -133,7 +136,7 @@ class DataParallel:
         return self._world_norm(self._square() if self._scattered or self._mesh.dp.rank == 0 else 0.0)
 
     def _square(self) -> float:
-        """This rank's summand of the squared norm."""
+        """The summand of this rank in the squared norm."""
         return sum(square_sum(piece.gradient[part]) for piece in self.pieces for part in piece.counted())
 
     def _world_norm(self, square: float) -> float:
@@ -141,14 +144,14 @@ class DataParallel:
         return math.sqrt(total) if math.isfinite(total) else math.nan
 
     def step(self, *, lr: float, clip: float, norm: float) -> None:
-        """Update the pieces with gradients clipped to norm `clip`, then give every replica the new weights."""
+        """Update the pieces with gradients clipped to norm `clip`, and give every replica the new weights."""
         factor = clip / norm if 0 < clip < norm else 1.0
         for piece, source in self._updated(lr, factor):
             self._weights.give(piece, source)
         self._weights.settle()
 
     def _updated(self, lr: float, factor: float) -> Iterator[tuple[Piece, Tensor]]:
-        """Update piece by piece; master weights of the host cross to the device while the next piece is updated."""
+        """Update piece by piece. Master weights of the host move to the device while the next piece is updated."""
         crossing: tuple[Piece, Crossing] | None = None
         for piece in self.pieces:
             piece.adam.step(piece.master, piece.gradient, lr=lr, factor=factor)
@@ -164,7 +167,8 @@ class DataParallel:
     def weights(self) -> Iterator[tuple[Slot, Tensor]]:
         """All of this rank's weights, of its stage and tensor-parallel part.
 
-        At stage 3 they come bucket by bucket, a collective call each: every replica has to take them all.
+        At stage 3 they come bucket by bucket, with a collective call for each, so that every replica must take them
+        all.
         """
         if self._on_demand:
             yield from self._on_demand.weights()
@@ -174,10 +178,10 @@ class DataParallel:
                 yield slot, slot.parameter.detach()
 
     def held_weights(self) -> dict[str, dict[str, Any]]:
-        """The weights that are here between steps, by parameter name, for a checkpoint: all, or at stage 3 the pieces.
+        """The weights that the rank keeps between steps, by parameter name: all, or at stage 3 its pieces.
 
-        ``values`` are in the model's dtype and flattened, ``start`` is the place of the first of them in the
-        parameter's local part.
+        ``values`` are in the model's dtype and flattened. ``start`` is the place of the first one in the parameter's
+        local part.
         """
         if self._on_demand:
             return states.save_weights(self.pieces)
@@ -187,12 +191,12 @@ class DataParallel:
         }
 
     def load_weights(self, saved: dict[str, dict[str, Any]]) -> None:
-        """Take up what `held_weights` gave, in the same layout; stage 3 has its weights of the optimizer.
+        """Load saved `held_weights` of the same layout. Stage 3 takes its weights from the optimizer.
 
         Raises
         ------
         KeyError
-            A parameter has none.
+            A parameter has no saved weights.
         """
         if not self._on_demand:
             for slot, values in self.weights():
@@ -205,7 +209,7 @@ class DataParallel:
 
     @property
     def updates(self) -> int:
-        """Steps that the optimizer has taken."""
+        """Number of steps that the optimizer has taken."""
         return self.pieces[0].adam.updates
 
     def optimizer(self) -> dict[str, dict[str, Any]]:
@@ -213,7 +217,7 @@ class DataParallel:
         return states.save(self.pieces)
 
     def load_optimizer(self, saved: dict[str, dict[str, Any]], *, updates: int) -> None:
-        """Take up what `optimizer` gave, after so many `updates`, in the same layout: see `pieces.load`."""
+        """Load a saved `optimizer` of the same layout, after `updates` steps: see `pieces.load`."""
         states.load(self.pieces, saved, updates=updates)
         self._give_again()
 
@@ -223,24 +227,27 @@ class DataParallel:
 
     @property
     def residuals_are_summands(self) -> bool:
-        """Whether residuals are of gradients as the replicas' sum has them, before the two copies of a tied weight and
-        the tensor group's summands are added: ranks then hold different ones of the same elements."""
+        """Whether residuals belong to gradients of which the rank has only a summand.
+
+        Residuals are made before the copies of a tied weight and the tensor group's summands are added. Ranks then
+        hold different residuals of the same elements.
+        """
         return True
 
     def load_residuals(self, saved: dict[str, dict[str, Tensor]]) -> None:
-        """Take up residuals that `residuals` gave: see `pieces.load_residuals`."""
+        """Load saved `residuals`: see `pieces.load_residuals`."""
         states.load_residuals(self.pieces, saved)
 
     def forget_residuals(self) -> None:
-        """After a step whose gradients are thrown away: their residuals belong to nothing any more."""
+        """Set the residuals to zero after a step whose gradients are thrown away."""
         for piece in self.pieces:
             if piece.feedback:
                 piece.feedback.forget()
 
     def held_bytes(self) -> dict[str, int]:
-        """Bytes of the tensors that last from step to step, on the device and with the host, by what they are for.
+        """Bytes of the tensors that last from step to step, on the device and on the host, by their purpose.
 
-        Residuals of error feedback lie with the host, where messages are made; they are named where there are any.
+        Residuals of error feedback lie on the host, where messages are made. They are listed if there are any.
         """
         home = "host" if self.link else "device"
         sums = {"device parameters": 0, "device gradients": 0, f"{home} gradients": 0, f"{home} optimizer": 0}
@@ -258,7 +265,7 @@ class DataParallel:
         return sums | ({"host residuals": residuals} if residuals else {})
 
     def _give_again(self) -> None:
-        """Master weights have changed otherwise than by an update: what is gathered on demand is of them."""
+        """Pass on master weights that were changed otherwise than by an update, because later gathers read them."""
         if self._on_demand:
             for piece in self.pieces:
                 self._on_demand.give(piece, self.link.up(piece.master).wait() if self.link else piece.master)

@@ -1,4 +1,4 @@
-"""Exact, rank-independent sums of scalars, and the check that replicas agree."""
+"""Exact sums of scalars that do not depend on the rank, and the check that replicas agree."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from hpcbench.parallel import flat
 from hpcbench.parallel.buffers import to_host
 
 CHUNK = 1 << 22
-"""Elements of a GPU that are copied in fp64 at a time."""
+"""Number of elements on a GPU that are copied in fp64 at a time."""
 
 
 def square_sum(x: Tensor) -> float:
@@ -36,12 +36,12 @@ def gather(group: Group, values: Sequence[float], exact: Channel) -> list[list[f
 
 
 def exact_sum(group: Group, values: Sequence[float], exact: Channel) -> list[float]:
-    """The sums of the ranks' values, added in rank order by every rank: all have the same bits."""
+    """The sums of the ranks' values. Every rank adds them in rank order, so that all have the same bits."""
     return [sum(column) for column in zip(*gather(group, values, exact), strict=True)]
 
 
 def digest(tensors: Iterable[Tensor]) -> int:
-    """52 bits (a float64 holds them exactly) of a digest of the tensors' bytes."""
+    """A digest of the tensors' bytes, with 52 bits because a float64 holds them exactly."""
     hasher = hashlib.sha256()
     for tensor in tensors:
         hasher.update(to_host(tensor).tobytes())

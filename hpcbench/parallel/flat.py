@@ -1,7 +1,8 @@
-"""Flat tensors of the host, gone through once by compiled kernels: PyTorch's operations go through memory once
-each, and its fused optimizer rounds an element by where it lies in an array.
+"""Compiled kernels that read and write flat tensors of the host once.
 
-They work on as many threads as PyTorch does. Neither their number nor the instruction set changes a bit.
+Each of PyTorch's operations reads the memory again, and its fused optimizer rounds an element differently depending
+on its place in an array. The kernels use as many threads as PyTorch. Neither the number of threads nor the
+instruction set changes a bit.
 """
 
 import functools
@@ -17,11 +18,14 @@ from hpcbench.codecs.types import Type
 
 TYPES = {torch.float32: Type.F32, torch.float64: Type.F64}
 GRAIN = 1 << 18
-"""Elements that a thread takes at a time: a hundred microseconds."""
+"""Number of elements that a thread takes at a time, which keep it busy for a hundred microseconds."""
 
 
 def adamw(how: AdamWStep, master: Tensor, gradient: Tensor | None, first: Tensor, second: Tensor) -> None:
-    """A step of AdamW on contiguous tensors, [n], as `how` tells; without a gradient the moments stay."""
+    """A step of AdamW on contiguous tensors, [n], with the settings `how`.
+
+    Without a gradient the moments do not change.
+    """
     step = kernels().flat.adamw
     tensors = (master, gradient, first, second)
     arguments = TYPES[master.dtype], byref(how), *(x.data_ptr() if x is not None else None for x in tensors)

@@ -1,30 +1,33 @@
-"""Which parameters share a bucket, for the engine and for what is predicted of it. Pure."""
+"""Which parameters share a bucket, for the engine and for predictions of it. Pure functions."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 ALIGNMENT = 16
-"""Elements: pieces begin on a codec's block and on a cache line."""
+"""Number of elements that pieces are multiples of: pieces begin on a codec's block and on a cache line."""
 
 
 class Item(NamedTuple):
-    """What of a parameter decides on its bucket."""
+    """The properties of a parameter that decide on its bucket."""
 
     nbytes: float
-    """Of its gradient in wire dtype: of a split one the mean of its parts, so that all ranks of a tensor group cut the
-    same buckets, whichever holds more. Replicas over the group must make the same calls in the same order."""
+    """Bytes of the gradient in wire dtype; for a split parameter, the mean of its parts.
+
+    So all ranks of a tensor group cut the same buckets, whichever holds more, and replicas over the group make the
+    same calls in the same order.
+    """
     alike: tuple[str, ...]
     """Axes of the tensor grid along which ranks hold the same part."""
     tied: bool
-    """It is one of the two copies of a tied weight."""
+    """Whether it is one of the two copies of a tied weight."""
 
 
 def fuse(items: Iterable[Item], *, limit_bytes: float) -> list[list[int]]:
-    """Fill buckets up to `limit_bytes`; gives the places of each one's items.
+    """Fill buckets up to `limit_bytes`. The result is the indices of each bucket's items.
 
-    What tensor parallelism splits and what some of its ranks hold alike lie in different buckets: codecs code values
-    in blocks, and a block with both would decode what is alike differently on each rank. A tied weight has a bucket of
-    its own for the same reason.
+    Parameters that tensor parallelism splits and parameters that its ranks hold alike lie in different buckets. Codecs
+    code values in blocks, and a block with both would decode the equal parameters differently on each rank. A tied
+    weight has its own bucket for the same reason.
     """
     buckets: list[list[int]] = []
     waiting: dict[tuple[str, ...], list[int]] = {}
@@ -49,6 +52,6 @@ def fuse(items: Iterable[Item], *, limit_bytes: float) -> list[list[int]]:
 
 
 def padded(n: int, pieces: int) -> int:
-    """Length of a bucket of `n` elements, of which `pieces` equal pieces can be made."""
+    """Length of a bucket of `n` elements with padding for `pieces` equal pieces."""
     unit = pieces * ALIGNMENT
     return -(-n // unit) * unit

@@ -1,8 +1,8 @@
-"""How gradients become the sums that the owners of their pieces see.
+"""The reduction of gradients to the owners of their pieces.
 
-Stages 0 and 1 keep the whole gradient of a bucket until the last micro-batch has added to it, and reduce it once a
-step. Stages 2 and 3 reduce a bucket's gradient in each micro-batch, as soon as it is whole, add up the owned piece of
-the sums and let go of the rest (arXiv 1910.02054, section 5.2): less memory, for a message a micro-batch.
+Stages 0 and 1 keep the whole gradient of a bucket until the last micro-batch has added to it, and reduce it once per
+step. Stages 2 and 3 reduce a bucket's gradient in each micro-batch, as soon as it is whole. They add up the owned piece
+of the sums and free the rest (arXiv 1910.02054, section 5.2). That takes less memory and more messages.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,10 @@ from hpcbench.parallel.offload import HostLink
 from hpcbench.parallel.pieces import Piece, Reduction
 
 UNDER_WAY = 2
-"""Reductions of stages 2 and 3 at a time: one moves while the next bucket fills; each holds a bucket's memory."""
+"""Number of reductions of stages 2 and 3 under way: one moves while the next bucket fills.
+
+Each holds a bucket's memory.
+"""
 
 
 class Gradients:
@@ -30,22 +33,23 @@ class Gradients:
     Parameters
     ----------
     pieces
-        What this rank owns.
+        The pieces that this rank owns.
     mesh
-        Its ``dp`` group holds the replicas, its ``ends`` group the two copies of a tied weight, its groups along the
-        tensor grid the summands of gradients of what their ranks hold alike.
+        Mesh of the rank. Its ``dp`` group holds the replicas, and its ``ends`` group the two copies of a tied weight.
+        Its groups along the tensor grid hold summands of the gradients of parameters that are alike on their ranks.
     policy
         Gives the channels.
     scattered
-        Each rank owns a piece: its sum alone is wanted (stages 1 to 3).
+        Whether each rank needs only the sum of the piece that it owns (stages 1 to 3).
     freed
-        Whole gradients do not outlive a micro-batch (stages 2 and 3).
+        Whether whole gradients are freed after each micro-batch (stages 2 and 3).
     overlap
         Reduce while the backward pass goes on, not after it.
     link
-        To where the pieces' gradients lie, if that is not the device.
+        Link to the memory of the pieces' gradients, if that is not the device.
     whole
-        Is told, if `freed`, when a micro-batch has added all gradients of a bucket: its weights are no longer used.
+        Called, if `freed`, when a micro-batch has added all gradients of a bucket, whose weights are then no longer
+        used.
     """
 
     def __init__(
@@ -78,7 +82,7 @@ class Gradients:
         self._loss_scale = 1.0
         self._scaled_messages = self._channel.dtype == np.float16 and not self._channel.feedback
         self.averaged = True
-        """Whether the replicas' gradients are averaged; else the pieces hold this replica's own."""
+        """Whether the replicas' gradients are averaged. If not, the pieces hold this replica's own gradients."""
         self._under_way: list[Piece] = []
         for piece in pieces:
             for k, slot in enumerate(piece.bucket.slots):
@@ -87,7 +91,10 @@ class Gradients:
                 )
 
     def begin(self, *, micro_batches: int, loss_scale: float) -> None:
-        """Forget all gradients; so many backward passes will give new ones, of losses times `loss_scale`."""
+        """Forget all gradients.
+
+        The backward passes of `micro_batches` will give new ones, of losses times `loss_scale`.
+        """
         self._loss_scale = loss_scale
         for piece in self._pieces:
             piece.to_come = len(piece.bucket.slots) * (1 if self._freed else micro_batches)
@@ -96,7 +103,7 @@ class Gradients:
                 piece.gradient.zero_()
 
     def finish(self) -> None:
-        """Average what is not yet averaged; the loss scale is taken out."""
+        """Average all gradients that are not averaged yet, without the loss scale."""
         for piece in self._pieces:
             if piece.bucket.has_gradients and piece.to_come:
                 piece.bucket.clear_missing()
@@ -116,7 +123,10 @@ class Gradients:
         self._reduce_partial()
 
     def _added(self, piece: Piece, k: int, parameter: Tensor) -> None:
-        """The gradient of slot `k` has been added to: start what is complete, in the same order on every replica."""
+        """Note that the gradient of slot `k` was added to.
+
+        Start complete reductions in the same order on every replica.
+        """
         piece.bucket.take_gradient(k)
         piece.to_come -= 1
         if self._freed:
@@ -135,7 +145,7 @@ class Gradients:
             self._start(other)
 
     def _start_and_free(self, piece: Piece) -> None:
-        """Reduce what one micro-batch has given."""
+        """Reduce the gradients of one micro-batch, and free them."""
         piece.to_come = len(piece.bucket.slots)
         if piece.reduction:
             self._finish(piece)  # that of the micro-batch before
@@ -150,9 +160,9 @@ class Gradients:
     def _start(self, piece: Piece) -> None:
         """Begin to reduce a bucket.
 
-        Gradients are divided before they are sent: a sum of half-precision codes could overflow, and residuals would
-        be of another loss scale than the gradients that they are added to. Only in fp16 messages without residuals
-        the loss scale stays on, which is there to keep small gradients from vanishing in fp16.
+        Gradients are divided by the loss scale before they are sent: a sum of half-precision codes could overflow, and
+        residuals would have another loss scale than the gradients that they are added to. Only fp16 messages without
+        residuals keep the loss scale, so that small gradients do not vanish in fp16.
         """
         group, channel, gradients = self._mesh.dp, self._channel, piece.bucket.gradients
         feedback = piece.feedback if channel.feedback else None
@@ -203,7 +213,7 @@ class Gradients:
             clear_padding(piece)
 
     def _reduce_partial(self) -> None:
-        """Complete sums of which each rank of a group has a summand."""
+        """Complete the sums of which each rank of a group has a summand."""
         for piece in (piece for piece in self._pieces if piece.bucket.summands):
             axes = piece.bucket.summands
             channel = self._summands[axes]
@@ -218,19 +228,22 @@ class Gradients:
 
 
 def divide(values: Buffer, divisor: float) -> None:
-    """In place; by one costs nothing."""
+    """Divide in place. A divisor of one costs nothing."""
     if divisor != 1.0:
         values /= divisor
 
 
 def copy(there: Tensor, source: Tensor) -> None:
-    """Copy the values of `source`, unless they are there already: a reduction may have worked in place."""
+    """Copy the values of `source`, unless a reduction in place has already put them there."""
     if there.data_ptr() != source.data_ptr():
         there.copy_(source)
 
 
 def clear_padding(piece: Piece) -> None:
-    """A codec of blocks makes something of zeros beside values: no parameter's name would find it again."""
+    """Set the padding to zero.
+
+    A codec of blocks may change zeros beside other values, and padding has no parameter name to be found by.
+    """
     padding = piece.bucket.padding
     piece.gradient[max(padding.start - piece.owned.start, 0) :] = 0
     if piece.feedback:

@@ -1,8 +1,8 @@
 """Linear layers that tensor parallelism has split along one side of the weight (arXiv 1909.08053, section 3).
 
-A column layer splits the outputs, a row layer the inputs; paired, they cross the border of their region once as the
-column layer begins and once as the row layer ends. t is the size of the tensor-parallel group; the pieces are those of
-`shards`.
+A column layer splits the outputs, and a row layer splits the inputs. A pair of them crosses the border of its region
+twice: where the column layer begins and where the row layer ends. t is the size of the tensor-parallel group; the
+pieces are those of `shards`.
 """
 
 import torch
@@ -14,7 +14,7 @@ from hpcbench.parallel.regions import Border, enter, leave
 
 
 class ColumnLinear(nn.Module):
-    """Rows of the weight [n/t, k]: whole input, a part of the output."""
+    """A layer with rows of the weight, [n/t, k]: it takes the whole input and makes a part of the output."""
 
     def __init__(self, plain: nn.Linear, border: Border) -> None:
         super().__init__()
@@ -24,11 +24,12 @@ class ColumnLinear(nn.Module):
         self.bias = None if plain.bias is None else nn.Parameter(torch.empty(local, device="meta"))
 
     def forward(self, x: Tensor) -> Tensor:
+        """The rank's part of the output, [b, s, n/t]."""
         return F.linear(enter(x, self._border), self.weight, self.bias)  # [b, s, k] or [b, s/t, k] -> [b, s, n/t]
 
 
 class RowLinear(nn.Module):
-    """Columns of the weight [n, k/t]: a part of the input, the whole output."""
+    """A layer with columns of the weight, [n, k/t]: it takes a part of the input and makes the whole output."""
 
     def __init__(self, plain: nn.Linear, border: Border) -> None:
         super().__init__()
@@ -38,6 +39,7 @@ class RowLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(plain.out_features, device="meta"))
 
     def forward(self, x: Tensor) -> Tensor:
+        """The whole output, summed over the ranks, or this rank's positions of it."""
         partial = F.linear(x, self.weight)  # [b, s, k/t] -> [b, s, n]
         return leave(partial, self._border) + self.bias  # [b, s, n], or [b, s/t, n]
 

@@ -16,26 +16,26 @@ class Mesh:
     Parameters
     ----------
     comm
-        ``layout.ranks`` ranks. It is split, never used itself.
+        Communicator of ``layout.ranks`` ranks. It is split, and never used itself.
     layout
         Sizes of the axes.
     progress
-        Drives the operations of its groups.
+        Drives the operations of the groups.
     links
-        What their plans are chosen by.
+        Speeds of links and codecs, by which plans are chosen.
     places
-        Where what they send may lie; by default the host, and GPUs of which the MPI library knows nothing.
+        Places that the groups' arrays may lie in; by default the host, and GPUs that the MPI library does not know.
 
     Attributes
     ----------
     dp, tp, pp, world : Group
-        The ranks that differ from this one in that coordinate only; all of them.
+        Groups of the ranks that differ from this one in that coordinate only, and the group of all ranks.
     ends : Group
-        First and last stage of this rank's pipeline, for the ranks of these stages; alone for the others.
+        Group of the first and the last stage of this rank's pipeline. On other stages the rank is alone in it.
     grid : Grid
         The tensor-parallel ranks.
     places : Places
-        Of all these groups.
+        Places of all these groups.
     """
 
     def __init__(
@@ -70,13 +70,18 @@ class Mesh:
         self.ends = group(dp * layout.tp + tp if is_end else layout.ranks + comm.rank, pp)
 
     def over(self, axes: Axes) -> Group:
-        """The ranks of the tensor grid that differ from this one along these axes only, the last one the fastest."""
+        """The group of the ranks of the tensor grid that differ from this one along these axes only.
+
+        The last axis is the fastest.
+        """
         return self._over[axes]
 
     @property
     def first_stage(self) -> bool:
+        """Whether this rank is on the first pipeline stage."""
         return self.pp.rank == 0
 
     @property
     def last_stage(self) -> bool:
+        """Whether this rank is on the last pipeline stage."""
         return self.pp.rank == self.pp.size - 1

@@ -1,7 +1,8 @@
-"""Optimizer states in host memory (ZeRO-Offload, arXiv 2101.06840, section 4): what crosses the host's link, and when.
+"""Optimizer states in host memory (ZeRO-Offload, arXiv 2101.06840, section 4): copies over the host's link.
 
-Reduced gradients go down as they are ready, updated weights come up while the host updates the next bucket. On the CPU
-device and host are two buffers of the same memory, so that the bytes can be counted and the bits compared anywhere.
+Reduced gradients go down to the host when they are ready, and updated weights come up while the host updates the next
+bucket. On a CPU, device and host are two buffers of the same memory, so that bytes can be counted and bits compared on
+any machine.
 """
 
 from dataclasses import dataclass
@@ -12,14 +13,14 @@ from torch import Tensor
 
 @dataclass
 class Crossing:
-    """A copy under way; both buffers live until it has ended."""
+    """A copy under way. Both buffers live until it has ended."""
 
     source: Tensor
     result: Tensor
     event: torch.cuda.Event | None
 
     def wait(self) -> Tensor:
-        """The result, there for the host and for the device's current stream."""
+        """The result, which the host and the device's current stream may then use."""
         if self.event is not None:
             self.event.synchronize()
         return self.result
@@ -31,12 +32,12 @@ class HostLink:
     Parameters
     ----------
     device
-        Of the model.
+        Device of the model.
 
     Attributes
     ----------
     down_bytes, up_bytes : int
-        Copied so far to the host, and to the device.
+        Bytes copied so far to the host, and to the device.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -46,17 +47,17 @@ class HostLink:
         self.up_bytes = 0
 
     def keep(self, x: Tensor) -> Tensor:
-        """A copy of `x` that stays with the host, pinned where a GPU is to read it while it computes."""
+        """A copy of `x` that stays on the host, pinned if a GPU will read it while it computes."""
         copy = torch.empty(x.shape, dtype=x.dtype, pin_memory=self._stream is not None)
         return copy.copy_(x)
 
     def down(self, x: Tensor) -> Crossing:
-        """`x` to the host."""
+        """Start to copy `x` to the host."""
         self.down_bytes += x.nbytes
         return self._copy(x, torch.empty(x.shape, dtype=x.dtype, pin_memory=self._stream is not None))
 
     def up(self, x: Tensor) -> Crossing:
-        """`x` to the device."""
+        """Start to copy `x` to the device."""
         self.up_bytes += x.nbytes
         return self._copy(x, torch.empty(x.shape, dtype=x.dtype, device=self._device))
 

@@ -1,12 +1,12 @@
-"""Weights that are there while they are used (ZeRO-3, arXiv 1910.02054, section 5.3).
+"""Weights that exist only while they are used (ZeRO-3, arXiv 1910.02054, section 5.3).
 
-Hooks on the units of a model (its blocks, and what stands before and after them) gather the buckets of a unit before
-its forward and before its backward pass, and those of the next unit while it computes. A bucket's memory is given back
-when the forward pass leaves the last unit in a row that uses it, and when all its gradients have been added. Hooks and
-autograd see every use, by whatever schedule: evaluation and recomputation too.
+Hooks on the units of a model (its blocks, and the parts before and after them) gather the buckets of a unit before its
+forward and before its backward pass, and those of the next unit while it computes. A bucket's memory is freed when the
+forward pass leaves the last unit in a row that uses it, and when all its gradients have been added. Hooks and autograd
+see every use under every schedule, including evaluation and recomputation.
 
-With a second copy within each node (hpZ of arXiv 2306.10209, section 3.2) the backward pass gathers from there: each
-rank of a node keeps its part of what the forward pass has gathered first after an update.
+With a second copy within each node (hpZ of arXiv 2306.10209, section 3.2) the backward pass gathers from that copy.
+Each rank of a node keeps its part of the weights that the first forward pass after an update gathered.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,30 +28,30 @@ from hpcbench.parallel.pieces import Piece
 
 
 @dataclass(eq=False)
-class Guest:
-    """A bucket whose weights come and go."""
+class GatheredBucket:
+    """A bucket whose weights are gathered when they are needed."""
 
     bucket: Bucket
     source: Tensor
-    """What this rank gives the others: its piece of the master weights, on the model's device."""
+    """The part that this rank gives the others: its piece of the master weights, on the model's device."""
     arriving: tuple[Buffer, Work] | None = None
     copy: Tensor | None = None
-    """This rank's part of its node's copy, in the dtype of the weights."""
+    """The part of its node's copy that this rank keeps, in the dtype of the weights."""
     fresh: bool = False
-    """The copy is of the weights after the last update."""
+    """Whether the copy holds the weights after the last update."""
 
 
 @dataclass(eq=False)
 class Unit:
     """A part of the model that is entered and left as a whole."""
 
-    guests: list[Guest] = field(default_factory=list)
+    entries: list[GatheredBucket] = field(default_factory=list)
     before: "Unit | None" = None
     after: "Unit | None" = None
 
 
 def units(module: nn.Module) -> Iterator[nn.Module]:
-    """The parts of a stack in the order of their use: its children, and in place of a list of blocks the blocks."""
+    """The parts of a stack in the order of their use: its children, with each block of a list of blocks as a part."""
     for child in module.children():
         yield from child.children() if isinstance(child, (nn.ModuleDict, nn.ModuleList)) else [child]
 
@@ -62,23 +62,23 @@ class OnDemand:
     Parameters
     ----------
     pieces
-        What this rank owns.
+        The pieces that this rank owns.
     stacks
-        The modules that use them, each entered unit by unit.
+        The modules that use the weights, each entered unit by unit.
     mesh
-        Its ``dp`` group holds the pieces.
+        Mesh whose ``dp`` group holds the pieces.
     policy
         Gives the channels: (ZERO, FORWARD, PARAM) and (ZERO, BACKWARD, PARAM).
     overlap
-        Gather the next unit's weights while one computes.
+        Whether to gather the next unit's weights while one computes.
     node_copy
-        Keep a second copy within each node.
+        Whether to keep a second copy within each node.
 
     Raises
     ------
     ValueError
-        A parameter belongs to no unit: nobody would gather it. Or a bucket holds parameters of two stacks, which
-        schedules run through each in its own time: nobody would know when it may go.
+        A parameter belongs to no unit, so that it would never be gathered. Or a bucket holds parameters of two stacks,
+        which schedules run at different times, so that nobody knows when it can be freed.
     """
 
     def __init__(
@@ -97,8 +97,8 @@ class OnDemand:
         self._channels = {
             phase: policy.channel(Dimension.ZERO, phase, Kind.PARAM) for phase in (Phase.FORWARD, Phase.BACKWARD)
         }
-        self._guests = {id(piece): Guest(piece.bucket, piece.master) for piece in pieces}
-        homes = {id(slot.parameter): guest for guest in self._guests.values() for slot in guest.bucket.slots}
+        self._entries = {id(piece): GatheredBucket(piece.bucket, piece.master) for piece in pieces}
+        homes = {id(slot.parameter): entry for entry in self._entries.values() for slot in entry.bucket.slots}
         missed = {id(slot.parameter): slot.shard.name for piece in pieces for slot in piece.bucket.slots}
         for stack in stacks:
             before = None
@@ -114,44 +114,44 @@ class OnDemand:
                     missed.pop(id(parameter), None)
         if missed:
             raise ValueError(f"{next(iter(missed.values()))} belongs to no unit of the model: nobody would gather it")
-        for guest in self._guests.values():
-            users = [stack for stack in stacks if any(homes[id(p)] is guest for p in stack.parameters())]
-            if len(users) > 1 and len(guest.bucket.slots) > 1:
+        for entry in self._entries.values():
+            users = [stack for stack in stacks if any(homes[id(p)] is entry for p in stack.parameters())]
+            if len(users) > 1 and len(entry.bucket.slots) > 1:
                 raise ValueError("a bucket holds parameters of two stacks: make the buckets of each stack apart")
 
     def give(self, piece: Piece, source: Tensor) -> None:
-        """The next gather sends `source`."""
-        guest = self._guests[id(piece)]
-        if guest.arriving:
-            guest.arriving[1].wait()  # what came is of before the update
-        guest.arriving = None
-        guest.bucket.free_values()
-        guest.source, guest.fresh = source, False
+        """Let the next gather send `source`."""
+        entry = self._entries[id(piece)]
+        if entry.arriving:
+            entry.arriving[1].wait()  # what came is of before the update
+        entry.arriving = None
+        entry.bucket.free_values()
+        entry.source, entry.fresh = source, False
 
     def settle(self) -> None:
-        """Nothing is sent before it is needed."""
+        """Do nothing: weights are sent when they are needed."""
 
     def release(self, piece: Piece) -> None:
-        """The backward pass is done with the bucket's weights."""
+        """Note that the backward pass is done with the bucket's weights."""
         piece.bucket.free_values()
 
     def held_bytes(self, *, own: bool) -> int:
-        """Bytes that last from step to step: of the nodes' copies and, where they are its `own`, of the sources."""
+        """Bytes that last from step to step: the nodes' copies and, if the sources belong to it, the sources."""
         return sum(
-            (guest.copy.nbytes if guest.copy is not None else 0) + (guest.source.nbytes if own else 0)
-            for guest in self._guests.values()
+            (entry.copy.nbytes if entry.copy is not None else 0) + (entry.source.nbytes if own else 0)
+            for entry in self._entries.values()
         )
 
     def weights(self) -> Iterator[tuple[Slot, Tensor]]:
-        """Every parameter's values as its owners have them, exactly; no more than a bucket of them takes memory.
+        """Every parameter's values, exactly as its owners have them. At most one bucket of them takes memory.
 
-        Each bucket is a collective call, so that every replica has to take them all.
+        Each bucket is a collective call, so that every replica must take them all.
         """
-        for guest in self._guests.values():
-            gathered = guest.bucket.room()
-            self._mesh.dp.all_gather(to_buffer(guest.source), gathered, channel=self._exact).wait()
-            values = from_buffer(gathered, guest.bucket.values)
-            for slot in guest.bucket.slots:
+        for entry in self._entries.values():
+            gathered = entry.bucket.room()
+            self._mesh.dp.all_gather(to_buffer(entry.source), gathered, channel=self._exact).wait()
+            values = from_buffer(gathered, entry.bucket.values)
+            for slot in entry.bucket.slots:
                 yield slot, values[slot.span].view(slot.parameter.shape)
 
     def _entered(self, unit: Unit, module: nn.Module, arguments: Any) -> None:
@@ -163,48 +163,48 @@ class OnDemand:
             output.register_hook(partial(self._backward, unit))  # type: ignore[no-untyped-call]
         if in_backward():
             return
-        staying = unit.after.guests if unit.after else []
-        for guest in unit.guests:
-            if guest not in staying:
-                guest.bucket.free_values()
+        staying = unit.after.entries if unit.after else []
+        for entry in unit.entries:
+            if entry not in staying:
+                entry.bucket.free_values()
 
     def _backward(self, unit: Unit, gradient: Tensor) -> None:
         self._need(unit, Phase.BACKWARD)
 
     def _need(self, unit: Unit, phase: Phase) -> None:
-        """Have the weights of a unit, and those of the next one under way."""
-        for guest in unit.guests:
-            self._fetch(guest, phase)
-        for guest in unit.guests:
-            self._arrive(guest)
+        """Gather the weights of a unit, and begin to gather those of the next one."""
+        for entry in unit.entries:
+            self._fetch(entry, phase)
+        for entry in unit.entries:
+            self._arrive(entry)
         coming = unit.after if phase is Phase.FORWARD else unit.before
         if self._overlap and coming:
-            for guest in coming.guests:
-                self._fetch(guest, phase)
+            for entry in coming.entries:
+                self._fetch(entry, phase)
 
-    def _fetch(self, guest: Guest, phase: Phase) -> None:
+    def _fetch(self, entry: GatheredBucket, phase: Phase) -> None:
         """Begin to gather, unless the weights are there or under way."""
-        if guest.arriving or guest.bucket.has_values:
+        if entry.arriving or entry.bucket.has_values:
             return
-        gathered = guest.bucket.room()
-        group, source = self._mesh.dp, guest.source
-        if phase is Phase.BACKWARD and self._node and guest.copy is not None and guest.fresh:
-            group, source = self._node, guest.copy
+        gathered = entry.bucket.room()
+        group, source = self._mesh.dp, entry.source
+        if phase is Phase.BACKWARD and self._node and entry.copy is not None and entry.fresh:
+            group, source = self._node, entry.copy
         work = group.all_gather(to_buffer(source), gathered, channel=self._channels[phase])
-        guest.arriving = gathered, work.in_background() if self._overlap else work
+        entry.arriving = gathered, work.in_background() if self._overlap else work
 
-    def _arrive(self, guest: Guest) -> None:
-        if guest.arriving is None:
+    def _arrive(self, entry: GatheredBucket) -> None:
+        if entry.arriving is None:
             return
-        gathered, work = guest.arriving
-        guest.arriving = None
+        gathered, work = entry.arriving
+        entry.arriving = None
         work.wait()
-        guest.bucket.fill_values(from_buffer(gathered, guest.bucket.values))
-        if self._node and not guest.fresh:
-            mine = shards(guest.bucket.values.numel(), self._node.size)[self._node.rank]
-            guest.copy, guest.fresh = guest.bucket.values[mine].clone(), True
+        entry.bucket.fill_values(from_buffer(gathered, entry.bucket.values))
+        if self._node and not entry.fresh:
+            mine = shards(entry.bucket.values.numel(), self._node.size)[self._node.rank]
+            entry.copy, entry.fresh = entry.bucket.values[mine].clone(), True
 
 
 def in_backward() -> bool:
-    """Whether autograd's engine is at work in this thread; PyTorch's own checkpointing asks so."""
+    """Whether autograd's engine is at work in this thread. PyTorch's own checkpointing asks in the same way."""
     return bool(torch._C._current_graph_task_id() != -1)

@@ -1,9 +1,9 @@
 """1-bit Adam (arXiv 2102.02888, algorithm 1): a warm-up with Adam, then a frozen variance and averaged momenta.
 
-Once the variance is frozen the update is linear in the momentum, so that what a codec lacks of one step's momentum can
-be made up for in the next. A reduction with error feedback (comm/feedback.py) is the paper's compressed all-reduce:
-each worker adds its residual and sends signs to the owners of the pieces, each owner averages, adds its residual and
-sends signs to all. The codec is the scheme's, as of all traffic. Where this differs from the paper:
+Once the variance is frozen the update is linear in the momentum. So the next step can correct a codec's error in one
+step's momentum. A reduction with error feedback (comm/feedback.py) is the paper's compressed all-reduce: each worker
+adds its residual and sends signs to the owners of the pieces; each owner averages, adds its residual and sends signs to
+all. The scheme gives the codec, as for all traffic. Differences to the paper:
 
 - ``sign:B`` has a magnitude a block, the mean of the values', in place of one a tensor, their root mean square;
 - what a rank owns it does not encode before it is summed, so that this part is exact;
@@ -24,12 +24,12 @@ from hpcbench.parallel.pieces import Piece
 
 
 class OneBitAdam(DataParallel):
-    """Data parallelism without ZeRO whose gradients, after the warm-up, stay where they are: momenta are averaged.
+    """Data parallelism without ZeRO that, after the warm-up, averages momenta instead of gradients.
 
     Parameters
     ----------
     buckets, mesh, policy, adam, overlap
-        As of `DataParallel`. The momenta's channel is that of DP, STEP, OPTIM.
+        The same as for `DataParallel`. The momenta's channel is that of DP, STEP, OPTIM.
     freeze_step
         Updates with Adam and averaged gradients, after which the variance is frozen; at least 1.
     """
@@ -56,13 +56,13 @@ class OneBitAdam(DataParallel):
 
     @property
     def frozen(self) -> bool:
-        """Whether the variance stays as it is: told by the number of updates, so a run that is resumed knows it."""
+        """Whether the variance is frozen. The number of updates tells it, so that a resumed run knows it, too."""
         return self.updates >= self._freeze_step
 
     def frozen_elements(self) -> tuple[int, int]:
-        """Of the whole model, and those among them that had no gradient yet and so stay as they are.
+        """Number of elements of the whole model, and of those that had no gradient yet and so never change.
 
-        A collective call; the same on all ranks, and of use right after the freeze.
+        The call is collective, and its result is the same on all ranks. It is meant for the moment after the freeze.
         """
         own = [0.0, 0.0]
         for variance in (piece.adam.second[part] for piece in self.pieces for part in piece.counted()):
@@ -73,19 +73,22 @@ class OneBitAdam(DataParallel):
         return round(elements / replicas), round(unused / replicas)
 
     def begin(self, *, micro_batches: int, loss_scale: float) -> None:
-        """As of `DataParallel`; once the variance is frozen the pieces will hold this replica's own gradients."""
+        """Begin a step as `DataParallel` does.
+
+        Once the variance is frozen, the pieces will hold this replica's own gradients.
+        """
         self._gradients.averaged = not self.frozen
         super().begin(micro_batches=micro_batches, loss_scale=loss_scale)
 
     def gradient_norm(self) -> float:
-        """As of `DataParallel`; once the variance is frozen, the root mean square of the replicas' norms.
+        """The norm of `DataParallel`; once the variance is frozen, the root mean square of the replicas' norms.
 
         It is finite only if every replica's gradient is: all ranks skip a step together.
         """
         return self._world_norm(self._square() / self._mesh.dp.size) if self.frozen else super().gradient_norm()
 
     def step(self, *, lr: float, clip: float, norm: float) -> None:
-        """Update the weights; all replicas' gradients are clipped by one factor."""
+        """Update the weights. All replicas' gradients are clipped by the same factor."""
         if not self.frozen:
             super().step(lr=lr, clip=clip, norm=norm)
             return
@@ -112,20 +115,24 @@ class OneBitAdam(DataParallel):
 
     @property
     def residuals_are_summands(self) -> bool:
-        """As of `DataParallel`; momenta are of gradients that are whole."""
+        """Whether residuals belong to summands: no, because momenta belong to whole gradients."""
         return not self.frozen
 
     def forget_residuals(self) -> None:
-        """As of `DataParallel`; once the variance is frozen a step is thrown away before its momenta are sent, so that
-        what the last ones lacked is still to be made up for."""
+        """Set the residuals to zero, as `DataParallel` does, unless the variance is frozen.
+
+        A step is then thrown away before its momenta are sent, so that the errors of the last momenta must still be
+        corrected.
+        """
         if not self.frozen:
             super().forget_residuals()
 
     def _clear_unused(self, piece: Piece) -> None:
-        """Elements that never had a gradient keep a momentum and residuals of zero.
+        """Set momentum and residuals to zero for elements that never had a gradient.
 
-        A sign cannot be zero: they would get their block's magnitude, and an update of that over a variance of zero.
-        So the padding stays zero, too. An element whose first gradient comes later stays as it is.
+        A sign cannot be zero. Without this they would get their block's magnitude, and an update of that magnitude
+        divided by a variance of zero. The padding stays zero in the same way. An element whose first gradient comes
+        later never changes.
         """
         unused = piece.adam.second == 0
         piece.adam.first.masked_fill_(unused, 0)

@@ -1,4 +1,4 @@
-"""Makes a plain model parallel, in place and in this order: stage, split layers, record shards, make parameters."""
+"""Makes a plain model parallel in place: choose the stage, split layers, record shards, make parameters."""
 
 from dataclasses import replace
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from hpcbench.parallel.tensor import Tensors
 
 
 class Stack(Protocol):
-    """What a model must look like: blocks between an embedding and a norm with a head."""
+    """The structure that a model must have: blocks between an embedding and a norm with a head."""
 
     embedding: Any
     blocks: nn.ModuleDict
@@ -30,25 +30,25 @@ def parallelize(
     device: str,
     tied: bool,
 ) -> list[Held]:
-    """Leave in `model` what this rank holds.
+    """Leave only this rank's part in `model`.
 
     Parameters
     ----------
     model
         Built on the ``meta`` device, so that no rank ever holds the whole.
     mesh
-        Its pipeline group cuts the blocks.
+        Mesh whose pipeline group cuts the blocks.
     tensors
-        Split the layers that ``model.tensor_parallel`` names.
+        Splits the layers that ``model.tensor_parallel`` names.
     dtype, device
-        Of the parameters.
+        Number format and device of the parameters.
     tied
-        The head uses the embedding's weight.
+        Whether the head uses the embedding's weight.
 
     Returns
     -------
-    The parameters that this rank holds, in the model's order, without values: buckets fill them in, so that no
-    rank need ever hold them all.
+    The parameters that this rank holds, in the model's order and without values. Buckets fill in the values, so that no
+    rank must hold all of them.
     """
     module = model
     assert isinstance(module, nn.Module)
@@ -72,7 +72,7 @@ def parallelize(
 
 
 def _keep_stage(model: Stack, mesh: Mesh) -> None:
-    """All parts of the stage together; `hpcbench.parallel.parts` tells them apart again."""
+    """Remove the parts of other stages. `hpcbench.parallel.parts` separates the parts of this stage."""
     mine = mesh.layout.layers_of(len(model.blocks))[mesh.pp.rank :: mesh.pp.size]
     keys = list(model.blocks)
     model.blocks = nn.ModuleDict({keys[layer]: model.blocks[keys[layer]] for part in mine for layer in part})
@@ -83,7 +83,7 @@ def _keep_stage(model: Stack, mesh: Mesh) -> None:
 
 
 def _word(name: str, table: dict[str, str]) -> str | None:
-    """What the table calls a layer."""
+    """The name that the table gives a layer."""
     return next((word for suffix, word in table.items() if name.endswith(suffix)), None)
 
 
@@ -119,7 +119,7 @@ def _record_shards(
 
 
 def _tie(model: Stack, records: dict[str, Shard], mesh: Mesh) -> None:
-    """The head's weight is the embedding's: the same parameter on one stage, a copy kept equal on two."""
+    """Make the head's weight the embedding's: the same parameter on one stage, or a copy kept equal on two."""
     embedding, head = "embedding.tokens.weight", "head.weight"
     if mesh.pp.size == 1:
         del records[head]

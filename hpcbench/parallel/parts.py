@@ -15,18 +15,18 @@ def parts_of(model: Stack, mesh: Mesh, layers: int) -> list[nn.Module]:
     """The chunks of this rank's stage, first to last.
 
     The pipeline cuts the model into ``pp * chunks`` parts, and stage r holds parts ``c * pp + r`` as its chunks (arXiv
-    2104.04473, section 2.2). The first part has the embedding, the last one the head: they lie on the first and on the
-    last stage, whatever the number of chunks.
+    2104.04473, section 2.2). The first part has the embedding and the last one the head. They lie on the first and on
+    the last stage for any number of chunks.
 
     Parameters
     ----------
     model
-        What `parallelize` has left on this rank. The parts are views of it: they share its layers, and its parameters
-        keep their names.
+        The model after `parallelize`. The parts are views of it: they share its layers, and the parameters keep their
+        names.
     mesh
-        Its layout says how the model is cut.
+        Mesh whose layout says how the model is cut.
     layers
-        Of the whole model.
+        Number of layers of the whole model.
     """
     parts: list[nn.Module] = []
     mine = mesh.layout.layers_of(layers)[mesh.pp.rank :: mesh.pp.size]
@@ -43,6 +43,6 @@ def parts_of(model: Stack, mesh: Mesh, layers: int) -> list[nn.Module]:
 
 
 def held_by(part: nn.Module, held: Sequence[Held]) -> list[Held]:
-    """Those of the parameters that this rank holds which the part has."""
+    """The parameters of this rank that the part has."""
     own = {id(parameter) for parameter in part.parameters()}
     return [one for one in held if id(one.parameter) in own]

@@ -1,4 +1,4 @@
-"""Where the time of a rank's steps goes."""
+"""The time that a rank spends in each phase of its steps."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,22 +11,22 @@ from hpcbench.contract.trace import STEPS
 
 @dataclass
 class Phases:
-    """Seconds, summed over steps: of the host, or on a GPU of the stream that computes, whatever the host waits for.
+    """Seconds of the host, or on a GPU seconds of the stream that computes, summed over steps.
 
     Attributes
     ----------
     forward, backward
-        In the passes, with their tensor-parallel traffic; what is recomputed is part of the backward pass.
+        Seconds in the passes, with their tensor-parallel traffic. Recomputation is part of the backward pass.
     bubble
-        In the passes, from when the stage wants a message of another one until it has it: the stage idles.
+        Seconds in the passes in which the stage idles: from asking for another stage's message until it is there.
     reduction
-        Waiting, after the last backward pass, for the gradients' reduction.
+        Seconds of waiting for the gradients' reduction after the last backward pass.
     optimizer
-        From the gradient norm to the new weights, gathered by all replicas.
+        Seconds from the gradient norm to the new weights, gathered by all replicas.
     step
-        The whole: more than the sum of the others by what is between them.
+        Seconds of the whole steps: the sum of the phases, and the time between them.
     steps
-        How many.
+        Number of steps.
     clock
         By which they are counted; it must have been settled.
     recorder

@@ -1,8 +1,8 @@
-"""What a rank owns: the elements that it updates, with their master weights and the optimizer's states.
+"""The pieces that a rank owns: the elements that it updates, with their master weights and the optimizer's states.
 
-A piece is that part of a bucket: the whole of it, or with ZeRO (arXiv 1910.02054, section 5) 1/dp. The optimizer works
-on a master copy in fp32 or better; the model's own weights are what the other ranks can decode, on the owner's rank
-too, so replicas never differ.
+A piece is the whole of a bucket, or with ZeRO (arXiv 1910.02054, section 5) 1/dp of it. The optimizer works on a master
+copy in fp32 or better. The model's own weights are the decoded ones on every rank, the owner's included, so that
+replicas never differ.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ class Owned:
     name
         The parameter's name in the whole model.
     start, length
-        The first of them and how many, in the parameter's local part, flattened.
+        First element and number of elements, in the parameter's local part, flattened.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Owned:
 
 @dataclass
 class Reduction:
-    """Of a bucket: where the piece's sum arrives, and what is sent, which must live as long."""
+    """The reduction of a bucket: where the piece's sum arrives, and the sent values, which must live until then."""
 
     result: Tensor
     work: Work
@@ -49,30 +49,32 @@ class Reduction:
 
 @dataclass
 class Piece:
-    """What this rank updates of a bucket."""
+    """The part of a bucket that this rank updates."""
 
     bucket: Bucket
     owned: slice
     master: Tensor
     gradient: Tensor
-    """Reduced."""
+    """The reduced gradient."""
     adam: AdamWState
     feedback: Feedback | None
-    """Residuals of the bucket's messages: of gradients, or of 1-bit Adam's momenta."""
+    """Residuals of the bucket's messages: those of gradients, or of 1-bit Adam's momenta."""
     to_come: int = 0
-    """Gradients that the backward pass has not yet added to the bucket."""
+    """Number of gradients that the backward pass has not yet added to the bucket."""
     reduction: Reduction | None = None
-    """Under way."""
+    """The reduction under way; None if there is none."""
 
     def parts(self) -> Iterator[tuple[Slot, slice, Owned]]:
-        """Each parameter that reaches into the piece: where it lies in its bucket, its elements in the piece, and what
-        these are of the parameter."""
+        """Each parameter with elements in the piece.
+
+        The result has its place in the bucket, its elements in the piece, and their place in the parameter.
+        """
         for slot, part in self.bucket.parts(self.owned):
             start = self.owned.start + part.start - slot.span.start
             yield slot, part, Owned(slot.shard.name, start, part.stop - part.start)
 
     def counted(self) -> list[slice]:
-        """Runs of elements that count in the gradient's norm."""
+        """Runs of elements that the gradient's norm counts."""
         runs: list[slice] = []
         for slot, part in self.bucket.parts(self.owned):
             if slot.shard.counts_in_norm:
@@ -82,12 +84,12 @@ class Piece:
 
     @property
     def in_place(self) -> bool:
-        """Whether master weights and reduced gradients are the bucket's own."""
+        """Whether master weights and reduced gradients lie in the bucket itself."""
         return self.master is self.bucket.values
 
     @property
     def states(self) -> dict[str, Tensor]:
-        """What the next update depends on, by the names that checkpoints use."""
+        """The values that the next update depends on, by their names in checkpoints."""
         return {"master": self.master, "first": self.adam.first, "second": self.adam.second}
 
 
@@ -101,10 +103,10 @@ def make_piece(
     link: HostLink | None = None,
     in_place: bool = False,
 ) -> Piece:
-    """Piece `part` of `parts` of a bucket, its states beyond the `link` where there is one.
+    """Piece `part` of `parts` of a bucket. Its states lie on the host if there is a `link`.
 
-    A piece that is the whole bucket may be `in_place`: weights in fp32 or better are their own masters, and where their
-    gradients were is their sum.
+    A piece that is the whole bucket may be `in_place`: weights in fp32 or better are their own master weights, and the
+    sum of gradients replaces the gradients.
     """
     n = bucket.values.numel()
     owned = shards(n, parts)[part]
@@ -123,8 +125,8 @@ def make_piece(
 def save(pieces: Iterable[Piece]) -> dict[str, dict[str, Any]]:
     """Master weights and moments by parameter name, for a checkpoint.
 
-    ``master``, ``first`` and ``second`` hold the elements that this rank updates, ``start`` the place of the first of
-    them in the parameter's local part, flattened.
+    ``master``, ``first`` and ``second`` hold the elements that this rank updates. ``start`` is the place of the first
+    one in the parameter's local part, flattened.
     """
     return {
         owned.name: {
@@ -137,7 +139,7 @@ def save(pieces: Iterable[Piece]) -> dict[str, dict[str, Any]]:
 
 
 def save_weights(pieces: Iterable[Piece]) -> dict[str, dict[str, Any]]:
-    """Of what `save` gives, the master weights alone, as ``values`` in the dtype of the model's."""
+    """Master weights by parameter name, without the moments, as ``values`` in the dtype of the model's weights."""
     return {
         owned.name: {"start": owned.start, "values": piece.master[part].to("cpu", piece.bucket.values.dtype, copy=True)}
         for piece in pieces
@@ -146,14 +148,14 @@ def save_weights(pieces: Iterable[Piece]) -> dict[str, dict[str, Any]]:
 
 
 def load(pieces: Iterable[Piece], saved: dict[str, dict[str, Any]], *, updates: int) -> None:
-    """Take up what `save` gave, after so many `updates`, in the same layout.
+    """Load a state that `save` made after `updates` steps, in the same layout.
 
     Raises
     ------
     KeyError
-        A parameter of which this rank updates something has no state.
+        A parameter that this rank updates has no state.
     ValueError
-        It has that of other elements.
+        The state belongs to other elements.
     """
     for piece in pieces:
         piece.adam.updates = updates
@@ -168,8 +170,8 @@ def load(pieces: Iterable[Piece], saved: dict[str, dict[str, Any]], *, updates: 
 def save_residuals(pieces: Iterable[Piece]) -> dict[str, dict[str, Tensor]]:
     """Residuals by parameter name, for a checkpoint: ``sent`` and ``summed``, in the parameter's local shape.
 
-    ``sent`` is this rank's own. ``summed`` is zero but where this rank owned the sum: added up over the ranks it is
-    whole, and may be loaded by every rank.
+    ``sent`` is this rank's own. ``summed`` is zero except for elements whose sum this rank owned. Added up over the
+    ranks it is whole, and every rank may load it.
     """
     return {
         slot.shard.name: {
@@ -183,12 +185,12 @@ def save_residuals(pieces: Iterable[Piece]) -> dict[str, dict[str, Tensor]]:
 
 
 def load_residuals(pieces: Iterable[Piece], saved: dict[str, dict[str, Tensor]]) -> None:
-    """Take up residuals that `save_residuals` gave, whatever buckets the parameters lie in now.
+    """Load residuals of `save_residuals`. The parameters may now lie in other buckets.
 
     Raises
     ------
     KeyError
-        A parameter of this rank has none.
+        A parameter of this rank has no residuals.
     """
     for piece in pieces:
         if piece.feedback:

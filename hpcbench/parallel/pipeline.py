@@ -1,4 +1,4 @@
-"""Executes a schedule on one stage of a pipeline: receives, computes, sends on."""
+"""The pipeline: carries out a schedule on one stage, which receives, computes and sends on."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -17,45 +17,45 @@ from hpcbench.parallel.schedule import Action
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 _TAGS = 1 << 15
-"""Every MPI library has that many."""
+"""Number of tags that every MPI library has."""
 
 
 class MicroBatch(NamedTuple):
-    """Tokens and the tokens that follow them, each [b, s] of int64."""
+    """Tokens, and the tokens that follow them, each [b, s] of int64."""
 
     inputs: Tensor
     targets: Tensor
 
 
 class Alive(NamedTuple):
-    """What a forward leaves for its backward."""
+    """Values that a forward pass keeps for its backward pass."""
 
     source: Tensor
     result: Tensor
 
 
 class Pipeline:
-    """One stage.
+    """One stage of a pipeline.
 
     Parameters
     ----------
     parts
         The stage's chunks, first to last: tokens or activations in, activations or logits out.
     mesh
-        Its ``pp`` group joins the stages.
+        Mesh whose ``pp`` group joins the stages.
     policy
         Gives the channels of the activations and of their gradients.
     shape
-        Of what stages exchange, for so many samples and positions.
+        Gives the shape of the activations between stages, for a number of samples and of positions.
     dtype, device
-        Of the activations.
+        Number format and device of the activations.
     loss
         Mean loss of logits and targets, used on the last part.
 
     Attributes
     ----------
     most_alive : int
-        The most (micro-batch, chunk) pairs that ever waited for their backward at a time.
+        Largest number of (micro-batch, chunk) pairs that waited for their backward pass at a time.
     """
 
     def __init__(
@@ -94,13 +94,13 @@ class Pipeline:
         Parameters
         ----------
         actions
-            Of this stage.
+            Actions of this stage.
         batches
-            The micro-batches that they number.
+            The micro-batches, by the numbers in the actions.
         loss_scale
-            Times the mean over them.
+            Factor of the mean loss.
         phases
-            To which the seconds forward, backward and in the bubble are added.
+            Phases that the seconds of forward, backward and bubble are added to.
 
         Returns
         -------
@@ -131,7 +131,7 @@ class Pipeline:
         return [float(loss) for loss in losses]  # not before: a GPU would be waited for each time
 
     def _part(self, chunk: int) -> int:
-        """Which part of the model the chunk is."""
+        """Number of the model's part that the chunk is."""
         return chunk * self._stages + self._stage
 
     def _is_last(self, chunk: int) -> bool:
@@ -161,7 +161,7 @@ class Pipeline:
             self._send(source.grad, i, part, forward=False)
 
     def _send(self, x: Tensor, i: int, boundary: int, *, forward: bool) -> None:
-        """Send on, in the background, what crosses the boundary between part `boundary` and the one before it."""
+        """Send the tensor at the boundary between part `boundary` and the one before it, in the background."""
         channel = self._forward_channel if forward else self._backward_channel
         peer = (self._stage + (1 if forward else -1)) % self._stages
         message = self._pp.send(to_buffer(x), peer, tag=self._tag(i, boundary, forward=forward), channel=channel)
@@ -182,16 +182,16 @@ class Pipeline:
 
 
 def tag(i: int, boundary: int, *, forward: bool, parts: int) -> int:
-    """Of the message of micro-batch `i` over a boundary, of which there are as many as `parts` of the model.
+    """Tag of the message of micro-batch `i` over a boundary. There are as many boundaries as `parts` of the model.
 
-    It comes again only after so many micro-batches that few tags are enough; messages of one boundary and direction
-    are sent in the order in which they are received, so that MPI keeps those apart that have the same.
+    A tag is used again after some micro-batches, so that few tags are enough. Messages of one boundary and direction
+    are sent in the order in which they are received, so that MPI keeps messages with equal tags apart.
     """
     return 2 * (i % (_TAGS // 2 // parts) * parts + boundary) + forward
 
 
 def _collect(sendings: list[Work]) -> list[Work]:
-    """Count the messages that have left and let go of their memory; returns the others."""
+    """Count the messages that have left, and free their memory. The result is the other messages."""
     left = [sending for sending in sendings if not sending.done]
     for sending in sendings:
         if sending not in left:

@@ -1,4 +1,4 @@
-"""Activation recomputation: keep what goes into a piece of the model, and compute the rest again in the backward pass.
+"""Activation recomputation: the inputs of a piece of the model are kept, and the backward pass computes the rest again.
 
 The second forward does the same operations on the same values as the first (the model draws no random numbers), so
 gradients have the same bits as without. Its tensor-parallel collectives happen again, too, and are counted: each layer
@@ -32,19 +32,20 @@ class _Recomputed(torch.autograd.Function):
 
 
 def again(run: Run, inputs: Sequence[Tensor], wanted: Sequence[bool]) -> tuple[list[Tensor], Tensor]:
-    """Copies of the inputs that take a gradient where `wanted`, and the result with its graph."""
+    """Copies of the inputs, which take a gradient if `wanted`, and the result with its graph."""
     leaves = [x.detach().requires_grad_(want) for x, want in zip(inputs, wanted, strict=True)]
     with torch.enable_grad():
         return leaves, run(*leaves)
 
 
 class Recomputed(nn.Module):
-    """A piece of the model that keeps its inputs only.
+    """A piece of the model that keeps only its inputs.
 
     Parameters
     ----------
     run
-        The piece: tensors in, one tensor out. Some input must need a gradient, or its parameters get none.
+        The piece: a function of tensors that gives one tensor. An input must need a gradient, or its parameters get
+        none.
     """
 
     def __init__(self, run: Run) -> None:
@@ -52,6 +53,7 @@ class Recomputed(nn.Module):
         self._run = [run]  # in a list, for a module would be a part of this one and give its parameters other names
 
     def forward(self, *inputs: Tensor) -> Tensor:
+        """The piece's result. Only the inputs are kept for the backward pass."""
         (run,) = self._run
         if not torch.is_grad_enabled():
             return run(*inputs)
@@ -65,11 +67,11 @@ def recompute(part: Any, what: str | int) -> None:
     Parameters
     ----------
     part
-        Has ``blocks``, and each of them ``attention.core``.
+        Part of a model with ``blocks``, each with ``attention.core``.
     what
-        ``none``; ``selective``: of each layer the attention core, which is scores, softmax and their product with the
-        values (arXiv 2205.05198, section 5); ``full``: each layer; n: as many layers at a time, of which only the
-        first one's input is kept.
+        ``none``; ``selective``: the attention core of each layer, which is scores, softmax and their product with the
+        values (arXiv 2205.05198, section 5); ``full``: each layer; n: groups of n layers, of which only the first one's
+        input is kept.
     """
     if what == "none":
         return

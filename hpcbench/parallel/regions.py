@@ -1,10 +1,10 @@
-"""Where the residual stream enters and leaves a tensor-parallel region, as autograd functions.
+"""The borders of tensor-parallel regions: autograd functions through which the residual stream enters and leaves.
 
-How the stream lies between regions is data: two moves, one that gives a rank what the region reads, and one that makes
-the stream of the partial sums that the region leaves. Entering makes the first move forward and the second backward,
-leaving is the mirror image (arXiv 1909.08053, section 3: the operators f and g; arXiv 2205.05198, section 4.2.2: g and
-g-bar). A codec in a channel is invisible to autograd: the gradient passes as if the decoded values were the exact ones
-(straight-through).
+Two moves describe how the stream lies between regions: one gives a rank the values that the region reads, and one makes
+the stream from the region's partial sums. Entering makes the first move in the forward pass and the second in the
+backward pass, and leaving is the mirror image (arXiv 1909.08053, section 3: the operators f and g; arXiv 2205.05198,
+section 4.2.2: g and g-bar). Autograd does not see a codec in a channel: the gradient passes as if the decoded values
+were exact (straight-through).
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Move = Callable[[Tensor, Group, Channel], Tensor]
 
 
 def all_reduce(x: Tensor, group: Group, channel: Channel, op: MPI.Op = MPI.SUM) -> Tensor:
-    """The sum of `x` over the group, or what else `op` says, in a new tensor."""
+    """The sum of `x` over the group, or another operation `op`, in a new tensor."""
     if group.size == 1:
         return x
     buffer = to_buffer(x.clone())
@@ -40,35 +40,35 @@ def same(x: Tensor, group: Group, channel: Channel) -> Tensor:
 
 
 class Stream(NamedTuple):
-    """How the residual stream lies between regions."""
+    """The way the residual stream lies between regions."""
 
     dimension: Dimension
-    """Of its traffic."""
+    """Dimension of the stream's traffic."""
     expand: Move
-    """From the stream to what a region reads, on every rank the same."""
+    """Makes the values that a region reads, the same on every rank, from the stream."""
     contract: Move
-    """From the ranks' partial sums to the stream."""
+    """Makes the stream from the ranks' partial sums."""
     spread: bool
     """Whether each rank holds its own positions [b, s/t, h], or all of them [b, s, h]."""
 
 
 WHOLE = Stream(Dimension.TP, same, all_reduce, spread=False)
-"""Every rank of the group holds all of it."""
+"""The stream that every rank of the group holds whole."""
 
 SEQUENCE = Stream(Dimension.SP, sequence.all_gather, sequence.reduce_scatter, spread=True)
-"""Sequence parallelism: rank i holds the i-th part of the positions."""
+"""The stream of sequence parallelism: rank i holds the i-th part of the positions."""
 
 
 @dataclass(frozen=True)
 class Border:
-    """Between the residual stream and the layers that a tensor-parallel group has split.
+    """The border between the residual stream and the layers that a tensor-parallel group has split.
 
     Attributes
     ----------
     group
-        The ranks that hold the parts.
+        The group of the ranks that hold the parts.
     stream
-        How the stream lies outside.
+        The stream outside the region.
     forward, backward
         Channels of activations and of their gradients.
     """
@@ -80,12 +80,12 @@ class Border:
 
     @classmethod
     def of(cls, group: Group, stream: Stream, policy: Policy) -> "Border":
-        """With the channels that the policy has for such a stream."""
+        """A border with the policy's channels for such a stream."""
         forward = policy.channel(stream.dimension, Phase.FORWARD, Kind.ACT)
         return cls(group, stream, forward, policy.channel(stream.dimension, Phase.BACKWARD, Kind.GRAD))
 
     def own(self, positions: Tensor) -> Tensor:
-        """Of something with one value a position, shape [s], those that this rank holds of the stream."""
+        """The values of this rank's positions, from a tensor with one value for each position, shape [s]."""
         return sequence.own(positions, self.group) if self.stream.spread else positions
 
 
@@ -101,12 +101,15 @@ class _Cross(torch.autograd.Function):
 
 
 def enter(x: Tensor, border: Border) -> Tensor:
-    """The stream, [b, s, h] or [b, s/t, h], to what a region reads, [b, s, h]; backward the gradients are summed."""
+    """The region's input, [b, s, h], from the stream, [b, s, h] or [b, s/t, h].
+
+    In the backward pass gradients are summed.
+    """
     return _cross(x, border, border.stream.expand, border.stream.contract)
 
 
 def leave(x: Tensor, border: Border) -> Tensor:
-    """The sum over the group of what its ranks computed, [b, s, h], as the stream; the mirror image of `enter`."""
+    """The stream, from the sum over the group of its ranks' results, [b, s, h]. It is the mirror image of `enter`."""
     return _cross(x, border, border.stream.contract, border.stream.expand)
 
 

@@ -1,8 +1,8 @@
 """Pipeline schedules: the order of work of each stage, as pure data.
 
-The model is cut into ``stages * chunks`` parts; stage r holds part ``c * stages + r`` as its chunk c. What a schedule
-yields is carried out by the executor (`hpcbench.parallel.pipeline`), counted by the memory model
-(`hpcbench.predict.activations`) and timed by the simulator (`hpcbench.predict.schedule`): all three read the same data.
+The model is cut into ``stages * chunks`` parts; stage r holds part ``c * stages + r`` as its chunk c. The executor
+(`hpcbench.parallel.pipeline`) carries out a schedule, the memory model (`hpcbench.predict.activations`) counts it, and
+the simulator (`hpcbench.predict.schedule`) times it. All three read the same data.
 
 Every schedule runs the backward passes of a chunk in the order of the micro-batches, so that gradients are summed in
 the same order as without a pipeline and have the same bits.
@@ -18,7 +18,7 @@ class Action(NamedTuple):
     """One piece of work of a stage."""
 
     work: str
-    """``forward`` or ``backward``."""
+    """Kind of work: ``forward`` or ``backward``."""
     microbatch: int
     chunk: int = 0
 
@@ -26,7 +26,8 @@ class Action(NamedTuple):
 class Schedule(Protocol):
     """The actions of one stage in their order."""
 
-    def __call__(self, stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]: ...
+    def __call__(self, stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]:
+        """Give the actions of a stage."""
 
 
 def gpipe(stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]:
@@ -53,7 +54,7 @@ def one_f_one_b(stage: int, stages: int, microbatches: int, chunks: int = 1) -> 
 def interleaved(stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]:
     """1F1B over several chunks a stage (arXiv 2104.04473, section 2.2): the bubble is divided by their number.
 
-    Groups of as many micro-batches as there are stages go through chunk after chunk. Megatron-LM's warm-up of
+    Groups with one micro-batch for each stage go through chunk after chunk. Megatron-LM's warm-up of
     ``2 (stages - stage - 1) + (chunks - 1) stages`` forwards lets every backward find its gradient in time.
 
     Raises
@@ -74,9 +75,9 @@ def interleaved(stage: int, stages: int, microbatches: int, chunks: int = 1) -> 
 
 
 def forward_only(stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]:
-    """All forwards, for evaluation; any number of micro-batches.
+    """All forwards, for the evaluation of any number of micro-batches.
 
-    Every stage has the same order, in which a part comes after the one before it: so no stage waits for ever.
+    Every stage has the same order, and each part comes after the one before it. So no stage waits for ever.
     """
     for first in range(0, microbatches, stages):
         for chunk in range(chunks):
@@ -93,7 +94,7 @@ def _one_chunk(name: str, chunks: int) -> None:
 
 
 def _alternating(forwards: list[Action], backwards: list[Action], *, warmup: int) -> Iterator[Action]:
-    """`warmup` forwards, then one forward and one backward by turns, then the backwards that are left."""
+    """`warmup` forwards, then one forward and one backward in turn, then the remaining backwards."""
     warmup = min(warmup, len(forwards))
     yield from forwards[:warmup]
     for forward, backward in zip(forwards[warmup:], backwards, strict=False):

@@ -1,9 +1,9 @@
 """Sequence parallelism: between tensor-parallel regions each rank holds its part of the positions (arXiv 2205.05198).
 
-Section 4.2.2 there: an all-gather before a region and a reduce-scatter after it take the place of the all-reduce, and
-together send as many bytes. What lies between regions computes and stores one t-th; the gradients of norms, of row
-layers' biases and of learned positions are then sums over a rank's own positions, which `DataParallel` completes once
-a step. A column layer keeps the gathered input for its backward pass (the paper gathers it again).
+In its section 4.2.2, an all-gather before a region and a reduce-scatter after it replace the all-reduce, and together
+send the same number of bytes. Operations between regions compute and store 1/t of the values. The gradients of norms,
+of row layers' biases and of learned positions are then sums over a rank's own positions, which `DataParallel` completes
+once per step. A column layer keeps the gathered input for its backward pass (the paper gathers it again).
 
 Shapes: b samples, s positions, t ranks; t divides s.
 """
@@ -38,5 +38,5 @@ def reduce_scatter(x: Tensor, group: Group, channel: Channel) -> Tensor:
 
 
 def own(positions: Tensor, group: Group) -> Tensor:
-    """This rank's part: [s] -> [s/t]."""
+    """The part of the positions that this rank holds: [s] -> [s/t]."""
     return positions[shards(len(positions), group.size)[group.rank]]

@@ -1,6 +1,6 @@
-"""What part of a global parameter a rank holds.
+"""The part of a global parameter that a rank holds.
 
-Initial weights, the gradient norm, parity tests and parameter counts all read this one record.
+Initial weights, the gradient norm, parity tests and parameter counts all read this record.
 """
 
 import math
@@ -17,7 +17,7 @@ from hpcbench.contract.shards import shards
 
 
 class Tied(Enum):
-    """Whether a weight is tied to one on another stage."""
+    """How a weight is tied to one on another stage."""
 
     NO = "no"
     OWNER = "owner"
@@ -41,17 +41,17 @@ class Shard:
     name
         The parameter's name in the whole model.
     shape
-        Its shape there.
+        Shape in the whole model.
     cuts
         The piece of each dim that this rank holds; empty when it holds the whole.
     alike
         The axes of the tensor grid along which ranks hold the same part.
     copy, copies
-        Which of them this rank is, and how many there are.
+        Number of this rank's copy, and number of copies.
     tied
-        The first stage owns a tied weight, the last one has a copy.
+        How the weight is tied: the first stage owns a tied weight, and the last one has a copy.
     partial
-        Each of the ranks that hold the same computes a summand of its gradient, such as that of its own positions.
+        Whether each rank with the same part computes only a summand of its gradient, such as that of its own positions.
     """
 
     name: str
@@ -71,11 +71,12 @@ class Shard:
 
     @property
     def parts(self) -> int:
-        """How many the parameter is cut into."""
+        """Number of parts that the parameter is cut into."""
         return math.prod(cut.count for cut in self.cuts)
 
     @property
     def local_shape(self) -> tuple[int, ...]:
+        """Shape of this rank's part."""
         return tuple(part.stop - part.start for part in self.held)
 
     def is_alike(self, axes: Axes) -> bool:
@@ -89,11 +90,11 @@ class Shard:
 
 
 Initial = Callable[[Shard, torch.dtype], Tensor]
-"""Gives the values of the part of a parameter that a rank holds."""
+"""Gives the values of a rank's part of a parameter."""
 
 
 class Held(NamedTuple):
-    """A parameter of this rank's part of the model, and what it is a part of."""
+    """A parameter of this rank's part of the model, and its place in the whole parameter."""
 
     parameter: nn.Parameter
     shard: Shard

@@ -1,4 +1,7 @@
-"""The two ways of tensor parallelism: in one dimension, or on a tensor grid. A model is split by either alike."""
+"""The two ways of tensor parallelism: in one dimension, or on a tensor grid.
+
+A model is split in the same way by both.
+"""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -32,20 +35,20 @@ class Tensors(Protocol):
     spread: bool
 
     def split(self, plain: nn.Module, word: str) -> nn.Module:
-        """The layer that takes the place of a plain one, which the model's table calls by this word."""
+        """The layer that replaces a plain one, which has this name in the model's table."""
 
     def link(self, layers: list[nn.Module]) -> None:
-        """These layers of a block are used one after the other."""
+        """Note that these layers of a block are used one after the other."""
 
     def stream_shape(self, samples: int, positions: int, hidden: int) -> tuple[int, int, int]:
-        """Of the rank's part of the residual stream."""
+        """Shape of the rank's part of the residual stream."""
 
     def loss(self, plain: Loss, vocab: int) -> Loss:
-        """The loss of logits as the head leaves them, and of all targets."""
+        """The loss as a function of the logits that the head gives, and of all targets."""
 
 
 class InOneDimension:
-    """Along one side of each weight (arXiv 1909.08053), with sequence parallelism or without."""
+    """Tensor parallelism along one side of each weight (arXiv 1909.08053), with sequence parallelism or without."""
 
     def __init__(self, mesh: Mesh, policy: Policy, *, by_positions: bool) -> None:
         self._group, self._policy = mesh.tp, policy
@@ -60,21 +63,24 @@ class InOneDimension:
         }
 
     def split(self, plain: nn.Module, word: str) -> nn.Module:
+        """The column, row or vocabulary layer that replaces a plain one."""
         make = self._layers.get(word)
         return make(plain, self._border) if make and self._group.size > 1 else plain
 
     def link(self, layers: list[nn.Module]) -> None:
-        pass
+        """Do nothing: these layers gather no weights."""
 
     def stream_shape(self, samples: int, positions: int, hidden: int) -> tuple[int, int, int]:
+        """Shape of the rank's part of the residual stream."""
         return samples, positions // self._group.size if self.spread else positions, hidden
 
     def loss(self, plain: Loss, vocab: int) -> Loss:
+        """The loss of logits that are split by vocabulary."""
         return split_loss(plain, vocab=vocab, group=self._group, policy=self._policy)
 
 
 class OnGrid:
-    """In two dimensions or more: weights, activations and what is kept of them are all spread."""
+    """Tensor parallelism in two dimensions or more: weights, activations and kept values are all spread."""
 
     spread = True
 
@@ -91,22 +97,26 @@ class OnGrid:
         }
 
     def split(self, plain: nn.Module, word: str) -> nn.Module:
+        """The grid layer that replaces a plain one."""
         return self._layers[word](plain, word, self._lines)
 
     def link(self, layers: list[nn.Module]) -> None:
+        """Let each linear layer gather the weight of the next one, if overlap is wanted."""
         if self._overlap:
             in_turn([layer for layer in layers if isinstance(layer, GridLinear)])
 
     def stream_shape(self, samples: int, positions: int, hidden: int) -> tuple[int, int, int]:
+        """Shape of the rank's part of the residual stream."""
         grid = self._lines.grid
         return samples // grid.count(grid.stream.rows), positions, hidden // grid.count(grid.stream.columns)
 
     def loss(self, plain: Loss, vocab: int) -> Loss:
+        """The loss of logits that the grid has cut by samples and vocabulary."""
         return grid_loss(self._lines)
 
 
 def tensors_of(mesh: Mesh, policy: Policy, *, by_positions: bool, overlap: bool) -> Tensors:
-    """The way that the mesh's layout asks for; a grid of one rank is none."""
+    """The way of tensor parallelism that the mesh's layout asks for. A grid of one rank needs none."""
     if mesh.grid.mode == "1d" or mesh.tp.size == 1:
         return InOneDimension(mesh, policy, by_positions=by_positions)
     return OnGrid(mesh, policy, overlap=overlap)

@@ -1,8 +1,8 @@
 """The vocabulary split over a tensor-parallel group: embedding and cross-entropy (arXiv 1909.08053, section 3).
 
-Each rank holds a run of rows as `shards` cuts them: V need not be a multiple of t, and nothing is padded. The head is a
-column layer like any other; its logits stay where they were computed. Shapes: b samples, s positions, h hidden,
-V vocabulary, n = b s; t ranks, V/t this rank's rows.
+Each rank holds a run of rows, cut by `shards`. V need not be a multiple of t, and nothing is padded. The head is a
+column layer like any other, and its logits stay where they were computed. Shapes: b samples, s positions, h hidden, V
+vocabulary, n = b s; t ranks, V/t this rank's rows.
 """
 
 from collections.abc import Callable
@@ -22,18 +22,21 @@ from hpcbench.parallel.regions import Border, all_reduce, leave
 
 
 def held_rows(vocab: int, group: Group) -> slice:
-    """The rows of this rank."""
+    """The rows of the table that this rank holds."""
     return shards(vocab, group.size)[group.rank]
 
 
 def locate(tokens: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-    """Where tokens stand among a rank's rows, 0 for those that are not there; and which ones are."""
+    """The places of tokens among a rank's rows, 0 for tokens of other ranks; and which tokens are the rank's."""
     here = (tokens >= rows.start) & (tokens < rows.stop)
     return torch.where(here, tokens - rows.start, 0), here
 
 
 class VocabularyEmbedding(nn.Module):
-    """Rows of the table [V/t, h]. What other ranks hold counts as zero in the sum; backward nothing is summed."""
+    """Rows of the table, [V/t, h].
+
+    Rows of other ranks count as zero in the sum. In the backward pass nothing is summed.
+    """
 
     def __init__(self, plain: nn.Embedding, border: Border) -> None:
         super().__init__()
@@ -42,13 +45,14 @@ class VocabularyEmbedding(nn.Module):
         self.weight = nn.Parameter(torch.empty(length(self._rows), plain.embedding_dim, device="meta"))
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """The vectors of all tokens, summed over the ranks, or those of this rank's positions."""
         place, here = locate(tokens, self._rows)
         rows = F.embedding(place, self.weight)  # [b, s] -> [b, s, h]
         return leave(rows.masked_fill(~here.unsqueeze(-1), 0), self._border)  # [b, s, h], or [b, s/t, h]
 
 
 class PositionEmbedding(nn.Module):
-    """The whole table [s, h] on every rank, which looks up the positions that it holds of the stream."""
+    """The whole table [s, h] on every rank. Each rank looks up the positions that it holds of the stream."""
 
     def __init__(self, plain: nn.Embedding, border: Border) -> None:
         super().__init__()
@@ -56,20 +60,21 @@ class PositionEmbedding(nn.Module):
         self.weight = nn.Parameter(torch.empty_like(plain.weight, device="meta"))
 
     def forward(self, positions: Tensor) -> Tensor:
+        """The vectors of the positions that this rank holds."""
         return F.embedding(self._border.own(positions), self.weight)  # [s] -> [s, h], or [s/t, h]
 
 
 def split_loss(
     plain: Callable[[Tensor, Tensor], Tensor], *, vocab: int, group: Group, policy: Policy
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """The loss of logits that a group has split: `plain` where the group is one rank.
+    """The loss of logits that a group has split; `plain` if the group is one rank.
 
     Parameters
     ----------
     plain
         Loss of logits [b, s, V] and targets [b, s].
     vocab
-        V.
+        Size of the vocabulary.
     group
         The tensor-parallel group.
     policy
@@ -77,8 +82,8 @@ def split_loss(
 
     Returns
     -------
-    Of logits [b, s, V/t] and targets [b, s]: the mean cross-entropy in nats, in fp32 or better, with the same bits on
-    every rank.
+    A function of logits [b, s, V/t] and targets [b, s] that gives the mean cross-entropy in nats, in fp32 or better,
+    with the same bits on every rank.
     """
     if group.size == 1:
         return plain
@@ -108,7 +113,7 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
-        """Softmax less one at the target, of which each rank has its own part: nothing is sent."""
+        """The softmax, less one at the target. Each rank computes its own part, and nothing is sent."""
         softmax, place, here = ctx.saved_tensors
         scale = gradients[0] / len(place)
         gradient = softmax * scale

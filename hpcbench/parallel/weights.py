@@ -1,4 +1,4 @@
-"""How updated weights come back to the ranks that compute with them: copied or gathered after the step."""
+"""How updated weights come back to the ranks that compute with them: copied, or gathered after the step."""
 
 from typing import Protocol
 
@@ -14,28 +14,29 @@ from hpcbench.parallel.pieces import Piece
 
 
 class Weights(Protocol):
-    """What a stage does with updated pieces."""
+    """The handling of updated pieces on a stage."""
 
     def give(self, piece: Piece, source: Tensor) -> None:
-        """A piece was updated; `source` has its master weights on the model's device, until the next update."""
+        """Take an updated piece. `source` has its master weights on the model's device until the next update."""
 
     def settle(self) -> None:
-        """All pieces were given."""
+        """Finish the work after all pieces were given."""
 
 
 class Replicated:
-    """Every rank updates all (stage 0)."""
+    """Weights that every rank updates as a whole (stage 0)."""
 
     def give(self, piece: Piece, source: Tensor) -> None:
+        """Copy the master weights to the bucket, unless they lie there already."""
         if not piece.in_place:
             piece.bucket.values.copy_(source)
 
     def settle(self) -> None:
-        pass
+        """Do nothing: no weights are under way."""
 
 
 class GatheredAfterStep:
-    """Every rank is given all pieces as soon as they are updated (stages 1 and 2)."""
+    """Weights that are gathered as soon as pieces are updated, so that every rank has all (stages 1 and 2)."""
 
     def __init__(self, mesh: Mesh, policy: Policy, *, overlap: bool) -> None:
         self._mesh, self._overlap = mesh, overlap
@@ -43,12 +44,14 @@ class GatheredAfterStep:
         self._arriving: list[tuple[Bucket, Buffer, Work]] = []
 
     def give(self, piece: Piece, source: Tensor) -> None:
+        """Begin to gather the bucket, in the background if overlap is wanted."""
         gathered = piece.bucket.room()
         work = self._mesh.dp.all_gather(to_buffer(source), gathered, channel=self._channel)
         work.in_background() if self._overlap else work.wait()
         self._arriving.append((piece.bucket, gathered, work))
 
     def settle(self) -> None:
+        """Wait for all buckets, and copy them to the weights."""
         for bucket, gathered, work in self._arriving:
             work.wait()
             bucket.values.copy_(from_buffer(gathered, bucket.values))

@@ -11,7 +11,7 @@ def most_alive(actions: Iterable[Action], layers: Sequence[int] | None = None) -
     Parameters
     ----------
     actions
-        Of the stage, as its schedule says.
+        Actions of the stage, in the order of its schedule.
     layers
         Layers of each of its chunks: then layers are counted, else (micro-batch, chunk) pairs.
     """

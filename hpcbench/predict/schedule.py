@@ -55,11 +55,11 @@ def simulate(
     schedule
         Gives the actions of each stage.
     microbatches
-        Of a step.
+        Number of micro-batches in a step.
     forward_s, backward_s
         Seconds of each part of the model for one micro-batch, ``stages * chunks`` of them in the model's order.
     stages
-        Of the pipeline.
+        Number of stages of the pipeline.
     message_s
         Seconds of a message from one part to the next.
 

@@ -25,11 +25,11 @@ def step_bytes(
     Parameters
     ----------
     model, train, layout
-        Of the run.
+        The run's model, settings and layout.
     rank
         In the world.
     updates
-        Of the optimizer before this step, by which 1-bit Adam knows whether its variance is frozen.
+        Number of steps that the optimizer took before this one. It tells 1-bit Adam whether its variance is frozen.
     node_ranks
         Neighbours of a data-parallel group that share a node, for `node_copy`; they divide the group. None for all.
     """

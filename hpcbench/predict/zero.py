@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 MOMENTS = 2
-"""Of Adam, in the dtype of the master weights."""
+"""Number of Adam's moments, in the dtype of the master weights."""
 
 
 def published_bytes(stage: int, ranks: int) -> Fraction:
@@ -76,15 +76,15 @@ def message_bytes(
 ) -> dict[tuple[str, ...], int]:
     """Bytes that one rank sends in a step, by dimension, phase and kind of the channel.
 
-    Of an all-reduce, a reduce-scatter or an all-gather in which every owner's piece goes between the owner and every
-    other rank, as two-shot and the volumes of the best algorithms of MPI libraries have it.
+    In an all-reduce, a reduce-scatter or an all-gather every owner's piece goes between the owner and every other rank,
+    as in two-shot. The best algorithms of MPI libraries send the same volumes.
 
     Parameters
     ----------
     gradient, parameter
         Bytes of an element as it is sent.
     micro_batches
-        Of a step.
+        Number of micro-batches in a step.
     gathers
         At stage 3, how often the forward pass of a micro-batch gathers each bucket: once for each run of neighbouring
         units that use it. The backward pass gathers each once.

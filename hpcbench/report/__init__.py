@@ -1,1 +1,1 @@
-"""The answer: comparison, statistics, tables."""
+"""The report of a study: comparison, statistics and tables."""

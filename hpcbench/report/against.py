@@ -1,4 +1,4 @@
-"""``--against``: what changed since an earlier submission: the verdict first, then a table."""
+"""Reports of ``--against``: the changes since an earlier submission, with the verdict first and then a table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _COLUMNS = (
 def document(
     new: Submission, old: Submission, found: Sequence[Change], settings: Sequence[str], criteria: Criteria
 ) -> Document:
-    """What to print of a comparison with an earlier submission."""
+    """The document of a comparison with an earlier submission."""
     title = printable(f"{new.plan.study} on {new.plan.site} against {old.plan.study} on {old.plan.site}")
     asides = [f"Settings differ: {words}." for words in settings]
     chapter = Chapter(
@@ -50,7 +50,7 @@ def document(
 
 
 def table(found: Sequence[Change]) -> Table:
-    """One row a scheme and cell."""
+    """A table with a row for each scheme and cell."""
     cells = any(change.cell for change in found)
     rows = [_entries(change)[0 if cells else 1 :] for change in found]
     return Table("changes", "", _COLUMNS[0 if cells else 1 :], tuple(rows))
@@ -88,7 +88,7 @@ def _answer(found: Sequence[Change]) -> list[str]:
         sentences.append("Nothing is shown to be worse than before.")
     else:
         sentences.append(
-            "No scheme is shown to be worse than before, and none as good: too few repeats, or none in common."
+            "No scheme is shown to be worse than before, and none as good: too few repeats, or no common ones."
         )
     if good:
         sentences.append(f"Better than before: {_list(good)}.")
@@ -106,7 +106,7 @@ def _basis(found: Sequence[Change], criteria: Criteria) -> list[str]:
         f"Speeds are compared as independent samples (Welch), losses {how}. A change counts where it is shown at"
         f" {100 * LEVEL:.0f} % after Holm's correction, unless it is shown to lie within"
         f" {100 * criteria.speed_margin:.3g} % of the speed or {100 * criteria.loss_margin:.3g} % of the loss.",
-        "The two may have run on different nodes: a machine that changed looks like a program that did.",
+        "The two may have run on different nodes: a change of the machine looks like a change of the program.",
     ]
 
 
@@ -127,18 +127,18 @@ def _origin(submission: Submission) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeRequest(Request):
-    """What changed, in place of what was measured."""
+    """A request for the changes, in place of the measurements."""
 
     earlier: Section
     found: Sequence[Change]
 
     def document(self, *, figures: bool = False) -> Document:
-        """What changed, without figures."""
+        """The document of the changes, without figures."""
         (new, cells), (old, before) = self.sections[0], self.earlier
         return document(new, old, self.found, differing_settings(cells, before), new.plan.criteria)
 
     def content(self) -> dict[str, Any]:
-        """What changed, to programs."""
+        """The changes as data for programs."""
         (new, cells), (old, before) = self.sections[0], self.earlier
         return {
             "schema": 1,
@@ -151,12 +151,12 @@ class ChangeRequest(Request):
 
 
 def compared(request: Request, earlier: Sequence[Section]) -> tuple[Request, bool]:
-    """The same request, for what changed; and whether anything changed for the worse.
+    """The same request for the changes, and whether anything got worse.
 
     Raises
     ------
     UserError
-        There is not one submission on each side, or they have no scheme and cell in common.
+        One of the sides is not a single submission, or the two have no scheme and cell in common.
     """
     if len(request.sections) != 1 or len(earlier) != 1:
         raise UserError("--against: compares one submission with one: give one directory, or logs of one study")

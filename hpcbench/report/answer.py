@@ -1,4 +1,4 @@
-"""What the numbers say, in plain sentences."""
+"""The answer of a report, in plain sentences."""
 
 from collections.abc import Callable, Sequence
 
@@ -112,7 +112,10 @@ def _idle(rows: list[Row]) -> list[str]:
 
 
 def _faster_and_as_good(good: list[Row], where: str, weak: Weakened, rivals: Front, plain: list[str]) -> list[str]:
-    """What pays; apart from it what may owe its speed to our algorithm, which the control without a codec has, too."""
+    """Sentences about schemes that pay, and about schemes that may owe their speed only to the algorithm.
+
+    The control without a codec has the same algorithm.
+    """
     learnt = not any(weak.has(row.scheme, LEARNT_NOTHING) for row in good)
     loss = "at a loss as good as the baseline's" if learnt else "at a loss that says nothing, see below"
     paying = [row for row in good if _by_codec(row, rivals, plain)]
@@ -126,7 +129,10 @@ def _faster_and_as_good(good: list[Row], where: str, weak: Weakened, rivals: Fro
 
 
 def _by_codec(row: Row, rivals: Front, plain: list[str]) -> bool:
-    """Whether the scheme is shown to be faster than what has its algorithm and no codec, where such a control ran."""
+    """Whether the scheme is shown to be faster than the controls with its algorithm and no codec.
+
+    True if no such control ran.
+    """
     if own_environment(row.runs[0].run):
         return True  # the MPI library compresses within its own algorithm: the baseline has that one
     duels = [rivals.duel(row.scheme, scheme) for scheme in plain]
@@ -157,7 +163,7 @@ def _control(row: Row, kind: Kind) -> str:
 
 
 def _enough(findings: Sequence[SpeedFinding | LossFinding | None]) -> str:
-    """How many repeats would probably show more."""
+    """The number of repeats that would probably show more, in words."""
     known = [finding for finding in findings if finding is not None]
     if not all(finding.pairs > 1 for finding in known) or not known:
         return "; a single pair tells no scatter (repeats: in the study)"
@@ -203,7 +209,7 @@ def _none(rows: list[Row]) -> str:
 
 
 def _in(where: str) -> str:
-    """The place within a sentence."""
+    """The place in the form that it has within a sentence."""
     return f"{where[0].lower()}{where[1:]}"
 
 

@@ -1,4 +1,4 @@
-"""What a run's numbers rest on: how much work a step was to be, on how many ranks, on which chips."""
+"""The facts that a run's numbers rest on: the work of a step, the number of ranks, and the chips."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,34 +15,41 @@ from hpcbench.predict import chips, flops
 
 @dataclass(frozen=True)
 class Basis:
-    """Taken from a run's settings and its first events; None where they do not say, as in foreign logs."""
+    """The facts from a run's settings and its first events.
+
+    A fact is None if they do not give it, as in foreign logs.
+    """
 
     first: int
-    """Number of the first step after the warm-up: those before it fill caches and buffers, and would slow the faster
-    scheme most."""
+    """Number of the first step after the warm-up.
+
+    Earlier steps fill caches and buffers, and would slow the faster scheme most.
+    """
     batch: int | None
-    """Sequences of a step, all ranks together."""
+    """Number of sequences in a step, all ranks together."""
     seq_len: int | None
-    """Tokens of a sequence."""
+    """Number of tokens in a sequence."""
     ranks: int | None
     shape: dict[str, int] | None
-    """``layers``, ``hidden``, ``vocab`` and ``seq_len``, as the formulas of `hpcbench.predict.flops` take them."""
+    """Sizes ``layers``, ``hidden``, ``vocab`` and ``seq_len``, for the formulas of `hpcbench.predict.flops`."""
     model_flops: float | None
-    """That one sequence needs, as the run's configuration says."""
+    """Operations that one sequence needs, by the run's configuration."""
     hardware_flops: float | None
-    """That one sequence costs, as the run's configuration says."""
+    """Operations that are executed for one sequence, by the run's configuration."""
     neox_flops: float | None
-    """That one sequence costs by GPT-NeoX's formula, as the run's configuration says."""
+    """Operations of one sequence by GPT-NeoX's formula, by the run's configuration."""
     recompute: str | int | None
-    """What the backward pass was to compute again: ``none``, ``selective``, ``full``, or so many layers at a time."""
+    """The part that the backward pass computes again: ``none``, ``selective``, ``full``, or a number of layers at a
+    time.
+    """
     chip: str | None
-    """What the ranks compute on; None for a CPU, and where they differ."""
+    """Chip of the ranks; None for a CPU, and if the ranks have different chips."""
     peak: float | None
     """Dense peak in FLOP/s of a rank's share of its GPU, in the precision of the run."""
 
 
 def basis(run: RunResult, log: RunLog) -> Basis:
-    """Read what the run's numbers rest on."""
+    """Read the facts that the run's numbers rest on."""
     train = member(run.settings, "train")
     ranks = _positive(integer(run.settings, "ranks"))
     warmup = max(integer(train, "warmup_steps") or 0, 0)
@@ -75,7 +82,7 @@ def _shape(settings: Mapping[str, Any]) -> dict[str, int] | None:
 
 
 def _gpu(rank: Rank) -> str | None:
-    """The name that PyTorch has for a rank's GPU."""
+    """PyTorch's name of a rank's GPU."""
     device, _, name = (rank.device or "").partition(" ")
     return name if device.startswith("cuda") and name else None
 
@@ -86,7 +93,10 @@ def _chip(ranks: Sequence[Rank]) -> str | None:
 
 
 def _peak(ranks: Sequence[Rank], precision: str | None, site: Any) -> float | None:
-    """Of all GPUs over the number of ranks: two ranks that share a GPU have half of it each."""
+    """Peak of a rank: the sum over all GPUs divided by the number of ranks.
+
+    Two ranks that share a GPU have half of it each.
+    """
     if not ranks or precision is None:
         return None
     own = number(site, precision)
@@ -102,7 +112,7 @@ def _peak(ranks: Sequence[Rank], precision: str | None, site: Any) -> float | No
 
 
 def _positive(value: int | None) -> int | None:
-    """None for what no run can have: products of what is left fit into a float."""
+    """The value; None if no run can have it. Products of other values fit into a float."""
     return value if value is not None and 0 < value < 1 << 53 else None
 
 
@@ -111,7 +121,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def flops_of(shape: Mapping[str, int]) -> dict[str, float]:
-    """Operations of one sequence of this shape by each convention in use, the one that hpcbench prints first.
+    """Operations of one sequence of this shape by each formula in use, with the one that hpcbench prints first.
 
     GPT-NeoX's formula with recomputation is Megatron-LM's.
     """

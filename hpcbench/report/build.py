@@ -1,4 +1,4 @@
-"""What a report says: a chapter a cell, with its tables, the answer, the trouble and the notes."""
+"""Builds the content of a report: a chapter for each cell, with its tables, the answer, the trouble and the notes."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ from hpcbench.report.thresholds import broken
 from hpcbench.report.titles import title
 
 Section = tuple[Submission, list[Cell]]
-"""A submission with its cells compared."""
+"""A submission with its compared cells."""
 
 ALL = "all"
 DEFAULT = ("predicted", "strong-scaling", "weak-scaling", "prediction-error")
@@ -40,7 +40,7 @@ def table_names(wanted: str) -> tuple[str, ...]:
     Raises
     ------
     UserError
-        There is no table of that name.
+        There is no table with this name.
     """
     known = (*OF_CELL, *OF_SUBMISSION)
     asked = [part.strip() for part in wanted.split(",") if part.strip()]
@@ -59,16 +59,16 @@ def build(
     figures: bool = False,
     microbenchmarks: Sequence[Microbenchmark] = (),
 ) -> Document:
-    """Say what the runs of some submissions show.
+    """Build the document about the runs of some submissions.
 
     Parameters
     ----------
     sections
         Submissions, each with its cells.
     tables
-        Names of the further tables to make, as `table_names` gives them. One that has nothing to say is left out.
+        Names of the further tables, in the form of `table_names`. Empty tables are left out.
     figures
-        Whether to add all figures that have something to show. They are not drawn yet.
+        Whether to add all figures that have something to show. They are drawn later.
     microbenchmarks
         Tables of other tools.
     """
@@ -101,7 +101,7 @@ def _chapters(submission: Submission, cells: list[Cell], tables: Collection[str]
 
 
 def _further(submission: Submission, cell: Cell, tables: Collection[str], figures: bool) -> list[Block | None]:
-    """What is said of a cell beyond the comparison."""
+    """The tables and figures of a cell, apart from the comparison."""
     found: list[Block | None] = [make(submission, cell) for name, make in OF_CELL.items() if name in tables]
     return found + [make(submission, cell) for make in FIGURES_OF_CELL.values() if figures]
 

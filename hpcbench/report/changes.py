@@ -1,8 +1,8 @@
-"""What changed between two submissions, scheme by scheme, and in which settings they differ.
+"""The changes between two submissions, scheme by scheme, and the settings in which they differ.
 
-They ran at different times, perhaps on other nodes, so that their speeds are compared as independent samples (Welch).
-Their losses are compared pair by pair where the repeats had equal seeds, for then both saw the same text in the same
-order, and as independent samples where not.
+They ran at different times, perhaps on other nodes. So their speeds are compared as independent samples (Welch). Their
+losses are compared pair by pair if the repeats had equal seeds, because both then saw the same text in the same order,
+and as independent samples otherwise.
 """
 
 import math
@@ -50,7 +50,7 @@ class Change:
 
     @property
     def bad(self) -> bool:
-        """Whether something that worked got slower or worse, broke, or is missing."""
+        """Whether something got slower or worse, broke, or is missing."""
         return self.fate in ("broken", "missing") or self.speed_word == "down" or self.loss_word == "up"
 
     @property
@@ -61,7 +61,7 @@ class Change:
 
     @property
     def verdict(self) -> str:
-        """In words."""
+        """The verdict in words."""
         if self.fate != "compared":
             why = f": {self.new.verdict}" if self.fate == "broken" and self.new else ""
             return f"{self.fate}{why}"
@@ -75,21 +75,21 @@ class Change:
 def changes(new: Sequence[Cell], old: Sequence[Cell], criteria: Criteria) -> list[Change]:
     """Compare two submissions.
 
-    A change is shown where the hypothesis of none is rejected, unless it is shown to lie within the margins (two
-    one-sided tests): then nothing changed that counts. Both at 5 % after Holm's correction over all schemes, speeds
+    A change is shown if the hypothesis of no change is rejected, unless the change is shown to lie within the margins
+    (two one-sided tests) and so does not count. Both tests are at 5 % after Holm's correction over all schemes, speeds
     and losses.
 
     Parameters
     ----------
     new, old
-        Cells of each, compared with their own baselines.
+        Cells of the two submissions, compared with their own baselines.
     criteria
         Margins of speed and loss, those of the new study.
 
     Returns
     -------
     list of Change
-        The new submission's order; what only the old one has comes last.
+        The changes in the new submission's order. Schemes that only the old one has come last.
     """
     before, after = _rows(old), _rows(new)
     found = [_change(cell, scheme, before.get((cell, scheme)), row) for (cell, scheme), row in after.items()]
@@ -152,7 +152,7 @@ def _losses(row: Row) -> dict[tuple[int | None, int | None], float]:
 
 
 def _by_seed(new: Row, old: Row) -> list[tuple[float, float]]:
-    """Losses of runs that had the same seed in both; none where any run lacks its partner."""
+    """Losses of runs that had the same seed in both submissions; none if any run lacks its partner."""
     after, before = _losses(new), _losses(old)
     if after.keys() != before.keys() or any(seed is None for _, seed in after):
         return []
@@ -178,7 +178,7 @@ _COMPARED = ("model", "data", "train", "layout", "ranks", "threads", "device")
 def differing_settings(new: Sequence[Cell], old: Sequence[Cell]) -> list[str]:
     """Settings of the runs in which the two submissions differ, such as ``train.steps 50, was 100``.
 
-    What varies within either of them is none.
+    Settings that vary within one of them do not count.
     """
     after, before = _settings(new), _settings(old)
     return [
@@ -189,7 +189,7 @@ def differing_settings(new: Sequence[Cell], old: Sequence[Cell]) -> list[str]:
 
 
 def _settings(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Settings that all runs have in common, flat."""
+    """Settings that all runs share, as one flat mapping."""
     common: dict[str, Any] | None = None
     for cell in cells:
         for run in cell.runs:

@@ -1,7 +1,7 @@
-"""Schemes against the baseline: pairs, what they show at equal steps and at equal time, verdicts.
+"""Compares schemes with the baseline: pairs, differences at equal steps and at equal time, verdicts.
 
-Only runs of one pairing are compared with each other: they shared seed and allocation. Only completed runs are, and
-only of schemes of which no run diverged.
+Only runs of one pairing are compared with each other, because they shared seed and allocation. They must be complete,
+and no run of their scheme may have diverged.
 """
 
 from bisect import bisect_right
@@ -24,34 +24,37 @@ from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, in_words, ve
 
 @dataclass(frozen=True)
 class Row:
-    """One scheme of a cell. A number is None where no run gives it."""
+    """One scheme of a cell. A number is None if no run gives it."""
 
     scheme: str
     runs: tuple[Measures, ...]
     completed: int
     diverged: bool
-    """The loss of one of its runs stopped being a number."""
+    """Whether the loss of one of its runs became NaN or infinite."""
     partial: bool
-    """The numbers are of runs that did not complete."""
+    """Whether the numbers come from runs that did not complete."""
     samples_per_s: float | None
-    """Geometric mean over the runs, so that the ratio of two rows is the mean of their pairs' ratios."""
+    """Samples/s: the geometric mean over the runs, so that the ratio of two rows is the mean of their pairs' ratios."""
     tokens_per_s: float | None
     model_flops_per_rank: float | None
     wire_over_message: float | Unknown | None
     loss_valid: float | None
-    """Mean over the runs; NaN when one diverged."""
+    """Mean validation loss over the runs; NaN if one diverged."""
     step_seconds: Interval | None
     """Geometric mean of the runs' median step times, with Student's interval over the runs."""
     speed: SpeedFinding | None
-    """Samples/s over the baseline's, or another rate that both logs give, of the steps that both counted. This and the
-    losses are None of a scheme that diverged, or has no pair."""
+    """Samples/s divided by the baseline's, or another rate that both logs give, over the steps that both counted.
+
+    The speed and the losses are None for a scheme that diverged or has no pair.
+    """
     loss: LossFinding | None
     """Validation loss minus the baseline's, at the last step."""
     loss_in_time: LossFinding | None
     """Training loss minus the baseline's, when the faster run of a pair ended."""
     coded_part: float | Unknown | None
-    """Bytes that went through a codec, as a part of those that the scheme has one for, all runs together; None without
-    such."""
+    """Part of the bytes that went through a codec, of those that the scheme has a codec for, all runs together; None
+    without such bytes.
+    """
     outcome: Outcome | None
     """What is shown of speed and loss together; None for the baseline."""
     energy: Interval | None = None
@@ -59,37 +62,37 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """The outcome in words, with what became of the runs."""
+        """The outcome in words, with the states of the runs."""
         return in_words(self.outcome, self.runs, self.completed, idle=self.idle)
 
     @property
     def idle(self) -> bool:
-        """Whether the scheme has codecs, and they encoded nothing."""
+        """Whether the scheme has codecs that encoded nothing."""
         return self.coded_part == 0
 
     @property
     def compared(self) -> bool:
-        """Whether something may be said of its speed beside the baseline's."""
+        """Whether its speed can be compared with the baseline's."""
         return self.speed is not None and not self.diverged
 
     @property
     def counted(self) -> list[Measures]:
-        """The runs that its numbers rest on: the completed ones, or else those that have a speed at all."""
+        """The runs that its numbers rest on: the completed ones, else those with a known speed."""
         return counted(self.runs)
 
     @property
     def speed_shown(self) -> Speed | None:
-        """What is shown of the speed; None where there is no pair."""
+        """Finding about the speed; None if there is no pair."""
         return self.speed.shown if self.speed else None
 
     @property
     def loss_shown(self) -> Loss | None:
-        """What is shown of the loss at equal steps; None where there is no pair."""
+        """Finding about the loss at equal steps; None if there is no pair."""
         return self.loss.shown if self.loss else None
 
     @property
     def loss_margin(self) -> float | None:
-        """Difference of loss that is as good as none; None where there is no pair."""
+        """Difference of loss that counts as none; None if there is no pair."""
         return self.loss.margin if self.loss else None
 
 
@@ -99,7 +102,7 @@ class Cell:
 
     values: dict[str, Any]
     baseline: str | None
-    """Name of the baseline's scheme; None where no run is of it."""
+    """Name of the baseline's scheme; None if it has no run."""
     rows: tuple[Row, ...]
     criteria: Criteria
 
@@ -128,7 +131,7 @@ def compare(runs: Sequence[Measures], baseline: str, criteria: Criteria) -> list
     Returns
     -------
     list of Cell
-        In the order in which they first appear.
+        The cells in the order in which they first appear.
     """
     groups: dict[str, list[Measures]] = {}
     for run in runs:
@@ -149,7 +152,7 @@ def _cell(runs: list[Measures], baseline: str, criteria: Criteria) -> Cell:
 
 @dataclass(frozen=True)
 class _Findings:
-    """Of each scheme that has pairs."""
+    """The findings of each scheme that has pairs."""
 
     speed: dict[str, SpeedFinding]
     loss: dict[str, LossFinding]
@@ -175,19 +178,19 @@ Both = tuple[float | None, float | None]
 
 
 def rates(mine: Measures, other: Measures) -> Both:
-    """Samples/s of both, or another rate that both logs give, over the steps that both counted."""
+    """Samples/s of both runs, or another rate that both logs give, over the steps that both counted."""
     return common_rate(mine, other) or (None, None)
 
 
 def valid_losses(mine: Measures, other: Measures) -> Both:
-    """Validation losses of both, after the last step."""
+    """Validation losses of both runs after the last step."""
     return mine.loss_valid, other.loss_valid
 
 
 def family(
     pairs: Mapping[Key, list[tuple[Measures, Measures]]], values: Callable[[Measures, Measures], Both]
 ) -> dict[Key, list[tuple[float, float]]]:
-    """The two values of each pair that has both, of whatever has such a pair."""
+    """For each scheme, the two values of each pair that has both. Schemes without such a pair are left out."""
     found = {}
     for scheme, own in pairs.items():
         both = [values(mine, other) for mine, other in own]
@@ -198,7 +201,7 @@ def family(
 
 
 def _row(scheme: str, runs: list[Measures], findings: _Findings, base: list[Measures] | None) -> Row:
-    """`base` is None of the baseline itself."""
+    """The row of a scheme. `base` is None for the baseline itself."""
     done, own = completed(runs), counted(runs)
     speed, loss = findings.speed.get(scheme), findings.loss.get(scheme)
     if base is None:
@@ -240,19 +243,19 @@ def _energy(runs: Sequence[Measures], base: Sequence[Measures]) -> Interval | No
 
 
 def step_time(measures: Measures) -> Interval | None:
-    """Median step time of one run, with the interval of the scatter within that run."""
+    """Median step time of one run, with an interval from the scatter within the run."""
     times = [time for time in measures.step_times() if usable(time)]
     return median_interval(times) if times else None
 
 
 def paired(runs: Sequence[Measures], base: Sequence[Measures]) -> list[tuple[Measures, Measures]]:
-    """Completed runs of a scheme, each with the baseline's of the same pairing."""
+    """Completed runs of a scheme, each with the baseline's run of the same pairing."""
     own, others = by_pairing(runs), by_pairing(base)
     return [(own[pairing], others[pairing]) for pairing in sorted(own) if pairing in others]
 
 
 def by_pairing(runs: Sequence[Measures]) -> dict[str, Measures]:
-    """Completed runs by their pairing, of several the first."""
+    """Completed runs by their pairing. The first one counts if there are several."""
     return {run.run.pairing: run for run in reversed(completed(runs))}
 
 
@@ -261,7 +264,7 @@ def _diverged(runs: Sequence[Measures]) -> bool:
 
 
 WINDOW = 0.05
-"""Part of a run's steps whose losses are averaged: one step's loss says more of its batch than of the model."""
+"""Part of a run's steps whose losses are averaged, because one step's loss depends mostly on its batch."""
 
 
 @dataclass(frozen=True)
@@ -269,11 +272,11 @@ class Curve:
     """Training loss against the time spent in steps, warm-up included."""
 
     times: list[float]
-    """Seconds at which each record ended; they rise."""
+    """Seconds at which each record ended, in rising order."""
     losses: list[float]
 
     def loss_at(self, seconds: float, window: int) -> float | None:
-        """Mean of the last `window` losses at that time; None before there are so many, and where one is no number."""
+        """Mean of the last `window` losses at that time; None before there are enough, or if one is NaN or infinite."""
         done = bisect_right(self.times, seconds)
         last = self.losses[done - window : done] if done >= window else []
         return fmean(last) if last and all(map(usable, last)) else None
@@ -282,8 +285,8 @@ class Curve:
 def curve(log: RunLog | None) -> Curve | None:
     """The training curve of a run that is known from its first step to its last.
 
-    None for one that was resumed or has gaps: what it lost there took time that nobody knows. A log with one line for
-    every so many steps will do.
+    None for a run that was resumed or has gaps, because the time of the lost steps is not known. A log with one line
+    for several steps is fine.
     """
     if log is None or log.resumed_from or not log.steps:
         return None
@@ -300,7 +303,7 @@ def curve(log: RunLog | None) -> Curve | None:
 
 
 def losses_at_equal_time(mine: Curve | None, other: Curve | None) -> tuple[float | None, float | None]:
-    """Losses of two runs when the faster of them ended; None where a curve lacks, or had hardly begun by then."""
+    """Losses of two runs when the faster of them ended; None if a curve is missing or had hardly begun by then."""
     if mine is None or other is None:
         return None, None
     window = max(1, round(WINDOW * min(len(mine.times), len(other.times))))

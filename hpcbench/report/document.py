@@ -1,6 +1,6 @@
-"""What a report says, before anything says how: chapters of tables, sentences and figures.
+"""The content of a report, without a format: chapters of tables, sentences and figures.
 
-The tables of ``report.tables`` and the figures of ``report.plots`` make it; each writer of ``report.formats`` shows it.
+``report.tables`` and ``report.plots`` make the content, and each writer of ``report.formats`` shows it.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,28 +16,34 @@ class Column:
     """A column of a table."""
 
     name: str
-    """Unique in its table: letters, digits and underscores, the same in every version."""
+    """Name of the column, unique in its table: letters, digits and underscores, the same in every version."""
     head: str
-    """What stands above it, with the unit."""
+    """Text above the column, with the unit."""
     words: bool = False
-    """Words, which may wrap, and not figures."""
+    """Whether it holds words, which may wrap, and not figures."""
     group: int = 0
-    """Columns of one group stay together where a table is too wide; the first column then begins each part."""
+    """Group of the column.
+
+    Columns of a group stay together if a table is too wide; the first column then begins each part.
+    """
     help: str = ""
-    """What the column means, in a sentence."""
+    """Meaning of the column, in a sentence."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What stands in one row of one column."""
+    """The content of one row in one column."""
 
     shown: str = "-"
-    """As a person reads it."""
+    """The value in the form that a person reads."""
     value: float | str | None = None
-    """Unrounded, in the base unit (s, B, FLOP/s): what sorts and what programs read. None where nothing is known."""
+    """The value, not rounded and in the base unit (s, B, FLOP/s), for sorting and for programs.
+
+    None if it is not known.
+    """
     tone: Tone = ""
     source: str | None = None
-    """``file:line`` that it was read from."""
+    """``file:line`` where it was read."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +51,13 @@ class Table:
     """Rows of entries under columns."""
 
     name: str
-    """Letters, digits and hyphens; chapters may have tables of the same name."""
+    """Name of the table: letters, digits and hyphens. Chapters may have tables of the same name."""
     title: str
-    """Empty where the title of its chapter says it all."""
+    """Title of the table; empty if its chapter's title is enough."""
     columns: tuple[Column, ...]
     rows: tuple[tuple[Entry, ...], ...]
     notes: tuple[str, ...] = ()
-    """Sentences that belong to it."""
+    """Sentences below the table."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +70,14 @@ class Sentences:
 
 @dataclass(frozen=True)
 class Figure:
-    """A plot. It is drawn when a format asks for it, because nobody else needs matplotlib."""
+    """A plot. It is drawn when a format asks for it, because nothing else needs matplotlib."""
 
     name: str
     title: str
     caption: str
-    """What is seen, and what the marks mean, for print and for those who cannot see it."""
+    """What the plot shows and what its marks mean, for print and for readers who cannot see it."""
     draw: Callable[[Any], None]
-    """Draws into a ``matplotlib.figure.Figure``, which it gives a size."""
+    """Draws into a ``matplotlib.figure.Figure`` and sets its size."""
 
 
 Block = Table | Sentences | Figure
@@ -79,7 +85,7 @@ Block = Table | Sentences | Figure
 
 @dataclass(frozen=True)
 class Chapter:
-    """What belongs together under one title, such as the schemes of one cell."""
+    """Blocks under one title, such as those about the schemes of one cell."""
 
     title: str
     subtitle: str
@@ -96,7 +102,7 @@ class Document:
 
 Item = TypeVar("Item")
 Field = tuple[Column, Callable[[Item], Entry]]
-"""A column, and what stands in it for an item."""
+"""A column, and a function that gives its entry for an item."""
 
 
 def tabulate(
@@ -108,18 +114,18 @@ def tabulate(
     notes: Sequence[str] = (),
     always: int = 1,
 ) -> Table | None:
-    """One row an item, without the columns in which no item has a value.
+    """Make a table with a row for each item, without columns in which no item has a value.
 
     Parameters
     ----------
     name, title, notes
-        Of the table.
+        Name, title and notes of the table.
     items
-        What its rows are of.
+        Items of the rows.
     fields
-        Its columns.
+        Columns of the table.
     always
-        Number of the first columns that are kept although empty. With no more than those there is no table.
+        Number of first columns that are kept even if they are empty. If no other column has a value, there is no table.
     """
     made = [(column, [entry(item) for item in items]) for column, entry in fields]
     known = [any(entry.value is not None for entry in entries) for _, entries in made[always:]]
@@ -131,27 +137,27 @@ def tabulate(
 
 
 LONGEST_NAME = 24
-"""Letters of the first column in a line; it stands in each part, and is folded."""
+"""Most letters of the first column in a line. It is repeated in each part, and longer names are folded."""
 _LONGEST_WORDS = 16
-"""Letters that a column of words needs at least: it wraps."""
+"""Fewest letters that a column of words needs. Longer words wrap."""
 
 Part = tuple[int, ...]
 """Numbers of the columns that stand side by side."""
 
 
 def parts(table: Table, width: int, gap: int, length: Callable[[str], int] = len) -> list[Part]:
-    """Part the columns of a table so that each part fits, if any way of parting does.
+    """Split the columns of a table so that each part fits, if that is possible.
 
     Parameters
     ----------
     table
         The table.
     width
-        Columns of text that there are.
+        Available columns of text.
     gap
         Blanks between two columns of the table.
     length
-        Columns of text that some words take.
+        Gives the columns of text that some words take.
     """
     need = _needs(table, length)
     rest = range(1, len(table.columns))

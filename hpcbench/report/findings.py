@@ -1,12 +1,12 @@
-"""What pairs of runs show of schemes: intervals, p-values, and what these allow to be said.
+"""Findings about schemes from pairs of runs: intervals, p-values, and the statements that they allow.
 
-A family is what one call is given: all schemes of a cell that are asked the same question. Against the baseline, speed
-and loss are two questions, and two families. Schemes against each other are asked one question, which of them is
-beaten, so that their speeds and losses are one family. Intervals are each for itself; what is shown rests on p-values
+A family is the argument of one call: all schemes of a cell for which the same question is asked. Against the baseline,
+speed and loss are two questions and two families. For schemes against each other there is one question, which of them
+is beaten, so that their speeds and losses are one family. An interval is not corrected; a finding rests on p-values
 that are corrected for the whole family. Each question has hypotheses that exclude each other, such as "as fast" and
-"faster by the margin": to reject either is to show something. That a difference is also shown to lie on its true side
-follows from no theorem where tests depend on each other; simulated studies say so
-(``benchmarks/report_statistics.py``), which count a wrong side as false.
+"faster by the margin". Rejecting one of them is a finding. No theorem proves that a difference is then shown on its
+true side if tests depend on each other. Simulated studies show it (``benchmarks/report_statistics.py``); they count a
+wrong side as false.
 """
 
 import math
@@ -18,49 +18,49 @@ from typing import Literal, TypeVar
 from hpcbench.report.statistics import Interval, Mean, holm, mean_of, pairs_needed
 
 LEVEL = 0.05
-"""Probability with which a family may hold a finding that is false."""
+"""Largest probability that a family holds a false finding."""
 
 Speed = Literal["faster", "not faster", "not shown"]
 Loss = Literal["better", "as good", "worse", "not shown"]
 Key = TypeVar("Key", bound=Hashable)
 Values = Sequence[tuple[float, float]]
-"""A scheme's value and that of what it is compared with, in each pair of runs; one or more pairs."""
+"""Values of a scheme and of the one that it is compared with, for each pair of runs; one or more pairs."""
 Family = Mapping[Key, Values]
-"""By scheme, or by pair of schemes."""
+"""Values by scheme, or by pair of schemes."""
 
 
 @dataclass(frozen=True)
 class PValue:
-    """Probability of what was seen, or of more, if the hypothesis were true."""
+    """Probability of the observed values, or of more extreme ones, if the hypothesis were true."""
 
     raw: float
     adjusted: float
-    """By Holm's method, for all schemes and hypotheses of the family."""
+    """The p-value after Holm's method, for all schemes and hypotheses of the family."""
 
     @property
     def rejects(self) -> bool:
-        """Whether the hypothesis is given up."""
+        """Whether the hypothesis is rejected."""
         return self.adjusted < LEVEL
 
 
 @dataclass(frozen=True)
 class SpeedFinding(Interval):
-    """Samples/s over the baseline's, or over another scheme's. One pair has no p-values."""
+    """Samples/s divided by the baseline's, or by another scheme's. A single pair has no p-values."""
 
     margin: float
-    """What is less than this faster is not faster, as a part of 1."""
+    """Margin of the speed as a part of 1. A smaller gain does not count as faster."""
     equal: PValue | None
     """The p-value of the hypothesis that the ratio is 1, two-sided."""
     at_margin: PValue | None
     """The p-value of the hypothesis that the ratio is ``1 + margin``, two-sided."""
     enough: int | None
-    """Pairs that would probably show more, where nothing is shown; None where no such number can be given."""
+    """Number of pairs that would probably show more; None if something is shown, or if no number can be given."""
     at_slower: PValue | None = None
-    """The p-value of the hypothesis that the ratio is ``1 / (1 + margin)``, two-sided; None where that is not asked."""
+    """The p-value of the hypothesis that the ratio is ``1 / (1 + margin)``, two-sided; None if this is not tested."""
 
     @property
     def shown(self) -> Speed:
-        """Whether the ratio is shown to be above 1, or else below ``1 + margin``."""
+        """Whether the ratio is shown to be above 1 or, if not that, below ``1 + margin``."""
         if self.equal is not None and self.equal.rejects:
             return "faster" if self.estimate > 1 else "not faster"
         below = self.at_margin is not None and self.at_margin.rejects and self.estimate < 1 + self.margin
@@ -78,7 +78,7 @@ class SpeedFinding(Interval):
         return above or self.shown == "faster"
 
     def turned(self) -> "SpeedFinding":
-        """The same, of the other one over this one."""
+        """The same finding seen from the other scheme."""
         ends = [None if end is None else _inverse(end) for end in (self.estimate, self.high, self.low)]
         return SpeedFinding(
             ends[0] or 0.0, ends[1], ends[2], self.pairs, self.margin, self.equal, self.at_slower, None, self.at_margin
@@ -87,33 +87,33 @@ class SpeedFinding(Interval):
 
 @dataclass(frozen=True)
 class LossFinding(Interval):
-    """Loss minus the baseline's, or another scheme's. One pair has no p-values."""
+    """Loss minus the baseline's, or minus another scheme's. A single pair has no p-values."""
 
     margin: float
-    """Difference that is as good as none."""
+    """Difference that counts as none."""
     equal: PValue | None
     """The p-value of the hypothesis that there is no difference, two-sided."""
     apart: PValue | None
     """The p-value of the hypothesis that the difference is `margin` or more: two one-sided tests."""
     enough: int | None
-    """Pairs that would probably show more, where nothing is shown; None where no such number can be given."""
+    """Number of pairs that would probably show more; None if something is shown, or if no number can be given."""
 
     @property
     def shown(self) -> Loss:
-        """Whether the difference is shown to lie within the margin, or else on one side of 0."""
+        """Whether the difference is shown to lie within the margin or, if not that, on one side of 0."""
         if self.apart is not None and self.apart.rejects:
             return "as good"
         return self.side or "not shown"
 
     @property
     def side(self) -> Literal["better", "worse"] | None:
-        """On which side of 0 the difference is shown to lie, be it within the margin."""
+        """The side of 0 on which the difference is shown to lie, even if it is within the margin."""
         if self.equal is None or not self.equal.rejects:
             return None
         return "worse" if self.estimate > 0 else "better"
 
     def turned(self) -> "LossFinding":
-        """The same, of the other one minus this one."""
+        """The same finding seen from the other scheme."""
         low, high = (None if end is None else -end for end in (self.high, self.low))
         return LossFinding(-self.estimate, low, high, self.pairs, self.margin, self.equal, self.apart, None)
 
@@ -124,7 +124,7 @@ def speeds(family: Family[Key], margin: float) -> dict[Key, SpeedFinding]:
     Raises
     ------
     ValueError
-        A scheme without pairs, or a value that is not positive and finite.
+        A scheme has no pairs, or a value is not positive and finite.
     """
     limit = math.log1p(margin)
     means = _log_ratios(family)
@@ -153,7 +153,7 @@ def losses(family: Family[Key], part: float) -> dict[Key, LossFinding]:
     Raises
     ------
     ValueError
-        A scheme without pairs, or a value that is not finite.
+        A scheme has no pairs, or a value is not finite.
     """
     margins = {scheme: part * abs(fmean(other for _, other in pairs)) for scheme, pairs in family.items()}
     means = _differences(family)
@@ -172,23 +172,23 @@ def losses(family: Family[Key], part: float) -> dict[Key, LossFinding]:
 def both(
     speed: Family[Key], loss: Family[Key], margin: float, part: float
 ) -> tuple[dict[Key, SpeedFinding], dict[Key, LossFinding]]:
-    """Compare schemes with each other, speeds and losses as one family, so that findings may be turned round.
+    """Compare schemes with each other. Speeds and losses are one family, and findings can be turned.
 
-    Of a speed there are three hypotheses that exclude each other: as fast, faster by the margin, slower by it.
+    A speed has three hypotheses that exclude each other: as fast, faster by the margin, slower by the margin.
 
     Parameters
     ----------
     speed, loss
-        By pair of schemes.
+        Values by pair of schemes.
     margin
-        Of the speed, as a part of 1.
+        Margin of the speed, as a part of 1.
     part
         The margin of the loss, as a part of the mean loss of both schemes.
 
     Raises
     ------
     ValueError
-        A pair of schemes without pairs of runs, or a value that is not finite; a speed that is not positive.
+        A pair of schemes has no pairs of runs, a value is not finite, or a speed is not positive.
     """
     limit = math.log1p(margin)
     margins = {key: part * abs(fmean(value for pair in pairs for value in pair)) for key, pairs in loss.items()}
@@ -230,7 +230,7 @@ def _parts(interval: Interval) -> tuple[float, float | None, float | None, int]:
 
 
 def _tested(means: Mapping[Key, Mean]) -> list[tuple[Key, Mean]]:
-    """Those of two pairs or more: one tells no scatter, and does not count in the family."""
+    """Means of two pairs or more. A single pair has no scatter and does not count in the family."""
     return [(scheme, mean) for scheme, mean in means.items() if mean.error is not None]
 
 
@@ -243,7 +243,7 @@ def _adjusted(p: Mapping[Key, tuple[float, ...]]) -> dict[Key, tuple[PValue, ...
 
 
 def _enough(mean: Mean, *aims: tuple[float, float]) -> int | None:
-    """Pairs, more than there are, for the aim that needs the fewest: each a distance to cover, and a level."""
+    """Number of pairs for the aim that needs the fewest, more than there are. Each aim is a distance and a level."""
     scatter = (mean.error or 0.0) * math.sqrt(mean.count)
     known = [count for distance, level in aims if (count := pairs_needed(distance, scatter, level)) is not None]
     return max(min(known), mean.count + 1) if known else None

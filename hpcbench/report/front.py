@@ -1,7 +1,8 @@
-"""Schemes against each other: how simple each is, which are shown to be beaten, and how that is said.
+"""Compares schemes with each other: how simple each is, which ones are shown to be beaten, and the sentences about it.
 
-A scheme beats another where it is shown to be faster at a loss as good or better, or to have a better loss and to be as
-fast. What is not shown beats nothing: the front holds what nothing is shown to beat, not what is shown to be the best.
+A scheme beats another one if it is shown to be faster at a loss as good or better, or to have a better loss and to be
+as fast. Only shown differences count. So the front holds schemes that nothing is shown to beat, which are not always
+shown to be the best.
 """
 
 from collections.abc import Sequence
@@ -19,11 +20,11 @@ from hpcbench.report.notation import between
 
 _CASTS = {"none", "bf16", "fp16"}
 _TRAITS = ("dimension", "phase", "kind")
-"""What makes a rule hold for some of the traffic only."""
+"""Fields of a rule that limit it to some of the traffic."""
 
 
 class Kind(IntEnum):
-    """What a scheme does to the traffic, the simplest first: a later one has to be shown to be worth it."""
+    """Kinds of schemes, the simplest first. A more complex one must be shown to be worth it."""
 
     BASELINE = 0
     PLAIN = 1
@@ -34,12 +35,12 @@ class Kind(IntEnum):
 
     @property
     def words(self) -> str:
-        """For a reader."""
+        """The kind in words for a reader."""
         return _WORDS[self]
 
     @property
     def is_control(self) -> bool:
-        """Whether a codec's gain is held against it."""
+        """Whether it is a control that a codec's gain is compared with."""
         return self in (Kind.PLAIN, Kind.CAST)
 
 
@@ -54,7 +55,7 @@ _WORDS = {
 
 
 def has_half_messages(row: Row) -> bool:
-    """Whether all messages of a scheme's runs have 16 bits before any codec: beside it a plain cast gains nothing."""
+    """Whether all messages of a scheme's runs have 16 bits before any codec, so that a plain cast gains nothing."""
     train: Any = row.runs[0].run.settings.get("train")
     precision = text(train, "precision")
     chosen = [text(member(train, "comm_precision"), content) for content in CONTENTS]
@@ -62,7 +63,7 @@ def has_half_messages(row: Row) -> bool:
 
 
 def kind(cell: Cell, row: Row) -> Kind:
-    """What a scheme is, by the settings of its runs; unknown for logs that a user named."""
+    """The kind of a scheme, by the settings of its runs; unknown for logs that a user named."""
     if row.scheme == cell.baseline:
         return Kind.BASELINE
     run = row.runs[0].run
@@ -83,18 +84,18 @@ def kind(cell: Cell, row: Row) -> Kind:
 
 @dataclass(frozen=True)
 class Duel:
-    """What pairs of runs show of a scheme beside another one."""
+    """The comparison of one scheme with another one, from pairs of runs."""
 
     scheme: str
     other: str
     speed: SpeedFinding | None
-    """Speed of the scheme over the other's; None without a pair."""
+    """Speed of the scheme over the other's; None if they have no pair."""
     loss: LossFinding | None
-    """Loss of the scheme minus the other's; None without a pair that has both losses."""
+    """Loss of the scheme minus the other's; None if no pair has both losses."""
 
     @property
     def beats(self) -> bool:
-        """Whether the scheme is shown to be better in speed or loss, and as good or better in the other."""
+        """Whether the scheme is shown to be better in speed or loss, and not worse in the other."""
         if self.speed is None or self.loss is None:
             return False
         if self.speed.shown == "faster":
@@ -107,7 +108,7 @@ class Duel:
         return self.speed is not None and self.speed.shown == "faster"
 
     def turned(self) -> "Duel":
-        """The same, from the other's side."""
+        """The same duel, seen from the other scheme."""
         speed = self.speed.turned() if self.speed else None
         return Duel(self.other, self.scheme, speed, self.loss.turned() if self.loss else None)
 
@@ -118,15 +119,15 @@ class Front:
 
     schemes: tuple[str, ...]
     duels: tuple[Duel, ...]
-    """Each two schemes once; those with the baseline are the findings of its verdicts."""
+    """The duel of each two schemes. Those with the baseline are the findings of its verdicts."""
 
     def duel(self, scheme: str, other: str) -> Duel | None:
-        """The duel of two schemes, from the side of the first; None where they have no pair."""
+        """The duel of two schemes, seen from the first; None if they have no pair."""
         found = next((duel for duel in self.duels if {duel.scheme, duel.other} == {scheme, other}), None)
         return found.turned() if found and found.scheme == other else found
 
     def beaten_by(self, scheme: str) -> list[str]:
-        """The schemes that are shown to beat one."""
+        """The schemes that are shown to beat this one."""
         sides = [duel if duel.other == scheme else duel.turned() for duel in self._of(scheme)]
         return [duel.scheme for duel in sides if duel.beats]
 
@@ -142,7 +143,7 @@ class Front:
 def front(cell: Cell) -> Front:
     """Compare the schemes of a cell with each other, over runs of equal pairing.
 
-    Those that diverged, that have no pair with the baseline, or whose codecs never ran take no part.
+    Schemes that diverged, that have no pair with the baseline, or whose codecs never ran are left out.
     """
     base = cell.row(cell.baseline)
     if base is None or not base.completed:
@@ -153,7 +154,7 @@ def front(cell: Cell) -> Front:
 
 
 def _duels(rows: Sequence[Row], cell: Cell) -> list[Duel]:
-    """Each two schemes, without the baseline."""
+    """The duels of each two schemes, without the baseline."""
     pairs = {(a.scheme, b.scheme): paired(a.runs, b.runs) for a, b in combinations(rows, 2)}
     speeds, losses = both(
         family(pairs, rates), family(pairs, valid_losses), cell.criteria.speed_margin, cell.criteria.loss_margin
@@ -162,11 +163,11 @@ def _duels(rows: Sequence[Row], cell: Cell) -> list[Duel]:
 
 
 _MOST = 2
-"""Names of schemes that beat one; of more, the number is said."""
+"""Most names that a sentence lists of the schemes that beat one. Beyond that it gives their number."""
 
 
 def conclusion(cell: Cell, front: Front) -> list[str]:
-    """Front, dominated schemes, the best one beside the plain cast, and the simplest that nothing beats."""
+    """Sentences about the front, beaten schemes, the best one beside the plain cast, and the simplest unbeaten one."""
     rows = [row for row in cell.rows if row.scheme in front.schemes and row.scheme != cell.baseline]
     if not rows or cell.baseline is None:
         return []
@@ -178,14 +179,14 @@ def conclusion(cell: Cell, front: Front) -> list[str]:
 
 
 def simplest(cell: Cell, front: Front) -> list[str]:
-    """The simplest schemes of those that are as good as the baseline in loss, and that nothing is shown to beat."""
+    """The simplest of the schemes that are as good as the baseline in loss and that nothing is shown to beat."""
     rows = [row for row in cell.rows if row.scheme in front.schemes and row.scheme != cell.baseline]
     kinds = {row.scheme: kind(cell, row) for row in rows}
     return _simplest(cell.baseline, rows, front, kinds) if cell.baseline is not None and front.schemes else []
 
 
 def relation(duel: Duel) -> str:
-    """``A is not shown to be faster than B (1.08, 0.92 to 1.27)``, with what is shown of the loss."""
+    """The sentence ``A is not shown to be faster than B (1.08, 0.92 to 1.27)``, with the finding about the loss."""
     if duel.speed is None:
         return f"{duel.scheme} and {duel.other} have no pair that tells their speeds"
     if duel.speed.slower:
@@ -197,7 +198,7 @@ def relation(duel: Duel) -> str:
 
 
 def _figures(duel: Duel) -> str:
-    """Ratio and interval, as they stand within brackets."""
+    """Ratio and interval, in the form that they have within brackets."""
     return between(duel.speed, "{:.2f}".format, ", 1 pair").replace(" (", ", ").removesuffix(")")
 
 
@@ -209,7 +210,7 @@ def _loss(duel: Duel) -> str:
 
 
 def _leader(rows: Sequence[Row]) -> Row | None:
-    """The fastest by estimate: of those that are good, or else of those that are not shown to be worse in loss."""
+    """The fastest scheme by estimate of those with a good loss, else of those whose loss is not shown to be worse."""
     good = [row for row in rows if row.outcome and row.outcome.group == "good"]
     fair = [row for row in rows if row.outcome and row.outcome.group != "worse"]
     return max(good or fair or rows, key=_speed, default=None)
@@ -229,7 +230,7 @@ def _front(front: Front) -> list[str]:
 
 
 def _beside_casts(leader: Row | None, cell: Cell, front: Front, kinds: dict[str, Kind]) -> list[str]:
-    """The best scheme with a codec beside the control that every gain of a codec is held against."""
+    """The sentence about the best scheme with a codec and the plain cast, which every codec is compared with."""
     if leader is None:
         return []
     casts = [scheme for scheme in front.schemes if kinds[scheme] is Kind.CAST]
@@ -248,7 +249,7 @@ def _beside_casts(leader: Row | None, cell: Cell, front: Front, kinds: dict[str,
 def _fastest(
     leader: Row | None, rows: Sequence[Row], front: Front, kinds: dict[str, Kind], simplest: Sequence[str]
 ) -> list[str]:
-    """Whether the fastest by estimate is shown to be so; of what it is not shown to be faster than, the simplest."""
+    """The sentence about the fastest scheme if it is shown to be that, else about the simplest of the fast ones."""
     good = [row.scheme for row in rows if row.outcome and row.outcome.group == "good"]
     if leader is None or leader.scheme not in good or len(good) < 2:
         return []
@@ -279,7 +280,7 @@ def _last(schemes: Sequence[str], kinds: dict[str, Kind]) -> str:
         return "Which scheme to take is not shown: those that train as well as the baseline are beaten by others."
     own = kinds[schemes[0]]
     if own is Kind.UNKNOWN:
-        simple = "; which of them is the simplest the logs do not say" if len(schemes) > 1 else ""
+        simple = "; the logs do not tell which of them is the simplest" if len(schemes) > 1 else ""
         return f"No scheme is shown to beat {_listed(schemes)}{simple}."
     noun, what = "scheme" if len(schemes) == 1 else "schemes", "" if own is Kind.BASELINE else f" ({own.words})"
     return f"The simplest {noun} that nothing is shown to beat: {_listed(schemes)}{what}."

@@ -1,4 +1,4 @@
-"""What is estimated of a scheme with an interval, mostly beside the baseline; each declared once, with its tests."""
+"""Estimates of a scheme with an interval, mostly relative to the baseline. Each is declared once, with its tests."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from hpcbench.report.quantities.speed_quantities import STEP_SECONDS
 from hpcbench.report.statistics import Interval
 
 CHANGE = "vs baseline (95 % CI)"
-"""What stands above a difference, beside the column that it is of."""
+"""Text above a difference, which stands beside the column of its quantity."""
 Figure = Callable[[Row], float | str | None]
 
 
@@ -20,26 +20,26 @@ class Estimate:
     """An estimate with its interval, from pairs of runs or from several."""
 
     key: str
-    """Its name for programs."""
+    """Name for programs."""
     head: str
-    """What stands above its column."""
+    """Text above its column."""
     meaning: str
-    """One sentence."""
+    """Meaning in one sentence."""
     of: Callable[[Row], Interval | None]
     write: Callable[[Interval | None], str]
     count: str
-    """Name, for programs, of the number of values that it rests on."""
+    """Name, for programs, of the number of values that the estimate rests on."""
 
     def field(self, group: int = 0) -> Field[Row]:
-        """Its column in a table, with what stands in it."""
+        """Its column in a table, with the entry for each row."""
         return Column(self.key, self.head, group=group, help=self.meaning), self.entry
 
     def entry(self, row: Row) -> Entry:
-        """A scheme's, in a table."""
+        """The entry of a scheme in a table."""
         return estimate(self.of(row), self.write)
 
     def figures(self) -> dict[str, Figure]:
-        """Estimate, ends and count, by their names for programs."""
+        """Estimate, interval and count, by their names for programs."""
         return {
             self.key: lambda row: found.estimate if (found := self.of(row)) else None,
             f"{self.key}_low": lambda row: found.low if (found := self.of(row)) else None,
@@ -90,7 +90,7 @@ STEP_TIME = Estimate(
     lambda found: between(found, significant),
     "step_seconds_runs",
 )
-"""No difference, but an estimate likewise: of the runs' step times."""
+"""The estimate of the runs' step times, which is no difference."""
 
 
 _TESTS: dict[str, Callable[[Row], PValue | None]] = {
@@ -101,7 +101,7 @@ _TESTS: dict[str, Callable[[Row], PValue | None]] = {
     "loss_in_time_p_equal": lambda row: row.loss_in_time.equal if row.loss_in_time else None,
     "loss_in_time_p_apart": lambda row: row.loss_in_time.apart if row.loss_in_time else None,
 }
-"""Hypotheses of `hpcbench.report.findings`, of which each has a p-value as it is, and one adjusted by Holm's method."""
+"""Hypotheses of `hpcbench.report.findings`. Each has a p-value, and one adjusted by Holm's method."""
 
 
 def _raw(of: Callable[[Row], PValue | None]) -> Figure:
@@ -119,4 +119,4 @@ TESTS: dict[str, Figure] = {
     "loss_pairs_enough": lambda row: row.loss.enough if row.loss else None,
     "loss_in_time_pairs_enough": lambda row: row.loss_in_time.enough if row.loss_in_time else None,
 }
-"""What the tests of the differences give, by their names for programs."""
+"""Values of the tests of the differences, by their names for programs."""

@@ -1,4 +1,4 @@
-"""The live view: which run trains, how far it is, what is left. Plain lines where there is no terminal."""
+"""The live view: which run trains, how far it is, and the time left. It prints plain lines if there is no terminal."""
 
 import time
 from abc import ABC, abstractmethod
@@ -19,11 +19,11 @@ from hpcbench.contract.text import printable
 from hpcbench.report.notation import loss, significant
 
 _POLL = 0.5
-"""Seconds. Training runs on the same cores."""
+"""Seconds between two looks. They are rare because training runs on the same cores."""
 _SAY = 10.0
 """Seconds between two plain lines of one run."""
 _PATIENCE = 60.0
-"""Seconds for which jobs may be unknown to a scheduler that answers. One that does not answer is waited for."""
+"""Seconds that jobs may be unknown to a scheduler that answers. A scheduler that does not answer is waited for."""
 _STYLES: dict[str, str] = {
     "completed": "green",
     "running": "bold",
@@ -49,16 +49,16 @@ def follow(
     root
         Directory of the submission.
     console
-        Where to; standard output by default.
+        Console to print on; standard output by default.
     jobs
-        Gives each job by its id; by default what `Jobs` finds out.
+        Gives each job by its id; by default `Jobs`.
     clock, sleep
-        Seconds of a clock that never goes back, and a pause on it.
+        A function that gives the seconds of a clock that never goes back, and one that pauses.
 
     Returns
     -------
     int
-        0 when all runs completed, else 1 (also when the user stops watching: the jobs go on).
+        0 if all runs completed, else 1 (also if the user stops watching; the jobs continue).
 
     Raises
     ------
@@ -88,13 +88,13 @@ def follow(
                     break
                 sleep(_POLL)
     except KeyboardInterrupt:
-        console.print(f"No longer watching; the jobs go on: hpcbench status {root}", markup=False)
+        console.print(f"No longer watching; the jobs continue: hpcbench status {root}", markup=False)
         return 1
     return 0 if all(run.state == "completed" for run in runs) else 1
 
 
 def summary(runs: list[Progress], elapsed: float, left: float | None) -> str:
-    """One line on all runs."""
+    """A line about all runs."""
     counts = Counter(run.state for run in runs)
     parts = [f"{count} {state}" for state, count in counts.most_common()]
     rest = f", about {span(left)} left" if left is not None else ""
@@ -102,7 +102,7 @@ def summary(runs: list[Progress], elapsed: float, left: float | None) -> str:
 
 
 class _View(ABC):
-    """Shows what a poll found."""
+    """Shows the result of a poll."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -115,7 +115,7 @@ class _View(ABC):
 
     @abstractmethod
     def show(self, runs: list[Progress], elapsed: float, left: float | None, over: bool) -> None:
-        """Show the runs, `elapsed` seconds after the view began, `left` seconds before all end."""
+        """Show the runs, `elapsed` seconds after the view began and `left` seconds before all end."""
 
 
 class _Screen(_View):
@@ -137,7 +137,7 @@ class _Screen(_View):
 
 
 class _Lines(_View):
-    """A line when a run starts, now and then while it runs, and when it ends."""
+    """A line for a run when it starts, from time to time while it runs, and when it ends."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -174,7 +174,10 @@ class _Lines(_View):
 
 
 def picture(runs: list[Progress], elapsed: float, left: float | None, height: int) -> RenderableType:
-    """A row a run and a line on all; with more runs than `height` rows, those that matter now."""
+    """A row for each run and a line about all.
+
+    If there are more runs than `height` rows, the important ones are shown.
+    """
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for name in ("run", "state"):
         table.add_column(name, no_wrap=True, overflow="ellipsis")
@@ -203,7 +206,7 @@ def picture(runs: list[Progress], elapsed: float, left: float | None, height: in
 
 
 def outcome(run: Progress) -> str:
-    """What became of a run, in words."""
+    """State of a run in words."""
     if run.state == "completed":
         took = f" in {span(run.elapsed)}" if run.elapsed is not None else ""
         return f"completed{took}, loss (valid) {loss(run.loss_valid)}"
@@ -217,7 +220,7 @@ def _progress(run: Progress) -> str:
 
 
 def _choose(runs: list[Progress], height: int) -> list[Progress]:
-    """The runs to show, in their order: first those that run, then those that went wrong, then the last to end."""
+    """The runs to show, in their order: first the running ones, then those that failed, then the last to end."""
     if len(runs) <= height:
         return runs
     rank = {"running": 0, "completed": 2, "pending": 3}

@@ -1,4 +1,4 @@
-"""``hpcbench report``: from directories and logs to an answer."""
+"""The command ``hpcbench report``: from directories and logs to an answer."""
 
 import sys
 from collections.abc import Sequence
@@ -77,7 +77,7 @@ def report(
     trace: Path | None = None,
     bundle: Bundle | None = None,
 ) -> int:
-    """Print what the runs say.
+    """Print the report about some runs.
 
     Parameters
     ----------
@@ -104,14 +104,14 @@ def report(
     Returns
     -------
     int
-        0, or 1 when a run diverged, failed, was cancelled, it is not known what became of it, a threshold of the study
-        is not kept, or a micro-benchmark had wrong results. With `against`: 1 when something got slower or worse,
-        broke or is missing.
+        0, or 1 if a run diverged, failed, was cancelled or has an unknown state, if a threshold of the study is not
+        kept, or if a micro-benchmark had wrong results. With `against`: 1 if something got slower or worse, broke or is
+        missing.
 
     Raises
     ------
     UserError
-        A path, the format or a table is wrong, or a file is not what it should be.
+        A path, the format or a table is wrong, or a file is damaged.
     """
     form = format_name(format, output)
     names = table_names(tables or FORMATS[form].tables)

@@ -1,4 +1,4 @@
-"""The numbers of one run: what its log says after the warm-up."""
+"""The numbers of one run, from its log after the warm-up."""
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,72 +17,74 @@ from hpcbench.report.resources import Energy, HostTime, Memory, Phases, phases
 from hpcbench.report.traffic import HostLink, TimeSplit, Traffic, Unknown
 
 Rates = tuple[float | None, ...]
-"""Work a second in samples, tokens, tokens of a rank, and steps: where runs differ in nothing else, the ratio of any of
-them is the ratio of their speeds."""
+"""Work per second in samples, tokens, tokens of a rank, and steps.
+
+If runs differ in nothing else, the ratio of any of these is the ratio of their speeds.
+"""
 
 
 @dataclass(frozen=True)
 class Measures:
-    """Numbers of one run; None where its log does not give them.
+    """The numbers of one run; None if its log does not give them.
 
-    FLOP/s are those that the model needs, those that were executed, or those of which the log does not say which they
-    are. One is never taken for the other.
+    FLOP/s are those that the model needs, those that were executed, or those that the log gives without a label. They
+    are never mixed.
     """
 
     run: RunResult
     steps: int
-    """Steps that the throughput rests on."""
+    """Number of steps that the throughput rests on."""
     step_seconds: float | None
-    """Median over the steps after the warm-up."""
+    """Median step time after the warm-up."""
     samples_per_s: float | None
-    """Global batch over the median step time."""
+    """Global batch divided by the median step time."""
     tokens_per_s: float | None
     tokens_per_s_per_rank: float | None
     model_flops_per_rank: float | None
     """FLOP/s that the model needs, recomputed from shape, samples/s and ranks."""
     hardware_flops_per_rank: float | None
-    """FLOP/s that were executed, recomputed likewise."""
+    """FLOP/s that were executed, recomputed in the same way."""
     neox_flops_per_rank: float | None
-    """FLOP/s that GPT-NeoX's formula gives for what was executed; None in logs of others, which have their own."""
+    """Executed FLOP/s by GPT-NeoX's formula; None in logs of other frameworks, which have their own formulas."""
     unlabelled_flops_per_rank: float | None
-    """FLOP/s of which the log does not say whether recomputation counts."""
+    """FLOP/s for which the log does not say whether recomputation counts."""
     chip: str | None
-    """What the ranks compute on, as PyTorch names it; None for a CPU, and where they differ."""
+    """Chip of the ranks, by PyTorch's name; None for a CPU, and if the ranks have different chips."""
     peak: float | None
     """Dense peak in FLOP/s of a rank's share of its GPU, in the precision of the run."""
     mfu: float | None
-    """Model FLOP/s over the peak, as a part of 1; as the log claims it where the peak is unknown."""
+    """Model FLOP/s over the peak, as a part of 1; the log's own figure if the peak is not known."""
     hfu: float | None
-    """Executed FLOP/s over the peak, as a part of 1; as the log claims it where the peak is unknown."""
+    """Executed FLOP/s over the peak, as a part of 1; the log's own figure if the peak is not known."""
     message_bytes: int
     wire_bytes: int | Unknown
-    """Bytes before and after the codec, all ranks, steps after the warm-up."""
+    """Bytes after the codec of all ranks, in the steps after the warm-up."""
     time: TimeSplit | None
-    """Where the time of a step goes."""
+    """Split of a step's time."""
     channels: tuple[Traffic, ...]
-    """What each channel carried."""
+    """Traffic of each channel."""
     dimensions: tuple[Traffic, ...]
-    """What each parallel dimension carried."""
+    """Traffic of each parallel dimension."""
     host_link: HostLink | None
-    """What crossed the links between devices and hosts; None where nothing is offloaded."""
+    """Traffic over the links between devices and hosts; None if nothing is offloaded."""
     phases: Phases | None
-    """Where the time of a step goes, by what the ranks are about."""
+    """Phases of a step."""
     hosts: tuple[HostTime, ...]
-    """How long the ranks of each host computed."""
+    """Computing time of the ranks of each host."""
     memory: Memory
     energy: Energy | None
     """Joules of its steps; None where the counters give no whole sum."""
     skipped: int | None
-    """Steps that changed no weight."""
+    """Number of steps that changed no weight."""
     nan_steps: int | None
-    """Steps whose loss was no number."""
+    """Number of steps whose loss was NaN or infinite."""
     loss_train: float | None
     """Loss of the last step."""
     loss_valid: float | None
-    """Loss of the evaluation after the last step; None for a run that has not come so far."""
+    """Loss of the evaluation after the last step; None for a run that has not reached it."""
     diverged_at: int | None
     notes: tuple[str, ...]
-    """Where the log disagrees with itself, and what else a reader must know, a sentence each."""
+    """Sentences about contradictions in the log, and about other facts that a reader must know."""
     first: int = field(default=1, repr=False)
     """Number of the first step after the warm-up."""
 
@@ -93,7 +95,7 @@ class Measures:
 
     @property
     def coded_part(self) -> float | Unknown | None:
-        """Bytes that went through a codec, as a part of those that the scheme has a codec for; None without such."""
+        """Part of the bytes that went through a codec, of those that the scheme has one for; None if there are none."""
         return traffic.coded_part(self.channels)
 
     @property
@@ -103,15 +105,15 @@ class Measures:
 
     @property
     def rates(self) -> Rates:
-        """What it did a second, over the steps that it counted."""
+        """Work per second over the counted steps."""
         return _rates(self.samples_per_s, self.tokens_per_s, self.tokens_per_s_per_rank, self.step_seconds)
 
     def rates_over(self, steps: Container[float]) -> Rates:
-        """What it did a second, over those of its counted steps that are among `steps`."""
+        """Work per second over those counted steps that are among `steps`."""
         return _rates(*_speeds(self.run.log, basis(self.run, self.run.log), steps)) if self.run.log else self.rates
 
     def step_times(self) -> list[float]:
-        """Seconds of the steps after the warm-up, in the order of the log: what an interval is drawn from."""
+        """Seconds of the steps after the warm-up, in the order of the log, for an interval."""
         return _times(self.run.log, self.first) if self.run.log else []
 
 
@@ -163,19 +165,19 @@ def measure(run: RunResult) -> Measures:
 
 
 def all_notes(runs: Iterable[Measures]) -> list[str]:
-    """What there is to say of the runs, each thing once, and of what they differ in beside what is compared."""
+    """Notes about the runs, each once, and about differences between them other than the compared ones."""
     own = list(runs)
     notes = [note for run in own for note in run.notes]
     return list(dict.fromkeys([*notes, *differences([run.run for run in own])]))
 
 
 def completed(runs: Iterable[Measures]) -> list[Measures]:
-    """The runs that came to their end."""
+    """The completed runs."""
     return [run for run in runs if run.run.state == "completed"]
 
 
 def counted(runs: Sequence[Measures]) -> list[Measures]:
-    """The runs that a scheme's numbers rest on: the completed ones, or else those that have a speed at all."""
+    """The runs that a scheme's numbers rest on: the completed ones, else those with a known speed."""
     return completed(runs) or [run for run in runs if run.samples_per_s]
 
 
@@ -185,13 +187,16 @@ def is_gpu(run: RunResult) -> bool:
 
 
 def own_environment(run: RunResult) -> dict[str, str]:
-    """Variables that only the runs of its scheme had: the MPI library may have compressed by itself."""
+    """Environment variables that only the runs of its scheme had.
+
+    The MPI library may have compressed because of them.
+    """
     found = member(run.settings, "scheme", "environment")
     return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
 
 def is_uncompressed(run: RunResult) -> bool:
-    """Whether nothing compresses the run's traffic; False where its scheme is unknown or has variables of its own."""
+    """Whether nothing compresses the run's traffic. It is False if the scheme is unknown or has its own variables."""
     scheme: Any = run.settings.get("scheme")
     rules = member(scheme, "rules")
     if text(scheme, "default") is None or not isinstance(rules, list) or own_environment(run):
@@ -200,9 +205,9 @@ def is_uncompressed(run: RunResult) -> bool:
 
 
 def common_rates(mine: Measures, other: Measures) -> tuple[Rates, Rates]:
-    """What two runs did a second, over the steps that both counted.
+    """Work per second of two runs, over the steps that both counted.
 
-    One that was cut, or had a longer warm-up, is not compared by steps that the other did not take.
+    So a run that was cut, or had a longer warm-up, is not compared by steps that the other did not take.
     """
     if mine.counted_steps == other.counted_steps:
         return mine.rates, other.rates
@@ -211,7 +216,7 @@ def common_rates(mine: Measures, other: Measures) -> tuple[Rates, Rates]:
 
 
 def common_rate(mine: Measures, other: Measures) -> tuple[float, float] | None:
-    """The first of `common_rates` that is known of both, such as samples/s; None where none is."""
+    """The first of `common_rates` that is known for both runs, such as samples/s; None if there is none."""
     pairs = zip(*common_rates(mine, other), strict=True)
     return next(((a, b) for a, b in pairs if a is not None and b is not None and a > 0 and b > 0), None)
 
@@ -223,7 +228,7 @@ def _rates(samples: float | None, tokens: float | None, per_rank: float | None, 
 def _speeds(
     log: RunLog, rests_on: Basis, steps: Container[float] | None = None
 ) -> tuple[float | None, float | None, float | None, float | None]:
-    """Samples/s, tokens/s, tokens/s of a rank, and seconds a step: of the counted steps, or some of them."""
+    """Samples/s, tokens/s, tokens/s of a rank, and seconds per step, over the counted steps or some of them."""
     first = rests_on.first
     seconds = _median(_times(log, first, steps))
     rate = _rate(log, rests_on, seconds, steps)
@@ -237,7 +242,7 @@ def _times(log: RunLog, first: int, steps: Container[float] | None = None) -> li
 
 
 def _rate(log: RunLog, rests_on: Basis, seconds: float | None, steps: Container[float] | None) -> float | None:
-    """Samples/s: from the batch that was set, as printed, or from the batch that every step line names."""
+    """Samples/s: from the batch in the settings, as printed, or from the batch that every step line gives."""
     if rests_on.batch and seconds:
         return rests_on.batch / seconds
     printed = _printed(log, "samples_per_s", rests_on.first, steps)
@@ -257,7 +262,7 @@ def _column(log: RunLog, name: str, first: int, steps: Container[float] | None) 
 
 
 def _flops(log: RunLog, name: str, per_sample: float | None, rate: float | None, rests_on: Basis) -> float | None:
-    """FLOP/s of a rank: from the rate where the work of a sample is known, as printed where it is not."""
+    """FLOP/s of a rank: from the rate if the work of a sample is known, else as printed."""
     return _recomputed(per_sample, rate, rests_on) or _printed(log, name, rests_on.first)
 
 

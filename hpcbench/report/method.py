@@ -1,4 +1,4 @@
-"""What the sentences of an answer rest on: pairs, tests, margins, and nodes that were unlike the others."""
+"""Sentences about the method: pairs, tests, margins, and nodes that were unlike the others."""
 
 import math
 from collections.abc import Sequence
@@ -17,16 +17,16 @@ from hpcbench.report.statistics import usable
 from hpcbench.report.verdicts import NOT_FASTER, WORSE_SLOWER
 
 FEWEST = 4
-"""Values: of three, one often lies apart by chance."""
+"""Fewest values that can have an outlier. One of three is often far away by chance."""
 _SIGMA = 1.4826
-"""Standard deviations of a normal distribution in its median absolute deviation."""
+"""The factor from the median absolute deviation to the standard deviation of a normal distribution."""
 
 
 def robust_deviations(values: Sequence[float]) -> list[float]:
-    """Distance of each value from the median, in units that are standard deviations where the bulk is normal.
+    """Distance of each value from the median, in standard deviations if most values are normally distributed.
 
-    The median absolute deviation is the scale, which one outlier does not stretch. Fewer than `FEWEST` values have no
-    outlier: all are 0. Where more than half of the values are equal, any other is infinitely far.
+    The scale is the median absolute deviation, which one outlier does not change much. Fewer than `FEWEST` values have
+    no outlier, and all distances are 0. If more than half of the values are equal, any other value is infinitely far.
     """
     if len(values) < FEWEST:
         return [0.0] * len(values)
@@ -40,7 +40,10 @@ def robust_deviations(values: Sequence[float]) -> list[float]:
 FAR = 3.5
 """Robust deviations beyond which a value is an outlier (Iglewicz and Hoaglin, How to detect outliers, 1993)."""
 MATTERS = 0.03
-"""Part by which it must also differ: among nodes that agree to a thousandth, a thousandth is far, and no matter."""
+"""Part by which an outlier must also differ.
+
+Among nodes that agree to a thousandth, a thousandth is far but does not matter.
+"""
 _TWICE = 2
 
 
@@ -50,17 +53,17 @@ class SlowHost:
 
     name: str
     excess: float
-    """By which part it took longer than the median of a run's nodes: the median of the runs in which it was slow."""
+    """Part by which it took longer than the median of a run's nodes: the median over the runs in which it was slow."""
     slow: int
-    """Runs in which it was slow."""
+    """Number of runs in which it was slow."""
     runs: int
-    """Runs that it was in, of those with enough nodes to tell."""
+    """Number of runs that it was in, of those with enough nodes."""
 
 
 def slow_hosts(runs: Sequence[Measures]) -> list[SlowHost]:
     """Nodes that were slow twice, or whenever they were used; the slowest first.
 
-    What counts is the time of computing over that of ranks with the same work: not of waiting for messages, or one slow
+    Computing time is compared with that of ranks with the same work. Waiting for messages does not count, or one slow
     node would make all others look slow.
     """
     seen: dict[str, list[float]] = {}
@@ -81,9 +84,9 @@ def slow_hosts(runs: Sequence[Measures]) -> list[SlowHost]:
 
 
 def odd_baselines(base: Sequence[Measures]) -> list[tuple[str, float]]:
-    """Pairings whose baseline was far from the other baselines: name, and speed over the median of all.
+    """Pairings whose baseline was far from the other baselines, with its speed over the median of all.
 
-    Such a pair still compares two runs of one allocation; but what the others show may not be what it shows.
+    Such a pair still compares two runs of one allocation, but may not show the same as the others.
     """
     speeds = {
         printable(run.run.pairing, 40): run.samples_per_s
@@ -105,7 +108,7 @@ def _positive(value: float | None) -> TypeGuard[float]:
 
 
 def basis(cell: Cell, base: Row, front: Front) -> list[str]:
-    """Sentences on the method, and on what a reader must know of the surroundings."""
+    """Sentences about the method, and about the surroundings of the runs."""
     return [*_basis(cell, base, front), *_odd(cell, base)]
 
 
@@ -145,7 +148,7 @@ def _basis(cell: Cell, base: Row, front: Front) -> list[str]:
 
 
 def _method(cell: Cell) -> list[str]:
-    """What the intervals and the verdicts rest on."""
+    """The sentence about the intervals and verdicts."""
     found = [row.speed for row in cell.rows if row.speed]
     if not found:
         return []
@@ -170,7 +173,7 @@ def _method(cell: Cell) -> list[str]:
 
 
 def _of_duels(front: Front) -> list[str]:
-    """How schemes were compared with each other."""
+    """The sentence about the comparison of schemes with each other."""
     tested = sum(bool(duel.speed and duel.speed.at_slower) for duel in front.duels)
     if not tested:
         return []
@@ -179,7 +182,7 @@ def _of_duels(front: Front) -> list[str]:
 
 
 def _odd(cell: Cell, base: Row) -> list[str]:
-    """Nodes and allocations that were unlike the others."""
+    """Sentences about nodes and allocations that were unlike the others."""
     sentences = [
         f"Node {host.name} is {100 * host.excess:.0f} % slower than the median of its runs' nodes"
         f" ({host.slow} of {host.runs} runs)."
@@ -187,14 +190,14 @@ def _odd(cell: Cell, base: Row) -> list[str]:
     ]
     for pairing, ratio in odd_baselines(base.runs):
         sentences.append(
-            f"The baseline of {pairing} ran at {ratio:.2f} times the median speed of the baselines: its nodes, or what"
-            " else went on there, were unlike the others'."
+            f"The baseline of {pairing} ran at {ratio:.2f} times the median speed of the baselines: its nodes, or other"
+            " work on them, were unlike the others'."
         )
     return sentences
 
 
 def _where(cell: Cell) -> str:
-    """Whether the runs of a pair had the same nodes."""
+    """Whether the runs of a pair had the same nodes, in words."""
     base = cell.row(cell.baseline)
     others = [row for row in cell.rows if row is not base and row.speed]
     both = [pair for row in others for pair in paired(row.runs, base.runs)] if base else []

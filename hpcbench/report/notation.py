@@ -1,4 +1,4 @@
-"""How figures are written: digits, units, intervals."""
+"""The notation of figures: digits, units, intervals."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +10,7 @@ from hpcbench.report.statistics import Interval
 from hpcbench.report.traffic import Unknown
 
 NAMES = 60
-"""Letters of a name that are shown; a name from a file may have any number."""
+"""Most letters of a name that are shown. A name from a file may be longer."""
 _REASONS = 300
 _FLOPS = ((1e15, "PFLOPS"), (1e12, "TFLOPS"), (1e9, "GFLOPS"), (1e6, "MFLOPS"), (1.0, "FLOPS"))
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
@@ -29,10 +29,10 @@ def significant(value: float | None) -> str:
 
 @dataclass(frozen=True)
 class Unit:
-    """The unit of a column, and how its figures are written."""
+    """The unit of a column, and the way in which its figures are written."""
 
     scale: float
-    """Of the base unit."""
+    """Size of the unit in base units."""
     name: str
     write: Callable[[float | None], str] = significant
 
@@ -98,7 +98,7 @@ def loss_interval(interval: Interval | None) -> str:
 
 
 def between(interval: Interval | None, show: Callable[[float], str], lone: str = " (1 pair)") -> str:
-    """An estimate with the bounds of its interval; where one value has none, with the words `lone`."""
+    """An estimate with the bounds of its interval, or with the words `lone` if it has none."""
     if interval is None:
         return "-"
     if interval.low is None or interval.high is None:
@@ -107,7 +107,7 @@ def between(interval: Interval | None, show: Callable[[float], str], lone: str =
 
 
 def parameters(count: float) -> str:
-    """A number of parameters as people say it: ``0.8 M``, ``20.6 B``."""
+    """A number of parameters in its usual form: ``0.8 M``, ``20.6 B``."""
     for scale, letter in ((1e9, "B"), (1e5, "M")):
         if count >= scale:
             return f"{count / max(scale, 1e6):.1f} {letter}"
@@ -120,16 +120,16 @@ def name(words: str, tone: Tone = "") -> Entry:
 
 
 def phrase(words: str, tone: Tone = "", source: str | None = None) -> Entry:
-    """Words that may be longer than a name, and come from a file in part."""
+    """Text from a file that may be longer than a name."""
     clean = printable(words, _REASONS)
     return Entry(clean, clean or None, tone, source)
 
 
 def quantity(value: float | None, show: Callable[[float | None], str] = significant) -> Entry:
-    """A figure, or the mark of one that is not known."""
+    """A figure, or the mark of an unknown one."""
     return Entry(show(value), value)
 
 
 def estimate(interval: Interval | None, show: Callable[[Interval | None], str]) -> Entry:
-    """An estimate with its interval; what sorts is the estimate."""
+    """An estimate with its interval. It is sorted by the estimate."""
     return Entry(show(interval), None if interval is None else interval.estimate)

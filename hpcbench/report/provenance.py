@@ -1,4 +1,4 @@
-"""Where results come from, and in what their surroundings differ; each fact with its file."""
+"""The origin of results, and the differences between their surroundings. Each fact names its file."""
 
 import json
 import re
@@ -15,30 +15,30 @@ from hpcbench.contract.values import member, text
 from hpcbench.files import read_json
 
 _MOMENTARY = ("cpu_mhz", "gpu.clock_mhz", "gpu.memory_clock_mhz")
-"""What a node says of itself that changes from moment to moment."""
+"""Facts of a node that change from moment to moment."""
 _SENTENCES = 4
 _NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 _OF_A_RANK = (
     *("rank", "local_rank", "host", "pid", "cores", "core_ranges", "numa", "threads", "visible", "nics", "environment"),
     *("gpu.number", "gpu.uuid", "gpu.pci", "gpu.visible", "gpu.peers"),
 )
-"""Of what ranks say of themselves, all that is no property of their node."""
+"""Facts in the ranks' records that are no property of their node."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that one place says."""
+    """One fact that one place gives."""
 
     name: str
     value: str
     who: str
-    """Run or node that it is said of."""
+    """Run or node that it is about."""
     source: str
     """File, or ``file:line``."""
 
 
 def software(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Versions and settings that the runs' worker found, packages left out."""
+    """Versions and settings that the runs' worker found, without packages."""
     for run, where, event in _environments(runs):
         if run.log and (start := run.log.event(Start)) and start.version:
             yield Finding("hpcbench", printable(start.version, 80), run.id, run.log.where(start.line))
@@ -47,7 +47,7 @@ def software(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def packages(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Packages that the runs' Python had, and their versions."""
+    """Packages of the runs' Python, and their versions."""
     before: dict[str, Any] = {}
     names: list[tuple[str, str]] = []
     for run, where, event in _environments(runs):
@@ -58,7 +58,10 @@ def packages(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """What nodes are made of, as their ranks say; each thing once a node. Clocks of a moment are in `clocks`."""
+    """The equipment of nodes, from their ranks' records.
+
+    Each fact is there once for each node. Clocks are in `clocks`.
+    """
     told: set[tuple[str, str, str]] = set()
     for host, where, name, value in _of_nodes(runs):
         if name not in _MOMENTARY and (host, name, value) not in told:
@@ -67,7 +70,7 @@ def nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def clocks(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """The lowest and the highest of each clock that was read when a run began: no two readings are alike."""
+    """The lowest and the highest value of each clock at the begin of a run, because no two readings are equal."""
     seen: dict[str, list[tuple[float, str]]] = {}
     for _, where, name, value in _of_nodes(runs):
         if name in _MOMENTARY and _NUMBER.fullmatch(value):
@@ -78,7 +81,7 @@ def clocks(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def binding(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Where the launcher really put the ranks, by their number on the node."""
+    """The real placement of the ranks by the launcher, by their number on the node."""
     told: set[tuple[str, str, str]] = set()
     for run, where, rank in _ranks(runs):
         name = f"local rank {'unknown' if rank.local_rank is None else rank.local_rank}"
@@ -94,14 +97,14 @@ def binding(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def differing(kind: str, findings: Iterable[Finding]) -> list[str]:
-    """A sentence for each name of which not all say the same, the first few.
+    """A sentence for each name with different values, up to a few.
 
     Parameters
     ----------
     kind
-        What says it: ``runs``, ``nodes``.
+        Who gives the facts: ``runs`` or ``nodes``.
     findings
-        Who says nothing of a name does not differ in it.
+        The facts. A run or node without a value for a name does not count as different.
     """
     said: dict[str, dict[str, dict[str, None]]] = {}
     for one in findings:
@@ -119,12 +122,12 @@ def differing(kind: str, findings: Iterable[Finding]) -> list[str]:
 
 
 def device_name(words: str) -> str:
-    """``cuda NAME`` of a rank's ``cuda:1 NAME``: the number is the rank's own."""
+    """The name ``cuda NAME`` of a rank's ``cuda:1 NAME``. The number belongs to the rank."""
     return re.sub(r"^(\w+):[0-9]+", r"\1", words)
 
 
 def some(names: list[str]) -> str:
-    """The first three, and how many more."""
+    """The first three names, and the number of the others."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(printable(name, 60) for name in names[:3]) + more
 
@@ -141,7 +144,7 @@ def _ranks(runs: Iterable[RunResult]) -> Iterator[tuple[RunResult, str, Rank]]:
 
 
 def _of_nodes(runs: Iterable[RunResult]) -> Iterator[tuple[str, str, str, str]]:
-    """Node, where it is said, name, value."""
+    """Node, source, name and value of each fact."""
     for _, where, event in _environments(runs):
         for one in event.hosts or ():
             own = [{key: value for key, value in one.raw.items() if key not in ("host", "gpus")}]
@@ -157,7 +160,7 @@ def _host(name: str | None) -> str:
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """What nested objects hold, by their keys joined with points, without what is null or of a rank alone."""
+    """Values of nested objects by their keys, joined with dots, without nulls and without facts of single ranks."""
     for key, value in data.items():
         name = prefix + printable(key, 60)
         if name in _OF_A_RANK or value is None:
@@ -173,14 +176,14 @@ def _flat(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing that is known."""
+    """A fact with its source."""
 
     name: str
     value: str
     source: str | None = None
-    """File, or ``file:line``, that says it first; None where only the logs' lines together do."""
+    """File, or ``file:line``, that gives it first; None if only the lines of all logs together give it."""
     of: tuple[str, ...] = ()
-    """The runs, nodes or jobs that it holds for; empty where it holds for all that say anything of it."""
+    """The runs, nodes or jobs that it holds for; empty if it holds for all."""
 
 
 @dataclass(frozen=True)
@@ -193,16 +196,16 @@ class Group:
 
 @dataclass(frozen=True)
 class Provenance:
-    """All that is known of where a submission's results come from."""
+    """All known facts about the origin of a submission's results."""
 
     groups: tuple[Group, ...]
-    """In the order to show them in; none is empty."""
+    """Groups in the order in which they are shown. None of them is empty."""
     notes: tuple[str, ...]
-    """Sentences: what makes its runs less comparable, or harder to repeat."""
+    """Sentences about facts that make its runs less comparable, or harder to repeat."""
 
 
 def provenance(submission: Submission) -> Provenance:
-    """Gather it from the submission's files and the runs' logs; what is missing is left out."""
+    """Gather the facts from the submission's files and the runs' logs. Missing facts are left out."""
     root, runs = submission.root, submission.runs
     names = [job.id for job in submission.plan.jobs]
     groups = [
@@ -218,12 +221,12 @@ def provenance(submission: Submission) -> Provenance:
 
 
 def differences(runs: Sequence[RunResult]) -> list[str]:
-    """Sentences on what the runs of a comparison, or their nodes, differ in beside what is compared.
+    """Sentences about differences between the runs of a comparison, or their nodes, other than the compared ones.
 
     Parameters
     ----------
     runs
-        Those that stand in one comparison, such as the runs of a cell.
+        Runs of one comparison, such as those of a cell.
     """
     return [
         *differing("runs", software(runs)),
@@ -273,7 +276,7 @@ def _jobs(root: Path, names: Iterable[str]) -> Iterator[Fact]:
 
 
 def _changed(root: Path | None, runs: Sequence[RunResult]) -> Iterator[str]:
-    """Code that no revision gives back."""
+    """Sentences about code that no revision can restore."""
     for name, revision, dirty in _revisions(read_json(root / "provenance" / "submit.json")) if root else ():
         if dirty:
             place = printable(str(root / "provenance" / f"{name}.diff")) if root else ""
@@ -294,7 +297,7 @@ def _revisions(kept: Any) -> Iterator[tuple[str, str, bool]]:
 
 
 def _merged(findings: Iterable[Finding]) -> tuple[Fact, ...]:
-    """One fact a name and value."""
+    """Facts merged so that each name and value is there once."""
     said: dict[tuple[str, str], list[Finding]] = {}
     everyone: dict[str, set[str]] = {}
     for one in findings:

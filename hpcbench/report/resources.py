@@ -1,4 +1,4 @@
-"""What a run took of its machine, as its log says: memory, time of each host, and what ranks were about in a step."""
+"""A run's use of its machine, from its log: memory, time of each host, and phases of a step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,31 +14,33 @@ from hpcbench.predict import schedule
 
 @dataclass(frozen=True)
 class Memory:
-    """Peak memory in bytes, and what lasts from step to step; None where the log does not say."""
+    """Peak memory in bytes, and memory that lasts from step to step; None if the log does not give it."""
 
     device: int | None = None
-    """Allocated on a GPU by the rank that needed the most."""
+    """Allocated memory on a GPU of the rank that needed the most."""
     device_reserved: int | None = None
-    """Held on a GPU by PyTorch's allocator, by the rank that held the most."""
+    """Memory that PyTorch's allocator held on a GPU, of the rank that held the most."""
     host_rank: int | None = None
-    """Resident in the rank that needed the most."""
+    """Resident memory of the rank that needed the most."""
     host: int | None = None
-    """Resident in all ranks together; what ranks share counts for each of them."""
+    """Resident memory of all ranks together. Shared memory counts once for each rank."""
     states: Mapping[str, int] = field(default_factory=dict)
-    """Name in the event -> bytes that last from step to step in the rank that holds the most."""
+    """Bytes that last from step to step in the rank that holds the most, by their name in the event."""
 
 
 @dataclass(frozen=True)
 class HostTime:
-    """How long the ranks of a host computed: what a slow node shows in, and waiting for one does not."""
+    """Computing time of the ranks of a host. It shows a slow node, because waiting for one does not count."""
 
     host: str
     ranks: int
     compute_s: float
-    """Seconds a step and rank, without the time in which they waited for messages."""
+    """Seconds per step and rank, without waiting for messages."""
     over_peers: float | None = None
-    """That over the median of all ranks at the same stage of the pipeline, since stages differ in their work; None
-    where no other host has ranks at its stages."""
+    """The time divided by the median of all ranks at the same pipeline stage, because stages differ in their work.
+
+    None if no other host has ranks at its stages.
+    """
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def energy(log: RunLog, batch: int | None) -> Energy | None:
 
 
 def memory(log: RunLog) -> Memory:
-    """Peak memory, as the ``memory`` event says, or a foreign log's lines."""
+    """Peak memory, from the ``memory`` event or the lines of a foreign log."""
     event = log.event(events.Memory)
     if event is None:
         printed = log.steps.column("memory_bytes")
@@ -102,7 +104,7 @@ def memory(log: RunLog) -> Memory:
 
 
 def hosts(log: RunLog) -> tuple[HostTime, ...]:
-    """How long each host computed, as the ``hosts`` event says."""
+    """Computing time of each host, from the ``hosts`` event."""
     found = []
     for row in log.said(events.Hosts).hosts or ():
         if row.host is not None and row.compute_s is not None:
@@ -111,29 +113,34 @@ def hosts(log: RunLog) -> tuple[HostTime, ...]:
 
 
 PARTS = ("forward", "backward", "bubble", "reduction", "optimizer", "other")
-"""Of a step: their seconds add up to it."""
+"""Parts of a step. Their seconds add up to it."""
 
 
 @dataclass(frozen=True)
 class Phases:
-    """Seconds a step and rank, means over the steps that were counted and the stages, which have equally many ranks."""
+    """Seconds per step and rank: means over the counted steps and the stages, which have the same number of ranks."""
 
     step: float
     forward: float
     backward: float
-    """With what is computed again."""
+    """Seconds in the backward pass, recomputation included."""
     bubble: float
-    """In the passes, waiting for a message of another stage until it is there, transfer and codec included."""
+    """Seconds of waiting for a message of another stage during the passes, transfer and codec included."""
     reduction: float
-    """Waiting for reduced gradients after the last backward pass."""
+    """Seconds of waiting for reduced gradients after the last backward pass."""
     optimizer: float
     other: float
     idle: float | None
-    """Part of the passes, from their start to the end of the last stage's, in which a stage has nothing to compute:
-    its bubble, and the time until the last one has ended. None of one stage."""
+    """Part of the passes in which a stage has nothing to compute: its bubble, and the time until the last stage has
+    ended.
+
+    The passes last from their start to the end of the last stage's. None for a single stage.
+    """
     idle_by_schedule: float | None
-    """What `idle` comes to where all parts take equally long and messages no time; None of one stage, and where
-    nobody says how many micro-batches there were."""
+    """Value that `idle` would have if all parts took equally long and messages no time.
+
+    None for a single stage, and if the number of micro-batches is not known.
+    """
 
 
 def phases(log: RunLog, settings: Mapping[str, Any]) -> Phases | None:
@@ -142,14 +149,14 @@ def phases(log: RunLog, settings: Mapping[str, Any]) -> Phases | None:
     Parameters
     ----------
     log
-        Of the run.
+        Log of the run.
     settings
-        Its run file: tells what the schedule's bubble rests on.
+        Its run file, for the bubble of the schedule.
 
     Returns
     -------
     Phases or None
-        None where the log divides no step, or what it says is no division of one.
+        None if the log does not divide a step, or if the parts do not add up.
     """
     stages = by_stage(log)
     if not stages:
@@ -167,7 +174,7 @@ def phases(log: RunLog, settings: Mapping[str, Any]) -> Phases | None:
 
 
 def by_stage(log: RunLog) -> list[dict[str, float]]:
-    """Seconds of each stage by the names in `PARTS`, and its ``step``; empty where one has not all of them."""
+    """Seconds of each stage by the names in `PARTS`, and its ``step``; empty if a stage lacks one of them."""
     rows = log.said(events.Phases).stages or ()
     found = [{part: getattr(row, f"{part}_s") for part in ("step", *PARTS)} for row in rows]
     known = [{part: value for part, value in row.items() if value is not None and isfinite(value)} for row in found]

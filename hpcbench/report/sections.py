@@ -1,4 +1,4 @@
-"""What a report is of: submissions, logs, and tables of micro-benchmarks."""
+"""The subjects of a report: submissions, logs, and tables of micro-benchmarks."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ from hpcbench.report.compare import Cell, compare
 from hpcbench.report.measures import is_uncompressed, measure
 
 Named = tuple[str, Path]
-"""The name of a scheme, and a log of it."""
+"""The name of a scheme, and one of its logs."""
 
 
 def named(path: Path) -> Named | None:
-    """Name and file of ``NAME=FILE``; None for what is a path: it exists, or has no name before the sign.
+    """Name and file of ``NAME=FILE``; None for a path, which exists or has no name before the sign.
 
     Raises
     ------
@@ -35,12 +35,12 @@ def named(path: Path) -> Named | None:
     if not sign or "/" in name or path.exists():
         return None
     if not name.strip() or not file:
-        raise UserError(f"{printable(str(path))}: no such file: to name a log's scheme, say NAME=FILE")
+        raise UserError(f"{printable(str(path))}: no such file: to name a log's scheme, write NAME=FILE")
     return name.strip(), Path(file)
 
 
 def together(logs: Sequence[Named]) -> Submission:
-    """The logs as runs of one cell: the first name is the baseline, and the logs of a name are its repeats in order.
+    """The logs as runs of one cell. The first name is the baseline, and the logs of a name are its repeats in order.
 
     Parameters
     ----------
@@ -80,14 +80,14 @@ def _common(words: Sequence[str], several: str) -> str:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What the paths of a report hold."""
+class Subjects:
+    """The content of a report's paths."""
 
     sections: list[Section]
     microbenchmarks: list[Microbenchmark] = field(default_factory=list)
 
 
-def read(paths: list[Path]) -> Found:
+def read(paths: list[Path]) -> Subjects:
     """Read submissions and logs, and compare their runs.
 
     Parameters
@@ -99,7 +99,7 @@ def read(paths: list[Path]) -> Found:
     Raises
     ------
     UserError
-        There are no paths, or one is not what it should be.
+        There are no paths, or one is damaged.
     """
     if not paths:
         raise UserError("nothing to report: give a directory of results or a log file")
@@ -130,7 +130,7 @@ def read(paths: list[Path]) -> Found:
     submissions.extend(gather(runs))
     if logs:
         submissions.append(together(logs))
-    return Found(sections_of(submissions), microbenchmarks)
+    return Subjects(sections_of(submissions), microbenchmarks)
 
 
 def sections_of(submissions: Sequence[Submission]) -> list[Section]:
@@ -139,9 +139,9 @@ def sections_of(submissions: Sequence[Submission]) -> list[Section]:
 
 
 def gather(runs: list[tuple[Path, RunResult]]) -> list[Submission]:
-    """Runs of which there are but logs, by study and site.
+    """Runs of which only the logs are there, by study and site.
 
-    Logs of different directories come of different submissions, so that they make no pair although both say ``r1``.
+    Logs of different directories come from different submissions, so that they make no pair, even if both name ``r1``.
     """
     groups: dict[tuple[str, str], list[RunResult]] = {}
     homes = {_home(path) for path, _ in runs}

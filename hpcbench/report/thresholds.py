@@ -1,4 +1,4 @@
-"""The bounds that a study set for its runs, and which of them are broken."""
+"""The bounds that a study set for its runs, and the bounds that are broken."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from hpcbench.report.quantities.traffic_quantities import WIRE
 
 @dataclass(frozen=True)
 class Judged:
-    """One threshold, held to one completed run."""
+    """One threshold, tested on one completed run."""
 
     run: Measures
     threshold: Threshold
     value: float | None
-    """None where the run does not give it: then nobody can say that the bound is kept."""
+    """The value; None if the run does not give it, so that it is not known whether the bound is kept."""
 
     @property
     def kept(self) -> bool:
-        """Whether the value is known and lies within the bounds; NaN lies within none."""
+        """Whether the value is known and lies within the bounds. NaN lies outside."""
         low, high = self.threshold.min, self.threshold.max
         return self.value is not None and (low is None or self.value >= low) and (high is None or self.value <= high)
 
@@ -36,9 +36,9 @@ class Judged:
 
 
 def judge(cells: Sequence[Cell], thresholds: Sequence[Threshold]) -> list[Judged]:
-    """Hold each completed run to the thresholds that speak of it, run by run.
+    """Test each completed run against the thresholds that concern it.
 
-    Runs that did not complete have no value that a bound could be held to; their state says what they are.
+    Runs that did not complete have no value to test. Their state is reported instead.
     """
     found = []
     for cell in cells if thresholds else ():
@@ -54,7 +54,7 @@ def judge(cells: Sequence[Cell], thresholds: Sequence[Threshold]) -> list[Judged
 
 
 def broken(cells: Sequence[Cell], thresholds: Sequence[Threshold]) -> list[str]:
-    """One line for each bound that is not shown to be kept, with the log of its run."""
+    """A line for each bound that is not shown to be kept, with the log of its run."""
     return [
         f"{one.run.run.id}: {one}" + (f" ({one.run.run.log.path})" if one.run.run.log else "")
         for one in judge(cells, thresholds)
@@ -74,7 +74,7 @@ def _difference(run: Measures, base: Measures | None) -> float | None:
 
 
 def _own(quantity: Measured, scale: float = 1.0) -> Callable[[Measures, Measures | None], float | None]:
-    """A value of the run alone."""
+    """A value that belongs to the run alone."""
 
     def value(run: Measures, base: Measures | None) -> float | None:
         found = quantity.of(run)

@@ -1,4 +1,4 @@
-"""What was run where, in the words of a title."""
+"""Titles: what was run, and where."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from hpcbench.report.notation import parameters
 
 
 def title(cell: Cell) -> tuple[str, str]:
-    """What was run where, and what it is compared with."""
+    """The title of a cell: what was run, where, and what it is compared with."""
     run = example(cell)
     parts = [_model(run), _layout(run), cell_words(run.cell)]
     ranks, steps = integer(run.settings, "ranks"), integer(run.settings, "train", "steps")
@@ -28,12 +28,12 @@ def title(cell: Cell) -> tuple[str, str]:
 
 
 def cell_words(values: Mapping[str, Any]) -> str:
-    """The values of a cell; empty where the study has but one."""
+    """The values of a cell in words; empty if the study has only one cell."""
     return ", ".join(f"{key} {value}" for key, value in values.items())
 
 
 def baseline_words(cell: Cell) -> str:
-    """What the schemes are compared with."""
+    """The baseline in words."""
     base = cell.row(cell.baseline)
     if base is None:
         return "none"
@@ -49,7 +49,7 @@ def baseline_words(cell: Cell) -> str:
 
 
 def example(cell: Cell) -> RunResult:
-    """A run that knows its settings, preferably one that began."""
+    """A run whose settings are known, preferably one that began."""
     runs = [measures.run for measures in cell.runs]
     return next((run for run in runs if run.settings and run.log), next((run for run in runs if run.settings), runs[0]))
 
@@ -63,7 +63,7 @@ def _model(run: RunResult) -> str:
 
 
 def _layout(run: RunResult) -> str:
-    """Sizes of the dimensions, and how pipeline stages are cut where that was chosen."""
+    """Sizes of the dimensions, and the cut of pipeline stages if it was chosen."""
     layout = member(run.settings, "layout")
     if not isinstance(layout, dict):
         return ""

@@ -1,4 +1,4 @@
-"""What a run says of its traffic, as numbers that tables and plots can use."""
+"""The traffic of a run as numbers for tables and plots."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,86 +10,88 @@ from hpcbench.contract import events
 from hpcbench.contract.text import printable
 
 _LARGEST = 1 << 62
-"""Numbers beyond it are none that a run can have counted."""
+"""Largest number that a run can have counted."""
 Unknown = Literal["unknown"]
-"""Of what the MPI library sent, where a scheme's variables may make it compress: it does not say."""
+"""Marks bytes that are not known, because a scheme's variables may make the MPI library compress."""
 DIMENSIONS = ("TP", "SP", "CP", "EP", "PP", "DP", "ZERO", "EXACT")
-"""In the order in which they are shown. EXACT is what no codec may touch."""
+"""The dimensions in the order in which they are shown. No codec may touch EXACT."""
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a channel, or all channels of a dimension, carried in the steps that were counted.
+    """Traffic of a channel, or of all channels of a dimension, in the counted steps.
 
-    Bytes and calls are sums over all ranks and steps; seconds are a step and rank.
+    Bytes and calls are sums over all ranks and steps. Seconds are per step and rank.
     """
 
     dimension: str
     phase: str | None
-    """None for a dimension, and where the log does not say."""
+    """Phase; None for a dimension, and if the log does not give it."""
     kind: str | None
-    """None for a dimension, and where the log does not say."""
+    """Kind; None for a dimension, and if the log does not give it."""
     axis: str | None
-    """Of a tensor grid; None for other traffic, and for a dimension."""
+    """Axis of the tensor grid; None for other traffic, and for a dimension."""
     codec: str | None
-    """None for a dimension whose channels differ, and where the log does not say."""
+    """Codec; None for a dimension whose channels differ, and if the log does not give it."""
     calls: int
     plain_calls: int
-    """Calls without the channel's codec: because it would have lost time, or because the scheme's rule says so."""
+    """Calls without the channel's codec, because it would lose time or a rule of the scheme excludes it."""
     message_bytes: int
-    """Before the codec."""
+    """Bytes before the codec."""
     to_code: int
-    """Those of them that a channel with a codec carried."""
+    """Message bytes of channels with a codec."""
     coded_bytes: int | Unknown
-    """Those of them that went through the codec; unknown where the log does not say."""
+    """Message bytes that went through the codec; unknown if the log does not give them."""
     wire_bytes: int | Unknown
-    """After the codec."""
+    """Bytes after the codec."""
     network_bytes: int | Unknown
-    """Wire bytes that left a node. The MPI library's own collectives do not say: they count as 0."""
+    """Wire bytes that left a node. The MPI library's own collectives do not report them and count as 0."""
     encode_s: float
     decode_s: float
     transfer_s: float
-    """The rest of the time that the calls took."""
+    """The remaining seconds of the calls."""
     exposed_s: float
-    """Time in which the caller waited for the calls."""
+    """Seconds in which the caller waited for the calls."""
     hidden_s: float
-    """Time in which the calls moved while the caller computed."""
+    """Seconds in which the calls moved data while the caller computed."""
     sampled_error: float | None
-    """Relative error of the sampled values, 2-norm; of a dimension, its channels' largest. None where none was
-    sampled."""
+    """Relative error of the sampled values in the 2-norm; for a dimension, its channels' largest.
+
+    None if none was sampled.
+    """
 
     @property
     def wire_over_message(self) -> float | Unknown | None:
-        """Wire bytes per message byte; None where nothing was sent."""
+        """Wire bytes per message byte; None if nothing was sent."""
         return wire_over_message(self.wire_bytes, self.message_bytes)
 
     @property
     def coded_part(self) -> float | Unknown | None:
-        """What went through the codec, as a part of what channels with a codec carried; None without such."""
+        """Part of the bytes that went through the codec, of those of channels with a codec; None without such bytes."""
         return part_of(self.coded_bytes, self.to_code)
 
 
 @dataclass(frozen=True)
 class HostLink:
-    """What crossed the links between devices and hosts where states are offloaded, in bytes a step and rank."""
+    """Traffic over the links between devices and hosts, where states are offloaded, in bytes per step and rank."""
 
     down: float
-    """From the device: reduced gradients."""
+    """Bytes from the device: reduced gradients."""
     up: float
-    """To the device: updated weights."""
+    """Bytes to the device: updated weights."""
 
 
 @dataclass(frozen=True)
 class TimeSplit:
-    """Where the time of a step goes, in seconds a step and rank: means over the steps and ranks that were counted.
+    """Split of a step's time in seconds per step and rank: means over the counted steps and ranks.
 
-    The step is computation and exposed communication. Communication is divided twice: exposed and hidden make up the
-    same calls as encoding, decoding and transfer, of which several may be under way at a time.
+    The step is computation and exposed communication. Communication is divided in two ways: the same calls are exposed
+    and hidden, and they are encoding, decoding and transfer. Several calls may be under way at a time.
     """
 
     step: float
     compute: float
-    """The step without the time in which the rank waited for messages."""
+    """Seconds of the step in which the rank did not wait for messages."""
     exposed: float
     hidden: float
     encode: float
@@ -103,14 +105,14 @@ class TimeSplit:
 
 
 def channels(log: RunLog, ranks: int | None, *, known: bool) -> tuple[Traffic, ...]:
-    """What each channel carried, as the run's ``traffic`` event says.
+    """Traffic of each channel, from the run's ``traffic`` event.
 
     Parameters
     ----------
     ranks
-        Of the run; without them no channel has seconds, and none is given.
+        Number of ranks of the run. Without it channels have no seconds, and none is given.
     known
-        Whether wire bytes are those of the network: not where the MPI library may have compressed by itself.
+        Whether wire bytes are those of the network. They are not if the MPI library may have compressed by itself.
     """
     rows, steps = log.said(events.Traffic).channels, len(window(log))
     if not rows or not steps or not ranks:
@@ -119,7 +121,7 @@ def channels(log: RunLog, ranks: int | None, *, known: bool) -> tuple[Traffic, .
 
 
 def host_link(log: RunLog, ranks: int | None) -> HostLink | None:
-    """What crossed the hosts' links, as the run's ``traffic`` event says; None where it does not."""
+    """Traffic over the hosts' links, from the run's ``traffic`` event; None if the event does not give it."""
     event, shares = log.said(events.Traffic), len(window(log)) * (ranks or 0)
     down, up = event.host_down_bytes, event.host_up_bytes
     if not shares or down is None or up is None or not (0 <= down < _LARGEST and 0 <= up < _LARGEST):
@@ -128,7 +130,7 @@ def host_link(log: RunLog, ranks: int | None) -> HostLink | None:
 
 
 def window(log: RunLog) -> range:
-    """Numbers of the steps that the ``traffic`` event counts; empty where there is none."""
+    """Numbers of the steps that the ``traffic`` event counts; empty if there is no such event."""
     event = log.said(events.Traffic)
     first, last = event.from_step, event.to_step
     if first is None or last is None or not 0 < first <= last < _LARGEST:
@@ -151,26 +153,26 @@ def by_dimension(rows: Sequence[Traffic]) -> tuple[Traffic, ...]:
 
 
 def by_axis(rows: Sequence[Traffic]) -> tuple[Traffic, ...]:
-    """Sums over the channels of each axis of a tensor grid, by the axes' names; what is exact is left out."""
+    """Sums over the channels of each axis of a tensor grid, by the axes' names, without exact traffic."""
     mine = [row for row in rows if row.axis and row.dimension != "EXACT"]
     names = sorted({row.axis or "" for row in mine})
     return tuple(replace(_sum("TP", [row for row in mine if row.axis == name]), axis=name) for name in names)
 
 
 def time_split(rows: Iterable[Traffic], step_seconds: Sequence[float]) -> TimeSplit | None:
-    """Where the time of a step goes.
+    """Split the time of a step.
 
     Parameters
     ----------
     rows
-        Of all channels.
+        Traffic of all channels.
     step_seconds
-        Of the steps that they count.
+        Seconds of the steps that the channels count.
 
     Returns
     -------
     TimeSplit or None
-        None without steps or without traffic: then nothing says what was communication.
+        None without steps or without traffic, because the communication is then not known.
     """
     rows = list(rows)
     if not rows or not step_seconds or not sum(step_seconds) > 0:
@@ -251,23 +253,23 @@ def _sum(dimension: str, rows: list[Traffic]) -> Traffic:
 
 
 def wire_over_message(wire: int | Unknown, message: int) -> float | Unknown | None:
-    """Wire bytes per message byte; None where nothing was sent."""
+    """Wire bytes per message byte; None if nothing was sent."""
     return part_of(wire, message)
 
 
 def coded_part(rows: Sequence[Traffic]) -> float | Unknown | None:
-    """What went through codecs, as a part of what channels with a codec carried; None without such."""
+    """Part of the bytes that went through codecs, of those of channels with a codec; None without such bytes."""
     return part_of(total([row.coded_bytes for row in rows]), sum(row.to_code for row in rows))
 
 
 def part_of(part: int | Unknown, whole: int) -> float | Unknown | None:
-    """A part of some bytes; None of none."""
+    """A part of some bytes; None if there are no bytes."""
     if part == "unknown":
         return part
     return part / whole if whole else None
 
 
 def total(values: Sequence[int | Unknown]) -> int | Unknown:
-    """Their sum, unless one is unknown."""
+    """The sum of values; unknown if one of them is."""
     known = [value for value in values if value != "unknown"]
     return sum(known) if len(known) == len(values) else "unknown"

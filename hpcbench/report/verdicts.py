@@ -1,4 +1,4 @@
-"""The words of a verdict: what is shown of a scheme's speed and loss together, a worse loss first."""
+"""The words of verdicts about a scheme's speed and loss together, with a worse loss first."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ Group = Literal["good", "worse", "not faster", "open", "no loss", "none"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is shown of a scheme."""
+    """The finding about a scheme."""
 
     words: str
     group: Group
-    """Which sentence of the answer names the scheme."""
+    """Name of the sentence of the answer that lists the scheme."""
     tone: Tone = "warning"
 
 
@@ -44,7 +44,7 @@ _OUTCOMES: dict[Speed, dict[Loss | None, Outcome]] = {
 _OTHERWISE: dict[Speed, Outcome] = {"not faster": NOT_FASTER, "not shown": NOT_SHOWN}
 
 IDLE = "codec never ran"
-"""The verdict of a scheme whose codecs encoded nothing: its speed and loss say nothing of them."""
+"""The verdict on a scheme whose codecs encoded nothing. Its speed and loss tell nothing about them."""
 
 # Of the runs of a scheme that did not complete, the one to name.
 _WORST: tuple[str, ...] = (
@@ -65,21 +65,21 @@ _WORST: tuple[str, ...] = (
 
 
 def verdict(speed: Speed, loss: Loss | None) -> Outcome:
-    """The answer for a scheme; `loss` is None where no pair has validation losses."""
+    """The outcome for a scheme. `loss` is None if no pair has validation losses."""
     return _OUTCOMES[speed].get(loss) or _OTHERWISE[speed]
 
 
 def in_words(outcome: Outcome | None, runs: Sequence[Measures], completed: int, *, idle: bool = False) -> str:
-    """The verdict, unless runs diverged or none completed; with the number of those that did not.
+    """The verdict with the number of runs that did not complete, or the failure if runs diverged or none completed.
 
     Parameters
     ----------
     outcome
-        None for the baseline.
+        The outcome; None for the baseline.
     runs, completed
-        All runs of the scheme, and how many completed.
+        All runs of the scheme, and the number of completed ones.
     idle
-        Whether its codecs encoded nothing.
+        Whether the scheme's codecs encoded nothing.
     """
     words = outcome.words if outcome else ""
     words = f"{IDLE}: {words}" if idle and words else IDLE if idle else words

@@ -1,4 +1,4 @@
-"""What weakens the verdicts of a cell: reasons to believe a figure less, each beside the schemes that it concerns."""
+"""Weaknesses of the verdicts of a cell: reasons to trust a figure less, each with the schemes that it concerns."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,24 +15,27 @@ from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import usable
 
 FEW_PAIRS = 5
-"""With fewer pairs, a t test finds even a difference of several deviations in only half of the studies
-(``benchmarks/report_statistics.py``, truth ``large``)."""
+"""Number of pairs below which chance is large.
+
+With fewer pairs, a t test finds even a difference of several deviations in only half of the studies
+(``benchmarks/report_statistics.py``, truth ``large``).
+"""
 FEW_STEPS = 100
-"""Counted steps: of fewer, a median rests on minutes at most, and no training has come far."""
+"""Number of counted steps below which a median rests on minutes at most, and training has hardly begun."""
 _TENTHS = 10
-"""Parts of a run of which the last two tell whether its loss still falls."""
+"""Number of parts of a run. The last two tell whether its loss still falls."""
 
 
 @dataclass(frozen=True)
 class Weakness:
-    """One reason."""
+    """One reason to trust a figure less."""
 
     name: str
-    """For programs."""
+    """Name for programs."""
     words: str
     """A sentence for the reader, without its full stop."""
     concerns: Callable[[Cell, Row, Row], bool]
-    """Tells from a cell, a scheme's row and the baseline's whether the reason holds."""
+    """Tells from a cell, a scheme's row and the baseline's row whether the reason holds."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,10 @@ class Weakened:
 
     reasons: tuple[tuple[str, Weakness], ...]
     of: Mapping[str, tuple[str, ...]]
-    """Scheme -> letters."""
+    """Letters of each scheme."""
 
     def mark(self, scheme: str) -> str:
-        """What stands beside a verdict: ``[ab]``, or nothing."""
+        """The letters beside a verdict, such as ``[ab]``; empty if there are none."""
         letters = "".join(self.of.get(scheme, ()))
         return f"[{letters}]" if letters else ""
 
@@ -63,7 +66,7 @@ class Weakened:
 
 
 def weakened(cell: Cell) -> Weakened:
-    """What weakens the verdicts of a cell, the baseline's own weaknesses included."""
+    """The weaknesses of a cell's verdicts, including those of the baseline itself."""
     base = cell.row(cell.baseline)
     rows = [row for row in cell.rows if row.compared and row is not base]
     if base is None:
@@ -90,7 +93,7 @@ def _still_falling(cell: Cell, row: Row, base: Row) -> bool:
 
 
 def _fall(run: Measures) -> float | None:
-    """From the last tenth but one to the last, as a part of it."""
+    """Fall of the loss from the last tenth but one to the last tenth, relative to the former."""
     losses = run.run.log.steps.column("loss") if run.run.log else []
     size = len(losses) // _TENTHS
     before, last = losses[-2 * size : -size], losses[-size:]
@@ -104,7 +107,7 @@ def _shared_cores(cell: Cell, row: Row, base: Row) -> bool:
 
 
 def _shares(run: Measures) -> bool:
-    """Whether ranks had to take turns on cores: as the run was told, unless it says which cores it had."""
+    """Whether ranks shared cores, by the cores that they had, else by the run's settings."""
     if run.run.settings.get("oversubscribe") is not True:
         return False
     world = run.run.log.ranks if run.run.log else ()
@@ -132,7 +135,10 @@ def _other_jobs(cell: Cell, row: Row, base: Row) -> bool:
 
 
 def _overlap(spans: Sequence[tuple[datetime, datetime, str | None, bool]]) -> bool:
-    """Whether two spans of different jobs, one of them of a run that was used, have time in common; sorted by start."""
+    """Whether two spans of different jobs overlap, one of them of a run that was used.
+
+    The spans are sorted by start.
+    """
     under_way: list[tuple[datetime, datetime, str | None, bool]] = []
     for span in spans:
         start, _, job, used = span
@@ -174,7 +180,7 @@ def _used(row: Row, base: Row) -> Sequence[Measures]:
 LEARNT_NOTHING = Weakness(
     "learnt_nothing",
     "The validation loss of the scheme or of the baseline is no better than that of a model that knows only how often"
-    " each byte occurs: what has learnt nothing has nothing to lose, and as good means nothing",
+    " each byte occurs: a model that has learnt nothing has nothing to lose, so that as good means nothing",
     _learnt_nothing,
 )
 WEAKNESSES = (
@@ -191,12 +197,12 @@ WEAKNESSES = (
     Weakness(
         "still_falling",
         "The baseline's training loss still fell by more than the margin in the last tenth of the steps: losses that"
-        " are as good here need not stay so",
+        " are as good here may differ later",
         _still_falling,
     ),
     Weakness(
         "shared_cores",
-        "Ranks shared cores and took turns: what one rank's codec takes, another's computing waits for",
+        "Ranks shared cores and took turns: the codec of one rank delays the computation of another",
         _shared_cores,
     ),
     Weakness(
@@ -217,4 +223,4 @@ WEAKNESSES = (
         _partly_coded,
     ),
 )
-"""In the order of their letters."""
+"""The weaknesses in the order of their letters."""

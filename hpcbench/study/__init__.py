@@ -1,1 +1,1 @@
-"""What to run: studies, their expansion into runs, presets of models and schemes."""
+"""Studies: what to run, its expansion into runs, and presets of models and schemes."""

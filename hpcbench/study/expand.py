@@ -23,24 +23,24 @@ from hpcbench.study.yaml12 import Document
 
 @dataclass(frozen=True)
 class Run:
-    """One run, resolved: what is trained, on what, how often repeated."""
+    """One run with all values filled in: the model, its training, and the number of the repeat."""
 
     id: str
     repeat: int
-    """From 1."""
+    """Number of the repeat, from 1."""
     pairing: str
-    """Runs of equal cell and pairing that differ in scheme are compared with one another."""
+    """Name of the pairing. Runs with equal cell and pairing that differ in scheme are compared with one another."""
     cell: dict[str, Scalar]
-    """Values of the matrix keys but `scheme`."""
+    """Values of the matrix keys, without `scheme`."""
     study: Study
-    """The study with the cell's values in place."""
+    """The study with the cell's values in it."""
     scheme_name: str
     scheme: Scheme
     clash: str | None
-    """What to say where others have a scheme of the same name too."""
+    """A warning if others have a scheme of the same name; else empty."""
     size: Size
     where: Callable[[FieldPath], str]
-    """``file:line`` of a path of the study, in this cell."""
+    """Gives the ``file:line`` of a path of the study, in this cell."""
 
 
 def expand(loaded: Loaded, capacity: Capacity, offer: Offer = NOTHING) -> list[Run]:
@@ -54,8 +54,8 @@ def expand(loaded: Loaded, capacity: Capacity, offer: Offer = NOTHING) -> list[R
     Raises
     ------
     UserError
-        A cell does not follow the schema, does not divide, or names an unknown scheme, the baseline is missing, or a
-        threshold speaks of no run.
+        A cell does not follow the schema, its sizes do not divide, or it names an unknown scheme. Or the baseline is
+        missing, or a threshold holds for no run.
     """
     groups: dict[str, list[Run]] = {}
     cell_of: dict[str, dict[str, Scalar]] = {}
@@ -109,7 +109,7 @@ def _where(cell: Cell, document: Document) -> Callable[[FieldPath], str]:
 
 
 def _variant(cell: Cell, loaded: Loaded, where: Callable[[FieldPath], str]) -> Study:
-    """The study with the cell's values in place of its own."""
+    """The study with the cell's values in it."""
     data: dict[str, Any] = {key: value for key, value in loaded.document.data.items() if key != "matrix"}
     for key in sorted(cell, key=lambda key: key.count(".")):
         put(data, split_key(key), cell[key].value, loaded.document.where(cell[key].path))
@@ -135,7 +135,7 @@ def _check_baseline(groups: dict[str, list[Run]], loaded: Loaded) -> None:
 
 
 def _check_thresholds(groups: dict[str, list[Run]], loaded: Loaded) -> None:
-    """A threshold that no run is held to would look as if it were kept."""
+    """Refuse a threshold that holds for no run: it would look as if it were kept."""
     runs = [run for group in groups.values() for run in group]
     for i, threshold in enumerate(loaded.study.thresholds):
         if not any(threshold.concerns(run.scheme_name, run.cell) for run in runs):

@@ -1,4 +1,4 @@
-"""Which scheme a name means: the study's own goes before the site's, and that before a preset."""
+"""Which scheme a name stands for: first the study's own, then the site's, then a preset."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,18 +23,18 @@ class Offer:
 
 
 NOTHING = Offer("", {}, lambda scheme: [])
-"""Of a site that adds none."""
+"""The offer of a site that adds no scheme."""
 
 
 def find_scheme(name: str, own: Mapping[str, Scheme], offer: Offer, where: str) -> tuple[Scheme, str | None]:
-    """The scheme of that name, and what to say where others have one of the same name too.
+    """The scheme of that name, and a warning if others have a scheme of the same name.
 
     Parameters
     ----------
     own
         The study's schemes.
     where
-        ``file:line`` of who named it.
+        ``file:line`` of the place that names it.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def _preset(name: str, offer: Offer, where: str) -> Scheme:
 
 
 def _of_sites(name: str, offer: Offer) -> str:
-    """What the sites say to a name that is not known here."""
+    """What the sites know about a name that is unknown here."""
     if not offer.site:
         return ""
     own = f"; site {offer.site} adds {', '.join(offer.schemes) or 'none'}"

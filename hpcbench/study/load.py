@@ -16,11 +16,11 @@ from hpcbench.study.yaml12 import Document, parse_value, read
 
 @dataclass(frozen=True)
 class Loaded:
-    """A study, and where each value of it was said."""
+    """A study, and the place where each value of it stands."""
 
     study: Study
     document: Document
-    """Its data are as the file and `--set` said them, presets filled in."""
+    """The content of the file with `--set` applied and presets filled in."""
     sets: list[str]
     """The `--set` options, as given."""
 
@@ -33,12 +33,12 @@ def load_study(path: Path, sets: list[str] | None = None) -> Loaded:
     path
         The study file.
     sets
-        ``a.b=value`` each, the value in YAML.
+        Options of the form ``a.b=value``, with the value in YAML.
 
     Raises
     ------
     UserError
-        Whatever is wrong, with file and line, or with the option.
+        Something is wrong. The message names file and line, or the option.
     """
     document = read(path)
     apply_sets(document, sets or [])
@@ -67,7 +67,7 @@ def validate(data: dict[str, Any], document: Document) -> Study:
 
 
 def fill_model(model: Any, where: str) -> Any:
-    """The fields of a model that is given by name, or by `preset` and changes to it.
+    """Fill in a model that is given by name, or by `preset` and changes to it.
 
     Raises
     ------

@@ -14,20 +14,20 @@ from hpcbench.study.yaml12 import Document
 VARIABLE = ["scheme", "nodes", "ranks_per_node", "walltime", "queue", "model"]
 """Fields at the root of a study that a matrix may vary."""
 SECTIONS = ["model", "data", "train", "layout"]
-"""Sections whose fields it may vary."""
+"""Sections whose fields a matrix may vary."""
 MAX_CELLS = 100_000
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One value of one matrix key, and where it was said."""
+    """One value of one matrix key, and the place where it stands."""
 
     value: Scalar
     path: FieldPath
 
 
 Cell = dict[str, Choice]
-"""A choice for every key of the matrix, in file order."""
+"""A choice for each key of the matrix, in file order."""
 
 
 def cells(study: Study, document: Document) -> list[Cell]:
@@ -71,7 +71,7 @@ def matches(hole: Mapping[str, Scalar], cell: Cell) -> bool:
 
 
 def same(a: Scalar, b: Scalar) -> bool:
-    """Equal, and not one of them a truth value and the other a number."""
+    """Whether two values are equal, and not a truth value and a number."""
     return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 
@@ -134,7 +134,7 @@ def check_key(key: str, where: str) -> None:
     Raises
     ------
     UserError
-        With what was meant, if something known is near.
+        The key cannot vary. The message names a similar key if there is one.
     """
     section, dot, field = key.partition(".")
     fields: list[str] = fields_at(Study, (section,)) if section in SECTIONS and dot else []

@@ -1,4 +1,4 @@
-"""The content of run.json: what a study's run becomes on a site."""
+"""The content of run.json: the settings of a study's run on a site."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,16 +38,16 @@ def run_file(
     base
         Directory that a relative `data.path`, `data.tokenizer` or `links` starts from.
     shape
-        How the launcher was asked to lay out the ranks. The worker refuses to run in another shape.
+        The placement of ranks that the launcher was asked for. The worker refuses to run in another shape.
     peak_tflops
-        Precision -> dense peak of a GPU, where the site says one: the report prefers it to its own table.
+        Dense peak of a GPU by precision, where the site gives it. The report prefers it to its own table.
     gpu_aware_mpi
-        What the site says of its MPI library; None where the ranks are to find out.
+        Whether the site says that its MPI library takes device pointers; None if the ranks are to find out.
 
     Raises
     ------
     UserError
-        A value of the study does not do for this run, such as a seed that grows too large with the repeats.
+        A value of the study is wrong for this run, such as a seed that grows too large with the repeats.
     """
     study, links = run.study, run.study.links
     files = {key: str((base / path).resolve()) for key in ("path", "tokenizer") if (path := getattr(study.data, key))}

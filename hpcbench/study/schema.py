@@ -1,4 +1,4 @@
-"""What a study may say: one schema for files, `--set` and editors."""
+"""The schema of a study, for files, `--set` and editors."""
 
 from typing import Any, Literal
 
@@ -13,9 +13,9 @@ from hpcbench.study.container import Container
 
 
 class _Replicas(Section):
-    """The size that a study may leave open: the fields of a second base stand first in files."""
+    """The size that a study may leave out. The fields of a second base class come first in files."""
 
-    dp: Count | None = Field(None, description="Data parallel; by default what nodes and the site leave room for.")
+    dp: Count | None = Field(None, description="Data parallel; by default as many as nodes and the site have room for.")
 
 
 class StudyLayout(Partition, _Replicas):
@@ -23,19 +23,22 @@ class StudyLayout(Partition, _Replicas):
 
 
 class SchemeEntry(Scheme):
-    """A scheme as a study or a site writes it."""
+    """A scheme in the form in which a study or a site writes it."""
 
     description: Line | None = Field(None, description="For people.")
 
 
 class Matrix(BaseModel):
-    """What varies: each key names a field of the study, with a list of values; the last key varies fastest."""
+    """The values that vary.
+
+    Each key names a field of the study and has a list of values; the last key varies fastest.
+    """
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
     __pydantic_extra__: dict[str, list[Scalar]]
 
     zip: list[dict[str, list[Scalar]]] = Field(
-        default_factory=list, description="Groups of keys whose lists, of equal length, go in lockstep."
+        default_factory=list, description="Groups of keys whose lists have equal length and vary together."
     )
     exclude: list[dict[str, Scalar]] = Field(
         default_factory=list, description="Cells to leave out: each matches on the keys that it names."
@@ -49,7 +52,7 @@ class Baseline(Section):
 
 
 class Study(Section):
-    """What to compare: a model, how it trains, and what varies."""
+    """The runs to compare: a model, its training, and the values that vary."""
 
     study: Name = Field(description="Name: letters, digits, dot, underscore and dash, at most 64.")
     site: File | None = Field(None, description="Name of a site, or a site file.")
@@ -75,10 +78,10 @@ class Study(Section):
     layout: StudyLayout = Field(default_factory=StudyLayout, description="Sizes of the parallel dimensions.")
     nodes: Count | None = Field(None, description="Nodes of a job; by default what the layout needs.")
     ranks_per_node: Count | None = Field(None, description="Ranks a node; by default the GPUs of a node.")
-    scheme: Name = Field("baseline", description="The scheme, where the matrix does not vary it.")
+    scheme: Name = Field("baseline", description="The scheme, if the matrix does not vary it.")
     links: File | None = Field(
         None,
-        description="What `hpcbench bench network --json` measured here, relative to the study file: decides on plans.",
+        description="File of `hpcbench bench network --json`, relative to the study file; plans are chosen by it.",
     )
     container: Container | None = Field(None, description="The image that ranks run in, and what the site lacks of it.")
     schemes: dict[Name, SchemeEntry] = Field(default_factory=dict, description="Schemes of one's own, by name.")
@@ -88,8 +91,12 @@ class Study(Section):
         "allocation",
         description="allocation: the schemes of a repeat share a job, in rotated order; none: one job a run.",
     )
-    baseline: Baseline = Field(default_factory=Baseline, description="What all others are compared with.")
-    criteria: Criteria = Field(default_factory=Criteria, description="What a verdict calls a difference.")
+    baseline: Baseline = Field(
+        default_factory=Baseline, description="The baseline, which all other runs are compared with."
+    )
+    criteria: Criteria = Field(
+        default_factory=Criteria, description="Margins within which a verdict sees no difference."
+    )
     thresholds: list[Threshold] = Field(
         default_factory=list,
         max_length=1000,

@@ -1,4 +1,4 @@
-"""How the runs of a scheme train: the study's settings, the scheme's optimizer, and what follows from both."""
+"""How the runs of a scheme train: the study's settings, the scheme's optimizer, and the values that depend on them."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ def settled(train: Train, scheme: Scheme, where: Callable[[FieldPath], str]) -> 
     Raises
     ------
     UserError
-        The optimizer cannot work so.
+        The optimizer cannot work with these settings.
     """
     optimizer = scheme.optimizer or train.optimizer
     freeze_step = None
@@ -37,18 +37,18 @@ def settled(train: Train, scheme: Scheme, where: Callable[[FieldPath], str]) -> 
 
 
 def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[FieldPath], str]) -> None:
-    """Whether the scheme's rules go with how its run trains.
+    """Check that the scheme's rules fit the training of its run.
 
     Parameters
     ----------
     study
-        With settled settings; ``study.scheme`` is the scheme's name.
+        A study with settled settings. ``study.scheme`` is the scheme's name.
 
     Raises
     ------
     UserError
-        A rule is for traffic that there is not with this optimizer or ZeRO stage, a codec does not take the precision,
-        or the backward pass would compute with other values than the forward pass.
+        A rule is for traffic that this optimizer or ZeRO stage does not have, a codec does not take the precision, or
+        the backward pass would compute with other values than the forward pass.
     """
     train, listed, name = study.train, scheme.all_rules, study.scheme
     setting = Setting(size.layout, train, study.model.tied)
@@ -56,7 +56,7 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Field
         if not any(rule.matches(triple) for triple in possible(train.optimizer)):
             place, field = _place_of(k, study, where)
             raise UserError(
-                f"{place}: {field}: {rules.called(listed, k)} of scheme {name} is for what only 1-bit Adam sends, and "
+                f"{place}: {field}: {rules.called(listed, k)} of scheme {name} is for traffic of 1-bit Adam only, and "
                 f"the optimizer is {train.optimizer}: set optimizer: onebit-adam in the scheme, or remove the rule"
             )
     missed = rules.missed_stage(listed, train.zero)
@@ -88,12 +88,12 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Field
 
 
 def check_device(study: Study, scheme: Scheme, capacity: Capacity, where: Callable[[FieldPath], str]) -> None:
-    """Whether the scheme can run on the site's device: what its compute nodes would refuse is said here.
+    """Check that the scheme can run on the site's device, before the compute nodes would refuse it.
 
     Raises
     ------
     UserError
-        It asks for what only the CPU does.
+        The scheme needs something that only the CPU can do.
     """
     refused = rules.refused_on_gpu(scheme.algorithm, scheme.all_rules) if capacity.device != "cpu" else None
     if refused is None:
@@ -106,13 +106,15 @@ def check_device(study: Study, scheme: Scheme, capacity: Capacity, where: Callab
 
 
 def idle_rules(study: Study, scheme: Scheme, size: Size) -> list[str]:
-    """One line for each rule of the scheme that carries nothing in a run of the settled study."""
+    """A line for each rule of the scheme that carries nothing in a run of the settled study."""
     return rules.idle(scheme.all_rules, Setting(size.layout, study.train, study.model.tied))
 
 
 def _place_of(k: int | None, study: Study, where: Callable[[FieldPath], str], key: str = "") -> tuple[str, str]:
-    """Where the study says rule `k`, or another `key` of the scheme, or where it names the scheme if that is another's;
-    and the name of the field."""
+    """The place of rule `k`, or of another `key` of the scheme, and the name of the field.
+
+    Where another file defines the scheme, it is the place that names the scheme.
+    """
     path: FieldPath = ("scheme",)
     if study.scheme in study.schemes:
         path = ("schemes", study.scheme, *((key,) if key else ("rules", *(() if k is None else (k - 1,)))))

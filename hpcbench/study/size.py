@@ -1,4 +1,4 @@
-"""How many ranks a run has and how they lie on nodes; what does not divide is refused before anything runs."""
+"""The number of ranks of a run and their place on nodes. Sizes that do not divide are refused before anything runs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from hpcbench.study.schema import Study
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a site offers, as far as the size of a run and what it can do depend on it."""
+    """The properties of a site that limit the size and the device of a run."""
 
     site: str
     ranks_per_node: int | None
-    """Usual number of ranks a node; None where a node takes what the layout needs."""
+    """Usual number of ranks per node; None if a node takes as many as the layout needs."""
     slots: int
-    """Ranks that fit a node without sharing cores or GPUs."""
+    """Number of ranks that fit a node without sharing cores or GPUs."""
     device: str = "cpu"
     """What ranks compute on: ``cpu`` or ``cuda``."""
     most_nodes: tuple[int, str] | None = None
@@ -44,7 +44,7 @@ def resolve(study: Study, capacity: Capacity, where: Callable[[FieldPath], str])
     Raises
     ------
     UserError
-        Something does not divide; the message names the field and what would.
+        A size does not divide. The message names the field and a size that would.
     """
     if study.nodes is not None and capacity.most_nodes is not None and study.nodes > capacity.most_nodes[0]:
         most, said = capacity.most_nodes

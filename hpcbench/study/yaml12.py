@@ -1,4 +1,4 @@
-"""YAML 1.2 with the place of every value: only what the core schema knows, and nothing that surprises.
+"""YAML 1.2 with the place of every value. Only the types of the core schema are known, so that no value surprises.
 
 `12:00` and `no` are strings, `1e3` is a number, `010` is ten. Duplicate keys, tags, several documents and alias bombs
 are errors with file and line.
@@ -21,19 +21,19 @@ MAX_DEPTH = 32
 
 @dataclass
 class Document:
-    """A YAML file's content, and where each value of it was said."""
+    """A YAML file's content, and the place where each value stands."""
 
     name: str
-    """The file, as messages call it."""
+    """Name of the file in messages."""
     text: bytes
-    """The file as it was read."""
+    """Text of the file."""
     data: dict[str, Any]
-    """Mappings, lists, strings, numbers, booleans and None."""
+    """Content of the file: mappings, lists, strings, numbers, booleans and None."""
     origins: dict[FieldPath, str] = field(default_factory=dict)
-    """``file:line`` (or the option) of each key and list item."""
+    """``file:line`` (or the option) of each key and each list item."""
 
     def where(self, path: FieldPath) -> str:
-        """``file:line`` of the value, or of the nearest thing around it that the file says."""
+        """``file:line`` of the value, or of the nearest value around it that is in the file."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.origins:
                 return self.origins[path[:end]]
@@ -80,7 +80,7 @@ def read(path: Path) -> Document:
 
 
 def parse_value(text: str, name: str) -> Any:
-    """A single YAML value, as `--set` takes it.
+    """Read a single YAML value, such as that of `--set`.
 
     Raises
     ------
@@ -129,12 +129,15 @@ _SCALARS = {
         r"(?!.{101})[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
     ),
 }
-"""Plain scalars that are no strings, by the core schema of YAML 1.2 (chapter 10.3); no number has over 100 digits."""
+"""Plain scalars that are not strings, by the core schema of YAML 1.2 (chapter 10.3).
+
+Numbers have at most 100 digits.
+"""
 _TAGS = {_TAG + kind for kind in ("map", "seq", "str", *_SCALARS)}
 
 
 def _core_schema() -> Any:
-    """A parser of ruamel's with these scalars; its own has dates, ``1_000`` and ``<<`` too."""
+    """A parser of ruamel with these scalars only. Its own also knows dates, ``1_000`` and ``<<``."""
     import ruamel.yaml
     from ruamel.yaml.nodes import ScalarNode
     from ruamel.yaml.resolver import VersionedResolver
@@ -156,7 +159,7 @@ def _core_schema() -> Any:
 
 
 class _Builder:
-    """From ruamel's nodes to plain data, with the line of each value; what no study needs is refused."""
+    """Makes plain data from ruamel's nodes, with the line of each value. Constructs that no study needs are refused."""
 
     def __init__(self, name: str, origins: dict[FieldPath, str], scalar: Callable[[Any], Any]) -> None:
         self._name, self._origins, self._scalar = name, origins, scalar
@@ -164,7 +167,7 @@ class _Builder:
         self._open: set[int] = set()
 
     def value(self, node: Any, path: FieldPath) -> Any:
-        """The value of the node that lies at `path`; what an alias repeats is built, and counted, anew."""
+        """The value of the node at `path`. The content of an alias is built, and counted, each time."""
         self._nodes += 1
         if self._nodes > MAX_NODES:
             where = self._origins.get(path[:1], self._name)

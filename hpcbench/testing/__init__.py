@@ -1,1 +1,1 @@
-"""Helpers for tests of hpcbench and of sites that use it."""
+"""Helpers for tests of hpcbench, and of sites that use it."""

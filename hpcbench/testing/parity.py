@@ -1,4 +1,4 @@
-"""Compares a model that is spread over ranks with the same model on one: each value by its global name."""
+"""Compares a model that is spread over ranks with the same model on one rank: each value by its global name."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Part:
-    """A rank's part of a parameter; elements that the rank does not have are NaN."""
+    """A rank's part of a parameter. Elements that the rank does not have are NaN."""
 
     shard: Shard
     values: Values
@@ -28,7 +28,7 @@ class Whole:
     Attributes
     ----------
     values
-        By global name; an element that no rank had is NaN.
+        Values by global name. An element that no rank had is NaN.
     replicas_differ
         Largest difference between two ranks that have the same element.
     """
@@ -38,7 +38,7 @@ class Whole:
 
 
 def parameters(trainer: Trainer) -> list[Part]:
-    """This rank's weights, as the model computes with them."""
+    """The weights with which the model of this rank computes."""
     return [Part(slot.shard, values.double().cpu().numpy()) for slot, values in trainer.data_parallel.weights()]
 
 
@@ -55,7 +55,7 @@ def gradients(trainer: Trainer) -> list[Part]:
 
 
 def padding(trainer: Trainer) -> float:
-    """Sum of the sizes of what a piece of this rank holds for no parameter, of the piece where it is largest."""
+    """Sum of the sizes of a piece's padding, for the piece of this rank where it is largest."""
     pieces = trainer.data_parallel.pieces
     ends = (piece.master[max(piece.bucket.padding.start - piece.owned.start, 0) :] for piece in pieces)
     return max(float(end.double().abs().sum()) for end in ends)
@@ -80,7 +80,10 @@ def assemble(comm: MPI.Comm, parts: list[Part]) -> Whole | None:
 
 
 def relative_error(whole: dict[str, Values], reference: dict[str, Values]) -> tuple[float, str]:
-    """Largest ||a - b|| / ||b|| over all tensors, and the name of the worst; infinite where a value is missing."""
+    """Largest ||a - b|| / ||b|| over all tensors, and the name of the worst one.
+
+    It is infinite if a value is missing.
+    """
     if whole.keys() != reference.keys():
         return float("inf"), f"names differ: {sorted(whole.keys() ^ reference.keys())}"
     errors = {}

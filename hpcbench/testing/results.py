@@ -1,4 +1,4 @@
-"""Results as a submission leaves them on disk, written with chosen numbers: what a report must read back."""
+"""Results on disk in the form of a submission, written with chosen numbers that a report must read back."""
 
 import json
 import random
@@ -12,7 +12,7 @@ from hpcbench.contract.mark import Mark, write_mark
 from hpcbench.contract.step_line import Step
 
 FLOPS_PER_SAMPLE = 6.4e8
-"""Of the shape that `settings` gives, rounded to what is easy to reckon with."""
+"""Operations per sample for the sizes in `settings`, rounded to a simple number."""
 PARAMETERS = 820_000
 RULES: dict[str, tuple[str, str, list[dict[str, Any]]]] = {
     "baseline": ("native", "none", []),
@@ -27,39 +27,43 @@ RULES: dict[str, tuple[str, str, list[dict[str, Any]]]] = {
 
 @dataclass
 class Planted:
-    """One run with the numbers that its log is to give."""
+    """One run with the numbers that its log will give."""
 
     scheme: str
     repeat: int
     seconds: float
-    """Of each step after the warm-up; the steps of the warm-up take ten times as long."""
+    """Seconds of each step after the warm-up. Steps of the warm-up take ten times as long."""
     noise: float = field(default=0.0, kw_only=True)
-    """Spread of the steps' times, as a part of them."""
+    """Scatter of the steps' times, relative to them."""
     loss: float
     """Validation loss at the end."""
     coded: float | None = field(default=None, kw_only=True)
-    """Part of the bytes that went through the scheme's codec; None for a log that does not say it."""
+    """Part of the bytes that went through the scheme's codec; None for a log that does not give it."""
     wire: float = 1.0
-    """Wire bytes per message byte, where a codec or the MPI library may make them fewer."""
+    """Wire bytes per message byte, if a codec or the MPI library can reduce them."""
     cell: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
-    """Variables of the scheme, which then is the MPI library's own."""
+    """Variables of the scheme, which then uses the MPI library's own collectives."""
     exposed: float = 0.2
-    """Part of each step in which ranks wait for messages; half as much is hidden, and a codec takes a tenth of it to
-    encode and as much to decode."""
+    """Part of each step in which ranks wait for messages.
+
+    Half of this time is added as hidden time. A tenth of it is spent in encoding, and a tenth in decoding.
+    """
     hosts: dict[str, float] = field(default_factory=dict)
-    """Host -> how much longer its ranks compute than is usual; the ranks lie on them in equal parts. Without any they
-    lie on n1, of whose time nothing is said."""
+    """Factor of the computing time for each host. The ranks lie on the hosts in equal parts.
+
+    Without hosts, the ranks lie on n1, without computing times.
+    """
 
     @property
     def wire_bytes(self) -> int:
-        """Of a step that has a million message bytes."""
+        """Wire bytes of a step with a million message bytes."""
         may = self.environment or _codec(settings(self)) != "none"
         return round(1_000_000 * self.wire) if may else 1_000_000
 
     @property
     def id(self) -> str:
-        """The run's id, as `submit` makes it."""
+        """The run's id, in the form of `submit`."""
         return "-".join([f"r{self.repeat}", *(f"{key}{value}" for key, value in self.cell.items()), self.scheme])
 
 
@@ -154,7 +158,7 @@ def _codec(asked: dict[str, Any]) -> str:
 
 
 def _channel(run: Planted, asked: dict[str, Any], steps: int) -> dict[str, Any]:
-    """All traffic of the run, in one channel."""
+    """All traffic of the run in one channel."""
     codec = _codec(asked)
     exposed = run.exposed * run.seconds * steps * 8
     coding = 0.0 if codec == "none" else 0.1 * exposed
@@ -180,7 +184,7 @@ def _channel(run: Planted, asked: dict[str, Any], steps: int) -> dict[str, Any]:
 
 
 def write(root: Path, runs: list[Planted], *, steps: int = 12, warmup: int = 2, device: str = "cpu") -> Path:
-    """Write a submission in which all runs completed; one job a repeat.
+    """Write a submission in which all runs completed, with a job for each repeat.
 
     Returns
     -------
@@ -233,7 +237,7 @@ def write(root: Path, runs: list[Planted], *, steps: int = 12, warmup: int = 2, 
 
 
 def write_marker(directory: Path, job: str, status: int) -> None:
-    """The exit marker of a run that ended; each job has an hour of its own."""
+    """Write the exit marker of a run that ended. Each job has its own hour."""
     start = datetime(2026, 11, 21, 6, 30) + timedelta(hours=int(job[1:5]) - 1)
     end = start + timedelta(minutes=1)
     span = f"{start.isoformat()}Z", f"{end.isoformat()}Z"

@@ -1,7 +1,7 @@
 """The worker: ``python -m hpcbench.train RUN.json``, started on every rank by a job's launcher.
 
 Exit status: 0 the run completed, 1 it diverged or its replicas differ, 2 it cannot be run as asked, 75 it was told to
-stop and has written a checkpoint, from which it goes on when it is started again.
+stop and has written a checkpoint. Started again, it continues from the checkpoint.
 """
 
 import gc
@@ -55,17 +55,17 @@ from hpcbench.errors import TransitError, UserError
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.predict import flops
 from hpcbench.train import binding, container, gpu, preflight, resources, stop, surroundings, text
-from hpcbench.train.checkpoint import Checkpoint, Checkpoints, Found, carried
+from hpcbench.train.checkpoint import Checkpoint, Checkpoints, LatestCheckpoint, carried
 from hpcbench.train.checkpoint_index import ReplicasDifferError
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.energy.energy import EnergyMeter
-from hpcbench.train.log import RunLog, now
+from hpcbench.train.log import LogWriter, now
 from hpcbench.train.tracing import Tracing
 from hpcbench.train.trainer import Trainer
 
 
 def main(argv: list[str]) -> int:
-    """Run one run on this rank."""
+    """Carry out one run on this rank."""
     comm = MPI.COMM_WORLD
     if len(argv) != 1:
         raise UserError("usage: python -m hpcbench.train RUN.json")
@@ -73,9 +73,9 @@ def main(argv: list[str]) -> int:
     container.check_version()
     container.check_library()
     run, raw = load(path)
-    log = RunLog(sys.stdout if comm.rank == 0 else None, path.parent / "reserve")
+    log = LogWriter(sys.stdout if comm.rank == 0 else None, path.parent / "reserve")
     checkpoints = Checkpoints(path.parent / "checkpoint", comm, run)
-    found = checkpoints.find() if comm.size == run.ranks else Found(None)  # another world is refused below
+    found = checkpoints.find() if comm.size == run.ranks else LatestCheckpoint(None)  # another world is refused below
     resumed_from = found.newest.step if found.newest else None
     identity = {key: raw[key] for key in ("study", "run", "site", "repeat", "pairing", "cell")}
     log.event(
@@ -133,7 +133,7 @@ def main(argv: list[str]) -> int:
 
 def train(
     trainer: Trainer,
-    log: RunLog,
+    log: LogWriter,
     *,
     hosts: Sequence[str] = (),
     taken: int = 0,
@@ -147,11 +147,11 @@ def train(
     Parameters
     ----------
     hosts
-        Of each rank, in rank order; without them nothing is said of hosts.
+        Host of each rank, in rank order. Without them the log has no times of hosts.
     taken
-        Steps that the trainer's state has behind it.
+        Steps that the trainer has already taken.
     checkpoints
-        Where to write them; None writes none.
+        Where checkpoints are written; None writes none.
     told_to_stop
         Asked after each step, see `Trainer.step`.
     tracing
@@ -241,12 +241,12 @@ def train(
 
 
 def attempt() -> int:
-    """How often the run was started, by the job's count.
+    """Number of times that the job has started the run.
 
     Raises
     ------
     UserError
-        The variable holds no such number.
+        The variable does not hold a whole number from 1 on.
     """
     words = os.environ.get("HPCBENCH_ATTEMPT", "1")
     if not re.fullmatch(r"[1-9][0-9]{0,8}", words):
@@ -255,12 +255,12 @@ def attempt() -> int:
 
 
 def resume(trainer: Trainer, checkpoints: Checkpoints, checkpoint: Checkpoint, corpus: Corpus) -> str:
-    """Go on from a checkpoint; says what is not as it was, where another layout wrote it.
+    """Continue from a checkpoint. The result tells what has changed if another layout wrote it.
 
     Raises
     ------
     UserError
-        The text has changed since.
+        The text has changed since the checkpoint.
     """
     if checkpoint.corpus != corpus.digest:
         raise UserError(
@@ -273,7 +273,7 @@ def resume(trainer: Trainer, checkpoints: Checkpoints, checkpoint: Checkpoint, c
 
 
 def environment() -> dict[str, Any]:
-    """Versions of what computes and communicates."""
+    """Versions of the libraries that compute and communicate."""
     return {
         "mpi": " ".join(MPI.Get_library_version().split("\n")[0].rstrip("\0").split()),
         "python": platform.python_version(),
@@ -285,7 +285,7 @@ def environment() -> dict[str, Any]:
 
 
 def transport(comm: MPI.Comm, run: Run, aware: Awareness | None) -> dict[str, Any]:
-    """What decides how messages travel (a collective call)."""
+    """Settings that decide how messages travel. This is a collective call."""
     formats = run.train.message_formats
     found: dict[str, Any] = {
         "comm_precision": formats,
@@ -304,7 +304,7 @@ def transport(comm: MPI.Comm, run: Run, aware: Awareness | None) -> dict[str, An
 
 
 def facts(run: Run, corpus: Corpus) -> dict[str, Any]:
-    """What follows from the configuration."""
+    """Numbers that follow from the configuration."""
     shape = _shape(run)
     return {
         "parameters": flops.parameters(**shape, positions=run.model.positions, tied=run.model.tied),
@@ -330,7 +330,7 @@ def _shape(run: Run) -> dict[str, int]:
 
 
 def guarded() -> None:
-    """Run `main`; a rank that fails takes the whole job with it, so that no rank waits for one that is gone."""
+    """Run `main`. A rank that fails ends the whole job, so that no rank waits for one that is gone."""
     try:
         status = main(sys.argv[1:])
     except UserError as error:

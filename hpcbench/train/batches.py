@@ -1,4 +1,4 @@
-"""Which samples a rank computes: the same sample order in every layout."""
+"""The samples that a rank computes. Their order is the same in every layout."""
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,11 @@ class Batches:
     corpus
         The text.
     seed, seq_len, global_batch, micro_batch
-        As in the run.
+        Settings of the run.
     rank, size
-        Of the data-parallel group: each rank takes a contiguous part of the global batch.
+        Rank in the data-parallel group, and its size. Each rank takes a contiguous part of the global batch.
     device
-        Where the tokens go.
+        Device for the tokens.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class Batches:
         self._device = device
 
     def train(self, step: int) -> list[MicroBatch]:
-        """This rank's part of global batch `step` (from 0)."""
+        """The micro-batches of this rank in global batch `step` (from 0)."""
         first = step * self._global_batch
         return self._cut("train", self._seed, np.arange(first, first + self._global_batch, dtype=np.uint64))
 
     def valid(self, samples: int) -> list[MicroBatch]:
-        """This rank's part of the validation samples, which do not depend on the seed."""
+        """The validation samples of this rank. They do not depend on the seed."""
         return self._cut("valid", 0, np.arange(samples, dtype=np.uint64))
 
     def _cut(self, split: str, seed: int, samples: npt.NDArray[np.uint64]) -> list[MicroBatch]:

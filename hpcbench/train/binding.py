@@ -1,7 +1,7 @@
-"""Where the ranks really lie: recorded by each of them, and compared with what the launcher was asked for.
+"""The real placement of the ranks. Each rank records it, and it is compared with the placement that was asked for.
 
-Every launcher has a way to be misunderstood that starts the ranks all the same: on half of the nodes, on each other's
-cores, all on the first GPU. What is plainly wrong is refused; what may slow a run down is said.
+With wrong options every launcher may still start the ranks: on half of the nodes, on the same cores, or all on the
+first GPU. A wrong placement is refused, and one that may slow the run down is reported.
 """
 
 import os
@@ -18,7 +18,7 @@ from hpcbench.contract.run import Run, Shape
 from hpcbench.errors import UserError
 
 Rank = dict[str, Any]
-"""What one rank says of itself."""
+"""The record of one rank about itself."""
 
 _NODES = Path("/sys/devices/system/node")
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
@@ -35,12 +35,12 @@ _NICS = (
 
 
 def describe(comm: MPI.Comm, device: str) -> Rank:
-    """Who and where this rank is (a collective call); it computes on the GPU named here from then on.
+    """The host, cores and GPU of this rank (a collective call). From now on the rank computes on that GPU.
 
     Raises
     ------
     UserError
-        The run asks for a GPU and PyTorch sees none.
+        The run needs a GPU and PyTorch sees none.
     """
     shared = comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)
     local_rank = int(shared.rank)
@@ -62,7 +62,7 @@ def describe(comm: MPI.Comm, device: str) -> Rank:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Numbers in rising order as ``0-6,28-34``."""
+    """Numbers in rising order as ranges, such as ``0-6,28-34``."""
     found: list[list[int]] = []
     for number in numbers:
         if found and number == found[-1][1] + 1:
@@ -73,7 +73,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def numbers(words: str) -> set[int]:
-    """What `ranges` gives, as the kernel writes it too."""
+    """The numbers in a text that `ranges` or the kernel wrote."""
     pairs = (part.partition("-") for part in words.strip().split(",") if part)
     return {number for first, _, last in pairs for number in range(int(first), int(last or first) + 1)}
 
@@ -117,7 +117,7 @@ def _gpu(rank: int, local_rank: int) -> Rank:
 
 
 def _word(about: Any, form: str) -> str | None:
-    """None where this PyTorch does not tell."""
+    """A value as text; None if this PyTorch does not give it."""
     try:
         return form.format(about)
     except AttributeError:
@@ -125,17 +125,17 @@ def _word(about: Any, form: str) -> str | None:
 
 
 def check(world: list[Rank], run: Run) -> list[str]:
-    """Compare where the ranks lie with what was asked for.
+    """Compare the placement of the ranks with the one that was asked for.
 
     Returns
     -------
     list[str]
-        What may slow the run down, a line each.
+        A line for each fault that may slow the run down.
 
     Raises
     ------
     UserError
-        It would measure something else: other nodes, cores that ranks share, one GPU for all of a host.
+        The run would measure something else: other nodes, shared cores, or one GPU for all ranks of a host.
     """
     hosts: dict[str, list[Rank]] = defaultdict(list)
     for rank in world:
@@ -172,9 +172,9 @@ def _check_places(hosts: dict[str, list[Rank]], shape: Shape) -> None:
 
 
 def _check_cores(host: str, ranks: list[Rank], shape: Shape | None) -> bool:
-    """Refuse ranks that sit on each other; returns whether several are bound to nothing of their own.
+    """Refuse ranks that share bound cores. The result tells whether several ranks are not bound at all.
 
-    Ranks that may all use the very same cores are not bound, be it the whole host or what the job was given of it.
+    Ranks that may all use the same cores are not bound, whether these are all cores of the host or of the job.
     """
     sets = [set(rank["cores"]) for rank in ranks]
     loose = len(ranks) > 1 and all(cores == sets[0] for cores in sets)
@@ -214,7 +214,7 @@ def _check_enough(host: str, ranks: list[Rank], together: int, shape: Shape) -> 
 
 
 def _check_gpus(host: str, ranks: list[Rank], shape: Shape | None) -> None:
-    """Refuse ranks that crowd on fewer GPUs than they were to have."""
+    """Refuse ranks that share fewer GPUs than they were to have."""
     by_gpu: dict[object, list[Rank]] = defaultdict(list)
     for rank in ranks:
         if rank.get("gpu"):
@@ -231,13 +231,13 @@ def _check_gpus(host: str, ranks: list[Rank], shape: Shape | None) -> None:
 
 
 def _identity(rank: Rank) -> object:
-    """What tells GPUs of a host apart, whatever number each rank knows them by."""
+    """A key that tells the GPUs of a host apart, whatever number each rank gives them."""
     gpu = rank["gpu"]
     return gpu["uuid"] or gpu["pci"] or (gpu["number"], tuple(rank["visible"].values()))
 
 
 def _sharers(shape: Shape | None, crowd: list[Rank]) -> int:
-    """How many ranks may compute on one GPU; as many as do, where nobody said and there is but that one."""
+    """Number of ranks that may compute on one GPU. If nobody set it and the host has one GPU, all ranks may."""
     gpus = Fraction(shape.gpus_per_rank) if shape else Fraction(0)
     if gpus:
         return max(1, int(1 / gpus))
@@ -245,7 +245,7 @@ def _sharers(shape: Shape | None, crowd: list[Rank]) -> int:
 
 
 def _sight(ranks: list[Rank], shape: Shape) -> str | None:
-    """Whether ranks see more GPUs than they were to: it changes what libraries do."""
+    """Whether ranks see more GPUs than they were to see, because that changes what libraries do."""
     if shape.visibility != "one":
         return None
     own = max(1, int(Fraction(shape.gpus_per_rank)))

@@ -1,9 +1,9 @@
-"""Checkpoints of a run: all of its state, one file a rank, whole or not there at all, for any layout to go on from.
+"""Checkpoints of a run: its whole state, one file for each rank. A run of any layout can continue from one.
 
-``checkpoint/step-000060/`` holds ``rank-00000.pt`` and so on, and ``complete.json`` with size and digest of each and
-the index of what lies where. The directory is written under another name, every file of it forced to the disk, and
-renamed when all ranks are done: a kill at any moment leaves the checkpoint before it usable. The last two are kept,
-because a file system may damage one.
+``checkpoint/step-000060/`` holds ``rank-00000.pt`` and so on, and ``complete.json`` with the size and digest of each
+file and the index of the tensors. The directory is written under another name, each of its files is forced to the disk,
+and it is renamed when all ranks are done. So a kill at any moment leaves the earlier checkpoint usable. The last two
+are kept, because a file system may damage one.
 """
 
 import socket
@@ -34,7 +34,7 @@ from hpcbench.train.corpus import Corpus
 T = TypeVar("T")
 
 _CUTS = ("layout.", "train.zero", "train.bucket_mb", "train.sequence_parallel")
-"""Settings that decide which rank has what: another value of them is another layout."""
+"""Settings that decide which rank has which part. Other values make another layout."""
 _FREE = (
     *_CUTS,
     "train.micro_batch",
@@ -45,43 +45,43 @@ _FREE = (
     "train.offload",
     "train.node_copy",
 )
-"""What may change from one start of a run to the next."""
+"""Settings that may change between two starts of a run."""
 _NOT_SCALARS = (*SHARED, RESIDUALS, "shards", "holder", "replicas", "calls")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that all ranks have found whole."""
+    """A checkpoint whose files all ranks have found complete."""
 
     step: int
-    """Steps that had been taken."""
+    """Number of steps that had been taken."""
     directory: Path
     corpus: str
     """Digest of the text that the run had read."""
     index: Index
-    """Where its tensors lie."""
+    """Index of the tensors in the files."""
     holders: list[list[int]]
-    """The holder of each writing rank's residuals: ranks with the same holder had the same ones."""
+    """The holder of each writing rank's residuals. Ranks with the same holder had the same residuals."""
     scalars: dict[str, Any]
-    """What all ranks had alike: the loss scale, counts of updates and of skipped steps."""
+    """Numbers that are equal on all ranks: the loss scale, counts of updates and of skipped steps."""
     calls: dict[str, int]
-    """Calls of each channel, the largest of all ranks."""
+    """Calls of each channel, the largest count of all ranks."""
     changed: tuple[str, ...] = ()
-    """How its layout differs from the one that goes on; where it does not, the next steps have the same bits."""
+    """Differences to the layout of the run that continues. If there are none, the next steps have the same bits."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """What `Checkpoints.find` found."""
+class LatestCheckpoint:
+    """The result of `Checkpoints.find`."""
 
     newest: Checkpoint | None
     damaged: tuple[str, ...] = ()
-    """Newer ones that cannot be used, each with the reason."""
+    """Newer checkpoints that cannot be used, each with the reason."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a checkpoint took; bytes are a sum over the ranks."""
+    """Size and time of a written checkpoint. Bytes are a sum over the ranks."""
 
     step: int
     bytes: int
@@ -94,11 +94,11 @@ class Checkpoints:
     Parameters
     ----------
     directory
-        Where they lie; made by the first one.
+        Directory of the checkpoints. The first checkpoint makes it.
     comm
-        The ranks of the run, with nothing else under way on it.
+        The ranks of the run. Nothing else may be under way on this communicator.
     run
-        Whose checkpoints: those of another run are refused.
+        The run. Checkpoints of another run are refused.
     """
 
     def __init__(self, directory: Path, comm: MPI.Comm, run: Run) -> None:
@@ -107,13 +107,13 @@ class Checkpoints:
         self._identity = identity(run)
         self._damaged: set[Path] = set()
 
-    def find(self) -> Found:
-        """The newest checkpoint that is whole; every rank checks its own file.
+    def find(self) -> LatestCheckpoint:
+        """The newest checkpoint that is complete. Every rank checks its own file.
 
         Raises
         ------
         UserError
-            It is that of another run, whose first key that differs is named, or of another version of hpcbench.
+            It belongs to another run, or to another version of hpcbench. The message names the first key that differs.
         """
         words: list[str] = []
         for step, path in self._from_first(lambda: sorted(files.numbered(self._directory).items(), reverse=True)):
@@ -121,23 +121,23 @@ class Checkpoints:
             if isinstance(manifest, dict):
                 why = self._damage(path, manifest)
                 if not why:
-                    return Found(self._found(step, path, manifest), tuple(words))
+                    return LatestCheckpoint(self._found(step, path, manifest), tuple(words))
             else:
                 why = manifest
             self._damaged.add(path)
             words.append(f"{path.name}: {why}")
-        return Found(None, tuple(words))
+        return LatestCheckpoint(None, tuple(words))
 
     def load(self, checkpoint: Checkpoint, state: dict[str, Any]) -> dict[str, Any]:
-        """Fill what `Trainer.state` gave on this rank with what the checkpoint has for it, and return it.
+        """Fill this rank's `Trainer.state` from the checkpoint, and return it.
 
-        In the same layout every bit of the state is the one that was written. In another one the model's numbers are,
-        while residuals and calls of channels are carried over as `carried` says.
+        In the same layout every bit of the state is as it was written. In another layout that holds for the model's
+        numbers only; `carried` tells what happens to residuals and calls of channels.
 
         Raises
         ------
         UserError
-            On all ranks, when the files of one do not hold what the index says.
+            The files of a rank do not match the index. All ranks raise it.
         """
         trouble = ""
         rank, opened = self._comm.rank, Files(lambda rank: checkpoint.directory / files.rank_file(rank))
@@ -152,25 +152,27 @@ class Checkpoints:
         except (OSError, ValueError, KeyError) as error:
             trouble = str(error.strerror if isinstance(error, OSError) else error)
         if words := next(filter(None, self._comm.allgather(trouble)), None):
-            raise UserError(f"{checkpoint.directory}: {words}: remove it to go on from the one before, or from step 1")
+            raise UserError(
+                f"{checkpoint.directory}: {words}: remove it to continue from the one before, or from step 1"
+            )
         return state
 
     def write(self, step: int, state: dict[str, Any], *, corpus: Corpus) -> Written:
-        """Write the state after `step` steps, and let go of the oldest.
+        """Write the state after `step` steps, and remove the oldest checkpoint.
 
         Parameters
         ----------
         state
-            What `Trainer.state` gives.
+            The result of `Trainer.state`.
         corpus
             The text that the run reads.
 
         Raises
         ------
         UserError
-            On all ranks, when one of them cannot write.
+            A rank cannot write. All ranks raise it.
         ReplicasDifferError
-            On all ranks, when two of them have other bits where they must have the same.
+            Two ranks differ where they must have the same bits. All ranks raise it.
         """
         begin = time.perf_counter()
         final = self._directory / f"step-{step:06}"
@@ -201,7 +203,7 @@ class Checkpoints:
         return Written(step, sum(entry["bytes"] for entry in entries), round(time.perf_counter() - begin, 3))
 
     def _own(self, state: dict[str, Any]) -> tuple[dict[str, Any], Index | None]:
-        """What this rank's file holds; and the index, on the first rank."""
+        """The content of this rank's file; and the index, on the first rank."""
         own = list(fragments(state))
         announced = self._comm.gather([announce(fragment) for fragment in own])
         index: Index | None = None
@@ -221,11 +223,11 @@ class Checkpoints:
         return {**content, "calls": state["calls"]}, index
 
     def _damage(self, path: Path, manifest: dict[str, Any]) -> str | None:
-        """What is wrong with the files of this run, in the words of the first rank that finds something."""
+        """The fault in the files of this run, in the words of the first rank that finds one; None if there is none."""
         if manifest["schema"] != files.SCHEMA:
             raise UserError(
-                f"{path}: written by another version of hpcbench: go on with that one, or remove {path.parent} to "
-                "start from step 1"
+                f"{path}: written by another version of hpcbench: continue with that version, or remove "
+                f"{path.parent} to start from step 1"
             )
         _refuse_other(manifest["run"], self._identity, path)
         ranks = manifest["ranks"]  # each file is read by one rank, in its own layout by the one that wrote it
@@ -241,12 +243,12 @@ class Checkpoints:
         return Checkpoint(step, path, index=Index(manifest["index"]), changed=changed, **known)
 
     def _from_first(self, ask: Callable[[], T]) -> T:
-        """The first rank's answer: a shared file system may show another one an older directory."""
+        """The first rank's answer, because a shared file system may show another rank an older directory."""
         answer: T = self._comm.bcast(ask() if self._comm.rank == 0 else None)
         return answer
 
     def _agreed(self, step: int, act: Callable[[], T]) -> list[T]:
-        """What `act` gives on each rank; an error of one is raised by all."""
+        """The result of `act` on each rank. If it fails on one rank, all ranks raise its error."""
         outcome: tuple[str, T | None]
         try:
             outcome = "", act()
@@ -263,27 +265,27 @@ class Checkpoints:
 
 
 def carried(checkpoint: Checkpoint, state: dict[str, Any]) -> str:
-    """In one line, what of a checkpoint of another layout is not as it was.
+    """A line that tells what changed in a checkpoint of another layout.
 
     Parameters
     ----------
     state
-        Of a rank that goes on.
+        State of a rank that continues.
     """
-    said = ["calls of channels go on from the largest count of all ranks"]
+    said = ["calls of channels continue from the largest count of all ranks"]
     if checkpoint.index.tables[RESIDUALS]:
-        shared = "residuals are added up and shared out alike" if state[RESIDUALS] else "residuals are let go"
+        shared = "residuals are added up and shared out equally" if state[RESIDUALS] else "residuals are dropped"
         said.append(shared)
     return f"another layout ({', '.join(checkpoint.changed)}): {'; '.join(said)}"
 
 
 def identity(run: Run) -> dict[str, Any]:
-    """What a checkpoint says of the run that wrote it."""
+    """The settings by which a checkpoint is known to belong to a run."""
     return run.model_dump(mode="json", include={"model", "data", "train", "layout", "scheme"})
 
 
 def _largest(counts: list[dict[str, int]]) -> dict[str, int]:
-    """No seed of a codec that rounds at random comes twice, whichever rank goes on with a channel."""
+    """The largest count of each channel. With it a codec that rounds at random never uses a seed twice on any rank."""
     names = {name for calls in counts for name in calls}
     return {name: max(calls.get(name, 0) for calls in counts) for name in sorted(names)}
 
@@ -298,7 +300,7 @@ def _refuse_other(theirs: dict[str, Any], ours: dict[str, Any], path: Path) -> N
 
 
 def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Settings that differ, in the order of the run file: name, theirs, ours."""
+    """Settings that differ, in the order of the run file: name, the checkpoint's value, the run's value."""
     there, here = dict(_flat(theirs)), dict(_flat(ours))
     for key in dict.fromkeys((*here, *there)):
         if there.get(key) != here.get(key):
@@ -306,7 +308,7 @@ def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[tuple
 
 
 def _flat(data: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Leaves of nested mappings by their dotted names; a list is a leaf."""
+    """Values of nested mappings by their dotted names. A list is one value."""
     if not isinstance(data, dict) or not data:
         yield name, data
         return

@@ -1,4 +1,4 @@
-"""The files of a checkpoint on disk: what is written so that a kill at any moment leaves no half of it in use."""
+"""The files of a checkpoint on disk. A kill at any moment leaves no half-written checkpoint in use."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import torch
 import xxhash
 
 COMPLETE = "complete.json"
-"""Written last: sizes and digests of all other files, and the index."""
+"""The file that is written last: sizes and digests of all other files, and the index."""
 SCHEMA = 3
 _KEPT = 2
 _NAME = re.compile(r"step-([0-9]{6,})")
@@ -25,7 +25,7 @@ def rank_file(rank: int) -> str:
 
 
 def numbered(directory: Path) -> dict[int, Path]:
-    """Checkpoints by their step, whole or not; what is being written has another name."""
+    """Checkpoints by their step, complete or not. One that is being written has another name."""
     names = ((_NAME.fullmatch(path.name), path) for path in _children(directory))
     return {int(matched[1]): path for matched, path in names if matched}
 
@@ -41,7 +41,10 @@ def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
 
 
 def read_manifest(path: Path) -> dict[str, Any] | str:
-    """The content of ``complete.json``, of one of another schema just that; or what is wrong with it."""
+    """The content of ``complete.json``, or a message about its fault.
+
+    Only the version is given for a file of another schema.
+    """
     try:
         data: dict[str, Any] = json.loads((path / COMPLETE).read_bytes())
         if int(data["schema"]) != SCHEMA:
@@ -60,7 +63,7 @@ def _content_digest(manifest: dict[str, Any]) -> str:
 
 
 def damage(path: Path, entry: dict[str, Any]) -> str | None:
-    """What is wrong with a rank's file; None where nothing is."""
+    """The fault in a rank's file; None if there is none."""
     digest, size = xxhash.xxh3_128(), 0
     try:
         with path.open("rb") as stream:
@@ -75,7 +78,7 @@ def damage(path: Path, entry: dict[str, Any]) -> str | None:
 
 
 class _Digested:
-    """A stream whose size and digest are taken as it is written: nothing need be read back."""
+    """A stream that takes size and digest while it is written, so that nothing must be read back."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -92,7 +95,7 @@ class _Digested:
 
 
 def write_rank(path: Path, state: dict[str, Any]) -> dict[str, Any]:
-    """Write a rank's file through to the disk; gives its size and digest, as `damage` takes them."""
+    """Write a rank's file through to the disk. The result is its size and digest, in the form that `damage` takes."""
     with path.open("wb") as stream:
         digested = _Digested(stream)
         try:
@@ -107,7 +110,7 @@ def write_rank(path: Path, state: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write through to the disk."""
+    """Write a file through to the disk."""
     with path.open("wb") as stream:
         stream.write(content)
         stream.flush()
@@ -115,13 +118,13 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def fresh(partial: Path) -> None:
-    """An empty directory to write to."""
+    """An empty directory for writing."""
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
 
 
 def publish(partial: Path, final: Path) -> None:
-    """Give the directory its name, for good."""
+    """Give the directory its final name."""
     _sync(partial)
     shutil.rmtree(final, ignore_errors=True)  # one of that name was damaged, or the run would have begun after it
     partial.rename(final)
@@ -137,7 +140,7 @@ def _sync(directory: Path) -> None:
 
 
 def prune(directory: Path, step: int, damaged: Set[Path]) -> None:
-    """Leave the checkpoint of this step and the one before; what is partial was cut off."""
+    """Keep the checkpoint of this step and the one before. Remove all others and the interrupted ones."""
     usable = {number: path for number, path in numbered(directory).items() if number <= step and path not in damaged}
     kept = {usable[number] for number in sorted(usable)[-_KEPT:]}
     for path in list(_children(directory)):

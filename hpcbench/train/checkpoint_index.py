@@ -1,7 +1,7 @@
-"""The index of a checkpoint: whose file holds which part of each tensor, by the tensors' global names.
+"""The index of a checkpoint: which rank's file holds which part of each tensor, by the tensors' global names.
 
-Of parts that many ranks have alike, such as the weights of replicas and the two copies of a tied weight, one file holds
-one: so a checkpoint has each number once, and a rank of any layout finds the few files that it needs.
+Many ranks hold equal parts, such as the weights of replicas and the two copies of a tied weight. Only one file holds
+each of them. So a checkpoint has each number once, and a rank of any layout finds the few files that it needs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,29 +15,29 @@ from torch import Tensor
 from hpcbench.train.extent import Extent
 
 SHARED = ("parameters", "optimizer")
-"""Kinds of tensors that belong to the model: the same numbers in every layout."""
+"""Kinds of tensors that belong to the model. Their numbers are the same in every layout."""
 RESIDUALS = "residuals"
-"""What is each rank's own."""
+"""The kind of tensors that each rank has for itself."""
 
 
 class ReplicasDifferError(Exception):
-    """Ranks that must have the same numbers do not."""
+    """Ranks that must have the same numbers do not have them."""
 
 
 @dataclass(frozen=True)
 class Fragment:
-    """What a rank's state has of one tensor.
+    """A rank's part of one tensor.
 
     Attributes
     ----------
     kind
         One of `SHARED`, or `RESIDUALS`.
     name, shape
-        Of the whole parameter.
+        Name and shape of the whole parameter.
     extent
-        Which part it is.
+        The part of the parameter.
     fields
-        Flat views of the state's tensors, [extent.length] each: they can be filled.
+        Flat views of the state's tensors, of shape [extent.length] each, which can be filled.
     """
 
     kind: str
@@ -48,11 +48,12 @@ class Fragment:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all fields."""
         return sum(values.numel() * values.itemsize for values in self.fields.values())
 
 
 def fragments(state: dict[str, Any]) -> Iterator[Fragment]:
-    """The tensors of what `Trainer.state` gives, in its order."""
+    """The tensors of a `Trainer.state`, in its order."""
     shards = state["shards"]
     for kind in SHARED:
         for name, entry in state[kind].items():
@@ -66,7 +67,7 @@ def fragments(state: dict[str, Any]) -> Iterator[Fragment]:
 
 @dataclass(frozen=True)
 class Announced:
-    """What a rank says of a fragment before anything is written."""
+    """Description of a fragment that a rank sends before anything is written."""
 
     kind: str
     name: str
@@ -77,7 +78,7 @@ class Announced:
 
 
 def announce(fragment: Fragment) -> Announced:
-    """What all ranks with this fragment must say alike."""
+    """The description of a fragment that all ranks with this fragment must share."""
     digest = xxhash.xxh3_128()
     for values in fragment.fields.values():
         digest.update(values.view(torch.uint8).numpy().data)
@@ -85,12 +86,9 @@ def announce(fragment: Fragment) -> Announced:
 
 
 def share_out(announced: Sequence[Sequence[Announced]]) -> list[list[int]]:
-    """Which of its fragments each rank writes: of those that many have alike, the one that has least to write so far.
+    """The fragments that each rank writes.
 
-    Raises
-    ------
-    ReplicasDifferError
-        Two ranks have the same part of a tensor with other bits.
+    If many ranks have a fragment, the one with the least to write so far writes it.
     """
     mine: list[list[int]] = [[] for _ in announced]
     load = [0] * len(announced)
@@ -115,7 +113,7 @@ def share_out(announced: Sequence[Sequence[Announced]]) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class Part:
-    """What a rank's file holds of a tensor."""
+    """The part of a tensor that a rank's file holds."""
 
     rank: int
     extent: Extent
@@ -135,7 +133,7 @@ class Index:
 
     @classmethod
     def of(cls, announced: Sequence[Sequence[Announced]], chosen: Sequence[Sequence[int]]) -> "Index":
-        """Of what is written of what was announced."""
+        """The index of the announced parts that are written."""
         tables: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in (*SHARED, RESIDUALS)}
         for rank, items in enumerate(chosen):
             for item in (announced[rank][i] for i in items):
@@ -145,12 +143,12 @@ class Index:
         return cls(tables)
 
     def parts(self, kind: str, name: str, shape: tuple[int, ...]) -> list[Part]:
-        """Where a tensor lies; nowhere, where the checkpoint does not know it.
+        """The parts of a tensor; none if the checkpoint does not know it.
 
         Raises
         ------
         ValueError
-            It has another shape there.
+            The tensor has another shape in the checkpoint.
         """
         entry = self.tables[kind].get(name)
         if entry is None:

@@ -1,6 +1,6 @@
-"""Fills a rank's state from the files of a checkpoint, whatever layout wrote them: only files that overlap are opened.
+"""Fills a rank's state from a checkpoint of any layout. Only files that overlap with the rank's part are opened.
 
-The files are memory-mapped, so of each only what is copied comes from the disk.
+The files are memory-mapped, so that only the copied parts are read from the disk.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,12 @@ File = dict[str, Any]
 
 
 class Files:
-    """The ranks' files of a checkpoint, opened as they are asked for.
+    """The ranks' files of a checkpoint. Each is opened when it is first needed.
 
     Parameters
     ----------
     path
-        Name of a rank's file.
+        Gives the path of a rank's file.
     """
 
     def __init__(self, path: Callable[[int], Path]) -> None:
@@ -37,7 +37,7 @@ class Files:
 
     @property
     def opened(self) -> list[int]:
-        """Whose files were asked for."""
+        """Ranks whose files were opened."""
         return sorted(self._opened)
 
 
@@ -74,7 +74,7 @@ def _fields(file: File, fragment: Fragment) -> dict[str, Tensor]:
 
 
 def take_own_residuals(state: dict[str, Any], file: File) -> None:
-    """Residuals of the same rank in the same layout: bit for bit."""
+    """Load the residuals of the same rank in the same layout, bit for bit."""
     for fragment in fragments(state):
         if fragment.kind == RESIDUALS:
             for key, target in fragment.fields.items():
@@ -82,16 +82,16 @@ def take_own_residuals(state: dict[str, Any], file: File) -> None:
 
 
 def share_residuals(state: dict[str, Any], index: Index, files: Files, holders: list[list[int]]) -> None:
-    """Residuals of another layout: what all its ranks lacked is added up, and each new one gets an equal share.
+    """Load the residuals of another layout. They are added up over its ranks and shared out equally.
 
-    The residuals of sums (``summed``) are added to those of contributions (``sent``), whose sum they correct as well.
-    So what the sum of all messages lacked of each parameter is conserved, to the rounding of a share to fp32, whoever
-    owns a sum and whoever holds a summand now. Only a layout of one replica, which sends nothing, has no residuals.
+    The residuals of sums (``summed``) are added to those of contributions (``sent``), because both correct the same
+    sum. So the total error of each parameter is conserved, up to the rounding of a share to fp32, whichever ranks own
+    sums and hold summands now. Only a layout of one replica, which sends nothing, has no residuals.
 
     Parameters
     ----------
     holders
-        Of each rank that wrote, whose residuals it held: what ranks with the same holder have alike counts once.
+        Holder of each writing rank's residuals. The residuals of ranks with the same holder count once.
     """
     for fragment in fragments(state):
         if fragment.kind == RESIDUALS:
@@ -101,7 +101,7 @@ def share_residuals(state: dict[str, Any], index: Index, files: Files, holders: 
 
 
 def _shares(state: dict[str, Any], name: str) -> int:
-    """How many different residuals of the same elements of a parameter the layout has: each gets a share."""
+    """Number of different residuals that the layout has for the same elements of a parameter. Each gets a share."""
     shard: Shard = state["shards"][name]
     shares: int = state["replicas"]
     if state["summands"]:
@@ -110,7 +110,7 @@ def _shares(state: dict[str, Any], name: str) -> int:
 
 
 def lacking(fragment: Fragment, index: Index, files: Files, holders: list[list[int]]) -> Tensor:
-    """What all messages of a layout lacked, [fragment.extent.length], fp64."""
+    """The total error of all messages of a layout, [fragment.extent.length], fp64."""
     total = torch.zeros(fragment.extent.length, dtype=torch.float64)
     piece = torch.zeros_like(total)
     counted: set[tuple[tuple[int, ...], Extent]] = set()

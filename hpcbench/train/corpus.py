@@ -1,4 +1,4 @@
-"""Tokens to train on and to evaluate on, and which of them a sample holds: the same in every layout."""
+"""Tokens for training and evaluation, and the tokens of each sample. They are the same in every layout."""
 
 import hashlib
 import math
@@ -14,24 +14,24 @@ from hpcbench.train.initial import random_bits
 Tokens = npt.NDArray[np.integer]
 
 _COUNTED = 1 << 26
-"""Most tokens that are counted for a baseline."""
+"""Number of tokens that are counted for a baseline at most."""
 _BLOCKS = 64
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Two halves of a text.
+    """The two halves of a text.
 
     Attributes
     ----------
     train, valid
         Tokens, any integer dtype, in memory or mapped from a file.
     symbols
-        Tokens are less than this: 256 for bytes, else the model's vocabulary.
+        Tokens are smaller than this number: 256 for bytes, else the model's vocabulary.
     where
-        The file or source, for error messages.
+        File or source, for error messages.
     known_digest
-        Of what is too large to be read for it.
+        Digest of a text that is too large to be read for it.
     """
 
     train: Tokens
@@ -42,7 +42,7 @@ class Corpus:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of both halves, or of samples of a large file: runs with the same one have read the same text."""
+        """SHA-256 of both halves, or of samples of a large file. Runs with the same digest have read the same text."""
         return self.known_digest or hashlib.sha256(self.train.tobytes() + b"\0" + self.valid.tobytes()).hexdigest()
 
     def window(self, *, split: str, key: int, index: npt.NDArray[np.uint64], seq_len: int) -> npt.NDArray[np.int64]:
@@ -65,12 +65,12 @@ class Corpus:
         return windows
 
     def check_blocks(self) -> None:
-        """Look for tokens that are not in the vocabulary; of a large text in blocks all over it.
+        """Look for tokens that are not in the vocabulary. A large text is searched in blocks all over it.
 
         Raises
         ------
         UserError
-            There is one.
+            A token is not in the vocabulary.
         """
         for split, tokens in (("train", self.train), ("valid", self.valid)):
             for part in _blocks(len(tokens)):
@@ -87,11 +87,11 @@ class Corpus:
 
     @property
     def uniform_loss(self) -> float:
-        """Nats a token costs a model that knows nothing."""
+        """Loss in nats per token of a model that knows nothing."""
         return math.log(self.symbols)
 
     def unigram_loss(self) -> float:
-        """Nats a token of the validation half costs a model that knows only how often each token comes."""
+        """Loss in nats per token of a model that knows only how often each token occurs, on the validation half."""
         counts = self._counts(self.train) + 1.0
         surprise = -np.log(counts / counts.sum())
         seen = self._counts(self.valid)
@@ -99,7 +99,10 @@ class Corpus:
 
     @property
     def unigram_tokens(self) -> int:
-        """Tokens that `unigram_loss` knows the frequencies from: fewer than there are where these are very many."""
+        """Number of tokens that `unigram_loss` takes the frequencies from.
+
+        A very large text is not counted as a whole.
+        """
         return sum(part.stop - part.start for part in _blocks(len(self.train)))
 
     def _counts(self, tokens: Tokens) -> npt.NDArray[np.int64]:
@@ -110,7 +113,7 @@ class Corpus:
 
 
 def _blocks(n: int) -> list[slice]:
-    """All of `n` tokens; where they are too many, blocks all over them."""
+    """All of `n` tokens, or blocks all over them if they are too many."""
     if n <= _COUNTED:
         return [slice(0, n)]
     size = _COUNTED // _BLOCKS

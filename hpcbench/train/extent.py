@@ -1,8 +1,8 @@
-"""Which elements of a whole tensor a rank has, and how they come from one cut into another.
+"""The elements of a whole tensor that a rank has, and how elements of one cut are copied to another cut.
 
-Layouts cut a tensor twice: tensor parallelism holds a box of it, ZeRO a run of that box laid out row by row. Any two
-such cuts meet in boxes again, so a part that was written in one layout fills a part of another by a few slice
-assignments.
+Layouts cut a tensor twice: tensor parallelism holds a box of it, and ZeRO a run of that box laid out row by row. The
+common elements of two such cuts are boxes again. So a few slice assignments copy a part of one layout to a part of
+another.
 """
 
 import math
@@ -22,9 +22,9 @@ class Extent:
     Attributes
     ----------
     box
-        Where the box lies in the whole tensor.
+        Bounds of the box in the whole tensor.
     start, length
-        The run's elements, of the box laid out row by row.
+        First element and number of elements of the run, in the box laid out row by row.
     """
 
     box: Bounds
@@ -33,7 +33,7 @@ class Extent:
 
     @classmethod
     def of(cls, held: tuple[slice, ...], start: int = 0, length: int | None = None) -> "Extent":
-        """Of the slices of a whole tensor; without a length all from `start` on."""
+        """The extent of a run of the slices of a whole tensor; without a length, of all elements from `start` on."""
         box = tuple((part.start, part.stop) for part in held)
         return cls(box, start, _volume(box) - start if length is None else length)
 
@@ -47,18 +47,18 @@ class Extent:
 
 
 def copy(target: Tensor, to: Extent, source: Tensor, of: Extent) -> int:
-    """Copy what two parts of a tensor have in common.
+    """Copy the common elements of two parts of a tensor.
 
     Parameters
     ----------
     target, source
         The parts' elements, [to.length] and [of.length].
     to, of
-        Where they belong.
+        The extents of the two parts.
 
     Returns
     -------
-    How many elements were copied.
+    Number of elements that were copied.
     """
     copied = 0
     for (place, outer), (origin, inner) in _pairs(to, of):
@@ -70,7 +70,7 @@ def copy(target: Tensor, to: Extent, source: Tensor, of: Extent) -> int:
 
 
 def meet(one: Extent, other: Extent) -> bool:
-    """Whether the boxes, and so perhaps the runs, have elements in common."""
+    """Whether the boxes, and so perhaps the runs, have common elements."""
     return all(max(a, c) < min(b, d) for (a, b), (c, d) in zip(one.box, other.box, strict=True))
 
 

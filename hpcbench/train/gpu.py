@@ -1,4 +1,4 @@
-"""What a run on a GPU needs beside the GPU: found out before anything is timed, and never made up for on the CPU."""
+"""What a run on a GPU needs beside the GPU. It is checked before anything is timed; the CPU never replaces it."""
 
 from mpi4py import MPI
 
@@ -13,12 +13,12 @@ from hpcbench.errors import UserError
 
 
 def check(run: Run) -> None:
-    """Whether what the run sends can be made on the GPU of this rank.
+    """Check that the run's messages can be made on the GPU of this rank.
 
     Raises
     ------
     UserError
-        There is no CuPy, it cannot use the GPU, or the scheme asks for what only the CPU does.
+        CuPy is missing, it cannot use the GPU, or the scheme needs something that only the CPU can do.
     """
     if run.device == "cpu":
         return
@@ -32,7 +32,7 @@ def check(run: Run) -> None:
 
 
 def refusal(run: Run) -> str | None:
-    """What of the scheme has no counterpart on a GPU, and what to use instead."""
+    """The part of the scheme that a GPU cannot do, and what to use instead."""
     scheme = run.scheme
     refused = rules.refused_on_gpu(scheme.algorithm, scheme.all_rules)
     if refused:
@@ -44,5 +44,5 @@ def refusal(run: Run) -> str | None:
 
 
 def awareness(comm: MPI.Comm, run: Run) -> Awareness | None:
-    """Whether the MPI library is given device pointers (a collective call); None where there are none."""
+    """Whether the MPI library is given device pointers (a collective call). None if there are no device pointers."""
     return None if run.device == "cpu" else gpu_aware(comm, run.gpu_aware_mpi)

@@ -1,7 +1,7 @@
 """Initial weights that do not depend on the layout.
 
-Each value is a function of the seed, the parameter's global name and its index in the global tensor, so a rank can
-compute just the part that it holds and every layout starts from the same model.
+Each value is a function of the seed, the parameter's global name and its index in the global tensor. So a rank can
+compute only the part that it holds, and every layout starts from the same model.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ def random_bits(key: int, index: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint6
 
 
 def key_of(*parts: object) -> int:
-    """A 64-bit key from anything that prints the same everywhere."""
+    """A 64-bit key from values that print the same everywhere."""
     digest = hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "little")
 
@@ -44,8 +44,8 @@ def normal(key: int, index: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
 def spread(name: str, config: Model) -> float:
     """Standard deviation of a weight's initial values.
 
-    As GPT-NeoX-20B: sqrt(2/(5h)) ("small init", arXiv 1910.05895), and 2/(l sqrt(h)) for the layers that write into
-    the residual stream ("Wang init").
+    The values are those of GPT-NeoX-20B: sqrt(2/(5h)) ("small init", arXiv 1910.05895), and 2/(l sqrt(h)) for the
+    layers that write into the residual stream ("Wang init").
     """
     if name.endswith(("attention.out.weight", "mlp.down.weight")):
         return 2 / (config.layers * math.sqrt(config.hidden))

@@ -1,4 +1,4 @@
-"""How fast a run learns at each step."""
+"""The learning rate of each step."""
 
 import math
 
@@ -6,7 +6,7 @@ from hpcbench.contract.training import Train
 
 
 def learning_rate(step: int, train: Train) -> float:
-    """Rate of step `step` (from 0): a linear warm-up, then a cosine down to the lowest at the last step."""
+    """Learning rate of step `step` (from 0): a linear warm-up, then a cosine down to the lowest at the last step."""
     if step < train.warmup_steps:
         return train.lr * (step + 1) / train.warmup_steps
     progress = (step - train.warmup_steps) / max(1, train.steps - 1 - train.warmup_steps)

@@ -1,4 +1,4 @@
-"""Writes the run's log: lines that a person reads and the collector parses without guessing."""
+"""The run's log: lines that a person can read and the collector parses without guessing."""
 
 import contextlib
 from datetime import datetime, timezone
@@ -15,7 +15,7 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class RunLog:
+class LogWriter:
     """Writes the log of a run.
 
     Parameters

@@ -1,7 +1,7 @@
 """A GPT in the manner of GPT-NeoX, in plain PyTorch: it knows nothing of parallel training.
 
-A part that a pipeline stage does not hold is None (embedding, head) or missing from `blocks`, whose keys are the
-layers' global numbers: so each parameter has the same name in every layout.
+A part that a pipeline stage does not hold is None (embedding, head) or missing from `blocks`. The keys of `blocks` are
+the layers' global numbers, so that each parameter has the same name in every layout.
 
 Shapes: b samples, s positions, h hidden, a heads, d = h/a, V vocabulary; t ranks of tensor parallelism.
 """
@@ -18,7 +18,7 @@ Core = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Embedding(nn.Module):
-    """Tokens, and positions when they are learned."""
+    """The vectors of tokens, plus those of positions if they are learned."""
 
     def __init__(self, config: Model, seq_len: int) -> None:
         super().__init__()
@@ -26,6 +26,7 @@ class Embedding(nn.Module):
         self.positions = _table(seq_len, config.hidden) if config.positions == "learned" else None
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """The vectors of tokens [b, s]: [b, s, h]."""
         x: Tensor = self.tokens(tokens)  # [b, s] -> [b, s, h]
         if self.positions is not None:
             x = x + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
@@ -33,7 +34,10 @@ class Embedding(nn.Module):
 
 
 def _table(rows: int, columns: int) -> nn.Embedding:
-    """Without PyTorch's own initial values: on the meta device these would import its compiler, a second a rank."""
+    """A table without PyTorch's own initial values.
+
+    On the meta device these would import its compiler, which takes a second on each rank.
+    """
     table: nn.Embedding = nn.Embedding.from_pretrained(  # type: ignore[no-untyped-call]
         torch.zeros(rows, columns), freeze=False
     )
@@ -53,6 +57,7 @@ class Attention(nn.Module):
         self.core: Core = attend
 
     def forward(self, x: Tensor) -> Tensor:
+        """The attention's output for x [b, s, h]: [b, s, h]."""
         qkv = self.qkv(x)  # [b, s, h] -> [b, s, 3h/t]; x may hold a part of the positions only
         b, s, _ = qkv.shape
         qkv = qkv.view(b, s, -1, 3, self.head_dim)  # [b, s, a/t, 3, d]
@@ -65,12 +70,12 @@ class Attention(nn.Module):
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """The core of causal attention: scores, softmax and their product with the values; all are [b, a, s, d]."""
+    """The core of causal attention: scores, softmax and their product with the values. All are [b, a, s, d]."""
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 def rotate(x: Tensor, rotated: int) -> Tensor:
-    """Rotary positions (arXiv 2104.09864, section 3.4.2) on the first `rotated` of d; x is [b, a, s, d]."""
+    """Rotary positions (arXiv 2104.09864, section 3.4.2) on the first `rotated` of d features; x is [b, a, s, d]."""
     half = rotated // 2
     inverse = 10000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
     angle = torch.arange(x.shape[2], device=x.device, dtype=torch.float64)[:, None] * inverse  # [s, half]
@@ -88,6 +93,7 @@ class MLP(nn.Module):
         self.down = nn.Linear(4 * config.hidden, config.hidden)
 
     def forward(self, x: Tensor) -> Tensor:
+        """The MLP's output for x [b, s, h]: [b, s, h]."""
         y: Tensor = self.down(F.gelu(self.up(x)))  # [b, s, h] -> [b, s, 4h/t] -> [b, s, h]
         return y
 
@@ -104,6 +110,7 @@ class Block(nn.Module):
         self.mlp = MLP(config)
 
     def forward(self, x: Tensor) -> Tensor:
+        """The residual stream after the block, [b, s, h]."""
         if self.parallel_residual:
             y: Tensor = x + self.attention(self.norm1(x)) + self.mlp(self.norm2(x))
             return y
@@ -113,12 +120,12 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """The model, whole or a stage of it.
+    """The model, or one stage of it.
 
     Parameters
     ----------
     config
-        Sizes.
+        Sizes of the model.
     seq_len
         Longest sequence, in tokens.
     """
@@ -135,7 +142,7 @@ class GPT(nn.Module):
         "norm": "norm",
         "head": "head",
     }
-    """What tensor parallelism takes each layer for."""
+    """Kind of each layer for tensor parallelism."""
 
     def __init__(self, config: Model, seq_len: int) -> None:
         super().__init__()

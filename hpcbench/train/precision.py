@@ -10,28 +10,28 @@ from hpcbench.codecs.types import BFLOAT16
 from hpcbench.contract.training import Train
 
 DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-"""Dtype of parameters and activations for each precision of a run."""
+"""Number format of parameters and activations for each precision of a run."""
 
 _MESSAGES = {"fp32": np.dtype(np.float32), "bf16": BFLOAT16, "fp16": np.dtype(np.float16)}
 
 
 def message_dtypes(train: Train) -> dict[str, np.dtype[Any] | None]:
-    """What messages are rounded to, by what they hold; None where they travel as they are summed."""
+    """Number format that messages are rounded to, by their content; None if they keep the format of the sums."""
     exact = train.sum_format
     return {content: None if name == exact else _MESSAGES[name] for content, name in train.message_formats.items()}
 
 
 @dataclass
 class LossScale:
-    """Dynamic loss scale by DeepSpeed's rule; the defaults are the settings of GPT-NeoX-20B.
+    """The dynamic loss scale, by DeepSpeed's rule. The defaults are the settings of GPT-NeoX-20B.
 
-    On overflow the step is skipped and, from the `hysteresis`-th overflow on, the scale halved; after `window` steps
-    without one it doubles, and the patience is back.
+    A step with an overflow is skipped. From the `hysteresis`-th overflow on, each one also halves the scale. After
+    `window` steps without an overflow the scale doubles, and the count of overflows begins anew.
     """
 
     value: float
     window: int = 1000
-    """Clean steps before it doubles; 0 keeps it for ever."""
+    """Number of clean steps before the scale doubles; 0 never changes it."""
     hysteresis: int = 2
     smallest: float = 1.0
     _clean: int = 0
@@ -42,13 +42,13 @@ class LossScale:
 
     @classmethod
     def of(cls, train: Train) -> "LossScale":
-        """As set for fp16; for others 1, which never changes."""
+        """The run's loss scale for fp16. For other formats it is 1 and never changes."""
         if train.precision != "fp16":
             return cls(1.0, window=0)
         return cls(train.loss_scale, window=train.loss_scale_window, hysteresis=train.loss_scale_hysteresis)
 
     def update(self, *, overflow: bool) -> None:
-        """Take note of a step."""
+        """Update the scale after a step."""
         if overflow:
             self._clean = 0
             if self._patience > 1:

@@ -1,6 +1,6 @@
-"""Before anything is timed: is the world the one that was asked for, and does every rank have room?
+"""Checks before anything is timed: the right number of ranks, and enough cores for each.
 
-A launcher with the wrong process-management interface does not fail: it starts N worlds of one rank each, and each of
+A launcher with the wrong process-management interface does not fail. It starts N worlds of one rank each, and each of
 them prints numbers.
 """
 
@@ -16,7 +16,7 @@ from hpcbench.train import binding, container
 
 
 def describe(comm: MPI.Comm, run: Run) -> list[dict[str, Any]]:
-    """Who and where each rank is, in rank order."""
+    """Host and cores of each rank, in rank order."""
     own = {**binding.describe(comm, run.device), "threads": run.threads}
     if run.scheme.environment:
         own["environment"] = {name: os.environ.get(name) for name in run.scheme.environment}
@@ -24,7 +24,7 @@ def describe(comm: MPI.Comm, run: Run) -> list[dict[str, Any]]:
 
 
 def check(world: list[dict[str, Any]], run: Run) -> None:
-    """Refuse a world that would measure something else than was asked for.
+    """Refuse a world that would not measure what was asked for.
 
     Raises
     ------
@@ -57,7 +57,10 @@ def check(world: list[dict[str, Any]], run: Run) -> None:
 
 
 def _check_environment(world: list[dict[str, Any]], run: Run) -> None:
-    """Launchers differ in what they export; a rank without the variables would be measured as the scheme it is not."""
+    """Check that every rank has the scheme's variables.
+
+    Launchers differ in what they export, and a rank without the variables would be measured with another scheme.
+    """
     for rank in world:
         for name, value in run.scheme.environment.items():
             found = rank["environment"][name]

@@ -1,4 +1,4 @@
-"""What a run took of its machine: how long each host computed, and how much memory the ranks needed."""
+"""The run's use of its machine: how long each host computed, and how much memory the ranks needed."""
 
 import resource
 import sys
@@ -14,23 +14,23 @@ from hpcbench.parallel.exact import gather
 from hpcbench.train.trainer import Trainer
 
 _UNIT = 1 if sys.platform == "darwin" else 1024
-"""Bytes in which the kernel counts resident memory."""
+"""Bytes of the unit in which the kernel counts resident memory."""
 
 
 def compute_times(trainer: Trainer, hosts: Sequence[str]) -> tuple[HostTimes, ...]:
     """Time that the ranks of each host computed, the same on all ranks (a collective call).
 
-    A slow node makes all others wait: step times tell that there is one, only the times without the waiting tell which.
+    A slow node makes all others wait. Step times tell that there is one, but only times without waiting tell which.
 
     Parameters
     ----------
     hosts
-        Of each rank, in rank order.
+        Host of each rank, in rank order.
 
     Returns
     -------
     tuple of HostTimes
-        As `by_host` gives them.
+        The times in the form of `by_host`.
     """
     mesh, traffic = trainer.mesh, trainer.traffic
     own = traffic.compute_seconds / max(traffic.steps, 1)
@@ -49,8 +49,8 @@ def by_host(names: Sequence[str], times: Sequence[float], stages: Sequence[int])
     Returns
     -------
     tuple of HostTimes
-        One a host in the order of its first rank. A rank's peers are those at the same stage, since stages differ in
-        their work.
+        The times of each host, in the order of the hosts' first ranks. A rank's peers are those at the same stage,
+        because stages differ in their work.
     """
     peers, places, hosts = defaultdict(list), defaultdict(set), defaultdict(list)
     for rank, (name, stage) in enumerate(zip(names, stages, strict=True)):
@@ -76,12 +76,12 @@ def by_host(names: Sequence[str], times: Sequence[float], stages: Sequence[int])
 
 
 def phase_times(trainer: Trainer) -> tuple[StageTimes, ...]:
-    """Seconds a step of each stage of the pipeline in each of its phases, the same on all ranks (a collective call).
+    """Seconds per step in each phase of each pipeline stage, the same on all ranks (a collective call).
 
     Returns
     -------
     tuple of StageTimes
-        One a stage, means over its ranks.
+        The times of each stage, means over its ranks.
     """
     own, mesh = trainer.phases, trainer.mesh
     passes = [own.forward, own.backward, own.bubble, own.reduction, own.optimizer]
@@ -109,7 +109,7 @@ def phase_times(trainer: Trainer) -> tuple[StageTimes, ...]:
 def peak_resident(status: Path = Path("/proc/self/status")) -> int:
     """The most memory in bytes that was resident in this process.
 
-    The kernel's ``ru_maxrss`` is but the second choice: a process inherits it from the one that started it.
+    The kernel's ``ru_maxrss`` is only the second choice, because a process inherits it from its parent.
     """
     try:
         _, _, after = status.read_text().partition("VmHWM:")
@@ -121,7 +121,7 @@ def peak_resident(status: Path = Path("/proc/self/status")) -> int:
 def memory(trainer: Trainer) -> Memory:
     """Memory that the run has needed so far, the same on all ranks (a collective call).
 
-    What lasts from step to step is what `DataParallel.held_bytes` has.
+    `DataParallel.held_bytes` gives the memory that lasts from step to step.
     """
     held = trainer.data_parallel.held_bytes()
     own = [float(peak_resident())]

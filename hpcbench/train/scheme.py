@@ -1,4 +1,4 @@
-"""Whether a run's scheme can work on the ranks that it has got."""
+"""Whether a run's scheme can work on the ranks that the launcher started."""
 
 from hpcbench.contract import rules
 from hpcbench.contract.run import Run
@@ -8,13 +8,13 @@ from hpcbench.parallel.mesh import Mesh
 
 
 def check_nodes(run: Run, mesh: Mesh) -> None:
-    """Whether what is to be encoded between nodes only can be, where the launcher has put this rank's groups.
+    """Check that traffic can be encoded between nodes only, with this rank's groups as the launcher placed them.
 
     Raises
     ------
     UserError
-        A group has more ranks on one node than on another, or more than one where a rank sends to all or all to one;
-        which launcher puts ranks where, no login node knows.
+        A group has more ranks on one node than on another, or several ranks on a node where a rank sends to all or all
+        send to one. A login node cannot check that, because it does not know where the launcher puts ranks.
     """
     listed = run.scheme.all_rules
     groups = {"DP": mesh.dp, "ZERO": mesh.dp, "TP": mesh.tp, "SP": mesh.tp}  # what PP sends are messages
@@ -27,7 +27,9 @@ def check_nodes(run: Run, mesh: Mesh) -> None:
         said = f"scheme {run.scheme.name}: {rules.called(listed, k)} is for between nodes only, and a group of {words}"
         remedy = "change layout or ranks_per_node, or leave between_nodes out"
         if not topology.regular_nodes:
-            raise UserError(f"{said} has {topology}: sums within nodes need as many on each: {remedy}")
+            raise UserError(
+                f"{said} has {topology}: sums within nodes need the same number of ranks on each node: {remedy}"
+            )
         if axis and axis != ("e",) and run.layout.tensor != "3d" and topology.nodes > 1 < topology.per_node:
             raise UserError(
                 f"{said} has {topology}: broadcasts from one rank to all, and sums at one, are encoded for all alike: "

@@ -1,11 +1,11 @@
-"""The request to stop: a file that the job script makes ahead of the job's limit, or when the job is preempted."""
+"""The request to stop: a file that the job script writes before the job's limit, or when the job is preempted."""
 
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 _EVERY = 1.0
-"""Seconds between two looks: each is a question to a file system that others share."""
+"""Seconds between two looks. Each look asks a file system that others share."""
 
 
 class StopRequest:
@@ -14,9 +14,9 @@ class StopRequest:
     Parameters
     ----------
     path
-        The file that says so.
+        The file of the request.
     clock
-        Gives seconds.
+        A function that gives the time in seconds.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -26,7 +26,10 @@ class StopRequest:
         self._told = False
 
     def __call__(self) -> bool:
-        """Look, unless the last look was just now; who was told once stays told."""
+        """Whether the run was told to stop.
+
+        It looks at the file unless the last look was just now. Once true, the answer stays true.
+        """
         if not self._told and self._clock() >= self._next:
             self._told = self._path.exists()
             self._next = self._clock() + _EVERY
@@ -34,5 +37,5 @@ class StopRequest:
 
 
 def never() -> bool:
-    """The answer of a rank that does not look: the first one does, for all."""
+    """The answer of a rank that does not look, because the first rank looks for all."""
     return False

@@ -1,6 +1,6 @@
-"""In which surroundings a run was measured: its processors and their clocks, modules, packages, revision.
+"""The surroundings of a run: processors and their clocks, modules, packages, revision.
 
-Kept for whoever wonders later why two results differ. What cannot be found out is left out.
+They are recorded to explain later why two results differ. What cannot be found out is left out.
 """
 
 import os
@@ -28,11 +28,11 @@ _GPU_FIELDS = {
     "power.limit": "power_limit_w",
     "compute_mode": "compute_mode",
 }
-"""What nvidia-smi is asked for, and our name for it."""
+"""The fields that nvidia-smi is asked for, and their names here."""
 
 
 def job(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """What is the same on all ranks: modules that are loaded, versions of packages, revision of hpcbench."""
+    """Facts that are the same on all ranks: loaded modules, versions of packages, revision of hpcbench."""
     found: dict[str, Any] = {"packages": versions.packages()}
     if modules := [name for name in environment.get("LOADEDMODULES", "").split(":") if name]:
         found["modules"] = modules
@@ -42,7 +42,10 @@ def job(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
 
 
 def _revision(file: Path) -> str | None:
-    """Of the checkout that holds the file, and whether it was changed; not of one that it merely lies in, installed."""
+    """Revision of the checkout that the file belongs to, and whether it was changed.
+
+    A checkout that the file merely lies in, installed, does not count.
+    """
     if versions.git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
         return None
     said = versions.git(file.parent, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
@@ -55,7 +58,7 @@ def hosts(comm: MPI.Comm, *, gpus: bool) -> list[dict[str, Any]]:
     Parameters
     ----------
     gpus
-        Ask for them, too.
+        Whether to ask for the GPUs, too.
     """
     names = comm.allgather(socket.gethostname())
     first = names.index(names[comm.rank]) == comm.rank
@@ -97,7 +100,7 @@ def _gpus() -> list[dict[str, str | float]]:
 
 
 def devices(said: str) -> list[dict[str, str | float]]:
-    """What nvidia-smi says, a GPU a line; fields that it does not know are left out."""
+    """The GPUs in the output of nvidia-smi, one a line. Fields that it does not know are left out."""
     rows = [[value.strip() for value in line.split(",")] for line in said.splitlines() if line.strip()]
     return [
         {name: _value(value) for name, value in zip(_GPU_FIELDS.values(), row, strict=True) if not _absent(value)}

@@ -1,4 +1,4 @@
-"""What a run reads: text as bytes or as tokens, no part of which is in both halves, or files of tokens."""
+"""The text of a run: bytes or tokens, or files of tokens. No part of it is in both halves."""
 
 import hashlib
 import sysconfig
@@ -16,7 +16,7 @@ from hpcbench.train.initial import key_of
 from hpcbench.train.token_files import TokenFile, examine
 
 _MAPPED = ("megatron", "numpy")
-"""Sources that hold tokens already."""
+"""Sources that already hold tokens."""
 
 
 def load(data: Data, seq_len: int, vocab: int = 256) -> Corpus:
@@ -25,7 +25,7 @@ def load(data: Data, seq_len: int, vocab: int = 256) -> Corpus:
     Parameters
     ----------
     data
-        Where it is.
+        Source of the text.
     seq_len
         Tokens of a sample.
     vocab
@@ -54,14 +54,14 @@ def _checked(found: Corpus | TokenFile, data: Data, seq_len: int, vocab: int) ->
 
 
 def load_shared(comm: MPI.Comm, progress: Progress, data: Data, seq_len: int, vocab: int = 256) -> Corpus:
-    """As `load`, but only one rank reads: a thousand small files from every rank would choke a parallel file system.
+    """Read the text on one rank only: a thousand small files from every rank would choke a parallel file system.
 
-    Files of tokens it only examines, and every rank maps them: see `TokenFile`.
+    For files of tokens the rank only examines them, and every rank maps them: see `TokenFile`.
 
     Raises
     ------
     UserError
-        On every rank, with the first one's words.
+        `load` failed. All ranks raise it, with the first rank's message.
     """
     outcome: Corpus | TokenFile | UserError | None = None
     if comm.rank == 0:
@@ -94,7 +94,7 @@ def _find(data: Data, vocab: int) -> Corpus | TokenFile:
 
 
 def _is_valid(content: bytes, fraction: float) -> bool:
-    """By content, so that two copies of a text fall into the same half."""
+    """Whether a piece is in the validation half. Its content decides, so that two copies fall into the same half."""
     return key_of("split", hashlib.sha256(content).hexdigest()) < fraction * 2**64
 
 
@@ -103,7 +103,7 @@ def _join(contents: list[bytes]) -> Tokens:
 
 
 def _stdlib() -> Iterator[bytes]:
-    """The sources of the running interpreter's standard library, without its tests and what was installed later."""
+    """The sources of the running interpreter's standard library, without its tests and installed packages."""
     root = Path(sysconfig.get_paths()["stdlib"])
     apart = {"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "__pycache__"}
     files = (path for path in root.rglob("*.py") if not apart.intersection(path.relative_to(root).parts))
@@ -112,7 +112,7 @@ def _stdlib() -> Iterator[bytes]:
 
 
 def _file(path: str, *, characters: bool = False) -> Iterator[bytes]:
-    """A text file in pieces of 64 KiB, or a little more to the end of a character: they take the place of files."""
+    """The pieces of a text file, of 64 KiB and up to the end of a character. They are treated like files."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:
@@ -127,7 +127,7 @@ def _file(path: str, *, characters: bool = False) -> Iterator[bytes]:
 
 
 def _encoder(path: str, vocab: int, where: str) -> Callable[[Iterable[bytes]], Tokens]:
-    """Makes tokens of documents, one after the other, by a file of the library `tokenizers`.
+    """A function that makes tokens of documents, with a file of the library `tokenizers`.
 
     Raises
     ------

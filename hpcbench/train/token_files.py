@@ -1,4 +1,4 @@
-"""Files of token numbers, mapped into memory: arrays of NumPy, bare numbers, and the pairs that Megatron-LM writes."""
+"""Files of token numbers, mapped into memory: NumPy arrays, bare numbers, and the pairs that Megatron-LM writes."""
 
 import hashlib
 import os
@@ -15,23 +15,23 @@ from hpcbench.errors import UserError
 from hpcbench.train.corpus import Corpus, Tokens
 
 _WHOLE = 1 << 26
-"""Bytes up to which all of a file is read for its digest."""
+"""Size in bytes up to which the whole file is read for its digest."""
 _BLOCK, _BLOCKS = 1 << 20, 64
 
 _HEADER = struct.Struct("<9sQBQQ")
-"""Of an index: magic, version, code of the tokens' dtype, sequences, entries of the list of documents."""
+"""Header of an index: magic, version, code of the tokens' dtype, sequences, entries of the list of documents."""
 _MAGIC = b"MMIDIDX\0\0"
 _DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 _CHUNK = 1 << 20
-"""Entries of an index that are looked at at a time."""
+"""Number of index entries that are checked at a time."""
 
 
 @dataclass(frozen=True)
 class TokenFile:
-    """Where the tokens lie in a file.
+    """The place of the tokens in a file.
 
-    Every rank maps the file by itself: a rank reads only the pages of its own samples, and no message carries a text
-    that may be larger than a node's memory. The first rank alone has read the index and taken the digest.
+    Every rank maps the file by itself. So a rank reads only the pages of its own samples, and no message carries a text
+    that may be larger than a node's memory. Only the first rank reads the index and takes the digest.
     """
 
     path: str
@@ -42,7 +42,7 @@ class TokenFile:
     digest: str = ""
 
     def corpus(self, data: Data, vocab: int) -> Corpus:
-        """The last part of the tokens is for evaluation, the others are to train on.
+        """The tokens in two halves: the last part is for evaluation, the rest for training.
 
         Raises
         ------
@@ -84,7 +84,7 @@ def examine(data: Data) -> TokenFile:
 
 
 def _digest(file: TokenFile) -> str:
-    """SHA-256 of all tokens; of a large file its size, time of change, and blocks all over it."""
+    """SHA-256 of all tokens; for a large file, of its size, its time of change, and blocks all over it."""
     size = file.count * np.dtype(file.dtype).itemsize
     digest = hashlib.sha256()
     with Path(file.path).open("rb") as stream:
@@ -99,7 +99,7 @@ def _digest(file: TokenFile) -> str:
 
 
 def _bare(path: str, dtype: str) -> TokenFile:
-    """Numbers one after the other, in the byte order of nearly every machine."""
+    """The tokens of a file of bare numbers, in the byte order of nearly every machine."""
     kind = np.dtype(dtype).newbyteorder("<")
     count, rest = divmod(Path(path).stat().st_size, kind.itemsize)
     if rest:
@@ -122,11 +122,11 @@ def _array(path: str) -> TokenFile:
 
 
 def _megatron(prefix: str) -> TokenFile:
-    """The tokens of ``PREFIX.bin`` as ``PREFIX.idx`` (version 1) describes them, documents one after the other.
+    """The tokens of ``PREFIX.bin``, which ``PREFIX.idx`` (version 1) describes, with documents one after the other.
 
-    After the header of the index lie the lengths of the sequences (int32), where each begins in the other file (in
-    bytes, int64), and the sequences that documents begin with (int64), the last one being their number. A list of
-    modes (int8 a sequence) may follow.
+    After its header the index holds the lengths of the sequences (int32), their places in the other file (in bytes,
+    int64), and the first sequence of each document (int64), followed by the number of sequences. A list of modes (int8
+    for each sequence) may follow.
     """
     path = f"{prefix}.idx"
 

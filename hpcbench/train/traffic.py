@@ -1,7 +1,7 @@
-"""What goes through the channels while steps are timed, summed over all ranks.
+"""The traffic of the channels during timed steps, summed over all ranks.
 
-What is sent between steps (evaluations, the sums of losses, checkpoints) belongs to no step and is not counted, so that
-the bytes are those of the step lines, and the seconds are parts of the steps' times.
+Messages between steps (evaluations, sums of losses, checkpoints) belong to no step and are not counted. So the bytes
+equal those of the step lines, and the seconds are parts of the steps' times.
 """
 
 import math
@@ -21,25 +21,25 @@ FIELDS = (*ChannelTraffic.COUNTS, *ChannelTraffic.SECONDS, "error_square", "samp
 
 
 class Traffic:
-    """Counts from `begin` to `end` of each step.
+    """Counters from `begin` to `end` of each step.
 
     Every rank must have asked for the same channels when `report` is called, in any order.
 
     Parameters
     ----------
     policy
-        Whose channels are counted.
+        Policy whose channels are counted.
     mesh
-        Of the ranks.
+        Mesh of the ranks.
     link
-        To the host, where states are offloaded.
+        Link to the host, where states are offloaded.
 
     Attributes
     ----------
     steps : int
-        That were counted.
+        Number of counted steps.
     seconds : float
-        That they took on this rank.
+        Seconds of the counted steps on this rank.
     """
 
     def __init__(self, policy: Policy, mesh: Mesh, link: HostLink | None = None) -> None:
@@ -51,19 +51,19 @@ class Traffic:
         self.forget()
 
     def forget(self) -> None:
-        """Count anew, as after the warm-up."""
+        """Start counting anew, as after the warm-up."""
         self._sums: dict[Key, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
         self._crossed = (0, 0)
         self.steps, self.seconds = 0, 0.0
 
     def begin(self) -> None:
-        """A step begins."""
+        """Begin a step."""
         self._before = {channel.traffic: _read(channel) for channel in self._policy.channels}
         if self._link:
             self._crossed_before = self._link.down_bytes, self._link.up_bytes
 
     def end(self, seconds: float) -> tuple[int, int]:
-        """A step has ended that took so long; returns its message and wire bytes on this rank."""
+        """End a step that took `seconds`. The result is its message and wire bytes on this rank."""
         step: defaultdict[str, float] = defaultdict(float)
         for channel in self._policy.channels:
             before, sums = self._before.get(channel.traffic, {}), self._sums[channel.traffic]
@@ -79,13 +79,13 @@ class Traffic:
 
     @property
     def compute_seconds(self) -> float:
-        """Of this rank: what is left of the steps without the time in which it waited for messages."""
+        """Seconds of this rank in the steps, without the time in which it waited for messages."""
         return self.seconds - sum(sums["exposed_s"] for sums in self._sums.values())
 
     def link_bytes(self) -> tuple[int, int] | None:
-        """Bytes that were copied to the hosts and from them, the same on all ranks; None without offload.
+        """Bytes that were copied to the hosts and back, the same on all ranks; None without offload.
 
-        No codec touches them: they are no messages.
+        They are no messages, and no codec touches them.
         """
         if self._link is None:
             return None
@@ -93,7 +93,7 @@ class Traffic:
         return round(down), round(up)
 
     def report(self) -> tuple[ChannelTraffic, ...]:
-        """One entry a channel that carried anything, the same on all ranks. Bytes and calls are integers."""
+        """An entry for each channel with traffic, the same on all ranks. Bytes and calls are integers."""
         rows = []
         channels = sorted(self._policy.channels, key=lambda channel: channel.traffic)
         own = [self._sums[channel.traffic] for channel in channels]
@@ -124,11 +124,11 @@ class Traffic:
 
 
 def _read(channel: Channel) -> dict[str, float]:
-    """Its counters, the calls of each algorithm under its own name."""
+    """Counters of a channel, with the calls of each algorithm under its own name."""
     counters = channel.counters
     return {**{name: float(getattr(counters, name)) for name in FIELDS}, **counters.algorithms}
 
 
 def _relative(error_square: float, square: float) -> float | None:
-    """Relative error of the sampled values, 2-norm; None where none was sampled."""
+    """Relative error of the sampled values in the 2-norm; None if none was sampled."""
     return math.sqrt(error_square / square) if square else None

@@ -46,7 +46,7 @@ from hpcbench.train.traffic import Traffic
 
 @dataclass(frozen=True)
 class StepResult:
-    """What all ranks know after a step; bytes are sums over the ranks."""
+    """The result of a step, which all ranks know. Bytes are sums over the ranks."""
 
     loss: float
     seconds: float
@@ -56,9 +56,9 @@ class StepResult:
     wire_bytes: int
     skipped: bool
     loss_scale: float
-    """Of this step; 1 but in fp16."""
+    """Loss scale of this step; 1 in formats other than fp16."""
     stop: bool
-    """Some rank was told to stop."""
+    """Whether some rank was told to stop."""
 
 
 class Trainer:
@@ -67,15 +67,15 @@ class Trainer:
     Parameters
     ----------
     run
-        What to train and how.
+        The run's settings.
     comm
-        ``run.ranks`` ranks.
+        Communicator of ``run.ranks`` ranks.
     progress
         Drives the operations of the groups.
     corpus
         The text.
     places
-        Where what the groups send may lie; see `Mesh`.
+        Places that the groups' arrays may lie in; see `Mesh`.
 
     Attributes
     ----------
@@ -84,9 +84,9 @@ class Trainer:
     skipped : int
         Steps so far that changed no weight because a gradient was not finite.
     traffic : Traffic
-        What went through the channels in its steps.
+        Traffic of the channels in its steps.
     phases : Phases
-        Where the time of its steps went.
+        Times of the phases of its steps.
     """
 
     def __init__(
@@ -178,11 +178,11 @@ class Trainer:
 
     @property
     def smallest_loss_scale(self) -> float:
-        """A step that is skipped in spite of it has gradients that no scale makes finite."""
+        """The smallest loss scale. A step that overflows even with it has gradients that no scale makes finite."""
         return self._scale.smallest
 
     def forget_times(self) -> None:
-        """Count traffic and times anew, as after the warm-up."""
+        """Start counting traffic and times anew, as after the warm-up."""
         self.traffic.forget()
         self.phases = Phases(clock=self._clock)
 
@@ -199,7 +199,8 @@ class Trainer:
     def step(self, step: int, told_to_stop: Callable[[], bool] = never) -> StepResult:
         """Take step `step` (from 0). A step whose gradients are not finite changes no weight.
 
-        `told_to_stop` is asked after the step was timed; its answer goes round with sums that every step makes.
+        `told_to_stop` is called after the step was timed. Its answer is sent to all ranks with sums that every step
+        makes.
         """
         clock, phases = self._clock, self.phases
         clock.settle()  # what was sent between the steps belongs to none
@@ -225,7 +226,7 @@ class Trainer:
         return StepResult(sums[0], seconds, lr, norm, message, wire, skipped, loss_scale=scale, stop=sums[3] > 0)
 
     def backward(self, step: int) -> float:
-        """Compute and reduce the gradients of step `step`; returns this rank's summand of the mean loss."""
+        """Compute and reduce the gradients of step `step`. The result is this rank's summand of the mean loss."""
         self._lost = self.policy.lost_overflows
         batches = self._batches.train(step)
         self.data_parallel.begin(micro_batches=len(batches), loss_scale=self._scale.value)
@@ -240,7 +241,10 @@ class Trainer:
         return sum(losses) / len(losses) / self.mesh.dp.size
 
     def update(self, step: int) -> tuple[float, float]:
-        """Change the weights by the reduced gradients, if they are finite; returns learning rate and gradient norm."""
+        """Change the weights by the reduced gradients, if they are finite.
+
+        The result is learning rate and gradient norm.
+        """
         lr = learning_rate(step, self.run.train)
         norm = math.nan if self._overflow_lost() else self.data_parallel.gradient_norm()
         overflow = not math.isfinite(norm)
@@ -253,14 +257,14 @@ class Trainer:
         return lr, norm
 
     def _overflow_lost(self) -> bool:
-        """Whether some rank sent what is not finite through a codec that made it finite: the same on all ranks."""
+        """Whether a codec on some rank made NaN or infinity finite: the same on all ranks."""
         if self.policy.carries_overflow:
             return False
         lost = float(self.policy.lost_overflows - self._lost)
         return exact_sum(self.mesh.world, [lost], self._exact)[0] > 0
 
     def evaluate(self) -> tuple[float, int]:
-        """Mean validation loss in nats a token, and over how many tokens."""
+        """Mean validation loss in nats per token, and the number of tokens."""
         batches = self._batches.valid(self.run.train.eval_samples)
         passes = len(batches)
         if self.run.train.zero == 3:  # replicas give each other weights: those with fewer batches repeat the last one
@@ -278,11 +282,11 @@ class Trainer:
         return total / count, round(count)
 
     def state(self) -> dict[str, Any]:
-        """All that the next step depends on but its number, on this rank: by global parameter names, in host memory.
+        """All values of this rank that the next step depends on, by global parameter names, in host memory.
 
-        Beside it stand what the tensors are parts of, and which residuals of the same elements are others than these:
-        those of another replica and, where residuals are of summands, those of another copy of a tied weight and of
-        another rank of the tensor group under sequence parallelism.
+        Two more entries tell which parts of the parameters the tensors are, and which ranks hold other residuals of the
+        same elements. These are other replicas and, if residuals belong to summands, the other copy of a tied weight
+        and other ranks of the tensor group under sequence parallelism. The number of the step is not included.
         """
         summands = self.data_parallel.residuals_are_summands
         spread = summands and any(shard.partial for _, shard in self.held)
@@ -305,12 +309,12 @@ class Trainer:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` gave on this rank: the next steps have the same bits.
+        """Continue from a `state` of this rank. The next steps have the same bits.
 
         Raises
         ------
         KeyError, ValueError
-            It is the state of another part of the model.
+            The state belongs to another part of the model.
         """
         self.data_parallel.load_weights(state["parameters"])
         self.data_parallel.load_optimizer(state["optimizer"], updates=state["updates"])
@@ -322,8 +326,8 @@ class Trainer:
     def replicas_agree(self) -> bool:
         """Whether all replicas hold the same bytes.
 
-        Over DP these are all weights, along the axes of the tensor grid those that its ranks hold alike, and over the
-        first and the last stage the two copies of a tied one.
+        Over DP all weights are compared; along the axes of the tensor grid, those that its ranks hold alike; between
+        the first and the last stage, the two copies of a tied weight.
         """
 
         def agree_over(group: Group, compared: Callable[[Shard], bool]) -> bool:

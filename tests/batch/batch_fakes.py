@@ -96,7 +96,7 @@ class Fake:
         self.write_site()
 
     def acts(self, acts: dict[str, str]) -> None:
-        """What the launcher does, by scheme.
+        """Set what the launcher does, by scheme.
 
         ok, nap, wait (for a file go), fail, nan, mute, fill (the disk), kill, sleep, stop (once, when asked to),
         always stop.

@@ -50,7 +50,7 @@ def line(where: Site, nodes: int, per_node: int, gpus: Fraction | int | None = N
 
 
 def counts(argv: Sequence[str]) -> dict[str, int | Fraction]:
-    """What a launch line says: nodes, ranks, ranks a node, cores and GPUs a rank; only what it does say.
+    """The numbers in a launch line: nodes, ranks, ranks per node, cores and GPUs per rank, if they are there.
 
     Written after the manuals and not after what writes the lines: short options with and without a blank, long ones
     with a blank or an equals sign.

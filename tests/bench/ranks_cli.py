@@ -11,7 +11,7 @@ LAUNCHERS = ("PMI_", "PMIX_", "OMPI_", "MV2_", "PALS_", "JSM_", "MPI_LOCAL", "SL
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Of a process that no launcher started."""
+    """Environment of a process that no launcher started."""
     return {**{name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}, **more}
 
 

@@ -50,7 +50,7 @@ def links(ranks: int, **rows: Any) -> dict[str, Any]:
 
 
 class Run:
-    """Of the command on some ranks, with all that it wrote."""
+    """A run of the command on some ranks, with all its output."""
 
     def __init__(self, ranks: int, directory: Path) -> None:
         self.ranks, self.directory = ranks, directory
@@ -282,7 +282,7 @@ def test_a_file_of_other_ranks_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "needs several ranks: start it by `mpirun -n 8 hpcbench bench collectives ...`, or say --ranks 8"),
+        ([], "needs several ranks: start it by `mpirun -n 8 hpcbench bench collectives ...`, or add --ranks 8"),
         (["--ranks", "2", "--codec", "nonsense"], "unknown codec 'nonsense'"),
         (["--ranks", "2", "--op", "all-redcue"], "did you mean 'all-reduce'?"),
         (["--ranks", "2", "--algorithm", "tow-shot"], "did you mean 'two-shot'?"),

@@ -99,7 +99,7 @@ def test_the_bandwidth_is_that_of_the_largest_messages() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "needs several ranks: start it by `mpirun -n 8 hpcbench bench network ...`, or say --ranks 8"),
+        ([], "needs several ranks: start it by `mpirun -n 8 hpcbench bench network ...`, or add --ranks 8"),
         (["--ranks", "1"], "--ranks 1: nobody to send to"),
         (["--ranks", "2", "nonsense"], "unknown codec 'nonsense'"),
         (["--ranks", "2", "--repeats", "0"], "--repeats 0: must be at least 1"),

@@ -1,4 +1,4 @@
-"""What a stored result says of its command, revision and machine, and what is wrong with that."""
+"""The command, revision and machine of stored results, and the faults in them."""
 
 import json
 import re
@@ -50,12 +50,12 @@ def document(path: Path) -> dict[str, str]:
 
 
 def faults(path: Path, known: Known) -> Iterator[str]:
-    """What is wrong with a stored result.
+    """The faults of a stored result.
 
     Parameters
     ----------
     path
-        Of the file.
+        Path of the file.
     known
         Whether git knows a revision.
     """

@@ -22,7 +22,7 @@ def words(n: int, seed: int) -> npt.NDArray[np.uint64]:
 
 
 def uniform(n: int, seed: int) -> npt.NDArray[np.float64]:
-    """In [0, 1), multiples of 2^-53."""
+    """Values in [0, 1), multiples of 2^-53."""
     return (words(n, seed) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -35,7 +35,7 @@ def bell(n: int, seed: int) -> npt.NDArray[np.float64]:
 
 
 def integers(n: int, low: int, high: int, seed: int) -> npt.NDArray[np.int64]:
-    """In [low, high)."""
+    """Whole numbers in [low, high)."""
     return low + (words(n, seed) % np.uint64(high - low)).astype(np.int64)
 
 

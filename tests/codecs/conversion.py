@@ -1,4 +1,4 @@
-"""What the conversions on a device must do: the bits of NumPy's casts, residuals and sums."""
+"""The required results of the conversions on a device: the bits of NumPy's casts, residuals and sums."""
 
 import numpy as np
 from codec_data import Array, bell, same_bits, words

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from emulator import KERNELS, Launch, library, run
 
-from hpcbench.codecs.device import Build, Cell, Device, View
+from hpcbench.codecs.device import Build, CallMemory, Device, View
 from hpcbench.codecs.sequence import STATE_HEAD
 from hpcbench.codecs.types import Array
 
@@ -22,7 +22,7 @@ POISON = 0x5A
 _PAGE = mmap.PAGESIZE
 
 
-class EmulatedCell(Cell):
+class EmulatedCallMemory(CallMemory):
     """Words of 64 bits, poisoned until a call begins."""
 
     def __init__(self, words: int) -> None:
@@ -32,7 +32,7 @@ class EmulatedCell(Cell):
         self._busy = False
 
     def begin(self, stream: int, zeros: int) -> None:
-        assert not self._busy, "a cell serves two calls at once"
+        assert not self._busy, "a memory serves two calls at once"
         self._busy = True
         self._memory[:zeros] = 0
 
@@ -55,7 +55,7 @@ class EmulatedDevice(Device):
     """Threads of a block run from the last to the first."""
     workers: int = 1
     """Blocks at a time."""
-    cells: int = 0
+    memories: int = 0
     launched: list[tuple[str, int]] = field(default_factory=list)
     """Kernels and their blocks."""
     waits: int = 0
@@ -78,9 +78,9 @@ class EmulatedDevice(Device):
         front.waits.restype = ctypes.c_ulonglong
         self.waits = max(self.waits, front.waits())
 
-    def cell(self, words: int) -> Cell:
-        self.cells += 1
-        return EmulatedCell(words)
+    def memory(self, words: int) -> CallMemory:
+        self.memories += 1
+        return EmulatedCallMemory(words)
 
 
 class Fenced:

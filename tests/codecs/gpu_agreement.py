@@ -1,4 +1,4 @@
-"""What a codec on a device must do as the CPU does: bytes, values, residuals, sums, and what it refuses."""
+"""What a codec on a device must do like the CPU: bytes, values, residuals, sums, and refusals."""
 
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from hpcbench.codecs.types import SHORT, Array, Bytes
 
 
 class Memory(Protocol):
-    """Of a device."""
+    """Memory of a device."""
 
     def new(self, n: int, dtype: npt.DTypeLike, offset: int = 0) -> Any: ...
     def put(self, x: Array, offset: int = 0) -> Any: ...

@@ -100,7 +100,7 @@ def plan(exponents: Array) -> tuple[int, int, int, int]:
     inside = sample[(sample >= mode - 31) & (sample <= mode + 32)] - (mode - 31)
 
     def among(first: int, end: int) -> int:
-        """Of the exponents first..end-1 of the window."""
+        """Number of exponents in first..end-1 of the window."""
         return int(((inside >= first) & (inside < end)).sum())
 
     candidates = []

@@ -1,4 +1,4 @@
-"""Sparse codecs with what their bytes must be, and values that may mislead them."""
+"""Sparse codecs with their required bytes, and values that may mislead them."""
 
 import functools
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def in_type(x: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def special_sets(n: int) -> dict[str, Array]:
-    """What a choice by magnitude may get wrong."""
+    """Values that are difficult for a choice by magnitude."""
     x = bell(n, 30).astype(np.float32)
     some = uniform(n, 31)
     bits = words(n, 32).astype(np.uint32)
@@ -94,7 +94,7 @@ def kept(codec: Codec, x: Array) -> Array:
 
 
 def form_of(wire: npt.NDArray[np.uint8], m: int, item: int) -> str:
-    """Of a message of one chunk, by its length."""
+    """Form of a message with one chunk, by its length."""
     k = int(wire[:4].view(np.uint32)[0])
     index = wire.size - 4 - -(-k * item // 4) * 4
     if index == 0:

@@ -61,19 +61,19 @@ def test_the_scratch_is_allocated_once() -> None:
     x, wire = buffers(codec)
     for _ in range(5):
         int(gpu.encode(x, wire))
-    assert device.cells == 1
+    assert device.memories == 1
     first, second = gpu.encode(x, wire), gpu.encode(2 * x, wire)  # two at once need two
-    assert device.cells == 2
+    assert device.memories == 2
     assert int(second) == int(first)
     for _ in range(5):
         gpu.encode(x, wire)  # nobody asks: given back when it is forgotten
     gc.collect()
-    assert device.cells == 2
+    assert device.memories == 2
     topk, sparse = on("topk:0.1", device)
     x, wire = buffers(topk)
     for _ in range(3):
         assert type(sparse.encode(x, wire)) is int
-    assert device.cells == 3
+    assert device.memories == 3
 
 
 def test_a_malformed_stream_is_told_when_the_length_is_asked_for() -> None:

@@ -138,7 +138,7 @@ needs_compiler = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def compiled(request: pytest.FixtureRequest) -> dict[str, dict[str, dict[str, Kernel]]]:
-    """Of the architectures that were asked for."""
+    """Kernels that are compiled for the wanted architectures."""
     chosen = (getattr(item, "callspec", None) for item in request.session.items if item.path == request.path)
     return compile_all(dict.fromkeys(call.params["arch"] for call in chosen if call and "arch" in call.params))
 

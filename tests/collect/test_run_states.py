@@ -251,7 +251,7 @@ def test_a_job_that_ended_in_the_middle_of_the_run(root: Path) -> None:
     (directory(root) / "status.json").write_text('{"state": "running", "start": "2026-11-21T06:30:00Z"}')
     run = run_of(root, "completed", 0)
     assert run.state == "lost"
-    assert "left no word of this run after step 4 of 6" in run.verdict.reason
+    assert "without an exit marker of this run after step 4 of 6" in run.verdict.reason
 
 
 def test_the_whole_directory_is_gone(root: Path) -> None:
@@ -330,7 +330,7 @@ def test_a_run_waits_when_its_job_was_put_back(root: Path, job: State, mark: dic
     edit_log(root, 7)
     (directory(root) / "status.json").write_text(json.dumps({**mark, "attempt": 1}))
     verdict = run_of(root, job, attempt=2).verdict
-    assert (verdict.state, verdict.reason) == ("pending", "to go on in attempt 2")
+    assert (verdict.state, verdict.reason) == ("pending", "continues in attempt 2")
 
 
 def test_what_ended_with_its_job_is_not_judged_before_its_scheduler_has_said_why(root: Path) -> None:

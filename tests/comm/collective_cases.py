@@ -1,4 +1,4 @@
-"""What real ranks are asked to do, and what the oracle says should come of it: read by the worker and by its tests."""
+"""The cases for real ranks, and the results that the oracle foretells. The worker and its tests read them."""
 
 import hashlib
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ SLICING = Links(
 )
 """Messages cost nothing and bytes much: over several nodes, plans of large vectors have several slices."""
 SLICES = 6
-"""Of large vectors: more than are under way at once."""
+"""Slices of large vectors: more than are under way at once."""
 
 ALGORITHMS = tuple(a for a in Algorithm if a not in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC))
 
@@ -48,7 +48,7 @@ class Case(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a rank tells of a case."""
+    """The result of a case on a rank."""
 
     result: str
     """Digest of its result."""
@@ -58,7 +58,7 @@ class Told(NamedTuple):
 
 
 def topologies(ranks: int) -> list[Topology]:
-    """Where the ranks of the world are said to be."""
+    """Places that the ranks of the world are said to have."""
     every = [Topology.flat(ranks), Topology.regular(ranks, 1)]
     if ranks == 8:
         return [Topology.regular(4, 2), Topology((0, 1, 1, 0, 0, 1, 0, 1))]
@@ -112,7 +112,7 @@ def digest(values: Array) -> str:
 
 @cache
 def foretold(case: Case, topology: Topology) -> list[Told] | None:
-    """What every rank should tell, to the bit; None where the MPI library adds in an order of its own."""
+    """The expected result of every rank, to the bit; None if the MPI library adds in its own order."""
     laid = planned(case, topology)
     if laid.algorithm is Algorithm.NATIVE or topology.ranks == 1:
         return None

@@ -75,7 +75,7 @@ def collectives() -> None:
 
 
 def exchanges() -> None:
-    """All-to-all, shifts and messages: whatever comes is what one encoding makes of it, one's own part is exact."""
+    """All-to-all, shifts and messages: received values are those of one encoding, and a rank's own part is exact."""
     lines: list[dict[str, Any]] = []
     for name, comm in {"world": WORLD.Dup(), **communicators()}.items():
         group = Group(comm, Progress(Wait.GIVE_WAY))
@@ -171,7 +171,7 @@ def non_finite() -> None:
 
 
 def refusals() -> None:
-    """What cannot be done is said before anything is sent."""
+    """Impossible requests are refused before anything is sent."""
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
     said = []
     for dtype, ch, op in (

@@ -23,7 +23,7 @@ CALLER = 0
 
 
 class Streams:
-    """What is still to be done, by stream."""
+    """The work that is still to be done, by stream."""
 
     def __init__(self) -> None:
         self._todo: dict[int, list[Callable[[], object]]] = {CALLER: []}
@@ -110,7 +110,7 @@ class LazyDevice(EmulatedDevice):
 
 
 class OnDevice:
-    """What the caller has: no NumPy array, but one can be made to see what is in it."""
+    """An array of the caller: no NumPy array, but one can be made to see its content."""
 
     def __init__(self, values: np.ndarray) -> None:
         self.values = values
@@ -186,12 +186,12 @@ class LazyAccelerator(Accelerator):
         self.streams.put(stream, event.wait)
 
     def fill(self, x: OnDevice, values: np.ndarray) -> None:
-        """As a caller's kernel does: later, in the order of the caller's stream."""
+        """Fill an array as a caller's kernel does: later, in the order of the caller's stream."""
         self.streams.put(CALLER, lambda: np.copyto(x.values, values))
 
 
 class Impatient(LazyAccelerator):
-    """Says at once that a copy to the host has come to its end."""
+    """An accelerator that says at once that a copy to the host is done."""
 
     class Event(LazyEvent):
         at_once = False
@@ -215,7 +215,7 @@ class Impatient(LazyAccelerator):
 
 
 class Deaf(LazyAccelerator):
-    """Lets no stream wait for another."""
+    """An accelerator that lets no stream wait for another."""
 
     def follow(self, stream: int, event: Event) -> None:
         pass

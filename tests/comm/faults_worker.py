@@ -28,7 +28,7 @@ MESSAGE, SUM = _Run._message, _Run._sum
 
 
 def one_dropped(self, step, posted):
-    """What rank 0 contributes is received and not added."""
+    """Rank 0's contribution is received and not added."""
     kept = []
     for part, (request, inbox) in zip(step.receives, posted, strict=True):
         if part.peer == 0 and request is not None:
@@ -55,7 +55,7 @@ def own_exact_in_sums(self, step, posted):
 
 
 def forwarded_anew(self, step, part):
-    """What came from others is decoded and encoded again before it goes on."""
+    """Received parts are decoded and encoded again before they are passed on."""
     if step.combine is Combine.REPLACE and part.span in self._forms:
         self._decode_all()
         del self._forms[part.span]
@@ -63,7 +63,7 @@ def forwarded_anew(self, step, part):
 
 
 def in_arrival_order(self, step, posted):
-    """Whatever came first is added first."""
+    """Parts are added in the order of their arrival."""
     waiting, order = list(zip(step.receives, posted, strict=True)), []
     while waiting:
         for pair in list(waiting):

@@ -39,7 +39,7 @@ CHANGED = 3e33
 
 
 class Side(Protocol):
-    """Where arrays are put."""
+    """The place where arrays are put."""
 
     def put(self, x: np.ndarray) -> Any: ...
     def get(self, x: Any) -> np.ndarray: ...
@@ -290,7 +290,7 @@ def halves() -> None:
 
 
 def planted() -> None:
-    """What must not go unseen."""
+    """Faults that must be seen."""
     for kind in (Impatient, Deaf):
         side, places = emulated(kind, False)
         compare(side, places, False, all_reduce, "zfp:8", Algorithm.TWO_SHOT, SHORT)
@@ -313,7 +313,7 @@ def reuse() -> None:
 
 
 def background() -> None:
-    """A thread drives the device while the caller computes."""
+    """A thread that drives the device while the caller computes."""
     side, places = emulated(LazyAccelerator, False)
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY, background=True), places=places)
     for codec in CODECS:

@@ -22,7 +22,7 @@ def channel(codec: str | Codec, algorithm: Algorithm = Algorithm.ENCODED, *, sli
 
 
 def communicators() -> dict[str, MPI.Comm]:
-    """This rank alone, a copy of the world, and splits of sizes that do not match."""
+    """Communicators: the rank alone, a copy of the world, and splits of sizes that do not match."""
     return {
         "self": MPI.COMM_SELF.Dup(),
         "dup": WORLD.Dup(),
@@ -39,7 +39,7 @@ def tell(lines: Iterable[dict[str, Any]]) -> None:
 
 
 class Hooked(Codec):
-    """A codec that does something of the test's before it encodes or decodes."""
+    """A codec that runs a function of the test before it encodes or decodes."""
 
     def __init__(self, name: str, before: Callable[[], None]) -> None:
         self._codec, self._before = get_codec(name), before

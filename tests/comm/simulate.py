@@ -1,4 +1,4 @@
-"""What the steps of a plan mean, carried out for all ranks in one process: the oracle for plans and for real ranks.
+"""The meaning of a plan's steps, carried out for all ranks in one process: the oracle for plans and for real ranks.
 
 Written from what `hpcbench.comm.steps` says, not from `execute`: no MPI, nothing posted ahead, nothing decoded late,
 every codec call on memory of its own. Each rank is a generator that stops where a message has not been sent yet, and
@@ -46,7 +46,7 @@ class Mail(NamedTuple):
 
 @dataclass
 class Outcome:
-    """What came of it: values of each rank, what was delivered beside them, and every message."""
+    """The outcome: values of each rank, delivered values, and every message."""
 
     values: list[Array]
     delivered: list[Array]
@@ -83,7 +83,7 @@ def simulate(
     plan
         Not one that the MPI library carries out.
     values
-        Of each rank, shape (n,), as they are before. They stay as they are.
+        Values of each rank before the call, shape (n,). They do not change.
     feedback
         Residuals of each rank.
     order

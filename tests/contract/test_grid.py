@@ -80,7 +80,7 @@ def repeats(grid: Grid, product: Product, dims: str, over: str) -> int:
 
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
 def test_every_rank_holds_an_equal_part_of_everything(grid):
-    """Of activations and weights no element is held twice, but for 2.5d's weights, which every layer of it has."""
+    """No element of activations and weights is held twice, except for 2.5d's weights, which every layer of it holds."""
     for word, product in grid.products.items():
         matrices = [product.w, product.y] + ([product.x] if word != "vocabulary" else [])
         for cuts in matrices:

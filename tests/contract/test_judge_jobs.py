@@ -68,7 +68,7 @@ def of(
         (ended(143), seen(State.NODE_FAILED, "NODE_FAIL"), State.NODE_FAILED, "NODE_FAIL"),
         (ended(143), seen(State.CANCELLED, "by 1000"), State.CANCELLED, "by 1000"),
         (ended(75), seen(State.PREEMPTED, "PREEMPTED"), State.PREEMPTED, "PREEMPTED"),
-        (ended(75), seen(State.FAILED), State.STOPPED, "told to ahead of its limit"),
+        (ended(75), seen(State.FAILED), State.STOPPED, "stopped ahead of its time limit"),
         # No mark of an end: the scheduler's word.
         (None, seen(State.PENDING, "Resources"), State.PENDING, "Resources"),
         (RUNS, seen(State.RUNNING), State.RUNNING, ""),
@@ -81,15 +81,15 @@ def of(
         # Success needs the mark.
         (RUNS, seen(State.COMPLETED), State.UNKNOWN, "no mark of its end"),
         (None, seen(State.COMPLETED), State.UNKNOWN, "no mark of its end"),
-        (RUNS, seen(State.COMPLETED, since=LATER - 5), State.RUNNING, "its own mark is awaited"),
+        (RUNS, seen(State.COMPLETED, since=LATER - 5), State.RUNNING, "its own mark is not here yet"),
         # Preempted is no end until it lasts.
         (RUNS, seen(State.PREEMPTED, since=LATER - GRACE + 1), State.PENDING, "preempted"),
         (RUNS, seen(State.PREEMPTED, since=LATER - GRACE - 1), State.PREEMPTED, "no exit status"),
         # Gone from the queue.
         (RUNS, seen(State.RUNNING, absent=LATER - GRACE + 1), State.RUNNING, ""),
         (RUNS, seen(State.RUNNING, absent=LATER - GRACE - 1), State.LOST, "gone from its queue"),
-        (RUNS, None, State.LOST, "knows nothing of it"),
-        (None, None, State.LOST, "knows nothing of it"),
+        (RUNS, None, State.LOST, "does not know it"),
+        (None, None, State.LOST, "does not know it"),
         (RUNS, seen(State.LOST, "ZOMBI"), State.LOST, "ZOMBI"),
         (RUNS, seen(State.UNKNOWN, "ODD_WORD"), State.UNKNOWN, "ODD_WORD"),
         # Put back by its scheduler, for it was said after the end was on record.
@@ -172,7 +172,7 @@ def test_cancelled_by_us_and_gone_without_a_word() -> None:
 
 def test_a_job_whose_answer_is_missing() -> None:
     found = of(None, None, submitted=handed(id=None))
-    assert found.state is State.UNKNOWN and "`hpcbench submit` again settles it" in found.reason
+    assert found.state is State.UNKNOWN and "run `hpcbench submit` again" in found.reason
     assert of(ended(0), None, submitted=handed(id=None)).state is State.COMPLETED
 
 

@@ -25,7 +25,7 @@ CHECKOUT = Path(hpcbench.__file__).resolve().parent.parent
 
 
 def local(**changes: object) -> Site:
-    """This machine, or nearly."""
+    """A site like this machine, with some changes."""
     data = {"site": "here", "scheduler": {"kind": "local"}, "launcher": {"kind": "mpich"}, "python": "auto"}
     return Site.model_validate({**data, "oversubscribe": True, "checked": "never", **changes})
 

@@ -14,7 +14,7 @@ Make = Callable[..., Place]
 Capture = pytest.CaptureFixture[str]
 JOB = "j0001-r1"
 SOON = {"walltime": "30m", "stop_ahead": "26m"}
-"""Of a scheduler whose minutes last a second: warned after four of them."""
+"""Limits for a scheduler whose minutes last a second: the warning comes after four of them."""
 
 
 @pytest.mark.parametrize(

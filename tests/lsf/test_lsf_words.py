@@ -99,7 +99,7 @@ def test_pending_after_it_ran(held: Place) -> None:
     tracked = track(root)
     assert (tracked.jobs[JOB].state, tracked.jobs[JOB].attempt) == (State.PENDING, 2)
     assert tracked.jobs[JOB].reason.startswith("put back into its queue after attempt 1")
-    assert (tracked.runs[RUN].state, tracked.runs[RUN].reason) == (State.PENDING, "to go on in attempt 2")
+    assert (tracked.runs[RUN].state, tracked.runs[RUN].reason) == (State.PENDING, "continues in attempt 2")
     held.fake.withdraw("state")
     held.go()
     tracked = wait_until_over(held, root)

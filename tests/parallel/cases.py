@@ -75,8 +75,11 @@ AXES: dict[str, Sequence[Any]] = {
     "layout.chunks+train.schedule": ((1, "1f1b"), (1, "gpipe"), (2, "interleaved")),
     "layout.stages": ((), (1, 3), (1, 2, 1)),
 }
-"""Of the grid, those that restrict each other. Settings that go together are joined by a plus, their values are tuples.
-What a run's own rules reject where the axes that follow have their defaults is no case."""
+"""Axes of the grid of cases that restrict each other.
+
+Settings that belong together are joined by a plus, and their values are tuples. Combinations that a run's own rules
+reject, with the later axes at their defaults, are no cases.
+"""
 
 FREE: dict[str, Sequence[Any]] = {
     "model": tuple(NAMED["model"]),
@@ -87,10 +90,10 @@ FREE: dict[str, Sequence[Any]] = {
     "train.recompute": ("none", "selective", "full", 2),
     "train.offload": (False, True),
 }
-"""Of the grid, those that go with anything."""
+"""Axes of the grid of cases that fit everything."""
 
 FILLS = 28
-"""Of each case of `AXES`, how many choices of `FREE` the cover is chosen from."""
+"""Number of choices of `FREE`, for each case of `AXES`, that the cover is chosen from."""
 
 TOGETHER = [("layout.dp", "layout.tp", "layout.pp", "model.tied")]
 """Every layout, with the weights of embedding and head tied and not."""
@@ -137,7 +140,7 @@ BASE = Run(
 
 
 def run_of(settings: Case) -> Run:
-    """A run of a few steps, `BASE` but for the settings, with as many samples as its pipeline needs."""
+    """A run of a few steps, with `BASE` changed by the settings, and with enough samples for its pipeline."""
     run = BASE
     for name, value in settings.items():
         values = value if "+" in name else (value,)
@@ -177,7 +180,7 @@ def valid(settings: Case) -> bool:
 
 
 def label(settings: Case) -> str:
-    """For the name of a test."""
+    """The settings in the name of a test."""
 
     def short(name: str) -> str:
         return "+".join(part.rpartition(".")[2] for part in name.split("+"))
@@ -187,7 +190,7 @@ def label(settings: Case) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs; `settings` is the one that is tried, perhaps with a fault."""
+    """Two runs. `settings` belongs to the tested one, perhaps with a fault."""
 
     settings: Case
     against: Case

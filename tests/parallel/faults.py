@@ -69,7 +69,7 @@ class Fault:
     seen_in
         What that test sees.
     settings
-        Of the run that shows it; None where the test makes runs of its own.
+        Settings of the run that shows it; None if the test makes its own runs.
     """
 
     plant: Callable[[], Patch]
@@ -140,7 +140,7 @@ def one_replica_dropped() -> Patch:
 
 @seen(ONE_PROCESS, "norm")
 def norm_counts_replicas() -> Patch:
-    """The gradient's norm counts what every rank of a tensor group holds once for each of them."""
+    """The gradient's norm counts parameters that every rank of a tensor group holds once for each rank."""
     return patch.object(Shard, "counts_in_norm", True)
 
 
@@ -268,7 +268,7 @@ def own_piece_exact() -> Patch:
 
 @seen(LOSSY, "replicas", scheme="naive-int8", train__precision="fp32")
 def whole_and_split_mixed() -> Patch:
-    """What all ranks of a tensor group hold lies in a codec's block with what they split."""
+    """A codec's block mixes parameters that all ranks of a tensor group hold with parameters that they split."""
     fuse = buckets.fuse
 
     def faulty(items: Iterable[Item], **how: float) -> list[list[int]]:
@@ -287,7 +287,7 @@ def whole_and_split_mixed() -> Patch:
     layout__pp=1,
 )
 def padding_leaks() -> Patch:
-    """What a codec makes of the zeros at a bucket's end stays there, and comes back with the next message."""
+    """A codec changes the zeros at a bucket's end; they stay so, and come back with the next message."""
     return patch.object(gradients, "clear_padding", lambda piece: None)
 
 
@@ -305,7 +305,7 @@ def lossless_codec_rounds() -> Patch:
 
 @seen(RESIDUALS, "sizes")
 def error_feedback_lost() -> Patch:
-    """What messages lacked is thrown away after each step."""
+    """The errors of messages are thrown away after each step."""
     reduce_gradients = DataParallel.reduce_gradients
 
     def faulty(self: DataParallel) -> None:
@@ -389,7 +389,7 @@ def gathered_in_wrong_order() -> Patch:
 
 @seen(BYTES, "sent", train__zero=1)
 def gathered_twice() -> Patch:
-    """Every rank asks for the weights once more than it needs them: all values are right."""
+    """Every rank gathers the weights once more than needed: all values are right."""
     give = GatheredAfterStep.give
 
     def faulty(self: GatheredAfterStep, piece: Piece, source: Tensor) -> None:
@@ -401,7 +401,7 @@ def gathered_twice() -> Patch:
 
 @seen(BYTES, "sent", train__recompute="full")
 def recomputed_for_nothing() -> Patch:
-    """What the backward pass needs is computed twice again, with all its messages: all values are right."""
+    """Activations are recomputed twice, with all their messages: all values are right."""
     again = recompute.again
 
     def faulty(run: recompute.Run, inputs: list[Tensor], wanted: list[bool]) -> tuple[list[Tensor], Tensor]:

@@ -49,7 +49,7 @@ INT8 = NamedScheme(name="int8", algorithm="two-shot", default=CODEC)
 
 
 def settings() -> dict[str, tuple[Run, bool]]:
-    """Runs that together send by every operation that training uses, and whether MPI takes device pointers."""
+    """Runs that together use every operation of training, and whether MPI takes device pointers."""
 
     def made(layout: Layout, scheme: NamedScheme, **train: Any) -> Run:
         base = run_of("gpt2" if layout.pp > 1 else "neox", layout, precision="fp32", zero=train.pop("zero", 0))
@@ -84,7 +84,7 @@ class TensorDevice(LazyDevice):
 
 
 class Disguised(LazyAccelerator):
-    """Its caller, PyTorch on the CPU, is never late."""
+    """A device whose caller, PyTorch on the CPU, is never late."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class Disguised(LazyAccelerator):
 
 
 class Forgetful(Disguised):
-    """Says of whatever is asked that it is done."""
+    """A clock that says of every event that it is done."""
 
     def mark(self, stream: int) -> Any:
         event = super().mark(stream)
@@ -111,7 +111,7 @@ class Forgetful(Disguised):
 
 
 class Watched(Places):
-    """Keeps in mind the largest array of the host that a group was given."""
+    """Remembers the largest array of the host that a group was given."""
 
     largest = 0
 
@@ -122,7 +122,7 @@ class Watched(Places):
 
 
 def train(run: Run, places: Places | None) -> tuple[Trainer, dict[str, Any]]:
-    """What a few steps give; the counts are sums over the ranks."""
+    """Results of a few steps. Counts are sums over the ranks."""
     corpus = text.load(run.data, run.train.seq_len)
     progress = Progress(Wait.GIVE_WAY, background=run.train.overlap)
     trainer = Trainer(run, WORLD.Dup(), progress, corpus, places)
@@ -174,7 +174,7 @@ def disguised() -> None:
 
 
 def planted() -> None:
-    """Where nobody waits for the device, the result is another one."""
+    """The result is different if nobody waits for the device."""
     run, aware = settings()["tensor"]
     _, expected = train(run, None)
     device = Forgetful()

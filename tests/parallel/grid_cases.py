@@ -24,7 +24,7 @@ PLACES: list[Case] = [
     {**GPT2, **THREE, "train.overlap": False, "train.recompute": "full", "train.bucket_mb": 1e-6},
     {**GPT2, **THREE, "model.tied": False, "train.recompute": "selective"},
 ]
-"""Every mode, with what else can change where a parameter or a message lies."""
+"""Every mode, with the settings that change where a parameter or a message lies."""
 
 
 def one_process(settings: Case) -> Case:
@@ -58,7 +58,7 @@ def lossy_grids() -> Iterator[Comparison]:
 
 
 def name_of(settings: Case) -> str:
-    """By which a result is found."""
+    """The name by which a result is found."""
     return label({**settings, **COMMON})
 
 
@@ -79,13 +79,13 @@ FAULTY: dict[str, tuple[Case, str]] = {
     "norm_counts_every_layer_of_the_grid": (TWO_AND_A_HALF, "norm"),
     "broadcast_over_the_other_axis": (TWO, "loss"),
 }
-"""By planted fault: the mode that shows it, and in what."""
+"""For each planted fault, the mode that shows it and the value that shows it."""
 
 SOUND: Case = {**NEOX, "train.zero": 0, "train.bucket_mb": 1e-6}
 
 
 def faulty_grids() -> Iterator[Comparison]:
-    """Each mode without a fault, and with each of its own."""
+    """Each mode without a fault, and with each of its own faults."""
     for mode in (TWO, TWO_AND_A_HALF, THREE):
         yield compared({**SOUND, **mode})
     for name, (mode, _) in FAULTY.items():

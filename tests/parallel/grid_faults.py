@@ -43,7 +43,7 @@ def _completed_but(left_out: Callable[[Axes], bool]) -> Patch:
 
 
 def gradients_of_biases_and_norms_left_as_summands() -> Patch:
-    """What a rank's own samples say of a bias or a norm is taken for what all say."""
+    """The gradient of a bias or a norm is that of a rank's own samples only."""
     return _completed_but(lambda axes: axes not in ((), ("e",)))
 
 
@@ -75,13 +75,13 @@ def mean_divided_twice() -> Patch:
 
 
 def stale_second_buffer() -> Patch:
-    """What is multiplied is the piece before, which the buffer held."""
+    """The piece before, which is still in the buffer, is multiplied."""
     piece = summa._piece
     return patch.object(summa, "_piece", lambda operand, s: piece(operand, max(s - 1, 0)))
 
 
 def statistics_of_own_features() -> Patch:
-    """A norm takes mean and variance of the features that the rank holds."""
+    """A norm takes mean and variance of the rank's own features only."""
 
     def faulty(x: Tensor, line: Line) -> tuple[Tensor, Tensor]:
         mean = x.mean(dim=-1)
@@ -91,7 +91,7 @@ def statistics_of_own_features() -> Patch:
 
 
 def backward_sums_of_own_features() -> Patch:
-    """Backward a norm sums over the features that the rank holds."""
+    """In the backward pass a norm sums only over the features that the rank holds."""
     return patch.object(norm, "all_reduce", lambda x, group, channel: x * group.size)
 
 
@@ -129,7 +129,7 @@ def targets_of_the_first_samples() -> Patch:
 
 
 def weight_gathered_once() -> Patch:
-    """What was gathered ahead for the next layer is what the last step's weights were."""
+    """The weights that were gathered ahead for the next layer are those of the step before."""
     first: dict[GridLinear, Tensor] = {}
 
     def faulty(self: GridLinear) -> Coming:

@@ -82,7 +82,7 @@ def build(layout: Layout, model: Model, comm: MPI.Comm, scheme: Scheme, dtype: t
 
 
 def part(side: Side, x: Tensor, spread: Spread) -> Tensor:
-    """This rank's rows and columns of activations [b, s, n]."""
+    """The rank's rows and columns of activations [b, s, n]."""
     grid, rank = side.mesh.grid, side.mesh.tp.rank
     slices = [
         shards(size, grid.count(axes))[grid.index(rank, axes)] for size, axes in zip(x.shape[::2], spread, strict=True)
@@ -91,7 +91,7 @@ def part(side: Side, x: Tensor, spread: Spread) -> Tensor:
 
 
 def gradients(side: Side) -> dict[str, tuple[Shard, Tensor]]:
-    """Of the parameters that have one, completed over the ranks that hold the same."""
+    """Gradients of the parameters that have one, completed over the ranks that hold the same part."""
     found = {}
     for parameter, shard in side.held:
         if parameter.grad is None:

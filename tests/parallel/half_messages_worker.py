@@ -203,7 +203,7 @@ def message_bytes(trainer: Trainer) -> dict[str, int]:
 
 
 def predicted(trainer: Trainer) -> dict[str, int]:
-    """Of the two steps."""
+    """Predicted bytes of the two steps."""
     a_run = trainer.run
     step = volume.all_ranks_bytes(a_run.model, a_run.train, a_run.layout)
     return {" ".join(key): 2 * nbytes for key, nbytes in step.items()}
@@ -323,7 +323,7 @@ def masters() -> Iterator[dict[str, Any]]:
 
 
 class Clamp(Identity):
-    """Makes everything finite."""
+    """A codec that makes everything finite."""
 
     name = "clamp"
     lossless = False

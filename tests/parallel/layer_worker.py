@@ -19,7 +19,7 @@ from hpcbench.train.trainer import Trainer
 WORLD = MPI.COMM_WORLD
 CORPUS = text.load(run_of("neox", Layout()).data, 12)
 LAYERS = ("attention", "mlp", "norm1", "")
-"""Of a block; the last one is the block itself."""
+"""Layers of a block. The last one is the block itself."""
 FAULTS = ("reduce_left_out", "backward_reduce_left_out", "row_split_swapped")
 
 

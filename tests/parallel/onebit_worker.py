@@ -63,7 +63,7 @@ def bits(trainer: Trainer) -> list[bytes]:
 
 
 def states(trainer: Trainer) -> list[dict[str, Array]]:
-    """All that the optimizer keeps of each piece."""
+    """All states that the optimizer keeps of each piece."""
     return [
         {
             **{name: values.numpy().copy() for name, values in piece.states.items()},
@@ -204,7 +204,7 @@ def follow(fault: Callable[[], Any]) -> dict[str, Any] | None:
 
 
 def lost(before: list[dict[str, Array]], after: list[dict[str, Array]], gradients: list[Array], used: Array) -> float:
-    """What neither came out of a step nor is kept for the next one, over what went in."""
+    """The part that neither came out of a step nor is kept for the next one, relative to the input."""
     f8 = np.float64
     errors = ("worker_error", "server_error")
     beta = TRAIN.beta1
@@ -222,12 +222,12 @@ def no_residual(side: str) -> Any:
 
 
 def worker_error_dropped() -> Any:
-    """What a rank's signs lacked is not added to what it sends next."""
+    """The error of a rank's signs is not added to its next message."""
     return no_residual("worker")
 
 
 def server_error_dropped() -> Any:
-    """What the signs of a sum lacked is not added to the next sum."""
+    """The error of a sum's signs is not added to the next sum."""
     return no_residual("server")
 
 

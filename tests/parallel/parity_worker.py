@@ -30,7 +30,7 @@ WORLD = MPI.COMM_WORLD
 CORPUS = text.load(run_of({}).data, 12)
 QUIET = Progress(Wait.GIVE_WAY)
 SCALE = 2.0**12
-"""Of every loss: a power of two changes no bit, and nothing is right before it is taken out again."""
+"""Scale of every loss. A power of two changes no bit, and nothing is right before it is divided out again."""
 
 History = list[dict[str, Any]]
 
@@ -80,7 +80,7 @@ def train(run: Run, comm: MPI.Comm) -> History | None:
 
 @contextmanager
 def counting(trainer: Trainer, sent: Counter[str]) -> Iterator[None]:
-    """Adds the message bytes of the block, by channel: what a step sends, and nothing that the comparison needs."""
+    """Adds the message bytes of the block, by channel: those of a step, without those of the comparison."""
 
     def counters() -> Counter[str]:
         channels = trainer.policy.channels
@@ -92,7 +92,7 @@ def counting(trainer: Trainer, sent: Counter[str]) -> Iterator[None]:
 
 
 def predicted(run: Run) -> list[dict[str, int]]:
-    """What `sent` should be, from the settings."""
+    """The expected `sent`, from the settings."""
     steps = (volume.step_bytes(run.model, run.train, run.layout, rank) for rank in range(run.ranks))
     return [{" ".join(key): STEPS * nbytes for key, nbytes in step.items()} for step in steps]
 
@@ -134,7 +134,7 @@ def errors(history: History, reference: History) -> dict[str, Any]:
 
 
 def compared(comparisons: list[Comparison], team: MPI.Comm) -> list[dict[str, Any]]:
-    """Results of a team of ranks, on its first one. What is compared with is trained once."""
+    """Results of a team of ranks, on its first one. A reference run is trained once."""
     references: dict[str, History | None] = {}
     results = []
     for comparison in comparisons:

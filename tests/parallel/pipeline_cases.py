@@ -15,7 +15,7 @@ TWO, FOUR = Layout(pp=2, chunks=2), Layout(pp=4, chunks=2)
 
 @dataclass(frozen=True)
 class Case:
-    """What differs from a run without pipeline and recomputation in the same `dp` and `tp`."""
+    """The differences to a run without pipeline and recomputation in the same `dp` and `tp`."""
 
     layout: Layout
     schedule: str = "1f1b"
@@ -60,7 +60,7 @@ FAULTY = {
     "other_micro_batch": Case(Layout(pp=2), "gpipe"),
     "stale_input": Case(Layout(), "1f1b", "full"),
 }
-"""By planted fault: where it must be seen. Each case is one of the grid, where it is sound."""
+"""For each planted fault, the value that must show it. Each case is one of the grid, where it is sound."""
 
 
 def without_pipeline(case: Case) -> Case:

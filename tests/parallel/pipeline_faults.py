@@ -61,7 +61,7 @@ def weights_of_a_chunk_left_out() -> object:
 
 
 def stale_input() -> object:
-    """What is computed again starts from the first input that the layer ever had."""
+    """Recomputation starts from the first input that the layer ever had."""
     again = recompute.again
     first: dict[int, list[Tensor]] = {}
 

@@ -34,5 +34,5 @@ def in_pairs(run: Run) -> Run:
 
 
 def label(layout: Layout) -> str:
-    """For the name of a test."""
+    """The layout in the name of a test."""
     return f"dp{layout.dp}-tp{layout.tp}-pp{layout.pp}"

@@ -35,7 +35,7 @@ B, S, H, N, V = 2, 4, 3, 5, 7  # N and V are odd: two ranks hold different parts
 
 
 class _Part(torch.autograd.Function):
-    """This rank's part of what all hold; backward the parts' gradients are joined."""
+    """The rank's part of a tensor that all ranks hold. In the backward pass the parts' gradients are joined."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
@@ -48,7 +48,7 @@ class _Part(torch.autograd.Function):
 
 
 class _Join(torch.autograd.Function):
-    """The ranks' parts side by side; backward each takes the gradient of its own."""
+    """The ranks' parts side by side. In the backward pass each rank takes its own part of the gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
@@ -156,7 +156,7 @@ def cases(
 
 
 def lossy() -> None:
-    """What codecs make of each direction: ranks that are to hold the same do, and gradients pass straight through."""
+    """The effect of codecs in each direction: ranks that must hold the same do, and gradients pass straight through."""
     group = Group(WORLD, Progress(Wait.GIVE_WAY))
     x = torch.randn(2, 64, 32, generator=torch.Generator().manual_seed(WORLD.rank))
     for codec, phase, (name, stream) in product(

@@ -9,7 +9,7 @@ WORKER = Path(__file__).with_name("onebit_worker.py")
 RANKS, WARM, STEPS = 4, 2, 4
 
 EXACT = 1e-12
-"""Of fp64 norms."""
+"""Relative tolerance of fp64 norms."""
 WEIGHTS = 1e-9
 """As of plain Adam in the parity tests: gradients that are zero but for rounding are divided by their own size."""
 SINGLE = 1e-6

@@ -29,7 +29,9 @@ WORKER = Path(__file__).with_name("parity_worker.py")
 PAGE = Path(__file__).parents[2] / "docs/explanation/parity.md"
 
 TOLERANCE = 1e-12
-"""Of loss, norm and gradients, relative to the reference's own norm: some thousand sums of rounding 1e-16."""
+"""Tolerance of loss, norm and gradients, relative to the reference's own norm: some thousand sums with roundings of
+1e-16.
+"""
 
 WEIGHT_TOLERANCE = 1e-9
 """Adam divides a gradient by its own size, so a gradient that is zero but for rounding (the bias of the keys) comes out

@@ -69,6 +69,7 @@ def test_nodes_of_unequal_size_are_refused_in_one_line(told):
     (line,) = (line for line in told if line["test"] == "irregular")
     words = (
         "scheme own: rule 1 (DP int8:256) is for between nodes only, and a group of DP has 4 ranks on 2 nodes, 3 + 1: "
-        "sums within nodes need as many on each: change layout or ranks_per_node, or leave between_nodes out"
+        "sums within nodes need the same number of ranks on each node: change layout or ranks_per_node, or "
+        "leave between_nodes out"
     )
     assert line["said"] == [words] * 4

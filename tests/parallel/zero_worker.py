@@ -49,7 +49,7 @@ def case(model: str, layout: Layout, zero: int, *, scheme: str = "identity", par
 
 
 def gather(answer: Any) -> list[Any]:
-    """The ranks' answers, on rank 0; whoever is done waits asleep, not in a collective that spins."""
+    """The ranks' answers, on rank 0. A rank that is done sleeps, because a collective would spin."""
     Progress(Wait.GIVE_WAY).complete([WORLD.Ibarrier()])
     return WORLD.gather(answer) or []
 
@@ -214,7 +214,7 @@ def resumed() -> None:
 
 
 def lossy() -> None:
-    """ZeRO++: every rank computes with the same decoded bytes, and so it does not where a rank keeps its own exact."""
+    """ZeRO++: every rank computes with the same decoded bytes. That fails if a rank keeps its own exact bytes."""
     found = preset("zeropp")
     rules = [Rule(**{"dimension": None, "phase": None, "kind": None, **rule}) for rule in found["rules"]]
     scheme = NamedScheme(name="zeropp", algorithm=found["algorithm"], default=found["default"], rules=rules)
@@ -255,17 +255,17 @@ def piece_not_gathered() -> object:
 
 
 def stale_piece() -> object:
-    """What is gathered after a step is what was there before it."""
+    """The gather after a step gives the weights from before it."""
     give = OnDemand.give
 
     def faulty(self: OnDemand, piece: Piece, source: Tensor) -> None:
-        give(self, piece, self._guests[id(piece)].source.clone())
+        give(self, piece, self._entries[id(piece)].source.clone())
 
     return patch.object(OnDemand, "give", faulty)
 
 
 def counted_twice_in_norm() -> object:
-    """What all ranks of a tensor group hold, and both copies of a tied weight, count in the norm."""
+    """The norm counts parameters once for each rank of a tensor group, and both copies of a tied weight."""
     return patch.object(Shard, "counts_in_norm", True)
 
 
@@ -291,14 +291,14 @@ def overwritten() -> object:
 
 
 def freed_too_early() -> object:
-    """The memory of a bucket is something else's before the backward pass has used it."""
+    """A bucket's memory is overwritten before the backward pass has used it."""
     need = OnDemand._need
 
     def faulty(self: OnDemand, unit: Unit, phase: Phase) -> None:
         need(self, unit, phase)
         if phase is Phase.BACKWARD:
-            for guest in unit.guests:
-                guest.bucket.values.fill_(0.5)
+            for entry in unit.entries:
+                entry.bucket.values.fill_(0.5)
 
     return patch.object(OnDemand, "_need", faulty)
 
@@ -308,10 +308,10 @@ def copy_not_refreshed() -> object:
     give = OnDemand.give
 
     def faulty(self: OnDemand, piece: Piece, source: Tensor) -> None:
-        guest = self._guests[id(piece)]
-        fresh = guest.fresh
+        entry = self._entries[id(piece)]
+        fresh = entry.fresh
         give(self, piece, source)
-        guest.fresh = fresh
+        entry.fresh = fresh
 
     return patch.object(OnDemand, "give", faulty)
 

@@ -1,4 +1,4 @@
-"""What stands in the tables of a report."""
+"""The entries of the tables of a report."""
 
 from hpcbench.report.document import Document, Entry, Table
 

@@ -23,7 +23,7 @@ TRAFFIC, END = (next(i for i, line in enumerate(LINES, 1) if f'"{name}"' in line
 
 
 def notes(tmp_path: Path, line: int, old: str, new: str) -> list[str]:
-    """Of the log with one thing changed in one of its lines."""
+    """Notes on the log with one change in one of its lines."""
     assert old in LINES[line - 1], f"{old!r} is not in {LINES[line - 1]!r}"
     lines = [*LINES[: line - 1], LINES[line - 1].replace(old, new), *LINES[line:]]
     path = tmp_path / "log.txt"

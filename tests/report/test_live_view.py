@@ -122,7 +122,7 @@ def test_a_lost_queue_ends_the_view(stage: Stage) -> None:
     stage.script = [lambda: stage.start("baseline"), lambda: stage.grow("baseline", 9), lose]
     status, out = stage.follow()
     assert status == 1
-    assert "r1-baseline: lost: what ran job j0001-r1 is gone and left no exit marker after step 6 of 12" in out
+    assert "r1-baseline: lost: the processes of job j0001-r1 are gone and left no exit marker after step 6 of 12" in out
     assert "r1-mzhybrid: lost" in out
 
 
@@ -153,7 +153,7 @@ def test_ctrl_c_says_that_the_jobs_go_on(stage: Stage) -> None:
     stage.script = [lambda: stage.start("baseline"), interrupt]
     status, out = stage.follow()
     assert status == 1
-    assert f"the jobs go on: hpcbench status {stage.root}" in out.replace("\n", "")
+    assert f"the jobs continue: hpcbench status {stage.root}" in out.replace("\n", "")
 
 
 def test_only_what_is_new_is_read(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,8 +134,8 @@ def test_a_path_with_a_sign_that_exists_is_a_path(
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("=base1.log", r"=base1\.log: no such file: to name a log's scheme, say NAME=FILE"),
-        ("zfp=", r"zfp=: no such file: to name a log's scheme, say NAME=FILE"),
+        ("=base1.log", r"=base1\.log: no such file: to name a log's scheme, write NAME=FILE"),
+        ("zfp=", r"zfp=: no such file: to name a log's scheme, write NAME=FILE"),
         ("zfp=nowhere.log", r"nowhere\.log: no such file"),
         ("zfp=osu.txt", r"osu\.txt: a table of micro-benchmarks has no scheme: give it without NAME="),
         ("no/where=1/log.txt", r"no/where=1/log\.txt: no such file"),

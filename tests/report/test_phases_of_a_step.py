@@ -117,7 +117,7 @@ def test_a_slow_stage_is_idle_time_that_no_schedule_has(tmp_path: Path) -> None:
 
 
 def three_runs(root: Path) -> Path:
-    """Of two schemes on two stages, with two dimensions' traffic; the third repeat is an outlier."""
+    """A submission with two schemes on two stages and traffic on two dimensions. The third repeat is an outlier."""
     runs = [Planted(scheme, repeat, 0.4, 2.7) for repeat in (1, 2, 3) for scheme in ("baseline", "zhybrid-16-8")]
     write(root, runs)
     set_up(root, train={"micro_batch": 1})

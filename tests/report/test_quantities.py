@@ -105,7 +105,7 @@ def measured(path: Path, run: Planted) -> Measures:
 
 @pytest.mark.parametrize("one", [STEP_SECONDS, SAMPLES, LOSS_TRAIN, EXPOSED], ids=lambda one: one.key)
 def test_a_run_has_the_statistic_of_its_steps_that_is_declared(tmp_path: Path, one: Quantity) -> None:
-    """Of steps that scatter so much that median, mean and last differ."""
+    """The steps scatter so much that median, mean and last differ."""
     run = measured(tmp_path / "log.txt", Planted("mzhybrid", 1, 0.4, 2.7, noise=0.8))
     steps = run.run.log.steps if run.run.log else None
     assert steps is not None

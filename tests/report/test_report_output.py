@@ -41,8 +41,8 @@ No plain cast to 16 bits (naive-bf16, naive-fp16) ran beside the schemes: what a
 The simplest scheme that nothing is shown to beat: baseline.
 [a] Fewer than 5 pairs of runs: chance has a large part in what is shown and in what is not.
 [b] Fewer than 100 counted steps in a run: little to time a step by, and training has hardly begun.
-[c] The baseline's training loss still fell by more than the margin in the last tenth of the steps: losses that are as good here need not stay so.
-[d] Ranks shared cores and took turns: what one rank's codec takes, another's computing waits for.
+[c] The baseline's training loss still fell by more than the margin in the last tenth of the steps: losses that are as good here may differ later.
+[d] Ranks shared cores and took turns: the codec of one rank delays the computation of another.
 Each scheme is compared over 2 pairs of runs of equal seed and allocation; intervals (Student's t) are not corrected for 2 schemes, verdicts (5 %, Holm) are.
 Schemes against each other: speeds and losses of the two schemes are one family (5 %, Holm).
 A loss is as good when two one-sided tests show it within 0.0271 of the baseline's (1 % of it).

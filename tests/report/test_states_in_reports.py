@@ -57,12 +57,12 @@ FATES = {
     "cancelled": Fate("cancelled", "was cancelled", "cancelled", keep=7, exit=143),
     "out-of-memory": Fate("out of memory", "out of memory", "out of memory", keep=7, exit=137),
     "timed-out": Fate("timed out", "timed out after step 4 of 6", "timed out", keep=7, exit=143),
-    "overtime": Fate("timed out", "met its own time limit after step 4 of 6", keep=7, exit=124),
+    "overtime": Fate("timed out", "reached its own time limit after step 4 of 6", keep=7, exit=124),
     "node-failure": Fate("node failure", "node failure", "node failure", keep=7, marker=BEGAN),
     "preempted": Fate("preempted", "preempted", "preempted", keep=7, marker=BEGAN),
     "stopped": Fate("stopped", "told to stop", keep=6, tail=end("stopped", "told to stop"), exit=75),
     "truncated": Fate("incomplete", CUT, "unknown", keep=7, tail="step 5/6 | lo", marker=BEGAN),
-    "unknown": Fate("unknown", "nothing says what became of job", "unknown", keep=0),
+    "unknown": Fate("unknown", "nothing tells how job", "unknown", keep=0),
     "odd-marker": Fate("unknown", "its exit marker cannot be read", keep=7, marker='{"state": "done"}'),
 }
 

@@ -68,7 +68,7 @@ def report(root: Path) -> dict[str, Any]:
 
 
 def runs_in(found: Any) -> list[dict[str, Any]]:
-    """All that describe a run, however deep they lie."""
+    """All objects that describe a run, at any depth."""
     if isinstance(found, list):
         return [run for one in found for run in runs_in(one)]
     if not isinstance(found, dict):
@@ -88,7 +88,7 @@ def wait_state(root: Path, *states: State, number: int = 0) -> Status:
 
 
 def wait_over(root: Path) -> Tracked:
-    """Wait until nothing of it waits or runs."""
+    """Wait until no run of it waits or runs."""
     wait_for(lambda: track(root).over, PATIENCE)
     return track(root)
 
@@ -104,7 +104,7 @@ def wait_run(root: Path, run: str, state: State = State.RUNNING, attempt: int = 
 
 
 def listed(cluster: Cluster, name: str) -> list[str]:
-    """Ids of the jobs whose names begin so, as Slurm has them, whatever became of them."""
+    """Ids of the jobs in Slurm whose names begin so, in any state."""
     argv = ["squeue", "--noheader", "--array", "--states=all", "--format=%i|%j"]
     rows = [line.split("|", 1) for line in cluster.run(argv, check=True).stdout.splitlines()]
     return sorted(id for id, own in rows if own.startswith(name))

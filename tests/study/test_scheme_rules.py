@@ -65,17 +65,17 @@ def rule(**fields: Any) -> dict[str, Any]:
     [
         (
             {"dimension": "DP", "phase": "FORWARD"},
-            "no such traffic in any run: of DP are DP BACKWARD GRAD, DP STEP",
+            "no such traffic in any run: DP has DP BACKWARD GRAD, DP STEP",
         ),
         (
             {"dimension": "TP", "kind": "OPTIM"},
-            "of TP are TP FORWARD ACT, TP BACKWARD GRAD, TP FORWARD PARAM",
+            "TP has TP FORWARD ACT, TP BACKWARD GRAD, TP FORWARD PARAM",
         ),
-        ({"dimension": "TP", "kind": "ACT", "axis": "i"}, "are TP FORWARD PARAM i, TP BACKWARD GRAD i"),
-        ({"phase": "STEP", "kind": "ACT"}, "there are DP BACKWARD GRAD"),
+        ({"dimension": "TP", "kind": "ACT", "axis": "i"}, "has TP FORWARD PARAM i, TP BACKWARD GRAD i"),
+        ({"phase": "STEP", "kind": "ACT"}, "there is DP BACKWARD GRAD"),
         (
             {"codec": "none", "min_bytes": 1},
-            "min_bytes and between_nodes say when a codec runs, and codec none is none",
+            "min_bytes and between_nodes say when a codec runs, and codec none never runs",
         ),
         ({"codec": "none", "between_nodes": True}, "leave them out"),
         ({"min_bytes": -1}, "schemes.mine.rules.0.min_bytes: must be at least 0, not -1"),
@@ -92,7 +92,7 @@ def test_rules_that_can_never_apply_are_refused_at_their_line(tmp_path: Path, fi
 def test_rules_for_momenta_want_one_bit_adam(tmp_path: Path, fields: Any) -> None:
     line, said = refusal(tmp_path, rule(**fields))
     assert line == "{" and "schemes.mine.rules.0: rule 1 (" in said
-    assert "is for what only 1-bit Adam sends, and the optimizer is adamw: set optimizer: onebit-adam" in said
+    assert "is for traffic of 1-bit Adam only, and the optimizer is adamw: set optimizer: onebit-adam" in said
     assert runs_of(tmp_path, {**rule(**fields), "optimizer": "onebit-adam"}, zero=0)
 
 

@@ -1,4 +1,4 @@
-"""What is left of namespaces when whoever made them is gone."""
+"""The rest of namespaces after the end of the process that made them."""
 
 from pathlib import Path
 

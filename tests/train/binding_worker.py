@@ -1,4 +1,4 @@
-"""Says where the ranks are, and what comes of comparing it with a shape; prints a JSON line."""
+"""Prints where the ranks are, and the result of comparing it with a shape, as a JSON line."""
 
 import json
 import os

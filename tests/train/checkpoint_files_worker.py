@@ -27,7 +27,7 @@ TEXT = Corpus(np.zeros(9, np.uint8), np.ones(9, np.uint8))
 
 
 def toy_state(step: int) -> dict[str, Any]:
-    """Each rank has its half of one tensor, and what both have alike."""
+    """A state in which each rank has its half of one tensor, and a tensor that both have."""
     shard = Shard("weights", (100_000,), (Cut(WORLD.rank, 2),))
     return {
         "parameters": {"weights": {"start": 0, "values": torch.full((50_000,), float(100 * step + WORLD.rank))}},
@@ -50,7 +50,7 @@ def write(directory: Path, *steps: int, run: Run = TOY) -> Checkpoints:
 
 
 def found_in(directory: Path, run: Run = TOY) -> dict[str, Any]:
-    """What is found, and whether it is what was written."""
+    """The checkpoint that is found, and whether it is the written one."""
     checkpoints = Checkpoints(directory, WORLD, run)
     try:
         found = checkpoints.find()
@@ -63,7 +63,7 @@ def found_in(directory: Path, run: Run = TOY) -> dict[str, Any]:
 
 @contextmanager
 def killed(point: str) -> Iterator[None]:
-    """One rank dies at that point of what follows, as by SIGKILL."""
+    """Let one rank die at this point of the block, as by SIGKILL."""
 
     def die(*_: Any, **__: Any) -> None:
         os._exit(9)
@@ -106,7 +106,7 @@ def kill(directory: str, point: str) -> None:
 
 
 def after(*directories: str) -> None:
-    """What each directory holds; and that the run can go on writing there."""
+    """The content of each directory; and whether the run can continue to write there."""
     for directory in map(Path, directories):
         answer = found_in(directory)
         write(directory, 8)
@@ -128,7 +128,7 @@ def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def stale(path: Path) -> None:
-    """The index of the checkpoint before, as if it were this one's."""
+    """Let the index be that of the checkpoint before."""
     manifest = files.read_manifest(path.with_name("step-000002"))
     assert isinstance(manifest, dict)
     files.write_manifest(path, {**manifest, "step": 4})

@@ -1,4 +1,4 @@
-"""Runs that stop and go on from a checkpoint, on real ranks; prints JSON lines."""
+"""Runs that stop and continue from a checkpoint, on real ranks; prints JSON lines."""
 
 import io
 import json
@@ -25,7 +25,7 @@ from hpcbench.train import text
 from hpcbench.train.__main__ import train
 from hpcbench.train.checkpoint import Checkpoints
 from hpcbench.train.corpus import Corpus
-from hpcbench.train.log import RunLog
+from hpcbench.train.log import LogWriter
 from hpcbench.train.precision import LossScale
 from hpcbench.train.stop import never
 from hpcbench.train.trainer import Trainer
@@ -130,7 +130,7 @@ def corpus() -> Corpus:
 
 
 def overflowing(cls: type[LossScale], train: Train) -> LossScale:
-    """A scale that the first steps skip for, and that doubles soon after."""
+    """A loss scale that the first steps are skipped for, and that doubles soon after."""
     return cls(2.0**19, window=2) if train.precision == "fp16" else cls(1.0, window=0)
 
 
@@ -163,25 +163,25 @@ def differences(a: Any, b: Any, name: str = "") -> list[str]:
 
 
 def compare(name: str, run: Run, directory: Path) -> dict[str, Any] | None:
-    """All steps at once against some steps, a checkpoint, and the others by another trainer; on every rank."""
+    """Compare all steps at once with a part, a checkpoint and the rest by another trainer, on every rank."""
     comm = WORLD.Split(0 if WORLD.rank < run.ranks else 1, WORLD.rank)
     corpus()
     if WORLD.rank >= run.ranks:
         return None
     streams = [io.StringIO() for _ in range(3)]
     whole = trainer_of(run, comm.Dup())
-    outcome = [train(whole, RunLog(streams[0]))]
+    outcome = [train(whole, LogWriter(streams[0]))]
     checkpoints = Checkpoints(directory / name, comm, run)
     first = trainer_of(run, comm.Dup())
     asked = iter(range(1, STEPS + 1))
     told = (lambda: next(asked) == STOP) if comm.rank == 0 else never
-    outcome.append(train(first, RunLog(streams[1]), checkpoints=checkpoints, told_to_stop=told))
+    outcome.append(train(first, LogWriter(streams[1]), checkpoints=checkpoints, told_to_stop=told))
     second = trainer_of(run, comm.Dup())
     newest = checkpoints.find().newest
     assert newest is not None
     second.load(checkpoints.load(newest, second.state()))
     at_once = differences(second.state(), first.state())
-    outcome.append(train(second, RunLog(streams[2]), taken=newest.step))
+    outcome.append(train(second, LogWriter(streams[2]), taken=newest.step))
     return {
         "case": name,
         "states": [state for state, _, _ in outcome],
@@ -212,7 +212,7 @@ def exact(directory: str) -> None:
 
 
 def residuals_lost() -> object:
-    """What messages lacked before the checkpoint is forgotten."""
+    """The residuals from before the checkpoint are lost."""
     return patch.object(DataParallel, "load_residuals", lambda self, saved: None)
 
 

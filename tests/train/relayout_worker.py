@@ -1,4 +1,4 @@
-"""Runs that begin in one layout and go on in another, on real ranks, beside one process; prints JSON lines."""
+"""Runs that begin in one layout and continue in another, on real ranks, and in one process; prints JSON lines."""
 
 import json
 import sys
@@ -143,7 +143,7 @@ MATRIX: list[tuple[Model, tuple[Layout, dict[str, Any]], list[tuple[Layout, dict
         [(Layout(tp=8, tensor="2.5d", depth=2), {"micro_batch": 4}), (CUBE, {})],
     ),
 ]
-"""Model, the layout and settings that a run begins in, and those that it goes on in."""
+"""Model, the layout and settings that a run begins with, and those that it continues with."""
 
 
 def label(layout: Layout, settings: dict[str, Any]) -> str:
@@ -195,7 +195,7 @@ def begin(run: Run, directory: Path) -> Any:
 
 
 def go_on(run: Run, directory: Path, before: Any, reference: Any) -> dict[str, Any] | None:
-    """The other steps, of another trainer; what is found, on the first rank."""
+    """The other steps, by another trainer. The result is on the first rank."""
     comm = spread(run)
     if comm is None:
         return None
@@ -258,7 +258,7 @@ def matrix(directory: str) -> None:
 
 
 def lacking(comm: MPI.Comm, trainer: Trainer) -> dict[str, np.ndarray[Any, Any]] | None:
-    """What the sums of all messages lacked, of the whole model, on the first rank.
+    """The errors of the sums of all messages, for the whole model, on the first rank.
 
     Gradients are summed over the replicas, then over the copies of a tied weight and over the tensor group where its
     ranks have summands; of momenta, and of gradients that are whole, the tensor group has copies.
@@ -317,7 +317,7 @@ CASES: list[tuple[str, str | None, NamedScheme, dict[str, Any]]] = [
     ("spread", "summands_counted_once", SIGNS, {}),
     ("momenta", None, MOMENTA, ONE_BIT),
 ]
-"""Journey, planted fault, scheme, settings."""
+"""Change of layout, planted fault, scheme, settings."""
 
 
 def residuals(directory: str) -> None:
@@ -410,7 +410,7 @@ def moments_of_another() -> Iterator[None]:
 
 @contextmanager
 def index_stale() -> Iterator[None]:
-    """The index is of what another stage of ZeRO would have written."""
+    """The index describes the files of another ZeRO stage."""
     of = Index.of
 
     def faulty(announced: Any, chosen: Any) -> Index:
@@ -440,7 +440,7 @@ def halves_swapped() -> Iterator[None]:
 
 
 def summands_counted_once() -> Any:
-    """What ranks of a tensor group hold of the same parameter is taken for copies."""
+    """Summands of a gradient on the ranks of a tensor group are taken for copies."""
     share = checkpoint_load.share_residuals
 
     def faulty(state: dict[str, Any], index: Index, files: checkpoint_load.Files, holders: list[list[int]]) -> None:

@@ -1,4 +1,4 @@
-"""The worker on two hosts that are none, with one rank slower than the others: RUN.json RANK SECONDS."""
+"""The worker on two pretended hosts, with one rank slower than the others: RUN.json RANK SECONDS."""
 
 import runpy
 import socket

@@ -17,7 +17,7 @@ from hpcbench.train.extent import Extent, copy
 WORKER = Path(__file__).with_name("relayout_worker.py")
 PAIRS = 20
 TOLERANCE = 1e-12
-"""Of fp64: sums over ranks are in another order than on one."""
+"""Relative tolerance in fp64: sums over ranks have another order than on one rank."""
 
 
 @pytest.fixture(scope="session")
@@ -70,8 +70,8 @@ def test_what_messages_lacked_is_conserved(mpi_results, place):
     for result in sound[:2]:
         assert result["size"] > 0
         assert result["error"] < 1e-6, "more than the rounding of fp32"
-        assert "residuals are added up and shared out alike" in result["carried"]
-    assert "residuals are let go" in sound[2]["carried"], "one replica sends nothing, so it lacks nothing"
+        assert "residuals are added up and shared out equally" in result["carried"]
+    assert "residuals are dropped" in sound[2]["carried"], "one replica sends nothing, so it lacks nothing"
     assert "residuals" not in sound[3]["carried"]
 
 

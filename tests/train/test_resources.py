@@ -23,7 +23,7 @@ SLEEP = 0.25
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory, mpi_run):
-    """Of a run of 4 ranks on 2 hosts, with evaluations between its steps, whose last rank is slow."""
+    """Records of a run of 4 ranks on 2 hosts, with evaluations between its steps, whose last rank is slow."""
     folder = tmp_path_factory.mktemp("slow")
     text = folder / "text"
     text.write_bytes(bytes(range(256)) * 1500)

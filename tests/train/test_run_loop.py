@@ -24,7 +24,7 @@ from hpcbench.contract.training import Data, Model, Train
 from hpcbench.predict import zero as predicted
 from hpcbench.train import text
 from hpcbench.train.__main__ import facts, train
-from hpcbench.train.log import RunLog
+from hpcbench.train.log import LogWriter
 from hpcbench.train.trainer import Trainer
 
 RUN = Run(
@@ -90,7 +90,7 @@ def run_of(corpus, **settings):
 
 def logged(trainer, **meters):
     stream = io.StringIO()
-    outcome = train(trainer, RunLog(stream), **meters)
+    outcome = train(trainer, LogWriter(stream), **meters)
     records = [parse(line, i) for i, line in enumerate(stream.getvalue().splitlines(), 1)]
     return outcome, records
 
@@ -119,7 +119,7 @@ def logged_with(trainer, **meters):
 
 @pytest.mark.parametrize(("zero", "micro_batches"), [(1, 1), (2, 2)])
 def test_what_crosses_the_hosts_link_and_what_lasts_is_as_predicted(corpus, zero, micro_batches):
-    """Of the counted steps and no others: weights that are taken up cross the link, too."""
+    """Only the counted steps are compared, because weights that are loaded cross the link, too."""
     trainer = run_of(corpus, offload=True, zero=zero, micro_batch=2 // micro_batches, bucket_mb=0.02)
     trainer.load(trainer.state())
     trainer.data_parallel.link.up(torch.ones(1000))

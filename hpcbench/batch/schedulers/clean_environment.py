@@ -13,7 +13,7 @@ PREFIXES = (
     *("PMIX_", "PMI_", "OMPI_", "PRTE_", "HYDRA_", "HYDI_", "MPIEXEC_", "PALS_", "CRAY_PMI_"),
     *("FLUX_", "PBS_"),
 )
-"""Of variables that a scheduler or launcher sets in its jobs or takes for options."""
+"""Prefixes of variables that a scheduler or launcher sets in its jobs or takes for options."""
 
 NAMES = ("MPI_LOCALNRANKS", "MPI_LOCALRANKID")
 
@@ -47,5 +47,5 @@ def _foreign(name: str) -> bool:
 
 
 def plain_environment(keep: Collection[str] = ()) -> dict[str, str]:
-    """Of calls whose answer is parsed: English, and times in UTC."""
+    """Environment of calls whose answer is parsed: English, and times in UTC."""
     return {**clean_environment(keep=keep), "LC_ALL": "C", "TZ": "UTC"}

@@ -24,12 +24,14 @@ class Flux(Scheduler):
 
     @classmethod
     def check(cls, site: Site) -> None:
+        """Check that Flux can be used here."""
         super().check(site)
         done = _flux("jobs", "-n", "-c", "1", "-o", "{id.dec}")
         if done.status:
             raise UserError(f"flux jobs: {done.first_line}: is there a Flux instance here, and FLUX_URI right?")
 
     def submit(self, job: BatchJob) -> Receipt:
+        """Hand in a script by `flux batch`."""
         script = self.root / job.script
         if len(job.jobs) != 1:
             raise UserError(f"{job.name}: Flux has no job arrays: hand in its {len(job.jobs)} jobs one by one")
@@ -55,6 +57,7 @@ class Flux(Scheduler):
         return None if job is None else Receipt(job, [job])
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
+        """The answer of `flux jobs` about these ids."""
         found: dict[str, JobStatus] = {}
         for some in portions(ids):
             done = _flux("jobs", "-n", "-o", flux_answers.FORMAT, *some)
@@ -65,6 +68,7 @@ class Flux(Scheduler):
         return {id: found[id] for id in ids if id in found}
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
+        """End running jobs and drop waiting ones by `flux cancel`."""
         known = self.poll(ids)
         alive = [id for id, word in known.items() if word.state.alive]
         answers = {id: "already over" if id in known else "unknown to Flux" for id in ids}

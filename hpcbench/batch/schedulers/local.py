@@ -44,7 +44,7 @@ _LOOK = 0.2
 
 @register_scheduler("local")
 class Local(Scheduler):
-    """This machine, in the background."""
+    """Runs jobs on this machine, in the background."""
 
     interval = 0.5
     keeps_accounts = False
@@ -56,9 +56,11 @@ class Local(Scheduler):
 
     @classmethod
     def check(cls, site: Site) -> None:
+        """Check the lock of the queues, because nobody sees what a queue says."""
         lock_path()  # what is wrong with it is better said now than by the queue, which nobody watches
 
     def submit(self, job: BatchJob) -> Receipt:
+        """Note the job for a queue of this submission."""
         self._waiting.append(job)
         id = str(self.root / "jobs" / job.jobs[0])
         for name in ("process.json", "dropped.json"):
@@ -66,6 +68,7 @@ class Local(Scheduler):
         return Receipt(id, [id])
 
     def begin(self) -> str:
+        """Start the queue that runs the noted jobs."""
         if not self._waiting:
             return ""
         directory = self.root / "queues"
@@ -100,13 +103,16 @@ class Local(Scheduler):
         return [job for job in last if job.name not in begun]
 
     def find(self, name: str, jobs: int) -> Receipt | None:
+        """Look up a job by the files of its queues."""
         return None  # what no queue was started for is nowhere
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
+        """State of these ids by the files of their queues and jobs."""
         known = {job["id"]: (path, queue) for path, queue in queues(self.root) for job in queue["jobs"]}
         return {id: _word(self.root, Path(id), *known.get(Path(id).name, (None, None))) for id in ids}
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
+        """End running jobs and drop waiting ones."""
         said = {}
         words = self.poll(ids)
         for id, word in words.items():

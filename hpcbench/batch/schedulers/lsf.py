@@ -33,6 +33,7 @@ class Lsf(Scheduler):
         self._query = LsfQuery()
 
     def submit(self, job: BatchJob) -> Receipt:
+        """Hand in a script by `bsub`, through submitit."""
         from hpcbench.batch.schedulers.submitit_lsf import LSFScriptExecutor
         from hpcbench.batch.schedulers.submitit_script import Script, receipt
 
@@ -58,9 +59,11 @@ class Lsf(Scheduler):
         return lsf_name(name)
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
+        """The answers of `bjobs` and `bhist` about these ids."""
         return self._query.words(ids)
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
+        """End running jobs and drop waiting ones by `bkill`."""
         forces = [Force(lambda some: _bkill(some, []), TERMINATE_WAIT), Force(lambda some: _bkill(some, ["-r"]), 10.0)]
         return cancel(ids, self._query.listed, forces)
 

@@ -85,7 +85,7 @@ def script_text(command: str, folder: Path, shape: Parameters, elements: int = 0
     command
         A shell command that loads the pickle in `folder` and runs it.
     elements
-        Of an array; 0 for a single job.
+        Number of elements of an array; 0 for a single job.
     """
     lines = ["#!/bin/bash", *_directives(shape, elements), ""]
     lines += ["trap '' USR1 USR2 # asks for a checkpoint: the function's business, not the shell's", ""]

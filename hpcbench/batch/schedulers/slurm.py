@@ -38,6 +38,7 @@ class Slurm(Scheduler):
         return preflight(self.root, jobs, account, DIALECT)
 
     def submit(self, job: BatchJob) -> Receipt:
+        """Hand in a script by `sbatch`, through submitit."""
         from hpcbench.batch.schedulers.submitit_script import Script, receipt
         from hpcbench.batch.schedulers.submitit_slurm import SlurmScriptExecutor
 
@@ -57,9 +58,11 @@ class Slurm(Scheduler):
         return [id for id, word in self._query.named(name).items() if word.state.alive]
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
+        """The answers of `squeue` and `sacct` about these ids."""
         return self._query.words(ids)
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
+        """End running jobs and drop waiting ones by `scancel`."""
         forces = [Force(lambda some: _scancel(some, []), KILL_WAIT)]
         forces.append(Force(lambda some: _scancel(some, ["--signal=KILL", "--full"]), 10.0))
         return cancel(ids, self._query.listed, forces)

@@ -292,6 +292,7 @@ class LSFScriptExecutor(ScriptExecutor):
         self._by = by
 
     def command(self, script: Script) -> list[str]:
+        """The line of `bsub` for a script."""
         path = script.path if self._by == "stdin" else script.path.relative_to(self.folder)
         return bsub_line(path, script.options, self._by)
 

@@ -24,11 +24,12 @@ class Script:
     """What `submit` of an executor of scripts takes in place of a function."""
 
     path: Path
-    """Absolute."""
+    """Absolute path of the script."""
     options: tuple[str, ...] = ()
-    """Of the submission, before the script."""
+    """Options of the submission, before the script."""
 
     def __call__(self) -> NoReturn:
+        """Refuse the call: a job script is handed to a scheduler."""
         raise RuntimeError("a job script is handed to a scheduler, not called")
 
 
@@ -83,6 +84,7 @@ class ScriptExecutor(core.PicklingExecutor):
 
     @classmethod
     def affinity(cls) -> int:
+        """-1 if the submission program is missing, else 0: it is used only if it is asked for."""
         return -1 if shutil.which(cls.program) is None else 0  # only when asked for
 
 

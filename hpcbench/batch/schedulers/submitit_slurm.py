@@ -47,4 +47,5 @@ class SlurmScriptExecutor(ScriptExecutor, SlurmExecutor):
         ScriptExecutor.__init__(self, folder)  # Slurm's wants srun here, which a login node may lack
 
     def command(self, script: Script) -> list[str]:
+        """The line of `sbatch` for a script."""
         return [self.program, *script.options, str(script.path)]

@@ -30,7 +30,7 @@ class Job:
     clear: Sequence[str] = ()
     """Variables of any scheme of the study: what the submitter's shell says of them must reach no run."""
     run_limit: Duration | None = None
-    """Of each run; by default an equal part of what the job has left."""
+    """Limit of each run; by default an equal part of the time that the job has left."""
     requeue: int = 0
     """How often the job goes back to its queue when it is told to stop."""
     stop_ahead: Duration = _AHEAD

@@ -20,6 +20,7 @@ class Shape:
 
     @property
     def ranks(self) -> int:
+        """Number of ranks."""
         return self.nodes * self.ranks_per_node
 
     def __str__(self) -> str:

@@ -20,7 +20,7 @@ class Limits:
     """None where jobs may run for ever: on this machine alone."""
     queue: str | None
     run_limit: Duration | None
-    """Of a run, where the study has one."""
+    """Limit of a run, if the study sets one."""
     stop_ahead: Duration
     """How long before its limit a job tells a run to stop."""
 

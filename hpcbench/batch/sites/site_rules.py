@@ -16,7 +16,7 @@ class Fault:
     """One fault of a site."""
 
     path: FieldPath
-    """Of the value that is to be changed."""
+    """Path of the value that must be changed."""
     words: str
     """What is wrong, and the remedy."""
 

@@ -1,1 +1,1 @@
-"""Logs of other frameworks: one table a framework, read by one engine into the records of our own logs."""
+"""Logs of other frameworks. Each has a table, and one engine reads them into the same records as hpcbench's logs."""

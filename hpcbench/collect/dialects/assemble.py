@@ -1,4 +1,4 @@
-"""Puts the records of a log together: several may stand in one line, and one may have been wrapped into several."""
+"""Finds the records of a log. A line may hold several, and one record may be wrapped into several lines."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,51 +9,51 @@ from hpcbench.collect.dialects.texts import Text
 from hpcbench.collect.dialects.units import Value
 
 _LONGEST = 1 << 14
-"""Characters of one record; what a line of the file holds beyond them is not looked at."""
+"""Most characters of one record. Characters of a line beyond them are not looked at."""
 _PIECES = 12
-"""Lines that one record may have been wrapped into."""
+"""Most lines that one record may be wrapped into."""
 _RANKS = 4096
-"""Ranks whose records may be open at a time."""
+"""Most ranks whose records may be open at a time."""
 
 
 @dataclass
-class Found:
+class LogRecord:
     """One record of the file."""
 
     line: Line
     number: int
-    """Line of the file that it begins in."""
+    """Number of the file's line in which it begins."""
     order: int
-    """Place among all records of the file."""
+    """Place of the record among all records of the file."""
     ended: bool
-    """That line, or what is known to follow in it, has an end."""
+    """Whether the line, or the text known to follow in it, has an end."""
     rank: int | None
-    """Who printed it, as far as a prefix tells."""
+    """The rank that printed it, as far as a prefix tells."""
     groups: dict[str, str | None]
-    """Of its head."""
+    """The groups of its head."""
     before: int | None
-    """The last step that was printed before it."""
+    """The last step that was printed before the record."""
     pieces: list[str]
     values: dict[str, Value] | None = None
-    """None for one that is not whole."""
+    """The values; None if the record is not whole."""
 
     def group(self, name: str) -> int | None:
-        """A number of its head."""
+        """A number of the record's head."""
         digits = self.groups.get(name)
         return None if digits is None else int(digits)
 
 
 class Assembler:
-    """Finds the records of one dialect as the lines of a file come."""
+    """Finds the records of one dialect in the lines of a file, as they come."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._open: dict[int | None, Found] = {}
+        self._open: dict[int | None, LogRecord] = {}
         self._step: int | None = None
         self._found = 0
 
-    def feed(self, text: Text) -> Iterator[Found]:
-        """Take the next line of the file; yields what is complete by it, or given up."""
+    def feed(self, text: Text) -> Iterator[LogRecord]:
+        """Take the next line of the file. Yields the records that it completes, and those that are given up."""
         assert text.text is not None
         heads = self._dialect.heads(text.text)
         if not heads and not self._open:
@@ -68,19 +68,19 @@ class Assembler:
             piece = text.text[match.start() : min(end, match.start() + _LONGEST)]
             ended = text.ended or end < len(text.text)
             self._found += 1
-            found = Found(line, text.number, self._found, ended, rank, match.groupdict(), self._step, [piece])
+            found = LogRecord(line, text.number, self._found, ended, rank, match.groupdict(), self._step, [piece])
             if line.kind == "step" and found.groups.get("step") is not None:
                 self._step = int(match["step"])
             whole = line.ends.search(piece)
             at = match.start() + whole.end() if whole else end
             yield from self._begin(found, piece[: whole.end()] if whole else None)
 
-    def close(self) -> Iterator[Found]:
-        """The file has ended: what is still open is given up, or ends with its line."""
+    def close(self) -> Iterator[LogRecord]:
+        """End the file. Records that are still open are given up, or end with their line."""
         for found in list(self._open.values()):
             yield self._give_up(found)
 
-    def _begin(self, found: Found, whole: str | None) -> Iterator[Found]:
+    def _begin(self, found: LogRecord, whole: str | None) -> Iterator[LogRecord]:
         if found.line.kind in ("step", "evaluation") and found.rank in self._open:
             yield self._give_up(self._open[found.rank])
         if whole is not None:
@@ -91,7 +91,7 @@ class Assembler:
             yield self._give_up(next(iter(self._open.values())))
         self._open[found.rank] = found
 
-    def _continue(self, rank: int | None, rest: str) -> Iterator[Found]:
+    def _continue(self, rank: int | None, rest: str) -> Iterator[LogRecord]:
         found = self._open.get(rank)
         if found is None and rank is None and self._open:
             found = next(reversed(self._open.values()))  # a terminal that wraps repeats no prefix
@@ -111,7 +111,7 @@ class Assembler:
         if len(found.pieces) > _PIECES or length > _LONGEST:
             yield self._give_up(found)
 
-    def _give_up(self, found: Found) -> Found:
+    def _give_up(self, found: LogRecord) -> LogRecord:
         del self._open[found.rank]
         ends = found.line.ends_with_line
         if ends and found.ended and ends.search(found.pieces[0]):

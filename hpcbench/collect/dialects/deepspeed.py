@@ -1,6 +1,6 @@
-"""The engines of DeepSpeed: progress, throughput timer, pipeline engine and the loss scaler's overflows.
+"""The log lines of DeepSpeed: progress, throughput timer, pipeline engine, and overflows of the loss scaler.
 
-Frameworks that are built on them print these lines, too, between their own.
+Frameworks that are built on DeepSpeed print these lines, too, between their own.
 """
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line

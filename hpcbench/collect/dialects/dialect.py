@@ -1,4 +1,4 @@
-"""What a dialect is: the kinds of lines that a framework prints, and the fields of each."""
+"""The description of a dialect: the kinds of lines that a framework prints, and the fields of each."""
 
 import re
 from dataclasses import dataclass
@@ -8,72 +8,87 @@ from typing import Literal
 from hpcbench.collect.dialects.units import Unit, Value, compiled
 
 _APART = r"(?<![A-Za-z_])"
-"""Before a head: not within a word. A digit may stand there, where two lines were glued."""
+"""Expression for the text before a head, which is not within a word.
+
+A digit may stand there if two lines were glued.
+"""
 _NEVER = r"(?!)"
 Kind = Literal["step", "evaluation", "overflow", "end"]
-"""``overflow``: a step that was skipped. ``end``: how the run ended, in words."""
+"""Kinds of lines. ``overflow``: a step that was skipped. ``end``: how the run ended, in words."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """One quantity of a line. Of several that give the same one, the first that is there counts."""
+    """One quantity of a line. If several fields give the same quantity, the first one counts."""
 
     name: str
-    """As the framework prints it; ``*`` stands for any words."""
+    """Name that the framework prints. ``*`` stands for any words."""
     attribute: str
-    """Of `Step`; of an evaluation, what it was evaluated on: ``train``, ``valid`` or ``test``."""
+    """Attribute of `Step`; for an evaluation, the evaluated set: ``train``, ``valid`` or ``test``."""
     unit: Unit
     since_last: bool = False
-    """It counts since the line before, where a record counts since the beginning."""
+    """Whether it counts since the line before, where a record counts since the beginning."""
     form: str = ""
-    """How it looks, where it does not look like the others of its line."""
+    """Form of the field, if it differs from the other fields of its line."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One kind of line. It may begin anywhere in a line of the file: what stands before it is somebody's prefix."""
+    """One kind of line. It may begin anywhere in a line of the file, because a prefix may stand before it."""
 
     head: str
-    """Regular expression that it is known by. Its groups ``step`` and ``steps`` count; without ``step``, the last step
-    before the line is meant. ``set`` names one of several sets of an evaluation, ``rank`` who printed it."""
+    """Regular expression of its beginning.
+
+    Its groups ``step`` and ``steps`` count. Without ``step``, the line belongs to the last step before it. ``set``
+    names one of several sets of an evaluation, and ``rank`` the rank that printed it.
+    """
     tail: str = ""
-    """Regular expression by which a line is known to be whole; a number that was cut is a number, too. Without it, its
-    `end` marks a line as whole, or its head says all."""
+    """Regular expression of the end by which a line is known to be whole, because a number that was cut is a number,
+    too.
+
+    Without it, the line's `end` marks a whole line, or its head holds everything.
+    """
     joined: str = ""
-    """What lies between head and end when the line was wrapped; stricter, so that nothing of others gets in."""
+    """Expression for the text between head and end if the line was wrapped.
+
+    It is stricter, so that no other text gets in.
+    """
     end: str = ""
-    """Tail of a line that nothing marks as whole: it counts at the end of its line, unless it was wrapped there."""
+    """End of a line that has no mark of being whole.
+
+    It counts at the end of the file's line, unless the line was wrapped there.
+    """
     form: str = ""
-    """How a field looks: a regular expression with ``{name}`` and ``{value}``."""
+    """Form of a field: a regular expression with ``{name}`` and ``{value}``."""
     fields: tuple[Field, ...] = ()
     kind: Kind = "step"
     state: str = ""
-    """Of an end: the state that it tells of."""
+    """State that the line of an end tells."""
     note: str = ""
-    """What a reader of such a line's numbers should know."""
+    """Note for readers of the line's numbers."""
 
     @cached_property
     def begins(self) -> re.Pattern[str]:
-        """Finds its head."""
+        """Expression that finds its head."""
         return re.compile(_APART + self.head)
 
     @cached_property
     def ends(self) -> re.Pattern[str]:
-        """Finds its tail."""
+        """Expression that finds its tail."""
         return re.compile(self.tail or (_NEVER if self.end else ""))
 
     @cached_property
     def whole(self) -> re.Pattern[str] | None:
-        """Matches it when it has been joined; None for one that is too short to be wrapped."""
+        """Expression that matches the joined line; None for a line that is too short to be wrapped."""
         return re.compile(self.head + self.joined) if self.joined else None
 
     @cached_property
     def ends_with_line(self) -> re.Pattern[str] | None:
-        """Finds its tail at the end of a line of the file."""
+        """Expression that finds its tail at the end of a line of the file."""
         return re.compile(rf"(?:{self.end})\s*$") if self.end else None
 
     def values(self, text: str) -> dict[str, Value]:
-        """The fields of a line that is whole."""
+        """The fields of a whole line."""
         values: dict[str, Value] = {}
         for field, pattern in self._patterns:
             if field.attribute not in values and (found := pattern.search(text)):
@@ -93,13 +108,16 @@ class Dialect:
 
     name: str
     words: tuple[str, ...]
-    """A line of the file that has none of them is not looked at more closely."""
+    """Words of which at least one stands in every line of the dialect. Other lines are not looked at more closely."""
     lines: tuple[Line, ...]
     engine: bool = False
-    """Other frameworks are built on it: its lines stand in their logs, too."""
+    """Whether other frameworks are built on it, so that its lines stand in their logs, too."""
 
     def heads(self, text: str) -> list[tuple[Line, re.Match[str]]]:
-        """Where its lines begin in a line of the file, in order; of two at one place the first of the table."""
+        """The places where its lines begin in a line of the file, in order.
+
+        If two begin at one place, the first of the table counts.
+        """
         if not self._may_hold(text):
             return []
         found = [(line, match) for line in self.lines for match in line.begins.finditer(text)]

@@ -1,4 +1,4 @@
-"""nanotron and picotron: fields between bars, numbers shortened to a few digits and a letter."""
+"""The log lines of nanotron and picotron: fields between bars, with numbers shortened to a few digits and a letter."""
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line
 from hpcbench.collect.dialects.forms import BAR, BARS
@@ -35,7 +35,7 @@ NANOTRON = Dialect(
                 Field("model_tflops_per_gpu", "model_flops_per_rank", SCALED_TFLOPS),
                 Field("hardware_tflops_per_gpu", "hardware_flops_per_rank", SCALED_TFLOPS),
             ),
-            note="nanotron prints three digits of the loss: too few to tell whether two runs converge alike",
+            note="nanotron prints three digits of the loss: too few to compare the convergence of two runs",
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""MaxText: fields between commas; steps count from 0, and no line says how many there will be."""
+"""The log lines of MaxText: fields between commas. Steps count from 0, and no line gives the number of steps."""
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line
 from hpcbench.collect.dialects.units import PLAIN, SECONDS, TFLOPS

@@ -1,7 +1,7 @@
-"""Megatron-LM, with the line of its fork for DeepSpeed, and GPT-NeoX, which grew out of both.
+"""The log lines of Megatron-LM, of its fork for DeepSpeed, and of GPT-NeoX, which grew out of both.
 
-Their line closes each field with a bar and, since 2021, ends with the number of NaN iterations. Megatron prints from
-the last rank, so that what its prefix says is not rank 0.
+A bar closes each field of their line, which since 2021 ends with the number of NaN iterations. Megatron prints from the
+last rank, so that the prefix does not name rank 0.
 """
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line

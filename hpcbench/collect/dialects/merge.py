@@ -1,10 +1,10 @@
-"""Several lines of one step, of several ranks or of several kinds, become one record."""
+"""Merges several lines of one step, from several ranks or of several kinds, into one record."""
 
 from bisect import bisect
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpcbench.collect.dialects.assemble import Found
+from hpcbench.collect.dialects.assemble import LogRecord
 from hpcbench.collect.dialects.units import Value
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract.cut import Cut
@@ -23,19 +23,19 @@ class _Kept:
 
 @dataclass
 class Merge:
-    """The steps and evaluations so far: of each quantity rank 0's value, else the first that was printed."""
+    """The steps and evaluations so far. Each quantity has rank 0's value, else the first that was printed."""
 
     since_last: set[str]
-    """Quantities that are counted from one line to the next, and become sums here."""
+    """Quantities that are counted from one line to the next, and are summed here."""
     overflows: list[int] = field(default_factory=list)
-    """Places in the file that each tell of one step that was skipped."""
+    """Places in the file that each tell of one skipped step."""
     _steps: dict[int, _Kept] = field(default_factory=dict)
     _evaluations: dict[tuple[int | None, str], list[_Kept]] = field(default_factory=dict)
     _ranks: int = 0
     _again: int = 0
 
-    def step(self, step: int, found: Found) -> None:
-        """Add what one line says of a step."""
+    def step(self, step: int, found: LogRecord) -> None:
+        """Add the values that one line gives for a step."""
         mine = _kept(found, found.values or {})
         kept = self._steps.setdefault(step, mine)
         if kept is mine:
@@ -48,8 +48,11 @@ class Merge:
         first.steps = second.steps if first.steps is None else first.steps
         self._steps[step] = first
 
-    def evaluation(self, step: int | None, found: Found) -> None:
-        """Add an evaluation. One rank may make several after a step; of other ranks they are the same ones."""
+    def evaluation(self, step: int | None, found: LogRecord) -> None:
+        """Add an evaluation.
+
+        One rank may make several after a step. Those of other ranks are the same evaluations.
+        """
         suffix = f"-{found.groups['set']}" if found.groups.get("set") else ""
         for split, loss in (found.values or {}).items():
             mine = _kept(found, {"loss": loss})
@@ -62,7 +65,7 @@ class Merge:
                 kept.append(mine)
 
     def into(self, log: RunLog) -> None:
-        """Give all to a log, in the order of its lines."""
+        """Give all records to a log, in the order of its lines."""
         total = dict.fromkeys(self.since_last, 0)
         for step, kept in sorted(self._steps.items(), key=lambda item: item[1].order):
             for name in total.keys() & kept.values.keys():
@@ -79,14 +82,14 @@ class Merge:
         log.events.sort(key=lambda event: event.line)
 
     def remarks(self) -> list[Cut]:
-        """What was left out."""
+        """Notes about lines that were left out."""
         found = []
         if self._ranks:
             found.append(Cut(1, f"lines of other ranks left out: {self._ranks}; rank 0's is used, else the first"))
         if self._again:
-            found.append(Cut(1, f"lines of steps that stand above already left out: {self._again}"))
+            found.append(Cut(1, f"lines left out because their steps stand above:  {self._again}"))
         return found
 
 
-def _kept(found: Found, values: dict[str, Value]) -> _Kept:
+def _kept(found: LogRecord, values: dict[str, Value]) -> _Kept:
     return _Kept(found.number, found.order, found.rank, found.group("steps"), values)

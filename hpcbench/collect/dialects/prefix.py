@@ -1,4 +1,4 @@
-"""What launchers and loggers put before a line."""
+"""The prefixes that launchers and loggers put before a line."""
 
 import re
 
@@ -35,7 +35,7 @@ def plain(text: str) -> str:
 
 
 def split(text: str) -> tuple[int | None, str]:
-    """Part a line into the rank that a prefix tells of, None where none does, and what follows the prefixes."""
+    """Split a line into the rank that a prefix names (None if none does) and the text behind the prefixes."""
     rank: int | None = None
     at = 0
     for _ in range(_MOST):

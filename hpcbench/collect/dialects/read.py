@@ -1,4 +1,4 @@
-"""From any log to a `RunLog`: whose lines a file holds, and what they say."""
+"""Reads any log into a `RunLog`: finds out which framework wrote it, and reads its lines."""
 
 from pathlib import Path
 
@@ -15,10 +15,11 @@ from hpcbench.errors import UserError
 
 
 def read(path: Path) -> RunLog:
-    """Read a log, whoever wrote it.
+    """Read a log of any framework.
 
-    Our own lines win. Without any, it is a log of the framework most of whose step lines it holds; of an engine that
-    others are built on, only where none of theirs are there. A log of nobody's comes back without steps.
+    A log with lines of hpcbench is hpcbench's. Otherwise it belongs to the framework with the most step lines in it. It
+    belongs to an engine that other frameworks are built on only if it has no line of theirs. A log of an unknown
+    framework comes back without steps.
 
     Raises
     ------
@@ -48,7 +49,10 @@ def read(path: Path) -> RunLog:
 
 
 def _claims(path: Path) -> dict[Dialect, int]:
-    """How many lines of the file each dialect takes for step lines of its own; a line is the first one's."""
+    """Number of the file's lines that each dialect takes for its step lines.
+
+    A line belongs to the first such dialect.
+    """
     counts: dict[Dialect, int] = {}
     with path.open("rb") as stream:
         for text in texts(stream):

@@ -1,10 +1,10 @@
-"""Makes a `RunLog` of what the lines of another framework say."""
+"""Makes a `RunLog` from the lines of another framework."""
 
 import math
 from dataclasses import replace
 from pathlib import Path
 
-from hpcbench.collect.dialects.assemble import Assembler, Found
+from hpcbench.collect.dialects.assemble import Assembler, LogRecord
 from hpcbench.collect.dialects.dialect import Dialect
 from hpcbench.collect.dialects.merge import Merge
 from hpcbench.collect.dialects.texts import LONGEST_LINE, Text
@@ -15,14 +15,14 @@ from hpcbench.contract.step_line import Step
 
 
 class Reader:
-    """Reads a log line by line, in memory that grows with its steps alone.
+    """Reads a log line by line. Its memory grows only with the number of steps.
 
     Parameters
     ----------
     path
-        Named in records; nothing is opened here.
+        Path for the records. No file is opened here.
     dialect
-        Whose lines are read.
+        Dialect of the lines.
     """
 
     def __init__(self, path: Path, dialect: Dialect) -> None:
@@ -44,7 +44,7 @@ class Reader:
             self._take(found)
 
     def close(self) -> RunLog:
-        """The file has ended."""
+        """End the file."""
         log = self.log
         for found in self._assembler.close():
             self._take(found)
@@ -56,7 +56,7 @@ class Reader:
             log.events.append(end)
         return log
 
-    def _take(self, found: Found) -> None:
+    def _take(self, found: LogRecord) -> None:
         line = found.line
         step = found.before if found.group("step") is None else found.group("step")
         if line.kind == "end":
@@ -75,8 +75,8 @@ class Reader:
         if line.kind == "step":
             self._last = max(self._last, found.number)
 
-    def _overflow(self, found: Found) -> None:
-        """Each rank may tell of it: those of one are counted."""
+    def _overflow(self, found: LogRecord) -> None:
+        """Count an overflow. Each rank may report it, and the reports of one rank are counted."""
         rank = found.rank if found.group("rank") is None else found.group("rank")
         if not self._merge.overflows:
             self._overflowed = rank
@@ -84,7 +84,7 @@ class Reader:
             self._merge.overflows.append(found.order)
 
     def _how_it_ended(self, last: Step | None) -> End | None:
-        """In the framework's words, unless steps follow them; or by the last step, where the log says which that is."""
+        """How the run ended, in the framework's words unless steps follow, or by the last step if the log names it."""
         end = self._end if self._end is not None and self._end.line > self._last else None
         if end is None and last is not None and last.step == last.steps:
             end = End(line=last.line, state="completed", steps=None)

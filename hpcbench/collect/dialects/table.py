@@ -1,4 +1,4 @@
-"""All dialects, and the table of what is read from each."""
+"""All dialects, and the table of the quantities that are read from each."""
 
 from hpcbench.collect.dialects.deepspeed import DEEPSPEED
 from hpcbench.collect.dialects.dialect import Dialect, Line
@@ -20,11 +20,11 @@ DIALECTS: tuple[Dialect, ...] = (
     LLM_C,
     MAXTEXT,
 )
-"""In the order in which they are asked whether a line is theirs."""
+"""The dialects, in the order in which they are asked whether a line is theirs."""
 
 
 def markdown() -> str:
-    """The table of docs/reference/logs.md: each quantity that is read, by the name that the framework prints."""
+    """The table of docs/reference/logs.md: each quantity that is read, with the name that the framework prints."""
     rows = ["| framework | printed | unit | becomes |", "| --- | --- | --- | --- |"]
     for dialect in DIALECTS:
         seen: set[str] = set()

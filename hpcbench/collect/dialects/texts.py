@@ -1,4 +1,4 @@
-"""A log file, line by line."""
+"""The lines of a log file."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import BinaryIO
 from hpcbench.collect.dialects.prefix import plain
 
 LONGEST_LINE = 4 << 20
-"""Bytes. No framework prints a longer one; what does is a dump of something."""
+"""Bytes of the longest line that is read. No framework prints a longer one, only dumps have longer lines."""
 
 
 @dataclass(frozen=True)
@@ -15,15 +15,15 @@ class Text:
     """One line of a file."""
 
     number: int
-    """From 1."""
+    """Number of the line, from 1."""
     text: str | None
-    """Without colours and line end; None for one that is too long."""
+    """Text without colours and line end; None for a line that is too long."""
     ended: bool
-    """It has a line end."""
+    """Whether it has a line end."""
 
 
 def texts(stream: BinaryIO) -> Iterator[Text]:
-    """The lines of a file, in memory that one of them needs."""
+    """The lines of a file. Only one line is in memory at a time."""
     number = 0
     while raw := stream.readline(LONGEST_LINE):
         number += 1

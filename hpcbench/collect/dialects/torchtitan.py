@@ -1,6 +1,6 @@
-"""torchtitan: coloured, two spaces between fields, and every rank may print.
+"""The log lines of torchtitan: coloured, with two spaces between fields. Every rank may print them.
 
-Without a validation set nothing but the last stage of a pipeline has a loss; the others print -1.
+Without a validation set, only the last stage of a pipeline has a loss. The others print -1.
 """
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line

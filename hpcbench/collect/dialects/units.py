@@ -1,4 +1,4 @@
-"""How frameworks print values: what one looks like, and the number it becomes."""
+"""The forms in which frameworks print values, and the number that each stands for."""
 
 import re
 from collections.abc import Callable
@@ -8,23 +8,23 @@ Value = float | int
 NUMBER = (
     r"[-+]?(?:(?:[0-9]{1,3}(?:,[0-9]{3}){1,6}|[0-9]{1,30})(?:\.[0-9]{0,30})?(?:[eE][-+]?[0-9]{1,3})?|nan|inf|NAN|INF)"
 )
-"""Any number, with or without separators of thousands."""
+"""Expression of any number, with or without separators of thousands."""
 COUNT = r"(?:[0-9]{1,3}(?:,[0-9]{3}){1,5}|[0-9]{1,18})"
-"""A whole number that fits 64 bits."""
+"""Expression of a whole number that fits 64 bits."""
 _SCALE = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12, "P": 10**15, "E": 10**18, "Z": 10**21}
 _LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One way to print a quantity."""
+    """One way of printing a quantity."""
 
     name: str
-    """As documents call it."""
+    """Name of the unit in documents."""
     pattern: str
-    """Regular expression of the printed value, its unit included where that is glued to the number."""
+    """Regular expression of the printed value, and of its unit if that is glued to the number."""
     convert: Callable[[str], Value | None]
-    """From what the pattern matched to the unit of `Step`; None for a value that stands for none."""
+    """Gives the value in the unit of `Step` for the matched text; None for a text that stands for no value."""
 
 
 def _plain(printed: str) -> float:
@@ -32,7 +32,7 @@ def _plain(printed: str) -> float:
 
 
 def _own(printed: str) -> float | None:
-    """No mean of cross entropies is -1."""
+    """The loss of the rank itself; None for -1, which no mean of cross entropies can be."""
     value = _plain(printed)
     return None if value == -1 else value
 
@@ -42,7 +42,10 @@ def _count(printed: str) -> int:
 
 
 def _scaled(printed: str) -> float:
-    """1.23K is 1230: B and G are both 10^9, because the same framework has printed both."""
+    """A number with a letter: 1.23K is 1230.
+
+    B and G both mean 10^9, because the same framework has printed both.
+    """
     digits = printed.rstrip("KMGBTPEZ")
     return _plain(digits) * _SCALE[printed[len(digits) :]]
 
@@ -53,7 +56,7 @@ def _scaled_count(printed: str) -> int | None:
 
 
 def _percent(printed: str) -> float | None:
-    """A part of 1. Negative stands for one that is not known yet."""
+    """A percentage as a part of 1; None for a negative one, which is not known yet."""
     value = _plain(printed.rstrip("%"))
     return None if value < 0 else value / 100
 
@@ -93,9 +96,9 @@ def compiled(form: str, name: str, unit: Unit) -> re.Pattern[str]:
     form
         How the framework writes a field, with ``{name}`` and ``{value}``.
     name
-        Of the field; a ``*`` in it stands for any words.
+        Name of the field; a ``*`` in it stands for any words.
     unit
-        Of its value.
+        Unit of the value.
     """
     words = re.escape(name).replace(r"\*", "[^|:=,]{0,60}?")
     return re.compile(form.replace("{name}", words).replace("{value}", f"({unit.pattern})"))

@@ -1,1 +1,1 @@
-"""The classes of a log's events, in files by what they tell of. `hpcbench.contract.events` has all of them."""
+"""The classes of a log's events, in one file for each subject. `hpcbench.contract.events` exports all of them."""

@@ -1,4 +1,4 @@
-"""What a run was asked to do, and what follows from that."""
+"""Events that tell what a run was asked to do, and what follows from it."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -8,31 +8,31 @@ from hpcbench.contract.event.base import Event
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration(Event):
-    """The run's file, and what follows from it and the text."""
+    """The run's file, and what follows from the file and the text."""
 
     NAME: ClassVar[str] = "configuration"
     run: dict[str, Any] | None
     """The run's ``run.json``."""
     parameters: int | None
-    """Of the model."""
+    """Number of the model's parameters."""
     model_flops_per_sample: float | None
-    """Operations that the model needs for one sequence, recomputation not counted."""
+    """Operations that the model needs for one sequence, without recomputation."""
     hardware_flops_per_sample: float | None
     """Operations that are executed for one sequence."""
     neox_flops_per_sample: float | None
-    """The same by GPT-NeoX's formula."""
+    """Operations for one sequence by GPT-NeoX's formula."""
     flops_formulas: dict[str, Any] | None
-    """The formulas of the three, in words: ``model``, ``hardware``, ``neox``."""
+    """The three formulas in words, by the names ``model``, ``hardware`` and ``neox``."""
     corpus: str | None
     """Digest of the text."""
     corpus_tokens: dict[str, Any] | None
-    """Of each split."""
+    """Tokens in each split of the text."""
     valid_loss_uniform: float | None
     """Validation loss of a model that guesses."""
     valid_loss_unigram: float | None
     """Validation loss of a model that knows only how often each token occurs."""
     unigram_tokens: int | None
-    """That these counts were taken over."""
+    """Number of tokens that the counts of single tokens were taken over."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +50,6 @@ class VarianceFrozen(Event):
     NAME: ClassVar[str] = "variance_frozen"
     step: int | None
     elements: int | None
-    """Of the whole model."""
+    """Number of elements of the whole model."""
     without_gradient: int | None
-    """Those of them that had no gradient yet, and stay as they are."""
+    """Number of elements that had no gradient before the freeze. They never change."""

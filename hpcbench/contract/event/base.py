@@ -9,27 +9,27 @@ from hpcbench.contract.event.part import Part
 from hpcbench.contract.values import text
 
 BEGIN = '{"event": '
-"""How each event's line begins."""
+"""The text that every event's line begins with."""
 E = TypeVar("E", bound="Event")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event(Part):
-    """An event. `hpcbench.contract.events` has a subclass for each that a run writes."""
+    """An event of the log. `hpcbench.contract.events` has a subclass for each event that a run writes."""
 
     NAME: ClassVar[str]
     """The value of the line's first key."""
     line: int = field(default=0, compare=False, metadata={"key": False})
-    """Where it stands in the log that it was read from, counted from 1; 0 if it was not read from a log."""
+    """Number of the event's line in the log that it was read from, counted from 1; 0 if it was not read from a log."""
 
     @property
     def name(self) -> str:
-        """Which event it is, as the line says it."""
+        """The event's name, as the line gives it."""
         return self.NAME
 
     @classmethod
     def begin(cls) -> str:
-        """How the lines of this event begin."""
+        """The text that lines of this event begin with."""
         return f"{BEGIN}{json.dumps(cls.NAME)}"
 
     def to_line(self) -> str:
@@ -38,13 +38,13 @@ class Event(Part):
 
     @classmethod
     def from_line(cls: type[E], words: str, line: int = 0) -> E | None:
-        """The event in a line of a log; None where the line is not whole, or is of another event."""
+        """Read the event from a line of a log. None if the line is cut or holds another event."""
         data = parsed(words, line)
         return cls.read(data, line=line) if isinstance(data, dict) and data["event"] == cls.NAME else None
 
 
 def parsed(words: str, line: int) -> dict[str, Any] | Cut:
-    """The object in an event's line, which has a name."""
+    """The object in an event's line. It must have a name."""
     try:
         data = json.loads(words)
     except (ValueError, RecursionError):

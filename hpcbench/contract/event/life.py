@@ -1,4 +1,4 @@
-"""How a run begins, goes on and ends."""
+"""Events that tell how a run begins, continues and ends."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -8,27 +8,27 @@ from hpcbench.contract.event.base import Event
 
 @dataclass(frozen=True, kw_only=True)
 class Start(Event):
-    """The run begins. What stands above it in the log is of an attempt before."""
+    """The run begins. Lines above it in the log belong to an earlier attempt."""
 
     NAME: ClassVar[str] = "start"
     time: str | None
-    """In UTC, ISO 8601."""
+    """Time of the event in UTC, ISO 8601."""
     schema: int | None
     """Version of the run file."""
     version: str | None
-    """Of hpcbench."""
+    """Version of hpcbench."""
     study: str | None
     run: str | None
     site: str | None
     repeat: int | None
     pairing: str | None
     cell: dict[str, Any] | None
-    """Values of the study's matrix, beside scheme and repeat."""
+    """Values of the study's matrix, apart from scheme and repeat."""
     scheme: str | None
     attempt: int | None
-    """How often the run was started, by its job's count."""
+    """How often the job has started the run."""
     resumed_from: int | None
-    """The step of the checkpoint that it goes on from; None where it begins with its first step."""
+    """The step of the checkpoint that the run continues from; None if it begins with its first step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +37,12 @@ class Evaluation(Event):
 
     NAME: ClassVar[str] = "evaluation"
     step: int | None = None
-    """The step after which it was taken."""
+    """The step after which the loss was taken."""
     split: str | None
-    """Which part of the data."""
+    """The part of the data that was evaluated."""
     loss: float | None
     tokens: int | None = None
-    """That it was taken over."""
+    """Number of tokens that the loss is a mean of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +52,9 @@ class CheckpointWritten(Event):
     NAME: ClassVar[str] = "checkpoint"
     step: int | None
     bytes: int | None
-    """Sum over the ranks."""
+    """Size of the checkpoint, summed over the ranks."""
     seconds: float | None
-    """That writing it took."""
+    """Seconds that it took to write the checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,25 +67,25 @@ class CheckpointDamaged(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointCarried(Event):
-    """The run goes on from a checkpoint of another layout."""
+    """The run continues from a checkpoint of another layout."""
 
     NAME: ClassVar[str] = "checkpoint_carried"
     reason: str | None
-    """What is not as it was."""
+    """What differs from the layout of the checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class End(Event):
-    """The run ends by itself, and says how."""
+    """The run ends by itself and says how."""
 
     NAME: ClassVar[str] = "end"
     time: str | None = None
-    """In UTC, ISO 8601."""
+    """Time of the event in UTC, ISO 8601."""
     state: str | None
     """``completed``, ``nan``, ``failed`` or ``stopped``."""
     steps: int | None
-    """That were taken."""
+    """Number of steps that were taken."""
     seconds: float | None = None
-    """From its first step's preparation to here."""
+    """Seconds from the preparation of the first step to the end."""
     reason: str | None = None
-    """Empty where the state says it all."""
+    """Why the run ended so; empty where the state needs no explanation."""

@@ -1,4 +1,4 @@
-"""What a run ran on, and with which software."""
+"""Events that tell which machine and software a run used."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,7 +9,7 @@ from hpcbench.contract.event.part import Part
 
 @dataclass(frozen=True, kw_only=True)
 class HostGpu(Part):
-    """A GPU of a host, as nvidia-smi describes it. Figures that it does not know are left out."""
+    """A GPU of a host, as nvidia-smi describes it. Figures that nvidia-smi does not know are left out."""
 
     name: str | None = None
     uuid: str | None = None
@@ -23,14 +23,14 @@ class HostGpu(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Host(Part):
-    """Processors of a host."""
+    """A host: its processors, memory and GPUs."""
 
     host: str | None
     kernel: str | None
-    """Release of its operating system's kernel."""
+    """Release of the operating system's kernel."""
     cpu: str | None = None
     cpu_mhz: float | None = None
-    """Mean over its cores, at the moment when it was read."""
+    """Clock frequency when it was read, a mean over the cores."""
     governor: str | None = None
     cpu_max_mhz: float | None = None
     gpus: tuple[HostGpu, ...] | None = None
@@ -41,65 +41,65 @@ class RankGpu(Part):
     """The GPU that a rank computes on."""
 
     number: int | None
-    """Among those that the rank sees."""
+    """The GPU's number among those that the rank sees."""
     uuid: str | None
     pci: str | None
     visible: int | None
     """How many GPUs the rank sees."""
     peers: tuple[int, ...] | None
-    """Those of them whose memory it can reach."""
+    """The GPUs among the visible ones whose memory this GPU can reach directly."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rank(Part):
-    """Who and where a rank is."""
+    """A rank, its host and its devices."""
 
     rank: int | None
     local_rank: int | None
     host: str | None
     pid: int | None
     cores: tuple[int, ...] | None
-    """That the rank may run on."""
+    """Cores that the rank may run on."""
     core_ranges: str | None
-    """The same as ``0-6,28-34``."""
+    """The same cores as ranges, such as ``0-6,28-34``."""
     host_cores: int | None
     numa: tuple[int, ...] | None
-    """NUMA nodes of its cores; None where the kernel does not say."""
+    """NUMA nodes of the rank's cores; None where the kernel does not tell."""
     device: str | None
-    """``cpu``, or ``cuda:1 NAME``."""
+    """The device: ``cpu``, or ``cuda:1 NAME``."""
     gpu: RankGpu | None = None
     visible: dict[str, Any] | None
-    """Variables that choose the GPUs that it sees."""
+    """Environment variables that choose the GPUs that the rank sees."""
     nics: dict[str, Any] | None
-    """Variables that choose its network interfaces."""
+    """Environment variables that choose the rank's network interfaces."""
     threads: int | None
     environment: dict[str, Any] | None = None
-    """The variables that the scheme sets, as they reached the rank."""
+    """The environment variables of the scheme, with the values that reached the rank."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Environment(Event):
-    """Hosts, ranks, libraries and what decides how messages travel."""
+    """Hosts, ranks, libraries, and the settings that decide how messages travel."""
 
     NAME: ClassVar[str] = "environment"
     mpi: str | None
-    """The MPI library, as it names itself."""
+    """Name and version of the MPI library, as the library gives them."""
     python: str | None
     torch: str | None
     numpy: str | None
     kernels: str | None
-    """The instruction set of the codecs' kernels."""
+    """The instruction set that the codecs' kernels use."""
     comm_precision: dict[str, Any] | None
-    """Precision of messages, by what they carry."""
+    """Number format of messages, by their content."""
     overlap: bool | None
     """Whether messages travel while ranks compute."""
     mpi_thread_level: int | None
     links: str | None
-    """The file of the links' measured times."""
+    """The file with the measured times of the links."""
     links_note: str | None = None
-    """Why these times do not hold here."""
+    """Why the measured times do not apply here."""
     half_sums: dict[str, Any] | None = None
-    """Who sums values of 16 bits, by their format."""
+    """The program part that sums 16-bit values, by number format."""
     gpu_aware_mpi: str | None = None
     container: str | None = None
     """Program and image that the ranks run in."""
@@ -111,12 +111,12 @@ class Environment(Event):
     """Git revision of hpcbench, with ``-dirty`` where it had changes."""
     hosts: tuple[Host, ...] | None
     world: tuple[Rank, ...] | None
-    """The ranks, in their order."""
+    """The ranks in their order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Binding(Event):
-    """Where ranks lie so that they may slow each other down."""
+    """Ranks are placed so that they may slow each other down."""
 
     NAME: ClassVar[str] = "binding"
     warnings: tuple[str, ...] | None

@@ -1,4 +1,4 @@
-"""What was measured over the steps that count for a run's speed: traffic, phases of a step, hosts; and memory."""
+"""Events with measurements over the counted steps: traffic, phases of a step, hosts; and memory."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,7 +9,7 @@ from hpcbench.contract.event.part import Part
 
 @dataclass(frozen=True, kw_only=True)
 class ChannelTraffic(Part):
-    """What went through a channel: sums over all ranks and the steps that are counted."""
+    """Traffic of one channel: sums over all ranks and all counted steps."""
 
     COUNTS: ClassVar = ("calls", "plain_calls", "message_bytes", "wire_bytes", "coded_bytes", "network_bytes")
     SECONDS: ClassVar = ("encode_s", "decode_s", "transfer_s", "exposed_s", "hidden_s")
@@ -17,86 +17,86 @@ class ChannelTraffic(Part):
     phase: str | None
     kind: str | None
     axis: str | None = None
-    """Of a tensor grid; left out of what is no traffic of one."""
+    """Axis of the tensor grid; left out for traffic that is on no grid axis."""
     codec: str | None
     dtype: str | None = None
-    """Of the messages; left out where the channel leaves it open."""
+    """Number format of the messages; left out where the channel does not fix it."""
     min_bytes: int | None = 0
-    """Messages below it are not encoded."""
+    """Size below which messages are not encoded."""
     between_nodes: bool | None = False
-    """Whether only what leaves a node is encoded."""
+    """Whether only messages between nodes are encoded."""
     algorithm: str | None
-    """What was asked for."""
+    """The algorithm that the scheme asks for."""
     algorithms: dict[str, Any] | None
-    """Calls of the first rank, by what carried them out."""
+    """Number of calls of the first rank, by the algorithm that carried them out."""
     calls: int | None
-    """Collectives and messages."""
+    """Number of collectives and messages."""
     plain_calls: int | None
-    """Calls without the channel's codec: it would have lost time, or the scheme's rule says so."""
+    """Number of calls without the channel's codec, because it would lose time or a rule of the scheme excludes it."""
     message_bytes: int | None
-    """Before the codec."""
+    """Bytes before the codec."""
     wire_bytes: int | None
-    """After the codec."""
+    """Bytes after the codec."""
     coded_bytes: int | None
-    """Those before the codec that went through it."""
+    """Bytes before the codec of the calls that used it."""
     network_bytes: int | None
-    """Wire bytes that left a node. The MPI library's own collectives do not say; they add 0."""
+    """Wire bytes that left a node. The MPI library's own collectives do not report them and add 0."""
     encode_s: float | None
     decode_s: float | None
     transfer_s: float | None
-    """The rest of the time from begin to end of the calls."""
+    """Seconds from the begin to the end of the calls, less the seconds of the codec."""
     exposed_s: float | None
-    """In which the caller waited."""
+    """Seconds in which the caller waited for the calls."""
     hidden_s: float | None
-    """In which the calls moved while the caller did something else."""
+    """Seconds in which the calls moved data while the caller did other work."""
     sampled_error: float | None
-    """Relative error of the sampled values, 2-norm; None where none was sampled."""
+    """Relative error of the sampled values in the 2-norm; None where none was sampled."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counted(Event):
-    """An event of some steps."""
+    """An event with measurements over the counted steps."""
 
     from_step: int | None
     to_step: int | None
-    """The last step that is counted."""
+    """The last counted step."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic(Counted):
-    """What the run sent."""
+    """All traffic of the run."""
 
     NAME: ClassVar[str] = "traffic"
     channels: tuple[ChannelTraffic, ...] | None
     host_down_bytes: int | None = None
-    """Copied from devices to hosts by all ranks, where states are offloaded."""
+    """Bytes copied from devices to hosts by all ranks, where optimizer states are offloaded."""
     host_up_bytes: int | None = None
-    """Copied from hosts to devices by all ranks, where states are offloaded."""
+    """Bytes copied from hosts to devices by all ranks, where optimizer states are offloaded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageTimes(Part):
-    """Seconds of a step in which the ranks of one stage of the pipeline were about each thing: means."""
+    """How the ranks of one pipeline stage spent a step: mean seconds of each activity."""
 
     stage: int | None
     forward_s: float | None
     backward_s: float | None
-    """With what is computed again."""
+    """Seconds in the backward pass, recomputation included."""
     bubble_s: float | None
-    """In the passes, waiting for another stage's message until it is there."""
+    """Seconds of waiting for a message of another stage during the passes."""
     reduction_s: float | None
-    """After the last backward pass, until the gradients are reduced."""
+    """Seconds from the last backward pass until the gradients are reduced."""
     optimizer_s: float | None
-    """From the gradient norm to the new weights, gathered."""
+    """Seconds from the gradient norm until the new weights are gathered."""
     other_s: float | None
-    """What is left of the step."""
+    """All other seconds of the step."""
     step_s: float | None
-    """The step: the sum of the others."""
+    """Seconds of the whole step: the sum of the parts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Phases(Counted):
-    """What the ranks were about in a step."""
+    """How the ranks of each stage spent a step."""
 
     NAME: ClassVar[str] = "phases"
     stages: tuple[StageTimes, ...] | None
@@ -104,19 +104,22 @@ class Phases(Counted):
 
 @dataclass(frozen=True, kw_only=True)
 class HostTimes(Part):
-    """How long the ranks of a host computed in a step."""
+    """Time that the ranks of one host spent on computing in a step."""
 
     host: str | None
     ranks: int | None
     compute_s: float | None
-    """Mean over its ranks, without the time in which they waited for messages."""
+    """Seconds without waiting for messages, a mean over the host's ranks."""
     over_peers: float | None
-    """Mean over its ranks of their time over the median at the same stage; None where no other host has such ranks."""
+    """The ranks' time divided by the median of their stage, a mean over the host's ranks.
+
+    None where no other host has ranks of the same stage.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hosts(Counted):
-    """How long each host computed."""
+    """Computing time of each host."""
 
     NAME: ClassVar[str] = "hosts"
     hosts: tuple[HostTimes, ...] | None
@@ -178,7 +181,7 @@ class TraceWritten(Counted):
 
 @dataclass(frozen=True, kw_only=True)
 class Memory(Event):
-    """Bytes that the run needed: peaks, and what lasts from step to step in the rank that holds the most."""
+    """Memory that the run needed in bytes: peaks, and what lasts from step to step in the rank that holds the most."""
 
     NAME: ClassVar[str] = "memory"
     LASTING: ClassVar = (
@@ -189,22 +192,22 @@ class Memory(Event):
         "host_optimizer_bytes",
         "host_residuals_bytes",
     )
-    """What lasts from step to step, on the device and with the host."""
+    """The fields for memory that lasts from step to step, on the device and on the host."""
     host_rank_bytes: int | None
-    """Peak that was resident in the rank that needed the most."""
+    """Peak of resident memory in the rank that needed the most."""
     host_bytes: int | None
-    """Peak that was resident in all ranks together; what ranks share counts for each of them."""
+    """Peak of resident memory, summed over all ranks. Shared memory counts once for each rank."""
     device_bytes: int | None = None
-    """Peak that PyTorch had allocated on the GPU of the rank that needed the most."""
+    """Peak of the GPU memory that PyTorch allocated, in the rank that needed the most."""
     device_reserved_bytes: int | None = None
-    """Peak that PyTorch held on that GPU."""
+    """Peak of the GPU memory that PyTorch reserved in that rank."""
     device_buffer_bytes: int | None = None
-    """What collectives have of their own on that GPU."""
+    """GPU memory that collectives use for their own buffers."""
     device_parameters_bytes: int | None = None
     device_gradients_bytes: int | None = None
     host_gradients_bytes: int | None = None
     device_optimizer_bytes: int | None = None
-    """Master weights and moments."""
+    """Memory for master weights and moments."""
     host_optimizer_bytes: int | None = None
     host_residuals_bytes: int | None = None
-    """What error feedback keeps."""
+    """Memory that error feedback needs for its residuals."""

@@ -1,4 +1,4 @@
-"""A JSON object that is declared once, by the fields of a class, and written and read by that class."""
+"""A JSON object of the log. Its class declares the fields once, and writes and reads them."""
 
 import types
 from collections.abc import Callable, Mapping
@@ -16,25 +16,24 @@ _Reader = Callable[[Any], Any]
 class Part:
     """A JSON object of the log.
 
-    Each field of a subclass is a key of the object, in the same order. A field without a default is always written,
-    null where it is None. One with a default is left out where it has that value. A subclass gives its fields these
-    types: ``str``, ``int``, ``float``, ``bool``, ``dict[str, Any]``, a `Part`, a tuple of one of them, each of them or
-    None.
+    Each field of a subclass is a key of the object, in the same order. A field without a default is always written; its
+    value None becomes null. A field with a default is left out where it has that value. A field's type is ``str``,
+    ``int``, ``float``, ``bool``, ``dict[str, Any]``, a `Part`, a tuple of one of these, or any of them or None.
     """
 
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, metadata={"key": False})
-    """The object as it was read, with the keys that no field declares. It is never written."""
+    """The object as it was read, with keys that no field declares. It is never written."""
 
     @classmethod
     def read(cls: type[P], data: Mapping[str, Any], **more: Any) -> P:
-        """The object that a log holds. What is missing, or not of its type, is the field's default, else None.
+        """Read the object from a log. A field that is missing or has another type gets its default, else None.
 
         Parameters
         ----------
         data
-            As it was read.
+            The JSON value.
         more
-            Fields that are no keys of it.
+            Values of fields that are no keys of the object.
         """
         found = {}
         for key in _keys(cls):
@@ -44,7 +43,7 @@ class Part:
 
     @classmethod
     def declared(cls: type[P], data: Mapping[str, Any]) -> P:
-        """The object that is to be written, of values as they are.
+        """Make an object to be written from plain values.
 
         Raises
         ------
@@ -55,7 +54,7 @@ class Part:
         return cls(**{name: _declared(parts[name], value) if name in parts else value for name, value in data.items()})
 
     def to_json(self) -> dict[str, Any]:
-        """The object as it is written."""
+        """The object as JSON data."""
         values = ((key, getattr(self, key.name)) for key in _keys(type(self)))
         return {key.name: _written(value) for key, value in values if key.always or value != key.default}
 
@@ -64,12 +63,12 @@ class Part:
 class _Key:
     name: str
     read: _Reader
-    """Gives a value that is of the key's type, None for any other."""
+    """A function that returns the value if it has the key's type, else None."""
     always: bool
-    """Whether it is written whatever its value."""
+    """Whether the key is written with any value."""
     default: Any
     part: type[Part] | None
-    """What it holds, one or several."""
+    """The class of the nested object or objects."""
 
 
 def _keys(cls: type[Part]) -> tuple[_Key, ...]:
@@ -93,7 +92,7 @@ def _keys_of(cls: type[Part]) -> tuple[_Key, ...]:
 
 
 def _bare(hint: Any) -> Any:
-    """A type without None."""
+    """The type without None."""
     if get_origin(hint) in (Union, types.UnionType):
         (hint,) = (one for one in get_args(hint) if one is not type(None))
     return hint

@@ -1,1 +1,1 @@
-"""Layers on a tensor grid: which axes cut what is data, `hpcbench.contract.grid`; here it is carried out."""
+"""Layers on a tensor grid. `hpcbench.contract.grid` says which axes cut what; these modules carry it out."""

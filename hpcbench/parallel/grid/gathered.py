@@ -1,7 +1,7 @@
 """A product whose operands are gathered and whose summands are scattered: 3d (arXiv 2105.14450, section 3.2).
 
-Gathered operands are kept for the backward pass, which therefore sends as much as the forward pass; recomputation keeps
-them for no longer than a layer's own backward pass, and gathers them once more.
+Gathered operands are kept for the backward pass, which therefore sends as many bytes as the forward pass. With
+recomputation they are gathered once more, and kept only during a layer's own backward pass.
 """
 
 from typing import Any
@@ -16,10 +16,11 @@ from hpcbench.parallel.grid.moves import Coming, gather, scatter
 
 
 class GatheredProduct(torch.autograd.Function):
-    """Y[M, N] = X[M, K] W[N, K]^T; x is [b, s, K], w [N, K], y [b, s, N]. The weight may be on its way already."""
+    """Y[M, N] = X[M, K] W[N, K]^T; x is [b, s, K], w [N, K], y [b, s, N]. The weight may already be under way."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, coming: Coming, product: Product, lines: Lines) -> Tensor:
+        """Gather the operands, multiply, and scatter the sums."""
         rows = gather(x, lines.there(product.forward.left))
         weight = coming.wait()
         x = rows.wait()
@@ -29,6 +30,7 @@ class GatheredProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+        """The gradients of x and w. The sum of w's is under way while x's is computed."""
         x, weight = ctx.saved_tensors
         product, lines = ctx.product, ctx.lines
         dy = gather(gradients[0].contiguous(), lines.back(product.input_gradient.left)).wait()

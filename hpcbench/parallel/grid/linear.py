@@ -1,4 +1,4 @@
-"""Linear layers on a tensor grid, whatever its mode."""
+"""Linear layers on a tensor grid of any mode."""
 
 from itertools import pairwise
 
@@ -12,16 +12,16 @@ from hpcbench.parallel.grid.summa import StreamedProduct
 
 
 class GridLinear(nn.Module):
-    """A linear layer; its bias lies where the axes that cut the output's columns put it.
+    """A linear layer. The axes that cut the output's columns cut its bias, too.
 
     Parameters
     ----------
     plain
-        The layer as one process has it.
+        The layer of a single process.
     word
-        What the model's table calls it: ``column``, ``row`` or ``head``.
+        The layer's name in the model's table: ``column``, ``row`` or ``head``.
     lines
-        Of the grid.
+        Lines of the grid.
     """
 
     def __init__(self, plain: nn.Linear, word: str, lines: Lines) -> None:
@@ -34,10 +34,11 @@ class GridLinear(nn.Module):
         self._next: list[GridLinear] = []  # in a list, for a module would be a part of this one
 
     def followed_by(self, layer: "GridLinear") -> None:
-        """Have the weight of the next layer under way while this one multiplies."""
+        """Gather the weight of the next layer while this one multiplies."""
         self._next = [layer]
 
     def forward(self, x: Tensor) -> Tensor:
+        """The rank's block of the layer's output."""
         product = self._product
         check(x, Spread(product.x["M"], product.x["K"]), self._word)
         if product.streamed:
@@ -56,7 +57,7 @@ class GridLinear(nn.Module):
 
 
 def in_turn(layers: list[GridLinear]) -> None:
-    """Tell each layer which one comes next, where weights are gathered."""
+    """Tell each layer which one comes next, if weights are gathered."""
     for layer, following in pairwise(layers):
         if layer._product.streamed is None:
             layer.followed_by(following)

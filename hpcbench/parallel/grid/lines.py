@@ -1,4 +1,4 @@
-"""The lines of ranks along each axis of a tensor grid, and the channels of what travels along them."""
+"""The lines of ranks along each axis of a tensor grid, and the channels of their traffic."""
 
 from typing import NamedTuple
 
@@ -15,30 +15,30 @@ from hpcbench.parallel.mesh import Mesh
 
 
 class Line(NamedTuple):
-    """The ranks along an axis, and one kind of what they send each other."""
+    """The ranks along an axis, and the channel of one kind of their traffic."""
 
     group: Group
     channel: Channel
     overlap: bool
-    """Messages move while the rank computes."""
+    """Whether messages move while the rank computes."""
 
 
 class Lines:
-    """Of one rank.
+    """The lines of one rank.
 
     Parameters
     ----------
     mesh
-        Of which the tensor-parallel ranks are the grid.
+        Mesh whose tensor-parallel ranks form the grid.
     policy
-        Gives the channels, an axis each.
+        Gives the channels of each axis.
     overlap
         Whether messages move while the rank computes.
 
     Attributes
     ----------
     grid : Grid
-        What lies how.
+        The grid, which says how matrices lie.
     """
 
     def __init__(self, mesh: Mesh, policy: Policy, *, overlap: bool) -> None:
@@ -55,37 +55,39 @@ class Lines:
             self.exact(columns, Phase.BACKWARD)
 
     def forward(self, axis: str) -> Line:
-        """Of activations or weights, whichever travel over the axis: in both passes, where the backward pass needs
-        them again."""
+        """The line for activations or weights, whichever travel over the axis.
+
+        The backward pass uses it, too, where it needs them again.
+        """
         kind = Kind.PARAM if carries_weights(axis) else Kind.ACT
         return self._line((axis,), Dimension.TP, Phase.FORWARD, kind)
 
     def backward(self, axis: str) -> Line:
-        """Of the gradients of either."""
+        """The line for the gradients of activations or weights."""
         return self._line((axis,), Dimension.TP, Phase.BACKWARD, Kind.GRAD)
 
     def exact(self, axes: Axes, phase: Phase) -> Line:
-        """Of statistics, over one axis or more."""
+        """The line for statistics, over one axis or more."""
         return self._line(axes, Dimension.EXACT, phase, Kind.ACT if phase is Phase.FORWARD else Kind.GRAD)
 
     def there(self, move: Move | None) -> Line | None:
-        """Along which an operand or a result of the forward pass moves."""
+        """The line along which an operand or a result of the forward pass moves."""
         return self.forward(move.axis) if move else None
 
     def back(self, move: Move | None) -> Line | None:
-        """Along which a gradient moves."""
+        """The line along which a gradient moves."""
         return self.backward(move.axis) if move else None
 
     def own(self, x: Tensor, axes: Axes) -> Tensor:
-        """The rank's rows of something that all ranks know whole, cut by these axes."""
+        """The rank's rows of a tensor that all ranks hold whole, cut by these axes."""
         return x[shards(len(x), self.grid.count(axes))[self.index(axes)]]
 
     def index(self, axes: Axes) -> int:
-        """Which of the pieces that these axes cut a dim into is the rank's."""
+        """Index of the rank's piece among the pieces that these axes cut a dim into."""
         return self.grid.index(self._rank, axes)
 
     def part(self, whole: Tensor, cuts: tuple[Axes, ...]) -> torch.nn.Parameter:
-        """A parameter with the shape of the rank's part of one, without values."""
+        """A parameter with the shape of the rank's part, without values."""
         shape = [size // self.grid.count(axes) for size, axes in zip(whole.shape, cuts, strict=True)]
         return torch.nn.Parameter(torch.empty(shape, device="meta"))
 
@@ -94,18 +96,18 @@ class Lines:
 
 
 def laid(x: Tensor, spread: Spread) -> Tensor:
-    """`x`, marked with how it lies."""
+    """`x`, marked with the way it lies."""
     x.spread = spread  # type: ignore[attr-defined]
     return x
 
 
 def check(x: Tensor, expected: Spread, reader: str) -> None:
-    """Whether activations lie as their reader expects, where their writer has marked them.
+    """Check that activations lie as their reader expects, if their writer has marked them.
 
     Raises
     ------
     ValueError
-        They lie otherwise: a layer of the model's table is called by the wrong word.
+        They lie otherwise, because a layer has the wrong name in the model's table.
     """
     found = getattr(x, "spread", expected)
     if found != expected:

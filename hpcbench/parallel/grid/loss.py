@@ -14,12 +14,12 @@ from hpcbench.parallel.vocabulary import locate
 
 
 def grid_loss(lines: Lines) -> Callable[[Tensor, Tensor], Tensor]:
-    """The mean cross-entropy in nats, with the same bits on every rank of the grid.
+    """A function for the mean cross-entropy in nats, with the same bits on every rank of the grid.
 
     Returns
     -------
-    Of the rank's logits [b / r, s, V / c] and all targets [b, s], where r and c are the pieces that the grid cuts rows
-    and columns into.
+    A function of the rank's logits [b / r, s, V / c] and all targets [b, s], where r and c are the numbers of pieces
+    that the grid cuts rows and columns into.
     """
     inner = lines.grid.inner
     vocabulary, rows = (lines.exact(axes, Phase.FORWARD) for axes in (inner.columns, inner.rows))
@@ -52,7 +52,7 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
-        """Softmax less one at the target: each rank has its own part of each sample's, and nothing is sent."""
+        """The softmax, less one at the target. Each rank computes its own part, and nothing is sent."""
         softmax, place, present = ctx.saved_tensors
         scale = gradients[0] / ctx.tokens
         gradient = softmax * scale

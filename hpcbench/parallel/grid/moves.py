@@ -1,4 +1,4 @@
-"""What ranks along an axis do with their blocks: gather, scatter sums, broadcast, reduce. What begins is waited for.
+"""Moves of blocks along an axis: gather, scatter of sums, broadcast, reduce. Each returns something to wait for.
 
 Blocks are cut and joined along their outermost dim.
 """
@@ -13,25 +13,25 @@ from hpcbench.parallel.grid.lines import Line
 
 
 class Coming:
-    """A block that is on its way, or is here."""
+    """A block that is under way, or has arrived."""
 
     def __init__(self, work: Work | None, take: Callable[[], Tensor]) -> None:
         self._work, self._take = work, take
 
     def wait(self) -> Tensor:
-        """The block; to be asked for once."""
+        """The block. It can be asked for once."""
         if self._work:
             self._work.wait()
         return self._take()
 
 
 def here(x: Tensor) -> Coming:
-    """What needs no message."""
+    """A block that needs no message."""
     return Coming(None, lambda: x)
 
 
 def gather(x: Tensor, line: Line | None) -> Coming:
-    """The blocks of all ranks, one behind the other: [n, ...] -> [q n, ...]; the same bits on every rank."""
+    """The blocks of all ranks, one after the other: [n, ...] -> [q n, ...]; the same bits on every rank."""
     if line is None or line.group.size == 1:
         return here(x)
     source, joined = to_buffer(x), room((line.group.size * x.shape[0], *x.shape[1:]), like=x)
@@ -48,7 +48,7 @@ def scatter(x: Tensor, line: Line | None) -> Coming:
 
 
 def broadcast(x: Tensor, root: int, line: Line | None) -> Coming:
-    """The block of one rank; ranks have blocks of equal shape."""
+    """The block of one rank. Blocks have the same shape on all ranks."""
     if line is None or line.group.size == 1:
         return here(x)
     # a copy: the root, too, goes on with what a codec leaves, and its own block stays as it is
@@ -57,7 +57,7 @@ def broadcast(x: Tensor, root: int, line: Line | None) -> Coming:
 
 
 def reduce(x: Tensor, root: int, line: Line) -> Coming:
-    """The sum over the ranks, on the root; the others get nothing."""
+    """The sum over the ranks, on the root. The other ranks get nothing."""
     if line.group.size == 1:
         return here(x)
     source = to_buffer(x)

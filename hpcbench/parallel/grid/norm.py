@@ -1,7 +1,7 @@
-"""LayerNorm whose features an axis has cut: statistics are merged over it, exactly.
+"""LayerNorm whose features are cut by an axis. Statistics are merged exactly over the axis.
 
-Each rank has the mean and the sum of squares about it of its own features; these merge without the cancellation that a
-mean of squares less a squared mean has (Chan, Golub and LeVeque, 1983).
+Each rank computes the mean of its own features, and the sum of squares about that mean. These are merged without the
+cancellation of a mean of squares less a squared mean (Chan, Golub and LeVeque, 1983).
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from hpcbench.parallel.regions import all_reduce
 
 
 class GridNorm(nn.Module):
-    """LayerNorm of the residual stream, [b, s, h]; weight and bias [h] are cut like its features."""
+    """LayerNorm of the residual stream, [b, s, h]. Weight and bias, [h], are cut like its features."""
 
     def __init__(self, plain: nn.LayerNorm, word: str, lines: Lines) -> None:
         super().__init__()
@@ -28,6 +28,7 @@ class GridNorm(nn.Module):
         self.bias = lines.part(plain.bias, cuts)
 
     def forward(self, x: Tensor) -> Tensor:
+        """The normalized stream, cut like the stream."""
         stream = self._lines.grid.stream
         check(x, stream, self._word)
         ways = [self._lines.exact(stream.columns, phase) for phase in (Phase.FORWARD, Phase.BACKWARD)]
@@ -56,7 +57,7 @@ class _Normalize(torch.autograd.Function):
 
 
 def merged(x: Tensor, line: Line) -> tuple[Tensor, Tensor]:
-    """Mean of all features and the sum of squares about it, [b, s]; x has this rank's, [b, s, h / q]."""
+    """Mean of all features and sum of squares about it, [b, s]. x holds this rank's features, [b, s, h / q]."""
     mean = x.mean(dim=-1)
     own = torch.stack((mean, (x - mean[..., None]).square().sum(dim=-1)))[None]  # [1, 2, b, s]
     means, squares = gather(own, line).wait().unbind(dim=1)  # [q, b, s]

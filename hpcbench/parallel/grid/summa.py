@@ -1,8 +1,9 @@
-"""A product whose long dim is streamed: SUMMA in 2d and, on each layer of the grid, 2.5d (arXiv 2104.05343, 3.1).
+"""A product whose long dim is streamed: SUMMA for 2d, and on each layer of the grid for 2.5d (arXiv 2104.05343, 3.1).
 
-Piece by piece of the streamed dim the operands that have it are broadcast, and blocks multiplied; a result that has it
-is reduced to the rank whose piece it is. There are two buffers: while the blocks of one piece are multiplied those of
-the next are on their way. Only the blocks that a rank holds are kept for the backward pass, which sends them again.
+The streamed dim is processed piece by piece: operands with this dim are broadcast, blocks are multiplied, and a result
+with this dim is reduced to the rank that owns the piece. There are two buffers: the blocks of the next piece are under
+way while those of one piece are multiplied. Only the rank's own blocks are kept for the backward pass, which sends them
+again.
 """
 
 from collections.abc import Callable
@@ -19,14 +20,14 @@ from hpcbench.parallel.grid.moves import Coming, broadcast, reduce
 
 
 class Operand(NamedTuple):
-    """A block that a rank holds, and the line along which it is broadcast; none of one that has no streamed dim."""
+    """A block that a rank holds, and the line along which it is broadcast; None if it has no streamed dim."""
 
     block: Tensor
     line: Line | None = None
 
 
 Compute = Callable[[Tensor, Tensor, int], Tensor]
-"""A block of the result of two blocks and the number of the piece."""
+"""Computes a block of the result from two blocks and the number of the piece."""
 
 
 def stream(how: Multiplication, left: Operand, right: Operand, into: Line | None, compute: Compute) -> Tensor:
@@ -35,13 +36,13 @@ def stream(how: Multiplication, left: Operand, right: Operand, into: Line | None
     Parameters
     ----------
     how
-        Says how many pieces there are.
+        Gives the number of pieces.
     left, right
         The operands.
     into
-        The line along which results are reduced; None where the pieces' results are added up.
+        The line along which results are reduced; None if the pieces' results are added up.
     compute
-        Multiplies. It returns a tensor of its own.
+        Multiplies two blocks. It returns a new tensor.
     """
     overlap = any(line.overlap for line in (left.line, right.line, into) if line)
     coming = [_piece(left, 0), _piece(right, 0)]
@@ -78,6 +79,7 @@ class StreamedProduct(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, product: Product, lines: Lines) -> Tensor:
+        """The rank's block of the product."""
         ctx.product, ctx.lines = product, lines
         ctx.save_for_backward(x, w)
         how = product.forward
@@ -86,6 +88,7 @@ class StreamedProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        """The rank's blocks of the gradients of x and w."""
         x, w = ctx.saved_tensors
         product, lines, dy = ctx.product, ctx.lines, gradients[0].contiguous()
         how = product.input_gradient

@@ -1,7 +1,7 @@
 """Embedding and learned positions on a tensor grid.
 
-The look-up of a token is the product of a row with a single one and the table: what is true of products holds, but that
-every rank knows the rows, and nothing is sent of them. Shapes: b samples, s positions, h hidden, V vocabulary.
+The look-up of a token is the product of the table with a row that has a single one. So it works like other products,
+but every rank knows the rows, and they are never sent. Shapes: b samples, s positions, h hidden, V vocabulary.
 """
 
 from typing import Any
@@ -19,7 +19,10 @@ from hpcbench.parallel.vocabulary import locate
 
 
 class GridVocabulary(nn.Module):
-    """A part of the table [V, h]; tokens [b, s] come whole, and what is looked up lies as the residual stream does."""
+    """A part of the table [V, h].
+
+    Tokens [b, s] are whole on each rank, and the result lies like the residual stream.
+    """
 
     def __init__(self, plain: nn.Embedding, word: str, lines: Lines) -> None:
         super().__init__()
@@ -27,6 +30,7 @@ class GridVocabulary(nn.Module):
         self.weight = lines.part(plain.weight, lines.grid.cuts(word, "weight"))
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """The vectors of tokens, lying like the residual stream."""
         own = self._lines.own(tokens, self._product.x["M"])
         look_up = _StreamedLookUp if self._product.streamed else _GatheredLookUp
         x: Tensor = look_up.apply(own, self.weight, self._product, self._lines)  # type: ignore[no-untyped-call]
@@ -41,17 +45,18 @@ class GridPositions(nn.Module):
         self.weight = lines.part(plain.weight, lines.grid.cuts(word, "weight"))
 
     def forward(self, positions: Tensor) -> Tensor:
+        """The vectors of positions, this rank's features."""
         return F.embedding(positions, self.weight)
 
 
 def rows_of(tokens: Tensor, table: Tensor, piece: int) -> Tensor:
-    """The tokens' rows, zero of those that lie in another piece of the table: [b, s] -> [b, s, h]."""
+    """The tokens' rows, and zeros for tokens in other pieces of the table: [b, s] -> [b, s, h]."""
     place, present = locate(tokens, slice(piece * len(table), (piece + 1) * len(table)))
     return F.embedding(place, table).masked_fill(~present.unsqueeze(-1), 0)
 
 
 def added_up(gradient: Tensor, tokens: Tensor, rows: int, piece: int) -> Tensor:
-    """The gradient of a piece of the table, [rows, h], of that of what was looked up, [b, s, h]."""
+    """The gradient of a piece of the table, [rows, h], from the gradient of the looked-up rows, [b, s, h]."""
     place, present = locate(tokens, slice(piece * rows, (piece + 1) * rows))
     total = gradient.new_zeros((rows, gradient.shape[-1]), dtype=wire_dtype(gradient.dtype))
     values = gradient.masked_fill(~present.unsqueeze(-1), 0).to(total.dtype)

@@ -1,6 +1,6 @@
-"""Whether a run's log agrees with itself: each mismatch is a sentence that names the line and both figures.
+"""Checks that a run's log agrees with itself. Each mismatch is a sentence that names the line and both figures.
 
-Nothing is corrected and nothing averaged away: who reads the numbers is told what does not fit.
+Nothing is corrected or averaged away. The reader of the numbers is told what does not fit.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,6 +31,6 @@ CHECKS: tuple[Callable[[Subject], Iterator[str]], ...] = (
 
 
 def notes(subject: Subject) -> Iterator[str]:
-    """What a reader of the run's numbers must know, a sentence each."""
+    """Notes for a reader of the run's numbers, one sentence each."""
     for check in CHECKS:
         yield from check(subject)

@@ -1,4 +1,4 @@
-"""How the run went, and what its events say of all steps: what is missing, damaged, odd, or does not add up."""
+"""Checks of the run's course and of its events: lines that are missing, damaged or odd, and sums that do not fit."""
 
 from collections.abc import Iterator
 from math import isfinite
@@ -14,7 +14,7 @@ from hpcbench.report.traffic import Unknown, counted, total, window
 
 
 def resumed(subject: Subject) -> Iterator[str]:
-    """That it began anew from a checkpoint, and which steps count then."""
+    """Notes that the run was resumed from a checkpoint, and which steps count then."""
     if not subject.log.resumed_from:
         return
     attempt = subject.log.said(Start).attempt
@@ -25,12 +25,15 @@ def resumed(subject: Subject) -> Iterator[str]:
 
 
 def binding(subject: Subject) -> Iterator[str]:
-    """Without the run's name: most runs of a study lie alike, and what all say is shown once."""
+    """Notes on the binding of ranks, without the run's name.
+
+    Most runs of a study are placed alike, and a note that all share is shown once.
+    """
     yield from map(printable, subject.log.said(Binding).warnings or ())
 
 
 def losses(subject: Subject) -> Iterator[str]:
-    """The first loss that is no number."""
+    """The first loss that is NaN or infinite."""
     if all(map(isfinite, subject.log.steps.column("loss"))):
         return
     rows = [row for row in subject.log.steps.columns("line", "step", "loss") if not isfinite(row[2])]
@@ -39,7 +42,7 @@ def losses(subject: Subject) -> Iterator[str]:
 
 
 def damage(subject: Subject) -> Iterator[str]:
-    """Lines that are not whole, or missing where each step has one."""
+    """Lines that are not whole, or are missing although each step has one."""
     log = subject.log
     missing = log.missing_steps() if subject.own else []
     if missing:
@@ -50,7 +53,7 @@ def damage(subject: Subject) -> Iterator[str]:
 
 
 def end(subject: Subject) -> Iterator[str]:
-    """Whether a run that completed has come to its end."""
+    """Whether a completed run reached its end."""
     log, event = subject.log, subject.log.event(End)
     if subject.run.state != "completed" or not subject.own:
         return
@@ -67,11 +70,11 @@ def _more(count: int) -> str:
 
 
 _CLOCK = 1.0
-"""Seconds by which the clocks of a machine may disagree while it runs."""
+"""Most seconds by which the clocks of a machine may differ during a run."""
 
 
 def traffic_bytes(subject: Subject) -> Iterator[str]:
-    """What the channels counted, against the lines of the same steps: whole numbers, which must be equal."""
+    """Compares the bytes of the channels with the lines of the same steps. They are whole numbers and must be equal."""
     event = subject.log.event(events.Traffic)
     if not event or not subject.channels:
         return
@@ -88,7 +91,7 @@ def traffic_bytes(subject: Subject) -> Iterator[str]:
 
 
 def wire(subject: Subject) -> Iterator[str]:
-    """A codec that makes messages larger, and one that is none and changes them."""
+    """Codecs that make messages larger, and missing codecs that change them."""
     event = subject.log.event(events.Traffic)
     for channel in subject.channels if event else ():
         wire, message = channel.wire_bytes, channel.message_bytes
@@ -105,7 +108,7 @@ def wire(subject: Subject) -> Iterator[str]:
 
 
 def waiting(subject: Subject) -> Iterator[str]:
-    """No rank waits for longer than a step takes."""
+    """Checks that no rank waits for longer than a step takes."""
     event, time = subject.log.event(events.Traffic), subject.time
     if event and time and time.exposed > time.step * (1 + TOLERANCE):
         words = f"ranks waited {time.exposed:.4g} s a step for messages, and a step took {time.step:.4g} s"
@@ -113,7 +116,7 @@ def waiting(subject: Subject) -> Iterator[str]:
 
 
 def phases(subject: Subject) -> Iterator[str]:
-    """What a stage was about in a step, against its step: whoever divides it leaves nothing out."""
+    """Compares the phases of a stage with its step. Together they must be the whole step."""
     event = subject.log.event(events.Phases)
     for stage, row in enumerate(by_stage(subject.log) if event else ()):
         whole = sum(row[part] for part in PARTS)
@@ -128,7 +131,7 @@ def energy(subject: Subject) -> Iterator[str]:
 
 
 def times(subject: Subject) -> Iterator[str]:
-    """Steps against the run, and the run against the clock."""
+    """Compares the steps with the run, and the run with the clock."""
     event = subject.log.event(events.End)
     if not event:
         return

@@ -1,4 +1,4 @@
-"""Rates, operations and use of the chip: figures that follow from each other."""
+"""Checks of rates, operations and use of the chip: figures that follow from each other."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ _FLOPS = {
 
 
 def rates(subject: Subject) -> Iterator[str]:
-    """What is printed a second, against what a step holds and how long it took."""
+    """Compares printed rates with the work and the time of a step."""
     basis = subject.basis
     # the batch of each step where lines give it: some frameworks let it grow
     over = "samples" if basis.batch is None and subject.log.steps.column("samples") else None
@@ -38,7 +38,7 @@ def rates(subject: Subject) -> Iterator[str]:
 
 
 def ratios(subject: Subject) -> Iterator[str]:
-    """Figures that are the same multiple of each other at every step."""
+    """Checks figures that must have the same ratio at every step."""
     for words, column, over, expected in (
         ("tokens/s over tokens/s of a rank", "tokens_per_s", "tokens_per_s_per_rank", subject.basis.ranks),
         ("consumed tokens over consumed samples", "consumed_tokens", "consumed_samples", subject.basis.seq_len),
@@ -51,7 +51,7 @@ def ratios(subject: Subject) -> Iterator[str]:
 
 
 def conventions(subject: Subject) -> Iterator[str]:
-    """Work of a sample as the run states it, and FLOP/s without a label, against the formulas for its shape."""
+    """Compares the stated work of a sample, and FLOP/s without a label, with the formulas for the run's shape."""
     basis = subject.basis
     if basis.shape is None:
         return
@@ -82,7 +82,7 @@ def conventions(subject: Subject) -> Iterator[str]:
 
 
 def peaks(subject: Subject) -> Iterator[str]:
-    """FLOP/s against what the chip can do, and against the part of it that is claimed."""
+    """Compares FLOP/s with the chip's peak, and with the claimed part of it."""
     peak, steps = subject.basis.peak, subject.log.steps
     for column, words in _FLOPS.items():
         most = max(steps.column(column), default=0.0)
@@ -105,7 +105,7 @@ def peaks(subject: Subject) -> Iterator[str]:
 
 
 def consumed(subject: Subject) -> Iterator[str]:
-    """Samples since the run began, against batch times steps."""
+    """Compares the samples since the run began with batch times steps."""
     sizes = {subject.basis.batch} if subject.basis.batch else set(subject.log.steps.column("samples"))
     if len(sizes) != 1:
         return  # unknown, or growing
@@ -118,7 +118,7 @@ def consumed(subject: Subject) -> Iterator[str]:
 
 
 def _flops(subject: Subject, per_sample: float | None, batch: int | None) -> float | None:
-    """Of a rank in a step."""
+    """Operations of a rank in a step."""
     return per_sample * batch / subject.basis.ranks if per_sample and batch and subject.basis.ranks else None
 
 
@@ -129,7 +129,7 @@ def _off(subject: Subject, words: str, found: Mismatch, what: str) -> str:
 
 
 def _convention(subject: Subject, words: str, found: Mismatch) -> str:
-    """The formula that gives what was printed, if one does."""
+    """The formula that gives the printed figure, if one does."""
     basis = subject.basis
     per_sample = {"model FLOP/s": basis.model_flops, "hardware FLOP/s": basis.hardware_flops}.get(words)
     if basis.shape is None or per_sample is None:

@@ -1,4 +1,4 @@
-"""Figures of a run's log that follow from each other: whether each step's do, up to the digits that were printed."""
+"""Relations between a log's figures, and whether they hold at each step, up to the printed digits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,19 +13,22 @@ from hpcbench.report.basis import Basis
 from hpcbench.report.traffic import TimeSplit, Traffic
 
 TOLERANCE = 0.01
-"""Part by which a printed figure may differ from the one recomputed before it is worth a sentence."""
+"""Largest part by which a printed figure may differ from the recomputed one without a note."""
 _DISTINCT = 3
-"""Different values that are needed to tell digits that were not printed from zeros."""
+"""Number of different values that are needed to tell missing digits from printed zeros."""
 _SAMPLE = 200
-"""Values that tell to how many digits a column was printed."""
+"""Number of values from which the printed digits of a column are found."""
 
 
 @dataclass(frozen=True)
 class Relation:
-    """``printed x times / over`` is `expected` at every step; where that is unknown, it is the same at all of them."""
+    """A relation: ``printed x times / over`` is `expected` at every step.
+
+    If `expected` is not known, the value must be the same at all steps.
+    """
 
     printed: str
-    """A column of `Steps`, as are `times` and `over`."""
+    """A column of `Steps`. `times` and `over` are columns, too."""
     times: str | None = None
     over: str | None = None
     expected: float | None = None
@@ -33,24 +36,24 @@ class Relation:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """The first step whose figures do not follow from each other."""
+    """The first step at which a relation does not hold."""
 
     line: int
     printed: float
     recomputed: float
-    """What would have been printed."""
+    """The figure that would have been printed."""
     value: float
-    """Of the relation at that step."""
+    """Value of the relation at that step."""
     expected: float
     reference: int | None
-    """Line that `expected` was taken from; None where it is what is known of the run."""
+    """Line that `expected` was taken from; None if it is a known fact of the run."""
     count: int
-    """Steps that do not fit."""
+    """Number of steps that do not fit."""
     of: int
 
     @property
     def ratio(self) -> float:
-        """Of `printed` to `recomputed`."""
+        """Ratio of `printed` to `recomputed`."""
         return self.value / self.expected
 
 
@@ -60,15 +63,14 @@ def mismatch(steps: Steps, relation: Relation, units: Mapping[str, float]) -> Mi
     Parameters
     ----------
     units
-        Column -> unit of the last digit that it is printed with; found out from the values for those that are not here.
-
-    Where `expected` is unknown, the step that is compared with is that of the median value: it is one of the log's own,
-    and no mean of figures that disagree.
+        Unit of the last printed digit, by column. For other columns it is found from the values. If `expected` is not
+        known, steps are compared with the step of the median value, which is a step of the log and no mean of figures
+        that disagree.
 
     Returns
     -------
     Mismatch or None
-        None where it holds, up to `TOLERANCE` and the rounding of what was printed, and where the log lacks a column.
+        None if the relation holds, up to `TOLERANCE` and the rounding of printed figures, or if the log lacks a column.
     """
     names = [name for name in (relation.printed, relation.times, relation.over) if name is not None]
     figures = steps.aligned(*names)
@@ -105,7 +107,7 @@ def mismatch(steps: Steps, relation: Relation, units: Mapping[str, float]) -> Mi
 
 
 def _is_close(values: Sequence[float], expected: float) -> bool:
-    """Whether all are, whatever was rounded: most logs hold to that, and need no closer look."""
+    """Whether all values are close, without regard to rounding. That holds for most logs, which need no closer look."""
     low, high = expected * (1 - TOLERANCE), expected * (1 + TOLERANCE)
     return isfinite(sum(values)) and low <= min(values) and max(values) <= high
 
@@ -122,7 +124,7 @@ def _values(relation: Relation, figures: Sequence[Sequence[float]]) -> list[floa
 
 
 def _bounds(relation: Relation, figures: Sequence[float], halves: Sequence[float]) -> tuple[float, float]:
-    """Least and most that a relation's value may have been before its figures were rounded."""
+    """Least and largest value that a relation may have had before its figures were rounded."""
     below = [(max(figure - half, 0.0),) for figure, half in zip(figures, halves, strict=True)]
     above = [(figure + half,) for figure, half in zip(figures, halves, strict=True)]
     if relation.over:  # a divisor that may have been 0 leaves the value without an upper bound
@@ -134,7 +136,7 @@ def _bounds(relation: Relation, figures: Sequence[float], halves: Sequence[float
 def unit(values: Sequence[float]) -> float:
     """Unit of the last digit that a column was printed with: the smallest that any of its values shows.
 
-    Values that are all alike may end in zeros that were printed: they are taken to have three digits at least.
+    Equal values may end in printed zeros. They are taken to have three digits at least.
     """
     shown = {value for value in values[:_SAMPLE] if isfinite(value) and value}
     # twelve digits are more than any log prints, and fewer than what scaling a figure by its unit disturbs
@@ -146,27 +148,27 @@ def unit(values: Sequence[float]) -> float:
 
 
 _COUNTS = {"consumed_samples": 1.0}
-"""Of what no framework rounds."""
+"""Columns that no framework rounds."""
 _UNITS = {
     "seconds": 1e-6,
     "samples_per_s": 1e-2,
     "model_flops_per_rank": 1e6,
     "hardware_flops_per_rank": 1e6,
 }
-"""Of the last digits in our own lines."""
+"""Units of the last digits in hpcbench's own lines."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A run, its log, and what was taken from them."""
+    """A run with its log and the numbers taken from them."""
 
     run: RunResult
     log: RunLog
     basis: Basis
     channels: tuple[Traffic, ...]
-    """What each channel carried."""
+    """Traffic of each channel."""
     time: TimeSplit | None
-    """Where the time of a step went."""
+    """Split of a step's time."""
 
     @property
     def id(self) -> str:
@@ -179,7 +181,7 @@ class Subject:
         return self.log.dialect == "hpcbench"
 
     def at(self, line: int | None, words: str) -> str:
-        """A sentence on a line of the log, or on all of it."""
+        """A sentence about a line of the log, or about the whole log."""
         place = printable(str(self.log.path) if line is None else self.log.where(line))
         return f"{self.id}: {place}: {words}"
 

@@ -1,7 +1,7 @@
-"""``--export FILE``: the suffix says the kind of file, its name which table; it is there whole, or as it was before.
+"""Files of ``--export FILE``. The suffix gives the kind of file, and the name gives the table.
 
-What is absent is an empty field in CSV, no key in JSON Lines, null in Parquet and SQLite. NaN and infinity are values
-in all of them.
+A file is written as a whole or not changed. An absent value is an empty field in CSV, no key in JSON Lines, and null in
+Parquet and SQLite. NaN and infinity are values in all of them.
 """
 
 import csv
@@ -32,7 +32,7 @@ _FORMULA = tuple("=+-@'")
 
 
 def write_csv(path: Path, table: Table, rows: Iterable[Row]) -> None:
-    """Write a table as CSV (RFC 4180, UTF-8) with its head; ``nan`` and ``inf`` are values."""
+    """Write a table as CSV (RFC 4180, UTF-8) with its head. ``nan`` and ``inf`` are values."""
     texts = [one.type == "text" for one in table.columns]
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
@@ -42,12 +42,15 @@ def write_csv(path: Path, table: Table, rows: Iterable[Row]) -> None:
 
 
 def _tame(value: Value) -> Value:
-    """A log may hold words that a spreadsheet takes for a formula: they, and the apostrophe itself, get one before."""
+    """Text that a spreadsheet does not take for a formula.
+
+    An apostrophe is put before words that look like one, and before an apostrophe.
+    """
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def write_json_lines(path: Path, table: Table, rows: Iterable[Row]) -> None:
-    """Write an object a row; columns of JSON are nested in it, ``"NaN"`` and ``"Infinity"`` are values."""
+    """Write an object for each row. Columns of JSON are nested in it. ``"NaN"`` and ``"Infinity"`` are values."""
     # most texts of a row are those of the row before
     say: Mapping[Type, Callable[[Any], str]] = {
         "text": lru_cache(256)(json.dumps),
@@ -69,11 +72,11 @@ def _real(value: float) -> str:
 
 
 _ROWS = 1 << 14
-"""Of a row group: what is held in memory."""
+"""Rows of a row group, which is held in memory."""
 
 
 def write_parquet(path: Path, table: Table, rows: Iterable[Row]) -> None:
-    """Write a table, a row group at a time; units and meanings are the fields' metadata."""
+    """Write a table, one row group at a time. Units and meanings are the fields' metadata."""
     import pyarrow as pa  # it may not be there, and takes its time
     from pyarrow.parquet import ParquetWriter
 
@@ -97,9 +100,9 @@ _META = (("schema_version", str(VERSION)), ("hpcbench", __version__))
 
 
 def write_sqlite(path: Path, contents: Mapping[Table, Iterable[Row]]) -> None:
-    """Write tables, and beside them ``meta`` (the schema's version) and ``columns`` (units and meanings).
+    """Write tables, and also ``meta`` (the schema's version) and ``columns`` (units and meanings).
 
-    Infinity is a number; NaN, which SQLite lacks, is the text ``NaN``.
+    Infinity is a number. NaN, which SQLite lacks, is the text ``NaN``.
 
     Raises
     ------
@@ -144,12 +147,12 @@ _ONE: Mapping[str, Callable[[Path, Table, Iterable[Row]], None]] = {
     ".jsonl": write_json_lines,
     ".parquet": write_parquet,
 }
-"""Suffix -> what writes a table."""
+"""Function that writes a table, by suffix."""
 _ALL: Mapping[str, Callable[[Path, Mapping[Table, Iterable[Row]]], None]] = {
     ".sqlite": write_sqlite,
     ".db": write_sqlite,
 }
-"""Suffix -> what writes all tables."""
+"""Function that writes all tables, by suffix."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,7 @@ class Target:
 
     @classmethod
     def of(cls, path: Path) -> "Target":
-        """What a path asks for.
+        """The target that a path asks for.
 
         Raises
         ------
@@ -181,11 +184,11 @@ class Target:
         except OSError as error:
             raise UserError(f"{name}: cannot be written: {error.strerror}") from None
         if not os.access(path.parent, os.W_OK):
-            raise UserError(f"{name}: cannot be written: {printable(str(path.parent))} is not yours to write to")
+            raise UserError(f"{name}: cannot be written: {printable(str(path.parent))} must not be written to")
         return cls(path, tuple(TABLES.values()) if suffix in _ALL else (TABLES.get(path.stem, RECORDS),))
 
     def write(self, submissions: Sequence[Submission]) -> None:
-        """Write all rows; what is done is told on standard error.
+        """Write all rows, and print the result on standard error.
 
         Raises
         ------

@@ -38,14 +38,14 @@ from hpcbench.report.provenance import device_name
 from hpcbench.report.quantities import exported
 
 _LONGEST = 4096
-"""Characters of a text: a path may have that many. What stands in every row must end somewhere."""
+"""Most characters of a text, which are enough for a path. It stands in every row and must not be endless."""
 _LONGEST_JSON = 1 << 20
 
 
 def plain(words: str | None) -> str | None:
-    """Text that every form can hold and every terminal can bear; None where there is none.
+    """Text that every file format can hold and every terminal can show; None if there is none.
 
-    Each character that cannot be printed, line ends among them, becomes U+FFFD.
+    Each character that cannot be printed, such as a line end, becomes U+FFFD.
     """
     if not words:
         return None
@@ -54,12 +54,12 @@ def plain(words: str | None) -> str | None:
 
 
 def place(path: Path | str | None) -> str | None:
-    """A path, or ``file:line``, that holds wherever it is read; None where there is none."""
+    """A path, or ``file:line``, that is valid from any directory; None if there is none."""
     return plain(str(Path(path).absolute())) if path else None
 
 
 def as_json(value: Any, longest: int = _LONGEST_JSON) -> str | None:
-    """A value as JSON in ASCII; None where there is none, or JSON cannot say it, or it has no end."""
+    """A value as JSON in ASCII; None if there is none, if JSON cannot hold it, or if it is too long."""
     if value is None:
         return None
     try:
@@ -70,9 +70,9 @@ def as_json(value: Any, longest: int = _LONGEST_JSON) -> str | None:
 
 
 _LONGEST_CELL = 4096
-"""Characters: it stands in every row."""
+"""Most characters of the cell's values, which stand in every row."""
 _OF_THE_NETWORK = ("wire_bytes", "network_bytes")
-"""What is not known where the MPI library may have compressed by itself."""
+"""Columns that are not known if the MPI library may have compressed by itself."""
 
 
 def rows(table: Table, submission: Submission, run: RunResult) -> Iterator[Row]:
@@ -95,7 +95,7 @@ def _records(identity: Row, run: RunResult) -> Iterator[Row]:
 
 
 _QUANTITIES = tuple(one.name for one in QUANTITIES)
-"""The loss is the first, and all that an evaluation has."""
+"""Quantities of a step. The loss comes first, because an evaluation has only that."""
 
 
 def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
@@ -146,7 +146,7 @@ _NUMBERS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("layout",): ("dp", "tp", "pp"),
     ("train",): ("zero", "seed", "warmup_steps", "global_batch", "micro_batch", "seq_len"),
 }
-"""Where in a run's settings the whole numbers stand that the table names."""
+"""Places of the table's whole numbers in a run's settings."""
 
 
 def _channels(identity: Row, run: RunResult) -> Iterator[Row]:
@@ -166,7 +166,7 @@ def _parts(
     event: Traffic | Phases | None,
     parts: Iterable[ChannelTraffic | StageTimes] | None,
 ) -> Iterator[Row]:
-    """A row for each part of an event that counts some steps."""
+    """A row for each part of an event about some steps."""
     if run.log is None or event is None:
         return
     hidden, file = _hidden(run), place(run.log.path)
@@ -209,7 +209,7 @@ def _identity(submission: Submission, run: RunResult) -> Row:
 
 
 def _each(found: Iterable[str | None]) -> str | None:
-    """The texts, each once; None where there is none."""
+    """The different texts; None if there is none."""
     return as_json(sorted({words for words in found if words}) or None)
 
 
@@ -218,7 +218,7 @@ def _hidden(run: RunResult) -> tuple[str, ...]:
 
 
 def _aligned(steps: Steps, name: str | None) -> Iterable[Any]:
-    """A quantity of all steps, None where one lacks it; without a name, of all."""
+    """A quantity of all steps, with None for steps that lack it; without a name, None for all steps."""
     values = steps.column(name) if name else []
     if len(values) == len(steps):
         return values

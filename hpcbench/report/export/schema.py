@@ -1,4 +1,4 @@
-"""The tidy schema of what is exported: tables, columns, types, units.
+"""The tidy schema of the export: tables, columns, types, units.
 
 All writers and docs/reference/records.md follow it.
 """
@@ -15,9 +15,9 @@ VERSION = 5
 """Raised whenever a column is added, taken away, renamed, or changes its type, unit or place."""
 
 Type = Literal["text", "json", "integer", "real"]
-"""``json`` is text that holds a JSON value; ``integer`` has 64 bits, ``real`` is a double."""
+"""Types of columns. ``json`` is text that holds a JSON value; ``integer`` has 64 bits, ``real`` is a double."""
 Value = str | int | float | None
-"""None: absent. NaN and infinity are values."""
+"""A value of a row. None is an absent value. NaN and infinity are values."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Table:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the columns."""
+        """Names of the columns."""
         return tuple(column.name for column in self.columns)
 
 
@@ -58,24 +58,24 @@ IDENTITY = (
     Column("repeat", "integer", "", "Number of the repeat, from 1; the seed grows with it"),
     Column("pairing", "text", "", "Runs of equal pairing and allocation are compared as pairs"),
     Column("cell", "json", "", "Values of the study's matrix, beside scheme and repeat, as an object"),
-    Column("state", "text", "", "What became of the run: completed, failed, nan, timed out, ..."),
+    Column("state", "text", "", "State of the run: completed, failed, nan, timed out, ..."),
 )
-"""What every row begins with."""
+"""Columns that every row begins with."""
 
 
 def _measured(table: str) -> Iterator[Column]:
-    """Columns of the quantities that a table holds, as they are declared."""
+    """Columns of the quantities that are declared for a table."""
     for one in exported(table):
         if one.exported:
             yield Column(one.key, one.exported.kind, one.unit, f"{one.meaning}{one.exported.remark}")
 
 
 _ALSO = {"loss": ", or loss of the evaluation"}
-"""What else a quantity is in a row of an evaluation."""
+"""Meanings that a quantity has only in a row of an evaluation."""
 QUANTITIES = tuple(
     Column(one.name, one.kind, one.unit, f"{one.meaning}{_ALSO.get(one.name, '')}") for one in step_line.QUANTITIES
 )
-"""All that is known of a step."""
+"""Columns of all quantities of a step."""
 
 _SOURCE = (
     Column("file", "text", "", "The log that the row was read from; the tables are joined by it"),
@@ -89,8 +89,8 @@ RECORDS = Table(
     (
         *IDENTITY,
         Column("event", "text", "", "step or evaluation"),
-        Column("split", "text", "", "Of an evaluation: which part of the data, such as valid"),
-        Column("step", "integer", "1", "Number of the step, from 1; of an evaluation, the step it came after"),
+        Column("split", "text", "", "Part of the data that an evaluation used, such as valid"),
+        Column("step", "integer", "1", "Number of the step, from 1; for an evaluation, the step before it"),
         Column("steps", "integer", "1", "Steps that the run was to take"),
         *QUANTITIES,
         *_SOURCE,
@@ -99,18 +99,18 @@ RECORDS = Table(
 
 RUNS = Table(
     "runs",
-    "One row a run, also for those that left no log.",
+    "One row for each run, also for runs without a log.",
     (
         *IDENTITY,
-        Column("reason", "text", "", "Why it is in that state; absent where that needs no words"),
-        Column("reason_source", "text", "", "File and line that say so"),
-        Column("exit_status", "integer", "", "Of the launcher"),
+        Column("reason", "text", "", "Why it is in that state; absent where the state needs no explanation"),
+        Column("reason_source", "text", "", "File and line of the reason"),
+        Column("exit_status", "integer", "", "Exit status of the launcher"),
         Column("started", "text", "", "Time in UTC, ISO 8601, by the job script"),
         Column("ended", "text", "", "Time in UTC, ISO 8601, by the job script"),
         Column("allocation", "text", "", "Job, id and attempt: equal for runs that had the same nodes"),
         Column("host", "text", "", "Node that the job script ran on"),
-        Column("hosts", "json", "", "Nodes that the ranks ran on, as they say themselves, as an array"),
-        Column("devices", "json", "", "What the ranks computed on, each kind once, as an array"),
+        Column("hosts", "json", "", "Nodes that the ranks ran on, by their own records, as an array"),
+        Column("devices", "json", "", "Devices that the ranks computed on, each kind once, as an array"),
         Column("processors", "json", "", "Models of the hosts' processors, each once, as an array"),
         Column("gpus", "json", "", "Models of the hosts' GPUs, each once, as an array"),
         Column("drivers", "json", "", "Versions of the GPUs' drivers, each once, as an array"),
@@ -118,7 +118,7 @@ RUNS = Table(
         Column("hpcbench", "text", "", "Version of the worker"),
         Column("revision", "text", "", "Git revision of the worker, -dirty where it had changes"),
         Column("modules", "json", "", "Environment modules that were loaded, as an array"),
-        Column("mpi", "text", "", "MPI library and version, as it says itself"),
+        Column("mpi", "text", "", "Name and version of the MPI library, as it gives them"),
         Column("python", "text", "", "Version of the worker's Python"),
         Column("torch", "text", "", "Version of PyTorch"),
         Column("numpy", "text", "", "Version of NumPy"),
@@ -128,47 +128,56 @@ RUNS = Table(
         Column("hidden", "integer", "1", "Width of the residual stream"),
         Column("heads", "integer", "1", "Attention heads"),
         Column("vocab", "integer", "1", "Rows of the embedding"),
-        Column("parameters", "integer", "1", "Of the whole model"),
-        Column("model_flops_per_sample", "real", "FLOP", "What the model needs for one sequence, both passes"),
-        Column("hardware_flops_per_sample", "real", "FLOP", "What one sequence costs, with what is recomputed"),
+        Column("parameters", "integer", "1", "Parameters of the whole model"),
+        Column(
+            "model_flops_per_sample", "real", "FLOP", "Operations that the model needs for one sequence, both passes"
+        ),
+        Column(
+            "hardware_flops_per_sample",
+            "real",
+            "FLOP",
+            "Operations that are executed for one sequence, recomputation included",
+        ),
         Column("neox_flops_per_sample", "real", "FLOP", "The same by GPT-NeoX's formula"),
         Column("dp", "integer", "1", "Size of the data-parallel dimension"),
         Column("tp", "integer", "1", "Size of the tensor-parallel dimension"),
         Column("pp", "integer", "1", "Size of the pipeline-parallel dimension"),
-        Column("ranks", "integer", "1", "Of the run"),
-        Column("threads", "integer", "1", "A rank"),
-        Column("device", "text", "", "What the run was to compute on: cpu or cuda"),
-        Column("precision", "text", "", "Of weights and activations"),
+        Column("ranks", "integer", "1", "Ranks of the run"),
+        Column("threads", "integer", "1", "Threads of each rank"),
+        Column("device", "text", "", "Device that the run was to compute on: cpu or cuda"),
+        Column("precision", "text", "", "Number format of weights and activations"),
         Column("zero", "integer", "", "ZeRO stage"),
-        Column("seed", "integer", "", "Of this repeat"),
-        Column("warmup_steps", "integer", "1", "Steps that throughput does not rest on"),
+        Column("seed", "integer", "", "Seed of this repeat"),
+        Column("warmup_steps", "integer", "1", "Steps that the throughput leaves out"),
         Column("global_batch", "integer", "1", "Sequences a step, all ranks together"),
         Column("micro_batch", "integer", "1", "Sequences that a rank works on at a time"),
         Column("seq_len", "integer", "1", "Tokens a sequence"),
         Column("algorithm", "text", "", "How the scheme carries out collectives: native is the MPI library's own"),
         Column("codec", "text", "", "Codec of all traffic that no rule of the scheme names"),
         Column("rules", "json", "", "The scheme's rules: codecs by dimension, phase and kind, as an array"),
-        Column("settings", "json", "", "All that the run was told: its run.json, as an object"),
+        Column("settings", "json", "", "All settings of the run: its run.json, as an object"),
         Column("steps_logged", "integer", "1", "Steps that the log holds"),
-        Column("steps_planned", "integer", "1", "Steps that the run was to take, as the log says"),
+        Column("steps_planned", "integer", "1", "Planned steps, by the log"),
         Column("file", "text", "", "Its log, by which the tables are joined; absent where there is none"),
     ),
 )
 
 CHANNELS = Table(
     "channels",
-    "One row a run and channel, from the log's traffic event: sums over all ranks and the steps that it names.",
+    "One row for each run and channel, from the log's traffic event: sums over all ranks and the steps that it names.",
     (
         *IDENTITY,
         Column("from_step", "integer", "1", "First step that is counted"),
         Column("to_step", "integer", "1", "Last step that is counted"),
-        Column("dimension", "text", "", "DP, ZERO, TP, SP, CP, PP, EP; EXACT is what is never compressed"),
+        Column("dimension", "text", "", "DP, ZERO, TP, SP, CP, PP, EP; EXACT is traffic that is never compressed"),
         Column("phase", "text", "", "FORWARD, BACKWARD or STEP"),
         Column("kind", "text", "", "GRAD, ACT, PARAM or OPTIM"),
         Column("axis", "text", "", "Axis of the tensor grid, of layout.tensor 2d, 2.5d and 3d"),
-        Column("codec", "text", "", "What encoded it; none is no codec"),
-        Column("algorithm", "text", "", "What was asked for"),
-        Column("algorithms", "json", "", "Calls of the first rank, by what carried them out, as an object"),
+        Column("codec", "text", "", "Codec of the messages; none is no codec"),
+        Column("algorithm", "text", "", "Algorithm that the scheme asks for"),
+        Column(
+            "algorithms", "json", "", "Calls of the first rank by the algorithm that carried them out, as an object"
+        ),
         *_measured("channels"),
         *_SOURCE,
     ),
@@ -192,7 +201,7 @@ TABLES = {table.name: table for table in (RECORDS, RUNS, CHANNELS, PHASES)}
 
 
 def fingerprint() -> str:
-    """Changes with any change that `VERSION` must tell of; words of explanation are none."""
+    """A digest that changes with every change that `VERSION` must show. Explanations do not count."""
     said = [
         f"{table.name}.{column.name} {column.type} {column.unit}"
         for table in TABLES.values()

@@ -1,4 +1,4 @@
-"""How a report is shown: one writer a format, loaded when it is asked for."""
+"""The formats of a report, with one writer for each, which is loaded when it is needed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,21 +16,21 @@ TERMINAL = "table"
 
 @dataclass(frozen=True)
 class Request:
-    """A report that somebody asked for."""
+    """A report that was asked for."""
 
     sections: Sequence[Section]
     tables: Sequence[str]
-    """Names of the tables that are wanted."""
+    """Names of the tables."""
     output: Path | None
-    """The file that it is to stand in; None for standard output."""
+    """File that it is written to; None for standard output."""
     microbenchmarks: Sequence[Microbenchmark] = ()
 
     def document(self, *, figures: bool = False) -> Document:
-        """What it says, with its figures where the format shows some."""
+        """The report as a document, with figures if the format shows some."""
         return build(self.sections, self.tables, figures=figures, microbenchmarks=self.microbenchmarks)
 
     def content(self) -> dict[str, Any]:
-        """What it says to programs."""
+        """The report as data for programs."""
         from hpcbench.report.formats import json_document
 
         return json_document.content(self.sections, self.microbenchmarks)
@@ -42,13 +42,13 @@ class Format:
 
     write: Callable[[Request], str]
     suffixes: tuple[str, ...]
-    """Of files that hold it."""
+    """Suffixes of its files."""
     tables: str = ""
-    """What it shows unasked, as `table_names` takes it."""
+    """Tables that it shows by default, in the form of `table_names`."""
     runs: bool = False
-    """It speaks of runs and schemes, each for itself, and of nothing else."""
+    """Whether it shows only runs and schemes, each by itself."""
     chosen: bool = True
-    """Its tables may be chosen; else it has all figures anyway, or none."""
+    """Whether its tables can be chosen. If not, it has all figures or none."""
 
 
 def _text(request: Request) -> str:
@@ -103,17 +103,16 @@ FORMATS = {
     "html": Format(_html, (".html", ".htm"), tables="all"),
     "junit": Format(_junit, (".xml",), runs=True, chosen=False),
 }
-"""By the name that ``--format`` takes."""
+"""The formats by their names in ``--format``."""
 
 
 def format_name(wanted: str | None, output: Path | None) -> str:
-    """Name of the format that is asked for, in words or by the suffix of the file to write; without either the
-    terminal's.
+    """Name of the wanted format, by its name or by the suffix of the file; without either, the terminal's.
 
     Raises
     ------
     UserError
-        There is no format of that name or suffix.
+        There is no format with this name or suffix.
     """
     if wanted is not None and wanted not in FORMATS:
         raise UserError(f"--format {printable(wanted, 40)}: not known: use one of {', '.join(FORMATS)}")

@@ -1,6 +1,6 @@
-"""The report as CSV: one row a scheme and cell, figures unrounded and in base units (s, B, FLOP/s).
+"""The report as CSV: a row for each scheme and cell, with figures in base units (s, B, FLOP/s) that are not rounded.
 
-What went over the wire is `unknown` where the MPI library may have compressed by itself.
+The wire bytes are `unknown` if the MPI library may have compressed by itself.
 """
 
 import csv
@@ -26,7 +26,7 @@ _AHEAD = (
     *(speed.MODEL_FLOPS, speed.SAMPLES, speed.TOKENS, speed.STEP_SECONDS),
     *(speed.LOSS_VALID, traffic.WIRE),
 )
-"""What each format holds anyway, beside the differences from the baseline."""
+"""Columns that stand before the differences from the baseline."""
 _FIRST = (
     *(speed.HARDWARE_FLOPS, speed.UNLABELLED_FLOPS, speed.MFU, speed.HFU, speed.TOKENS_EACH),
     *(traffic.COMPUTE, traffic.EXPOSED, traffic.HIDDEN, traffic.ENCODE, traffic.DECODE, traffic.TRANSFER),
@@ -49,7 +49,7 @@ def _figure(quantity: Quantity) -> Figure:
 
 
 FIGURES: dict[str, Figure] = {**_of(*_FIRST), **TESTS, **_of(*_NEXT)}
-"""In an order that stays, since programs may count columns."""
+"""Quantities in a fixed order, because programs may count columns."""
 _KNOWN = {*FIGURES, *(one.key for one in _AHEAD)}
 LATER = _of(*(one for one in CATALOGUE if one.of_schemes and one.key not in _KNOWN)) | ENERGY.figures()
 """What was declared since: columns that stand after all others."""
@@ -90,19 +90,19 @@ COLUMNS: dict[str, Value] = {
     **_all(FIGURES),
     "kind": lambda _submission, cell, row: kind(cell, row).name.lower(),
 }
-"""Name of a column, and where its value is found. They stay where they are: programs may count columns."""
+"""Name of each column, and a function that finds its value. The order is fixed, because programs may count columns."""
 
 BESIDE: dict[str, Callable[[Front, Weakened, Row], Any]] = {
     "beaten_by": lambda front, _weak, row: json.dumps(front.beaten_by(row.scheme), ensure_ascii=False),
     "weaknesses": lambda _front, weak, row: " ".join(weak.names(row.scheme)),
 }
-"""The same, of what is found out once for all schemes of a cell; they stand after those."""
+"""The same for values that are found once for all schemes of a cell. They stand after the others."""
 
 _FORMULA = ("=", "+", "-", "@")
 
 
 def write(sections: Sequence[Section]) -> str:
-    """One row a scheme and cell; an empty field where there is no figure."""
+    """Write a row for each scheme and cell. A missing figure is an empty field."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*COLUMNS, *BESIDE, *LATER])
@@ -117,7 +117,7 @@ def write(sections: Sequence[Section]) -> str:
 
 
 def _field(value: Any) -> Any:
-    """A figure as it is; of words, those that a spreadsheet would compute stand behind an apostrophe."""
+    """A figure unchanged. Words that a spreadsheet would compute get an apostrophe before them."""
     if not isinstance(value, str):
         return "" if value is None else value
     words = printable(value)

@@ -1,4 +1,4 @@
-"""The report as JSON: everything, unrounded, with one object a run that names the file it came from."""
+"""The report as JSON: all figures, not rounded, with an object for each run that names its file."""
 
 import json
 import math
@@ -24,12 +24,12 @@ _DEEPEST = 64
 
 
 def encode(document: dict[str, Any]) -> str:
-    """JSON of a document; null stands for figures that it cannot write (NaN: see the state)."""
+    """JSON of a document. Figures that JSON cannot write are null (NaN: see the state)."""
     return json.dumps(_plain({"version": __version__, **document}), indent=1, allow_nan=False) + "\n"
 
 
 def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmark] = ()) -> dict[str, Any]:
-    """Everything, unrounded; None where there is no figure."""
+    """All figures, not rounded; None for missing ones."""
     return {
         "schema": 3,
         "submissions": [
@@ -69,7 +69,7 @@ def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmar
 
 
 def _schemes(cell: Cell) -> dict[str, Any]:
-    """The schemes beside the baseline and against each other."""
+    """The schemes compared with the baseline and with each other."""
     found, weak = front(cell), weakened(cell)
     kinds = {row.scheme: kind(cell, row).name.lower() for row in cell.rows}
     return {
@@ -177,7 +177,7 @@ def _run(measures: Measures) -> dict[str, Any]:
 
 
 def _traffic(measures: Measures) -> Any:
-    """The channels' traffic as the run counted it, without wire bytes where those are not the network's."""
+    """The channels' traffic by the run's own counts, without wire bytes if those are not the network's."""
     log = measures.run.log
     channels = log.said(Traffic).raw.get("channels") if log else None
     if measures.wire_bytes != "unknown" or not isinstance(channels, list):
@@ -186,13 +186,14 @@ def _traffic(measures: Measures) -> Any:
 
 
 def as_object(interval: Interval | None) -> dict[str, Any] | None:
+    """An interval as a JSON object."""
     if interval is None:
         return None
     return {"estimate": interval.estimate, "low": interval.low, "high": interval.high, "pairs": interval.pairs}
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """What JSON can write; what a log nests deeper than anything of ours is left out."""
+    """A value that JSON can write. Data that a log nests deeper than hpcbench ever does are left out."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict | list | tuple) and depth > _DEEPEST:

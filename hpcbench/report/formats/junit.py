@@ -1,7 +1,7 @@
-"""JUnit's XML, for the servers that run studies by night: one case a run.
+"""The report as JUnit's XML, for servers that run studies at night, with a case for each run.
 
-A run that broke a threshold is a ``failure``; one that is no measurement, or that a threshold cannot be held to for
-want of the value, an ``error``; one that has not ended is ``skipped``.
+A run that broke a threshold is a ``failure``. A run that is no measurement, or that lacks the value for a threshold, is
+an ``error``. A run that has not ended is ``skipped``.
 """
 
 from collections.abc import Sequence
@@ -65,5 +65,5 @@ def _case(suite: ElementTree.Element, cell: Cell, measures: Measures, judged: li
 
 
 def _clean(words: str) -> str:
-    """Words that XML 1.0 can hold."""
+    """Text that XML 1.0 can hold."""
     return printable(words, 2000)

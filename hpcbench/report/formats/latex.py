@@ -1,4 +1,4 @@
-r"""The report as LaTeX, to ``\input`` into a paper: it needs ``\usepackage{booktabs}`` and nothing else."""
+r"""The report as LaTeX, to ``\input`` into a paper. It needs only ``\usepackage{booktabs}``."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from hpcbench.report.document import Chapter, Document, Part, Sentences, Table, parts
 
 _WIDTH, _GAP = 78, 2
-r"""Letters in a line of ``\footnotesize`` of an article, and those that two columns lie apart."""
+r"""Letters in a line of ``\footnotesize`` of an article, and letters between two columns."""
 _WRAPS = 30
-"""Letters of words from which on a column is a paragraph."""
+"""Number of letters in words from which a column is a paragraph."""
 _SPECIAL = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -28,12 +28,12 @@ _SPECIAL = str.maketrans(
 )
 _ACCENTED = re.compile("[\u00c0-\u00cf\u00d1-\u00d6\u00d8-\u00dd\u00df-\u00ef\u00f1-\u00f6\u00f8-\u00fd\u00ff]")
 _UNBROKEN = re.compile(r"\S{25,}")
-"""Paths, mostly, which LaTeX would not part."""
+"""Long words, mostly paths, that LaTeX would not break."""
 _MINUS = re.compile(r"(?<![\w-])-(?=\d)")
 
 
 def write(document: Document) -> str:
-    """A float a table, its sentences as a list."""
+    """Write a float for each table, with its sentences as a list."""
     lines = ["% Needs \\usepackage{booktabs}."]
     for number, chapter in enumerate(document.chapters, 1):
         lines += ["", *_chapter(chapter, number)]
@@ -95,7 +95,7 @@ def _figure(words: str) -> str:
 
 
 def escape(words: str) -> str:
-    """Words that mean themselves, in letters that every LaTeX has."""
+    """Text that LaTeX prints unchanged, in letters that every LaTeX has."""
     plain = "".join(map(_letter, words)).translate(_SPECIAL).replace("--", "-{}-")
     return _UNBROKEN.sub(lambda found: found[0].replace("/", r"/\allowbreak{}"), plain)
 

@@ -1,4 +1,4 @@
-"""The report as Markdown, for a page on the web or a ticket."""
+"""The report as Markdown, for a web page or a ticket."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +9,7 @@ _FIRST = tuple("#+-=")
 
 
 def write(document: Document) -> str:
-    """Each chapter under a bold title; each table with its sentences as a list."""
+    """Write each chapter under a bold title, and each table with its sentences as a list."""
     return "\n".join(line for chapter in document.chapters for line in _chapter(chapter)).rstrip() + "\n"
 
 
@@ -39,7 +39,7 @@ def _table(table: Table) -> Iterable[str]:
 
 
 def _escape(words: str) -> str:
-    """Words that mean themselves, and neither begin a list or a heading nor end a cell."""
+    """Text that Markdown shows unchanged, and that begins no list or heading and ends no cell."""
     clean = "".join(c if c.isprintable() else " " for c in words).translate(_SPECIAL)
     return "\\" + clean if len(clean) > 1 and clean.startswith(_FIRST) and not clean[1].isdigit() else clean
 

@@ -1,4 +1,4 @@
-"""The report on a terminal, at its width."""
+"""The report on a terminal, fitted to its width."""
 
 import io
 import sys
@@ -19,7 +19,7 @@ _STYLES: dict[Tone, str] = {"": "", "good": "green", "warning": "yellow", "bad":
 
 
 def show(document: Document) -> None:
-    """Print on standard output; into a file or a pipe without colours, and without the blanks that fill lines up."""
+    """Print the report. A file or a pipe gets no colours and no blanks at the ends of lines."""
     console = Console(width=columns(), highlight=False)
     if console.is_terminal:
         _print(document, console)
@@ -69,7 +69,7 @@ def _table(table: Table, console: Console) -> None:
 
 
 def _grid(table: Table, part: Part, gap: int) -> Grid:
-    """The columns of a part. The first one and words may wrap; figures never."""
+    """The columns of one part of a table. The first one and words may wrap, figures never do."""
     grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for i in part:
         column = table.columns[i]

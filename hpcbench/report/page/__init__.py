@@ -1,1 +1,1 @@
-"""One self-contained file for a browser: a report with its plots, its provenance and the raw lines that it cites."""
+"""The report as one file for a browser, with its plots, its provenance and the raw lines that it cites."""

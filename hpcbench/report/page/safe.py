@@ -1,4 +1,4 @@
-"""What a page takes in, made harmless: text shows all that it holds, and an SVG is a drawing and nothing else."""
+"""Makes foreign content harmless: a text shows all its characters, and an SVG is only a drawing."""
 
 import re
 import unicodedata
@@ -12,15 +12,15 @@ _KEPT = {"\n", "\t"}
 
 
 def visible(words: str) -> str:
-    """`words` with a sign in place of each control character, and the code point of whatever else does not print.
+    """The text with a sign for each control character, and the code point of each other character that does not print.
 
-    HTML has no way to write some of them (NUL), and others turn the direction of what follows (U+202E).
+    HTML cannot write some of them (NUL), and others turn the direction of the following text (U+202E).
     """
     return words if words.isprintable() else "".join(map(_sign, words))
 
 
 def finalize(value: Any) -> Any:
-    """Make each string that a template prints `visible`; what is markup already was made so before."""
+    """Make each string that a template prints `visible`. Markup was made so before."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -46,7 +46,7 @@ _WHITE = re.compile(r"#fff(?:fff)?\b|\bwhite\b", re.IGNORECASE)
 
 
 class Stylesheet:
-    """Rules for what the plots of a page carry in ``style`` attributes, each set of declarations once."""
+    """Style rules for the plots of a page, in place of ``style`` attributes. Each set of declarations is there once."""
 
     def __init__(self) -> None:
         self._classes: dict[str, str] = {}
@@ -57,12 +57,12 @@ class Stylesheet:
         return "\n".join(f".{name} {{ {rule} }}" for rule, name in self._classes.items())
 
     def name(self, declarations: str) -> str:
-        """The class that stands for some declarations.
+        """Name of the class for some declarations.
 
         Raises
         ------
         ValueError
-            They hold what no plot needs, and what might end the style sheet.
+            They hold characters that no plot needs and that might end the style sheet.
         """
         if not _DECLARATIONS.fullmatch(declarations):
             raise ValueError(f"an SVG has the style {declarations!r}")
@@ -76,18 +76,18 @@ def inline(svg: str, name: str, label: str, styles: Stylesheet) -> Markup:
     Parameters
     ----------
     svg
-        The drawing, as matplotlib writes it; its ink is ``currentColor`` already.
+        The drawing from matplotlib, with ``currentColor`` for its ink.
     name
-        Unique in the page: the ids within the drawing begin with it.
+        Name that is unique in the page. The ids within the drawing begin with it.
     label
-        What the drawing is called by those who cannot see it.
+        Description for readers who cannot see the drawing.
     styles
-        Takes up what its elements look like.
+        Style sheet that takes its styles.
 
     Raises
     ------
     ValueError
-        It is no SVG.
+        The text is no SVG.
     """
     root = ElementTree.fromstring(_NO_XML.sub("\ufffd", svg))
     if root.tag != f"{_SVG}svg":
@@ -103,7 +103,7 @@ def inline(svg: str, name: str, label: str, styles: Stylesheet) -> Markup:
 
 
 def _prune(element: ElementTree.Element) -> None:
-    """Take out whatever is no drawing: styles, metadata, scripts."""
+    """Remove everything that is no drawing: styles, metadata, scripts."""
     for child in list(element):
         if child.tag.removeprefix(_SVG) not in _ELEMENTS:
             element.remove(child)
@@ -127,5 +127,5 @@ def _attributes(element: ElementTree.Element, name: str, styles: Stylesheet) -> 
 
 
 def _on_paper(words: str) -> str:
-    """White is the ground that a plot stands on: the page's own."""
+    """Replace white by the page's own background."""
     return _WHITE.sub("var(--paper)", words)

@@ -1,4 +1,4 @@
-"""What a page shows of files word for word: the lines that it cites, and what a submission keeps."""
+"""File content that a page shows word for word: the lines that it cites, and the files that a submission keeps."""
 
 import os
 import re
@@ -18,9 +18,9 @@ from hpcbench.report.page.safe import visible
 from hpcbench.report.provenance import Provenance
 
 MOST_LINES = 4000
-"""Lines that a page holds at most: four for each of a thousand runs."""
+"""Most lines that a page holds: four for each of a thousand runs."""
 LONGEST = 400
-"""Characters of a line that are shown."""
+"""Most characters of a line that are shown."""
 _CHUNK = 1 << 16
 _CITED_EVENTS: tuple[type[Event], ...] = (Evaluation, End)
 _CITED = re.compile(r"(?P<source>[^\s(]\S*:[0-9]+)")
@@ -31,35 +31,35 @@ class RawLine:
     """A line of a file."""
 
     anchor: str
-    """Its id in the page."""
+    """Id of the line in the page."""
     number: int
     text: str
     omitted: int
-    """Bytes at its end that are not shown."""
+    """Number of bytes at its end that are not shown."""
 
 
 @dataclass(frozen=True)
 class RawFile:
-    """A file with those of its lines that are cited."""
+    """A file with its cited lines."""
 
     name: str
     href: str
-    """Where the file lies seen from the page; empty where it does not lie beside it."""
+    """Relative link from the page to the file; empty if the file does not lie beside it."""
     lines: tuple[RawLine, ...]
 
 
 class Citations:
-    """What a page knows of ``file:line``: the line itself, how the place is named, where it lies.
+    """The citations of a page: the lines at ``file:line``, their names and links.
 
     Parameters
     ----------
     document, submissions
-        What cites: the reasons of runs that are no measurement and what sentences name come first, then what provenance
-        and figures were read from, then how each run ended.
+        Content with citations. The reasons of runs that are no measurement, and places in sentences, come first. Then
+        come the sources of provenance and figures, and then the ends of all runs.
     provenance
-        Of the submissions.
+        Provenance of the submissions.
     directory
-        Where the page will lie; None where that is not known.
+        Directory of the page; None if it is not known.
     """
 
     def __init__(
@@ -83,14 +83,14 @@ class Citations:
         ]
         places = [place for source in dict.fromkeys(cited) if (place := _place(source))]
         self.left_out = max(0, len(places) - MOST_LINES)
-        """Places that are cited but not shown, because there are too many."""
+        """Number of cited places that are not shown, because there are too many."""
         for path, line in places[:MOST_LINES]:
             wanted.setdefault(path, set()).add(line)
         for path, numbers in wanted.items():
             self._read(path, numbers)
 
     def name(self, source: str) -> str:
-        """A place, or a path, as a reader names it: from the submission's directory on."""
+        """A place or a path in the form that readers see: from the submission's directory on."""
         for root in self._roots:
             if source.startswith(f"{root}{os.sep}"):
                 inside = source[len(str(root)) + 1 :]
@@ -108,14 +108,14 @@ class Citations:
         return "./" + quote(inside.as_posix()) if path.is_file() else ""
 
     def target(self, source: str) -> str:
-        """Link to a place: to its line within the page, else to its file beside it; empty where there is neither."""
+        """Link to a place: to its line within the page, else to its file beside the page; empty if there is neither."""
         if anchor := self._anchors.get(source):
             return f"#{anchor}"
         place = _place(source)
         return self.href(Path(place[0] if place else source))
 
     def linked(self, sentence: str) -> Markup:
-        """A sentence in which each line that the page holds is a link to it."""
+        """A sentence in which each place with a line in the page is a link to it."""
         parts = []
         end = 0
         for found in _CITED.finditer(sentence):
@@ -148,7 +148,7 @@ def _runs(submissions: Sequence[Submission]) -> Iterator[RunResult]:
 
 
 def _sentences(document: Document, submissions: Sequence[Submission]) -> Iterator[str]:
-    """What sentences name, of the runs' own logs only: a sentence may quote anything."""
+    """Places in sentences, of the runs' own logs only, because a sentence may quote anything."""
     logs = {str(run.log.path) for run in _runs(submissions) if run.log}
     blocks = (block for chapter in document.chapters for block in chapter.blocks)
     for sentence in (line for block in blocks if isinstance(block, Sentences) for line in block.lines):
@@ -177,7 +177,7 @@ def _facts(provenance: Sequence[Provenance]) -> Iterator[str]:
 
 
 def _lines(path: Path, numbers: Iterable[int]) -> Iterator[tuple[int, bytes, int]]:
-    """Those lines of a file, each with its number and how many of its bytes were passed over."""
+    """The wanted lines of a file, each with its number and the number of omitted bytes."""
     wanted = set(numbers)
     last = max(wanted)
     try:
@@ -197,13 +197,13 @@ def _lines(path: Path, numbers: Iterable[int]) -> Iterator[tuple[int, bytes, int
 
 
 LONGEST_FILE = 20_000
-"""Characters of a file that are shown."""
+"""Most characters of a file that are shown."""
 _FILES = {"study.yaml": "Study file", "site.json": "Site file, as resolved"}
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A file, or what one says."""
+    """A file of the submission, or the text for one."""
 
     title: str
     text: str
@@ -211,9 +211,9 @@ class Kept:
 
 
 def kept(submission: Submission) -> list[Kept]:
-    """What there is of it.
+    """The files that a submission keeps.
 
-    Variables of an environment stay in their files: no filter knows all secrets, and a page is passed on.
+    Environment variables stay in their files, because no filter knows all secrets and a page is passed on.
     """
     return list(_kept(submission.root)) if submission.root else []
 

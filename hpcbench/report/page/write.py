@@ -1,4 +1,4 @@
-"""A report as one file for a browser, which asks nothing of a network and trusts nothing that it shows."""
+"""Writes a report as one file for a browser. The file needs no network, and its content is not trusted."""
 
 import base64
 import hashlib
@@ -29,18 +29,18 @@ _ORDER: tuple[Kind, ...] = ("answer", "table", "figure", "trouble", "notes")
 
 @dataclass(frozen=True)
 class Placed:
-    """A block with its place."""
+    """A block with its place on the page."""
 
     block: Block
     kind: Kind
     id: str
     heading: str
-    """Empty for the answer, which stands under the title of its chapter."""
+    """Heading of the block; empty for the answer, which stands under the title of its chapter."""
 
 
 @dataclass(frozen=True)
 class PlacedChapter:
-    """A chapter with its blocks in the order that they are read in."""
+    """A chapter with its blocks in reading order."""
 
     chapter: Chapter
     id: str
@@ -48,12 +48,12 @@ class PlacedChapter:
 
     @property
     def trouble(self) -> Placed | None:
-        """What went wrong, which stands far below the answer."""
+        """The block about runs that failed, which stands far below the answer."""
         return next((placed for placed in self.blocks if placed.kind == "trouble"), None)
 
 
 def arrange(document: Document) -> tuple[PlacedChapter, ...]:
-    """Give each block its place: answer, tables, plots, what went wrong, what to know."""
+    """Give each block its place: answer, tables, plots, trouble, notes."""
     return tuple(_chapter(chapter, f"chapter-{i}") for i, chapter in enumerate(document.chapters, 1))
 
 
@@ -78,7 +78,7 @@ def _heading(block: Block) -> str:
 
 
 FILTERS = {"scheme": "Scheme", "state": "State"}
-"""Columns by whose values rows can be chosen, with what the choice is called."""
+"""Columns by whose values rows can be chosen, with the name of the choice."""
 _MOST_CHOICES = 200
 
 
@@ -88,11 +88,11 @@ def write(document: Document, submissions: Sequence[Submission], directory: Path
     Parameters
     ----------
     document
-        What it says.
+        The report.
     submissions
-        What it says that of: their provenance and the lines that are cited are made part of the page.
+        The submissions of the report. Their provenance and the cited lines become part of the page.
     directory
-        Where the page will lie; files below it are linked. None where that is not known.
+        Directory of the page. Files below it are linked. None if it is not known.
     """
     chapters = arrange(document)
     plots = _Plots([placed for chapter in chapters for placed in chapter.blocks])
@@ -121,7 +121,7 @@ def write(document: Document, submissions: Sequence[Submission], directory: Path
 
 
 class _Plots:
-    """The figures of a page, drawn, by their ids; only a page that has some needs matplotlib."""
+    """The figures of a page, drawn, by their ids. Only a page with figures needs matplotlib."""
 
     def __init__(self, blocks: Sequence[Placed]) -> None:
         self.drawings: dict[str, Markup] = {}
@@ -135,7 +135,7 @@ class _Plots:
 
 
 def sort_key(entry: Entry) -> str | None:
-    """What an entry is ordered by, as the script reads it; None where nothing is known, a NaN included."""
+    """The key by which the page's script sorts an entry; None for an unknown value, NaN included."""
     value = entry.value
     if value is None or isinstance(value, str):
         return value
@@ -145,7 +145,7 @@ def sort_key(entry: Entry) -> str | None:
 
 
 def _choices(document: Document) -> list[tuple[str, str, list[str]]]:
-    """Column, its name and the values that occur in it, for each column that rows can be chosen by."""
+    """Column, its name and its values, for each column that rows can be chosen by."""
     found: dict[str, dict[str, None]] = {name: {} for name in FILTERS}
     for table in (block for chapter in document.chapters for block in chapter.blocks if isinstance(block, Table)):
         for i, column in enumerate(table.columns):
@@ -156,7 +156,7 @@ def _choices(document: Document) -> list[tuple[str, str, list[str]]]:
 
 
 def _policy(style: str, script: str) -> str:
-    """What a browser may do with the page: apply this style, run this script, and no more."""
+    """The security policy of the page: a browser may apply this style and run this script, and nothing else."""
     hashes = [base64.b64encode(hashlib.sha256(words.encode()).digest()).decode() for words in (style, script)]
     return (
         f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; img-src data:;"

@@ -1,4 +1,4 @@
-"""The figures of a report, by name: each builder says what one figure shows, or None where there is nothing to draw."""
+"""The figures of a report, by name. Each builder makes one figure, or None if there is nothing to draw."""
 
 from collections.abc import Callable
 
@@ -25,4 +25,4 @@ OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Figure | None]] = {
     "throughput": throughput,
     "scaling": scaling,
 }
-"""Figures that set all cells side by side."""
+"""Figures that show all cells side by side."""

@@ -1,4 +1,4 @@
-"""How the figures of a report are laid out: small multiples, lists with a line a scheme, bands over repeats."""
+"""The layout of figures: small multiples, lists with a line for each scheme, bands over repeats."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -21,12 +21,12 @@ LONGEST_NAME = 24
 
 
 def name(scheme: str) -> str:
-    """A scheme as it stands in a figure."""
+    """The name of a scheme in a figure."""
     return printable(scheme, LONGEST_NAME)
 
 
 def remark(row: Row) -> str:
-    """What became of the runs that did not complete; empty where all did."""
+    """A remark about runs that did not complete; empty if all did."""
     total, states = len(row.runs), [run.run.state for run in row.runs if run.run.state != "completed"]
     if not states:
         return ""
@@ -35,17 +35,17 @@ def remark(row: Row) -> str:
 
 
 def compared(cell: Cell) -> list[Row]:
-    """The rows that have a panel: the baseline only where there is nothing else."""
+    """The rows that have a panel. The baseline has one only if there is nothing else."""
     return [row for row in cell.rows if row.scheme != cell.baseline] or list(cell.rows)
 
 
 def heading(row: Row) -> str:
-    """Of a scheme's panel: its name, and below it what it lacks."""
+    """Heading of a scheme's panel: its name, with the remark below."""
     return "\n".join(filter(None, (name(row.scheme), remark(row))))
 
 
 def mark(axes: "Axes", x: float, y: float, *, shown: bool) -> None:
-    """The mark of an estimate: filled where it shows something, open where it does not."""
+    """The mark of an estimate: filled if it shows something, open if it does not."""
     axes.plot(
         x,
         y,
@@ -60,16 +60,17 @@ def mark(axes: "Axes", x: float, y: float, *, shown: bool) -> None:
 
 
 def grid_of(fig: Any, titles: Sequence[str], *, height: float) -> "list[Axes]":
-    """Axes that share their scales, two beside each other, with a title each.
+    """Axes that share their scales, two beside each other, each with a title.
 
     Parameters
     ----------
     fig
-        Gets its size: the width of a column, `height` inches a row of panels and an inch for the rest.
+        The figure. Its size becomes the width of a column, `height` inches for each row of panels, and an inch for the
+        rest.
     titles
-        One a panel.
+        Title of each panel.
     height
-        Inches.
+        Height of a row in inches.
     """
     columns = min(2, len(titles))
     rows = -(-len(titles) // columns)
@@ -87,11 +88,11 @@ def grid_of(fig: Any, titles: Sequence[str], *, height: float) -> "list[Axes]":
 
 
 _LINE = 0.2
-"""Inches a scheme."""
+"""Height of a scheme's line in inches."""
 _NAMES = 84.0
-"""Points that a name may be wide."""
+"""Largest width of a name in points."""
 _FIGURES = 40.0
-"""Points that a figure at the right may be wide."""
+"""Largest width of a figure at the right in points."""
 
 
 def lists(fig: Any, cells: Sequence[tuple[Cell, Sequence[Row]]], *, room: float, line: float = _LINE) -> "list[Axes]":
@@ -100,13 +101,13 @@ def lists(fig: Any, cells: Sequence[tuple[Cell, Sequence[Row]]], *, room: float,
     Parameters
     ----------
     fig
-        Gets its size.
+        The figure, whose size is set.
     cells
-        With the rows to show.
+        Cells with the rows to show.
     room
-        Inches for what stands above and below.
+        Inches above and below the lines.
     line
-        Inches a scheme; more where a name has a remark below it.
+        Inches for each scheme, with more for a name that has a remark below it.
     """
     line += 0.08 * any(remark(row) for _, rows in cells for row in rows)
     counts = [len(rows) for _, rows in cells]
@@ -134,7 +135,7 @@ def _label(row: Row) -> str:
 
 
 def at_the_right(axes: "Axes", words: Sequence[str], head: str) -> None:
-    """A figure a scheme, beyond the frame."""
+    """Write a figure for each scheme, at the right of the frame."""
     other = axes.secondary_yaxis("right")
     other.set_yticks(range(len(words)), [fitted(word, _FIGURES, 7) for word in words])
     other.tick_params(length=0)
@@ -163,14 +164,14 @@ class Point:
 
 
 def band_words(runs: int) -> str:
-    """What a line and the band around it are."""
+    """What a line and the band around it show, in words."""
     if runs < 2:
         return "1 run"
     return "mean and range of 2 runs" if runs == 2 else f"mean of {runs} runs and its 95 % interval"
 
 
 def spread(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean, and the ends of its band: Student's 95 % interval, of two values both, of one none."""
+    """Mean, and the ends of its band: Student's 95 % interval; for two values both of them, for one value none."""
     middle = plain_mean(values)
     if len(values) < 3 or not math.isfinite(middle):
         return middle, min(values), max(values)
@@ -180,6 +181,6 @@ def spread(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def plain_mean(values: Iterable[float]) -> float:
-    """Mean that is no number where one of the values is none, or is beyond all measure."""
+    """Mean of values; NaN if one of them is NaN or infinite, or if the mean is too large."""
     own = list(values)
     return fmean(own) if all(map(usable, own)) else math.nan

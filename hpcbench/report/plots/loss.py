@@ -1,4 +1,4 @@
-"""Loss curves: each scheme over the baseline, along steps (what compression does to convergence) or along time."""
+"""Loss curves of each scheme and the baseline, over steps (the effect of compression on convergence) or over time."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Along = Literal["steps", "seconds"]
 MOST_POINTS = 40
-"""Of a curve. More make it no clearer at the width of a panel; their means also smooth it."""
+"""Most points of a curve. More points are not clearer at the width of a panel, and means also smooth the curve."""
 
 
 @dataclass(frozen=True)
@@ -29,23 +29,23 @@ class Curve:
     """A scheme's losses."""
 
     points: tuple[Point, ...]
-    """As far as all losses are finite."""
+    """Points up to the first loss that is not finite."""
     evaluations: tuple[Point, ...]
     """Losses on validation data."""
     broken: bool
-    """A loss that is no number ended the curve."""
+    """Whether a loss that is NaN or infinite ended the curve."""
     runs: int
-    """Repeats that it is the mean of."""
+    """Number of repeats that it is the mean of."""
 
 
 def shown_runs(row: Row) -> list[Measures]:
-    """Runs whose losses are drawn: those that came to their end, by divergence too, or else those that have any."""
+    """Runs whose losses are drawn: those that completed or diverged, else those with any loss."""
     known = [run for run in row.runs if run.run.log is not None and run.run.log.steps.column("loss")]
     return [run for run in known if run.run.state in ("completed", "nan")] or known
 
 
 def bin_width(rows: Sequence[Row]) -> int:
-    """Steps that make one point, the same for all curves of a figure."""
+    """Number of steps for each point, the same for all curves of a figure."""
     lasts = [run.run.log.steps.last for row in rows for run in shown_runs(row) if run.run.log]
     longest = max((last.step for last in lasts if last), default=1)
     return max(1, -(-longest // MOST_POINTS))
@@ -59,10 +59,10 @@ def curve(row: Row, along: Along, width: int) -> Curve:
     row
         The scheme in its cell.
     along
-        What lies on the x axis: step numbers, or seconds since the run began. A run that was resumed has no seconds:
-        its log does not tell how long the steps before took.
+        Values of the x axis: step numbers, or seconds since the run began. A resumed run has no seconds, because its
+        log does not tell how long the earlier steps took.
     width
-        Steps that make one point: their mean.
+        Number of steps whose mean is a point.
     """
     runs = [run for run in shown_runs(row) if along == "steps" or not (run.run.log and run.run.log.resumed_from)]
     places: dict[int, list[tuple[float, float]]] = {}
@@ -89,7 +89,7 @@ def _point(values: Sequence[tuple[float, float]]) -> Point:
 
 
 def _path(run: Measures, along: Along) -> dict[int, tuple[float, float]]:
-    """Place and loss of each step of a run."""
+    """Place on the x axis and loss of each step of a run."""
     log = run.run.log
     if log is None:
         return {}
@@ -113,12 +113,12 @@ _CLOCK = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 def loss_over_steps(submission: Submission, cell: Cell) -> Figure | None:
-    """A panel a scheme; None where no run has a loss."""
+    """A panel for each scheme; None if no run has a loss."""
     return _figure(cell, "steps")
 
 
 def loss_over_time(submission: Submission, cell: Cell) -> Figure | None:
-    """A panel a scheme; None where no run has losses with times."""
+    """A panel for each scheme; None if no run has losses with times."""
     return _figure(cell, "seconds")
 
 
@@ -175,7 +175,10 @@ def _draw(axes: "Axes", curve: Curve, scale: float, colour: str, mark: str, *, l
 
 
 def _limits(curves: Sequence[Curve]) -> tuple[float, float]:
-    """Of the y axis: the first tenth of the steps, where all fall alike, may leave the frame."""
+    """Limits of the y axis.
+
+    The first tenth of the steps, where all losses fall in the same way, may leave the frame.
+    """
     late = [p for curve in curves for p in curve.points[len(curve.points) // 10 :]]
     values = [p.mean for p in late] + [p.mean for curve in curves for p in curve.evaluations]
     low, high = min(values), max(values)

@@ -1,4 +1,4 @@
-"""What is saved on the wire against what it costs: error of what is sent, and loss."""
+"""Savings on the wire and their cost: the error of messages, and the loss."""
 
 import math
 from collections.abc import Sequence
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sent:
-    """A codec on a channel of one scheme, mean of the scheme's runs."""
+    """A codec on a channel of one scheme: mean of the scheme's runs."""
 
     channel: str
     codec: str
     scheme: str
     wire_over_message: float
     error: float
-    """Relative 2-norm of the sampled values' error."""
+    """Relative error of the sampled values in the 2-norm."""
 
 
 def sent(cell: Cell) -> list[Sent]:
-    """What is known of size and error: one of 0 has no place on a logarithmic axis."""
+    """Channels whose size and error are known. An error of 0 has no place on a logarithmic axis."""
     found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     for row in cell.rows:
         for channel in (channel for run in row.counted for channel in run.channels):
@@ -49,7 +49,7 @@ def sent(cell: Cell) -> list[Sent]:
 
 
 def error_over_wire(submission: Submission, cell: Cell) -> Figure | None:
-    """A panel a channel, a mark a scheme with its codec's name; None where no error was sampled."""
+    """A panel for each channel, with a mark for each scheme and its codec's name; None if no error was sampled."""
     everything = sent(cell)
     if not everything:
         return None
@@ -83,7 +83,7 @@ def error_over_wire(submission: Submission, cell: Cell) -> Figure | None:
 
 
 def _names(points: Sequence[Sent]) -> list[tuple[str, float, float]]:
-    """Each codec's name once, in the midst of its marks."""
+    """Write each codec's name once, in the middle of its marks."""
     codecs = dict.fromkeys(point.codec for point in points)
     groups = [(codec, [point for point in points if point.codec == codec]) for codec in codecs]
     return [
@@ -93,13 +93,13 @@ def _names(points: Sequence[Sent]) -> list[tuple[str, float, float]]:
 
 
 _WIDE = 8.0
-"""Margins beyond which a difference is so large that the axis is logarithmic, or the margin could not be seen."""
+"""Number of margins beyond which the axis is logarithmic, because the margin could not be seen on a linear one."""
 _NAMES = 72.0
-"""Points that a name may be wide."""
+"""Largest width of a name in points."""
 
 
 def loss_over_wire(submission: Submission, cell: Cell) -> Figure | None:
-    """A mark a scheme; None where no scheme has both."""
+    """A mark for each scheme; None if no scheme has both values."""
     rows = [row for row in cell.rows if _place(row)]
     if not rows:
         return None
@@ -154,7 +154,7 @@ def _draw(axes: "Axes", rows: list[Row]) -> None:
 
 
 def _bend(axes: "Axes", margin: float, farthest: float) -> None:
-    """Make the axis linear up to the margin, and logarithmic beyond."""
+    """Make the axis linear up to the margin, and logarithmic beyond it."""
     axes.set_yscale("symlog", linthresh=margin, linscale=1)
     decades = [10.0**k for k in range(math.floor(math.log10(margin)), math.ceil(math.log10(farthest)) + 1)]
     beyond = [tick for tick in decades if tick >= 1.5 * margin]

@@ -1,4 +1,7 @@
-"""Figures as text and as files: SVG that a page recolours, PNG for print. The same figure gives the same bytes."""
+"""Figures as text and as files: SVG, which a page can recolour, and PNG for print.
+
+A figure always gives the same bytes.
+"""
 
 import io
 import re
@@ -15,10 +18,10 @@ from hpcbench.report.document import Document, Figure
 
 
 def svg(figure: Figure) -> str:
-    """An ``svg`` element to stand in a page or alone: no background, text as text.
+    """An ``svg`` element for a page or a file of its own. It has no background, and its text is text.
 
-    Whatever is drawn in ink has the colour of the page's text (``currentColor``). Ids that nothing refers to are left
-    out, the others hold the figure's name: several figures may stand in one page.
+    Lines in ink have the colour of the page's text (``currentColor``). Ids that nothing refers to are left out, and the
+    others hold the figure's name, so that several figures can stand on one page.
     """
     written = _written(figure, "svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     element = written.decode()
@@ -31,13 +34,13 @@ def svg(figure: Figure) -> str:
 
 
 def png(figure: Figure) -> bytes:
-    """A picture of 200 dots an inch on white."""
+    """A picture with 200 dots per inch on white."""
     about = {"Title": figure.title, "Description": figure.caption, "Software": None}
     return _written(figure, "png", dpi=DPI, metadata=about)
 
 
 def write(document: Document, directory: Path) -> list[Path]:
-    """Write each figure of a report as ``NAME.svg`` and ``NAME.png``; of one name, later ones are numbered.
+    """Write each figure of a report as ``NAME.svg`` and ``NAME.png``. Later figures of the same name are numbered.
 
     Raises
     ------
@@ -61,7 +64,7 @@ def write(document: Document, directory: Path) -> list[Path]:
 
 
 def drawn(figure: Figure) -> Any:
-    """The matplotlib figure. To be called, and its result written, within `styled`."""
+    """The matplotlib figure. It must be made, and written, within `styled`."""
     from matplotlib.figure import Figure as Canvas
 
     fig = Canvas(figsize=(WIDTH, 2.4), layout="constrained")

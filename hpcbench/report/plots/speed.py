@@ -1,4 +1,4 @@
-"""Speed of each scheme: relative to the baseline, and of a rank as the job grows."""
+"""Figures of the speed of each scheme: relative to the baseline, and per rank as the job grows."""
 
 import math
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 _WIDE = 8.0
-"""Ratio of the ends of the axis above which it is logarithmic."""
+"""Ratio of the axis's ends above which the axis is logarithmic."""
 
 
 def throughput(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """A line a scheme; None where nothing is compared with a baseline."""
+    """A line for each scheme; None if nothing is compared with a baseline."""
     compared = [cell for cell in cells if any(row.speed for row in cell.rows)]
     if not compared:
         return None
@@ -59,7 +59,7 @@ def throughput(submission: Submission, cells: list[Cell]) -> Figure | None:
 
 
 def _ends(row: Row) -> list[float]:
-    """What must lie in the frame; an interval may be so wide that it says nothing, and is cut."""
+    """Values that must be inside the frame. An interval that is so wide that it says nothing is cut."""
     if row.speed is None:
         return []
     estimate = row.speed.estimate
@@ -83,7 +83,7 @@ def _draw_speeds(axes: "Axes", y: int, row: Row, *, is_baseline: bool) -> None:
 
 
 def _say(axes: "Axes", words: str, x: float, y: int) -> None:
-    """Words beside a place, on the side that has more room."""
+    """Write words beside a place, on the side with more room."""
     left = x > sum(axes.get_xlim()) / 2
     axes.annotate(
         words,
@@ -98,7 +98,7 @@ def _say(axes: "Axes", words: str, x: float, y: int) -> None:
 
 
 def scaling(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """A panel a scheme with the baseline and the ideal; None where fewer than two sizes were run."""
+    """A panel for each scheme with the baseline and the ideal; None if fewer than two sizes were run."""
     flops = all(run.model_flops_per_rank is not None for cell in cells for run in cell.runs if run.samples_per_s)
     base = next((cell.baseline for cell in cells if cell.baseline is not None), None)
     panels: list[tuple[str, str, dict[str, list[Point]]]] = []

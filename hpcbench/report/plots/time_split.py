@@ -1,4 +1,4 @@
-"""Where the time of a step goes: computation, waiting for messages, encoding, decoding; and what was hidden."""
+"""The time of a step: computation, waiting for messages, encoding, decoding; and hidden communication."""
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
@@ -15,17 +15,17 @@ from hpcbench.report.quantities.traffic_quantities import COMPUTE, DECODE, ENCOD
 from hpcbench.report.statistics import usable
 
 PARTS = tuple(one.label for one in (COMPUTE, EXPOSED, ENCODE, DECODE))
-"""Of a step, in the order of `Split`."""
+"""Parts of a step, in the order of `Split`."""
 LOOKS = tuple(zip((COLOURS[5], COLOURS[1], COLOURS[4], COLOURS[3]), HATCHES, strict=False))
 
 
 @dataclass(frozen=True)
 class Split:
-    """Seconds a step and rank. The first four add up to the step."""
+    """Seconds per step and rank. The first four add up to the step."""
 
     computation: float
     waiting: float
-    """Of the exposed communication what is neither encoding nor decoding."""
+    """Exposed communication without encoding and decoding."""
     encoding: float
     decoding: float
     hidden: float
@@ -37,13 +37,13 @@ class Split:
 
 
 def split(row: Row) -> Split | None:
-    """Means over the completed runs of a scheme, or over those there are; None where no log says."""
+    """Means over the completed runs of a scheme, else over all its runs; None if no log gives them."""
     known = [own for own in map(_split, row.counted) if own is not None]
     return Split(*(fmean(values) for values in zip(*map(astuple, known), strict=True))) if known else None
 
 
 def time_split(submission: Submission, cell: Cell) -> Figure | None:
-    """A bar a scheme; None where no log tells its traffic."""
+    """A bar for each scheme; None if no log gives its traffic."""
     found = [(row, own) for row in cell.rows if (own := split(row)) is not None]
     if not found:
         return None

@@ -1,7 +1,7 @@
-"""The quantities of a report, each declared once: tables, plots, pages, CSV, JSON and the export take them from here.
+"""The quantities of a report. Each is declared once; tables, plots, pages, CSV, JSON and the export use it.
 
-A new quantity goes to the end of its kind. It then stands in the table that it names, on the page, in CSV and JSON, and
-in the export.
+A new quantity goes to the end of its kind. It then appears in the table that it names, on the page, in CSV and JSON,
+and in the export.
 """
 
 from hpcbench.report.quantities.energy_quantities import ENERGY
@@ -14,7 +14,7 @@ CATALOGUE: list[Quantity] = [*SPEED, *LOSSES, *MEMORY, *TRAFFIC, *TIMES, *ENERGY
 
 
 def of_table(name: str, first: tuple[Quantity, ...] = ()) -> list[Quantity]:
-    """The quantities that a table shows: `first` those, then whatever else is declared for it."""
+    """The quantities that a table shows: first those of `first`, then all others that are declared for it."""
     keys = {one.key for one in first}
     return [*first, *(one for one in CATALOGUE if one.table == name and one.key not in keys)]
 

@@ -1,4 +1,4 @@
-"""What a quantity is: one declaration that says how it is named, averaged and shown wherever a report speaks of it."""
+"""The declaration of a quantity: its name, its averages, and how reports show it."""
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -15,9 +15,9 @@ from hpcbench.report.traffic import Unknown
 
 Item = TypeVar("Item")
 Value = float | Unknown | None
-"""Unknown is what nobody can say; None is what a log does not give."""
+"""A value. Unknown means that it cannot be known; None means that the log does not give it."""
 Scale = Callable[[Iterable[float | None], bool], Unit]
-"""The unit in which some values are shown; the flag tells whether the ranks compute on GPUs."""
+"""Gives the unit for some values. The flag tells whether the ranks compute on GPUs."""
 
 
 def _seconds(values: Iterable[float | None], gpu: bool) -> Unit:
@@ -39,15 +39,15 @@ RATIO, LOSS = _always(thousandths), _always(loss)
 
 @dataclass(frozen=True)
 class Average:
-    """A way from the values of a scheme's runs to one of the scheme."""
+    """A way to average the values of a scheme's runs."""
 
     words: str
     over: Callable[[Sequence[Measures], Callable[[Measures], Value]], Value]
-    """Of all runs of the scheme, and what gives the value of one."""
+    """Gives the average, from all runs of the scheme and a function that gives the value of one run."""
 
 
 def _of_counted(average: Callable[[Sequence[float]], float | None]) -> Callable[..., Value]:
-    """Over the runs that completed, or, where none did, those that have a speed."""
+    """An average over the completed runs or, if there are none, over those with a known speed."""
 
     def over(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
         values = [value(run) for run in counted(runs)]
@@ -63,7 +63,7 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 def _highest(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
-    """Over all runs, completed or not."""
+    """The largest value over all runs, completed or not."""
     return max((one for run in runs if (one := value(run)) is not None and one != "unknown"), default=None)
 
 
@@ -80,48 +80,48 @@ class Exported:
     table: Literal["runs", "channels", "phases"]
     kind: Literal["integer", "real"]
     event: type[Event] | None = None
-    """The event of the log that holds a run's value, under the quantity's key."""
+    """Event of the log that holds a run's value, under the quantity's key."""
     remark: str = ""
-    """What is added to the meaning."""
+    """Text that is added to the meaning."""
 
     def of(self, log: RunLog, key: str) -> float | None:
-        """What the log's event says."""
+        """The value in the log's event."""
         found: float | None = getattr(log.said(self.event), key) if self.event else None
         return found
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quantity:
-    """Something that is measured, or follows from what is measured."""
+    """A quantity that is measured, or follows from measurements."""
 
     key: str
-    """Its name for programs: the column of a table and of CSV, the key in JSON, the column of the export."""
+    """Name for programs: the column of a table, of CSV and of the export, and the key in JSON."""
     head: str
-    """What stands above its column; ``{unit}`` and ``{each}`` (GPU or rank) are put in."""
+    """Text above its column. ``{unit}`` and ``{each}`` (GPU or rank) are filled in."""
     unit: str
-    """The unit of its values: s, B, FLOP/s ..., 1 for a plain number."""
+    """Unit of its values: s, B, FLOP/s ..., 1 for a plain number."""
     meaning: str
-    """One sentence, without its full stop."""
+    """Meaning in one sentence, without a full stop."""
     label: str = ""
-    """What stands at an axis or in the legend of a plot."""
+    """Text at an axis or in the legend of a plot."""
     scale: Scale = NUMBER
-    """In which unit, and with how many digits, it is shown."""
+    """Gives the unit and the digits in which it is shown."""
     run: Callable[[Measures], Value] | None = None
-    """The value of a run; by default what the event says that its exported column names."""
+    """Gives the value of a run; by default the value in the event of its exported column."""
     over_steps: Literal["", "median of the steps", "mean of the steps", "last step"] = ""
-    """How the value of a run comes from its steps; empty where it does not."""
+    """How the value of a run follows from its steps; empty if it does not."""
     over_runs: Average = MEAN
-    """How the value of a scheme comes from those of its runs."""
+    """How the value of a scheme follows from those of its runs."""
     better: Literal["", "higher", "lower"] = ""
     table: str = ""
-    """Name of the table that shows it; empty where none does."""
+    """Name of the table that shows it; empty if none does."""
     group: int = 0
-    """Group of its column in that table."""
+    """Group of its column in the table."""
     exported: Exported | None = None
     alarm: float | None = None
-    """A value that is bad news."""
+    """Whether a value is bad news."""
     of_schemes: bool = True
-    """Whether a scheme has a value of it; else it is only exported."""
+    """Whether schemes have a value of it. If not, it is only exported."""
 
     def of(self, run: Measures) -> Value:
         """The value of a run."""
@@ -134,28 +134,28 @@ class Quantity:
         return self.over_runs.over(runs, self.of)
 
     def figure(self, runs: Sequence[Measures]) -> float | None:
-        """The value of a scheme, where it is a number."""
+        """The value of a scheme, if it is a number."""
         value = self.over(runs)
         return None if value == "unknown" else value
 
     def unit_of(self, values: Iterable[Value], *, gpu: bool = False) -> Unit:
-        """The unit in which to show some values."""
+        """The unit for showing some values."""
         return self.scale((value for value in values if value != "unknown"), gpu)
 
     def column(self, unit: Unit, *, gpu: bool = False, group: int | None = None, runs: bool = False) -> Column:
-        """Its column in a table, which has a row a run, or one a scheme."""
+        """Its column in a table with a row for each run or each scheme."""
         each = "GPU" if gpu else "rank"
         head = self.head.format(unit=unit.name, each=each)
         return Column(self.key, head, group=self.group if group is None else group, help=self._help(unit, runs=runs))
 
     def entry(self, value: Value, unit: Unit) -> Entry:
-        """A value in a table."""
+        """The entry of a value in a table."""
         if value == "unknown":
             return Entry(value, value)
         return Entry(unit.show(value), value, "bad" if value is not None and value == self.alarm else "")
 
     def _help(self, unit: Unit, *, runs: bool) -> str:
-        """The meaning, the unit where the head lacks it, how it is averaged, and what is better."""
+        """The meaning, with the unit if the head lacks it, the way of averaging, and which direction is better."""
         scaled = unit.name if "{unit}" not in self.head else ""
         average = "" if runs else self.over_runs.words
         how = ", ".join(words for words in (self.over_steps, average) if words)
@@ -174,22 +174,22 @@ def fields(
     unit: Unit | None = None,
     runs: bool = False,
 ) -> list[Field[Item]]:
-    """Columns of a table, each with what stands in it.
+    """Columns of a table with their entries.
 
     Parameters
     ----------
     quantities
-        One a column.
+        Quantities of the columns.
     items
-        What the rows are of.
+        Items of the rows.
     value
-        The value of a quantity for an item.
+        Gives the value of a quantity for an item.
     gpu
         Whether the ranks compute on GPUs.
     group
-        Group of all columns; by default each has its quantity's.
+        Group of all columns; by default each has the group of its quantity.
     unit
-        Unit of all columns; by default each has that which fits its values.
+        Unit of all columns; by default each has a unit that fits its values.
     runs
         Whether a row is a run.
     """

@@ -1,4 +1,4 @@
-"""Quantities of memory, and of what the ranks are about in a step."""
+"""Quantities of memory, and of the phases of a step."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -59,7 +59,7 @@ _LASTING = {
     "parameters": "Weights that passes compute with",
     "gradients": "Gradients, whole ones and the sums that the optimizer reads",
     "optimizer": "Master weights and moments",
-    "residuals": "What error feedback owes",
+    "residuals": "Residuals of error feedback",
 }
 
 
@@ -80,13 +80,13 @@ _MEANINGS = {
     "bubble": "In the passes, waiting for another stage's message until it is there",
     "reduction": "After the last backward pass, until the gradients are reduced",
     "optimizer": "From the gradient norm to the new weights, gathered",
-    "other": "What is left of the step",
+    "other": "All other time of the step",
     "step": "The step: the sum of the others",
 }
 
 
 def _seconds(run: Measures, part: str) -> float | None:
-    """Nothing of a bubble where there is but one stage."""
+    """Seconds of a part of the step. A single stage has no bubble."""
     if run.phases is None or (part == "bubble" and run.phases.idle is None):
         return None
     found: float = getattr(run.phases, part)
@@ -110,7 +110,7 @@ def _phase(part: str) -> Quantity:
 
 
 def _part(of: Quantity, key: str, group: int) -> Quantity:
-    """The part of the step that some seconds are."""
+    """The same part of the step, divided by the step."""
 
     def value(run: Measures) -> Value:
         seconds = of.of(run)

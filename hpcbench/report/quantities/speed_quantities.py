@@ -1,4 +1,4 @@
-"""Quantities of speed and loss. What a step's line holds has its unit and meaning in `hpcbench.contract.step_line`."""
+"""Quantities of speed and loss. `hpcbench.contract.step_line` has the unit and meaning of those in a step's line."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -24,13 +24,13 @@ _LINE = {one.name: one for one in step_line.QUANTITIES}
 
 
 def _of_line(name: str) -> Quantity:
-    """A quantity of a step's line, with what is said there but does not hold for the line alone."""
+    """A quantity of a step's line, without the part of its meaning that holds only for the line."""
     said = _LINE[name]
     return Quantity(key=name, head=name, unit=said.unit, meaning=said.meaning.replace(" so far", ""))
 
 
 def _rate(name: str) -> Quantity:
-    """A quantity of a step's line of which more is better."""
+    """A quantity of a step's line of which larger values are better."""
     own = _of_line(name)
     return replace(
         own,
@@ -88,7 +88,7 @@ SPEED = (
 
 
 def _at_the_end(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
-    """Over the runs that completed; NaN where one diverged."""
+    """Mean over the completed runs; NaN if one diverged."""
     if any(run.run.state == "nan" for run in runs):
         return math.nan
     return mean_of_known(run.loss_valid for run in completed(runs))

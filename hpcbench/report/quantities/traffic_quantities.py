@@ -1,4 +1,4 @@
-"""Quantities of the traffic: time in it, a step and rank, and bytes by parallel dimension."""
+"""Quantities of the traffic: its time per step and rank, and its bytes by parallel dimension."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,13 +11,13 @@ from hpcbench.report.traffic import DIMENSIONS
 
 
 def _raw(key: str, unit: str, meaning: str, remark: str = "") -> Quantity:
-    """What the export says of a channel, and nobody averages."""
+    """A quantity of a channel that is only exported, and never averaged."""
     column = Exported("channels", "integer" if unit == "B" or "calls" in key else "real", remark=remark)
     return Quantity(key=key, head=key, unit=unit, meaning=meaning, exported=column, of_schemes=False)
 
 
 def _time(part: str, meaning: str) -> Quantity:
-    """Seconds a step and rank, by their name in `TimeSplit`."""
+    """Seconds per step and rank, by their name in `TimeSplit`."""
     return Quantity(
         key=f"{part}_s",
         head=f"{part} ({{unit}})",
@@ -144,9 +144,9 @@ TRAFFIC = (
     _raw("calls", "1", "Collectives and messages"),
     _raw("plain_calls", "1", "Calls that were not worth encoding"),
     _raw("message_bytes", "B", "Bytes before the codec"),
-    _raw("coded_bytes", "B", "Bytes that went through the codec", "; absent in logs that do not say it"),
-    _raw("wire_bytes", "B", "Bytes after the codec", "; absent where nobody knows"),
-    _raw("network_bytes", "B", "Wire bytes that left a node", "; MPI's own collectives do not say, and add 0"),
+    _raw("coded_bytes", "B", "Bytes that went through the codec", "; absent in logs without them"),
+    _raw("wire_bytes", "B", "Bytes after the codec", "; absent where they are not known"),
+    _raw("network_bytes", "B", "Wire bytes that left a node", "; MPI's own collectives do not report them, and add 0"),
     *(ENCODE, DECODE, TRANSFER, EXPOSED, EXPOSED_PART, HIDDEN, COMPUTE),
     ERROR,
     *(WIRE, *WIRES, CODED, *CODEDS, TO_HOST, FROM_HOST),

@@ -1,4 +1,4 @@
-"""What may be said of numbers that scatter: intervals, tests, corrections. Pure Python."""
+"""Statistics of numbers that scatter: intervals, tests, corrections. Pure Python."""
 
 from hpcbench.report.statistics.estimates import (
     Interval,

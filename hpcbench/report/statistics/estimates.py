@@ -14,33 +14,33 @@ from hpcbench.report.statistics.tests import incomplete_beta, student_t_cdf, stu
 class Interval:
     """An estimate with its 95 % confidence interval.
 
-    `low` and `high` are None where one value only was measured: it has no interval, however close it looks.
+    `low` and `high` are None if there is only one value, because one value has no interval.
     """
 
     estimate: float
     low: float | None
     high: float | None
     pairs: int
-    """How many values, mostly of pairs of runs, it rests on."""
+    """Number of values that it rests on, mostly of pairs of runs."""
 
     def exp(self) -> "Interval":
-        """The interval of what this is the natural logarithm of."""
+        """The interval of a quantity whose natural logarithm has this interval."""
         low, high = (None if end is None else _exp(end) for end in (self.low, self.high))
         return Interval(_exp(self.estimate), low, high, self.pairs)
 
 
 def usable(value: float) -> bool:
-    """Whether a value that a log claims is a number of which sums and squares are finite, too."""
+    """Whether a value of a log is a number whose sums and squares are finite, too."""
     return abs(value) < 1e100
 
 
 def need_finite(values: Sequence[float]) -> None:
-    """Say that there is nothing to estimate from.
+    """Refuse values that nothing can be estimated from.
 
     Raises
     ------
     ValueError
-        No values, or one that is not finite.
+        There are no values, or one is not finite.
     """
     if not values or not all(map(math.isfinite, values)):
         raise ValueError("an interval needs finite values")
@@ -59,11 +59,11 @@ class Mean:
 
     estimate: float
     error: float | None
-    """Standard error; None where one value only was measured: then there is no interval and no test."""
+    """Standard error; None if there is only one value, which has no interval and no test."""
     freedom: float
-    """Degrees of freedom."""
+    """Number of degrees of freedom."""
     count: int
-    """Values, or pairs of values, that it rests on."""
+    """Number of values, or pairs of values, that it rests on."""
 
     def interval(self, confidence: float = 0.95) -> Interval:
         """The estimate with Student's interval: ``estimate +- t * error``."""
@@ -73,12 +73,12 @@ class Mean:
         return Interval(self.estimate, self.estimate - half, self.estimate + half, self.count)
 
     def t(self, null: float = 0.0) -> float:
-        """How many standard errors the estimate lies above `null`; infinite, or 0, where the values do not scatter.
+        """Number of standard errors from `null` up to the estimate; infinite, or 0, if the values do not scatter.
 
         Raises
         ------
         ValueError
-            There is one value only: it has no scatter. All tests raise it.
+            There is only one value, which has no scatter. All tests raise it.
         """
         if self.error is None:
             raise ValueError("a test needs two values or more")
@@ -92,30 +92,30 @@ class Mean:
         return 2 * student_t_cdf(-abs(self.t(null)), self.freedom)
 
     def p_greater(self, null: float = 0.0) -> float:
-        """p-value of the hypothesis that the mean is at most `null`: small where it is shown to lie above."""
+        """p-value of the hypothesis that the mean is at most `null`: small if the mean is shown to lie above it."""
         return student_t_cdf(-self.t(null), self.freedom)
 
     def p_less(self, null: float = 0.0) -> float:
-        """p-value of the hypothesis that the mean is at least `null`: small where it is shown to lie below."""
+        """p-value of the hypothesis that the mean is at least `null`: small if the mean is shown to lie below it."""
         return student_t_cdf(self.t(null), self.freedom)
 
     def p_within(self, margin: float) -> float:
         """p-value of the hypothesis that the mean lies `margin` or more away from 0, on either side.
 
         Two one-sided tests (Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15, 1987): the larger p-value
-        counts. It is below 5 % exactly where the 90 % interval of the mean lies within the margin. So equivalence is
-        shown, and not concluded from a difference that was not found.
+        counts. It is below 5 % exactly if the 90 % interval of the mean lies within the margin. So equivalence is
+        shown, and not concluded from the lack of a difference.
         """
         return max(self.p_greater(-margin), self.p_less(margin))
 
 
 def mean_of(values: Sequence[float]) -> Mean:
-    """Mean of a sample; of the differences of pairs it is what Student's paired test looks at.
+    """Mean of a sample. The mean of the differences of pairs is the subject of Student's paired test.
 
     Raises
     ------
     ValueError
-        No values, or one that is not finite.
+        There are no values, or one is not finite.
     """
     need_finite(values)
     n = len(values)
@@ -123,14 +123,14 @@ def mean_of(values: Sequence[float]) -> Mean:
 
 
 def welch(new: Sequence[float], old: Sequence[float]) -> Mean:
-    """Difference of the means of two independent samples, of scatter and size of their own.
+    """Difference of the means of two independent samples, each with its own scatter and size.
 
-    Degrees of freedom after Welch (Biometrika 34, 1947) and Satterthwaite.
+    Degrees of freedom are those of Welch (Biometrika 34, 1947) and Satterthwaite.
 
     Raises
     ------
     ValueError
-        A sample without values, or a value that is not finite.
+        A sample has no values, or a value is not finite.
     """
     for values in (new, old):
         need_finite(values)
@@ -147,7 +147,10 @@ def welch(new: Sequence[float], old: Sequence[float]) -> Mean:
 
 
 def _variance(values: Sequence[float]) -> float:
-    """With n - 1 in the denominator. The standard library's takes exact fractions, and its time."""
+    """Variance with n - 1 in the denominator.
+
+    The standard library's function computes exact fractions, which is slow.
+    """
     mean = fmean(values)
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
@@ -158,7 +161,7 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval
     Raises
     ------
     ValueError
-        No values, or one that is not finite.
+        There are no values, or one is not finite.
     """
     return mean_of(values).interval(confidence)
 
@@ -169,7 +172,7 @@ def geometric_interval(values: Sequence[float]) -> Interval:
     Raises
     ------
     ValueError
-        No values, or one that is not positive and finite.
+        There are no values, or one is not positive and finite.
     """
     return mean_interval([math.log(x) for x in _positive(values)]).exp()
 
@@ -177,12 +180,12 @@ def geometric_interval(values: Sequence[float]) -> Interval:
 def paired_ratio(values: Sequence[float], base: Sequence[float]) -> Interval:
     """Geometric mean of ``values[i] / base[i]`` with its interval.
 
-    Speeds of one allocation scale together, so that ratios, not differences, are alike from pair to pair.
+    Speeds of one allocation scale together, so that ratios are similar from pair to pair, and differences are not.
 
     Raises
     ------
     ValueError
-        No pairs, or a value that is not positive and finite.
+        There are no pairs, or a value is not positive and finite.
     """
     pairs = zip(_positive(values), _positive(base), strict=True)
     return mean_interval([math.log(x) - math.log(y) for x, y in pairs]).exp()
@@ -200,26 +203,29 @@ def _positive(values: Sequence[float]) -> Sequence[float]:
 
 
 FEWEST = 6
-"""Values: of five, even the least and the greatest enclose the median in less than 95 % of all samples."""
+"""Fewest values for the interval of a median.
+
+Even the least and the greatest of five enclose it in less than 95 % of samples.
+"""
 
 
 def median_interval(values: Sequence[float]) -> Interval:
     """Median with the 95 % percentile interval of its bootstrap distribution, widened where values follow each other.
 
-    Resampling would only approach what is known: the median of a resample is one of the values, each with a binomial
-    weight (Efron, Annals of Statistics 7, 1979, section 3), so that the interval ends at two order statistics. Values
-    of one run are not independent, though: where neighbours lie on the same side of the median more often than chance
-    has it, fewer of them count, and the two move apart by the root of that.
+    Resampling would only approximate a known result: the median of a resample is one of the values, each with a
+    binomial weight (Efron, Annals of Statistics 7, 1979, section 3). So the interval ends at two order statistics. But
+    the values of one run are not independent. If neighbours lie on the same side of the median more often than by
+    chance, fewer values count, and the interval is wider by the root of that.
 
     Parameters
     ----------
     values
-        In the order in which they were taken.
+        Values in the order in which they were taken.
 
     Raises
     ------
     ValueError
-        No values, or one that is not finite.
+        There are no values, or one is not finite.
     """
     need_finite(values)
     n = len(values)
@@ -237,9 +243,9 @@ def median_interval(values: Sequence[float]) -> Interval:
 def lower_rank(n: int, tail: float = 0.025) -> int:
     """Rank, from 0, of the value that the bootstrap's median lies below with at most the probability `tail`.
 
-    A resample's median is at most the k-th of n values if more than half of its n draws are among the k lowest. Of an
-    even number, the lower of the two middle ones is taken, which is never above their mean; the interval's other end
-    is the same rank from above.
+    A resample's median is at most the k-th of n values if more than half of its n draws are among the k lowest. If n is
+    even, the lower of the two middle ones is taken, which is never above their mean. The interval's other end is the
+    same rank from above.
     """
     half = (n + 1) // 2
     low, high = 1, n
@@ -254,10 +260,10 @@ def lower_rank(n: int, tail: float = 0.025) -> int:
 
 
 def values_a_count(values: Sequence[float], median: float) -> float:
-    """How many successive values tell as much of the median as one independent value would; 1 or more.
+    """Number of successive values that tell as much about the median as one independent value; 1 or more.
 
-    ``(1 + r) / (1 - r)``, r being the correlation of neighbours' sides of the median: exact where the sides are a
-    Markov chain, too low where the memory is longer.
+    The number is ``(1 + r) / (1 - r)``, where r is the correlation of neighbours' sides of the median. It is exact if
+    the sides are a Markov chain, and too low if the memory is longer.
     """
     above = [value > median for value in values]
     changes = sum(a != b for a, b in pairwise(above))
@@ -267,12 +273,12 @@ def values_a_count(values: Sequence[float], median: float) -> float:
 
 
 def mean_of_known(values: Iterable[float | None]) -> float | None:
-    """Arithmetic mean of the values that are known, and numbers that can be summed; None where none is."""
+    """Arithmetic mean of the known values that can be summed; None if there is none."""
     known = [value for value in values if value is not None and usable(value)]
     return fmean(known) if known else None
 
 
 def geometric_mean_of_known(values: Iterable[float | None]) -> float | None:
-    """Geometric mean of the values that are known and positive: ratios of such are means of their pairs' ratios."""
+    """Geometric mean of the known positive values. Ratios of such means are means of their pairs' ratios."""
     known = [value for value in values if value is not None and value > 0 and math.isfinite(value)]
     return geometric_mean(known) if known else None

@@ -1,4 +1,4 @@
-"""Student's t, and what tests need beside it: a correction for their number, and enough repeats."""
+"""Student's t, a correction for the number of tests, and the number of repeats that is enough."""
 
 import math
 from collections.abc import Sequence
@@ -72,22 +72,23 @@ def student_t_quantile(p: float, df: float) -> float:
 
 
 def holm(p: Sequence[Sequence[float]]) -> list[list[float]]:
-    """p-values adjusted so that any true hypothesis at all is rejected with at most the level's probability.
+    """p-values adjusted so that the probability of rejecting any true hypothesis is at most the level.
 
-    Holm's step-down (Scandinavian Journal of Statistics 6, 1979), valid however the tests depend on each other, as
-    those do that share a baseline. Of hypotheses that exclude each other at most one is true: a group of such counts as
-    one, until all of it is rejected (Shaffer, Journal of the American Statistical Association 81, 1986). Whoever first
-    rejects a true one has rejected only false ones before, so that each group with a true one still counts.
+    The method is Holm's step-down (Scandinavian Journal of Statistics 6, 1979). It is valid even if the tests depend on
+    each other, as tests with a common baseline do. At most one of several hypotheses that exclude each other is true,
+    so that a group of them counts as one until all of it is rejected (Shaffer, Journal of the American Statistical
+    Association 81, 1986). Before the first true hypothesis is rejected, only false ones were rejected, so that each
+    group with a true one still counts.
 
     Parameters
     ----------
     p
-        p-values of each group. Groups of one are Holm's own method.
+        p-values of each group. With groups of one it is Holm's own method.
 
     Returns
     -------
     list of list of float
-        In the order of `p`.
+        The adjusted p-values in the order of `p`.
     """
     found = [[0.0] * len(group) for group in p]
     left = [len(group) for group in p]
@@ -100,7 +101,7 @@ def holm(p: Sequence[Sequence[float]]) -> list[list[float]]:
 
 
 MOST = 100
-"""Repeats beyond which nobody asks for a number."""
+"""Largest number of repeats that is reported."""
 
 
 def pairs_needed(distance: float, scatter: float, level: float, power: float = 0.8) -> int | None:
@@ -112,18 +113,18 @@ def pairs_needed(distance: float, scatter: float, level: float, power: float = 0
     Parameters
     ----------
     distance
-        From the value that is to be excluded to the mean.
+        Distance from the value that is to be excluded to the mean.
     scatter
         Standard deviation of the pairs.
     level
-        Of the test, as a part of 1.
+        Level of the test, as a part of 1.
     power
-        Probability with which it is to succeed.
+        Probability with which the test is to succeed.
 
     Returns
     -------
     int or None
-        None where more than `MOST` are needed.
+        None if more than `MOST` are needed.
     """
 
     def enough(n: int) -> bool:

@@ -1,4 +1,4 @@
-"""The tables of a report, by name: each builder says what one table holds, or None where there is nothing to say."""
+"""The tables of a report, by name. Each builder makes one table, or None if there is nothing to show."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "schemes": schemes,
     "predicted": predicted,
 }
-"""Further tables of the schemes of one cell, which has the comparison anyway."""
+"""Further tables about the schemes of one cell, beside the comparison."""
 
 OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {
     "strong-scaling": strong_scaling,
@@ -34,4 +34,4 @@ OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {
     "published": published,
     "prediction-error": prediction_error,
 }
-"""Tables over all cells."""
+"""Tables about all cells."""

@@ -1,4 +1,4 @@
-"""Tensor parallelism on a grid, axis by axis: what travels along each, and how long ranks wait for it."""
+"""The table of tensor parallelism on a grid: the traffic along each axis, and how long ranks wait for it."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ _NOTE = (
 
 @dataclass(frozen=True)
 class _Line:
-    """One scheme on one axis, means over its runs."""
+    """One scheme on one axis: means over its runs."""
 
     row: Row
     axis: str
@@ -30,7 +30,7 @@ class _Line:
 
 
 def axes(submission: Submission, cell: Cell) -> Table | None:
-    """A row a scheme and axis; None where no run has a tensor grid."""
+    """A row for each scheme and axis; None if no run has a tensor grid."""
     lines = [line for row in cell.rows for line in _lines(row)]
     if not lines:
         return None
@@ -39,7 +39,7 @@ def axes(submission: Submission, cell: Cell) -> Table | None:
     of_row, shown = scheme()
     made: list[Field[_Line]] = [
         (of_row, lambda line: shown(line.row)),
-        (Column("axis", "axis", words=True, help="Of the tensor grid."), lambda line: name(line.axis)),
+        (Column("axis", "axis", words=True, help="Axis of the tensor grid."), lambda line: name(line.axis)),
         (
             Column("message_bytes", f"sent ({size.name})", help="Bytes before the codec, a step and rank."),
             lambda line: quantity(line.message_bytes, size.show),
@@ -79,5 +79,5 @@ def _lines(row: Row) -> list[_Line]:
 
 
 def shares(run: Measures) -> int:
-    """Steps times ranks that the traffic of a run is the sum over."""
+    """The number of steps times ranks that the traffic of a run is summed over."""
     return len(window(run.run.log)) * (integer(run.run.settings, "ranks") or 0) if run.run.log else 0

@@ -1,4 +1,4 @@
-"""Tables of a cell with a row a scheme: which quantities stand in which table, and in what order."""
+"""Tables of a cell with a row for each scheme: the quantities of each table, and their order."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ from hpcbench.report.titles import example
 
 SCHEME = Column("scheme", "scheme", words=True, help="Which codec works on which dimension, by its name in the study.")
 _FORMULAS = {"model": "of the model", "hardware": "executed", "neox": "by NeoX"}
-"""Name in the log's configuration event -> what the column is called."""
+"""Name of the column, by the name in the log's configuration event."""
 _PHASES_NOTE = (
     "Medians over the runs, of means over steps and ranks. Exposed time is part of the phases, not beside them. Idle is"
     " of the passes, to the end of the last stage's; by the schedule it is (p - 1)/(v m + p - 1), for parts that take"
@@ -50,12 +50,12 @@ def columns(
     quantities: Iterable[Quantity], rows: Sequence[Row], *, gpu: bool = False, group: int | None = None,
     unit: Unit | None = None,
 ) -> list[Field[Row]]:  # fmt: skip
-    """Columns of a table with a row a scheme, see `fields`."""
+    """Columns of a table with a row for each scheme, see `fields`."""
     return fields(quantities, rows, lambda one, row: one.over(row.runs), gpu=gpu, group=group, unit=unit)
 
 
 def samples(rows: Sequence[Row]) -> Field[Row]:
-    """Samples/s, with the mark of runs that did not complete."""
+    """Samples/s, with a mark for runs that did not complete."""
     ((column, entry),) = columns([SAMPLES], rows, group=0)
 
     def marked(row: Row) -> Entry:
@@ -66,9 +66,9 @@ def samples(rows: Sequence[Row]) -> Field[Row]:
 
 
 def speed(submission: Submission, cell: Cell) -> Table | None:
-    """Step time with its interval, FLOP/s by kind, utilization, samples and tokens a second.
+    """Step time with its interval, FLOP/s by kind, utilization, samples and tokens per second.
 
-    Within a cell all of them are in proportion, so that one comparison with the baseline serves for all.
+    Within a cell they are all proportional, so that one comparison with the baseline is enough.
     """
     intervals = {row.scheme: _step_time(row) for row in cell.rows}
     unit = seconds_unit(found.estimate for found in intervals.values() if found)
@@ -84,7 +84,7 @@ def speed(submission: Submission, cell: Cell) -> Table | None:
 
 
 def phases(submission: Submission, cell: Cell) -> Table | None:
-    """What the ranks are about in a step, and how long they wait for messages, in seconds and as parts of the step."""
+    """The phases of a step and the waiting for messages, in seconds and as parts of the step."""
     if not any(run.phases for run in cell.runs):
         return None
     unit = STEP.unit_of(STEP.over(row.runs) for row in cell.rows)
@@ -96,10 +96,10 @@ def phases(submission: Submission, cell: Cell) -> Table | None:
 
 
 def loss(submission: Submission, cell: Cell) -> Table | None:
-    """Losses of the completed runs, each with what it shows of the scheme; and steps that were lost."""
+    """Losses of the completed runs, each with its finding about the scheme; and the number of lost steps."""
     first = (LOSS_TRAIN, LOSS_VALID)
-    shown = Column("loss_shown", "shown", words=True, help="What is shown of the loss at equal steps.")
-    in_time = Column("loss_in_time_shown", "shown", words=True, group=1, help="What is shown of that loss.")
+    shown = Column("loss_shown", "shown", words=True, help="Finding about the loss at equal steps.")
+    in_time = Column("loss_in_time_shown", "shown", words=True, group=1, help="Finding about that loss.")
     made: list[Field[Row]] = [
         scheme(),
         *columns(first, cell.rows),
@@ -113,7 +113,7 @@ def loss(submission: Submission, cell: Cell) -> Table | None:
 
 
 def traffic(submission: Submission, cell: Cell) -> Table | None:
-    """What the traffic cost: time exposed and hidden, time in the codec, bytes by parallel dimension."""
+    """The cost of the traffic: exposed and hidden time, time in the codec, bytes by parallel dimension."""
     rows, base, times = cell.rows, cell.row(cell.baseline), (EXPOSED, HIDDEN, ENCODE, DECODE)
     unit = EXPOSED.unit_of(one.over(row.runs) for one in times for row in rows)
     links = (TO_HOST, FROM_HOST)
@@ -133,7 +133,7 @@ def traffic(submission: Submission, cell: Cell) -> Table | None:
 
 
 def memory(submission: Submission, cell: Cell) -> Table | None:
-    """Peaks of the run that needed the most, each over the baseline's; and what lasts from step to step."""
+    """Peaks of the run that needed the most, relative to the baseline's, and memory that lasts from step to step."""
     peaks = (DEVICE, RESERVED, HOST_RANK, HOST)
     lasting = of_table("memory", peaks)[len(peaks) :]
     unit = DEVICE.unit_of(one.over(row.runs) for one in lasting for row in cell.rows)
@@ -145,7 +145,7 @@ def memory(submission: Submission, cell: Cell) -> Table | None:
 
 
 def _step_time(row: Row) -> Interval | None:
-    """Over the runs of a scheme where there are several, else over the steps of the one."""
+    """The step time over the runs of a scheme if there are several, else over the steps of its run."""
     return step_time(row.counted[0]) if len(row.counted) == 1 else row.step_seconds
 
 
@@ -174,7 +174,7 @@ def _shown(words: str | None) -> Entry:
 
 
 def _change(row: Row, base: Row | None) -> Interval | None:
-    """Exposed time minus the baseline's, over the pairs that have both."""
+    """Exposed time minus the baseline's, over the pairs that have both values."""
     if base is None or row is base:
         return None
     pairs = [(mine.time, other.time) for mine, other in paired(row.runs, base.runs)]

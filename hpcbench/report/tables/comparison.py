@@ -1,4 +1,4 @@
-"""The schemes of one cell beside the baseline, and each two against each other."""
+"""Tables that compare the schemes of one cell with the baseline, and with each other."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ _VERDICT = Column(
     "verdict",
     words=True,
     group=1,
-    help="What is shown of speed and loss together; letters stand for what weakens it, below the table.",
+    help="Finding about speed and loss together; letters name its weaknesses, which stand below the table.",
 )
 
 
@@ -59,13 +59,13 @@ def _energy(rows: Sequence[Row]) -> list[Field[Row]]:
 
 
 def _verdict(row: Row, mark: str) -> Entry:
-    """The verdict, with the letters of what weakens it."""
+    """The verdict, with the letters of its weaknesses."""
     entry = phrase(row.verdict, tone(row))
     return replace(entry, shown=f"{entry.shown} {mark}") if mark and row.verdict else entry
 
 
 def tone(row: Row) -> Tone:
-    """How good the news of a verdict is."""
+    """How good the news in a verdict is."""
     if row.diverged or (not row.completed and row.verdict):
         return "bad"
     if row.idle:
@@ -81,7 +81,7 @@ _TOGETHER: dict[bool | None, tuple[str, Tone]] = {
 
 
 def schemes(submission: Submission, cell: Cell) -> Table | None:
-    """A row for each two schemes, those with the baseline first."""
+    """A row for each two schemes, with those of the baseline first."""
     fields: list[Field[Duel]] = [
         (Column("scheme", "scheme", words=True, help="One scheme."), lambda duel: name(duel.scheme)),
         (Column("other", "against", words=True, help="Another one."), lambda duel: name(duel.other)),
@@ -89,14 +89,14 @@ def schemes(submission: Submission, cell: Cell) -> Table | None:
             Column("speed_ratio", "speed (95 % CI)", help="Samples/s of the first over the second's, pair by pair."),
             lambda duel: estimate(duel.speed, speed_interval),
         ),
-        (Column("speed_shown", "shown", words=True, help="What is shown of the speed of the first."), _speed),
+        (Column("speed_shown", "shown", words=True, help="Finding about the speed of the first."), _speed),
         (
             Column(
                 "loss_difference", "loss (95 % CI)", group=1, help="Validation loss of the first minus the second's."
             ),
             lambda duel: estimate(duel.loss, loss_interval),
         ),
-        (Column("loss_shown", "shown", words=True, group=1, help="What is shown of the loss of the first."), _loss),
+        (Column("loss_shown", "shown", words=True, group=1, help="Finding about the loss of the first."), _loss),
         (
             Column(
                 "together",

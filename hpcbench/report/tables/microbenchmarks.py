@@ -1,4 +1,4 @@
-"""Tables of micro-benchmarks: all that one says, or several of the same benchmark beside each other."""
+"""Tables of micro-benchmarks: all results of one, or several files of the same benchmark side by side."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -8,7 +8,7 @@ from hpcbench.report.document import Column, Entry, Field, Table, tabulate
 from hpcbench.report.notation import NAMES, Unit, ratio
 
 _MAIN = ("bus_bytes_per_s", "seconds", "bytes_per_s", "seconds_overall", "messages_per_s")
-"""What several tables are compared by: the first of these that all have."""
+"""Quantities that several tables are compared by. The first one that all tables have is used."""
 _UNITS = {
     "seconds": Unit(1e-6, "us"),
     "bytes_per_s": Unit(1e9, "GB/s"),
@@ -20,7 +20,10 @@ _WRONG = Column("wrong", "wrong", help="Elements that came out wrong, or 1 for a
 
 
 def microbenchmarks(found: Sequence[Microbenchmark]) -> Iterator[Table]:
-    """A table a benchmark. Of several files with the same benchmark each size is set over that of the first file."""
+    """A table for each benchmark.
+
+    If several files have the same benchmark, each size is compared with that of the first file.
+    """
     groups: dict[tuple[str, str], list[Microbenchmark]] = {}
     for one in found:
         groups.setdefault((one.tool, one.name), []).append(one)

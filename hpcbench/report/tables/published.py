@@ -1,4 +1,4 @@
-"""What papers report (``results/published/*.yaml``), with where it was read, beside what was measured here."""
+"""Figures of papers (``results/published/*.yaml``), with their sources, beside the figures measured here."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -19,14 +19,17 @@ from hpcbench.resources import data_dir
 from hpcbench.study.yaml12 import read
 
 Citation = Literal["first-hand", "second-hand", "derived"]
-"""How a figure was read. first-hand: in the paper's own text, its authors' documentation or code; second-hand: in
-somebody's account of it; derived: computed from first-hand figures."""
+"""How a figure was read.
+
+first-hand: in the paper's own text, its authors' documentation or code; second-hand: in another text about it;
+derived: computed from first-hand figures.
+"""
 
 
 class Published(Section):
     """One figure of a paper."""
 
-    what: str = Field(description="What was measured.")
+    what: str = Field(description="Measured quantity.")
     setting: str = Field(description="Model, machine, size.")
     quantity: Literal["speed_ratio", "flops_ratio", "tflops", "mfu", "wire_over_message", "mode_ratio"]
     value: float
@@ -34,11 +37,11 @@ class Published(Section):
     read_in: str = Field(description="Abstract, table, code: where the figure was read.")
     gpu: str | None = Field(None, description="Part of the name of the GPU that it is for.")
     schemes: list[str] = Field(default_factory=list, description="Patterns of the schemes to set beside it.")
-    reference: str | None = Field(None, description="Of this figure, where it is not the paper's.")
+    reference: str | None = Field(None, description="Source of this figure, if it is not the paper's.")
     note: str | None = None
 
     def concerns(self, scheme: str) -> bool:
-        """Whether a scheme of ours is of the kind that the figure is of."""
+        """Whether one of our schemes is of the figure's kind."""
         return any(fnmatchcase(scheme, pattern) for pattern in self.schemes)
 
 
@@ -57,7 +60,7 @@ def papers(directory: Path | None = None) -> list[Paper]:
     Raises
     ------
     UserError
-        A file is not what it should be.
+        A file is malformed.
     """
     directory = directory or data_dir("results/published")
     return [_read(path) for path in sorted(directory.glob("*.yaml"))]
@@ -86,16 +89,16 @@ _COLUMNS = (
     ),
 )
 _RATIOS = {"flops_ratio": "TFLOPS/GPU", "speed_ratio": "samples/s"}
-"""Within one study model and sequence are the same, so that both are the ratio of step times."""
+"""Ratios of speed. Within one study model and sequence are the same, so that both are the ratio of step times."""
 
 
 def published(submission: Submission, cells: Sequence[Cell], sources: Sequence[Paper] | None = None) -> Table | None:
-    """Figures of papers that have a counterpart in the study: the same kind of scheme, or the same GPU.
+    """Figures of papers with a counterpart in the study: the same kind of scheme, or the same GPU.
 
     Parameters
     ----------
     submission, cells
-        What was measured.
+        The measured submission and its cells.
     sources
         The papers; those that come with the package by default.
     """
@@ -118,7 +121,10 @@ def published(submission: Submission, cells: Sequence[Cell], sources: Sequence[P
 
 
 def _together(paper: Paper) -> list[list[Published]]:
-    """The figures, those together that are ratios of speed of the same experiment, which have one counterpart."""
+    """The figures of a paper.
+
+    Ratios of speed from the same experiment are grouped, because they have one counterpart.
+    """
     found: dict[str, list[Published]] = {}
     for figure in paper.figures:
         ratio = figure.quantity in _RATIOS
@@ -128,7 +134,7 @@ def _together(paper: Paper) -> list[list[Published]]:
 
 
 def _said(paper: Paper, figures: Sequence[Published]) -> tuple[Entry, ...]:
-    """What was published: the values, of what, and where."""
+    """The published values, their subject and their place, in words."""
     first, several = figures[0], len(figures) > 1
     what = f"{first.what}: {', '.join(_RATIOS[one.quantity] for one in figures)}" if several else first.what
     return (
@@ -144,7 +150,7 @@ def _reference(paper: Paper, figure: Published) -> str:
 
 
 def _counterpart(figure: Published, row: Row, baseline: bool) -> Entry | None:
-    """What we measured of the same kind; None where the figure speaks of something else."""
+    """Our measurement of the same kind; None if the figure is about something else."""
     if figure.quantity in _RATIOS:
         return estimate(row.speed, speed_interval) if figure.concerns(row.scheme) and row.speed else None
     if figure.quantity == "wire_over_message":

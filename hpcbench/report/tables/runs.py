@@ -1,4 +1,7 @@
-"""Every run: what became of it and why; of runs that there is nothing to compare with, also speed and loss."""
+"""The table of all runs: their states and reasons.
+
+For runs that are compared with nothing it has speed and loss, too.
+"""
 
 from dataclasses import replace
 
@@ -27,14 +30,14 @@ from hpcbench.report.quantities.speed_quantities import (
 from hpcbench.report.quantities.traffic_quantities import WIRE
 
 _NAMED = 2
-"""Hosts that are named; of more, the number is said."""
+"""Number of hosts that are named. Of the others only the number is given."""
 
 
 def runs(submission: Submission, cells: list[Cell]) -> Table | None:
-    """One row a planned run, also of those that left nothing."""
+    """A row for each planned run, including runs that left no file."""
     fields = [
         (Column("run", "run", words=True, help="The run's name in its submission."), lambda run: name(run.id)),
-        (Column("state", "state", words=True, help="What became of it."), _state),
+        (Column("state", "state", words=True, help="State of the run."), _state),
         (Column("step", "step", words=True, help="Its last step, of how many."), _step),
         (
             Column("job", "job", words=True, group=1, help="The job that it belongs to."),
@@ -78,7 +81,7 @@ _OWN = "hpcbench"
 
 
 def logs(submission: Submission, cells: list[Cell]) -> Table | None:
-    """State, speed and loss of each run; only the columns that a log fills."""
+    """State, speed and loss of each run, with only the columns for which a log has values."""
     runs = [run for cell in cells for run in cell.runs]
     gpu = any(is_gpu(run.run) for run in runs)
     foreign = any(_dialect(run) != _OWN for run in runs)

@@ -1,7 +1,7 @@
-"""How speed grows with the machine: sizes of one study, and their table.
+"""The growth of speed with the machine: the sizes of a study, and their table.
 
-Sizes are cells that differ in nothing but the size of the machine. Whether they show strong or weak scaling is decided
-by the settings: the same global batch, or the same batch a rank.
+Sizes are cells that differ only in the size of the machine. The settings decide whether they show strong scaling (the
+same global batch) or weak scaling (the same batch per rank).
 """
 
 import json
@@ -26,24 +26,24 @@ from hpcbench.report.titles import example
 
 @dataclass(frozen=True)
 class Size:
-    """A cell as a point of a series."""
+    """A cell as one point of a series."""
 
     cell: Cell
     ranks: int
     nodes: int | None
     batch: int
-    """Sequences a step."""
+    """Number of sequences in a step."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A way for the work to grow, or not, with the machine."""
+    """A kind of scaling: how the work grows with the machine."""
 
     name: str
     same: Callable[[Size], float]
-    """What of the batch is the same at all sizes."""
+    """Gives the property of the batch that is the same at all sizes."""
     words: str
-    """How that is said."""
+    """The property in words."""
 
 
 STRONG = Kind("strong", lambda size: size.batch, "global batch {:.0f}")
@@ -52,19 +52,19 @@ WEAK = Kind("weak", lambda size: size.batch / size.ranks, "batch {:.4g} a rank")
 
 @dataclass(frozen=True)
 class Point:
-    """One scheme at one size, beside the smallest size at which that scheme has a speed."""
+    """One scheme at one size, relative to the smallest size at which the scheme has a speed."""
 
     series: str
-    """What is the same at all its sizes."""
+    """Text for the properties that are the same at all its sizes."""
     size: Size
     row: Row
     smallest: Size | None
     speedup: float | None
-    """Samples/s over those at the smallest size."""
+    """Samples/s divided by those at the smallest size."""
 
     @property
     def efficiency(self) -> float | None:
-        """Samples/s a rank over those at the smallest size: of strong and weak scaling alike, 1 is ideal."""
+        """Samples/s per rank divided by those at the smallest size. 1 is ideal for both strong and weak scaling."""
         if self.speedup is None or self.smallest is None:
             return None
         return self.speedup * self.smallest.ranks / self.size.ranks
@@ -73,8 +73,8 @@ class Point:
 def scaling(cells: list[Cell], kind: Kind) -> list[Point]:
     """The points of each series, scheme by scheme.
 
-    A series is of cells that have all settings in common but the global batch and the layout, and of the batch what
-    the kind says.
+    A series has cells with equal settings, except for the global batch and the layout, and with the property of the
+    batch that the kind says.
     """
     series: dict[tuple[str, float], list[Size]] = {}
     modes = has_modes(cells)
@@ -90,7 +90,7 @@ def scaling(cells: list[Cell], kind: Kind) -> list[Point]:
 
 
 def has_modes(cells: list[Cell]) -> bool:
-    """Whether tensor parallelism on a grid is among the cells: then series are of its modes."""
+    """Whether a cell has tensor parallelism on a grid. Then each series has one mode."""
     return any(_tensor(size) != "1d" for size in _sizes(cells))
 
 
@@ -99,7 +99,10 @@ def _tensor(size: Size) -> str:
 
 
 def _by_mode(sizes: list[Size]) -> dict[str, list[Size]]:
-    """Sizes of each mode of tensor parallelism, by its words; without tensor parallelism a size is of every mode."""
+    """Sizes of each mode of tensor parallelism, by its name.
+
+    A size without tensor parallelism belongs to every mode.
+    """
     groups: dict[str, list[Size]] = {}
     layouts = {_layout(example(size.cell), modes=True) for size in sizes}
     for layout in sorted(layouts):
@@ -114,14 +117,14 @@ def _by_mode(sizes: list[Size]) -> dict[str, list[Size]]:
 
 
 def _own(sizes: list[Size], cells: list[Cell]) -> list[str]:
-    """The values of the matrix that tell a series from others."""
+    """The values of the matrix that distinguish a series from others."""
     first, *rest = [size.cell.values for size in sizes]
     own = {key: value for key, value in first.items() if all(values.get(key) == value for values in rest)}
     return [f"{key} {value}" for key, value in own.items() if any(cell.values.get(key) != value for cell in cells)]
 
 
 def _apart(sizes: list[Size]) -> list[list[Size]]:
-    """Sizes by their layout, the data parallelism aside, unless each has its own number of ranks anyway."""
+    """Names of sizes by their layout without data parallelism, unless each has its own number of ranks anyway."""
     if len({size.ranks for size in sizes}) == len(sizes):
         return [sizes]
     groups: dict[str, list[Size]] = {}
@@ -153,7 +156,10 @@ def _sizes(cells: list[Cell]) -> Iterator[Size]:
 
 
 def _fixed(run: RunResult, *, modes: bool) -> str:
-    """The work, and how it is done but for its size: on grids, which cut samples, how many at a time is size, too."""
+    """The settings of the work and of how it is done, without the size.
+
+    On grids, which cut samples, the number of samples at a time belongs to the size, too.
+    """
     of_size = ("global_batch", "micro_batch") if modes else ("global_batch",)
     same = {key: member(run.settings, key) for key in ("model", "data", "train", "device")}
     if isinstance(same["train"], dict):
@@ -170,19 +176,19 @@ def _layout(run: RunResult, *, modes: bool = False) -> str:
 
 
 def strong_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
-    """The same global batch on more and more ranks."""
+    """Points with the same global batch on more and more ranks."""
     title = "Strong scaling: the same global batch on more ranks"
     return _table(STRONG, title, scaling(cells, STRONG), modes=has_modes(cells))
 
 
 def weak_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
-    """A global batch that grows with the ranks."""
+    """Points with a global batch that grows with the ranks."""
     title = "Weak scaling: a global batch that grows with the ranks"
     return _table(WEAK, title, scaling(cells, WEAK), modes=has_modes(cells))
 
 
 def _of_modes(points: list[Point]) -> list[Field[Point]]:
-    """What the papers on tensor grids compare: seconds of both passes over the samples, bytes and memory of a rank."""
+    """Quantities that papers on tensor grids compare: seconds of both passes per sample, bytes and memory of a rank."""
 
     def passes(point: Point) -> float | None:
         parts = [one.figure(point.row.runs) for one in PHASES if one.key in ("forward_s", "backward_s")]
@@ -215,7 +221,7 @@ def _table(kind: Kind, title: str, points: list[Point], *, modes: bool) -> Table
     made: list[Field[Point]] = [
         (SCHEME, lambda point: name(point.row.scheme)),
         (
-            Column("series", "series", words=True, help="What is the same at all sizes that are compared."),
+            Column("series", "series", words=True, help="Properties that are the same at all compared sizes."),
             lambda point: name("" if one else point.series),
         ),
         (Column("nodes", "nodes"), lambda point: quantity(point.size.nodes, whole)),

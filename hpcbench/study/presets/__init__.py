@@ -1,4 +1,4 @@
-"""Models and schemes by name, kept as YAML beside this file."""
+"""Presets of models and schemes, kept as YAML files in this directory."""
 
 import copy
 import re
@@ -21,7 +21,7 @@ def models() -> list[str]:
 
 
 def schemes() -> list[str]:
-    """Names of the scheme presets; words in braces stand for whole numbers, a share for one between 0 and 1."""
+    """Names of the scheme presets. A word in braces stands for a whole number, a share for a number between 0 and 1."""
     return list(_table("schemes"))
 
 
@@ -31,7 +31,7 @@ def model(name: str) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        There is no such preset; one line that names the known ones.
+        There is no such preset. The message names the known ones.
     """
     if name not in _table("models"):
         near = suggestion(name, models())
@@ -45,7 +45,7 @@ def scheme(name: str) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        There is no such preset; one line that names the known ones.
+        There is no such preset. The message names the known ones.
     """
     found = _match(name)
     if found is not None:
@@ -62,7 +62,7 @@ def is_scheme(name: str) -> bool:
 
 
 def _match(name: str) -> tuple[dict[str, Any], dict[str, str]] | None:
-    """Fields of the preset, and what stands for the words in braces."""
+    """Fields of the preset, and the values of the words in braces."""
     for pattern, fields in _table("schemes").items():
         expression = re.sub(r"\\{(\w+)\\}", _number, re.escape(pattern))
         match = re.fullmatch(expression, name)
@@ -72,7 +72,7 @@ def _match(name: str) -> tuple[dict[str, Any], dict[str, str]] | None:
 
 
 def _number(word: re.Match[str]) -> str:
-    """What may stand for a word in braces."""
+    """A pattern for the values of a word in braces."""
     return f"(?P<{word[1]}>{r'0[.][0-9]{1,6}' if word[1] == 'share' else '[1-9][0-9]{0,2}'})"
 
 

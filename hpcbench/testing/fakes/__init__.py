@@ -1,7 +1,7 @@
-"""Fakes of LSF and Flux: programs of those names that check their arguments, and run jobs for real on this machine.
+"""Fakes of LSF and Flux: programs with their names that check their arguments and really run jobs on this machine.
 
-They serve our tests, and a site that wants to try its file before it has an account. They are fakes: what they accept
-a real scheduler may refuse, and the other way round.
+They are made for hpcbench's tests, and for users who want to try a site file before they have an account. They are
+fakes: a real scheduler may refuse what they accept, and the other way round.
 """
 
 import json
@@ -37,7 +37,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "lose": ("job",),
     "no_exit_code": ("job",),
 }
-"""Kinds of faults, and what each must be told."""
+"""Kinds of faults, with the arguments that each needs."""
 _KILLS = {"host_failure": "host", "preempt": "preempt", "out_of_memory": "memory", "external_kill": "signal"}
 _STEPS = {"suspend": ("SIGSTOP", "stopped by the system"), "resume": ("SIGCONT", "running")}
 
@@ -54,19 +54,19 @@ class Called:
 
 
 class Fake:
-    """A scheduler that is pretended; a context manager. When it is left, all its jobs are ended.
+    """A pretended scheduler; a context manager. When it is left, all its jobs are ended.
 
     Parameters
     ----------
     directory
-        Where it keeps its state, which must not exist yet; by default a temporary directory.
+        Directory of its state, which must not exist yet; by default a temporary directory.
     options
         See `hpcbench.testing.fakes.state.Config`.
 
     Attributes
     ----------
     environment
-        This process's environment with the faked programs first on PATH.
+        Environment of this process, with the faked programs first on PATH.
     """
 
     system = ""
@@ -108,19 +108,19 @@ class Fake:
     def order(
         self, kind: str, *, program: str | None = None, job: str | None = None, times: int | None = None, **what: Any
     ) -> None:
-        """Order a fault.
+        """Make a fault happen.
 
         Parameters
         ----------
         kind
-            One of `FAULTS`, which lasts, or something that is done to a job at once: ``host_failure``, ``preempt``,
+            One of `FAULTS`, which lasts, or something that happens to a job at once: ``host_failure``, ``preempt``,
             ``out_of_memory``, ``external_kill``, ``suspend``, ``resume``.
         program, job
-            Where it strikes: calls of a program, or a job (``12``, ``12[3]``, or ``*`` for all).
+            What it concerns: calls of a program, or a job (``12``, ``12[3]``, or ``*`` for all).
         times
-            How often it strikes before it is over; by default until it is withdrawn.
+            Number of times that it happens; by default it happens until it is withdrawn.
         what
-            What the kind must be told besides.
+            Further arguments of the kind.
         """
         if kind in _KILLS or kind in _STEPS:
             self._at_once(kind, str(job))
@@ -133,13 +133,13 @@ class Fake:
             state.faults.append(fault)
 
     def withdraw(self, kind: str) -> None:
-        """Let there be no more faults of this kind."""
+        """End all faults of this kind."""
         with self._store.change() as state:
             state.faults = [fault for fault in state.faults if fault["kind"] != kind]
 
     @property
     def jobs(self) -> list[Job]:
-        """All jobs ever taken, as they are now."""
+        """All jobs that were ever taken, in their present state."""
         return self._store.read().jobs
 
     @property
@@ -154,7 +154,7 @@ class Fake:
         return found
 
     def run(self, *argv: str, stdin: bytes | None = None, **keywords: Any) -> "subprocess.CompletedProcess[str]":
-        """Call one of the programs, or any other with them on PATH; both outputs are caught."""
+        """Call one of the programs, or any other with them on PATH. Both outputs are caught."""
         done = subprocess.run(
             list(argv),
             input=stdin if stdin is not None else b"",
@@ -165,12 +165,12 @@ class Fake:
         return subprocess.CompletedProcess(list(argv), done.returncode, *decoded)
 
     def wait(self, seconds: float = 60.0) -> list[Job]:
-        """Wait until all jobs have ended, and give them.
+        """Wait until all jobs have ended, and return them.
 
         Raises
         ------
         TimeoutError
-            They have not, in that time.
+            They have not ended in that time.
         """
         deadline = time.monotonic() + seconds
         while any(job.state not in ENDED for job in self.jobs):
@@ -182,7 +182,7 @@ class Fake:
         return self.jobs
 
     def wait_for(self, key: str, *states: str, seconds: float = 60.0) -> Job:
-        """Wait until the job is in one of these states, and give it."""
+        """Wait until the job is in one of these states, and return it."""
         deadline = time.monotonic() + seconds
         while True:
             found = next((job for job in self.jobs if job.key == key and job.state in states), None)
@@ -208,7 +208,7 @@ class Fake:
         return f"import sys; sys.path.insert(0, {str(Path(__file__).resolve().parents[3])!r})"
 
     def _install(self) -> dict[str, str]:
-        """Put the programs where PATH finds them."""
+        """Put the programs in a directory on PATH."""
         programs = self._store.directory / "bin"
         programs.mkdir()
         entry = self._store.directory / "fake.py"
@@ -228,7 +228,7 @@ class Fake:
 
 
 class FakeLSF(Fake):
-    """A fake of LSF; its flavours are csm, lsf, old and lsf-like: see `hpcbench.testing.fakes.lsf.flavours`.
+    """A fake of LSF. Its flavours are csm, lsf, old and lsf-like: see `hpcbench.testing.fakes.lsf.flavours`.
 
     Examples
     --------

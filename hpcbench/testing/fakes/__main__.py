@@ -1,6 +1,6 @@
 """Runs a command with a faked scheduler first on PATH: ``python -m hpcbench.testing.fakes lsf -- COMMAND``.
 
-When the command has ended, the jobs that it left are waited for; then the fake ends with all that belongs to it.
+When the command has ended, its remaining jobs are waited for. Then the fake ends with all its processes.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from hpcbench.testing.fakes.state import ENDED
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit status of the command; 2 if the arguments are wrong."""
+    """Run the command, and return its exit status; 2 if the arguments are wrong."""
     words = sys.argv[1:] if argv is None else argv
     command = words[words.index("--") + 1 :] if "--" in words else []
     reader = argparse.ArgumentParser(

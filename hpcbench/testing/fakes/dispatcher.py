@@ -1,6 +1,7 @@
-"""Starts a fake's jobs for real on this machine, signals and ends them when their time has come.
+"""Really starts a fake's jobs on this machine, and signals and ends them at their time.
 
-It ends, with all its jobs, when its standard input is closed: so it never outlives the one who started it.
+It ends, with all its jobs, when its standard input is closed. So it never lives longer than the process that started
+it.
 """
 
 import json
@@ -33,7 +34,7 @@ TICK = 0.05
 
 
 class Dispatcher:
-    """One pass a tick."""
+    """The dispatcher, which works in ticks."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -42,7 +43,7 @@ class Dispatcher:
         self._children: dict[tuple[str, int], subprocess.Popen[bytes]] = {}
 
     def tick(self) -> None:
-        """See who has ended, send the signals that are due, start who can start."""
+        """See which jobs have ended, send the signals that are due, and start jobs that can start."""
         if not _anything_to_do(self.store.read()):
             return
         with self.store.change() as state:
@@ -59,7 +60,7 @@ class Dispatcher:
         send(f"{self.store.directory}:", signal.SIGKILL)
 
     def mark(self, job: Job) -> str:
-        """The value of the variable that the job's processes are known by."""
+        """The value of the variable by which the job's processes are found."""
         return f"{self.store.directory}:{job.key}"
 
     def _watch(self, job: Job, now: float) -> None:
@@ -137,7 +138,7 @@ class Dispatcher:
 
 
 def place(job: Job, state: State, config: Config) -> dict[str, int] | None:
-    """Hosts with enough free slots, or None if the job has to wait."""
+    """Hosts with enough free slots; None if the job must wait."""
     used = dict.fromkeys(config.node_names, 0)
     for other in state.jobs:
         if other.state in ALIVE:
@@ -153,7 +154,7 @@ def _anything_to_do(state: State) -> bool:
 
 
 def _interpreter(script: str) -> list[str]:
-    """What the first line names; a script without such a line is the shell's."""
+    """The interpreter in the first line; the shell for a script without such a line."""
     with Path(script).open("rb") as file:
         first = file.readline(300).decode(errors="replace").strip()
     return first[2:].split(maxsplit=1) if first.startswith("#!") else ["/bin/sh"]

@@ -1,6 +1,6 @@
-"""Pretended hosts: what runs on one finds its name, so that MPI and programs take it for a machine of its own.
+"""Pretended hosts: processes on one see its name, so that MPI and programs take it for a separate machine.
 
-Naming hosts takes a namespace of the kernel. Where that is denied, everything runs under this machine's own name.
+The names need a namespace of the kernel. If that is denied, everything runs under this machine's own name.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ _NEW_UTS, _NEW_USER = 0x04000000, 0x10000000
 
 
 def enter(host: str) -> None:
-    """Have this process, and all that it starts, run on the pretended host."""
+    """Let this process, and all that it starts, run on the pretended host."""
     user, group = os.geteuid(), os.getegid()
     libc = ctypes.CDLL(None)
     if libc.unshare(_NEW_UTS):
@@ -35,12 +35,12 @@ def enter(host: str) -> None:
 
 
 def run_on(words: list[str]) -> None:
-    """Become ``[-n] HOST COMMAND...`` on that host, as ssh and blaunch do: a shell reads the command.
+    """Run ``[-n] HOST COMMAND...`` in place of this process, as ssh and blaunch do: a shell reads the command.
 
     Parameters
     ----------
     words
-        With ``-n``, which is taken for granted, standard input is empty.
+        The words. With ``-n``, which is always assumed, standard input is empty.
     """
     host, *command = words[1:] if words[:1] == ["-n"] else words
     enter(host)
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def why_not() -> str | None:
-    """What keeps ranks from finding the names of pretended hosts here; None if nothing does."""
+    """Why ranks cannot see the names of pretended hosts here; None if they can."""
     child = os.fork()
     if not child:
         enter("probe")

@@ -1,4 +1,4 @@
-"""Where the programs of a fake begin: each call is recorded, faults to order strike, then the program does its work."""
+"""The start of a fake's programs. Each call is recorded, ordered faults happen, and then the program does its work."""
 
 import importlib
 import io
@@ -30,12 +30,12 @@ PROGRAMS = {
     "flux": ("flux",),
 }
 LAUNCHERS = ("blaunch", "jsrun", "lrun")
-"""Their output is that of what they start, and is not kept."""
+"""Launchers. Their output is that of the started processes, and is not recorded."""
 _REGISTRY: dict[str, Callable[["Call"], int]] = {}
 
 
 class RefusedError(Exception):
-    """The program says no: what goes to standard error, and its exit status."""
+    """The program refuses: it prints this text on standard error and ends with this exit status."""
 
     def __init__(self, text: str, status: int = 255) -> None:
         super().__init__(text)
@@ -57,7 +57,7 @@ class Call:
 
 
 def register_program(name: str) -> Callable[[Callable[[Call], int]], Callable[[Call], int]]:
-    """Register what a program does."""
+    """Register the function of a program."""
 
     def register(work: Callable[[Call], int]) -> Callable[[Call], int]:
         _REGISTRY[name] = work
@@ -67,7 +67,7 @@ def register_program(name: str) -> Callable[[Callable[[Call], int]], Callable[[C
 
 
 def run(directory: str, program: str, argv: Sequence[str]) -> int:
-    """Do what `program` does when it is called with these arguments; its exit status."""
+    """Do the work of `program` with these arguments, and return its exit status."""
     store = Store(directory)
     importlib.import_module(f"hpcbench.testing.fakes.{MODULES[program]}")
     taken: list[bytes] = []
@@ -110,7 +110,7 @@ def _resend(call: Call, copies: int, seconds: float) -> None:
 
 
 def strike(store: Store, program: str) -> list[dict[str, Any]]:
-    """The faults that strike this call; each that was ordered for some calls only is counted down."""
+    """The faults of this call. Each one that was ordered for a number of calls is counted down."""
     with store.change() as state:
         found = [fault for fault in state.faults if fault.get("program") == program and fault["job"] is None]
         for fault in found:
@@ -119,7 +119,7 @@ def strike(store: Store, program: str) -> list[dict[str, Any]]:
 
 
 def job_faults(state: State, job: Job, kind: str) -> dict[str, Any] | None:
-    """The fault of this kind that was ordered for the job, or for all; counted down."""
+    """The fault of this kind for the job, or for all jobs; it is counted down."""
     for fault in state.faults:
         if fault["kind"] == kind and fault["job"] in ("*", str(job.id), job.key):
             _count_down(state, fault)
@@ -135,7 +135,7 @@ def _count_down(state: State, fault: dict[str, Any]) -> None:
 
 
 def _answer(output: str, errors: str, status: int, faults: list[dict[str, Any]]) -> int:
-    """Print what the program said, as the faults leave it."""
+    """Print the program's output, changed by the faults."""
     for fault in faults:
         kind = fault["kind"]
         if kind == "banner":
@@ -160,7 +160,7 @@ def _answer(output: str, errors: str, status: int, faults: list[dict[str, Any]])
 
 
 def main(directory: str) -> int:
-    """Entry of the programs that a fake puts on PATH: the name of one, then its arguments."""
+    """Entry of the programs that a fake puts on PATH: takes the name of one, then its arguments."""
     sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
     sys.stderr.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
     return run(directory, Path(sys.argv[1]).name, sys.argv[2:])

@@ -1,4 +1,4 @@
-"""Starts the ranks of a faked launcher for real: by MPICH's mpiexec, or as plain processes where there is none."""
+"""Really starts the ranks of a faked launcher: by MPICH's mpiexec, or as plain processes without one."""
 
 import json
 import os
@@ -20,7 +20,7 @@ _ENTRY = "import sys; sys.path.insert(0, {path!r}); from hpcbench.testing.fakes.
 
 @dataclass(frozen=True)
 class Rank:
-    """Where one rank pretends to be."""
+    """The pretended place of one rank."""
 
     host: str
     local_rank: int
@@ -34,7 +34,7 @@ def allocation(store: Store, job_id: str | None, complaint: str) -> Job:
     Raises
     ------
     RefusedError
-        There is none.
+        There is no such job.
     """
     own = os.environ.get(MARK, "")
     for job in store.read().jobs:
@@ -46,7 +46,7 @@ def allocation(store: Store, job_id: str | None, complaint: str) -> Job:
 def launch(
     store: Store, ranks: Sequence[Rank], command: Sequence[str], variables: Mapping[str, str], names: "Names"
 ) -> int:
-    """Start the ranks, hand on what they print, and wait: their exit status."""
+    """Start the ranks, pass on their output, wait for them, and return the exit status."""
     if not command:
         raise RefusedError("no command was given", 1)
     told = [[rank.host, rank.local_rank, rank.local_size, list(rank.gpus)] for rank in ranks]
@@ -74,22 +74,22 @@ def launch(
 
 @dataclass(frozen=True)
 class Names:
-    """Variables by which the faked launcher tells a rank who it is."""
+    """Variables by which the faked launcher tells a rank its number and place."""
 
     rank: Sequence[str]
     size: Sequence[str]
     local_rank: Sequence[str]
     local_size: Sequence[str]
     gpus: bool = True
-    """Whether it narrows CUDA_VISIBLE_DEVICES."""
+    """Whether it limits CUDA_VISIBLE_DEVICES."""
 
     def for_json(self) -> list[object]:
-        """As `become` reads it."""
+        """The names in the form that `become` reads."""
         return [list(self.rank), list(self.size), list(self.local_rank), list(self.local_size), self.gpus]
 
 
 def become() -> None:
-    """In a rank's process: say who it is in the launcher's variables, and turn into the program."""
+    """Set the launcher's variables in a rank's process, and replace the process by the program."""
     told = json.loads(os.environ.pop("HPCBENCH_FAKE_RANKS"))
     number = int(os.environ["PMI_RANK"])
     host, local_rank, local_size, gpus = told["ranks"][number]
@@ -113,7 +113,7 @@ def _hosts(ranks: Sequence[Rank], store: Store) -> list[str]:
 
 
 def split(config: Config, per_host: int, local_rank: int) -> list[int]:
-    """The GPUs of a local rank where a node's are dealt out evenly."""
+    """The GPUs of a local rank if a node's GPUs are divided evenly."""
     if not config.gpus:
         return []
     each = max(1, config.gpus // per_host)
@@ -122,7 +122,10 @@ def split(config: Config, per_host: int, local_rank: int) -> list[int]:
 
 
 def _end_with_us(children: Sequence["subprocess.Popen[bytes]"]) -> None:
-    """A signal that would end the launcher ends its ranks too; one that it was started to ignore stays ignored."""
+    """Let a signal that would end the launcher end its ranks, too.
+
+    Signals that were ignored at the start stay ignored.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
         for child in children:

@@ -1,4 +1,4 @@
-"""Signals as people write them: ``USR2``, ``SIGUSR2`` or ``12``."""
+"""Signals in the forms that people write: ``USR2``, ``SIGUSR2`` or ``12``."""
 
 import signal
 

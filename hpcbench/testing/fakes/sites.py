@@ -1,4 +1,4 @@
-"""What a site file says, as what a fake pretends."""
+"""Options of a fake from a site file."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""What the programs of a fake and its dispatcher share: one file of jobs and faults, changed under a lock.
+"""The state that a fake's programs and its dispatcher share: a file of jobs and faults, changed under a lock.
 
-Everything here is imported by each call of a faked program, so it needs nothing but the standard library.
+Each call of a faked program imports this module, so it needs only the standard library.
 """
 
 import fcntl
@@ -21,9 +21,11 @@ ENDED = (DONE, EXITED)
 ALIVE = (RUNNING, STOPPED, SYSTEM_STOPPED)
 
 MARK = "HPCBENCH_FAKE_JOB"
-"""In the environment of all that a job starts, so that its processes are found wherever they went."""
+"""Variable in the environment of all processes of a job, by which they are found."""
 RANK_MARK = "HPCBENCH_FAKE_HOST"
-"""In the environment of ranks: the pretended host that they run on, where signals to the batch script do not reach."""
+"""Variable in the environment of ranks: the pretended host that they run on, where signals to the batch script do not
+arrive.
+"""
 
 
 @dataclass
@@ -32,14 +34,14 @@ class Job:
 
     id: int
     script: str
-    """A file that the fake copied it to."""
+    """File that the fake copied the script to."""
     index: int = 0
-    """Of the element; 0 where there is no array."""
+    """Index of the element; 0 if there is no array."""
     name: str = ""
     queue: str = ""
     account: str = ""
     options: dict[str, list[str]] = field(default_factory=dict)
-    """As they were given, the script's lines included."""
+    """Options as they were given, those of the script included."""
     cwd: str = ""
     output: str = ""
     error: str = ""
@@ -51,9 +53,9 @@ class Job:
     depends: str = ""
     orphan_ends: bool = False
     throttle: int = 0
-    """Elements of the array that may run at a time; 0 for all."""
+    """Largest number of the array's elements that may run at a time; 0 for all."""
     limit: float = 0.0
-    """Seconds of this machine; 0 for none."""
+    """Time limit in seconds of this machine; 0 for none."""
     warning: tuple[float, int] | None = None
     """Seconds before the limit, and the signal."""
     rerunnable: bool = False
@@ -65,10 +67,10 @@ class Job:
     pid: int = 0
     exit: int | None = None
     why: str = ""
-    """What ended it, or is about to: owner, force, limit, requeue, preempt, host, orphan."""
+    """The cause of its end, or of the coming end: owner, force, limit, requeue, preempt, host, orphan."""
     note: str = ""
     plan: list[tuple[float, int, str]] = field(default_factory=list)
-    """Signals to come: when, which, and why."""
+    """Coming signals: time, signal, and reason."""
     places: dict[str, int] = field(default_factory=dict)
     """Slots by pretended host."""
     starts: int = 0
@@ -76,36 +78,36 @@ class Job:
 
     @property
     def key(self) -> str:
-        """``12``, or ``12[3]`` for an element."""
+        """The key ``12``, or ``12[3]`` for an element."""
         return f"{self.id}[{self.index}]" if self.index else str(self.id)
 
     def say(self, time: float, text: str) -> None:
-        """Note an event of its history."""
+        """Add an event to its history."""
         self.events.append((time, text))
 
 
 @dataclass
 class State:
-    """All that changes."""
+    """All data that change."""
 
     next: int = 1
     jobs: list[Job] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
 
     def full(self, queue: str, more: int, config: "Config") -> bool:
-        """Whether a user may not have so many more jobs in the queue."""
+        """Whether a user may not have `more` further jobs in the queue."""
         alive = [job.queue for job in self.jobs if job.state not in ENDED]
         bounds = ((config.max_submitted, len(alive)), (config.queues[queue].get("max_submitted"), alive.count(queue)))
         return any(most and have + more > most for most, have in bounds)
 
     def find(self, id: int, index: int = 0) -> list[Job]:
-        """The job, or all elements of the array, or one."""
+        """The job, all elements of the array, or one of them."""
         return [job for job in self.jobs if job.id == id and index in (0, job.index)]
 
 
 @dataclass
 class Config:
-    """What is pretended; it does not change."""
+    """The settings of a fake, which do not change."""
 
     system: str
     directory: str
@@ -114,32 +116,35 @@ class Config:
     gpus: int = 4
     flavour: str = ""
     minute: float = 60.0
-    """Seconds that a minute of the scheduler lasts."""
+    """Seconds of a minute of the scheduler."""
     queues: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The first is the default; of each, where it has such limits: ``min_nodes``, ``max_nodes``, ``max_minutes``,
-    ``bins`` (the most nodes, and minutes for jobs of up to so many) and ``max_submitted``."""
+    """Queues. The first one is the default.
+
+    A queue may have limits: ``min_nodes``, ``max_nodes``, ``max_minutes``, ``bins`` (the most nodes of a job, and its
+    minutes) and ``max_submitted``.
+    """
     account_option: str = ""
-    """That jobs must be given; empty where none is needed."""
+    """Option that each job must have; empty if none is needed."""
     max_array: int = 1000
     max_submitted: int = 0
-    """In all queues; 0 for any number."""
+    """Largest number of jobs in all queues; 0 for any number."""
     clean_period: float = 3600.0
     """Seconds of this machine after which a finished job is no longer listed."""
     dispatch_delay: float = 0.0
     terminate_interval: float = 10.0
-    """Seconds of this machine between one signal that ends a job and the next, harder one."""
+    """Seconds of this machine between a signal that ends a job and the next, harder one."""
     root_refused: bool = False
     parse_script: bool = False
     user: str = field(default_factory=getpass.getuser)
 
     def most_minutes(self, queue: str, nodes: int) -> float:
-        """The longest job of so many nodes."""
+        """The longest time of a job with this number of nodes."""
         limits = self.queues[queue]
         bins = [minutes for most, minutes in limits.get("bins", []) if nodes <= most]
         return float(min([limits.get("max_minutes", math.inf), *bins[:1]]))
 
     def most_nodes(self, queue: str) -> float:
-        """The largest job."""
+        """The largest number of nodes of a job."""
         return float(min(self.nodes, self.queues[queue].get("max_nodes", math.inf)))
 
     @property
@@ -168,13 +173,14 @@ class Store:
 
     @property
     def config(self) -> Config:
+        """The settings of the fake."""
         if self._cached is None:
             self._cached = Config(**json.loads((self.directory / "config.json").read_text(encoding="utf-8")))
         return self._cached
 
     @contextmanager
     def change(self) -> Iterator[State]:
-        """The state, to be changed; nobody else sees it meanwhile."""
+        """The state, for changing it. It is locked meanwhile."""
         with (self.directory / "lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             state = self._read()
@@ -184,11 +190,11 @@ class Store:
                 self._write(state)
 
     def read(self) -> State:
-        """The state as it is now."""
+        """The present state."""
         return self._read()
 
     def record(self, program: str, argv: Sequence[str], stdin: bytes | None) -> None:
-        """Keep what a program was called with."""
+        """Record the arguments and the input of a call."""
         with self.change():
             number = len(list((self.directory / "calls").glob("*.json")))
             path = self.directory / "calls" / f"{number:06d}.json"

@@ -1,9 +1,9 @@
-"""Virtual hosts with slow links between them, on one Linux machine, so that MPI can be run over a network that is slow.
+"""Virtual hosts with slow links between them, on one Linux machine, so that MPI can run over a slow network.
 
-Each host has a network, a name, /dev/shm and System V IPC of its own: ranks of one host meet in shared memory, ranks of
-two hosts only over TCP, through token buckets that limit what each host sends and receives. The hosts live in a process
-namespace of their own, whose first process ends when the Python that made them closes them or ends in whatever way; the
-kernel then ends all that runs there, and networks and mounts, which nobody else can see, go with it.
+Each host has its own network, name, /dev/shm and System V IPC. Ranks of one host use shared memory; ranks of two hosts
+use TCP, through token buckets that limit the rate at which each host sends and receives. The hosts live in their own
+process namespace. Its first process ends when the Python process that made the hosts closes them or ends in any way.
+The kernel then ends all processes there, and removes networks and mounts, which are not visible outside.
 """
 
 import os
@@ -26,7 +26,7 @@ _HERE = Path(__file__).resolve().parent
 _TOOLS = ("bash", "hostname", "ip", "mount", "nsenter", "tc", "unshare")
 _NAMESPACES = ("--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc")
 _ENTERED = {"user": "user", "mount": "mnt", "net": "net", "uts": "uts", "ipc": "ipc", "pid": "pid_for_children"}
-"""nsenter's options, and the files of what unshare made: it is in all of them itself but the last."""
+"""Options of nsenter, and the files that it enters. Python is in all the namespaces of unshare except the last."""
 _KERNEL = {
     "veth": "ip link add port type veth peer name eth0",
     "bridge": "ip link add sw type bridge",
@@ -34,13 +34,13 @@ _KERNEL = {
 }
 _MAX = 200
 _START = 60.0
-"""Seconds that the hosts may take to come up, which usually is half a second."""
+"""Seconds that the hosts may take to start, which usually takes half a second."""
 _NO_INPUT = ("sh", "-c", 'exec "$@" </dev/null', "sh")
-"""Before the command of a rank: the input of mpiexec itself does not end while it runs."""
+"""The shell line of a rank's command without input, because the input of mpiexec itself does not end while it runs."""
 
 
 def why_not() -> str | None:
-    """What keeps hosts from being made here, and the remedy, in one line; None if nothing does."""
+    """Why hosts cannot be made here, and the remedy, in one line; None if they can."""
     missing = [tool for tool in _TOOLS if not shutil.which(tool)]
     if missing:
         return f"virtual hosts need {', '.join(missing)}: apt-get install iproute2 util-linux, or the like"
@@ -56,15 +56,16 @@ def why_not() -> str | None:
 class Hosts:
     """Virtual hosts ``host1``, ``host2``, ... behind a switch that never blocks; a context manager.
 
-    Several may exist at a time, for each sees only its own. Their file system is this machine's but for ``/dev/shm``
-    and what tells of the network.
+    Several sets of hosts may exist at a time, because each sees only itself. Their file system is this machine's,
+    except for ``/dev/shm`` and the files about the network.
 
     Parameters
     ----------
     count
         Number of hosts, 1 to 200.
     rate
-        Limit of each host's link in each direction, as ``tc`` writes it: ``"50mbit"``, ``"2gbit"``; None for no limit.
+        Limit of each host's link in each direction, in the form of ``tc``: ``"50mbit"``, ``"2gbit"``; None for no
+        limit.
     delay_us
         Time that a packet takes from any host to any other, in microseconds. Needs a C compiler.
 
@@ -99,7 +100,7 @@ class Hosts:
                 self._end()
                 log.seek(0)
                 if isinstance(failure, UserError):
-                    raise UserError(f"{failure}: {' '.join(log.read().split()) or 'no reason was told'}") from None
+                    raise UserError(f"{failure}: {' '.join(log.read().split()) or 'no reason was given'}") from None
                 raise
         return self
 
@@ -117,24 +118,24 @@ class Hosts:
         timeout: float = 300.0,
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run an MPI program; ranks fill the first host, then the second, and so on.
+        """Run an MPI program. Ranks fill the first host, then the second, and so on.
 
         Parameters
         ----------
         command
             Program and arguments of each rank. It must use the MPI of this Python's environment.
         ranks_per_host
-            By default as few as fit on all hosts.
+            Ranks of each host; by default as few as possible.
         timeout
-            Seconds after which all that the program started is ended.
+            Seconds after which all processes of the program are ended.
         environment
-            Variables beside this process's own. ``OMP_NUM_THREADS`` is 1 unless it is among them, for all hosts share
-            the cores of one machine.
+            Variables that are added to this process's own. ``OMP_NUM_THREADS`` is 1 unless it is among them, because
+            all hosts share the cores of one machine.
 
         Raises
         ------
         subprocess.TimeoutExpired
-            With what was printed until then.
+            The program took too long. The exception has its output so far.
         UserError
             There are not enough hosts, or there is no ``mpiexec`` of MPICH.
         """
@@ -150,12 +151,12 @@ class Hosts:
         ranks_per_host: int | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> int:
-        """Run an MPI program as :meth:`run` does, for as long as it takes; it prints where this process prints.
+        """Run an MPI program like :meth:`run`, without a time limit, and with this process's output.
 
         Returns
         -------
         int
-            Its exit status.
+            Exit status of the program.
         """
         argv, variables = self._start_ranks(command, ranks, ranks_per_host, environment)
         with _endless() as waiting, self._command(1, argv, variables, None, waiting) as process:
@@ -180,7 +181,8 @@ class Hosts:
     ) -> subprocess.CompletedProcess[str]:
         """Run one process on a host, or, as host 0, on the switch; see :meth:`run`.
 
-        What it leaves running on any of the hosts is ended with it. A second thread's command waits for its turn.
+        Processes that it leaves on any of the hosts are ended with it. The command of a second thread waits for its
+        turn.
         """
         with self._command(host, command, environment, subprocess.PIPE) as process:
             return self._outcome(process, command, timeout)
@@ -188,7 +190,10 @@ class Hosts:
     def _outcome(
         self, process: subprocess.Popen[str], command: Sequence[str], timeout: float
     ) -> subprocess.CompletedProcess[str]:
-        """What the process prints and how it ends; after the timeout it is ended, with all that runs on the hosts."""
+        """Output and end of the process.
+
+        After the timeout it is ended, with all processes on the hosts.
+        """
         try:
             output, errors = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -206,7 +211,7 @@ class Hosts:
         stream: int | None,
         stdin: int = subprocess.DEVNULL,
     ) -> Iterator[subprocess.Popen[str]]:
-        """A running process on a host; `stream` is where both its outputs go, None for those of this process."""
+        """A running process on a host. `stream` takes both its outputs; None for those of this process."""
         inside = ["/dev/shm/on", f"host{host}", shlex.join(command)] if host else command
         with (
             self._one_command,
@@ -232,7 +237,7 @@ class Hosts:
         self._set_limit()
 
     def _start(self, log: int) -> None:
-        """Start process 1 and wait for its word that the hosts are there."""
+        """Start process 1, and wait until it says that the hosts are there."""
         up = ["bash", str(_HERE / "up.sh"), str(_HERE), str(self.count), str(self._delay_us), self._compiler]
         self._first = subprocess.Popen(
             _unshare(up),
@@ -259,13 +264,13 @@ class Hosts:
             raise UserError(f"the virtual hosts' links cannot be limited: {' '.join(done.stderr.split())}")
 
     def _reach_the_last_host(self) -> None:
-        """A closed port's refusal is an answer."""
+        """Check that a packet reaches the last host. A refusal of its closed port is an answer."""
         knock = f"timeout 10 bash -c '</dev/tcp/host{self.count}/9' 2>&1 | grep -q refused"
         if self.on(1, ["bash", "-c", knock]).returncode:
             raise UserError("the virtual hosts do not reach each other")
 
     def _enter(self, command: Sequence[str]) -> list[str]:
-        """The command within our namespaces, in the switch's network."""
+        """The command within the hosts' namespaces, in the switch's network."""
         if not self._namespaces:
             raise UserError("there are no virtual hosts yet, or no more: use Hosts in a with statement")
         options = [f"--{kind}=/proc/{os.getpid()}/fd/{file}" for kind, file in self._namespaces.items()]
@@ -274,7 +279,7 @@ class Hosts:
         return ["nsenter", *options, "--", "bash", "-c", 'cd -- "$0" && exec "$@"', str(Path.cwd()), *command]
 
     def _end_commands(self) -> None:
-        """End all but process 1 and the caller, which the kernel spares."""
+        """End all processes except process 1 and the caller, which the kernel spares."""
         kill = self._enter(["bash", "-c", "kill -KILL -1"])
         subprocess.run(kill, stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True)
 
@@ -294,10 +299,10 @@ class Hosts:
 
 @contextmanager
 def _endless() -> Iterator[int]:
-    """A standard input that neither brings anything nor ends within the block.
+    """A standard input that neither gives data nor ends within the block.
 
-    Hydra's mpiexec tells the first host that its input has ended. Where the ranks were faster it writes to a closed
-    connection, and SIGPIPE ends it before it has printed what they wrote.
+    Hydra's mpiexec tells the first host when its input has ended. If the ranks end sooner, it writes to a closed
+    connection, and SIGPIPE ends it before it has printed their output.
     """
     reading, writing = os.pipe()
     try:
@@ -308,7 +313,7 @@ def _endless() -> Iterator[int]:
 
 
 def _unshare(command: Sequence[str]) -> list[str]:
-    """The command as the first process of new namespaces; who is not root is so in there."""
+    """The command as the first process of new namespaces. A user other than root becomes root in them."""
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     return ["unshare", *user, *_NAMESPACES, "--", *command]
 

@@ -1,10 +1,10 @@
-"""A launcher that takes mpiexec's place in a site file: it makes virtual hosts, and starts the ranks on them.
+"""A launcher that replaces mpiexec in a site file: it makes virtual hosts, and starts the ranks on them.
 
     hpcbench-virtual-hosts -n RANKS [-ppn RANKS_A_HOST] [--rate 100mbit] [--delay-us 50] COMMAND...
     hpcbench-virtual-hosts --can
 
-The hosts live as long as the command. --can says whether this machine can have virtual hosts: exit status 0, or 1
-with the reason and the remedy in one line.
+The hosts live as long as the command. --can tells whether this machine can have virtual hosts: exit status 0, or 1 with
+the reason and the remedy in one line.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from hpcbench.testing.hosts import Hosts, why_not
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry of ``hpcbench-virtual-hosts``; returns the exit status, which is that of the command if one was started."""
+    """Entry of ``hpcbench-virtual-hosts``. The result is the exit status, which is the command's if it was started."""
     options = _parser().parse_args(arguments)
     try:
         if options.can:
@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--can", action="store_true", help="say whether virtual hosts work here, and start nothing")
+    parser.add_argument("--can", action="store_true", help="tell whether virtual hosts work here, and start nothing")
     parser.add_argument("-n", type=_count, metavar="RANKS", help="ranks in all")
     parser.add_argument("-ppn", type=_count, metavar="RANKS", help="ranks a host; by default all on one")
     parser.add_argument("-bind-to", choices=["none"], help="for mpiexec's sake: the hosts share this machine's cores")

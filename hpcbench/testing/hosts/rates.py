@@ -5,16 +5,16 @@ import re
 from hpcbench.errors import UserError
 
 _QUEUE = 16_000_000
-"""Bytes that a link queues: TCP loses none. With 10 ms of the link's rate it did, and a third of its speed."""
+"""Bytes that a link queues, so many that TCP loses none. With 10 ms of the link's rate it lost a third of its speed."""
 
 
 def bits_per_second(rate: str) -> float:
-    """A rate as ``tc`` writes it, ``"50mbit"`` or ``"2.5gbit"``, as a number.
+    """The number of bits per second of a rate in the form of ``tc``, ``"50mbit"`` or ``"2.5gbit"``.
 
     Raises
     ------
     UserError
-        It is written otherwise, or below 100 kbit/s, where the burst is no small part of a message.
+        The rate has another form, or is below 100 kbit/s, where the burst is a large part of a message.
     """
     parts = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg])bit", rate)
     bits = float(parts[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[parts[2]] if parts else 0.0
@@ -26,8 +26,9 @@ def bits_per_second(rate: str) -> float:
 def bucket(rate: str | None) -> tuple[str, str, str]:
     """Rate, burst and queue for limit.sh.
 
-    The burst is the bytes that pass at full speed after a pause: 1 ms of the rate, but ten packets at least. Above
-    200 Mbit/s it is also at least what segmentation offload joins to one packet, for cutting those costs much CPU time.
+    The burst is the number of bytes that pass at full speed after a pause: 1 ms of the rate, but at least ten packets.
+    Above 200 Mbit/s it is also at least the size of a packet of segmentation offload, because cutting those costs much
+    CPU time.
     """
     if rate is None:
         return "0", "0", "0"

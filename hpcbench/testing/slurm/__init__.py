@@ -1,15 +1,15 @@
-"""A Slurm cluster of several nodes on one machine: its own controller, nodes and clients, and accounting if wanted.
+"""A Slurm cluster of several nodes on one machine, with its own controller, nodes, clients and, if wanted, accounting.
 
-Each node has a host name, processes, ``/dev/shm`` and System V IPC of its own, so MPI takes it for a machine; files and
-network are this machine's. CPUs, memory and GPUs that nodes claim need not exist: jobs are told numbers of GPUs
-(``CUDA_VISIBLE_DEVICES``) and not held to their memory. All of a cluster lies in one directory and process namespace,
-whose first process ends when the Python that made it closes it or ends in whatever way; the kernel then ends every
-daemon and every job, and the directory goes with them.
+Each node has its own host name, processes, ``/dev/shm`` and System V IPC, so that MPI takes it for a machine. Files and
+network are this machine's. CPUs, memory and GPUs of the nodes need not exist: jobs get numbers of GPUs
+(``CUDA_VISIBLE_DEVICES``), and their memory is not limited. A cluster lies in one directory and one process namespace.
+Its first process ends when the Python process that made the cluster closes it or ends in any way. The kernel then ends
+every daemon and every job, and the directory is removed.
 
-Time limits are whole minutes in Slurm, and it looks at them every 30 seconds only, which no setting changes. A running
-job's limit can be made to end sooner: :meth:`Cluster.end_time`. A signal ahead of the limit is sent at the first look
-less than 30 seconds before it is due: with ``--time=1 --signal=B:USR1@50`` at the first look after the start. So a job
-sees the signal within 30 seconds, and the limit 30 seconds later if its end is set when the signal has come.
+Slurm's time limits are whole minutes, and Slurm checks them only every 30 seconds, which no setting changes.
+:meth:`Cluster.end_time` makes a running job's limit end sooner. A signal ahead of the limit is sent at the first check
+less than 30 seconds before its time: with ``--time=1 --signal=B:USR1@50`` at the first check after the start. So a job
+gets the signal within 30 seconds, and reaches the limit 30 seconds later if its end is set when the signal has come.
 """
 
 import contextlib
@@ -35,14 +35,14 @@ _SLURM = ("slurmctld", "slurmd", "munged", "munge", "sbatch")
 _ACCOUNTING = ("slurmdbd", "mariadbd", "mariadb", "mariadb-install-db")
 _MAX = 50
 _LONGEST = 50
-"""Characters of the path of temporary files: Slurm adds up to 57, and a socket's name has at most 107."""
+"""Most characters of the path of temporary files. Slurm adds up to 57, and a socket's name has at most 107."""
 _PATIENCE = 60.0
-"""Seconds that anything may take to come up, which usually is one."""
+"""Seconds that a start may take, which usually takes one."""
 _PARTITIONS: Mapping[str, Mapping[str, str | int]] = {"batch": {}, "urgent": {"PriorityTier": 2}}
 
 
 def why_not(accounting: bool = True) -> str | None:
-    """What keeps a cluster from being made here, and the remedy, in one line; None if nothing does."""
+    """Why a cluster cannot be made here, and the remedy, in one line; None if it can."""
     if os.geteuid() != 0:
         return "a Slurm cluster of one machine needs root: run as root, or in a container"
     missing = [tool for tool in (*_SLURM, *(_ACCOUNTING if accounting else ())) if not shutil.which(tool)]
@@ -60,33 +60,33 @@ def why_not(accounting: bool = True) -> str | None:
 
 
 class Cluster:
-    """Nodes ``n1``, ``n2``, ... under a controller; a context manager. Several may exist at a time.
+    """A cluster of nodes ``n1``, ``n2``, ...; a context manager. Several clusters may exist at a time.
 
     Parameters
     ----------
     nodes
-        Their number, 1 to 50.
+        Number of nodes, 1 to 50.
     cpus, memory, gpus
-        What each node claims; memory in MiB.
+        CPUs, memory in MiB and GPUs that each node claims.
     accounting
-        Whether there is a data base, and so ``sacct``. It takes two seconds.
+        Whether there is a database, which ``sacct`` needs. It takes two seconds.
     partitions
-        Name and options, as slurm.conf spells them; the first is the default. By default ``batch`` and ``urgent``, for
-        whose jobs those of ``batch`` are put back into the queue.
+        Name and options of each partition, in the words of slurm.conf. The first one is the default. Without this there
+        are ``batch`` and ``urgent``; jobs of ``urgent`` put those of ``batch`` back into the queue.
     settings
         Other lines of slurm.conf, in place of :data:`~hpcbench.testing.slurm.config.SETTINGS`.
 
     Attributes
     ----------
     environment : dict of str to str
-        What clients need beside their own environment.
+        Variables that clients need in addition to their own.
     directory : Path
-        Where it lies; ``log/`` has a file a daemon.
+        Directory of the cluster. ``log/`` has a file for each daemon.
 
     Raises
     ------
     UserError
-        An argument is wrong, a cluster cannot be made here (see :func:`why_not`), or it does not come up.
+        An argument is wrong, a cluster cannot be made here (see :func:`why_not`), or it does not start.
     """
 
     def __init__(
@@ -141,16 +141,16 @@ class Cluster:
         Parameters
         ----------
         environment
-            Variables beside this process's own and those of the cluster.
+            Variables in addition to this process's own and those of the cluster.
         check
             Whether an exit status other than 0 is an error.
 
         Raises
         ------
         UserError
-            With what the command said, if `check`.
+            The command failed, if `check`. The message has its output.
         subprocess.TimeoutExpired
-            A client that reaches no daemon tries for minutes.
+            The command took too long. A client that reaches no daemon tries for minutes.
         """
         done = subprocess.run(
             list(command),
@@ -166,16 +166,16 @@ class Cluster:
         return done
 
     def job(self, job: str) -> dict[str, str]:
-        """What ``scontrol show job`` says: ``JobState``, ``Reason``, ``Restarts``, ...; nothing of a forgotten job."""
+        """Names and values of ``scontrol show job`` (``JobState``, ``Reason``, ...); none for a forgotten job."""
         shown = self.run(["scontrol", "show", "job", job, "-o"]).stdout
         return dict(word.split("=", 1) for word in shown.split() if "=" in word)
 
     def wait_job(self, job: str, state: str, timeout: float = _PATIENCE) -> None:
-        """Wait until a job is in a state, spelled as ``scontrol`` does."""
+        """Wait until a job is in a state, in ``scontrol``'s word."""
         self._wait(f"job {job} is not {state}", lambda: self.job(job).get("JobState") == state, timeout)
 
     def end_time(self, job: str, seconds: int) -> None:
-        """Let a running job's time limit end in so many seconds. It is ended up to 30 seconds after that."""
+        """Let a running job's time limit end in `seconds`. The job is ended up to 30 seconds after that."""
         self.run(["scontrol", "update", f"jobid={job}", f"EndTime=now+{seconds}"], check=True)
 
     def wait_idle(self, timeout: float = _PATIENCE) -> None:
@@ -183,15 +183,15 @@ class Cluster:
         self._wait("the nodes are not idle", self._idle, timeout)
 
     def stop_controller(self) -> None:
-        """Stop slurmctld; jobs go on, and clients find nobody."""
+        """Stop slurmctld. Jobs continue, and clients get no answer."""
         self._first.stop("slurmctld")
 
     def start_controller(self) -> None:
-        """Start slurmctld, which knows what it knew when it was stopped."""
+        """Start slurmctld, with the knowledge that it had when it was stopped."""
         self._daemon("slurmctld", ["slurmctld", "-D"], ["scontrol", "ping"])
 
     def stop_accounting(self) -> None:
-        """Stop slurmdbd: ``sacct`` finds nobody, and the controller keeps what it has to tell."""
+        """Stop slurmdbd. ``sacct`` gets no answer, and the controller keeps its messages for it."""
         self._first.stop("slurmdbd")
 
     def start_accounting(self) -> None:
@@ -200,12 +200,15 @@ class Cluster:
         self._daemon("slurmdbd", command, ["sacctmgr", "-n", "list", "cluster"])
 
     def node_kill(self, node: str) -> None:
-        """Let a node crash: slurmd and all processes of jobs there are gone. The controller misses it in 15 seconds."""
+        """Let a node crash: slurmd and all processes of jobs there are gone.
+
+        The controller notices it after 15 seconds.
+        """
         self._first.crash(node)
         self._crashed.add(node)
 
     def node_down(self, node: str, reason: str = "test") -> None:
-        """What an administrator does to a node that is to be repaired; what runs there is ended."""
+        """Take a node down for repair, as an administrator does. Its jobs are ended."""
         self.run(["scontrol", "update", f"nodename={node}", "state=down", f"reason={reason}"], check=True)
 
     def node_up(self, node: str) -> None:
@@ -218,7 +221,10 @@ class Cluster:
         self._wait(f"{node} does not come back", lambda: self.node_state(node) in ("IDLE", "MIXED", "ALLOCATED"))
 
     def node_state(self, node: str) -> str:
-        """As the controller has it: ``IDLE``, ``MIXED``, ``DOWN+NOT_RESPONDING``, ...; ``sinfo`` may lag behind."""
+        """State of a node in the controller's words: ``IDLE``, ``MIXED``, ``DOWN+NOT_RESPONDING``, ...
+
+        ``sinfo`` may lag behind.
+        """
         shown = self.run(["scontrol", "show", "node", node, "-o"], check=True).stdout
         return shown.split(" State=")[1].split()[0]
 
@@ -276,7 +282,7 @@ class Cluster:
             time.sleep(0.05)
 
     def _logs(self) -> str:
-        """The end of what each daemon said, in one line."""
+        """The end of each daemon's output, in one line."""
         logs = sorted((self.directory / "log").iterdir())
         return " ".join(" ".join(f"{log.name}: {log.read_text(errors='replace')[-500:]}" for log in logs).split())
 
@@ -295,7 +301,7 @@ def _make_directory() -> Path:
 
 
 def _lay_out(directory: Path, nodes: Sequence[str], gpus: int) -> None:
-    """Make what is below the directory of a cluster."""
+    """Make the files and directories of a cluster."""
     for name in ("etc", "log", "run", "state", "munge", "gpu", "db"):
         (directory / name).mkdir()
     for node in nodes:
@@ -306,7 +312,7 @@ def _lay_out(directory: Path, nodes: Sequence[str], gpus: int) -> None:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at, below those that the kernel gives to whoever calls."""
+    """Ports that no process listens at, below those that the kernel gives to clients."""
     found: set[int] = set()
     while len(found) < count:
         port = random.SystemRandom().randrange(20_000, 32_000)

@@ -1,4 +1,4 @@
-"""The files that a cluster of one machine is configured by."""
+"""The configuration files of a cluster of one machine."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -42,7 +42,7 @@ SETTINGS: Mapping[str, str | int] = {
     "MinJobAge": 300,
     "OverTimeLimit": 0,
 }
-"""slurm.conf beside places and names."""
+"""Settings of slurm.conf, apart from places and names."""
 
 
 def write(
@@ -57,12 +57,12 @@ def write(
     partitions: Mapping[str, Mapping[str, str | int]],
     settings: Mapping[str, str | int],
 ) -> None:
-    """Write all of it below `directory`.
+    """Write all configuration files below `directory`.
 
     Parameters
     ----------
     ports
-        Of the controller, of slurmdbd, and of each node.
+        Ports of the controller, of slurmdbd, and of each node.
     """
     clash = [name for name in _places(directory, ports[0]) if name in settings]
     if clash:

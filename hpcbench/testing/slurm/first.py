@@ -1,4 +1,4 @@
-"""The first process of a cluster, in namespaces of its own, and the daemons that it starts and ends when told so."""
+"""The first process of a cluster, in its own namespaces. It starts and ends the daemons on request."""
 
 import os
 import select
@@ -12,7 +12,7 @@ from hpcbench.errors import UserError
 _HERE = Path(__file__).resolve().parent
 _NAMESPACES = ("unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc", "--")
 _ANSWER = 60.0
-"""Seconds that it may take to do as told."""
+"""Seconds that it may take to answer."""
 
 
 def allowed() -> bool:
@@ -21,17 +21,17 @@ def allowed() -> bool:
 
 
 def node_command(node: str) -> list[str]:
-    """What starts a node, in namespaces within those of the cluster."""
+    """The command that starts a node, in namespaces within those of the cluster."""
     return [*_NAMESPACES, "bash", str(_HERE / "node.sh"), node]
 
 
 class First:
-    """See first.sh. The daemons' output goes to ``log/NAME.out`` below `directory`, which is removed at the end.
+    """The first process, which runs first.sh. The daemons' output goes to ``log/NAME.out`` below `directory`.
 
     Parameters
     ----------
     environment
-        Variables of the daemons beside this process's own.
+        Variables of the daemons in addition to this process's own.
     """
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:

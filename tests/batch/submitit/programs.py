@@ -1,4 +1,4 @@
-"""Programs on PATH that record how they were called and answer as they were told, from recorded texts."""
+"""Programs on PATH that record their calls and give prepared answers, from recorded texts."""
 
 import json
 import os
@@ -50,7 +50,7 @@ class Programs:
         times: int | None = None,
         sleep: float = 0.0,
     ) -> None:
-        """Have a program answer so where its arguments hold these words; the first answer told wins."""
+        """Let a program give this answer if its arguments hold these words. The first matching answer counts."""
         path = self.directory / name
         path.write_text(PROGRAM.format(python=sys.executable), encoding="utf-8")
         path.chmod(0o755)
@@ -60,7 +60,7 @@ class Programs:
         answers.write_text(json.dumps(told), encoding="utf-8")
 
     def forget(self, name: str) -> None:
-        """What a program was told, and how it was called."""
+        """Forget a program's answers and its calls."""
         for suffix in ("answers", "calls"):
             (self.directory / f"{name}.{suffix}").unlink(missing_ok=True)
 
@@ -154,7 +154,7 @@ def small_lsf(programs: Programs) -> None:
 
 
 def end_jobs(programs: Programs) -> None:
-    """Whatever still runs of a small LSF."""
+    """End all processes of a small LSF."""
     for path in (programs.directory / "jobs").glob("*[0-9]*"):
         pid = json.loads(path.read_text(encoding="utf-8")).get("pid") if path.suffix != ".new" else None
         if pid:

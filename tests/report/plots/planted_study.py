@@ -24,7 +24,7 @@ def _falling(step: int) -> float:
 
 @dataclass
 class Run:
-    """One run, and what its log is to say."""
+    """One run, and the content of its log."""
 
     scheme: str
     repeat: int = 1
@@ -55,7 +55,7 @@ def channel(dimension: str = "DP", *, phase: str = "BACKWARD", codec: str = "zfp
 
 
 def result(run: Run, *, steps: int, warmup: int = 2) -> RunResult:
-    """What `hpcbench.collect` reads of such a run."""
+    """The result that `hpcbench.collect` reads of such a run."""
     settings = {
         "train": {"steps": steps, "warmup_steps": warmup, "global_batch": run.batch, "seq_len": 128},
         "ranks": run.ranks,

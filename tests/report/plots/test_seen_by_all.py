@@ -28,7 +28,7 @@ def times(matrix: tuple[Triple, ...], vector: Triple) -> Triple:
 
 
 def contrast(one: str, other: str) -> float:
-    """Of WCAG 2."""
+    """Contrast by WCAG 2."""
     light = [sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear(x), strict=True)) + 0.05 for x in (one, other)]
     return max(light) / min(light)
 

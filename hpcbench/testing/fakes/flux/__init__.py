@@ -1,4 +1,4 @@
-"""How the dispatcher treats jobs of the fake Flux.
+"""The dispatcher's rules for jobs of the fake Flux.
 
 Facts: flux-core, flux-environment(7) and flux-batch(1); a job past its time gets SIGTERM, then SIGKILL.
 """
@@ -12,7 +12,7 @@ _FATES = {"afterok": (DONE,), "afternotok": (EXITED,), "afterany": ENDED, "after
 
 
 class Flux:
-    """Flux's ways."""
+    """The behaviour of Flux."""
 
     def ready(self, job: Job, state: State) -> bool | None:
         """Whether all its dependencies are met."""
@@ -27,30 +27,30 @@ class Flux:
         return True
 
     def environment(self, job: Job, store: Store) -> dict[str, str]:
-        """What the first program of an instance gets; FLUX_JOB_ID is for tasks."""
+        """Variables of the first program of an instance. FLUX_JOB_ID is for tasks."""
         return {"FLUX_URI": f"local://{store.directory}/{job.id}", "FLUX_ENCLOSING_ID": f58(job.id)}
 
     def plan(self, job: Job, config: Config, now: float) -> list[tuple[float, int, str]]:
-        """The warning, and the end of its time."""
+        """The warning signal, and the end at the time limit."""
         found: list[tuple[float, int, str]] = []
         if job.limit and job.warning:
             found.append((now + max(0.0, job.limit - job.warning[0]), job.warning[1], ""))
         return [*found, *ending(now + job.limit, config, "limit")] if job.limit else found
 
     def reaches_ranks(self, config: Config) -> bool:
-        """The script and its ranks are jobs of their own, apart."""
+        """False: the script and its ranks are separate jobs."""
         return False
 
     def began(self, job: Job, now: float) -> None:
-        """As the event log has it."""
+        """Note the start in the words of the event log."""
         job.say(now, "start")
 
     def signalled(self, job: Job, number: int, why: str, now: float) -> None:
-        """As the event log has it."""
+        """Note the signal in the words of the event log."""
         job.say(now, f"signal {signal.Signals(number).name}")
 
     def ended(self, job: Job, config: Config, now: float, *, again: bool) -> None:
-        """As the event log has it."""
+        """Note the end in the words of the event log."""
         job.say(now, f"finish status={job.exit}")
 
 

@@ -1,7 +1,7 @@
 """Submission directives of a Flux batch script, ``#flux: -N4``.
 
-Facts: Flux RFC 36. All lines have one sentinel, which is whatever stands before the tag and the tag itself; once a line
-comes that does not begin like them, no directive may follow.
+Facts: Flux RFC 36. All lines have the same sentinel: the tag and the text before it. After a line that does not begin
+in this way, no directive may follow.
 """
 
 import re
@@ -16,7 +16,7 @@ def directives(script: str) -> list[str]:
     Raises
     ------
     ValueError
-        They are not written as the RFC wants it; the message begins with the line.
+        They break the rules of the RFC. The message begins with the line.
     """
     words: list[str] = []
     sentinel = prefix = ""

@@ -7,7 +7,7 @@ _DIGITS = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 
 def f58(number: int) -> str:
-    """As Flux prints an id: behind ``ƒ``, or ``f`` where the environment asks for ASCII."""
+    """An id in the form that Flux prints: behind ``ƒ``, or behind ``f`` if the environment asks for ASCII."""
     text = ""
     while number:
         number, digit = divmod(number, 58)
@@ -16,12 +16,12 @@ def f58(number: int) -> str:
 
 
 def decimal(text: str) -> int:
-    """The number of an id in whichever form.
+    """The number of an id in any form.
 
     Raises
     ------
     ValueError
-        It is none.
+        The text is no id.
     """
     if text.isdigit():
         return int(text)
@@ -35,5 +35,5 @@ def decimal(text: str) -> int:
 
 
 def fluid(count: int) -> int:
-    """The id of the n-th job: milliseconds in the upper bits, as Flux forms them."""
+    """The id of the n-th job, formed like Flux's: milliseconds in the upper bits."""
     return (1000 * count) << 24

@@ -1,4 +1,4 @@
-"""The fake flux jobs: which jobs are meant, told in a format of the caller's.
+"""The fake flux jobs: lists the wanted jobs in a format of the caller's.
 
 Facts: flux-core, flux-jobs(1).
 """
@@ -29,7 +29,7 @@ _FIELD = re.compile(r"(?:\?:)?\{([\w.]+)(?:!([DdFHP]))?(?::([^}]*))?\}")
 
 
 def jobs(call: Call, words: list[str]) -> int:
-    """Tell how jobs stand."""
+    """Print the state of jobs."""
     reader = Parser(prog="flux-jobs", add_help=False)
     reader.add_argument("-a", action="store_true")
     reader.add_argument("-A", action="store_true")
@@ -122,7 +122,7 @@ def _values(job: Job, config: Config, state: State) -> dict[str, Any]:
 
 
 def _told(form: str, row: dict[str, Any] | None) -> str:
-    """The format filled in; without a row, the header."""
+    """The format filled in for a row; the header if there is no row."""
 
     def fill(match: re.Match[str]) -> str:
         name, conversion, spec = match.groups()

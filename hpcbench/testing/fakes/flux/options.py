@@ -14,14 +14,15 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class Parser(argparse.ArgumentParser):
-    """Errors are told as the program's own."""
+    """A parser whose errors are printed as the program's own."""
 
     def error(self, message: str) -> NoReturn:
+        """Refuse the call in the program's words."""
         raise RefusedError(f"usage: {self.prog.replace('-', ' ', 1)} [OPTIONS...]\n{self.prog}: error: {message}", 2)
 
 
 def parser(command: str) -> Parser:
-    """Reads the options of ``batch``, ``alloc`` or ``run``."""
+    """The parser of the options of ``batch``, ``alloc`` or ``run``."""
     found = Parser(prog=f"flux-{command}", add_help=False)
     unit = "task" if command == "run" else "slot"
     found.add_argument("-N", "--nodes", type=int)
@@ -63,7 +64,7 @@ def seconds(text: str, bare: float = 1.0) -> float:
     Raises
     ------
     ValueError
-        It is written otherwise: Flux knows no ``hh:mm:ss``.
+        The text has another form. Flux does not know ``hh:mm:ss``.
     """
     match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)(ms|s|m|h|d)?", text)
     if not match:
@@ -72,6 +73,6 @@ def seconds(text: str, bare: float = 1.0) -> float:
 
 
 def warning(text: str) -> tuple[float, int]:
-    """What ``--signal=USR1@2m`` says: seconds before the limit, and the signal."""
+    """The seconds before the limit and the signal in ``--signal=USR1@2m``."""
     name, _, ahead = text.partition("@")
     return seconds(ahead) if ahead else 60.0, signal_number(name or "USR1")

@@ -24,7 +24,7 @@ VERSION = "commands:    \t\thpcbench's fake of flux-core, which runs jobs on thi
 
 @register_program("flux")
 def flux(call: Call) -> int:
-    """One of its commands."""
+    """Run one of the commands."""
     words = list(call.argv)
     while words[:1] == ["--parent"]:
         words.pop(0)
@@ -41,7 +41,7 @@ def flux(call: Call) -> int:
 
 
 def batch(call: Call, words: list[str]) -> int:
-    """Queue a script; its directives stand before what the command line says, so that this wins."""
+    """Queue a script. Options of the command line win over the script's directives, because they come later."""
     reader = parser("batch")
     arguments = reader.parse_args(words)
     script, rest, name = _script(call, arguments)
@@ -192,7 +192,7 @@ def cancel(call: Call, words: list[str]) -> int:
 
 
 def job_command(call: Call, words: list[str]) -> int:
-    """``flux job id``, ``flux job cancel``."""
+    """The commands ``flux job id`` and ``flux job cancel``."""
     if words[:1] == ["cancel"]:
         return cancel(call, words[1:])
     if words[:1] != ["id"]:
@@ -206,7 +206,7 @@ def job_command(call: Call, words: list[str]) -> int:
 
 
 def _own(call: Call) -> Job:
-    """The job that this is called in."""
+    """The job that this process belongs to."""
     enclosing = os.environ.get("FLUX_ENCLOSING_ID", "")
     found = call.store.read().find(decimal(enclosing)) if enclosing else []
     if not found:
@@ -215,7 +215,7 @@ def _own(call: Call) -> Job:
 
 
 def resource(call: Call, words: list[str]) -> int:
-    """``flux resource list -s up -no {nnodes}``: of the job, or of the machine outside of one."""
+    """The command ``flux resource list -s up -no {nnodes}``, for the job, or outside of one for the machine."""
     config = call.store.config
     hosts = list(_own(call).places) if "FLUX_ENCLOSING_ID" in os.environ else config.node_names
     form = next((text for text in words if "{" in text), "")
@@ -231,7 +231,7 @@ def resource(call: Call, words: list[str]) -> int:
 
 
 def hostlist(call: Call, words: list[str]) -> int:
-    """``flux hostlist -e local``: the hosts of the job."""
+    """The command ``flux hostlist -e local``: the hosts of the job."""
     separator = " " if {"-e", "--expand"} & set(words) else ","
     if {"-c", "--count"} & set(words):
         print(len(_own(call).places))
@@ -241,7 +241,7 @@ def hostlist(call: Call, words: list[str]) -> int:
 
 
 def getattr_command(call: Call, words: list[str]) -> int:
-    """``flux getattr jobid``, ``size`` or ``hostlist``."""
+    """The command ``flux getattr jobid``, ``size`` or ``hostlist``."""
     job = _own(call)
     values = {"jobid": f58(job.id), "size": str(len(job.places)), "hostlist": ",".join(job.places)}
     if not words or words[0] not in values:

@@ -1,4 +1,4 @@
-"""How the dispatcher treats jobs of the fake LSF.
+"""The dispatcher's rules for jobs of the fake LSF.
 
 Facts: IBM Spectrum LSF 10.1, Administering: environment of jobs, run limits (SIGUSR2, then ten minutes), job reports.
 """
@@ -17,7 +17,7 @@ GRACE_MINUTES = 10
 
 
 class LSF:
-    """LSF's ways."""
+    """The behaviour of LSF."""
 
     def ready(self, job: Job, state: State) -> bool | None:
         """Whether its dependency condition holds."""
@@ -31,7 +31,7 @@ class LSF:
         return found
 
     def environment(self, job: Job, store: Store) -> dict[str, str]:
-        """What LSF sets, with a host file that begins with the launch host where there is one."""
+        """Variables that LSF sets, with a host file that begins with the launch host if there is one."""
         config = store.config
         places = words.hosts(job, config)
         each = [host for host, slots in places for _ in range(slots)]
@@ -58,7 +58,7 @@ class LSF:
         }
 
     def plan(self, job: Job, config: Config, now: float) -> list[tuple[float, int, str]]:
-        """The warning, SIGUSR2 at the run limit, and ten minutes later the end."""
+        """The warning signal, SIGUSR2 at the run limit, and the end ten minutes later."""
         found: list[tuple[float, int, str]] = []
         if job.limit and job.warning:
             found.append((now + max(0.0, job.limit - job.warning[0]), job.warning[1], ""))
@@ -70,11 +70,14 @@ class LSF:
         return found
 
     def reaches_ranks(self, config: Config) -> bool:
-        """Under CSM ranks run on compute hosts, the script on the launch host."""
+        """Whether a signal reaches the ranks.
+
+        Under CSM they run on compute hosts, and the script on the launch host.
+        """
         return config.flavour != "csm"
 
     def began(self, job: Job, now: float) -> None:
-        """As bhist tells it."""
+        """Note the start in the words of bhist."""
         count = len(job.places)
         shown = " ".join(f"<{host}>" for host in job.places)
         job.say(now, f"Dispatched to {shown};" if count == 1 else f"Dispatched to {count} Hosts/Processors {shown};")
@@ -84,13 +87,13 @@ class LSF:
         )
 
     def signalled(self, job: Job, number: int, why: str, now: float) -> None:
-        """As bhist tells it."""
+        """Note the signal in the words of bhist."""
         name = signal.Signals(number).name.removeprefix("SIG")
         by = "LSF system" if why in ("limit", "preempt", "host") else f"user or administrator <{os.getuid()}>"
         job.say(now, f"Signal <{name}> requested by {by};")
 
     def ended(self, job: Job, config: Config, now: float, *, again: bool) -> None:
-        """As bhist tells it; and LSF's report at the end of the output file."""
+        """Note the end in the words of bhist, and write LSF's report at the end of the output file."""
         code = job.exit or 0
         reason = words.term(job.why, config)
         if not code and job.why in ("", "limit"):

@@ -1,4 +1,4 @@
-"""The fake bjobs: which jobs are meant, and in which form they are told.
+"""The fake bjobs: chooses the wanted jobs and the form in which they are printed.
 
 Facts: IBM Spectrum LSF 10.1, Command Reference, bjobs; shapes of the tables as sites show them.
 """
@@ -19,7 +19,7 @@ _WITH_VALUE = ("-o", "-J", "-u", "-q", "-P", "-G", "-g", "-m", "-app", "-Jd")
 
 @dataclass
 class Wanted:
-    """What bjobs is asked."""
+    """The options of a call of bjobs."""
 
     flags: set[str] = field(default_factory=set)
     values: dict[str, str] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Wanted:
 
 @register_program("bjobs")
 def bjobs(call: Call) -> int:
-    """Tell how jobs stand."""
+    """Print the state of jobs."""
     if "-V" in call.argv:
         call.warn(words.VERSION)
         return 0
@@ -87,7 +87,7 @@ _USAGE = "Usage: bjobs [-a] [-l] [-w] [-noheader] [-J job_name] [-u user] [-q qu
 
 
 def _choose(wanted: Wanted, state: State, config: Config, now: float) -> tuple[list[Job], list[str]]:
-    """The jobs meant, and the ids that nothing is known of."""
+    """The wanted jobs, and the ids that are unknown."""
     known = [job for job in state.jobs if words.listed(job, config, state, now)]
     missing: list[str] = []
     if wanted.ids:

@@ -1,4 +1,4 @@
-"""The fake bsub: it checks what it is given as IBM documents it, refuses in LSF's words, and queues the rest.
+"""The fake bsub: checks its arguments by IBM's documentation, refuses wrong ones in LSF's words, and queues jobs.
 
 Facts: IBM Spectrum LSF 10.1, Command Reference, bsub and bsub -csm; errors as LSF and its open relatives word them.
 """
@@ -59,7 +59,7 @@ def bsub(call: Call) -> int:
 
 
 def _script(call: Call, given: Options, command: list[str]) -> tuple[bytes, Options]:
-    """What will run, and all options: those of the script count where LSF reads them."""
+    """The script that will run, and all options. Options of the script count if LSF reads them."""
     if not command:
         script = call.read_stdin()
         if not script.strip():
@@ -106,7 +106,7 @@ def _check_requirement(text: str) -> None:
 
 
 def _jobs(options: Options, config: Config, state: State) -> list[Job]:
-    """The job, or the elements of the array, not yet numbered."""
+    """The job, or the elements of the array, without numbers yet."""
     queue = _last(options, "-q") or next(iter(config.queues))
     if queue not in config.queues:
         raise RefusedError(f"{queue}: No such queue. Job not submitted.")
@@ -159,7 +159,7 @@ def _jobs(options: Options, config: Config, state: State) -> list[Job]:
 
 
 def _size(options: Options, config: Config) -> tuple[int, int]:
-    """Hosts, and slots on each; 0 slots stand for a whole node."""
+    """Number of hosts, and of slots on each. 0 slots stand for a whole node."""
     if FLAVOURS[config.flavour].csm:
         nodes = _last(options, "-nnodes") or "1"
         if not re.fullmatch(r"[1-9]\d*", nodes):
@@ -200,7 +200,7 @@ def _environment(options: Options) -> dict[str, str]:
 
 
 def _file(job: Job, path: str) -> str:
-    """Where output goes: LSF knows %J and %I, and paths from the job's own directory."""
+    """Path of an output file. LSF replaces %J and %I, and takes paths relative to the job's directory."""
     if not path:
         return ""
     path = path.replace("%J", str(job.id)).replace("%I", str(job.index))

@@ -45,7 +45,7 @@ def bstop(call: Call) -> int:
 
 @register_program("bresume")
 def bresume(call: Call) -> int:
-    """Let suspended jobs go on."""
+    """Let suspended jobs continue."""
     return _each(call, "-J", ())
 
 

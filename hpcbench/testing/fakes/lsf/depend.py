@@ -12,7 +12,7 @@ from hpcbench.testing.fakes.state import ALIVE, DONE, ENDED, EXITED, Job, State
 _TOKEN = re.compile(r"\s*(?:(&&|\|\||[()!,])|(==|!=|<=|>=|<|>)|\"([^\"]*)\"|([A-Za-z_][\w.-]*|\d+(?:\[[\d,-]+\])?))")
 _SYNTAX = "Dependency condition syntax error. Job not submitted."
 Answer = bool | None
-"""None: what it asks for can no longer come about."""
+"""The answer. None means that the condition can no longer become true."""
 
 
 def answer(condition: str, state: State) -> Answer:
@@ -21,7 +21,7 @@ def answer(condition: str, state: State) -> Answer:
     Raises
     ------
     RefusedError
-        It is wrongly written, or names a job that is not there.
+        The condition is malformed, or names an unknown job.
     """
     reader = _Reader(condition, state)
     found = reader.either()

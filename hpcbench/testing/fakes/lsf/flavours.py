@@ -1,17 +1,17 @@
-"""The kinds of LSF that are faked, for sites do not all run the same."""
+"""The kinds of LSF that are faked, because sites run different ones."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Flavour:
-    """What one kind understands."""
+    """The features of one kind."""
 
     csm: bool = False
-    """Whole nodes by -nnodes; a launch host of its own; jsrun and lrun."""
+    """Whether it has CSM: whole nodes by -nnodes, a separate launch host, jsrun and lrun."""
     json: bool = True
     fields: bool = True
-    """bjobs -o."""
+    """Whether it has bjobs -o."""
     exit_fields: bool = True
     """Fields of bjobs -o that older ones lack: exit_code, exit_reason, jobindex and the like."""
     requeue: bool = True

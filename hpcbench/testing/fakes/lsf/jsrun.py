@@ -1,4 +1,4 @@
-"""The fake jsrun: its arithmetic of resource sets is checked against the pretended node, its ranks are real.
+"""The fake jsrun: checks resource sets against the pretended node, and starts real ranks.
 
 Facts: IBM Job Step Manager, jsrun; OLCF's user guide of Summit. -n counts resource sets, -a ranks in each.
 """

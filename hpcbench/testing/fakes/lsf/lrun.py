@@ -1,6 +1,6 @@
-"""The fake lrun: LLNL's front of jsrun, which deals out a node's cores and GPUs evenly.
+"""The fake lrun: LLNL's front end of jsrun, which divides a node's cores and GPUs evenly.
 
-Facts: LLNL's page on lrun. It writes -N2 and -T4; public scripts also give the number as a word of its own.
+Facts: LLNL's page on lrun. It has -N2 and -T4; public scripts also give the number as a separate word.
 """
 
 import os

@@ -10,7 +10,7 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 
 
 def array(text: str, largest: int) -> tuple[str, list[int], int]:
-    """``name[1-8]%2`` as name, indices and how many may run at once; a job that is no array has the index 0."""
+    """Name, indices and largest number at a time of ``name[1-8]%2``. A job that is no array has the index 0."""
     if "[" not in text and "]" not in text:
         return text, [0], 0
     match = _ARRAY.fullmatch(text)
@@ -40,7 +40,7 @@ def select(word: str, state: State) -> list[Job]:
     Raises
     ------
     RefusedError
-        It is no id.
+        The word is no id.
     """
     match = re.fullmatch(r"(\d+)(?:\[([\d,:-]+)\])?", word)
     if not match:
@@ -53,7 +53,10 @@ def select(word: str, state: State) -> list[Job]:
 
 
 def named(pattern: str, job: Job) -> bool:
-    """Whether -J with this pattern means the job: ``*`` at either end, and an element in brackets."""
+    """Whether -J with this pattern names the job.
+
+    The pattern may have ``*`` at either end, and an element in brackets.
+    """
     base, bracket, index = pattern.partition("[")
     if bracket and index.rstrip("]") != str(job.index):
         return False

@@ -1,4 +1,4 @@
-"""How LSF's bsub reads its options: one dash before names of several letters, and #BSUB lines in a script.
+"""The options of LSF's bsub: one dash before names of several letters, and #BSUB lines in a script.
 
 Facts: IBM Spectrum LSF 10.1, Command Reference, bsub.
 """
@@ -22,7 +22,7 @@ Options = dict[str, list[str]]
 
 
 def parse(words: list[str]) -> tuple[Options, list[str]]:
-    """Options with their values, in order, and what follows them: the command.
+    """Options with their values, in order, and the command behind them.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def parse(words: list[str]) -> tuple[Options, list[str]]:
 
 
 def script_options(script: str) -> tuple[Options, list[str]]:
-    """The options of all #BSUB lines, and those lines; what a shell would not read is refused."""
+    """The options of all #BSUB lines, and those lines. Lines that a shell could not read are refused."""
     words: list[str] = []
     lines = [line for line in script.splitlines() if line.startswith("#BSUB")]
     for line in lines:
@@ -62,7 +62,7 @@ def script_options(script: str) -> tuple[Options, list[str]]:
 
 
 def merged(script: Options, command_line: Options) -> Options:
-    """The command line wins over the script; resource requirements of both are taken together."""
+    """The options of both. The command line wins over the script, but resource requirements are combined."""
     found = {name: list(values) for name, values in script.items()}
     for name, values in command_line.items():
         found[name] = found.get(name, []) + values if name == "-R" else list(values)

@@ -1,4 +1,4 @@
-"""The forms in which bjobs tells of jobs: short, wide, long, chosen fields, JSON."""
+"""The forms in which bjobs prints jobs: short, wide, long, chosen fields, JSON."""
 
 import json
 import re
@@ -60,11 +60,11 @@ _NEWER = ("exit_code", "exit_reason", "kill_reason", "suspend_reason", "energy",
 
 @dataclass(frozen=True)
 class Fields:
-    """What follows -o."""
+    """The fields that follow -o."""
 
     names: Sequence[str]
     widths: Sequence[int]
-    """0: as wide as need be, for there is a delimiter."""
+    """Widths of the fields. 0 means as wide as needed, because there is a delimiter."""
     delimiter: str | None
 
 
@@ -100,11 +100,11 @@ class Table:
     config: Config
     now: float
     hidden: set[str]
-    """Jobs whose exit code is kept back."""
+    """Jobs whose exit code is kept secret."""
     header: bool
 
     def text(self, rows: Sequence[Row]) -> str:
-        """Columns, or values with the delimiter between them; what is not known is a dash."""
+        """Columns, or values with the delimiter between them. An unknown value is a dash."""
         if not rows:
             return ""
         lines = [[value or "-" for value in self._values(*row)] for row in rows]
@@ -118,7 +118,7 @@ class Table:
         )
 
     def json(self, rows: Sequence[Row], missing: Sequence[str]) -> str:
-        """One record a job; one with ERROR for an id that is not known. What is not known is empty."""
+        """A record for each job, and a record with ERROR for each unknown id. An unknown value is empty."""
         names = [name.upper() for name in self.fields.names]
         records = [dict(zip(names, self._values(*row), strict=True)) for row in rows]
         records += [{"JOBID": id, "ERROR": f"Job <{id}> is not found"} for id in missing]
@@ -144,7 +144,7 @@ def pending(rows: Sequence[Row], config: Config) -> str:
 
 
 def short(rows: Sequence[Row], config: Config, *, header: bool) -> str:
-    """Fixed columns: long names lose their beginning, and each further host takes a line."""
+    """Fixed columns. Long names lose their beginning, and each further host takes a line."""
     lines = [_columns(_HEADER)] if header else []
     for job, stat in rows:
         hosts = [f"{slots}*{host}" if slots > 1 else host for host, slots in words.hosts(job, config)] or [""]
@@ -166,7 +166,7 @@ def wide(rows: Sequence[Row], config: Config, *, header: bool) -> str:
 
 
 def long(job: Job, stat: str, config: Config, now: float) -> str:
-    """As bjobs -l: its history in sentences."""
+    """The output of bjobs -l: the job's history in sentences."""
     head = f"Job <{job.key}>, Job Name <{words.shown_name(job)}>, User <{config.user}>, Project "
     head += f"<{job.account or 'default'}>, Status <{stat}>, Queue <{job.queue}>, Command <{job.script}>"
     lines = [words.broken(head), *(words.broken(f"{words.long_time(moment)}: {text}") for moment, text in job.events)]

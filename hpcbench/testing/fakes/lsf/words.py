@@ -1,4 +1,4 @@
-"""LSF's words for what a job does: states, times, hosts and reasons."""
+"""LSF's words for jobs: states, times, hosts and reasons."""
 
 import time
 
@@ -46,7 +46,7 @@ NEVER = "Dependency condition invalid or never satisfied;"
 
 
 def stat(job: Job, state: State) -> str:
-    """Its state in LSF's word, or in the word that was ordered."""
+    """State of the job in LSF's word, or in the word that a fault asks for."""
     fault = job_faults(state, job, "state")
     return str(fault["word"]) if fault else STAT[job.state]
 
@@ -58,12 +58,12 @@ def listed(job: Job, config: Config, state: State, now: float) -> bool:
 
 
 def lost(job: Job, state: State) -> bool:
-    """Whether nothing knows of it any more."""
+    """Whether no program knows it any more."""
     return job_faults(state, job, "lose") is not None
 
 
 def reason(job: Job) -> str:
-    """Why it ended, as ``TERM_RUNLIMIT: ...``; empty where nothing but the job itself ended it."""
+    """Reason of the end, such as ``TERM_RUNLIMIT: ...``; empty if the job ended by itself."""
     return TERM.get(job.why, "") if job.state == EXITED else ""
 
 
@@ -73,45 +73,45 @@ def term(why: str, config: Config) -> str:
 
 
 def shown_name(job: Job) -> str:
-    """As bjobs has it: of an element with its index."""
+    """Name that bjobs shows. The name of an element has its index."""
     name = job.name or "/bin/bash"
     return f"{name}[{job.index}]" if job.index else name
 
 
 def hosts(job: Job, config: Config) -> list[tuple[str, int]]:
-    """Hosts with slots, the launch host first where there is one."""
+    """Hosts with slots, with the launch host first if there is one."""
     places = list(job.places.items())
     return [("launch1", 1), *places] if places and config.flavour == "csm" else places
 
 
 def shown_hosts(job: Job, config: Config, separator: str = ":") -> str:
-    """``launch1:40*node1:40*node2``; a host with one slot has no number."""
+    """Hosts in the form ``launch1:40*node1:40*node2``. A host with one slot has no number."""
     parts = [f"{slots}*{host}" if slots > 1 else host for host, slots in hosts(job, config)]
     return separator.join(parts)
 
 
 def short_time(moment: float) -> str:
-    """``Nov  3 06:30``, or nothing."""
+    """A time in the form ``Nov  3 06:30``; empty if there is none."""
     return time.strftime("%b %e %H:%M", time.localtime(moment)) if moment else ""
 
 
 def long_time(moment: float) -> str:
-    """``Tue Nov  3 06:30:00``"""
+    """A time in the form ``Tue Nov  3 06:30:00``."""
     return time.strftime("%a %b %e %H:%M:%S", time.localtime(moment))
 
 
 def run_seconds(job: Job, now: float) -> int:
-    """How long it has run this time."""
+    """Seconds of its present run."""
     return round((job.ended if job.state in ENDED else now) - job.started) if job.started else 0
 
 
 def alive(job: Job) -> bool:
-    """Whether it has processes."""
+    """Whether the job has processes."""
     return job.state in ALIVE
 
 
 def broken(text: str) -> str:
-    """As bjobs -l and bhist -l break lines: after 80 characters, in the middle of words."""
+    """Text with the line breaks of bjobs -l and bhist -l: after 80 characters, in the middle of words."""
     lines, rest = [text[:80]], text[80:]
     while rest:
         lines.append(" " * 21 + rest[:59])
