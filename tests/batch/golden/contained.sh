@@ -18,7 +18,7 @@ set -u
 root=/scratch/me/results/neox-hybrid/001
 job=j0001-r1
 runs=(r1-nodes12-baseline r1-nodes12-naive-mpc r1-nodes12-naive-zfp8 r1-nodes12-naive-zfp16 r1-nodes12-mzhybrid r1-nodes12-zhybrid-16-8)
-cd -- "$root" || exit 1
+cd -- "$root" || exit 74
 
 # Variables of an outer job or launcher would steer ours, silently.
 for name in $(compgen -e); do
@@ -31,18 +31,128 @@ for name in $(compgen -e); do
   esac
 done
 
+# ---- the claim: a scheduler may take a job twice, and people may start it twice; one script at a time holds it ----
+
+# listed ID PROCESS: whether the job of that id is still there, by its scheduler; 2 where nobody can say
+listed() { return 2; }
+
+# process PID: sets `found` to what tells this process from any other; empty where it is gone
+process() {
+  local line='' boot='' fields=()
+  found=''
+  [ ! -r "/proc/$1/stat" ] || read -r line 2> /dev/null < "/proc/$1/stat"
+  read -r boot 2> /dev/null < /proc/sys/kernel/random/boot_id
+  read -r -a fields <<< "${line##*) }"
+  [ -z "$line" ] || [[ ${fields[0]} == [ZX] ]] || found="$1 ${fields[19]} $boot $HOSTNAME"
+}
+
+# runs_here PROCESS: whether the process that wrote this is still there; 2 where it ran on another node
+runs_here() {
+  [ "${1##* }" = "$HOSTNAME" ] || return 2
+  process "${1%% *}"
+  [ -n "$found" ] && [ "$found" = "$1" ]
+}
+
+# leave WORDS [STATUS]: end this script, which has touched nothing of the job's
+leave() {
+  echo "$start job $job: $1" >&2
+  rm -f -- "$own"
+  exit "${2:-73}"
+}
+
+# follow CLAIM: go on if who made the claim is over, else leave
+follow() {
+  local said='' by status
+  # Names that hpcbench gives are new each time: one that has been here was sent twice, and is not to run twice.
+  if [[ $name =~ [-_][0-9a-f]{6}[-_][aj][0-9] ]] &&
+    grep -shF "\"name\": \"$name\"" "${1%/*}"/[0-9]* | grep -qvF "\"holder\": \"$holder\""; then
+    leave "was taken more than once, and another one has it, by ${1%/*}"
+  fi
+  [ ! -e "$1.end" ] || return 0
+  read -r said < "$1"
+  [[ $said =~ \"holder\":\ \"([^\"]*)\",\ \"process\":\ \"([^\"]*)\" ]] ||
+    leave "$1 cannot be read: somebody else may run it: remove that file if nobody does"
+  by=("${BASH_REMATCH[@]:1}")
+  if [ "${by[0]}" = "$holder" ] || [ "${by[0]}" = "${by[1]}" ]; then
+    runs_here "${by[1]}"
+    status=$?
+    [ "${by[0]}" != "$holder" ] || [ "$status" -ne 2 ] || return 0 # put back into its queue, and on another node now
+  else
+    listed "${by[0]}" "${by[1]}"
+    status=$?
+  fi
+  case $status in
+    0) leave "job ${by[0]} runs it, by $1" ;;
+    1) return 0 ;;
+    *) leave "job ${by[0]} may still run it, and nobody here can say: remove $1 if it is over" ;;
+  esac
+}
+
+# hold: make the next claim, by a link, which only one can make; or leave
+hold() {
+  local own=jobs/$job/claims/.$HOSTNAME.$$ holder=${id//[!A-Za-z0-9_.\[\]-]/?} last=0
+  name=${name//[!A-Za-z0-9_.\[\]-]/?}
+  process $$
+  holder=${holder:-$found}
+  for _ in once again; do
+    why=''
+    { mkdir -p "jobs/$job/claims" && printf '{"holder": "%s", "process": "%s", "name": "%s", "start": "%s"}\n' \
+      "$holder" "$found" "$name" "$start" > "$own"; } 2>&"$words" && break
+    no_room "$own"
+  done
+  [ -s "$own" ] || leave "$why" 74
+  while
+    while [ -e "jobs/$job/claims/$((last + 1))" ]; do last=$((last + 1)); done
+    [ "$last" -eq 0 ] || follow "jobs/$job/claims/$last"
+    claim=jobs/$job/claims/$((last + 1)) next=jobs/$job/claims/$((last + 2))
+    ln -- "$own" "$claim" 2> /dev/null
+    ! [ "$own" -ef "$claim" ] # a file server may do it, and say that it has failed
+  do
+    [ -e "$claim" ] || leave "cannot make $root/$claim as a link"
+  done
+  rm -f -- "$own"
+}
+
+# ours: whether nobody has taken the job from this script, because its scheduler had called it over
+ours() { [ ! -e "$next" ]; }
+
+# release: let the next one have the job
+release() {
+  now
+  mark "$claim.end" '%s\n' "$time" || mark "$claim.end" '%s\n' "$time"
+  rm -f -- "$reserve"
+}
+
 # ---- marks: what is known of job and runs, whatever the scheduler says ----
 
 # now: sets `time`
 # From the traps on there is no command substitution: a trapped signal may come while bash 5.2 reads one, and it fails.
 now() { TZ=UTC0 printf -v time '%(%Y-%m-%dT%H:%M:%SZ)T' -1; }
 
-# mark FILE FORMAT VALUE...: the file is there whole, or not at all
+# mark FILE FORMAT VALUE...: the file is there whole, or not at all; fails where the disk takes no more
 mark() {
   local file=$1
   shift
   # shellcheck disable=SC2059
-  printf "$@" > "$file.tmp" && mv -f -- "$file.tmp" "$file"
+  { printf "$@" > "$file.tmp" && mv -f -- "$file.tmp" "$file"; } 2>&"$words" && return 0
+  no_room "$file.tmp"
+}
+
+# no_room FILE: sets `why` to what the system just said of a file, and gives back the room that was set aside
+no_room() {
+  local said=''
+  why="$disk: cannot be written"
+  while read -r -t 0.1 -u "$words" said; do why="$disk: ${said##*: }"; done
+  why=${why//[\\\"]/?}
+  rm -f -- "$1" "$reserve"
+  return 1
+}
+
+# set_aside FILE: keep room on the disk, in which the end can be written
+set_aside() {
+  [ ! -s "$1" ] || return 0
+  { printf '%65536s' '' > "$1"; } 2>&"$words" && return 0
+  no_room "$1"
 }
 
 # json: lines as JSON strings, whatever is in them
@@ -50,16 +160,30 @@ json() { LC_ALL=C sed 's/[^ -~]/?/g; s/[\\"]/\\&/g; s/.*/"&"/' | paste -s -d , -
 
 # mark_job STATE [EXIT]
 mark_job() {
+  ours || return 0
   now
-  mark "jobs/$job/status.json" '{"state": "%s"%s, "attempt": %d, "start": "%s"%s, "host": %s, "hosts": [%s], "id": %s}\n' \
-    "$1" "${2:+, \"exit\": $2}" "$attempt" "$start" "${2:+, \"end\": \"$time\"}" "$host" "$hosts" "$id_json"
+  for _ in once again; do
+    mark "jobs/$job/status.json" \
+      '{"state": "%s"%s%s, "attempt": %d, "start": "%s"%s, "host": %s, "hosts": [%s], "id": %s}\n' \
+      "$1" "${2:+, \"exit\": $2}" "${why:+, \"why\": \"$why\"}" "$attempt" "$start" \
+      "${2:+, \"end\": \"$time\"}" "$host" "$hosts" "$id_json" && return 0
+  done
+  echo "$time $why" >&2
+  return 1
 }
 
 # mark_run STATE [EXIT]
 mark_run() {
+  ours || return 0
   now
-  mark "runs/$run/status.json" '{"state": "%s"%s, "attempt": %d, "start": "%s"%s, "host": %s, "job": "%s", "id": %s}\n' \
-    "$1" "${2:+, \"exit\": $2}" "$attempt" "$began" "${2:+, \"end\": \"$time\"}" "$host" "$job" "$id_json"
+  for _ in once again; do
+    mark "runs/$run/status.json" \
+      '{"state": "%s"%s%s%s, "attempt": %d, "start": "%s"%s, "host": %s, "job": "%s", "id": %s}\n' \
+      "$1" "${2:+, \"exit\": $2}" "${over:+, \"limit\": \"walltime\"}" \
+      "${why:+, \"why\": \"$why\"}" "$attempt" "$began" "${2:+, \"end\": \"$time\"}" "$host" "$job" "$id_json" && return 0
+  done
+  echo "$time $why" >&2
+  return 1
 }
 
 # completed RUN: by its mark, of this attempt or of one before
@@ -93,19 +217,24 @@ run() {
   keep_time
   heed
   [ -z "$stopping" ] || return 0
+  ours || exit 73
   allow
   keep_old "$1"
   now
-  run=$1 began=$time launched=$SECONDS waiting=$((waiting - 1))
+  run=$1 began=$time launched=$SECONDS waiting=$((waiting - 1)) why=''
   shift
-  mark_run running
-  launch "$@" apptainer exec --bind /scratch/me/results/neox-hybrid/001:/scratch/me/results/neox-hybrid/001 --bind /data:/data:ro --bind /opt/mpich/lib:/opt/mpich/lib:ro --pwd /scratch/me/results/neox-hybrid/001 --nv --cleanenv '/sw/it'"'"'s mine.sif' sh -c 'LD_LIBRARY_PATH="$0${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "$@"' /opt/mpich/lib python3 -u -m hpcbench.train "runs/$run/run.json" > /dev/null 2>&1 &
-  child=$!
-  watch_child
-  child=
-  sweep
-  [ -z "$over" ] || status=124
-  mark_run ended "$status"
+  if set_aside "$reserve" && set_aside "runs/$run/reserve" && mark_run running && [ -z "$why" ]; then
+    launch "$@" apptainer exec --bind /scratch/me/results/neox-hybrid/001:/scratch/me/results/neox-hybrid/001 --bind /data:/data:ro --bind /opt/mpich/lib:/opt/mpich/lib:ro --pwd /scratch/me/results/neox-hybrid/001 --nv --cleanenv '/sw/it'"'"'s mine.sif' sh -c 'LD_LIBRARY_PATH="$0${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "$@"' /opt/mpich/lib python3 -u -m hpcbench.train "runs/$run/run.json" > /dev/null 2>&1 &
+    child=$!
+    watch_child
+    child=
+    sweep
+    [ -z "$over" ] || status=124
+  else
+    status=74
+  fi
+  mark_run ended "$status" || failed=1
+  rm -f -- "runs/$run/reserve" # its worker gives it back before the last event, but may have been killed
   run=
   [ "$status" -eq 0 ] || failed=1
 }
@@ -199,6 +328,7 @@ finish() {
   trap '' TERM INT HUP USR1 USR2 URG
   mark_job ended "$1"
   teardown
+  release
 }
 
 teardown() {
@@ -256,8 +386,28 @@ provenance() {
 
 child='' run='' stopping='' leaving='' grace=0 failed=0
 SECONDS=0
+reserve=jobs/$job/reserve why=''
+disk=$(df -P -- "$root" 2> /dev/null | sed -n '2s/.*% //p')
+disk=${disk:-$root}
+exec {pipe}<> <(:) {idle}<> <(:) {words}<> <(:) # the exit status of a launcher; nothing, ever; what is said of files
 now
 start=$time
+
+# id of this job, its name in the queue where that can be told, and its hosts, one a line
+name=''
+id=${SLURM_JOB_ID:-}
+[ -z "${SLURM_ARRAY_JOB_ID:-}" ] || id=${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID:-}
+name=${SLURM_JOB_NAME:-}
+listed() {
+  local said over='COMPLETED|FAILED|TIMEOUT|DEADLINE|CANCELLED|OUT_OF_MEMORY|NODE_FAIL|BOOT_FAIL|LAUNCH_FAILED|PREEMPTED|REVOKED'
+  if ! said=$(timeout 60 squeue --noheader --states=all --jobs="$1" --format=%T 2>&1); then
+    [[ $said == *"Invalid job id"* ]] || return 2
+    return 1
+  fi
+  grep -qvE "^($over|)\$" <<< "$said"
+}
+host_list() { scontrol show hostnames "${SLURM_JOB_NODELIST:-}" 2> /dev/null || echo "${SLURM_JOB_NODELIST:-}"; }
+hold
 attempt=1
 while [ -e "jobs/$job/attempts/$attempt.json" ]; do attempt=$((attempt + 1)); done
 if [ -e "jobs/$job/status.json" ]; then
@@ -270,22 +420,18 @@ export HPCBENCH_ATTEMPT=$attempt
 waiting=0
 for name in "${runs[@]}"; do completed "$name" || waiting=$((waiting + 1)); done
 
-# id of this job, and its hosts, one a line
-id=${SLURM_JOB_ID:-}
-[ -z "${SLURM_ARRAY_JOB_ID:-}" ] || id=${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID:-}
-host_list() { scontrol show hostnames "${SLURM_JOB_NODELIST:-}" 2> /dev/null || echo "${SLURM_JOB_NODELIST:-}"; }
 id_json=$(json <<< "${id//[$'\n']/?}")
 hosts=$(host_list | json)
 host=$(uname -n | json)
 
-exec {pipe}<> <(:) {idle}<> <(:) # what comes out is the exit status of a launcher; nothing, ever
 set -m # the launcher gets a process group of its own, so that a signal reaches all of it
 trap 'finish "$?"' EXIT
 trap 'leaving=143' TERM
 trap 'leaving=130' INT
 trap 'leaving=129' HUP
 trap 'stopping=1' USR1
-mark_job running
+set_aside "$reserve"
+mark_job running && [ -z "$why" ] || exit 74 # what comes now would be lost
 
 export OMP_NUM_THREADS=8
 # What ranks compare themselves with, inside.
