@@ -117,7 +117,8 @@ class Config:
     """Seconds that a minute of the scheduler lasts."""
     queues: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The first is the default; of each, where it has such limits: ``min_nodes``, ``max_nodes``, ``max_minutes``,
-    ``bins`` (the most nodes, and minutes for jobs of up to so many) and ``max_submitted``."""
+    ``bins`` (the most nodes, and minutes for jobs of up to so many), ``max_submitted``, and ``exclusive`` (whether -x
+    is allowed there)."""
     account_option: str = ""
     """That jobs must be given; empty where none is needed."""
     max_array: int = 1000

@@ -20,8 +20,12 @@ runs=(r1-nodes12-baseline r1-nodes12-zhybrid-16-8 r1-nodes12-library-zfp16 r1-no
 cd -- "$root" || exit 74
 
 # Variables of an outer job or launcher would steer ours, silently.
+outer=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-}}
+[ -z "$outer" ] || echo "inside another launcher's rank: settings in OMPI_MCA_*, PRTE_MCA_* and PMIX_MCA_* are dropped" >&2
 for name in $(compgen -e); do
   case $name in
+    OMPI_MCA_* | PRTE_MCA_* | PMIX_MCA_* | OMPI_ALLOW_RUN_AS_ROOT*) # what the user sets goes on to the launcher
+      [ -z "$outer" ] || unset -v "$name" ;;
     SLURM_CONF | SLURM_CLUSTERS | LSF_ENVDIR | LSF_SERVERDIR | LSF_BINDIR | LSF_LIBDIR) ;;
     SLURM_CPU_BIND* | SLURM_MEM_BIND* | SLURM_GPU_BIND* | SLURM_DISTRIBUTION | SLURM_STEP* | SLURM_PROCID | SLURM_LOCALID | SLURM_LAUNCH_* | SLURM_SRUN_* | SLURM_PMI* | SRUN_* | SBATCH_* | LSB_* | LS_* | JSM_* | FLUX_*) unset -v "$name" ;;
     PMI_* | PMIX_* | OMPI_* | PRTE_* | HYDRA_* | HYDI_* | MPIEXEC_*) unset -v "$name" ;;
@@ -147,7 +151,7 @@ no_room() {
   return 1
 }
 
-# set_aside FILE: room for what must be written in the end
+# set_aside FILE: keep room on the disk, in which the end can be written
 set_aside() {
   [ ! -s "$1" ] || return 0
   { printf '%65536s' '' > "$1"; } 2>&"$words" && return 0
@@ -232,7 +236,7 @@ run() {
   else
     status=74
   fi
-  mark_run ended "$status"
+  mark_run ended "$status" || failed=1
   rm -f -- "runs/$run/reserve" # its worker gives it back before the last event, but may have been killed
   run=
   [ "$status" -eq 0 ] || failed=1

@@ -145,7 +145,7 @@ no_room() {
   return 1
 }
 
-# set_aside FILE: room for what must be written in the end
+# set_aside FILE: keep room on the disk, in which the end can be written
 set_aside() {
   [ ! -s "$1" ] || return 0
   { printf '%65536s' '' > "$1"; } 2>&"$words" && return 0
@@ -230,7 +230,7 @@ run() {
   else
     status=74
   fi
-  mark_run ended "$status"
+  mark_run ended "$status" || failed=1
   rm -f -- "runs/$run/reserve" # its worker gives it back before the last event, but may have been killed
   run=
   [ "$status" -eq 0 ] || failed=1
