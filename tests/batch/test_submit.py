@@ -14,8 +14,8 @@ from hpcbench.batch import write_submission as module
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.find_submission import find_root
 from hpcbench.batch.resume import find_unfinished
-from hpcbench.contract.submission import read_submission
 from hpcbench.batch.submit import Options, submit
+from hpcbench.contract.submission import read_submission
 from hpcbench.errors import UserError
 
 
