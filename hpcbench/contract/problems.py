@@ -27,6 +27,8 @@ _TYPES = {
 }
 
 
+_STRANGE = 3
+"""Unknown keys above which a file is not what it was taken for."""
 _MOST = 9
 """Faults that are told at once."""
 _MEANT = {
@@ -51,7 +53,7 @@ def user_error(
     where: Callable[[FieldPath], str],
     place: Callable[[FieldPath], FieldPath] = lambda path: path,
 ) -> UserError:
-    """Every finding as a `UserError`, one line each.
+    """Every finding as a `UserError`, one line each; only the first of a file that is something else.
 
     Unknown keys go before all, for they often explain missing ones.
 
@@ -70,6 +72,9 @@ def user_error(
         path, words = _told(finding, schema)
         told.setdefault(path, words)
     lines = [fault_line(where(place(path)), path, words) for path, words in told.items()]
+    strange = sum(finding["type"] == "extra_forbidden" for finding in findings)
+    if strange > _STRANGE:  # another kind of file: its first line says so
+        return UserError(f"{lines[0]} (and {len(lines) - 1} more)")
     more = [f"and {len(lines) - _MOST} more"] if len(lines) > _MOST + 1 else []
     return UserError("\n".join([*lines[: _MOST if more else None], *more]))
 

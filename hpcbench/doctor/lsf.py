@@ -17,7 +17,7 @@ def survey(seen: Sighting) -> Cluster:
     """Queues, hosts, limits."""
     cluster = Cluster("lsf", seen.fact, seen.name)
     hosts = _hosts(cluster)
-    parameters = ask(["bparams", "-a"]).out
+    parameters = _parameters()
     default = re.search(r"(?:DEFAULT_QUEUE\s*=|Default Queues:)\s*(\S+)", parameters) or re.search(
         r"Default Queues:\s*(\S+)", ask(["bparams"]).out
     )
@@ -26,18 +26,38 @@ def survey(seen: Sighting) -> Cluster:
         cluster.notes.append(f"queues are unknown: {said.problem}")
     blocks = re.split(r"^QUEUE:\s*", said.out, flags=re.MULTILINE)[1:]
     cluster.queues = [_line(block, hosts, default[1] if default else None) for block in blocks]
-    array = re.search(r"MAX_JOB_ARRAY_SIZE\s*=\s*(\d+)", parameters)
+    array = re.search(r"(?:MAX_JOB_ARRAY_SIZE\s*=|[Mm]aximum size of a job array:?)\s*(\d+)", parameters)
     if array and int(array[1]):
-        cluster.scheduler["max_array"] = Said(int(array[1]), "bparams -a: MAX_JOB_ARRAY_SIZE")
+        cluster.scheduler["max_array"] = Said(int(array[1]), "bparams: MAX_JOB_ARRAY_SIZE")
     else:
         cluster.notes.append(
-            "bparams -a names no MAX_JOB_ARRAY_SIZE (LSF's own default is 1000): no job arrays until max_array is set"
+            "bparams names no MAX_JOB_ARRAY_SIZE (LSF's own default is 1000): no job arrays until max_array is set"
         )
-    _request(cluster)
+    if "openlava" in seen.fact.lower():
+        cluster.scheduler["refuses"] = Said(
+            list(_UNKNOWN_THERE), "options of LSF's bsub that OpenLava's lacks", sure=False
+        )
+    _request(cluster, said.out, blocks)
     return cluster
 
 
-def _request(cluster: Cluster) -> None:
+_UNKNOWN_THERE = ("-wa", "-wt", "-rn", "-cwd", "-ti")
+
+
+def _parameters() -> str:
+    """LSF's own settings; relatives of it know fewer options of bparams."""
+    said = ask(["bparams", "-a"])
+    return said.out if said.ok else ask(["bparams", "-l"]).out
+
+
+def _exclusive(cluster: Cluster, blocks: list[str]) -> bool:
+    """Whether the queue that counts lets a job have hosts of its own."""
+    chosen = cluster.chosen()
+    block = next((block for block in blocks if chosen and block.split()[:1] == [chosen.name]), "")
+    return bool(re.search(r"^SCHEDULING POLICIES:.*\bEXCLUSIVE\b", block, re.MULTILINE))
+
+
+def _request(cluster: Cluster, queues: str, blocks: list[str]) -> None:
     lrun, jsrun = shutil.which("lrun"), shutil.which("jsrun")
     option = (
         Said("-G", f"{lrun} is LLNL's, whose LSF charges a group", sure=False)
@@ -55,9 +75,10 @@ def _request(cluster: Cluster) -> None:
     kind = chosen.kind() if chosen else None
     if kind and kind.gpus:
         cluster.scheduler["gpu_request"] = Said("gpu", "lshosts -gpu shows GPUs, which bsub -gpu asks for", sure=False)
-    cluster.scheduler["directives"] = Said(
-        {"-x": None}, "hosts of one's own, where a queue allows EXCLUSIVE", sure=False
-    )
+    if _exclusive(cluster, blocks):
+        cluster.scheduler["directives"] = Said({"-x": None}, "bqueues -l: EXCLUSIVE, so hosts of one's own")
+    elif queues:
+        cluster.notes.append("bqueues -l: the queue is not EXCLUSIVE: -x is refused, and others may share the hosts")
 
 
 def _hosts(cluster: Cluster) -> list[Nodes]:

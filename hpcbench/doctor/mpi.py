@@ -5,16 +5,9 @@ import re
 import shutil
 from dataclasses import dataclass
 
+from hpcbench.batch.sites.find_launcher import BANNERS
 from hpcbench.doctor.ask import ask
 from hpcbench.doctor.slurm import mpi_plugins
-
-_BANNERS = (
-    (r"IBM Spectrum MPI\)?\s*([\d.]+)?", "openmpi", "IBM Spectrum MPI"),
-    (r"(?:Open MPI|OpenRTE|PRRTE)\)?\s*(?:v|version\s*)?([\d.]+)?", "openmpi", "Open MPI"),
-    (r"Intel\(R\) MPI Library.*?Version\s+([\d.]+)", "mpich", "Intel MPI"),
-    (r"HYDRA build details:\s+Version:\s*([\d.]+)", "mpich", "MPICH (Hydra)"),
-)
-"""What ``mpiexec --version`` says, the dialect of launchers that it belongs to, and a name for people."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +28,7 @@ def mpiexec(*programs: str) -> Mpi | None:
         return None
     said = ask([path, "--version"])
     text = said.out + said.err
-    for pattern, kind, name in _BANNERS:
+    for pattern, kind, name in BANNERS:
         match = re.search(pattern, text, re.DOTALL if "HYDRA" in pattern else 0)
         if match:
             if name.startswith("MPICH") and _is_mvapich(path):

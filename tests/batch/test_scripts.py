@@ -632,3 +632,20 @@ def test_who_was_called_over_and_lives_says_no_more(tmp_path: Path) -> None:
     mark = bench.mark("b")
     assert mark is not None
     assert held_by_two(bench.root / "jobs" / "j1", mark["start"], mark["end"]) is not None
+
+
+def test_while_a_job_is_suspended_its_limits_stand_still(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "slurm", runs="a", run_limit=Duration(4))
+    text = bench.script.read_text(encoding="utf-8")
+    assert text.count("-lt 10 ]") == 1
+    bench.script.write_text(text.replace("-lt 10 ]", "-lt 3 ]"), encoding="utf-8")
+    bench.act("a", "until [ -e $here/go ]; do sleep 0.05; done")
+    process = bench.start(SLURM_JOB_ID="7")
+    wait_for(lambda: (bench.mark("a") or {}).get("state") == "running")
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(6)  # longer than the run may take
+    process.send_signal(signal.SIGCONT)
+    time.sleep(0.5)
+    (tmp_path / "go").touch()
+    process.communicate(timeout=60)
+    assert (process.returncode, bench.exits()) == (0, {"a": 0})

@@ -11,7 +11,11 @@ import pytest
 from batch_fakes import Fake, wait_until_over
 
 from hpcbench.batch import write_submission as module
+from hpcbench.batch.cancel import cancel
+from hpcbench.batch.find_submission import find_root
+from hpcbench.batch.resume import find_unfinished
 from hpcbench.batch.submit import Options, submit
+from hpcbench.contract.submission import read_submission
 from hpcbench.errors import UserError
 
 
@@ -236,3 +240,43 @@ def test_no_launcher_is_a_clear_error(fake: Fake, monkeypatch: pytest.MonkeyPatc
     submission = submit(fake.study, Options(site=str(fake.site), dry_run=True))
     assert submission.jobs[0].launch[0] == str(beside)
     assert submission.jobs[0].python == str(fake.directory / "python")
+
+
+def test_another_users_submission_is_not_taken_for_ones_own(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.acts({"baseline": "wait"})
+    theirs = submit(fake.study, Options(site=str(fake.site))).root
+    me = os.getuid() + 1
+    with monkeypatch.context() as patch:
+        patch.setattr("hpcbench.batch.find_submission.os.getuid", lambda: me)
+        assert find_unfinished(theirs.parent, read_submission(theirs).digest) is None
+        assert find_root(theirs.parent) == theirs == find_root(theirs)  # to look at
+    assert find_unfinished(theirs.parent, read_submission(theirs).digest) == theirs
+    (fake.directory / "go").touch()
+    wait_until_over(theirs)
+
+
+def test_what_out_put_elsewhere_is_found_from_here(fake: Fake, tmp_path: Path) -> None:
+    root = submit(fake.study, Options(site=str(fake.site), out=tmp_path / "elsewhere")).root
+    wait_until_over(root)
+    assert find_root(None) == root
+
+
+def test_a_part_of_the_jobs_is_cancelled(fake: Fake) -> None:
+    fake.acts({"baseline": "wait"})
+    fake.write_study(pairing="none")
+    root = submit(fake.study, Options(site=str(fake.site))).root
+    with pytest.raises(UserError, match=r"names no run: all parts must hold: write scheme=a\|b for either"):
+        cancel(root, "scheme=mzhybrid,scheme=naive-zfp8")
+    assert cancel(root, "scheme=mzhybrid|naive-zfp8") == "2 jobs: ended"
+    (fake.directory / "go").touch()
+    states = {run: status.state.value for run, status in wait_until_over(root).runs.items()}
+    assert states == {"r1-baseline": "completed", "r1-mzhybrid": "cancelled", "r1-naive-zfp8": "cancelled"}
+
+
+def test_a_job_with_other_runs_is_not_cancelled_for_one(fake: Fake) -> None:
+    fake.acts({"baseline": "wait"})
+    root = submit(fake.study, Options(site=str(fake.site))).root
+    with pytest.raises(UserError, match=r"job j0001-r1 ends as a whole, and holds r1-baseline too, which is not over"):
+        cancel(root, "scheme=mzhybrid")
+    cancel(root)
+    wait_until_over(root)

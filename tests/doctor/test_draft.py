@@ -185,6 +185,25 @@ def test_a_coral_machine(machine: Machine, tmp_path: Path) -> None:
     assert "maintenance is left out (closed)" in text and "batch: on hosts computes/" in text
 
 
+def test_exclusive_hosts_are_asked_for_only_where_the_queue_allows_it(machine: Machine, tmp_path: Path) -> None:
+    plain = {line: text for line, text in recorded("lsf-jsrun").items() if not line.startswith("jsrun")}
+    machine.answers({line: text.replace(" EXCLUSIVE", "") for line, text in plain.items()})
+    text = draft()
+    assert site_of(text, tmp_path).scheduler.directives == {}
+    assert "the queue is not EXCLUSIVE: -x is refused, and others may share the hosts" in " ".join(text.split())
+
+
+def test_a_relative_of_lsf_is_asked_in_its_own_words(machine: Machine, tmp_path: Path) -> None:
+    plain = {line: text for line, text in recorded("lsf-jsrun").items() if not line.startswith("jsrun")}
+    told = "\nSystem default:\nMaximum size of a job array:  500\n"
+    recording = {line: text for line, text in plain.items() if line != "bparams -a"}
+    name = "OpenLava 2.2, Nov 2014\n\nMy cluster name is lava\nMy master name is m1\n"
+    machine.answers({**recording, "bparams -l": told, "lsid": name})
+    site = site_of(draft(), tmp_path)
+    assert site.scheduler.max_array == 500  # bparams -a is refused there
+    assert site.scheduler.refuses == ["-wa", "-wt", "-rn", "-cwd", "-ti"]
+
+
 def test_an_lsf_cluster_without_jsrun(machine: Machine, tmp_path: Path) -> None:
     machine.answers({line: text for line, text in recorded("lsf-jsrun").items() if not line.startswith("jsrun")})
     machine.answers({"mpirun --version": "mpirun (IBM Spectrum MPI) 10.3.1.02rtm0"})

@@ -208,6 +208,11 @@ def test_a_relative_of_lsf_that_knows_tables_only(place: Make, capsys: Capture, 
             {"account_option": "-P"},
             "wants an account: option -P. Job not submitted.: set account: in the study",
         ),
+        (
+            "lsf-cluster",
+            {"cores": 8},
+            "Too many processors requested. Job not submitted.: use fewer nodes in the study, or correct node:",
+        ),
         ("lsf-cluster", {"flavour": "csm"}, "30: The '-n <slots>' flag is no longer supported."),
     ],
 )
@@ -222,6 +227,28 @@ def test_refusals_leave_nothing(place: Make, name: str, fake: dict[str, object],
     assert "\n" not in str(caught.value)
     assert not (here.directory / "results").exists()
     assert here.fake.jobs == []
+
+
+def test_a_queue_that_takes_no_exclusive_jobs(place: Make, mpich: dict[str, object]) -> None:
+    site = {**mpich, "scheduler__directives": {"-x": None}}
+    here = place("lsf-cluster", site=site, queues={"normal": {"exclusive": False}})
+    with pytest.raises(
+        UserError, match=r"Queue does not accept exclusive jobs.*: remove -x from scheduler\.directives"
+    ):
+        here.submit()
+
+
+def test_an_old_bjobs_is_asked_for_the_fields_that_it_has(place: Make, mpich: dict[str, object]) -> None:
+    here = place("lsf-cluster", site={**mpich, "scheduler__max_array": 2}, flavour="old")
+    here.acts({"r1-baseline": "hold"})
+    here.write_study(repeats=2, pairing="none")
+    root = here.submit().root
+    here.began()
+    wait_for(lambda: states(track(root)) == [State.RUNNING, State.COMPLETED])  # elements, by the ends of their names
+    here.go()
+    assert states(wait_until_over(here, root)) == [State.COMPLETED] * 2
+    asked = [call.argv[call.argv.index("-o") + 1] for call in here.fake.calls if "-o" in call.argv]
+    assert "jobindex" in asked[0] and "jobindex" not in asked[-1] and "start_time" in asked[-1]
 
 
 @pytest.mark.parametrize("how", ["mute", "status", "hang", "banner"])

@@ -33,6 +33,14 @@ DIALECT = Dialect(
             re.compile("illegal option|no longer supported"),
             "this LSF does not take it: name it in scheduler.refuses of the site file, or look at scheduler: there",
         ),
+        (
+            re.compile("[Ee]xclusive"),
+            "remove -x from scheduler.directives of the site file, or set queue: in the study to one that is EXCLUSIVE",
+        ),
+        (
+            re.compile("Too many processors"),
+            "use fewer nodes in the study, or correct node: {cores: ...} of the site file: hosts may have fewer",
+        ),
         (re.compile("[Nn]o such queue|not use the queue|closed"), "set queue: in the study to another one"),
         (re.compile("[Pp]roject|[Aa]ccount|[Bb]ank|user group"), "set account: in the study to one that may run there"),
         (re.compile("RUNLIMIT|[Rr]un limit"), "set walltime: in the study to what the queue allows"),

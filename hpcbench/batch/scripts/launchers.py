@@ -99,6 +99,7 @@ def export_words(names: Iterable[str], site: Site) -> list[str]:
     return [word for name in names for word in ("-x", name)] if site.launcher.kind == "openmpi" else []
 
 
+@register_launcher("auto", "mpiexec")  # as long as nobody has found out, which loading a site does
 @register_launcher("mpich", "mpiexec")
 def mpich(shape: Shape, site: Site) -> list[str]:
     """MPICH's Hydra. Ranks that share cores are not bound: a waiting one burns its core, and others must get away.

@@ -32,8 +32,8 @@ OF_SCRIPT = frozenset(
     re.findall(
         r"\w+",
         "again attempt began boot by child claim disk failed fields file found grace holder host hosts id id_json "
-        "idle job last launch launched leaving left limit line name next old over own path pipe recorder reserve "
-        "root run runs said start status stopping time waiting why words",
+        "idle job last launch launched leaving left limit line name next old outer over own path pipe recorder reserve "
+        "root run runs said start status stopping ticked time waiting why words",
     )
 )
 """Variables of the scripts themselves."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from hpcbench.batch.sites.find_launcher import find_kind
 from hpcbench.batch.sites.site import Site
 from hpcbench.batch.sites.site_rules import faults
 from hpcbench.contract.problems import shown, suggestion, user_error
@@ -58,6 +59,9 @@ def load_site(name: str, where: str = "--site") -> tuple[Site, Document]:
         site = Site.model_validate(document.data)
     except ValidationError as error:
         raise user_error(error, Site, document.where) from None
+    if site.launcher.kind == "auto":
+        kind = find_kind(site.launcher.program)
+        site = site.model_copy(update={"launcher": site.launcher.model_copy(update={"kind": kind})})
     if site.templates is not None:
         try:
             site = site.model_copy(update={"templates": str(template_directory(site.templates, path))})
@@ -69,8 +73,7 @@ def load_site(name: str, where: str = "--site") -> tuple[Site, Document]:
         )
     found = faults(site)
     if found:
-        more = f" (and {len(found) - 1} more: `hpcbench sites check` says all)" if len(found) > 1 else ""
-        raise UserError(f"{found[0].line(document)}{more}")
+        raise UserError("\n".join(fault.line(document) for fault in found))
     return site, document
 
 

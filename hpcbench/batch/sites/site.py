@@ -125,8 +125,8 @@ class Network(Section):
 class Launcher(Section):
     """What starts the ranks inside a job."""
 
-    kind: Literal["mpich", "openmpi", "mvapich", "srun", "jsrun", "lrun", "ibrun", "flux"] = Field(
-        description="Its dialect."
+    kind: Literal["auto", "mpich", "openmpi", "mvapich", "srun", "jsrun", "lrun", "ibrun", "flux"] = Field(
+        description="Its dialect; auto finds out whose the launcher of this machine is."
     )
     program: Line | None = Field(None, description="Its path; by default found on PATH.")
     args: list[Line] = Field(default_factory=list, description="More arguments, after ours.")

@@ -113,12 +113,14 @@ def _device_is_there(site: Site) -> Iterator[Fault]:
         yield Fault(("device",), "cuda needs node.gpus, the GPUs of a node: add them, or write cpu")
 
 
-@rule("scheduler.kind", "python", "node.cores")
+@rule("scheduler.kind", "python", "node.cores", "launcher.kind")
 def _auto_means_here(site: Site) -> Iterator[Fault]:
     if site.scheduler.kind == "local":
         return
     if site.python == "auto":
         yield Fault(("python",), "auto means this machine: give the interpreter of the compute nodes")
+    if site.launcher.kind == "auto":
+        yield Fault(("launcher", "kind"), "auto means this machine: give the launcher of the compute nodes")
     if site.node.cores == "auto":
         yield Fault(("node", "cores"), "auto means this machine: give the cores of a compute node that jobs may use")
 

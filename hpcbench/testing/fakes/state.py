@@ -121,7 +121,7 @@ class Config:
     """Queues. The first one is the default.
 
     A queue may have limits: ``min_nodes``, ``max_nodes``, ``max_minutes``, ``bins`` (the most nodes of a job, and its
-    minutes) and ``max_submitted``.
+    minutes), ``max_submitted``, and ``exclusive`` (whether -x is allowed there).
     """
     account_option: str = ""
     """Option that each job must have; empty if none is needed."""

@@ -205,6 +205,7 @@ allow() {
 run() {
   local limit=0 launched=0 over='' status
   ! completed "$1" || return 0
+  ticked=$SECONDS
   keep_time
   heed
   [ -z "$stopping" ] || return 0
@@ -251,6 +252,9 @@ watch_child() {
 
 # keep_time: what is due: the stop request ahead of the job's limit, and the end of a run that has met its own
 keep_time() {
+  # A job that its scheduler stops for a while is not charged for that: its clock stands still too.
+  [ $((SECONDS - ticked)) -lt 10 ] || SECONDS=$ticked
+  ticked=$SECONDS
   [ "$SECONDS" -lt 5100 ] || stopping=1 # Flux never asks the script alone, others may be late
   [ -z "$stopping" ] || ask
   if [ -z "$over" ] && [ "$limit" -gt 0 ] && [ $((SECONDS - launched)) -gt "$limit" ]; then
@@ -376,7 +380,7 @@ provenance() {
 
 # ---- this attempt ----
 
-child='' run='' stopping='' leaving='' grace=0 failed=0
+ticked=0 child='' run='' stopping='' leaving='' grace=0 failed=0
 SECONDS=0
 reserve=jobs/$job/reserve why=''
 disk=$(df -P -- "$root" 2> /dev/null | sed -n '2s/.*% //p')
@@ -392,7 +396,7 @@ id=${id/#$'\xc6\x92'/f} # ids begin with a letter that is not ASCII
 listed() { # the instance above knows of it: this job is one of its own
   local said
   if ! said=$(timeout 60 flux --parent jobs -n -o '{status}' "$1" 2>&1); then
-    [[ $said == *nknown* ]] || return 2
+    [[ ${said,,} == *unknown* ]] || return 2
     return 1
   fi
   grep -qE '^(NEW|DEPEND|PRIORITY|SCHED|PENDING|RUN|RUNNING|CLEANUP)$' <<< "$said"

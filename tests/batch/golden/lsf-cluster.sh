@@ -20,8 +20,12 @@ runs=(r1-nodes12-baseline r1-nodes12-naive-mpc r1-nodes12-naive-zfp8 r1-nodes12-
 cd -- "$root" || exit 74
 
 # Variables of an outer job or launcher would steer ours, silently.
+outer=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-}}
+[ -z "$outer" ] || echo "inside another launcher's rank: settings in OMPI_MCA_*, PRTE_MCA_* and PMIX_MCA_* are dropped" >&2
 for name in $(compgen -e); do
   case $name in
+    OMPI_MCA_* | PRTE_MCA_* | PMIX_MCA_* | OMPI_ALLOW_RUN_AS_ROOT*) # what the user sets goes on to the launcher
+      [ -z "$outer" ] || unset -v "$name" ;;
     SLURM_CONF | SLURM_CLUSTERS | LSF_ENVDIR | LSF_SERVERDIR | LSF_BINDIR | LSF_LIBDIR) ;;
     SLURM* | SRUN_* | SBATCH_* | JSM_* | FLUX_*) unset -v "$name" ;;
     PMI_* | PMIX_* | OMPI_* | PRTE_* | HYDRA_* | HYDI_* | MPIEXEC_*) unset -v "$name" ;;
@@ -212,6 +216,7 @@ allow() {
 run() {
   local limit=0 launched=0 over='' status
   ! completed "$1" || return 0
+  ticked=$SECONDS
   keep_time
   heed
   [ -z "$stopping" ] || return 0
@@ -258,6 +263,9 @@ watch_child() {
 
 # keep_time: what is due: the stop request ahead of the job's limit, and the end of a run that has met its own
 keep_time() {
+  # A job that its scheduler stops for a while is not charged for that: its clock stands still too.
+  [ $((SECONDS - ticked)) -lt 10 ] || SECONDS=$ticked
+  ticked=$SECONDS
   [ "$SECONDS" -lt 5280 ] || stopping=1 # Flux never asks the script alone, others may be late
   [ -z "$stopping" ] || ask
   if [ -z "$over" ] && [ "$limit" -gt 0 ] && [ $((SECONDS - launched)) -gt "$limit" ]; then
@@ -383,7 +391,7 @@ provenance() {
 
 # ---- this attempt ----
 
-child='' run='' stopping='' leaving='' grace=0 failed=0
+ticked=0 child='' run='' stopping='' leaving='' grace=0 failed=0
 SECONDS=0
 reserve=jobs/$job/reserve why=''
 disk=$(df -P -- "$root" 2> /dev/null | sed -n '2s/.*% //p')
