@@ -3,8 +3,8 @@
     python benchmarks/predict_measured.py [--repeats N] [--out FILE.json] [--tiny]
 
 First the machine is measured (`hpcbench bench gemm` on a core, `bench network` on the hosts at one rate) and one run in
-a layout of its own, which is what earlier runs teach. Then every step time is predicted, twice: by the tables alone, and
-with what that run taught. Then all is measured: four schemes of each of the ten studies, on links of 50 Mbit/s to
+a layout of its own, which is what earlier runs teach. Then every step time is predicted, twice: by the tables alone,
+and with what that run taught. Then all is measured: four schemes of each of the ten studies, on links of 50 Mbit/s to
 1 Gbit/s, in rotated order. Printed are the errors of the step time, how often the order of two schemes was right where
 the repeats tell them apart, whether message bytes are exact, and the peak memory of a rank by traced allocations.
 

@@ -94,7 +94,7 @@ def gains(case: Case, machine: Machine, ranks: int, per_node: int, precision: st
         rate = case.codec_bytes_per_s
         for name, ratio in (("zfp:8", None), ("zfp:16", None), ("zfp:24", None), ("mpc", 0.92)):
             speeds[name] = CodecSpeed(rate, rate, 20e-6, ratio, Basis.ASSUMED)
-    subject = Subject(NEOX, train, Layout(dp, case.tp, case.pp), per_node)
+    subject = Subject(NEOX, train, Layout(dp=dp, tp=case.tp, pp=case.pp), per_node)
     pairs = [(scheme.name, replace(subject, scheme=scheme)) for scheme in SCHEMES]
     found = predict("", pairs, replace(machine, fabric=fabric), baseline="baseline", speeds=speeds)
     return {one.scheme: one.against.gain for one in found if one.against}

@@ -29,7 +29,7 @@ class Trace(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
+        self._alive: dict[int, StorageWeakRef] = {}
         self._apart = 0
         self.peak = 0
 
@@ -43,9 +43,10 @@ class Trace(TorchDispatchMode):
         for value in tree_leaves(values):
             if isinstance(value, torch.Tensor) and value.device.type == "cpu":
                 storage = value.untyped_storage()
-                self._alive[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
-        self._alive = {key: one for key, one in self._alive.items() if not one[0].expired()}
-        tensors = sum(nbytes for _, nbytes in self._alive.values())
+                self._alive.setdefault(storage._cdata, StorageWeakRef(storage))
+        self._alive = {key: one for key, one in self._alive.items() if not one.expired()}
+        # as large as they are now: weights that are gathered on demand come and go under the same storage
+        tensors = sum(_size(one) for one in self._alive.values())
         self.peak = max(self.peak, tensors + max(tracemalloc.get_traced_memory()[0] - self._apart, 0))
 
     def begin(self) -> None:
@@ -53,6 +54,11 @@ class Trace(TorchDispatchMode):
         domain = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
         held = sum(one.size for one in tracemalloc.take_snapshot().filter_traces([domain]).statistics("filename"))
         self._apart, self.peak = tracemalloc.get_traced_memory()[0] - held, 0
+
+
+def _size(one: StorageWeakRef) -> int:
+    storage = torch.UntypedStorage._new_with_weak_ptr(one.cdata)
+    return storage.nbytes() if storage is not None else 0
 
 
 def main(directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""What this machine is measured to do before anything is predicted: products on a core, links and codecs on the hosts."""
+"""What this machine is measured to do before anything is predicted: products on a core, links and codecs of hosts."""
 
 import json
 import subprocess

@@ -69,10 +69,14 @@ class Laid(NamedTuple):
         Those that differ, each with how many there are.
     order
         Places in `kinds`, in the order in which the backward pass fills them.
+    together
+        The most elements that ZeRO-3 has of them at a time: of a unit, of the one before, whose weights are under way,
+        and of the one after, whose gradients are not all added yet.
     """
 
     kinds: tuple[tuple[Bucket, int], ...]
     order: tuple[int, ...]
+    together: int
 
 
 def itemsize(train: Train) -> int:
@@ -154,9 +158,8 @@ def _laid(part: _Part, rules: _Rules) -> Laid:
             for size, axes in zip(shape, cuts, strict=True)
         )
 
-    def bucket(inside: list[Parameter]) -> Bucket:
+    def bucket(inside: list[Parameter], users: set[int]) -> Bucket:
         filled = sum(held(parameter.shape, parameter.cuts) for parameter in inside)
-        users = {unit for parameter in inside for unit in parameter.units}
         return Bucket(
             length=padded(filled, rules.mesh.dp),
             filled=filled,
@@ -168,10 +171,16 @@ def _laid(part: _Part, rules: _Rules) -> Laid:
     backwards = [*_parameters(part, grid)][::-1]
     items = (item(one.shape, one.cuts, one.tied) for one in backwards)
     filled = fuse(items, limit_bytes=rules.bucket_mb * 1e6)
-    buckets = [bucket([backwards[place] for place in places]) for places in filled]
+    groups = [[backwards[place] for place in places] for places in filled]
+    used = [{unit for parameter in group for unit in parameter.units} for group in groups]
+    buckets = [*map(bucket, groups, used)]
+    present: dict[int, int] = {}
+    for one, units in zip(buckets, used, strict=True):
+        for unit in {unit + step for unit in units for step in (-1, 0, 1)}:
+            present[unit] = present.get(unit, 0) + one.length
     kinds = {one: k for k, one in enumerate(dict.fromkeys(buckets))}
     order = tuple(kinds[one] for one in buckets)
-    return Laid(tuple((one, order.count(k)) for one, k in kinds.items()), order)
+    return Laid(tuple((one, order.count(k)) for one, k in kinds.items()), order, max(present.values()))
 
 
 def parameters_of(model: Model, train: Train, layout: Layout, number: int) -> Iterator[Parameter]:

@@ -110,12 +110,21 @@ def _stage(subject: Subject, stage: int) -> tuple[dict[str, dict[str, float]], f
     owned = sums - (whole * width if train.zero < 2 else 0)
     if in_place:
         owned = 0
-    guests = min(2 * largest, whole) * width if train.zero == 3 else 0
+    guests = max(laid.together for laid in calls.laid.values()) * width if train.zero == 3 else 0
+    several = subject.micro_batches > 1
+    # sums of the micro-batch before that have not been added yet
+    arriving = whole // layout.dp * master if train.zero >= 2 and several and train.overlap and layout.dp > 1 else 0
     actions = list(SCHEDULES[train.schedule](stage, layout.pp, subject.micro_batches, layout.chunks))
     cut = layout.layers_of(model.layers)
     layers = [len(cut[number]) for number in calls.parts]
     alive = most_alive(actions, layers)
     kept = alive * activation_bytes(subject)
+    sent = calls.activations(0)
+    passed = 0.0
+    if sent and layout.pp > 1:  # what each micro-batch under way sent on, and a message in each direction
+        message = sent.elements * width
+        kept += most_alive(actions) * message
+        passed = 2.0 * message
     again = 0.0
     if train.recompute not in ("none", "selective"):
         count = 1 if train.recompute == "full" else int(train.recompute)
@@ -126,13 +135,12 @@ def _stage(subject: Subject, stage: int) -> tuple[dict[str, dict[str, float]], f
         logits = tokens * model.vocab / layout.tp * (width + 3 * master)
     messages = 2.0 * largest * master if layout.dp > 1 else 0.0
     codec, residuals = _codec_bytes(subject, calls, largest, whole)
-    several = subject.micro_batches > 1
     lasting = {"weights": weights, "optimizer": optimizer, "residuals": residuals, "codec buffers": codec}
     peaks = {
         "before backward": {
-            "gradients": owned + (whole_gradients if several else 0),
+            "gradients": owned + arriving + (whole_gradients if several else 0),
             "activations": kept,
-            "transient": again + logits + guests + _grid_transient(subject),
+            "transient": again + logits + guests + passed + _grid_transient(subject),
         },
         "after backward": {
             "gradients": owned + whole_gradients,
