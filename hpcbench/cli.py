@@ -111,7 +111,7 @@ def status(
 
 @app.command()
 def cancel(directory: Root = None) -> None:
-    """End the running jobs of a submission and drop the waiting ones, and touch nothing else."""
+    """End the running jobs of a submission, and drop the waiting ones."""
     from hpcbench.batch.cancel import cancel as end
     from hpcbench.batch.find_submission import find_root
 
