@@ -122,7 +122,7 @@ def cancel(
         typer.Option(metavar="EXPR", help="Only the jobs of some runs, named as for submit: scheme=naive-*|identity."),
     ] = None,
 ) -> None:
-    """End what runs of a submission, drop what waits, and nothing else."""
+    """End the running jobs of a submission, and drop the waiting ones."""
     from hpcbench.batch.cancel import cancel as end
     from hpcbench.batch.find_submission import find_root
 
