@@ -60,7 +60,7 @@ def test_planted_fault_is_seen(mpi_results, place, fault):
         assert_goes_on(results[fault])
     if fault == "index_stale":
         assert "elements found of the optimizer of" in results[fault]["error"]
-        assert "remove it to go on" in results[fault]["error"] and "\n" not in results[fault]["error"]
+        assert "remove it to continue" in results[fault]["error"] and "\n" not in results[fault]["error"]
 
 
 def test_what_messages_lacked_is_conserved(mpi_results, place):
