@@ -361,19 +361,19 @@ def _run() -> int:
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except UserError as error:
-        return _fail(str(error), 2)
+        return _fail(*error.lines, status=2)
     except _usage_error as error:
-        return _fail(f"{error.format_message()} (see hpcbench --help)", 2)
+        return _fail(f"{error.format_message()} (see hpcbench --help)", status=2)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on; keep the exit quiet
         return 141
     except OSError as error:
-        return _fail(f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}", 2)
+        return _fail(f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}", status=2)
     except (KeyboardInterrupt, typer.Abort):
         return 130
 
 
-def _fail(message: str, status: int) -> int:
-    for line in message.splitlines() or [""]:  # one a fault
-        print(f"hpcbench: {line}", file=sys.stderr)
+def _fail(*faults: str, status: int) -> int:
+    for fault in faults:
+        print(f"hpcbench: {' '.join(fault.splitlines())}", file=sys.stderr)
     return status

@@ -160,7 +160,7 @@ def _ended(directory: Path, mark: Mark, job: Job, log: Ending | None, found: Dia
         return Verdict(job.state, f"{_fate(job)} {_progress(log)}", _at(log))
     if status == OVERTIME_EXIT:
         limit = "run_limit" if mark.limit == "run_limit" else "its part of the job's walltime"
-        words = f"met {limit if mark.limit else 'its own time limit'} {_progress(log)}"
+        words = f"reached {limit if mark.limit else 'its own time limit'} {_progress(log)}"
         if found and found.where and not (log and log.begun):
             return Verdict(State.TIMED_OUT, f"{words}: {found.reason}", found.where)
         return Verdict(State.TIMED_OUT, words, _at(log))

@@ -76,7 +76,7 @@ def user_error(
     if strange > _STRANGE:  # another kind of file: its first line says so
         return UserError(f"{lines[0]} (and {len(lines) - 1} more)")
     more = [f"and {len(lines) - _MOST} more"] if len(lines) > _MOST + 1 else []
-    return UserError("\n".join([*lines[: _MOST if more else None], *more]))
+    return UserError(*lines[: _MOST if more else None], *more)
 
 
 def all_faults(error: ValidationError, schema: type[BaseModel]) -> dict[FieldPath, str]:

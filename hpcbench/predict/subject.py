@@ -26,7 +26,7 @@ KNOWN: Mapping[type[BaseModel], frozenset[str]] = {
             *("seed", "lr", "min_lr", "beta1", "beta2", "eps", "weight_decay", "clip", "bucket_mb", "overlap"),
             *("eval_every", "eval_samples", "checkpoint_every", "schedule", "recompute", "sequence_parallel"),
             *("offload", "node_copy", "optimizer", "freeze_step"),
-            *("loss_scale", "loss_scale_window", "loss_scale_hysteresis"),
+            *("loss_scale", "loss_scale_window", "loss_scale_hysteresis", "trace"),
         )
     ),
     Layout: frozenset(("dp", "tp", "tensor", "depth", "pp", "chunks", "stages")),

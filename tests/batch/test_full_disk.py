@@ -28,9 +28,9 @@ def mounted(path: Path, size: str) -> bool:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    """A file system of two megabytes."""
+    """A file system of four megabytes."""
     path = tmp_path / "small"
-    if not mounted(path, "2m"):
+    if not mounted(path, "4m"):
         pytest.skip("a small file system needs root, and leave to mount")
     yield path
     subprocess.run(["umount", "-l", str(path)], check=False)

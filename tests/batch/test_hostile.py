@@ -73,6 +73,7 @@ SITE: dict[str, Any] = {
             "rules": [
                 {
                     "dimension": "DP",
+                    "axis": None,
                     "phase": "BACKWARD",
                     "kind": "GRAD",
                     "codec": "none",
@@ -89,6 +90,16 @@ SITE: dict[str, Any] = {
     "setup": ["true"],
     "teardown": ["true"],
     "templates": None,
+    "container": {
+        "kind": "apptainer",
+        "image": "i.sif",
+        "binds": ["/data:/data:ro"],
+        "gpu": "none",
+        "mpi": "bind",
+        "mpi_paths": ["/opt/mpi"],
+        "python": "py",
+        "args": ["--writable-tmpfs"],
+    },
     "python": "py",
     "work": "w",
     "retired": "r",

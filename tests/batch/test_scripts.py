@@ -498,7 +498,7 @@ def test_what_is_recorded_holds_no_secrets(tmp_path: Path) -> None:
     done = bench.go(SLURM_JOB_ID="9", PLAIN="it's\nme", **hidden)
     assert (done.returncode, done.stderr) == (0, "")
     found = {path.stem: path.read_text() for path in (bench.root / "jobs" / "j1" / "provenance").iterdir()}
-    assert set(found) == {"environment", "modules", "limits", "system", "nvidia-smi", "job"}
+    assert set(found) == {"environment", "modules", "limits", "system", "nvidia-smi", "job", "python"}
     assert found["modules"] == "Currently Loaded: list\n" and found["nvidia-smi"] == "a GPU\n"
     assert found["job"] == "JobId=9\n"
     assert "s3cret" not in "".join(found.values())

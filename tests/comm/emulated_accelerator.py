@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "codecs"))
-from emulated_device import POISON, EmulatedCell, EmulatedDevice
+from emulated_device import POISON, EmulatedCallMemory, EmulatedDevice
 
 from hpcbench.codecs.device import Build, Cell, View, view_of
 from hpcbench.comm.accelerator import Accelerator, DeviceArray, Event
@@ -69,7 +69,7 @@ class LazyEvent(Event):
 
 class LazyCell(Cell):
     def __init__(self, streams: Streams, words: int) -> None:
-        self._streams, self._inner = streams, EmulatedCell(words)
+        self._streams, self._inner = streams, EmulatedCallMemory(words)
         self.words, self.pointer = words, self._inner.pointer
         self._last: LazyEvent | None = None
 

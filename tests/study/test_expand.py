@@ -133,6 +133,7 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "dtype": None,
     }
     assert data["train"] == {
+        "trace": None,
         "steps": 20,
         "warmup_steps": 10,
         "global_batch": 64,

@@ -149,7 +149,7 @@ def _word(root: Path, directory: Path, path: Path | None, queue: Queue | None) -
     if dropped is not None:
         return JobStatus(State.CANCELLED, str(dropped.get("reason", "")))
     if over == "time limit":
-        return JobStatus(State.TIMED_OUT, "met the time limit of its job")
+        return JobStatus(State.TIMED_OUT, "reached the time limit of its job")
     mark = read_mark(directory) if process is not None else None
     left = mark if mark is not None and process is not None and mark.id == str(process.get("pid")) else None
     if left is not None and left.state == "ended":

@@ -73,7 +73,7 @@ def load_site(name: str, where: str = "--site") -> tuple[Site, Document]:
         )
     found = faults(site)
     if found:
-        raise UserError("\n".join(fault.line(document) for fault in found))
+        raise UserError(*(fault.line(document) for fault in found))
     return site, document
 
 
