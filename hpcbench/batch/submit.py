@@ -116,7 +116,9 @@ def submit(
                 return Submission(found, jobs, site, [*notes, resume(found, study, after, progress)])
         with numbered(directory) as root:
             handed = batch_jobs(jobs, site)
-            queue_name = write(root, runs, jobs, handed, loaded, site, base=study.parent, more=more)
+            queue_name = write(
+                root, runs, jobs, handed, loaded, site, base=study.parent, more=more, waits=after is not None
+            )
             if not options.dry_run:
                 from hpcbench.batch.record_provenance import keep
                 from hpcbench.batch.room import check_room

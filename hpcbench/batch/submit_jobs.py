@@ -10,6 +10,7 @@ from hpcbench.batch.after import After
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, seconds
 from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, UnclearError
+from hpcbench.batch.scripts.render import RELAY
 from hpcbench.batch.tracking.ledger import Ledger, SubmittedJob
 from hpcbench.batch.tracking.marks import attempts_begun, read_mark, scheduler_id
 from hpcbench.contract.claim import close_claim
@@ -49,6 +50,8 @@ def submit_jobs(
         The scheduler refused one of them, or its answer does not say whether it took it. Those before it are handed in;
         the same command again goes on from there.
     """
+    if after is not None and len(after.ids) > scheduler.most_after and (ledger.root / RELAY).is_file():
+        after = _relayed(scheduler, ledger, after, name, sleep)
     for done, job in enumerate(jobs):
         again = ledger.times(job.jobs[0])
         full = f"{name}-{job.name}" + (f".{again + 1}" if again else "")
@@ -59,22 +62,42 @@ def submit_jobs(
         job = replace(job, name=full)
         if after is not None:
             job = replace(job, after=after.ids, after_any=after.any_end)
-        submitted = ledger.open(job, begun)
         try:
-            try:
-                receipt = scheduler.submit(submitted)
-            except UnclearError as error:
-                receipt = _look_again(scheduler, submitted, error, sleep)
-            except UserError:
-                ledger.drop(submitted)
-                raise
+            _hand_in(scheduler, ledger, job, begun, sleep)
         except UserError as error:
             scheduler.begin()
             where = f" ({done} of {len(jobs)} are handed in; the same command again goes on)" if done else ""
             raise UserError(f"{error}{where}") from None
-        ledger.close(submitted, receipt)
         progress(done + 1, len(jobs))
     return scheduler.begin()
+
+
+def _hand_in(
+    scheduler: Scheduler, ledger: Ledger, job: BatchJob, begun: dict[str, int], sleep: Callable[[float], None]
+) -> SubmittedJob:
+    """Hand in one job, and keep in the ledger what became of that."""
+    submitted = ledger.open(job, begun)
+    try:
+        receipt = scheduler.submit(submitted)
+    except UnclearError as error:
+        receipt = _look_again(scheduler, submitted, error, sleep)
+    except UserError:
+        ledger.drop(submitted)
+        raise
+    return ledger.close(submitted, receipt)
+
+
+def _relayed(scheduler: Scheduler, ledger: Ledger, after: After, name: str, sleep: Callable[[float], None]) -> After:
+    """The same to wait for, by way of jobs that do nothing and wait for a part of it each."""
+    ids = []
+    for number, begin in enumerate(range(0, len(after.ids), scheduler.most_after), 1):
+        relay, some = f"w{number:02d}", after.ids[begin : begin + scheduler.most_after]
+        handed = ledger.of(relay)
+        if handed is None or handed.id is None:
+            job = BatchJob(f"{name}-{relay}", RELAY, [relay], after=some, after_any=after.any_end)
+            handed = _hand_in(scheduler, ledger, job, {relay: 0}, sleep)
+        ids.append(str(handed.id))
+    return replace(after, ids=ids)
 
 
 def _look_again(

@@ -12,7 +12,7 @@ from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, write_json
 from hpcbench.batch.reserve import set_aside
 from hpcbench.batch.scripts.job import Job
-from hpcbench.batch.scripts.render import render, render_array
+from hpcbench.batch.scripts.render import RELAY, render, render_array, render_relay
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.run import Shape
 from hpcbench.errors import UserError
@@ -50,6 +50,7 @@ def write(
     *,
     base: Path,
     more: Mapping[str, Any],
+    waits: bool = False,
 ) -> str:
     """Write everything that the jobs need; returns the name with which theirs in the queue begin.
 
@@ -61,6 +62,8 @@ def write(
         Directory that relative paths of the study start from.
     more
         Further fields of ``submission.json``.
+    waits
+        Whether the jobs are to wait for others, which may be too many for one list.
 
     Raises
     ------
@@ -75,6 +78,9 @@ def write(
             write_json(directory / "study.set.json", loaded.sets)
         write_json(directory / "site.json", site.model_dump(mode="json"))
         _write_scripts(directory, jobs, batch_jobs, site, study=study.study, root=str(root))
+        if waits and site.scheduler.kind != "local":
+            (directory / RELAY).parent.mkdir()
+            _script(directory / RELAY, render_relay(jobs[0], site=site, study=study.study, root=str(root)))
         job_of = {run: job for job in jobs for run in job.runs}
         for run in runs:
             (directory / "runs" / run.id).mkdir(parents=True)

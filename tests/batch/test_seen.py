@@ -52,6 +52,7 @@ def test_a_node_that_does_not_answer_for_a_while_changes_nothing() -> None:
         (State.NODE_FAILED, JobStatus(State.RUNNING), State.RUNNING),
         (State.LOST, JobStatus(State.RUNNING), State.RUNNING),  # its node's daemon is back
         (State.CANCELLED, JobStatus(State.FAILED), State.FAILED),  # the later word of two ends
+        (State.FAILED, JobStatus(State.RUNNING), State.RUNNING),  # by hand, long after
     ],
 )
 def test_what_may_follow_what(before: State, word: JobStatus, after: State) -> None:
@@ -80,3 +81,20 @@ def test_it_is_kept_on_disk_and_a_damaged_file_is_none(tmp_path: Path) -> None:
     for damaged in ("", "[]", "{}", '{"j1": 3}', '{"j1": {"parcel": "7", "word": {"state": "gone"}}}', "[" * 9999):
         (tmp_path / "scheduler.json").write_text(damaged)
         assert load(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("word", "after"),
+    [
+        (JobStatus(State.RUNNING), State.FAILED),  # an answer that is older than the end
+        (JobStatus(State.SUSPENDED), State.FAILED),
+        (JobStatus(State.RUNNING, restarts=1), State.RUNNING),
+        (JobStatus(State.RUNNING, start="2026-01-01T02:00:00Z"), State.RUNNING),
+        (JobStatus(State.RUNNING, start="2026-01-01T00:00:00Z"), State.FAILED),
+        (JobStatus(State.PENDING), State.PENDING),
+    ],
+)
+def test_an_end_is_not_left_for_an_answer_that_is_a_moment_older(word: JobStatus, after: State) -> None:
+    before = Seen("7", JobStatus(State.FAILED, end="2026-01-01T01:00:00Z"), 100.0)
+    found = advance(before, "7", word, 130.0)
+    assert found is not None and found.word.state is after

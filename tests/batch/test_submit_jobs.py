@@ -198,3 +198,16 @@ def test_a_queue_that_has_forgotten_it_is_not_believed_against_the_marks(
     assert settle(queue, Ledger(tmp_path)) == 1
     ledger = Ledger(tmp_path)
     assert [ledger.element(name) for name in JOBS[order].jobs] == elements and ledger.submitted[0].id == "77"
+
+
+def test_a_long_list_of_what_to_wait_for_is_split(tmp_path: Path) -> None:
+    queue = Queue()
+    queue.most_after = 2
+    (tmp_path / "after").mkdir()
+    (tmp_path / "after" / "relay.sh").write_text("#!/bin/bash\n", encoding="utf-8")
+    after = After(tmp_path, ["1", "2", "3", "4", "5"], any_end=False)
+    hand(tmp_path, queue, JOBS[:1], after=after)
+    waits = {name.rpartition("-")[2]: list(job.after) for name, job in queue.queue.items()}
+    assert waits == {"w01": ["1", "2"], "w02": ["3", "4"], "w03": ["5"], "j1": ["1000", "1001", "1002"]}
+    hand(tmp_path, queue, JOBS[2:], after=after)  # as after a command that was cut off: the relays are there
+    assert list(queue.queue["study-abc123-j4"].after) == ["1000", "1001", "1002"] and len(queue.queue) == 5

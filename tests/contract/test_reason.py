@@ -132,3 +132,25 @@ def test_noise_is_no_reason(tmp_path: Path, said: str) -> None:
     (tmp_path / "err.txt").write_text(said)
     found = diagnose(3, tmp_path / "err.txt", tmp_path / "log.txt")
     assert (found.reason, found.where) == ("exit status 3, and nothing says why", None)
+
+
+BLAUNCH = "[mpiexec@n1] HYDU_create_process (lib/utils/launch.c:74): execvp error on file /lsf/blaunch (No such file)\n"
+
+
+@pytest.mark.parametrize("status", [9, 124, 130, 137, 140, 143])
+def test_a_launcher_that_was_ended_before_its_ranks_began_has_said_why(tmp_path: Path, status: int) -> None:
+    """It waits for ranks that it could not start, until somebody ends it."""
+    (tmp_path / "err.txt").write_text(BLAUNCH)
+    (tmp_path / "log.txt").write_text("")
+    found = diagnose(status, tmp_path / "err.txt", tmp_path / "log.txt")
+    assert found.reason == f"exit status {status}: execvp error on file /lsf/blaunch (No such file)"
+
+
+def test_the_wrong_interface_is_named_and_not_what_is_said_around_it(tmp_path: Path) -> None:
+    (tmp_path / "err.txt").write_text(
+        "srun: error: n1: cannot lock the shared segment: No such file or directory\n"
+        "slurmstepd: error: mpi/pmix_v4: can not load PMIx library\nsrun: error: n1: task 0: Exited with exit code 1\n"
+    )
+    (tmp_path / "log.txt").write_text("")
+    found = diagnose(1, tmp_path / "err.txt", tmp_path / "log.txt")
+    assert found.reason == "exit status 1: slurmstepd: error: mpi/pmix_v4: can not load PMIx library"

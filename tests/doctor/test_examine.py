@@ -16,6 +16,7 @@ from hpcbench.doctor import place, ranks, selftest, shell
 from hpcbench.doctor.ask import ask
 from hpcbench.doctor.check import Check, Health
 from hpcbench.doctor.cluster import Cluster, Line, Nodes
+from hpcbench.doctor.examine import examine
 from hpcbench.doctor.gpus import check_gpus
 from hpcbench.doctor.match_site import check_match, marks
 from hpcbench.doctor.mpi import mpiexec
@@ -329,3 +330,31 @@ def test_a_login_node_needs_none_of_the_heavy_modules(machine: Machine, tmp_path
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.stderr == "" and done.returncode == (0 if draft else 1)
+
+
+def test_a_node_with_fewer_cores_than_the_file_says_is_told(machine: Machine) -> None:
+    machine.script("mpiexec", "echo world=2; echo cores=2; echo aware=no none")
+    site = local(
+        node={"cores": 8},
+        oversubscribe=False,
+        launcher={"kind": "mpich", "program": str(machine.directory / "mpiexec")},
+        threads=1,
+    )
+    check, _ = ranks.check_world(site, run=True)
+    assert check.failed and "a world of 2, on a node with 2 cores, where the site file says 8" in check.fact
+    assert check.remedy.startswith("write node: {cores: 2}")
+    shares = site.model_copy(update={"oversubscribe": True})
+    assert ranks.check_world(shares, run=True)[0].health is Health.OK
+
+
+def test_where_a_scheduler_answers_no_ranks_are_started_unasked(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.answers(recorded("slurm-22.05"))
+    machine.script("mpiexec", f"touch {machine.directory}/started")
+    monkeypatch.setattr("hpcbench.doctor.examine.check_interpreter", lambda site: [])
+    checks = examine(None)
+    assert "name the site" in one(checks, "two ranks").remedy
+    assert not (machine.directory / "started").exists()
+    assert "scheduler" not in [check.name for check in checks]  # nothing is said of jobs that run here
+    assert one(checks, "scheduler slurm").needed

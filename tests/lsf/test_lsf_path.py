@@ -114,6 +114,30 @@ def test_a_study_waits_for_another(place: Make, any_end: bool, end: str) -> None
     assert "TERM_ORPHAN_SYSTEM" in track(second).jobs["j0001-r1"].reason
 
 
+@pytest.mark.parametrize("end", ["go", "cancel"])
+def test_many_that_a_study_waits_for_are_waited_for_by_relays(
+    place: Make, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr("hpcbench.batch.schedulers.lsf.Lsf.most_after", 2)
+    here = place(nodes=8)
+    here.acts({f"r{k}-baseline": "hold" for k in (1, 2, 3)})
+    here.write_study(repeats=3, pairing="none")
+    here.submit()
+    here.began("r3-baseline")
+    here.acts({})
+    here.write_study(study="second")
+    second = here.submit(after="fake").root
+    depends = {job.name.rpartition("_")[2]: job.depends for job in here.fake.jobs[3:]}
+    assert depends == {"w01": "done(1) && done(2)", "w02": "done(3)", "r1": "done(4) && done(5)"}
+    if end == "go":
+        here.go()
+        assert states(wait_until_over(here, second)) == [State.COMPLETED]
+        assert [job.hosts for job in here.fake.jobs[3:]] == [1, 1, 2]
+    else:
+        assert cancel(second) == "3 jobs: ended"
+        assert [job.state for job in here.fake.jobs] == [RUNNING] * 3 + [EXITED] * 3
+
+
 LIKE: dict[str, object] = {"scheduler__refuses": ["-wa", "-wt", "-rn", "-cwd", "-ti"]}
 """What OpenLava and LSF before 10 do not know."""
 

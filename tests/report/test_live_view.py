@@ -243,3 +243,42 @@ def test_lines_say_when_nothing_starts(stage: Stage) -> None:
     _, out = stage.follow()
     said, *others = [line for line in out.splitlines() if "nothing has started yet" in line]
     assert said.startswith("[ 0:10]") and not others
+
+
+def test_runs_that_failed_at_once_have_started(stage: Stage) -> None:
+    """The job goes on after both have failed; nobody saw them run."""
+
+    def both() -> None:
+        for scheme in SCHEMES:
+            stage.start(scheme)
+            stage.end(scheme, 1)
+
+    stage.script = [both, *[lambda: None] * 4, lambda: stage.end_job(1)]
+    status, out = stage.follow()
+    assert status == 1
+    assert "nothing has started yet" not in out
+    assert out.count(": failed") == 2
+
+
+@pytest.mark.parametrize("stale", [State.RUNNING, State.PENDING, State.UNKNOWN])
+def test_an_end_is_not_left_for_an_older_answer(stage: Stage, stale: State) -> None:
+    """A run was cancelled with its job; then the scheduler says once more that the job runs."""
+
+    def cancelled() -> None:
+        stage.end("baseline", 143)
+        stage.job = State.CANCELLED
+
+    def older() -> None:
+        stage.job = stale
+
+    def again() -> None:
+        stage.job = State.CANCELLED
+
+    stage.script = [lambda: stage.start("baseline"), lambda: stage.grow("baseline", 8), cancelled]
+    follower = Follower(stage.root, stage.jobs, clock=lambda: stage.time)
+    seen = []
+    for step in (*stage.script, older, again):
+        step()
+        stage.time += 5
+        seen.append(follower.poll()[0].state)
+    assert seen[2:] == [State.CANCELLED] * 3

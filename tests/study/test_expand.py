@@ -392,3 +392,14 @@ def test_a_precision_of_messages_that_does_not_exist_is_refused_by_line_and_fiel
     message = str(caught.value)
     assert "\n" not in message and ".yaml:" in message and "comm_precision" in message
     assert "fp32" in message or "gradients" in message, message
+
+
+def test_the_nodes_of_a_site_are_told_before_what_does_not_divide(tmp_path: Path) -> None:
+    small = Capacity("small", 2, 2, most_nodes=(3, "queue q of small takes at most 3"))
+    with pytest.raises(UserError, match="nodes: 30: queue q of small takes at most 3: use at most 3"):
+        runs_of(tmp_path, small, nodes=30)
+
+
+def test_a_dp_that_nobody_gave_says_where_it_comes_from(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"dp = 7 follows from 1 x 7 ranks, as many as odd usually has on a node"):
+        runs_of(tmp_path, Capacity("odd", 7, 7))

@@ -95,6 +95,8 @@ def test_a_good_study_loads(tmp_path: Path) -> None:
             "into layout.tp 2 equal parts: use 10, or sequence_parallel: false",
         ),
         ("dp: 2", "dp: 3", "FILE:5: train.global_batch:", "use 6 or 9"),
+        ("layout:", "partition: x\nlayout:", "FILE:6: partition:", "unknown key, did you mean 'queue'?"),
+        ("layout:", "walltime: 10\nlayout:", "FILE:6: walltime:", "10 has no unit: write 10m for minutes or 10s for"),
         ("pp: 2", "pp: 5", "FILE:6: layout.pp:", "use at most 4"),
         ("layout:", "nodes: 3\nlayout:", "FILE:6: nodes:", "3 does not divide dp x tp x pp"),
         ("mzhybrid]", "mzhybird]", "FILE:8:", "did you mean 'mzhybrid'?"),

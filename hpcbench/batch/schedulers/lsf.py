@@ -27,6 +27,7 @@ class Lsf(Scheduler):
     """LSF, from a node where its programs are."""
 
     programs = ("bsub", "bjobs", "bkill")
+    most_after = 100
 
     def __init__(self, root: Path, site: Site) -> None:
         super().__init__(root, site)

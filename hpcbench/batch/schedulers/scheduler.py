@@ -50,6 +50,8 @@ class Scheduler(ABC):
     """What it is asked by, of which each must be on PATH."""
     keeps_accounts: bool = True
     """Whether it can tell of a job that has ended how long it waited and what it took."""
+    most_after: int = 500
+    """Ids in one list of what a job waits for; more of them are waited for by way of relays."""
     slowest: float = 30.0
     """Seconds after which `find` shows what was taken: a busy controller answers late, and lists later still."""
 

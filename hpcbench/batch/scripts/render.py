@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcbench import __version__
 from hpcbench.batch.scripts.containers import contained
+from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.scripts.heads import head, smuggles
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.launchers import export_words
@@ -131,6 +132,26 @@ def render_array(
     directives = head(replace(jobs[0], name=name), site, name=name, root=root, log=log, array=elements)
     text = _script("array.sh.j2", templates, directives, site=site, study=study, root=root, list=f"arrays/{name}.txt")
     return text, "".join(f"{job.id}\n" for job in jobs)
+
+
+RELAY = "after/relay.sh"
+"""The script of relays: jobs that do nothing, and wait for a part of what others are to wait for."""
+
+
+def render_relay(job: Job, *, site: Site, study: str, root: str) -> str:
+    """The script of a relay for jobs like this one, on as few nodes as its queue takes.
+
+    Raises
+    ------
+    ValueError
+        A value cannot stand in a script.
+    """
+    queue = site.queues.get(job.queue or "")
+    nodes = max(1, (queue.min_nodes if queue else None) or 1)
+    brief = Duration(300)
+    small = replace(job, shape=replace(job.shape, nodes=nodes), walltime=brief, stop_ahead=Duration(60), requeue=0)
+    lines = head(small, site, name=f"{study}-after", root=root, log="after/relay.log")
+    return "\n".join(["#!/bin/bash", *lines, "exit 0 # what it waited for is over", ""])
 
 
 def _asked(job: Job) -> tuple[object, ...]:

@@ -252,7 +252,7 @@ watch_child() {
 
 # keep_time: what is due: the stop request ahead of the job's limit, and the end of a run that has met its own
 keep_time() {
-  # A job that its scheduler stops for a while is not charged for that: its clock stands still too.
+  # While its scheduler has it stopped, a job is not charged: its clock stands still too.
   [ $((SECONDS - ticked)) -lt 10 ] || SECONDS=$ticked
   ticked=$SECONDS
   [ "$SECONDS" -lt 5100 ] || stopping=1 # Flux never asks the script alone, others may be late

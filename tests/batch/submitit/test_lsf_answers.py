@@ -87,7 +87,8 @@ def test_no_termination_is_without_a_row() -> None:
     ("status", "state"), [(140, State.TIMED_OUT), (130, State.CANCELLED), (137, State.FAILED), (None, State.FAILED)]
 )
 def test_exit_without_a_reason(status: int | None, state: State) -> None:
-    assert word("EXIT", status) == JobStatus(state, "EXIT", status)
+    reason = "exit 140: LSF's run limit" if status == 140 else "EXIT"
+    assert word("EXIT", status) == JobStatus(state, reason, status)
 
 
 HEADER = "JOBID^JOBINDEX^STAT^EXIT_CODE^SUBMIT_TIME^START_TIME^FINISH_TIME^RUN_TIME^MAX_MEM^EXEC_HOST^JOB_NAME"
@@ -252,3 +253,47 @@ def test_history() -> None:
 )
 def test_times(cell: str, meant: str | None) -> None:
     assert CLOCK.read(cell) == meant
+
+
+OLD_FORMS = """
+Job <7>, Job Name <s>, User <me>, Project <default>, Command <x>
+Mon Nov 23 10:00:00: Submitted from host <l1>, to Queue <normal>;
+
+ RUNLIMIT
+ 30.0 min of l1
+Mon Nov 23 10:00:05: {dispatched};
+Mon Nov 23 10:00:05: Starting (Pid 4711);
+{said}Mon Nov 23 {end}: Exited by signal 2. The CPU time used is 0.1 seconds;
+
+Summary of time in seconds spent in various states by  Mon Nov 23 10:31:00
+"""
+
+
+@pytest.mark.parametrize(
+    ("dispatched", "hosts"),
+    [
+        ("Dispatched to <n1>", "n1"),
+        ("Dispatched to 2 Hosts/Processors <n1> <n2>", "n1:n2"),
+        ("[1] started on <n1>", "n1"),
+        ("Dispatched 2 Task(s) on Host(s) <n1> <n2>, Allocated 2 Slot(s) on Host(s) <n1> <n2>", "n1:n2"),
+    ],
+)
+def test_the_hosts_of_all_forms_of_a_dispatch(dispatched: str, hosts: str) -> None:
+    text = OLD_FORMS.format(dispatched=dispatched, said="", end="10:30:07")
+    assert read_history(text, CLOCK)["7"].hosts == hosts
+
+
+def test_signal_2_at_the_run_limit_is_the_limit_and_before_it_a_cancel() -> None:
+    told = {}
+    asked = "Mon Nov 23 10:10:00: Signal <KILL> requested by user or administrator <me>;\n"
+    for name, said, end in (("limit", "", "10:30:07"), ("early", "", "10:10:00"), ("user", asked, "10:30:07")):
+        text = OLD_FORMS.format(dispatched="Dispatched to <n1>", said=said, end=end)
+        told[name] = read_history(text, CLOCK)["7"]
+    assert (told["limit"].state, told["limit"].reason) == (State.TIMED_OUT, "LSF's run limit")
+    assert told["early"].state is State.CANCELLED
+    assert (told["user"].state, told["user"].reason) == (State.CANCELLED, "Signal <KILL> requested by user")
+
+
+def test_exit_140_is_said_to_be_the_run_limit() -> None:
+    assert word("EXIT", 140).reason == "exit 140: LSF's run limit"
+    assert word("EXIT", 140, "TERM_RUNLIMIT: job killed").reason == "TERM_RUNLIMIT: job killed"

@@ -1,0 +1,34 @@
+"""How LSF's bsub answers, and what to do about a refusal."""
+
+import re
+
+from hpcbench.batch.schedulers.lsf_query import HANGS
+from hpcbench.batch.schedulers.submit_command import Dialect
+
+DIALECT = Dialect(
+    id=re.compile(r"^Job <(\d+)> is submitted to\b", re.MULTILINE),
+    busy=re.compile("[Tt]ry (again )?later|LSF is down|Resource temporarily unavailable"),
+    unclear=re.compile("[Tt]imed? ?out|Communication time|in receiving"),
+    remedies=(
+        (
+            re.compile("illegal option|no longer supported"),
+            "this LSF does not take it: name it in scheduler.refuses of the site file, or look at scheduler: there",
+        ),
+        (
+            re.compile("[Ee]xclusive"),
+            "remove -x from scheduler.directives of the site file, or set queue: in the study to one that is EXCLUSIVE",
+        ),
+        (
+            re.compile("Too many processors"),
+            "use fewer nodes in the study, or correct node: {cores: ...} of the site file: hosts may have fewer",
+        ),
+        (re.compile("[Nn]o such queue|not use the queue|closed"), "set queue: in the study to another one"),
+        (re.compile("[Pp]roject|[Aa]ccount|[Bb]ank|user group"), "set account: in the study to one that may run there"),
+        (re.compile("RUNLIMIT|[Rr]un limit"), "set walltime: in the study to what the queue allows"),
+        (re.compile("PROCLIMIT|TASKLIMIT|[Nn]ode"), "fewer nodes, or another queue: in the study"),
+        (re.compile("permission denied"), "the user may not submit here: ask the site"),
+        (re.compile("[Dd]ependency"), "what it was to wait for is forgotten: submit without `after`"),
+    ),
+    refused=re.compile("not submitted|illegal option|usage:", re.IGNORECASE),
+    hangs=HANGS,
+)
