@@ -1,8 +1,8 @@
 """How long messages and the libraries' own collectives take, by size and place: measured curves and nominal links.
 
 A collective of n ranks moves ``2 (n-1)/n`` of its bytes over the bus for an all-reduce, a broadcast and a reduction to
-a root, and ``(n-1)/n`` for the others. Within a node the bus has the bandwidth that was measured for the size and the number of devices. Between nodes
-the node's network carries what all groups send at a time that the node has ranks of.
+a root, and ``(n-1)/n`` for the others. Within a node the bus has the bandwidth that was measured for the size and the
+number of devices. Between nodes the node's network carries what all groups send at a time that the node has ranks of.
 """
 
 import csv
