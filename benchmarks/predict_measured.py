@@ -23,7 +23,7 @@ from typing import Any
 
 from predicted import tables
 from predicted.compare import Cell, bytes_differ, order, summary
-from predicted.studies import CALIBRATION, HOSTS, RANKS_A_HOST, STUDIES, Study
+from predicted.studies import CALIBRATION, SHAPE, STUDIES, TINY_CALIBRATION, TINY_SHAPE, TINY_STUDIES, Study
 from provenance import head, provenance
 from throttled.start import Task, run_files, train
 from tiny import parse
@@ -35,14 +35,13 @@ from hpcbench.predict.machine import Machine, of_cpu
 from hpcbench.predict.measured import Measured, improve
 from hpcbench.predict.memory import memory
 from hpcbench.predict.step import Step
-from hpcbench.predict.subject import of_run
+from hpcbench.predict.subject import Subject, of_run
 from hpcbench.predict.traffic import CodecSpeed
 from hpcbench.testing.hosts import Hosts, why_not
 from hpcbench.testing.hosts.rates import bits_per_second
 
 BASE = Path(__file__).with_suffix(".yaml")
 TINY = ("train.steps=2", "train.warmup_steps=1", "train.seq_len=16", "model.hidden=64", "train.eval_samples=8")
-RANKS = HOSTS * RANKS_A_HOST
 
 
 def main() -> int:
@@ -66,17 +65,18 @@ def main() -> int:
 def compare(options: argparse.Namespace) -> None:
     """All of it."""
     print(*head(Path(__file__)), sep="\n", flush=True)
-    schemes, studies = options.schemes.split(","), STUDIES[: options.studies]
+    schemes, studies = options.schemes.split(","), (TINY_STUDIES if options.tiny else STUDIES)[: options.studies]
+    shape, calibration = (TINY_SHAPE, TINY_CALIBRATION) if options.tiny else (SHAPE, CALIBRATION)
     common = [f"matrix.scheme=[{', '.join(schemes)}]", "repeats=1", *(TINY if options.tiny else ())]
-    runs = {study.name: run_files(BASE, [*common, *study.settings], ranks_a_host=RANKS_A_HOST) for study in studies}
-    trial = run_files(BASE, [*common, *CALIBRATION.settings], ranks_a_host=RANKS_A_HOST)
-    with Hosts(HOSTS) as hosts, progress(unit="turns") as show:
+    runs = {study.name: run_files(BASE, [*common, *study.settings], ranks_a_host=each) for study in studies}
+    trial = run_files(BASE, [*common, *calibration.settings], ranks_a_host=each)
+    with Hosts(shape.hosts) as hosts, progress(unit="turns") as show:
         turns = options.repeats + 2
         show(0, turns, "tables")
         with tempfile.TemporaryDirectory() as directory:
-            known = tables.measure(hosts, Path(directory), tiny=options.tiny)
-        (taught,) = train(hosts, [(CALIBRATION.rate, trial[0])], ranks_a_host=RANKS_A_HOST)
-        factor = taught["passes"] / _passes(trial[0], CALIBRATION, known)
+            known = tables.measure(hosts, shape, Path(directory), tiny=options.tiny)
+        (taught,) = train(hosts, [(calibration.rate, trial[0])], ranks_a_host=each)
+        factor = taught["passes"] / _passes(trial[0], calibration, known)
         plain, learned = ([_predict(study, run, known, one) for study in studies for run in runs[study.name]]
                           for one in (1.0, factor))  # fmt: skip
         tasks: list[Task] = [(study.rate, run) for study in studies for run in runs[study.name]]
@@ -84,12 +84,12 @@ def compare(options: argparse.Namespace) -> None:
         for repeat in range(options.repeats):
             show(1 + repeat, turns, f"repeat {repeat + 1}")
             at = repeat * len(tasks) // options.repeats
-            turned = train(hosts, tasks[at:] + tasks[:at], ranks_a_host=RANKS_A_HOST)
+            turned = train(hosts, tasks[at:] + tasks[:at], ranks_a_host=each)
             found.append(turned[len(tasks) - at :] + turned[: len(tasks) - at])
         show(turns - 1, turns, "memory")
         baselines = [runs[study.name][0] for study in studies]
-        peaks = tables.trace(hosts, baselines)
-    print(f"earlier run, {CALIBRATION.name}: computing took {factor:.2f} times what the tables say")
+        peaks = tables.trace(hosts, shape, baselines)
+    print(f"earlier run, {calibration.name}: computing took {factor:.2f} times what the tables say")
     names = [(study.name, run["scheme"]["name"]) for study in studies for run in runs[study.name]]
     times = [tuple(repeat[k]["seconds"] for repeat in found) for k in range(len(tasks))]
     by_tables, by_both = (
@@ -126,28 +126,36 @@ def compare(options: argparse.Namespace) -> None:
         options.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def _machine(study: Study, known: Measured) -> tuple[Machine, dict[str, CodecSpeed]]:
+def _machine(study: Study, run: Run, known: Measured) -> tuple[Machine, dict[str, CodecSpeed]]:
     """This machine with links of the study's rate."""
     cores = len(os.sched_getaffinity(0))
-    bare = of_cpu("hosts", cores=1, ranks_per_node=RANKS_A_HOST, memory_bytes=None, node_gbit=1.0)
-    bare = replace(bare, shared_cores=float(cores) if cores < RANKS else None)
+    bare = of_cpu("hosts", cores=1, ranks_per_node=_per_node(run), memory_bytes=None, node_gbit=1.0)
+    bare = replace(bare, shared_cores=float(cores) if cores < run.ranks else None)
     machine, speeds = improve(bare, known, "fp32")
     fabric = machine.fabric
     rate = fabric.node_bytes_per_s * bits_per_second(study.rate) / bits_per_second(tables.TRIAL)
     return replace(machine, fabric=replace(fabric, node_bytes_per_s=rate)), speeds
 
 
+def _per_node(run: Run) -> int:
+    return run.ranks // (TINY_SHAPE if run.ranks == TINY_SHAPE.ranks else SHAPE).hosts
+
+
+def _subject(run: dict[str, Any]) -> Subject:
+    made = Run.model_validate(run)
+    return of_run(made, ranks_per_node=_per_node(made))
+
+
 def _predict(study: Study, run: dict[str, Any], known: Measured, factor: float) -> float:
     """Seconds of a step."""
-    machine, speeds = _machine(study, known)
-    subject = of_run(Run.model_validate(run), ranks_per_node=RANKS_A_HOST)
-    return Step(subject, replace(machine, work_factor=factor), speeds).run().seconds.value
+    machine, speeds = _machine(study, Run.model_validate(run), known)
+    return Step(_subject(run), replace(machine, work_factor=factor), speeds).run().seconds.value
 
 
 def _passes(run: dict[str, Any], study: Study, known: Measured) -> float:
     """Predicted seconds of forward and backward passes."""
-    machine, speeds = _machine(study, known)
-    parts = Step(of_run(Run.model_validate(run), ranks_per_node=RANKS_A_HOST), machine, speeds).run().parts
+    machine, speeds = _machine(study, Run.model_validate(run), known)
+    parts = Step(_subject(run), machine, speeds).run().parts
     return parts["forward"] + parts["backward"] + parts["recompute"]
 
 
@@ -173,7 +181,7 @@ def _memory(runs: list[dict[str, Any]], names: list[str], peaks: list[list[int]]
     """Print and give the errors of the rank that needs the most."""
     errors = []
     for run, name, peak in zip(runs, names, peaks, strict=True):
-        predicted = memory(of_run(Run.model_validate(run), ranks_per_node=RANKS_A_HOST), None)
+        predicted = memory(_subject(run), None)
         errors.append(predicted.bytes / max(peak) - 1)
         print(
             f"  {name}: predicted {predicted.bytes / 2**20:.1f} MiB ({predicted.peak}), "

@@ -245,7 +245,8 @@ def speeds(
     machine: Machine, rows: tuple[tuple[str, int, int, int, int, int, int, int, float], ...], program: Program
 ) -> list[float]:
     """Errors of the TFLOP/s a GPU. No source names the micro-batch: the best that fits; Megatron-Core's chunks are one
-    layer."""
+    layer.
+    """
     core, errors = program is MEGATRON_CORE, []
     vocab, seq_len, recompute = (131072, 4096, "none") if core else (51200, 2048, "full")
     for name, hidden, heads, layers, tp, pp, gpus, batch, measured in rows:

@@ -1,8 +1,22 @@
 """What is predicted and measured: ten studies of eight ranks on four hosts, no two of the same layout and rate."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-HOSTS, RANKS_A_HOST = 4, 2
+
+class Shape(NamedTuple):
+    """So many hosts, and ranks on each."""
+
+    hosts: int
+    ranks_a_host: int
+
+    @property
+    def ranks(self) -> int:
+        """All of them."""
+        return self.hosts * self.ranks_a_host
+
+
+SHAPE = Shape(4, 2)
 
 
 @dataclass(frozen=True)
@@ -18,7 +32,7 @@ class Study:
 def _study(rate: str, dp: int, tp: int, pp: int, *settings: str) -> Study:
     cut = (f"layout.dp={dp}", f"layout.tp={tp}", f"layout.pp={pp}", *settings)
     words = [f"dp {dp}", *([f"tp {tp}"] if tp > 1 else []), *([f"pp {pp}"] if pp > 1 else [])]
-    more = [one.partition(".")[2].replace("=", " ") for one in settings]
+    more = [one.partition(".")[2].replace("=", " ") for one in settings if "." in one]
     return Study(", ".join([" x ".join(words), *more, rate]), rate, cut)
 
 
@@ -36,3 +50,8 @@ STUDIES = (
     _study("1gbit", 2, 4, 1, "layout.tensor=2d"),
     _study("50mbit", 4, 2, 1),
 )
+TINY_SHAPE = Shape(2, 1)
+_TWO = ("nodes=2", "ranks_per_node=1")
+TINY_CALIBRATION = _study("200mbit", 2, 1, 1, "train.zero=0", *_TWO)
+TINY_STUDIES = (_study("100mbit", 2, 1, 1, *_TWO),)
+"""To see that it works."""

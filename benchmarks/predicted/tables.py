@@ -10,14 +10,14 @@ from typing import Any
 from hpcbench.errors import UserError
 from hpcbench.predict import measured
 from hpcbench.testing.hosts import Hosts
-from predicted.studies import HOSTS, RANKS_A_HOST
+from predicted.studies import Shape
 
 TRIAL = "200mbit"
 """Rate at which links are measured; of other rates they are taken to reach the same share."""
 CODECS = ("bf16", "int8", "zfp:8", "zfp:16")
 
 
-def measure(hosts: Hosts, directory: Path, *, tiny: bool) -> measured.Measured:
+def measure(hosts: Hosts, shape: Shape, directory: Path, *, tiny: bool) -> measured.Measured:
     """Write the tables of `hpcbench bench` into a directory, and read them."""
     script = (
         "import sys, torch; torch.set_num_threads(1); from pathlib import Path;"
@@ -35,12 +35,12 @@ def measure(hosts: Hosts, directory: Path, *, tiny: bool) -> measured.Measured:
     program += "json=Path(sys.argv[1])))"
     sizes = ("0.0625", "1") if tiny else ("4", "3")
     command = [sys.executable, "-m", "mpi4py", "-c", program, str(table), *sizes, *CODECS]
-    done = hosts.run(command, ranks=HOSTS * RANKS_A_HOST, ranks_per_host=RANKS_A_HOST, timeout=900.0)
+    done = hosts.run(command, ranks=shape.ranks, ranks_per_host=shape.ranks_a_host, timeout=900.0)
     _check(done, "bench network")
     return measured.read(directory, asked_for=True)
 
 
-def trace(hosts: Hosts, runs: list[dict[str, Any]]) -> list[list[int]]:
+def trace(hosts: Hosts, shape: Shape, runs: list[dict[str, Any]]) -> list[list[int]]:
     """Peak bytes of every rank of each run."""
     worker = Path(__file__).with_name("memory_worker.py")
     hosts.set_rate(None)
@@ -48,7 +48,7 @@ def trace(hosts: Hosts, runs: list[dict[str, Any]]) -> list[list[int]]:
         for k, run in enumerate(runs):
             (Path(directory) / f"{k:04}.json").write_text(json.dumps(run))
         command = [sys.executable, "-m", "mpi4py", str(worker), directory]
-        done = hosts.run(command, ranks=HOSTS * RANKS_A_HOST, ranks_per_host=RANKS_A_HOST, timeout=1800.0)
+        done = hosts.run(command, ranks=shape.ranks, ranks_per_host=shape.ranks_a_host, timeout=1800.0)
     _check(done, "the trace of allocations")
     return [json.loads(line)["peaks"] for line in done.stdout.splitlines() if line.startswith("{")]
 

@@ -259,7 +259,8 @@ class Calls:
 
     def reduction(self, bucket: Bucket) -> Call:
         """Gradients over replicas, once a step or at stages 2 and 3 for each micro-batch; once 1-bit Adam's variance is
-        frozen, momenta."""
+        frozen, momenta.
+        """
         channel = ("DP", "STEP", "OPTIM") if self._frozen else ("DP", "BACKWARD", "GRAD")
         width = self._exact if self._frozen else self._widths["gradients"]
         operation = "reduce-scatter" if self._train.zero else "all-reduce"
@@ -267,7 +268,8 @@ class Calls:
 
     def end(self) -> list[Repeated]:
         """After the last backward pass and the reductions: copies of a tied weight, summands of what ranks hold
-        alike, the gradient's norm, and updated weights back to the replicas."""
+        alike, the gradient's norm, and updated weights back to the replicas.
+        """
         found: list[Repeated] = []
         owned = sum(count * self._owned(bucket).size for bucket, count in self.buckets if bucket.tied)
         if owned:
@@ -282,7 +284,8 @@ class Calls:
 
     def _summands(self, bucket: Bucket) -> Call:
         """Gradients of what ranks hold alike, of which each has a summand: under sequence parallelism norms, biases of
-        rows and learned positions, on a tensor grid those of its own rows, and of 2.5d's weights over depth."""
+        rows and learned positions, on a tensor grid those of its own rows, and of 2.5d's weights over depth.
+        """
         axes, piece = bucket.summands, self._owned(bucket)
         n = max(min(piece.stop, bucket.filled) - piece.start, 0)
         words = ("TP" if by_channel(axes) else "EXACT", "BACKWARD", "GRAD")

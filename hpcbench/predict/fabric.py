@@ -1,8 +1,8 @@
 """How long messages and the libraries' own collectives take, by size and place: measured curves and nominal links.
 
-A collective of n ranks moves ``2 (n-1)/n`` of its bytes over the bus for an all-reduce, and ``(n-1)/n`` for the
-others. Within a node the bus has the bandwidth that was measured for the size and the number of devices. Between nodes
-the node's network carries what all groups send at a time that the node has ranks of.
+A collective of n ranks moves ``2 (n-1)/n`` of its bytes over the bus for an all-reduce, a broadcast and a reduction to
+a root, and ``(n-1)/n`` for the others. Within a node the bus has the bandwidth that was measured for the size and the
+number of devices. Between nodes the node's network carries what all groups send at a time that the node has ranks of.
 """
 
 import csv
@@ -14,9 +14,10 @@ from hpcbench.predict import constants
 from hpcbench.predict.basis import Basis
 from hpcbench.predict.products import TABLES
 
-ROUNDS = {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1, "broadcast": 1, "reduce": 1}
+ROUNDS = {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1, "broadcast": 2, "reduce": 2}
+"""A large broadcast is a scatter and an all-gather, a reduction to a root a reduce-scatter and a gather."""
 PIECEWISE = ("broadcast", "reduce")
-"""One collective for each rank's piece: as many bytes as the one of all pieces, and as many calls as ranks."""
+"""One collective for each rank's piece, one after another."""
 _LOOKED_UP = {
     "V100": ("one node", "V100"),
     "A100": ("one node", "A100"),

@@ -141,7 +141,8 @@ def _library(
     fabric: Fabric, native: Sequence[tuple[str, int, float]], ranks_per_node: Sequence[int]
 ) -> tuple[tuple[str, float], ...]:
     """Measured over reckoned seconds of the library's collectives, each at its largest size; nothing where the table
-    does not say on which nodes, or these differ."""
+    does not say on which nodes, or these differ.
+    """
     if len(set(ranks_per_node)) != 1:
         return ()
     place, found = Place(len(ranks_per_node), ranks_per_node[0]), {}

@@ -190,7 +190,8 @@ def activation_bytes(subject: Subject, recompute: str | int | None = None) -> fl
 
 def _grid_activation_bytes(subject: Subject, how: str | int) -> float:
     """The same on a tensor grid: norms keep what they normed in the precision of sums, and products whose operands are
-    gathered keep these as they were multiplied."""
+    gathered keep these as they were multiplied.
+    """
     model, train, grid = subject.model, subject.train, subject.layout.grid
     rows, width = train.seq_len * train.micro_batch, WIDTHS[train.precision]
     stream = rows * model.hidden / grid.ranks

@@ -26,7 +26,8 @@ class Flow(NamedTuple):
 
 class Post(NamedTuple):
     """Something goes its way in the background: after `before` seconds, and after the last one of its queue, it
-    crosses the network. `Wait` waits for its key; `after` more seconds pass before it is there."""
+    crosses the network. `Wait` waits for its key; `after` more seconds pass before it is there.
+    """
 
     key: object
     before: float

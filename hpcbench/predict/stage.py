@@ -161,7 +161,8 @@ class StageCosts:
 
     def _beside_products(self, cost: Cost, calls: Sequence[Repeated], products: float) -> Cost:
         """On a tensor grid: all pieces but the first come while the one before is multiplied; weights that are
-        gathered, and sums of their gradients, move while another product is made."""
+        gathered, and sums of their gradients, move while another product is made.
+        """
         train, layout = self._subject.train, self._subject.layout
         if layout.tensor == "1d" or not train.overlap:
             return cost

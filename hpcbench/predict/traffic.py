@@ -18,7 +18,7 @@ from hpcbench.errors import UserError
 from hpcbench.predict import constants
 from hpcbench.predict.basis import Basis
 from hpcbench.predict.calls import Call
-from hpcbench.predict.fabric import PIECEWISE, ROUNDS, Place
+from hpcbench.predict.fabric import PIECEWISE, Place
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.subject import Subject
 
@@ -171,7 +171,7 @@ class Costing:
         inside, network = (
             part * fabric.library_factor(operation) for part in fabric.collective_parts(operation, nbytes, place)
         )
-        share = (place.ranks - 1) / place.ranks * ROUNDS[operation] * nbytes
+        share = (place.ranks - 1) / place.ranks * (2 if operation == "all-reduce" else 1) * nbytes
         return Cost(0, 0, inside, network, share, share if place.nodes > 1 else 0)
 
     def _message(self, call: Call, nbytes: float) -> Cost:

@@ -65,3 +65,18 @@ def test_what_is_posted_hides_behind_work_and_a_queue_goes_in_order() -> None:
 def test_who_waits_for_nothing_is_told() -> None:
     with pytest.raises(DeadlockError, match="stage 0 waits for ever"):
         Simulation([[Wait("never", "data")]], [0]).run()
+
+
+def test_more_stages_than_cores_share_them() -> None:
+    """Three stages on two cores: two thirds of the speed each until one is done, then full speed."""
+    simulation = Simulation([[Busy(2.0)], [Busy(2.0)], [Busy(3.0)]], [0, 1, 2], cores=2)
+    assert simulation.run() == pytest.approx(4.0)
+    assert [stage.time for stage in simulation.stages] == pytest.approx([3.0, 3.0, 4.0])
+    assert [stage.shared for stage in simulation.stages] == pytest.approx([1.0, 1.0, 1.0])
+    assert Simulation([[Busy(2.0)], [Busy(2.0)]], [0, 1], cores=2).run() == pytest.approx(2.0)
+
+
+def test_a_stage_that_waits_leaves_its_core_to_others() -> None:
+    waiting = [Busy(1.0), Flow(0.0, 10.0, "data")]
+    assert Simulation([waiting, [Busy(4.0)]], [0, 1], cores=1).run() == pytest.approx(12.0)
+    assert Simulation([waiting, [Busy(4.0)]], [0, 1], cores=None).run() == pytest.approx(11.0)

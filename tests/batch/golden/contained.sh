@@ -214,6 +214,7 @@ allow() {
 run() {
   local limit=0 launched=0 over='' status
   ! completed "$1" || return 0
+  ticked=$SECONDS
   keep_time
   heed
   [ -z "$stopping" ] || return 0
@@ -258,8 +259,11 @@ watch_child() {
   read -r -t 5 -u "$pipe" status || status=137 # killed before it could say
 }
 
-# keep_time: what is due: the stop request ahead of the job's limit, and the end of a run that has met its own
+# keep_time: what is due: the stop request ahead of the job's limit, and the end of a run that has reached its own
 keep_time() {
+  # While its scheduler has it stopped, a job is not charged: its clock stands still too.
+  [ $((SECONDS - ticked)) -lt 10 ] || SECONDS=$ticked
+  ticked=$SECONDS
   [ "$SECONDS" -lt 5280 ] || stopping=1 # Flux never asks the script alone, others may be late
   [ -z "$stopping" ] || ask
   if [ -z "$over" ] && [ "$limit" -gt 0 ] && [ $((SECONDS - launched)) -gt "$limit" ]; then
@@ -384,7 +388,7 @@ provenance() {
 
 # ---- this attempt ----
 
-child='' run='' stopping='' leaving='' grace=0 failed=0
+ticked=0 child='' run='' stopping='' leaving='' grace=0 failed=0
 SECONDS=0
 reserve=jobs/$job/reserve why=''
 disk=$(df -P -- "$root" 2> /dev/null | sed -n '2s/.*% //p')

@@ -259,7 +259,7 @@ watch_child() {
   read -r -t 5 -u "$pipe" status || status=137 # killed before it could say
 }
 
-# keep_time: what is due: the stop request ahead of the job's limit, and the end of a run that has met its own
+# keep_time: what is due: the stop request ahead of the job's limit, and the end of a run that has reached its own
 keep_time() {
   # While its scheduler has it stopped, a job is not charged: its clock stands still too.
   [ $((SECONDS - ticked)) -lt 10 ] || SECONDS=$ticked

@@ -1,0 +1,102 @@
+"""Costs of a stage: groups of buckets, and tensor grids."""
+
+from dataclasses import replace
+
+import pytest
+
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.scheme import NamedScheme
+from hpcbench.contract.training import Model
+from hpcbench.predict import volume
+from hpcbench.predict.calls import Call
+from hpcbench.predict.fabric import Place
+from hpcbench.predict.machine import Machine, of_gpu
+from hpcbench.predict.memory import memory
+from hpcbench.predict.simulate import Busy, Post, Simulation, Wait
+from hpcbench.predict.stage import sizes
+from hpcbench.predict.step import Step
+from hpcbench.predict.subject import Subject, train_of
+
+GRIDS = [
+    Layout(tp=4, tensor="2d", dp=2),
+    Layout(tp=8, tensor="2.5d", depth=2, dp=2),
+    Layout(tp=8, tensor="3d", pp=2, dp=2),
+]
+
+
+def machine(gbit: float = 400) -> Machine:
+    found = of_gpu("A100", gpus_per_node=4, node_gbit=gbit)
+    assert found
+    return found
+
+
+def subject(layout: Layout, **train: object) -> Subject:
+    model = Model(layers=4, hidden=1024, heads=16, vocab=32000)
+    settings = {"global_batch": 16 * layout.dp, "micro_batch": 8, "seq_len": 512, "zero": 1, **train}
+    return Subject(model, train_of(**settings), layout, 4)
+
+
+@pytest.mark.parametrize("buckets", [0, 1, 2, 3, 10, 24, 47, 48, 200, 1001])
+def test_groups_hold_all_buckets_and_leave_the_ends_alone(buckets: int) -> None:
+    found = sizes(buckets)
+    assert sum(found) == buckets and found == found[::-1]
+    assert max(found, default=0) <= max(2, buckets // 12)
+    assert buckets < 2 or found[0] == found[-1] == 1
+
+
+@pytest.mark.parametrize("ratio", [0.2, 0.9, 1.0, 1.1, 5.0])
+def test_groups_cost_next_to_nothing_in_time(ratio: float) -> None:
+    """A backward pass that fills 200 equal buckets, on networks faster and slower than itself."""
+
+    def seconds(groups: list[int]) -> float:
+        filled = [(Busy(float(size)), Post(k, 0.0, ratio * size, 0.0, "dp")) for k, size in enumerate(groups)]
+        waits = [Wait(k, "data") for k in range(len(groups))]
+        return Simulation([[*(one for pair in filled for one in pair), *waits]], [0]).run()
+
+    assert seconds(sizes(200)) == pytest.approx(seconds([1] * 200), rel=0.05)
+
+
+@pytest.mark.parametrize("layout", GRIDS, ids=str)
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_bytes_of_a_grid_are_those_of_the_volume_model_axis_by_axis(layout: Layout, recompute: str) -> None:
+    made = subject(layout, recompute=recompute)
+    sent = Step(made, machine()).run().channels
+    assert {key[3] for key in sent if key[0] == "TP"} == set(layout.grid.axes)
+    for key, channel in sent.items():
+        of_stages = [
+            volume.step_bytes(made.model, made.train, layout, stage * layout.dp * layout.tp).get(key, 0)
+            for stage in range(layout.pp)
+        ]
+        assert channel.message_bytes == round(sum(of_stages) / layout.pp)
+
+
+def test_pieces_of_a_grid_cost_as_many_calls_as_ranks() -> None:
+    """Each is a scatter and an all-gather, and costs a call."""
+    fabric = machine().fabric
+    for place in (Place(1, 4), Place(4, 1, 4)):
+        whole, pieces = (fabric.collective_seconds(one, 1e8, place) for one in ("all-reduce", "broadcast"))
+        few, many = (fabric.collective_seconds(one, 8.0, place) for one in ("all-reduce", "broadcast"))
+        assert pieces - whole == pytest.approx(many - few) and many - few > 2e-5
+    call = Call(("TP", "FORWARD", "ACT", "j"), "reduce", 400, 4, "j")
+    assert call.message_bytes(4, 1) == 3 * 100 * 4, "each rank sends its part of the others' pieces"
+
+
+@pytest.mark.parametrize("layout", GRIDS, ids=str)
+def test_a_grid_is_timed_encoded_and_held(layout: Layout) -> None:
+    plain = replace(subject(layout.changed(dp=1), overlap=False), ranks_per_node=1)
+    ahead = replace(plain, train=plain.train.changed(overlap=True))
+    coded = replace(plain, scheme=NamedScheme(name="int8", algorithm="encoded", default="int8:256"))
+    slow = [Step(one, machine(4)).run() for one in (plain, ahead, coded)]
+    assert slow[1].seconds.value < slow[0].seconds.value, "pieces move while others are multiplied"
+    assert slow[2].seconds.value < slow[0].seconds.value and slow[2].parts["encode"] > 0
+    one = memory(replace(plain, layout=Layout(pp=layout.pp)), None)
+    assert memory(plain, None).bytes < 0.6 * one.bytes
+
+
+def test_the_work_of_a_grid_is_a_part_of_the_whole() -> None:
+    """Neither more nor less than 1 / ranks of it, but for smaller products' efficiency."""
+    whole = Step(subject(Layout()), machine()).run().parts
+    for layout in (Layout(tp=4, tensor="2d"), Layout(tp=8, tensor="3d")):
+        parts = Step(subject(layout), machine()).run().parts
+        for name in ("forward", "backward"):
+            assert whole[name] / layout.tp < parts[name] < 3 * whole[name] / layout.tp
