@@ -68,6 +68,7 @@ def compare(options: argparse.Namespace) -> None:
     schemes, studies = options.schemes.split(","), (TINY_STUDIES if options.tiny else STUDIES)[: options.studies]
     shape, calibration = (TINY_SHAPE, TINY_CALIBRATION) if options.tiny else (SHAPE, CALIBRATION)
     common = [f"matrix.scheme=[{', '.join(schemes)}]", "repeats=1", *(TINY if options.tiny else ())]
+    each = shape.ranks_a_host
     runs = {study.name: run_files(BASE, [*common, *study.settings], ranks_a_host=each) for study in studies}
     trial = run_files(BASE, [*common, *calibration.settings], ranks_a_host=each)
     with Hosts(shape.hosts) as hosts, progress(unit="turns") as show:
