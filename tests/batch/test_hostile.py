@@ -89,6 +89,16 @@ SITE: dict[str, Any] = {
     "setup": ["true"],
     "teardown": ["true"],
     "templates": None,
+    "container": {
+        "kind": "apptainer",
+        "image": None,
+        "binds": ["/b"],
+        "gpu": "none",
+        "mpi": "hybrid",
+        "mpi_paths": ["/p"],
+        "python": "inside",
+        "args": ["c1"],
+    },
     "python": "py",
     "work": "w",
     "retired": "r",
@@ -312,6 +322,11 @@ def everything(directory: Path, text: str, study: dict[str, Any], site: dict[str
     for call, scheme in zip(calls, ("baseline", "own", "mine"), strict=True):
         assert call[-1].endswith(f"-{scheme}/run.json")
         tail = [*site["launcher"]["args"], site["python"], "-u", "-m", "hpcbench.train", call[-1]]
+        own = site["container"]
+        if own["image"]:  # it is run with one
+            tail = [*own["args"], own["image"], own["python"], *tail[-4:]]
+            first = call.index("apptainer")
+            assert call[first - len(site["launcher"]["args"]) : first] == site["launcher"]["args"]
         assert call[-len(tail) :] == tail
         words = Path(f"{place.seen}.{call[-1].split('/')[1]}").read_bytes().decode("utf-8").split("\0")
         environment = dict(word.split("=", 1) for word in words if word)
