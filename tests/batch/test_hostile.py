@@ -92,13 +92,13 @@ SITE: dict[str, Any] = {
     "templates": None,
     "container": {
         "kind": "apptainer",
-        "image": "i.sif",
-        "binds": ["/data:/data:ro"],
+        "image": None,
+        "binds": ["/b"],
         "gpu": "none",
-        "mpi": "bind",
-        "mpi_paths": ["/opt/mpi"],
-        "python": "py",
-        "args": ["--writable-tmpfs"],
+        "mpi": "hybrid",
+        "mpi_paths": ["/p"],
+        "python": "inside",
+        "args": ["c1"],
     },
     "python": "py",
     "work": "w",
@@ -323,6 +323,11 @@ def everything(directory: Path, text: str, study: dict[str, Any], site: dict[str
     for call, scheme in zip(calls, ("baseline", "own", "mine"), strict=True):
         assert call[-1].endswith(f"-{scheme}/run.json")
         tail = [*site["launcher"]["args"], site["python"], "-u", "-m", "hpcbench.train", call[-1]]
+        own = site["container"]
+        if own["image"]:  # it is run with one
+            tail = [*own["args"], own["image"], own["python"], *tail[-4:]]
+            first = call.index("apptainer")
+            assert call[first - len(site["launcher"]["args"]) : first] == site["launcher"]["args"]
         assert call[-len(tail) :] == tail
         words = Path(f"{place.seen}.{call[-1].split('/')[1]}").read_bytes().decode("utf-8").split("\0")
         environment = dict(word.split("=", 1) for word in words if word)

@@ -163,8 +163,9 @@ def test_marks_say_what_was_run_when_and_where(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "slurm")
     bench.records("scontrol")
     bench.act("b", "exit 3")
+    bench.program("python", 'echo "not the last"; echo "$*"')
     done = bench.go(SLURM_JOB_ID="7", SLURM_JOB_NODELIST="n[1-2]")
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "-m hpcbench.doctor.job\n", ""), "one line of its own"
     host = os.uname().nodename
     mark = bench.job_mark
     assert TIME.fullmatch(mark.pop("start")) and TIME.fullmatch(mark.pop("end"))
@@ -498,7 +499,7 @@ def test_what_is_recorded_holds_no_secrets(tmp_path: Path) -> None:
     done = bench.go(SLURM_JOB_ID="9", PLAIN="it's\nme", **hidden)
     assert (done.returncode, done.stderr) == (0, "")
     found = {path.stem: path.read_text() for path in (bench.root / "jobs" / "j1" / "provenance").iterdir()}
-    assert set(found) == {"environment", "modules", "limits", "system", "nvidia-smi", "job", "python"}
+    assert set(found) == {"environment", "modules", "limits", "system", "nvidia-smi", "python", "job"}
     assert found["modules"] == "Currently Loaded: list\n" and found["nvidia-smi"] == "a GPU\n"
     assert found["job"] == "JobId=9\n"
     assert "s3cret" not in "".join(found.values())

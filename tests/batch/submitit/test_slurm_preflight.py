@@ -1,0 +1,108 @@
+"""What Slurm is asked before jobs are handed in, and what its answers mean."""
+
+import re
+from pathlib import Path
+
+import pytest
+from programs import Programs
+
+from hpcbench.batch.batch_job import BatchJob
+from hpcbench.batch.schedulers.slurm_preflight import preflight
+from hpcbench.batch.schedulers.submitit_slurm import DIALECT
+from hpcbench.errors import UserError
+
+START = "sbatch: Job 77 to start at 2026-11-23T17:05:00 using 8 processors on nodes n[1-2] in partition batch\n"
+FAILED = "allocation failure: "
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Four jobs of two kinds."""
+    for k in range(4):
+        (tmp_path / f"j{k}").mkdir()
+        head = f"#SBATCH --job-name=j{k}\n#SBATCH --nodes={2 + k % 2}\n#SBATCH --output={tmp_path}/j{k}/out.log\n"
+        (tmp_path / f"j{k}" / "job.sh").write_text(f"#!/bin/bash\n{head}true\n")
+    return tmp_path
+
+
+JOBS = [BatchJob(f"j{k}", f"j{k}/job.sh", [f"j{k}"]) for k in range(4)]
+
+
+def asked(root: Path, account: str | None = None) -> list[str]:
+    return list(preflight(root, JOBS, account, DIALECT))
+
+
+def silent(programs: Programs) -> None:
+    """No accounting."""
+    programs.answer("sacctmgr", "", "sacctmgr: error: no database\n", status=1)
+
+
+def test_one_job_of_each_kind_is_asked_about_and_nothing_is_handed_in(root: Path, programs: Programs) -> None:
+    programs.answer("sbatch", "", START)
+    silent(programs)
+    assert asked(root) == [
+        f"Slurm would start j{k} at 2026-11-23T17:05:00 on n[1-2] in batch, as things stand" for k in (0, 1)
+    ]
+    calls = [call["argv"] for call in programs.calls("sbatch")]
+    assert calls == [["--test-only", f"{root}/j{k}/job.sh"] for k in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        (f"{FAILED}Invalid account or account/partition combination specified", "set account: in the study"),
+        (f"{FAILED}Requested node configuration is not available", "check node: and scheduler: of the site file"),
+        (f"{FAILED}Requested time limit is invalid (missing or exceeds some limit)", "set walltime: in the study"),
+        ("sbatch: error: invalid partition specified: x", "set queue: in the study"),
+    ],
+)
+def test_what_would_be_refused_is_refused_with_the_remedy(
+    root: Path, programs: Programs, said: str, remedy: str
+) -> None:
+    programs.answer("sbatch", "", f"{said}\n", status=1)
+    with pytest.raises(UserError, match=f"Slurm would refuse j0: {re.escape(said)}: .*{remedy}"):
+        asked(root)
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        ("sbatch: error: Unable to contact slurm controller (connect failure)", 1),
+        ("sbatch: error: Socket timed out on send/recv operation", 1),
+        ("sbatch: unrecognized option '--test-only'", 255),
+        ("a banner of the site", 0),
+    ],
+)
+def test_what_slurm_does_not_know_keeps_nobody_from_trying(
+    root: Path, programs: Programs, said: str, status: int
+) -> None:
+    programs.answer("sbatch", "", f"{said}\n", status=status)
+    silent(programs)
+    assert asked(root) == []
+
+
+def test_a_silent_controller_is_not_waited_for_long(
+    root: Path, programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hpcbench.batch.schedulers.slurm_preflight.PATIENCE", 0.2)
+    programs.answer("sbatch", START, sleep=60)
+    silent(programs)
+    said = asked(root)
+    assert len(said) == 2 and all("not asked beforehand" in line for line in said)
+
+
+def test_jobs_beyond_what_a_user_may_have_are_refused(root: Path, programs: Programs) -> None:
+    programs.answer("sbatch", "", START)
+    programs.answer("sacctmgr", "other|100\nmine|6\n")
+    programs.answer("squeue", "1\n2_1\n2_2\n")
+    with pytest.raises(UserError, match=r"4 jobs: Slurm takes 6 of you at a time .*, and 3 are in the queue"):
+        asked(root, "mine")
+    assert asked(root)[-1] == "3 of your jobs are in the queue, which takes 100 of you"
+
+
+def test_an_account_of_somebody_else_is_refused(root: Path, programs: Programs) -> None:
+    programs.answer("sbatch", "", START)
+    programs.answer("sacctmgr", "mine|\nours|\n")
+    with pytest.raises(UserError, match=r"account theirs: is none of yours on this machine .*: yours are mine, ours"):
+        asked(root, "theirs")
+    assert len(asked(root, "ours")) == 2

@@ -1,0 +1,68 @@
+"""Room for results: what is free, what a quota leaves, and files that can be made."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from hpcbench.batch.room import check_room
+from hpcbench.errors import UserError
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """A file system with so much free, so many files left, and an answer to who wants room."""
+
+    def plant(free: int = 1000 * GIB, files: int = 10**6, refuses: int = 0) -> None:
+        def allocate(_file: int, _begin: int, _length: int) -> None:
+            if refuses:
+                raise OSError(refuses, os.strerror(refuses))
+
+        monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+        monkeypatch.setattr("os.statvfs", lambda _: SimpleNamespace(f_files=10**6, f_favail=files))
+        monkeypatch.setattr("os.posix_fallocate", allocate)
+
+    return plant
+
+
+def room(root: Path) -> str:
+    said = check_room(root, runs=100, steps=1000)
+    assert list(root.iterdir()) == [], "what was tried is gone again"
+    return said
+
+
+def test_ample_room_needs_no_words(tmp_path: Path, disk: Callable[..., None]) -> None:
+    disk()
+    assert room(tmp_path) == ""
+    disk(free=2 * GIB)
+    assert room(tmp_path) == (
+        "2.0 GiB are free for results; logs need about 138.1 MiB, checkpoints and traces come on top"
+    )
+
+
+@pytest.mark.parametrize(
+    ("planted", "words"),
+    [
+        ({"free": 50 << 20}, "50.0 MiB are free, and logs need 138.1 MiB"),
+        ({"files": 10}, "10 more files can be made, and runs need 2000"),
+        ({"refuses": errno.EDQUOT}, "your quota has no room for the logs, 138.1 MiB"),
+        ({"refuses": errno.ENOSPC}, "the file system has no room for the logs"),
+    ],
+)
+def test_no_room_is_one_line_with_the_remedy(
+    tmp_path: Path, disk: Callable[..., None], planted: dict[str, int], words: str
+) -> None:
+    disk(**planted)
+    with pytest.raises(UserError, match=rf"{words}.*: free some, or give another --out$"):
+        room(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_that_cannot_set_room_aside_is_believed(tmp_path: Path, disk: Callable[..., None]) -> None:
+    disk(refuses=errno.EOPNOTSUPP)
+    assert room(tmp_path) == ""

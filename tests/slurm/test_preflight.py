@@ -1,0 +1,37 @@
+"""Before jobs are handed in: a real Slurm tells when it would start them, and what it would refuse."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from on_slurm import OnSlurm, wait_over
+
+from hpcbench.errors import UserError
+from hpcbench.testing.slurm import Cluster
+
+
+@pytest.fixture
+def place(cluster: Cluster, tmp_path: Path) -> OnSlurm:
+    return OnSlurm(tmp_path / "place", cluster)
+
+
+def test_slurm_tells_when_it_would_start_and_the_job_says_its_interpreter(place: OnSlurm, cluster: Cluster) -> None:
+    place.write_site(python=sys.executable)
+    place.write_study(study="asked", matrix={"scheme": ["baseline"]}, repeats=1)
+    said = place.submission()
+    found = [note for note in said.notes if note.startswith("Slurm would start")]
+    assert len(found) == 1 and re.search(r"at 20\d\d-\d\d-\d\dT[\d:]+ on n\d", found[0])
+    wait_over(said.root)
+    logs = [path.read_text() for path in said.root.glob("jobs/*/out.log")]
+    assert len(logs) == 1 and re.search(r"^/\S+: Python 3\.\d+\.\d+; hpcbench \S+; ", logs[0], re.MULTILINE)
+
+
+def test_what_slurm_would_refuse_leaves_nothing_behind(place: OnSlurm, cluster: Cluster) -> None:
+    place.write_site(scheduler={"directives": {"--constraint": "no-such-feature"}})
+    place.write_study(study="refused", matrix={"scheme": ["baseline"]}, repeats=1)
+    with pytest.raises(UserError, match="sbatch --test-only: Slurm would refuse"):
+        place.submit()
+    assert not list((place.directory / "out").glob("*"))
+    names = cluster.run(["squeue", "--noheader", "--format=%j"], check=True).stdout
+    assert "refused" not in names
