@@ -30,7 +30,8 @@ from tiny import parse
 
 from hpcbench.console import columns
 from hpcbench.errors import UserError
-from hpcbench.testing.hosts import Hosts, bits_per_second, why_not
+from hpcbench.testing.hosts import Hosts, why_not
+from hpcbench.testing.hosts.rates import bits_per_second
 
 STUDY = Path(__file__).parents[1] / "studies/tensor-scaling.yaml"
 TINY = (

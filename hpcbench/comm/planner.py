@@ -104,8 +104,11 @@ def refusal(operation: Operation, algorithm: Algorithm, topology: Topology, *, f
 def _not_between_nodes(operation: Operation, algorithm: Algorithm, topology: Topology) -> str | None:
     """Why no plan sends plain messages within nodes and encoded ones between them."""
     if operation in ROOTED:
-        alike = "a broadcast passes on what its root has encoded, and sums at a root are of what all send alike"
-        return None if topology.per_node == 1 else alike
+        if topology.per_node == 1:
+            return None
+        if operation is Operation.BROADCAST:
+            return "a broadcast passes on what its root has encoded"
+        return "all ranks send alike to the one that has the sum"
     if algorithm not in (Algorithm.HIERARCHICAL, Algorithm.AUTO):
         return f"{algorithm.value} does not tell them from others"
     return refusal(operation, Algorithm.HIERARCHICAL, topology)

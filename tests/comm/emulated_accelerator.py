@@ -15,7 +15,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "codecs"))
 from emulated_device import POISON, EmulatedCallMemory, EmulatedDevice
 
-from hpcbench.codecs.device import Build, Cell, View, view_of
+from hpcbench.codecs.device import Build, CallMemory, View, view_of
 from hpcbench.comm.accelerator import Accelerator, DeviceArray, Event
 
 CALLER = 0
@@ -67,7 +67,7 @@ class LazyEvent(Event):
         return 1e-9 * (self._end - earlier._end)
 
 
-class LazyCell(Cell):
+class LazyCallMemory(CallMemory):
     def __init__(self, streams: Streams, words: int) -> None:
         self._streams, self._inner = streams, EmulatedCallMemory(words)
         self.words, self.pointer = words, self._inner.pointer
@@ -104,9 +104,9 @@ class LazyDevice(EmulatedDevice):
         run = super().launch
         self._streams.put(stream, lambda: run(build, kernel, blocks, arguments, stream))
 
-    def cell(self, words: int) -> Cell:
-        self.cells += 1
-        return LazyCell(self._streams, words)
+    def memory(self, words: int) -> CallMemory:
+        self.memories += 1
+        return LazyCallMemory(self._streams, words)
 
 
 class OnDevice:
