@@ -129,7 +129,7 @@ def _after(options: Options, loaded: Loaded, site: Site, results: Path) -> "Afte
 
 
 def _digest(loaded: Loaded, site: bytes, only: str | None) -> str:
-    """Of all that decides on the jobs."""
+    """A checksum of all that the jobs depend on."""
     parts: list[Any] = [__version__, loaded.document.text.hex(), loaded.sets, site.hex(), only]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

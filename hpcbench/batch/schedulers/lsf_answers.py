@@ -64,7 +64,7 @@ FIELDS = (
     *("jobid", "jobindex", "stat", "exit_code", "submit_time", "start_time", "finish_time", "run_time", "max_mem"),
     *("exec_host", "job_name", "exit_reason", "pend_reason"),
 )
-"""Of `bjobs -o`; what may be free text comes last."""
+"""The fields that `bjobs -o` is asked for; what may be free text comes last."""
 
 _SHOWN = 7
 """Digits of an id that bjobs prints where no width is given; it cuts the others off in front."""
@@ -77,7 +77,7 @@ class Clock:
     now: datetime.datetime
 
     def read(self, cell: str) -> str | None:
-        """Of ``Nov 21 06:30`` or ``Fri Nov 21 06:30:05``, the last such time; letters behind it say what it is of."""
+        """The last time that reads ``Nov 21 06:30`` or ``Fri Nov 21 06:30:05``; letters behind it say what it is of."""
         match = re.match(
             r"(?:[A-Z][a-z]{2} +)?([A-Z][a-z]{2} +\d{1,2} +\d\d:\d\d)(:\d\d)?(?: +(\d{4}))?\b", cell.strip()
         )
@@ -198,7 +198,7 @@ def element(job: str, index: str) -> str:
 
 
 def _index(text: str) -> str:
-    """Of an element, by the end of its name, which bjobs may cut in front: ``*ame[4]``."""
+    """An element's index, by the end of its name, which bjobs may cut in front: ``*ame[4]``."""
     match = re.search(r"\S\[(\d+)\](?=\s|$)", text)
     return match[1] if match else ""
 

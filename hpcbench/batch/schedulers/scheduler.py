@@ -19,7 +19,7 @@ class Receipt:
     """What the scheduler answered."""
 
     id: str
-    """Of the job or of the whole array."""
+    """The id of the job, or of the whole array."""
     elements: Sequence[str]
     """The id of each of its jobs, by which `poll` and `cancel` know it: ``123``, ``123_4``, ``123[4]``."""
     argv: Sequence[str] = ()

@@ -16,7 +16,7 @@ class Fault:
     """One fault of a site."""
 
     path: FieldPath
-    """Of the value that is to be changed."""
+    """Where the value stands that is to be changed."""
     words: str
     """What is wrong, and the remedy."""
 

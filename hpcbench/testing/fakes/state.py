@@ -34,7 +34,7 @@ class Job:
     script: str
     """A file that the fake copied it to."""
     index: int = 0
-    """Of the element; 0 where there is no array."""
+    """The number of an array's element; 0 where there is no array."""
     name: str = ""
     queue: str = ""
     account: str = ""
