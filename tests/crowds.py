@@ -14,11 +14,20 @@ import pytest
 
 HERE = Path(__file__).parent
 NAMED = {
-    "ranks": ("bench/test_bench_collectives.py", "bench/test_bench_network.py", "bench/test_bench_progress.py"),
+    "ranks": (
+        *("bench/test_bench_collectives.py", "bench/test_bench_network.py", "bench/test_bench_progress.py"),
+        "comm/test_openmpi.py",
+    ),
     # MPI jobs under Slurm fail where virtual hosts come and go
     "networks": ("benchmarks", "testing/test_hosts.py", "testing/test_slurm_cluster.py", "slurm"),
     "daemons": ("lsf", "flux", "testing", "batch/submitit", "doctor"),
-    "jobs": ("test_end_to_end.py", "batch/test_local.py", "batch/test_again.py", "batch/test_lock.py"),
+    "jobs": (
+        "test_end_to_end.py",
+        "batch/test_local.py",
+        "batch/test_again.py",
+        "batch/test_lock.py",
+        "batch/test_full_disk.py",
+    ),
 }
 """Files and folders; the first crowd that names a test has it. Tests whose ranks are forked are among the ranks."""
 BUILDERS = ("codecs/test_gpu*", "codecs/test_codec_sanitizer.py", "test_wheel.py")

@@ -25,7 +25,7 @@ Section = tuple[Submission, list[Cell]]
 """A submission with its compared cells."""
 
 ALL = "all"
-DEFAULT = ("predicted", "strong-scaling", "weak-scaling", "prediction-error")
+DEFAULT = ("predicted", "strong-scaling", "weak-scaling")
 """The tables that a report has unasked, beside the comparison."""
 
 
@@ -73,7 +73,7 @@ def build(
         Tables of other tools.
     """
     chapters = [chapter for section in sections for chapter in _chapters(*section, tables, figures)]
-    if len(sections) > 1 and "prediction-error" in tables and (errors := over_all(sections)):
+    if len(sections) > 1 and (errors := over_all(sections)):
         chapters.append(_chapter(errors.title, "over all submissions", [replace(errors, title="")]))
     chapters += [_chapter(table.title, "", [replace(table, title="")]) for table in beside(microbenchmarks)]
     names = dict.fromkeys(printable(f"{submission.plan.study} on {submission.plan.site}") for submission, _ in sections)

@@ -287,3 +287,13 @@ def test_what_a_site_says_is_shown_as_it_is(fake_site: Callable[..., Path], caps
     assert "[bold]x[/bold] :smile:" in said and "echo [red]$(id)[/]" in said
     assert re.search(r"^GPU-aware MPI +unknown", said, re.MULTILINE) and "\x1b" not in said
     assert "srun --nodes=2 --ntasks=8" in said
+
+
+def test_a_python_that_is_not_here_is_told(fake_site: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    path = fake_site(python="/no/such/python")
+    assert check_sites([str(path)]) == 0  # compute nodes may have it
+    assert (
+        capsys.readouterr()
+        .out.strip()
+        .endswith(": right, but there is no /no/such/python here: python: must be a file that compute nodes have")
+    )

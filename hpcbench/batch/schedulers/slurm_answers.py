@@ -196,13 +196,13 @@ def _time(cell: str) -> str | None:
 
 
 def _exit_code(cell: str) -> int | None:
-    """The exit code in ``status:signal``."""
+    """The exit status in ``status:signal``, as a shell has it."""
     match = re.fullmatch(r"(\d+):(\d+)", cell)
     return None if match is None else 128 + int(match[2]) if int(match[2]) else int(match[1])
 
 
 def _wait_status(cell: str) -> int | None:
-    """The exit code in the status of wait(2), which squeue prints. Some versions print it as sacct does."""
+    """The exit status in what wait(2) gave, which squeue prints; some versions print it as sacct does."""
     if not cell.isdigit():
         return _exit_code(cell)
     status = int(cell)
