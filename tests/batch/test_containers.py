@@ -15,6 +15,7 @@ import hpcbench
 from hpcbench.batch.scripts.containers import check, contained
 from hpcbench.batch.scripts.launchers import solve
 from hpcbench.batch.sites.site import Site
+from hpcbench.batch.sites.site_rules import faults
 from hpcbench.errors import UserError
 from hpcbench.study.container import Container, joined
 from hpcbench.train import container as inside
@@ -128,6 +129,13 @@ def test_what_lies_within_a_bind_is_bound_once() -> None:
 def test_what_a_kind_cannot_say_is_refused(said: dict[str, Any], where: str, words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
         check(Container.model_validate(said), LAUNCHERS[where])
+
+
+def test_a_site_that_cannot_run_its_containers_has_a_fault() -> None:
+    data = LAUNCHERS["jsrun"].model_dump(exclude_unset=True)
+    found = faults(Site.model_validate({**data, "container": {"kind": "pyxis"}}))
+    assert [fault.path for fault in found] == [("container",)] and "pyxis is part of srun" in found[0].words
+    assert faults(Site.model_validate({**data, "container": {"kind": "apptainer"}})) == []
 
 
 @pytest.mark.parametrize("bind", ["relative", "/a:/b:/c", "/a,/b", "/a:b", "/a\n/b", ""])

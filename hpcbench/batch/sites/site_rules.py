@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
+from hpcbench.batch.scripts.containers import check
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.scripts.launchers import solve
 from hpcbench.batch.sites.site import SHOWS_ALL, Site
@@ -105,6 +106,17 @@ def _launcher_can_show_so_many_gpus(site: Site) -> Iterator[Fault]:
         yield Fault(("launcher", "visibility"), f"{kind} shows each rank all GPUs of its node: write all")
     elif kind in ("srun", "lrun", "flux") and visibility == "socket":
         yield Fault(("launcher", "visibility"), f"{kind} shows a rank its own GPUs or all: write one or all")
+
+
+@rule("launcher.kind", "device", "container")
+def _containers_can_be_run(site: Site) -> Iterator[Fault]:
+    """As far as the site says how: the image may be the study's."""
+    if site.container is None or site.container.kind is None:
+        return
+    try:
+        check(site.container.changed(image=site.container.image or "any"), site)
+    except ValueError as error:
+        yield Fault(("container",), str(error))
 
 
 @rule("device", "node.gpus")
