@@ -28,8 +28,14 @@ def predict_study(
     ranks: Sequence[int],
     sets: Sequence[str],
     only: str | None = None,
+    skip: bool = False,
 ) -> tuple[list[Prediction], dict[str, Any], Machine]:
     """Predict each cell and scheme of a study once: repeats differ by nothing that is predicted.
+
+    Parameters
+    ----------
+    skip
+        Leave out what cannot be predicted, with the reason among what the predictions rest on; else it is an error.
 
     Returns
     -------
@@ -48,11 +54,18 @@ def predict_study(
     runs = expand(loaded, place.capacity, offer(place))
     runs = choose(runs, only) if only is not None else runs
     known = tables.read(measured or Path("measured") / place.site, asked_for=measured is not None)
+    refused: list[str] = []
     cells: dict[tuple[str, int], list[tuple[str, Subject]]] = {}
     for run in runs:
         if run.repeat != 1:
             continue
-        subject = subject_of(run, place, study.parent)
+        try:
+            subject = subject_of(run, place, study.parent)
+        except UserError as error:
+            if not skip:
+                raise
+            refused.append(str(error))
+            continue
         words = cell_words(run.cell)
         for count in ranks or [run.size.layout.ranks]:
             try:
@@ -65,8 +78,12 @@ def predict_study(
     machine = None
     for (words, _), subjects in cells.items():
         machine, speeds = lesson.applied(_measured_machine(place, subjects[0][1], known))
-        found += predict(words, subjects, machine, baseline=loaded.study.baseline.scheme, speeds=speeds)
-    assert machine is not None
+        left_out = refused if skip else None
+        found += predict(
+            words, subjects, machine, baseline=loaded.study.baseline.scheme, speeds=speeds, refused=left_out
+        )
+    if machine is None:
+        raise UserError(refused[0] if refused else f"{loaded.document.name}: no run is left to predict: check --only")
     about = {
         "schema": SCHEMA,
         "study": loaded.study.study,
@@ -75,6 +92,7 @@ def predict_study(
         "device": machine.device.name,
         "measured": [str(known.directory / name) for name in known.names] if known.directory else [],
         "learned": lesson.words(),
+        "refused": list(dict.fromkeys(refused)),
         "products": {"basis": machine.products.basis.value, "source": machine.products.source},
         "links": {"within": machine.fabric.within_basis.value, "between": machine.fabric.between_basis.value},
     }

@@ -96,7 +96,7 @@ def _over(cells: Sequence[list[tuple[str, Subject]]], machine: Machine, baseline
 def _bars(stem: Path, labels: list[str], stacks: dict[str, list[float]], axis: str) -> Path:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(2 * plot_style.WIDTH, 0.8 + 0.22 * len(labels)), layout="constrained")
+    figure = Figure(figsize=(2 * plot_style.WIDTH, 1.6 + 0.3 * len(labels)), layout="constrained")
     axes = figure.subplots()
     left = [0.0] * len(labels)
     shown = {name: values for name, values in stacks.items() if any(values)}

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from hpcbench.errors import UserError
 from hpcbench.predict import flops
 from hpcbench.predict.basis import Figure
 from hpcbench.predict.machine import Machine
@@ -70,18 +71,26 @@ def predict(
     *,
     baseline: str,
     speeds: dict[str, CodecSpeed] | None = None,
+    refused: list[str] | None = None,
 ) -> list[Prediction]:
-    """Predict the schemes of one cell, and compare them with the baseline among them."""
-    made = [
-        Prediction(
-            cell,
-            name,
-            subject,
-            Step(subject, machine, speeds).run(),
-            memory(subject, machine.device.memory_bytes if machine.gpu else None),
-        )
-        for name, subject in subjects
-    ]
+    """Predict the schemes of one cell, and compare them with the baseline among them.
+
+    Parameters
+    ----------
+    refused
+        Takes in why a scheme cannot be predicted, which is then left out; None raises the error.
+    """
+    made = []
+    for name, subject in subjects:
+        try:
+            time = Step(subject, machine, speeds).run()
+        except UserError as error:
+            if refused is None:
+                raise
+            refused.append(str(error))
+            continue
+        held = memory(subject, machine.device.memory_bytes if machine.gpu else None)
+        made.append(Prediction(cell, name, subject, time, held))
     base = next((one for one in made if one.scheme == baseline), None)
     if base is None:
         return made

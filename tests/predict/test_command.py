@@ -114,6 +114,19 @@ def test_a_kept_prediction_is_read_back_by_cell_and_scheme(tmp_path: Path) -> No
     assert found["", "baseline"].value == written["predictions"][0]["step_seconds"]["value"]
 
 
+def test_one_scheme_that_cannot_be_predicted_leaves_the_others(tmp_path: Path) -> None:
+    """What the MPI library does by a variable nobody knows: the command refuses, a submission keeps the rest."""
+    path = study(tmp_path)
+    text = path.read_text().replace("naive-int8", "by-library")
+    path.write_text(text + "schemes: {by-library: {algorithm: native, environment: {MV2_USE_COMPRESSION: '1'}}}\n")
+    with pytest.raises(UserError, match=r"scheme by-library: environment: what the MPI library does"):
+        predict_study(path, site=None, measured=None, ranks=(), sets=())
+    keep(tmp_path, path, site=None, sets=())
+    assert list(kept(tmp_path)) == [("", "baseline")]
+    written = json.loads((tmp_path / NAME).read_text())
+    assert len(written["refused"]) == 1 and "by-library" in written["refused"][0]
+
+
 @pytest.mark.parametrize(
     "damaged",
     [{"schema": 2}, {"predictions": 3}, {"predictions": [None]}, {"predictions": [{"cell": "", "scheme": "baseline"}]}],
