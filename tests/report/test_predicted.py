@@ -36,7 +36,10 @@ def plant(root: Path, scale: float = 1.0, **predicted: float) -> Path:
 
 
 def test_predicted_stands_beside_measured_with_its_error(tmp_path: Path) -> None:
-    document = build(read([plant(tmp_path / "001", baseline=0.44, naive_zfp8=0.1)]).sections, tables=("predicted", "prediction-error"))
+    document = build(
+        read([plant(tmp_path / "001", baseline=0.44, naive_zfp8=0.1)]).sections,
+        tables=("predicted", "prediction-error"),
+    )
     found = entries(document, "predicted")
     near, far = found["baseline"], found["naive-zfp8"]
     assert near["measured_step_seconds"].value == pytest.approx(0.4)
