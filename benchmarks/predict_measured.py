@@ -128,7 +128,7 @@ def compare(options: argparse.Namespace) -> None:
 
 
 def _machine(study: Study, run: Run, known: Measured) -> tuple[Machine, dict[str, CodecSpeed]]:
-    """This machine with links of the study's rate."""
+    """The machine with links of the study's rate."""
     cores = len(os.sched_getaffinity(0))
     bare = of_cpu("hosts", cores=1, ranks_per_node=_per_node(run), memory_bytes=None, node_gbit=1.0)
     bare = replace(bare, shared_cores=float(cores) if cores < run.ranks else None)

@@ -60,11 +60,11 @@ class Case:
     tp: int
     pp: int
     samples: int
-    """Of a replica in a step."""
+    """Samples of a replica in a step."""
     messages: MessageFormat
     """Number format in which everything travels."""
     share: float
-    """Of the nominal bandwidth that the network reaches."""
+    """Part of the nominal bandwidth that the network reaches."""
     codec_bytes_per_s: float | None = None
 
     def __str__(self) -> str:

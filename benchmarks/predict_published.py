@@ -244,8 +244,9 @@ def table_5(a100: Machine, models: int) -> list[float]:
 def speeds(
     machine: Machine, rows: tuple[tuple[str, int, int, int, int, int, int, int, float], ...], program: Program
 ) -> list[float]:
-    """Errors of the TFLOP/s a GPU. No source names the micro-batch: the best that fits; Megatron-Core's chunks are one
-    layer.
+    """Errors of the TFLOP/s a GPU.
+
+    No source names the micro-batch: the best that fits is taken. Megatron-Core's chunks are one layer.
     """
     core, errors = program is MEGATRON_CORE, []
     vocab, seq_len, recompute = (131072, 4096, "none") if core else (51200, 2048, "full")

@@ -40,7 +40,7 @@ class Order:
     told: int
     """Pairs that the measurement tells apart: the repeats of one are all faster than those of the other."""
     right: int
-    """Of them those whose order was predicted."""
+    """Pairs whose order was predicted."""
 
 
 def order(cells: Sequence[Cell]) -> Order:

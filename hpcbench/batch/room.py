@@ -15,7 +15,7 @@ _LARGEST = 1 << 30
 _AMPLE = 100
 """Times what logs need, from which on nobody needs to be told."""
 _FILES = 20
-"""Of a run and its job."""
+"""Files of a run and its job."""
 
 
 def check_room(root: Path, *, runs: int, steps: int) -> str:

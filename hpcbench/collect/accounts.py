@@ -8,7 +8,7 @@ from hpcbench.batch.tracking.seen import load
 
 @dataclass(frozen=True)
 class Account:
-    """Of one job."""
+    """What the scheduler's accounting says of one job."""
 
     joules: float
     seconds: float | None

@@ -38,6 +38,7 @@ class HostClock:
         return time.perf_counter()
 
     def origin(self) -> tuple[float, float]:
+        """A mark, and the host's time at it."""
         now = time.perf_counter()
         return now, now
 
@@ -70,6 +71,7 @@ class DeviceClock:
         return self._accelerator.mark(self._stream)
 
     def origin(self) -> tuple[Event, float]:
+        """A mark on the stream, and the host's time when the device had reached it."""
         event = self.mark()
         event.wait()
         return event, time.perf_counter()

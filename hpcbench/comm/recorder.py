@@ -22,7 +22,7 @@ class Recorder:
     Parameters
     ----------
     clock
-        Of what the rank computes.
+        The clock of what the rank computes.
     most
         Spans that are kept; what comes later is only counted, but for the steps themselves.
 
@@ -101,7 +101,7 @@ class ChannelRecorder:
     Parameters
     ----------
     recorder
-        Of the rank.
+        The recorder of the rank.
     channel
         The words of the channel.
     """

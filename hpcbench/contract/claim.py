@@ -32,7 +32,7 @@ def read_claims(directory: Path) -> list[Claim]:
     Parameters
     ----------
     directory
-        Of the job.
+        The job's directory.
     """
     place = directory / DIRECTORY
     try:

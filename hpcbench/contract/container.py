@@ -3,6 +3,6 @@
 WHERE = "HPCBENCH_CONTAINER"
 """Program and image, such as ``apptainer /sw/hpcbench.sif``."""
 VERSION = "HPCBENCH_VERSION"
-"""Of the hpcbench that wrote the script: the image must have the same."""
+"""Version of the hpcbench that wrote the script: the image must have the same."""
 MPI_PATHS = "HPCBENCH_MPI_PATHS"
 """Directories of the host's MPI library, joined by colons, where the ranks are to use it and not the image's."""

@@ -17,7 +17,7 @@ from hpcbench.contract.values import number, text, whole
 from hpcbench.errors import UserError
 
 DIRECTORY = "trace"
-"""Of the rank's files, below the run's directory."""
+"""Directory of the ranks' files, below the run's directory."""
 STEPS, CODEC = "steps", "codec"
 """Tracks beside those of the channels: what the rank is about, and its encoding and decoding."""
 STEP, WAIT = "step", "wait"
@@ -80,7 +80,7 @@ class RankTrace:
 
 
 def file_name(rank: int | str) -> str:
-    """Of a rank's file; ``*`` for that of any."""
+    """Name of a rank's file; ``*`` for any rank."""
     return f"rank-{rank}.json"
 
 
@@ -123,7 +123,7 @@ def events(trace: RankTrace, on_clock: Callable[[float], float]) -> list[dict[st
     Parameters
     ----------
     trace
-        Of the rank.
+        The trace of a rank.
     on_clock
         Gives the seconds to write for a time of the rank's clock.
     """

@@ -32,7 +32,7 @@ class Call:
         ``all-reduce``, ``reduce-scatter``, ``all-gather`` or ``send``; ``broadcast`` and ``reduce`` are one of each
         rank's piece, one after another.
     elements, width
-        Of the whole vector, and bytes of each as it is sent.
+        Elements of the whole vector, and bytes of each as it is sent.
     group
         ``tp``, ``dp``, ``node`` (the neighbours in a data-parallel group that share a node), ``pp``, ``ends`` (first
         and last stage), ``world``, or axes of the tensor grid, each a letter.
@@ -72,11 +72,11 @@ class Calls:
     Parameters
     ----------
     model, train, layout
-        Of the run.
+        The run's model, settings and layout.
     rank
         In the world.
     updates
-        Of the optimizer before this step, by which 1-bit Adam knows whether its variance is frozen.
+        Updates of the optimizer before this step, by which 1-bit Adam knows whether its variance is frozen.
     node_ranks
         Neighbours of a data-parallel group that share a node, for `node_copy`; None for all.
     """
@@ -258,8 +258,9 @@ class Calls:
         return Call(channel, "all-gather", bucket.length, self._widths["parameters"], group), 1
 
     def reduction(self, bucket: Bucket) -> Call:
-        """Gradients over replicas, once a step or at stages 2 and 3 for each micro-batch; once 1-bit Adam's variance is
-        frozen, momenta.
+        """Gradients over replicas, once a step, at ZeRO stages 2 and 3 for each micro-batch.
+
+        They are momenta when 1-bit Adam's variance is frozen.
         """
         channel = ("DP", "STEP", "OPTIM") if self._frozen else ("DP", "BACKWARD", "GRAD")
         width = self._exact if self._frozen else self._widths["gradients"]
@@ -267,8 +268,10 @@ class Calls:
         return Call(channel, operation, bucket.length, width, "dp")
 
     def end(self) -> list[Repeated]:
-        """After the last backward pass and the reductions: copies of a tied weight, summands of what ranks hold
-        alike, the gradient's norm, and updated weights back to the replicas.
+        """Calls after the last backward pass and the reductions.
+
+        These are copies of a tied weight, summands of what ranks hold alike, the gradient's norm, and updated weights
+        back to the replicas.
         """
         found: list[Repeated] = []
         owned = sum(count * self._owned(bucket).size for bucket, count in self.buckets if bucket.tied)
@@ -283,8 +286,10 @@ class Calls:
         return found
 
     def _summands(self, bucket: Bucket) -> Call:
-        """Gradients of what ranks hold alike, of which each has a summand: under sequence parallelism norms, biases of
-        rows and learned positions, on a tensor grid those of its own rows, and of 2.5d's weights over depth.
+        """Gradients of what ranks hold alike: each rank has a summand.
+
+        Under sequence parallelism these are norms, biases of rows and learned positions; on a tensor grid those of the
+        rank's own rows, and of 2.5d's weights over depth.
         """
         axes, piece = bucket.summands, self._owned(bucket)
         n = max(min(piece.stop, bucket.filled) - piece.start, 0)

@@ -23,10 +23,10 @@ HOST_KERNEL_S = 6e-6
 SMALL_KERNEL_S = 4e-6
 """What a memory-bound kernel costs whatever it moves: guessed."""
 OPTIMIZER_BYTES = 69
-"""Of memory traffic for each parameter in a mixed-precision Adam step: 90 ms for 1e9 parameters at 770 GB/s (bigscience
-V100 logs, sum of copy, unscaling, clipping, Adam and copy back)."""
+"""Bytes of memory traffic for each parameter in a mixed-precision Adam step: 90 ms for 1e9 parameters at 770 GB/s
+(bigscience V100 logs, sum of copy, unscaling, clipping, Adam and copy back)."""
 LOSS_BYTES = 45
-"""Of memory traffic for each logit, forward and backward, of a softmax cross entropy in fp32: A100 43, H100 48
+"""Bytes of memory traffic for each logit, forward and backward, of a softmax cross entropy in fp32: A100 43, H100 48
 (machines/membound.csv)."""
 NETWORK_SHARE = 0.9
 """Share of its nominal bandwidth that a node's network gives large collectives: 0.86 to 0.97 on EDR, HDR and NDR."""
@@ -37,20 +37,20 @@ WITHIN_LATENCY_S = 3.4e-6
 COLLECTIVE_S = 10e-6
 """What a collective costs whatever it moves: NCCL's base constants are 7 to 14 us."""
 OVERLAP_COST = 0.19
-"""Of the time that communication is hidden behind products, what these lose: mean of arXiv 2507.03114."""
+"""Part of the time with communication hidden behind products that the products lose: mean of arXiv 2507.03114."""
 WAIT_SHARE = 0.02
-"""Of a step that ranks wait for the slowest: 2 to 6 % in published logs. Guessed."""
+"""Part of a step that ranks wait for the slowest: 2 to 6 % in published logs. Guessed."""
 CODEC_BYTES_PER_S = {"V100": 60e9, "A100": 120e9, "H100": 200e9, "cpu": 1.5e9}
 """Values that a codec takes or gives in a second, before the codec, where nothing was measured: assumed."""
 CODEC_CALL_S = {"gpu": 20e-6, "cpu": 10e-6}
-"""Of a codec's call with few values: assumed."""
+"""Seconds of a codec's call with few values: assumed."""
 CODED_RATIO = {"mpc": 0.92, "xpk": 0.72}
 """Bytes after a lossless codec for each before it, on training tensors in fp32: what their sizes depend on is the
 data. Assumed; `hpcbench bench network` measures it."""
 HOST_LINK_BYTES_PER_S = {"V100": 12e9, "A100": 26e9, "H100": 53e9, "H200": 53e9}
 """Between a GPU and its host, measured elsewhere (PCIe 3, 4 and 5)."""
 HOST_UPDATE_BYTES = 28
-"""Of the host's memory that Adam reads and writes for a parameter in fp32: gradient, weight and two moments."""
+"""Bytes of the host's memory that Adam reads and writes for a parameter in fp32: gradient, weight and two moments."""
 HOST_BYTES_PER_S = 20e9
 """At which the host's cores do so: assumed."""
 CPU_FLOPS_A_CORE = 40e9

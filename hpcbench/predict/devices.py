@@ -27,7 +27,7 @@ class Device:
     link_bytes_per_s: float
     """From one device to others of its node, one way."""
     basis: Basis
-    """Of `copy_bytes_per_s`."""
+    """The basis of `copy_bytes_per_s`."""
     source: str
 
     def peak(self, precision: str) -> float:
@@ -56,7 +56,7 @@ def find(name: str, memory_gb: float | None = None) -> Device | None:
     Parameters
     ----------
     memory_gb
-        Of the device, where the site says it.
+        Memory of the device, if the site says it.
     """
     for pattern, chip_name, family, units, memory, copy, link, basis in _SHEETS:
         if re.search(rf"(?<![A-Z]){pattern}", name):

@@ -26,7 +26,7 @@ from hpcbench.predict.subject import Subject, of_run
 from hpcbench.predict.traffic import CodecSpeed
 
 LEAST_SHARE = 0.15
-"""Of a step that a baseline waits for messages by the model: below it nothing is learned of the network."""
+"""Part of a step that a baseline waits for messages, by the model: below it nothing is learned of the network."""
 _DEPTH = 4
 """Directories below the one that is named in which submissions are looked for."""
 
@@ -44,7 +44,7 @@ class Earlier:
     seconds: float
     """Median of its steps after the warm-up."""
     compute_s: float | None
-    """Of a step, on the host that computed the longest."""
+    """Seconds of a step on the host that computed the longest."""
     log: RunLog
 
 
@@ -146,7 +146,7 @@ def _mean(factors: Sequence[float]) -> float:
 
 
 def _speeds(logs: Iterable[RunLog]) -> dict[str, CodecSpeed]:
-    """Of codecs, by what all channels of all runs say together."""
+    """Speeds of codecs, by what all channels of all runs say together."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0, 0.0])
     for log in logs:
         for channel in log.said(Traffic).channels or ():

@@ -45,6 +45,7 @@ class Place:
 
     @property
     def ranks(self) -> int:
+        """Number of ranks on all nodes."""
         return self.nodes * self.per_node
 
 
@@ -57,9 +58,9 @@ class Fabric:
     family
         Whose curves hold within a node; ``cpu`` for memory.
     within_bytes_per_s
-        Of one rank, where there is no curve.
+        Bandwidth of one rank, used if there is no curve.
     node_bytes_per_s
-        Of a node's network, one way, as its maker says.
+        Bandwidth of a node's network, one way, as its maker says.
     """
 
     family: str
@@ -68,19 +69,19 @@ class Fabric:
     node_bytes_per_s: float
     node_latency_s: float
     share: float
-    """Of the nominal bandwidth that is reached."""
+    """Part of the nominal bandwidth that is reached."""
     within_basis: Basis
     between_basis: Basis
     library: tuple[tuple[str, float], ...] = ()
     """Collective -> what the library's own takes, measured, over what is reckoned here for a large vector."""
 
     def library_factor(self, operation: str) -> float:
-        """Of a library's collective; that of an all-reduce where it was not measured."""
+        """Factor of a library's collective; that of an all-reduce if it was not measured."""
         known = dict(self.library)
         return known.get(operation, known.get("all-reduce", 1.0))
 
     def collective_seconds(self, operation: str, nbytes: float, place: Place) -> float:
-        """Of a library's collective of `nbytes` a rank (the whole vector), with nothing else on the links."""
+        """Seconds of a library's collective of `nbytes` a rank (the whole vector), with nothing else on the links."""
         return sum(self.collective_parts(operation, nbytes, place))
 
     def collective_parts(self, operation: str, nbytes: float, place: Place) -> tuple[float, float]:

@@ -138,19 +138,19 @@ class Statistic(NamedTuple):
 
 
 def norm_forward(grid: Grid, rows: int) -> Statistic:
-    """Of a LayerNorm: mean and centred squares are gathered."""
+    """Statistics of a LayerNorm: mean and centred squares are gathered."""
     axes, own = grid.stream.columns, 2 * rows // grid.count(grid.stream.rows)
     return Statistic(("EXACT", "FORWARD", "ACT", "".join(axes)), "all-gather", axes, grid.count(axes) * own)
 
 
 def norm_backward(grid: Grid, rows: int) -> Statistic:
-    """Of a LayerNorm: two sums."""
+    """Statistics of a LayerNorm's gradient: two sums."""
     axes, own = grid.stream.columns, 2 * rows // grid.count(grid.stream.rows)
     return Statistic(("EXACT", "BACKWARD", "GRAD", "".join(axes)), "all-reduce", axes, own)
 
 
 def loss_statistics(grid: Grid, rows: int) -> list[Statistic]:
-    """Of the cross-entropy: the largest logits; sums of exponentials with target logits; the mean over all rows."""
+    """Cross-entropy: the largest logits; sums of exponentials with target logits; the mean over all rows."""
     inner = grid.inner
     own = rows // grid.count(inner.rows)
     return [

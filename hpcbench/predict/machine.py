@@ -23,10 +23,11 @@ class Machine:
     work_factor: float = 1.0
     """What earlier runs took to compute, over what tables say."""
     work_basis: Basis | None = None
-    """Of the work, where earlier runs have said something; None for that of the tables."""
+    """Basis of the work, if earlier runs have said something; None for that of the tables."""
 
     @property
     def gpu(self) -> bool:
+        """Whether ranks compute on GPUs."""
         return self.device.family != "cpu"
 
 
@@ -44,9 +45,9 @@ def of_gpu(
     Parameters
     ----------
     node_gbit
-        Of a node's network, one way; None for 100 Gbit/s a node, assumed.
+        Bandwidth of a node's network, one way; None for 100 Gbit/s a node, assumed.
     within_gb_s
-        Of the links between the GPUs of a node, where they differ from the usual ones of such a GPU.
+        Bandwidth of the links between the GPUs of a node, where they differ from the usual ones of such a GPU.
     """
     device = devices.find(name, memory_gb)
     table = products.published(device.family) if device else None

@@ -30,7 +30,7 @@ class Measured:
 
     @property
     def names(self) -> list[str]:
-        """Of the files that were found."""
+        """Names of the files that were found."""
         found = ((PRODUCTS, self.products), (NETWORK, self.network))
         return [name for name, table in found if table is not None]
 
@@ -140,8 +140,9 @@ def _with_network(machine: Machine, raw: dict[str, Any]) -> tuple[Machine, dict[
 def _library(
     fabric: Fabric, native: Sequence[tuple[str, int, float]], ranks_per_node: Sequence[int]
 ) -> tuple[tuple[str, float], ...]:
-    """Measured over reckoned seconds of the library's collectives, each at its largest size; nothing where the table
-    does not say on which nodes, or these differ.
+    """Measured over reckoned seconds of the library's collectives, each at its largest size.
+
+    Empty if the table does not say on which nodes, or these differ.
     """
     if len(set(ranks_per_node)) != 1:
         return ()

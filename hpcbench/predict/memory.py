@@ -26,7 +26,7 @@ _ERROR = 0.10
 
 @dataclass(frozen=True)
 class Memory:
-    """Of the worst rank."""
+    """Memory of the worst rank."""
 
     rank: int
     """The first of the stage that needs the most."""
@@ -35,7 +35,7 @@ class Memory:
     host_bytes: float
     """With its host: what is offloaded."""
     limit: float | None
-    """Of a device; None where nobody said."""
+    """Memory of a device; None if nobody said."""
 
     @property
     def peak(self) -> str:
@@ -189,8 +189,10 @@ def activation_bytes(subject: Subject, recompute: str | int | None = None) -> fl
 
 
 def _grid_activation_bytes(subject: Subject, how: str | int) -> float:
-    """The same on a tensor grid: norms keep what they normed in the precision of sums, and products whose operands are
-    gathered keep these as they were multiplied.
+    """Bytes of activations on a tensor grid.
+
+    Norms keep what they normed in the precision of sums, and products whose operands are gathered keep these as they
+    were multiplied.
     """
     model, train, grid = subject.model, subject.train, subject.layout.grid
     rows, width = train.seq_len * train.micro_batch, WIDTHS[train.precision]

@@ -18,7 +18,7 @@ class StageProgram:
     traffic
         What calls cost.
     costs
-        Of its kind.
+        Costs of its kind.
     stage
         Its number.
     """

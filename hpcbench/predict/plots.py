@@ -13,9 +13,9 @@ from hpcbench.predict.step import PARTS
 from hpcbench.predict.subject import Subject
 
 _FACTORS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-"""Of the site's bandwidth."""
+"""Factors of the site's bandwidth."""
 _SCALES = (1, 2, 4, 8)
-"""Of replicas, and of micro-batches a replica."""
+"""Multiples of replicas, and of micro-batches a replica."""
 
 
 def draw(found: Sequence[Prediction], about: dict[str, Any], machine: Machine, directory: Path) -> dict[str, Path]:

@@ -17,7 +17,7 @@ from hpcbench.predict.verdict import BreakEven, break_even
 
 @dataclass(frozen=True)
 class Prediction:
-    """Of one cell and scheme."""
+    """The prediction for one cell and scheme."""
 
     cell: str
     scheme: str
@@ -29,11 +29,12 @@ class Prediction:
 
     @property
     def samples_per_s(self) -> Figure:
+        """Samples of a step over its seconds."""
         return self.time.seconds.inverse(self.subject.train.global_batch)
 
     @property
     def tflops(self) -> float:
-        """Of the model's operations, a rank."""
+        """TFLOP/s of a rank by the model's operations."""
         model, train = self.subject.model, self.subject.train
         count = flops.model_flops_per_sample(
             layers=model.layers, hidden=model.hidden, vocab=model.vocab, seq_len=train.seq_len

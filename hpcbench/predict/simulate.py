@@ -25,8 +25,10 @@ class Flow(NamedTuple):
 
 
 class Post(NamedTuple):
-    """Something goes its way in the background: after `before` seconds, and after the last one of its queue, it
-    crosses the network. `Wait` waits for its key; `after` more seconds pass before it is there.
+    """Something goes its way in the background.
+
+    After `before` seconds, and after the last one of its queue, it crosses the network. `Wait` waits for its key;
+    `after` more seconds pass before it is there.
     """
 
     key: object
@@ -58,7 +60,7 @@ class Stage:
     busy: float = 0.0
     """Seconds in which it computed."""
     shared: float = 0.0
-    """Of them those that it took longer because other stages computed on the same cores."""
+    """Part of these seconds by which it took longer because other stages computed on the same cores."""
     waited: dict[str, float] = field(default_factory=dict)
     """By kind of `Flow` and `Wait`."""
 
@@ -97,7 +99,7 @@ class _Resource:
 
     @property
     def share(self) -> float:
-        """Of each."""
+        """The share of each."""
         return min(1.0, self.capacity / len(self.flows))
 
     def end(self) -> float:

@@ -28,6 +28,7 @@ class Action:
 
     @property
     def own(self) -> float:
+        """Seconds in which the stage itself is busy."""
         return self.work + self.again + self.cost.encode + self.cost.decode + self.cost.inside
 
 
@@ -81,7 +82,7 @@ class StageCosts:
     chunks
         Forward and backward of each part that a stage holds.
     reductions
-        Of each of these parts, buckets in the order in which they are filled: how many, and their cost.
+        Reductions of each of these parts, buckets in the order in which they are filled: how many, and their cost.
     tail
         Cost of what comes after the reductions.
     """
@@ -109,7 +110,7 @@ class StageCosts:
         self.host = costs.host_seconds(owned, subject.micro_batches)
 
     def cost(self, repeated: Iterable[Repeated]) -> Cost:
-        """Of calls, one after another."""
+        """Cost of calls, one after another."""
         cost, place = self._traffic.cost, self.calls.place
         return total_cost((cost(call, size=place(call)[0]), times) for call, times in repeated)
 
@@ -127,7 +128,7 @@ class StageCosts:
         return [(one[0], one[1] * count) for one, count in found if one]
 
     def _work(self, part: Part) -> Work:
-        """Of one micro-batch."""
+        """Work of one micro-batch."""
         total = NOTHING + self._costs.layer * part.layers
         if part.first:
             total += self._costs.embedding
@@ -160,8 +161,10 @@ class StageCosts:
         return self._with_gathers(Action(work.backward.total, work.again.total, cost), self.cost(gathered), part)
 
     def _beside_products(self, cost: Cost, calls: Sequence[Repeated], products: float) -> Cost:
-        """On a tensor grid: all pieces but the first come while the one before is multiplied; weights that are
-        gathered, and sums of their gradients, move while another product is made.
+        """What is left of a cost beside the products of a tensor grid.
+
+        All pieces but the first come while the one before is multiplied; weights that are gathered, and sums of their
+        gradients, move while another product is made.
         """
         train, layout = self._subject.train, self._subject.layout
         if layout.tensor == "1d" or not train.overlap:

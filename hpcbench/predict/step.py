@@ -48,9 +48,9 @@ class StepTime:
     parts: dict[str, float]
     """Seconds of each of `PARTS`, on the stage that works the longest."""
     network_seconds: float
-    """Of them those in which that stage waits for the node's network."""
+    """Part of these seconds in which that stage waits for the node's network."""
     channels: dict[Traffic, Sent] = field(default_factory=dict)
-    """Of all ranks of the stage's kind, the mean of a rank."""
+    """Traffic by channel: the mean over all ranks of the stage's kind."""
 
 
 class Step:
@@ -63,7 +63,7 @@ class Step:
     machine
         Where.
     speeds
-        Of codecs, as measured here.
+        Speeds of codecs, as measured here.
     """
 
     def __init__(self, subject: Subject, machine: Machine, speeds: dict[str, CodecSpeed] | None = None) -> None:
@@ -209,7 +209,7 @@ class Step:
 
 
 def _network_seconds(costs: StageCosts, waits: dict[str, float]) -> float:
-    """Of what a stage waits that part in which the node's network is busy."""
+    """Part of a stage's waiting in which the node's network is busy."""
     waited = sum(seconds for kind, seconds in waits.items() if kind != "pipeline")
     exchange = sum(cost.network for buckets in costs.reductions for _, cost in buckets) + costs.tail.network
     whole = sum(cost.seconds for buckets in costs.reductions for _, cost in buckets) + costs.tail.seconds

@@ -50,7 +50,7 @@ class Subject:
 
     @property
     def micro_batches(self) -> int:
-        """Of one replica in a step."""
+        """Micro-batches of one replica in a step."""
         return self.train.global_batch // self.layout.dp // self.train.micro_batch
 
     @cached_property

@@ -33,7 +33,7 @@ _NOT_HIDDEN = 0.25
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one call, with nothing else on the links."""
+    """Cost of one call, with nothing else on the links."""
 
     encode: float = 0.0
     decode: float = 0.0
@@ -44,10 +44,11 @@ class Cost:
     wire_bytes: float = 0.0
     """That the rank sends."""
     network_bytes: float = 0.0
-    """Of them those that leave the node."""
+    """Those of the bytes that leave the node."""
 
     @property
     def seconds(self) -> float:
+        """Seconds of the whole call."""
         return self.encode + self.decode + self.inside + self.network
 
     def __add__(self, other: "Cost") -> "Cost":
@@ -106,7 +107,7 @@ class Costing:
     machine
         Its links and codecs.
     speeds
-        Of codecs, as measured here.
+        Speeds of codecs, as measured here.
     """
 
     def __init__(self, subject: Subject, machine: Machine, speeds: dict[str, CodecSpeed] | None = None) -> None:
@@ -120,7 +121,7 @@ class Costing:
         self.bases: set[Basis] = set()
 
     def cost(self, call: Call, *, size: int) -> Cost:
-        """Of one call over a group of `size`."""
+        """Cost of one call over a group of `size`."""
         if size == 1 or not call.elements:
             return Cost()
         if call not in self._costs:
@@ -134,7 +135,7 @@ class Costing:
         return self._rules[applying(self._rules, key)].codec
 
     def speed(self, codec: str) -> CodecSpeed:
-        """Of a codec on this machine."""
+        """Speed of a codec on this machine."""
         if codec in self._speeds:
             return self._speeds[codec]
         family = self._machine.device.family

@@ -14,10 +14,10 @@ from hpcbench.predict.step import StepTime
 
 @dataclass(frozen=True)
 class BreakEven:
-    """Of one scheme against the baseline."""
+    """Break-even of one scheme against the baseline."""
 
     bytes_per_s: float
-    """Of a node's network: infinite where the scheme always wins, 0 where it never does."""
+    """Bandwidth of a node's network: infinite where the scheme always wins, 0 where it never does."""
     gain: float
     """At the machine's bandwidth: baseline's seconds over the scheme's, less 1."""
     surely: bool

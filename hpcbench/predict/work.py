@@ -29,6 +29,7 @@ class Seconds:
 
     @property
     def total(self) -> float:
+        """Sum of all kinds."""
         return self.products + self.attention + self.memory
 
     def __add__(self, other: "Seconds") -> "Seconds":
@@ -40,14 +41,14 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Work:
-    """Of a part of the model."""
+    """Work of a part of the model."""
 
     forward: Seconds
     backward: Seconds
     again: Seconds
     """What is recomputed before the backward pass."""
     weight_gradients: float = 0.0
-    """Of the backward pass: the products under which a tensor-parallel sum may hide."""
+    """Seconds of those products of the backward pass under which a tensor-parallel sum may hide."""
 
     def __add__(self, other: "Work") -> "Work":
         return Work(
@@ -205,7 +206,7 @@ class Costs:
         )
 
     def optimizer_seconds(self, parameters: float) -> float:
-        """Of an update of so many parameters, and of what it reads and writes."""
+        """Seconds of an update of this number of parameters, from what it reads and writes."""
         factor = self._machine.work_factor
         return constants.OPTIMIZER_BYTES * parameters / self._device.copy_bytes_per_s * factor
 

@@ -25,9 +25,9 @@ class Tracing:
     comm
         All ranks.
     progress
-        Of the trainer.
+        Progress of the trainer.
     host
-        Of this rank.
+        Host of this rank.
     directory
         For the files.
     """

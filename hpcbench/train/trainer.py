@@ -188,7 +188,7 @@ class Trainer:
 
     @property
     def clock(self) -> Clock:
-        """Of what this rank computes."""
+        """The clock of what this rank computes."""
         return self._clock
 
     def record(self, recorder: Recorder | None) -> None:

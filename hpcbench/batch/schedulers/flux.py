@@ -50,6 +50,7 @@ class Flux(Scheduler):
         raise UserError(f"flux batch {script}: {done.first_line}: Flux did not take it")
 
     def find(self, name: str, jobs: int) -> Receipt | None:
+        """Look up what was handed in under a name."""
         done = _flux("jobs", "-a", "-n", f"--name={name}", "-o", "{id.dec}|{status}|{name}")
         if done.status:
             raise UserError(f"flux jobs --name={name}: {done.first_line}")

@@ -45,6 +45,7 @@ class Lsf(Scheduler):
         return receipt(taken, elements)
 
     def find(self, name: str, jobs: int) -> Receipt | None:
+        """Look up what was handed in under a name."""
         words = self._query.named(lsf_name(name))
         job = the_one(words, _job)
         if job is None:
@@ -53,10 +54,12 @@ class Lsf(Scheduler):
         return Receipt(job, [f"{job}[{k + 1}]" for k in range(jobs)] if array else [job])
 
     def copies(self, name: str) -> list[str]:
+        """Ids of the live jobs that bear a name."""
         words = self._query.named(lsf_name(name))
         return [id for id, word in words.items() if word.state.alive or word.state is State.UNKNOWN]
 
     def shown(self, name: str) -> str:
+        """The name as the scheduler has it."""
         return lsf_name(name)
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:

@@ -32,6 +32,7 @@ class Slurm(Scheduler):
         self._query = SlurmQuery(since(root))
 
     def preflight(self, jobs: Sequence[BatchJob], account: str | None) -> Iterable[str]:
+        """Ask Slurm whether it would take the jobs; lines for the user."""
         from hpcbench.batch.schedulers.slurm_preflight import preflight
         from hpcbench.batch.schedulers.submitit_slurm import DIALECT
 
@@ -47,6 +48,7 @@ class Slurm(Scheduler):
         return receipt(taken, elements)
 
     def find(self, name: str, jobs: int) -> Receipt | None:
+        """Look up what was handed in under a name."""
         words = self._query.named(name)
         job = the_one(words, _job)
         if job is None:
@@ -55,6 +57,7 @@ class Slurm(Scheduler):
         return Receipt(job, [f"{job}_{k + 1}" for k in range(jobs)] if array else [job])
 
     def copies(self, name: str) -> list[str]:
+        """Ids of the live jobs that bear a name."""
         return [id for id, word in self._query.named(name).items() if word.state.alive]
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:

@@ -153,12 +153,12 @@ class Energy(Counted):
     scope: str | None
     """What the joules are of: nodes, GPUs and processors, GPUs, or processors. None where there is no whole sum."""
     joules: float | None
-    """Of the scope."""
+    """Joules of the scope."""
     node_joules: float | None
-    """Of whole nodes; None where a node has no counter, or one with a problem. So are the next two."""
+    """Joules of whole nodes; None if a node has no counter, or one with a problem, as in the next two."""
     gpu_joules: float | None
     processor_joules: float | None
-    """Of processors, with their memory where that is counted."""
+    """Joules of processors, with their memory where that is counted."""
     counters: tuple[EnergyCounter, ...] | None
     problems: tuple[str, ...] | None
     """Counters that are missing, or are not to be used, and why."""

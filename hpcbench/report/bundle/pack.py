@@ -24,7 +24,7 @@ from hpcbench.report.sections import sections_of
 
 OPTION = "--bundle"
 FORMS = ("md", "json", "html")
-"""Of the report that goes with the submissions."""
+"""Formats of the report that goes with the submissions."""
 _OUT = ("checkpoint", "__pycache__")
 """Directories whose content is no result."""
 _LARGEST = 1 << 30
@@ -36,7 +36,7 @@ class _Packed:
     """What one submission becomes."""
 
     name: str
-    """Of its directory in the bundle."""
+    """Name of its directory in the bundle."""
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Size and digest of each file, by its path."""
     left_out: dict[str, str] = field(default_factory=dict)

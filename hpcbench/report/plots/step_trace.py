@@ -93,7 +93,7 @@ def step_trace(submission: Submission, cell: Cell) -> Figure | None:
 
 
 def _panel(row: Row, damaged: list[str]) -> Panel | None:
-    """Of the first run that has a whole trace; what is wrong with those before it goes to `damaged`."""
+    """Panel of the first run that has a whole trace; what is wrong with those before it goes to `damaged`."""
     for measures in row.counted:
         try:
             traces = traces_of(measures.run)

@@ -47,6 +47,7 @@ class FileCounter:
     refresh: float
 
     def read(self) -> float:
+        """Joules that the counter shows now."""
         found = re.match(r"\s*([0-9]{1,20})\b", read(self.path))
         if not found:
             raise NoCounterError(f"{self.path}: holds no number")
@@ -100,7 +101,7 @@ def cray(root: Path = PM_COUNTERS) -> FileCounter:
     Raises
     ------
     NoCounterError
-        This is none, or it cannot be read.
+        The file is no counter, or it cannot be read.
     """
     counter = FileCounter("cray", "node", "node", root / "energy", 1.0, None, 0.1)
     counter.read()

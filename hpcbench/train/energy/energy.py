@@ -116,7 +116,7 @@ def summed(world: Sequence[Rank], told: Sequence[Mapping[str, Any]], *, from_ste
 def _total(
     nodes: float | None, devices: float | None, processors: float | None, *, gpus: bool
 ) -> tuple[str, float | None]:
-    """Of what there is a sum, and the sum: the widest that nothing is missing of."""
+    """The scope of the sum, and the sum: the widest scope of which nothing is missing."""
     if nodes is not None:
         return "nodes", nodes
     if devices is not None and processors is not None:
@@ -127,7 +127,7 @@ def _total(
 
 
 def _sum(counters: Iterable[EnergyCounter], part: str, places: int) -> float | None:
-    """Of all counters of a part, if each of so many hosts, or GPUs, has one and each of them has its joules."""
+    """Sum of all counters of a part, if each of so many hosts, or GPUs, has one and each of them has its joules."""
     own = [one for one in counters if one.part == part]
     found = {(one.host, one.name if part == "gpu" else "") for one in own}
     whole = len(found) == places and all(one.joules is not None for one in own)

@@ -11,14 +11,14 @@ _LIBRARY = "libnvidia-ml.so.1"
 
 
 class GpuCounter:
-    """Of one GPU, from Volta on: millijoules since the driver was loaded.
+    """The counter of one GPU, from Volta on: millijoules since the driver was loaded.
 
     Parameters
     ----------
     library
         NVML, initialized.
     handle
-        Of the GPU.
+        Handle of the GPU.
     name
         By which it is known.
     """
@@ -32,6 +32,7 @@ class GpuCounter:
         self._library, self._handle, self.name = library, handle, name
 
     def read(self) -> float:
+        """Joules that the counter shows now."""
         found = ctypes.c_ulonglong()
         _check(self._library, self._library.nvmlDeviceGetTotalEnergyConsumption(self._handle, ctypes.byref(found)))
         return found.value / 1e3
