@@ -18,7 +18,7 @@ def machine_of(site: Site, ranks_per_node: int, ranks: int) -> Machine:
     Parameters
     ----------
     ranks
-        Number of ranks of the run. The nodes of a site without a scheduler are this machine, whose cores the ranks share.
+        Ranks of the run. The nodes of a site without a scheduler are this machine, whose cores the ranks share.
 
     Raises
     ------
