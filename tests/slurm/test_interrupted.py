@@ -20,6 +20,7 @@ RUN = "r1-baseline"
 SHIM = """\
 #!/bin/bash
 here=$(dirname "$0")
+case " $* " in *" --test-only "*) exec {sbatch} "$@" ;; esac # asks, and hands nothing in
 echo >> "$here/calls"
 case $(wc -l < "$here/calls") in
   "$KILL_BEFORE") kill -KILL $PPID ;;

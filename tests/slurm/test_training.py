@@ -97,7 +97,7 @@ def roots(places: Places, cluster: Cluster) -> dict[str, Path]:
     seen = job(roots["paired"])
     assert seen.state is State.PENDING, seen
     shown = hpcbench("status", roots["paired"], cwd=places.paired.directory)
-    waiting = len(re.findall("pending (Resources|Priority)", words(shown.stdout)))
+    waiting = len(re.findall("pending (Resources|Priority|as above)", words(shown.stdout)))
     assert (shown.returncode, waiting) == (0, 6), shown.stdout  # two jobs with two runs each
     cluster.run(["scancel", somebody], check=True)
     return roots
