@@ -128,7 +128,7 @@ STUDY: dict[str, Any] = {
         "optimizer": "adamw",
         "comm_precision": dict.fromkeys(("activations", "gradients", "parameters"), "auto"),
     },
-    "layout": {"dp": 2, "tp": 2},
+    "layout": {"dp": 2, "tp": 2, "tensor": "1d"},
     "scheme": "baseline",
     "links": None,
     "schemes": {"mine": {"default": "none", "algorithm": "encoded", "description": "d"}},

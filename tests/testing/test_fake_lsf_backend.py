@@ -60,7 +60,7 @@ def test_states_and_exit_codes(start: Callable[[str], tuple[Fake, Lsf]], flavour
     assert [words[one].state for one in array.elements] == [State.COMPLETED, State.FAILED, State.FAILED]
     assert [words[one].exit for one in array.elements[1:]] == [1, 2]
     assert (words[late].state, words[late].exit) == (State.TIMED_OUT, 130 if flavour == "lsf-like" else 140)
-    assert "TERM_RUNLIMIT" in words[late].reason
+    assert ("LSF's run limit" if flavour == "lsf-like" else "TERM_RUNLIMIT") in words[late].reason
     assert words[after].state is State.COMPLETED
     assert "999" not in words
     found = lsf.find("array", 3)
