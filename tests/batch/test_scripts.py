@@ -264,8 +264,8 @@ def test_a_limit_of_ones_own_or_none_at_all(tmp_path: Path, changes: dict[str, A
 
 
 def test_no_run_starts_when_the_time_of_the_stop_request_has_come(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, "slurm", walltime=Duration(103), stop_ahead=Duration(100), run_limit=Duration(50))
-    bench.act("a", "sleep 3.5")
+    bench = Bench(tmp_path, "slurm", walltime=Duration(106), stop_ahead=Duration(100), run_limit=Duration(50))
+    bench.act("a", "sleep 6.5")
     assert bench.go().returncode == 75
     assert bench.exits() == {"a": 0, "b": None, "c": None}
 
@@ -355,14 +355,14 @@ def test_a_stop_request_that_comes_when_all_is_done_changes_nothing(tmp_path: Pa
 
 @pytest.mark.parametrize("kind", ["flux", "slurm", "lsf", "local"])
 def test_a_script_asks_by_its_own_clock_if_nobody_else_does(tmp_path: Path, kind: str) -> None:
-    bench = Bench(tmp_path, kind, walltime=Duration(60), stop_ahead=Duration(58), run_limit=Duration(50))
+    bench = Bench(tmp_path, kind, walltime=Duration(63), stop_ahead=Duration(58), run_limit=Duration(50))
     bench.act("a", STOPS)
     assert bench.go().returncode == 75
     assert bench.exits() == {"a": 75, "b": None, "c": None} and bench.job_mark["state"] == "ended"
 
 
 def test_flux_says_that_it_puts_nothing_back(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, "flux", walltime=Duration(60), stop_ahead=Duration(58), requeue=3, run_limit=Duration(50))
+    bench = Bench(tmp_path, "flux", walltime=Duration(63), stop_ahead=Duration(58), requeue=3, run_limit=Duration(50))
     bench.act("a", STOPS)
     done = bench.go()
     assert done.returncode == 75 and "Flux puts no job back" in done.stderr
