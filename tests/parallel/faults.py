@@ -34,6 +34,7 @@ from hpcbench.parallel import (
     recompute,
     regions,
     sequence,
+    tensor,
     vocabulary,
 )
 from hpcbench.parallel.data_parallel import DataParallel
@@ -43,7 +44,7 @@ from hpcbench.parallel.pieces import Piece
 from hpcbench.parallel.regions import Border
 from hpcbench.parallel.sharding import Cut, Shard
 from hpcbench.parallel.weights import GatheredAfterStep
-from hpcbench.train import initial, trainer
+from hpcbench.train import initial
 from hpcbench.train.batches import Batches
 
 ONE_PROCESS = "test_trains_as_one_process"
@@ -384,7 +385,7 @@ def gathered_in_wrong_order() -> Patch:
     def faulty(x: Tensor, group: Group, channel: Channel) -> Tensor:
         return torch.cat(sequence.all_gather(x, group, channel).chunk(group.size, dim=1)[::-1], dim=1)
 
-    return patch.object(trainer, "SEQUENCE", regions.SEQUENCE._replace(expand=faulty))
+    return patch.object(tensor, "SEQUENCE", regions.SEQUENCE._replace(expand=faulty))
 
 
 @seen(BYTES, "sent", train__zero=1)
