@@ -113,8 +113,13 @@ def test_log_says_who_ran_where(completed):
     assert [rank["rank"] for rank in environment["world"]] == [0, 1, 2, 3]
     assert len({rank["pid"] for rank in environment["world"]}) == 4
     assert configuration["run"]["layout"] == {
-        **{"dp": 2, "tp": 1, "tensor": "1d", "depth": 1},
-        **{"pp": 2, "chunks": 1, "stages": []},
+        "dp": 2,
+        "tp": 1,
+        "tensor": "1d",
+        "depth": 1,
+        "pp": 2,
+        "chunks": 1,
+        "stages": [],
     }
     assert configuration["valid_loss_unigram"] < configuration["valid_loss_uniform"]
 
