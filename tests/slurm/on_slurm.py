@@ -87,9 +87,9 @@ def wait_state(root: Path, *states: State, number: int = 0) -> Status:
     return job(root, number)
 
 
-def wait_over(root: Path) -> Tracked:
+def wait_over(root: Path, seconds: float = PATIENCE) -> Tracked:
     """Wait until no run of it waits or runs."""
-    wait_for(lambda: track(root).over, PATIENCE)
+    wait_for(lambda: track(root).over, seconds)
     return track(root)
 
 

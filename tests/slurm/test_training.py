@@ -36,7 +36,7 @@ if os.environ.get("HPCBENCH_ATTEMPT") == "1":
     look = StopRequest.__call__
 
     def slowly(self):
-        time.sleep(0.2)
+        time.sleep(0.3)
         return look(self)
 
     StopRequest.__call__ = slowly
@@ -60,7 +60,7 @@ class Places:
         srun = {"kind": "srun", "args": ["--mpi=pmi2"]}
         self.srun = self._place(folder / "srun", srun, ranks_per_node=2, layout={"dp": 2, "tp": 2})
         self.resumed = self._place(
-            folder / "resumed", mpich, walltime="1m", stop_ahead="50s", run_limit="1m", requeue=9,
+            folder / "resumed", mpich, walltime="2m", stop_ahead="90s", run_limit="2m", requeue=9,
             train={**STUDY["train"], "steps": 200},
         )  # fmt: skip
         slow = folder / "slow"
@@ -161,7 +161,7 @@ def test_a_signal_ahead_of_the_limit_puts_the_job_back_and_its_run_goes_on(
     places: Places, roots: dict[str, Path], cluster: Cluster
 ) -> None:
     root = roots["resumed"]
-    tracked = wait_over(root)
+    tracked = wait_over(root, 3 * PATIENCE)
     run = tracked.runs["r1-baseline"]
     assert run.state is State.COMPLETED and run.attempt >= 2, run
     first, last = events(root, "r1-baseline", "log.1.txt"), events(root, "r1-baseline")
