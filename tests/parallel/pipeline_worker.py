@@ -110,7 +110,7 @@ def sizes() -> None:
                 parts,
                 mesh=mesh,
                 policy=Policy(Scheme(algorithm="native")),
-                hidden=hidden,
+                shape=lambda b, s, h=hidden: (b, s, h),
                 dtype=torch.float64,
                 device="cpu",
                 loss=lambda logits, targets: (logits[..., 0] * targets).sum(),
