@@ -16,6 +16,7 @@ _WHY = {
     "no codec": "no codec in the scheme",
     "parameters": "exact: parameters",
     "functional gather": "exact: may be a checkpoint",
+    "not of data parallelism": "exact: no part of data parallelism",
     "plan": "exact: PyTorch's own is faster, or there is one node",
     "between nodes": "exact: only plans of a group tell nodes apart",
 }

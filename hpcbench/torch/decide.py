@@ -59,9 +59,14 @@ def verdict(scheme: Scheme, groups: Groups, dimension: str | None, call: Call) -
         return Verdict(None, None, "functional gather")
     if call is Call.ALL_GATHER and dimension == "DP" and "parameters" not in groups.lossy:
         return Verdict(None, None, "parameters")
+    if dimension == "DP" and call in (Call.MESSAGE, Call.ALL_TO_ALL):
+        return Verdict(None, None, "not of data parallelism")  # a pipeline in the default group, for example
     found, *_ = traffic_of(dimension, call)
-    rule = scheme.all_rules[applying(scheme.all_rules, found)]
-    if rule.codec == "none" and scheme.algorithm == "auto":
+    rules = scheme.all_rules
+    rule = rules[applying(rules, found)]
+    # a scheme without any codec is a control: it runs our algorithms, so that their cost is told from a codec's
+    control = scheme.algorithm != "auto" and all(other.codec == "none" for other in rules)
+    if rule.codec == "none" and not control:
         return Verdict(None, None, "no codec")
     return Verdict(found, rule, "")
 
