@@ -40,7 +40,7 @@ def run(command: Sequence[str], *, scheme: str | None, groups: Path | None, dry:
         raise UserError("no program: write it after --, such as `hpcbench run --dry -- torchrun train.py`")
     if scheme is None and not dry:
         raise UserError("no scheme: --scheme naive-int8, for example, or --dry to count only")
-    chosen = load_scheme(scheme) if scheme else NamedScheme(name="none", algorithm="encoded")
+    chosen = load_scheme(scheme) if scheme else NamedScheme(name="none", algorithm="native")
     reason = undecidable(chosen)
     if reason:
         raise UserError(f"--scheme {chosen.name}: {reason}")

@@ -13,7 +13,7 @@ _WHY = {
     "one rank": "exact: one rank",
     "unknown group": "exact: the group has no known dimension",
     "exact group": "exact: asked for",
-    "no codec": "no codec in the scheme",
+    "no codec": "plain",
     "parameters": "exact: parameters",
     "functional gather": "exact: may be a checkpoint",
     "not of data parallelism": "exact: no part of data parallelism",

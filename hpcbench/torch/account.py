@@ -1,7 +1,6 @@
 """What one rank's calls were: by group, operation, type and codec. Written to a file when the rank ends."""
 
 import json
-import os
 import threading
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -53,6 +52,7 @@ class Account:
 
     def __init__(self) -> None:
         self.rows: dict[Key, Row] = {}
+        self.rank, self.world = 0, 1
         self._lock = threading.Lock()
 
     def row(self, key: Key) -> Row:
@@ -86,10 +86,9 @@ class Account:
         """Write the file of this rank. A process that made no calls, such as a launcher, writes none."""
         if not self.rows:
             return
-        rank = os.environ.get("RANK", "0")
         directory.mkdir(parents=True, exist_ok=True)
-        document = {"rank": int(rank), "world": int(os.environ.get("WORLD_SIZE", "1")), "rows": self.document()}
-        there = directory / f"rank-{rank}.json"
+        document = {"rank": self.rank, "world": self.world, "rows": self.document()}
+        there = directory / f"rank-{self.rank}.json"
         part = there.with_suffix(".part")
         part.write_text(json.dumps(document) + "\n", encoding="utf-8")
         part.replace(there)  # nobody reads half a file

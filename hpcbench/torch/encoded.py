@@ -6,6 +6,7 @@ ranks, which is made at the first encoded call: all ranks of the group make that
 
 import os
 import socket
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -47,6 +48,10 @@ _TAGS = 64
 _SUMS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER)
 
 
+_made: Counter[str] = Counter()
+"""How often encoded operations were made for the group of a name: the same on all of its ranks."""
+
+
 class EncodedGroup:
     """A group's encoded operations. Making one is a collective call.
 
@@ -62,7 +67,8 @@ class EncodedGroup:
         self._account = account
         self.rank, self.size = group.rank(), group.size()
         store = distributed_c10d._get_process_group_store(group)
-        self._store = dist.PrefixStore("hpcbench", store)
+        _made[group.group_name] += 1  # the keys of an earlier group lead to its closed connections
+        self._store = dist.PrefixStore(f"hpcbench {_made[group.group_name]}", store)
         self._timeout = _timeout(group)
         self.choice = Choice(self.rank, _topology(self._store, self.rank, self.size), LINKS)
         self.worker = Worker(f"hpcbench {group.group_desc}")

@@ -106,8 +106,9 @@ class Interception:
         calls = self._groups.get(name)
         description = self._meshes.described(name, group.group_desc)
         if calls is None or calls.id != group._id() or calls.description != description:  # type: ignore[attr-defined]
+            self.account.rank, self.account.world = dist.get_rank(), dist.get_world_size()
             calls = self._groups[name] = GroupCalls(group, description, self._settings, self.account)
-            if calls.dimension is None and description not in self._named and dist.get_rank() == 0:
+            if calls.dimension is None and description not in self._named and self.account.rank == 0:
                 self._named.add(description)
                 log.warning(
                     "hpcbench: group %r (%d ranks) has no known dimension and travels exactly; in the groups file: %s",

@@ -62,12 +62,16 @@ class Worker:
         return finished_by(self._jobs.put, job, result)
 
     def stop(self, patience_s: float) -> bool:
-        """Let the thread end after its jobs; tells whether it has ended within `patience_s` seconds."""
+        """Let the thread end after its jobs; a later job begins another one.
+
+        The result tells whether it has ended within `patience_s` seconds.
+        """
         if self._thread is None:
             return True
+        thread, self._thread = self._thread, None
         self._jobs.put(None)
-        self._thread.join(patience_s)
-        return not self._thread.is_alive()
+        thread.join(patience_s)
+        return not thread.is_alive()
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:

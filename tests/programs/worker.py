@@ -5,6 +5,7 @@ import json
 import sys
 import traceback
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,7 @@ def calls() -> dict[str, Any]:
     rank, p, n = dist.get_rank(), dist.get_world_size(), 4096
     found: dict[str, Any] = {}
     lossy = Groups(min_bytes=1024, lossy=["parameters", "functional-gathers"])
+    stages = dist.new_group(list(range(p)), group_desc="mesh_pp")
 
     def values(of: int, dtype: torch.dtype, count: int = n) -> torch.Tensor:
         return torch.randn(count, generator=torch.Generator().manual_seed(of)).to(dtype)
@@ -122,8 +124,8 @@ def calls() -> dict[str, Any]:
         errors["integers"] = float((whole - torch.arange(n) * (p * (p + 1) // 2)).abs().max())
         peer, before = (rank + 1) % p, (rank - 1) % p
         got = torch.empty(n, dtype=dtype)
-        sent = dist.isend(mine, peer)
-        dist.recv(got, before)
+        sent = dist.isend(mine, peer, group=stages)
+        dist.recv(got, before, group=stages)
         sent.wait()
         errors["point to point"] = error(got, every[before])
         return errors
@@ -188,7 +190,7 @@ def feedback(*, lost: bool) -> float:
 
 def main() -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    dist.init_process_group("gloo", timeout=timedelta(seconds=90))
     found = {
         "programs": programs(),
         "calls": calls(),
