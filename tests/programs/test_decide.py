@@ -1,6 +1,7 @@
 """Which calls are encoded, before their type and size are looked at."""
 
 import pytest
+
 from hpcbench.contract.interpose import Groups
 from hpcbench.contract.scheme import Rule, Scheme
 from hpcbench.torch.decide import Call, undecidable, verdict

@@ -1,6 +1,7 @@
 """The dimension of a group: what frameworks call their groups, what a user says, and what a layout implies."""
 
 import pytest
+
 from hpcbench.contract.interpose import Axis, GroupPattern, Groups
 from hpcbench.torch.dimensions import dimension_of, remedy
 

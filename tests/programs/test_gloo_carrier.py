@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.execute import STAGES, Call, carry_out
 from hpcbench.comm.memory import Tally

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from programs import PROGRAMS
+
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.plan import Operation
 from hpcbench.comm.planner import Request, plan
@@ -21,7 +23,6 @@ from hpcbench.contract.traffic import Algorithm
 from hpcbench.torch.encoded import LINKS
 from hpcbench.torch.intercept import Interception
 from hpcbench.torch.tensors import DTYPES
-from programs import PROGRAMS
 
 SMALL = Groups(min_bytes=1024)
 
