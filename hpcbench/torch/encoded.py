@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
 from torch._C._distributed_c10d import Work
 from torch.distributed import distributed_c10d
 
@@ -36,7 +37,7 @@ from hpcbench.comm.vector import Exchanged, InPlace, Reduced, Vector
 from hpcbench.contract.shards import Span, shards
 from hpcbench.contract.traffic import Algorithm
 from hpcbench.torch.account import Account, Row
-from hpcbench.torch.gloo_carrier import GlooCarrier, drive
+from hpcbench.torch.gloo_carrier import GlooCarrier, PointToPoint, drive
 from hpcbench.torch.residuals import Residuals
 from hpcbench.torch.tensors import array
 from hpcbench.torch.worker import Worker
@@ -68,7 +69,7 @@ class EncodedGroup:
         self.rank, self.size = group.rank(), group.size()
         store = distributed_c10d._get_process_group_store(group)
         _made[group.group_name] += 1  # the keys of an earlier group lead to its closed connections
-        self._store = dist.PrefixStore(f"hpcbench {_made[group.group_name]}", store)
+        self._store = c10d.PrefixStore(f"hpcbench {_made[group.group_name]}", store)
         self._timeout = _timeout(group)
         self.choice = Choice(self.rank, _topology(self._store, self.rank, self.size), LINKS)
         self.worker = Worker(f"hpcbench {group.group_desc}")
@@ -239,7 +240,7 @@ class EncodedGroup:
     def _carried(self) -> GlooCarrier:
         if self._carrier is None:
             group = dist.ProcessGroupGloo(self._store, self.rank, self.size, timeout=self._timeout)
-            self._carrier = GlooCarrier(group, self.rank, self.size)
+            self._carrier = GlooCarrier(cast(PointToPoint, group), self.rank, self.size)
         return self._carrier
 
     def _seeds(self, count: int) -> list[int]:
@@ -265,7 +266,7 @@ def _timeout(group: dist.ProcessGroup) -> timedelta:
     return timeout
 
 
-def _topology(store: dist.Store, rank: int, size: int) -> Topology:
+def _topology(store: c10d.Store, rank: int, size: int) -> Topology:
     """The nodes of a group's ranks. Ranks of one agent of torchrun are on one node."""
     store.set(f"node {rank}", f"{socket.gethostname()} {os.environ.get('GROUP_RANK', '')}")
     return Topology.by_label([store.get(f"node {peer}").decode() for peer in range(size)])

@@ -29,10 +29,10 @@ class Waited(Protocol):
 class PointToPoint(Protocol):
     """The part of a process group that carries messages."""
 
-    def send(self, tensors: list[torch.Tensor], peer: int, tag: int) -> Waited:
+    def send(self, tensors: list[torch.Tensor], peer: int, tag: int, /) -> Waited:
         """Begin to send a tensor."""
 
-    def recv(self, tensors: list[torch.Tensor], peer: int, tag: int) -> Waited:
+    def recv(self, tensors: list[torch.Tensor], peer: int, tag: int, /) -> Waited:
         """Begin to receive a tensor."""
 
 

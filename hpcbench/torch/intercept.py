@@ -60,7 +60,7 @@ class Interception:
 
     def install(self) -> None:
         """Register the kernels. Operators whose arguments are not the known ones are left alone."""
-        library = self._library = torch.library.Library("c10d", "IMPL")
+        library = self._library = torch.library.Library("c10d", "IMPL")  # type: ignore[no-untyped-call]
         for name, handler in self._operators.handlers.items():
             self._register(library, name, handler)
         for name in COUNTED:
@@ -70,7 +70,7 @@ class Interception:
     def remove(self) -> None:
         """Take the kernels back, and end the threads."""
         if self._library is not None:
-            self._library._destroy()
+            self._library._destroy()  # type: ignore[no-untyped-call]
             self._library = None
             self._meshes.unwatch()
         for group in self._groups.values():
@@ -99,7 +99,7 @@ class Interception:
             calls = self._calls(ProcessGroup.unbox(args[where]))
             return handler(calls, plain, *args[:where], *args[where + 1 :])
 
-        library.impl(name, kernel, "BackendSelect", with_keyset=True)
+        library.impl(name, kernel, "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
 
     def _calls(self, group: dist.ProcessGroup) -> GroupCalls:
         name = group.group_name

@@ -26,7 +26,7 @@ class MeshNames:
             real(mesh, *args, **kwargs)
             self._look(mesh)
 
-        DeviceMesh.__init__ = init  # type: ignore[method-assign]
+        setattr(DeviceMesh, "__init__", init)  # noqa: B010 - a method is not assigned to otherwise
 
     def unwatch(self) -> None:
         """Look at no more meshes."""

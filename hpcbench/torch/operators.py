@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import Work, _create_work_from_future
+from torch._C._distributed_c10d import Work
 
 from hpcbench.torch import messages
 from hpcbench.torch.account import Account
 from hpcbench.torch.decide import Call
 from hpcbench.torch.groups import AVERAGE, GroupCalls
+from hpcbench.torch.worker import handle
 
 Tensors = Sequence[torch.Tensor]
 Plain = Callable[..., Any]
@@ -204,4 +205,4 @@ def _then(work: Work, copy: Callable[[], None], result: Any) -> Any:
         copy()
         return result
 
-    return _create_work_from_future(work.get_future().then(after)).boxed()
+    return handle(work.get_future().then(after)).boxed()

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import Work, _create_work_from_future
+from torch._C import _distributed_c10d as c10d
+from torch._C._distributed_c10d import Work
 
 Job = Callable[[], None]
 Outcome = tuple[Any, BaseException | None]
@@ -17,6 +18,12 @@ def _result(future: "torch.futures.Future[Outcome]") -> Any:
     if why is not None:
         raise why
     return result
+
+
+def handle(future: "torch.futures.Future[Any]") -> Work:
+    """PyTorch's handle of work that ends with a future."""
+    work: Work = c10d._create_work_from_future(future)  # type: ignore[attr-defined]
+    return work
 
 
 def finished_by(start: Callable[[Callable[[], None]], None], job: Job, result: Any) -> Work:
@@ -37,7 +44,7 @@ def finished_by(start: Callable[[Callable[[], None]], None], job: Job, result: A
         future.set_result((result, why))
 
     start(run)
-    return _create_work_from_future(outcome)
+    return handle(outcome)
 
 
 class Worker:

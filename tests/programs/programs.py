@@ -129,7 +129,7 @@ def pipeline() -> Result:
             schedule.step(x)
         elif rank == stages - 1:
             schedule.step(target=x.roll(1, 1), losses=last)
-            losses.append(float(torch.stack(last).mean()))
+            losses.append(float(torch.stack(last).detach().mean()))
         else:
             schedule.step()
         optimizer.step()

@@ -109,10 +109,10 @@ def calls() -> dict[str, Any]:
             dist.all_reduce(x, op)
             errors[f"all-reduce {op}"] = error(x, total / share)
             out = torch.empty(n // p, dtype=dtype)
-            dist.reduce_scatter_tensor(out, mine.clone(), op)
+            dist.reduce_scatter_single(out, mine.clone(), op)
             errors[f"reduce-scatter {op}"] = error(out, (total / share)[part])
         out = torch.empty(p * n, dtype=dtype)
-        dist.all_gather_into_tensor(out, mine)
+        dist.all_gather_single(out, mine)
         errors["all-gather"] = error(out, torch.cat(every))
         parts = [torch.empty(n, dtype=dtype) for _ in range(p)]
         dist.all_gather(parts, mine)

@@ -47,7 +47,7 @@ def _chain() -> None:
     here, path = sys.modules.pop("sitecustomize", None), sys.path
     sys.path = [entry for entry in path if os.path.abspath(entry or ".") != _HERE]  # noqa: PTH100
     try:
-        import sitecustomize  # noqa: F401
+        import sitecustomize  # type: ignore[import-not-found] # noqa: F401
     except ImportError:
         pass
     finally:
