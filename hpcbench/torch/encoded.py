@@ -42,7 +42,7 @@ from hpcbench.torch.residuals import Residuals
 from hpcbench.torch.tensors import array
 from hpcbench.torch.worker import Worker
 
-LINKS = Links(Link(60e-6, 2e9), Link(120e-6, 1.25e9))
+LINKS = Links(Link(500e-6, 1e9), Link(500e-6, 1e9))
 """Speeds that plans over gloo are chosen by: a message costs tens of microseconds, in Python and in gloo's threads."""
 _TAGS = 64
 """Slices with tags of their own. More of them are never under way."""

@@ -122,3 +122,9 @@ def test_error_feedback_is_kept_from_call_to_call_and_its_loss_shows(ranks: Rank
     for rank in ranks:
         kept, lost = rank["feedback"]
         assert kept < 0.15 < 0.4 < lost
+
+
+def test_checkpoints_are_exact_and_a_lossy_one_would_be_seen(ranks: Ranks) -> None:
+    for rank in ranks:
+        exact, planted = rank["checkpoint"]
+        assert exact == 0 < planted

@@ -12,6 +12,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from programs import PROGRAMS
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.plan import Operation
@@ -189,6 +192,21 @@ def feedback(*, lost: bool) -> float:
     return float((mean - x).norm() / x.norm())
 
 
+def checkpoint(*, lossy: bool) -> float:
+    """Largest change of weights that FSDP2 has cut in pieces and a state dict has put together again."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("dp",))
+    opted: list[Any] = ["functional-gathers", "parameters"] if lossy else []
+
+    def work() -> float:
+        torch.manual_seed(3)
+        net = nn.Linear(128, 128)
+        weight = net.weight.detach().clone()
+        return float((fully_shard(net, mesh=mesh).state_dict()["weight"].full_tensor() - weight).abs().max())
+
+    change, _ = interposed(settings("int8:256", groups=Groups(min_bytes=1024, lossy=opted)), work)
+    return float(change)
+
+
 def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=90))
@@ -196,6 +214,7 @@ def main() -> None:
         "programs": programs(),
         "calls": calls(),
         "exchange": exchange(),
+        "checkpoint": [checkpoint(lossy=False), checkpoint(lossy=True)],
         "feedback": [feedback(lost=False), feedback(lost=True)],
     }
     every: list[Any] = [None] * dist.get_world_size()
