@@ -44,13 +44,14 @@ class Place(NamedTuple):
 
 
 def import_all() -> None:
-    """Import the modules that ranks would import."""
+    """Import the modules that ranks would import, and read the text that they train on."""
     for name in ("torch", LATE):
         importlib.import_module(name)
     for package in PACKAGES:
         for folder in importlib.import_module(package).__path__:
             for file in Path(folder).glob("[!_]*.py"):
                 importlib.import_module(f"{package}.{file.stem}")
+    importlib.import_module("shared_text").corpus()
     gc.collect()
     gc.freeze()  # a rank's collections would copy every page
 

@@ -13,6 +13,7 @@ from hpcbench.parallel.buffers import from_buffer, room, to_buffer
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.phases import Phases
 from hpcbench.parallel.schedule import Action
+from hpcbench.parallel.start_backward import start_backward
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -155,7 +156,7 @@ class Pipeline:
             result.backward()  # type: ignore[no-untyped-call]
         else:
             gradient = self._receive(tuple(result.shape), i, part + 1, forward=False)
-            result.backward(gradient)  # type: ignore[no-untyped-call]
+            start_backward(result, gradient)
         if part:
             assert source.grad is not None
             self._send(source.grad, i, part, forward=False)

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hpcbench.parallel.start_backward import start_backward
+
 Run = Callable[..., Tensor]
 
 
@@ -27,7 +29,7 @@ class _Recomputed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         inputs, result = again(ctx.run, ctx.saved_tensors, ctx.needs_input_grad[1:])
-        torch.autograd.backward(result, gradients[0])
+        start_backward(result, gradients[0])
         return None, *(x.grad for x in inputs)
 
 

@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.wait import Wait
 from hpcbench.parallel.sharding import Shard
 from hpcbench.train.trainer import Trainer
 
@@ -61,8 +63,14 @@ def padding(trainer: Trainer) -> float:
     return max(float(end.double().abs().sum()) for end in ends)
 
 
+def meet(comm: MPI.Comm) -> None:
+    """Wait for the others without taking their cores, as a blocking call of MPI would."""
+    Progress(Wait.GIVE_WAY).complete([comm.Ibarrier()])
+
+
 def assemble(comm: MPI.Comm, parts: list[Part]) -> Whole | None:
     """Put the parts of all ranks together, on rank 0."""
+    meet(comm)
     everything = comm.gather(parts)
     if everything is None:
         return None

@@ -1,6 +1,7 @@
 """The text of a run: bytes or tokens, or files of tokens. No part of it is in both halves."""
 
 import hashlib
+import os
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -104,9 +105,11 @@ def _join(contents: list[bytes]) -> Tokens:
 
 def _stdlib() -> Iterator[bytes]:
     """The sources of the running interpreter's standard library, without its tests and installed packages."""
-    root = Path(sysconfig.get_paths()["stdlib"])
     apart = {"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "__pycache__"}
-    files = (path for path in root.rglob("*.py") if not apart.intersection(path.relative_to(root).parts))
+    files = []
+    for folder, below, names in os.walk(sysconfig.get_paths()["stdlib"]):
+        below[:] = set(below) - apart  # packages may be many
+        files += [Path(folder, name) for name in names if name.endswith(".py")]
     for path in sorted(files):
         yield path.read_bytes()
 

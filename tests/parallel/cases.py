@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from random import Random
 from typing import Any
 
@@ -200,11 +200,11 @@ class Comparison:
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", label({**self.settings, **({"fault": self.fault} if self.fault else {})}))
 
-    @property
+    @cached_property
     def run(self) -> Run:
         return run_of(self.settings)
 
-    @property
+    @cached_property
     def reference(self) -> Run:
         """The other run, which takes the same samples; if it is only a model, all of a step's at once."""
         batch = self.run.train.global_batch

@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import shared_text
 import torch
 from mpi4py import MPI
 from runs import SCHEMES, run_of
@@ -35,7 +36,7 @@ from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.training import CommPrecision
 from hpcbench.parallel import buffers
-from hpcbench.train import resources, text
+from hpcbench.train import resources
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
@@ -123,7 +124,7 @@ class Watched(Places):
 
 def train(run: Run, places: Places | None) -> tuple[Trainer, dict[str, Any]]:
     """Results of a few steps. Counts are sums over the ranks."""
-    corpus = text.load(run.data, run.train.seq_len)
+    corpus = shared_text.corpus()
     progress = Progress(Wait.GIVE_WAY, background=run.train.overlap)
     trainer = Trainer(run, WORLD.Dup(), progress, corpus, places)
     results = [trainer.step(k) for k in range(run.train.steps)]

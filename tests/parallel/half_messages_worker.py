@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import PropertyMock, patch
 
 import numpy as np
+import shared_text
 import torch
 from mpi4py import MPI
 from runs import run_of
@@ -35,7 +36,6 @@ from hpcbench.parallel.gradients import Gradients
 from hpcbench.parallel.pipeline import Pipeline
 from hpcbench.predict import volume
 from hpcbench.testing import parity
-from hpcbench.train import text
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
@@ -43,7 +43,7 @@ RANKS, N = 4, 5000
 HALF = {"fp16": np.dtype(np.float16), "bf16": BFLOAT16}
 UNIT = {"fp16": 2.0**-11, "bf16": 2.0**-8}
 """Half a unit in the last place."""
-CORPUS = text.load(run_of("neox", Layout()).data, 12)
+CORPUS = shared_text.corpus()
 
 
 def contribution(rank: int) -> Array:

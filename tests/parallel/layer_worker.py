@@ -3,6 +3,7 @@
 import json
 from contextlib import nullcontext
 
+import shared_text
 import torch
 from faults import planted
 from mpi4py import MPI
@@ -13,11 +14,10 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.shards import shards
-from hpcbench.train import text
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
-CORPUS = text.load(run_of("neox", Layout()).data, 12)
+CORPUS = shared_text.corpus()
 LAYERS = ("attention", "mlp", "norm1", "")
 """Layers of a block. The last one is the block itself."""
 FAULTS = ("reduce_left_out", "backward_reduce_left_out", "row_split_swapped")

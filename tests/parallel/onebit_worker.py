@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import shared_text
 import torch
 from mpi4py import MPI
 from runs import TRAIN, run_of
@@ -31,7 +32,6 @@ from hpcbench.parallel.buckets import Bucket
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.predict import volume
 from hpcbench.testing import parity
-from hpcbench.train import text
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
@@ -40,7 +40,7 @@ CODEC = "sign:256"
 MOMENTA = Rule(dimension="DP", kind="OPTIM", codec=CODEC, feedback=True)
 SIGNS = NamedScheme(name="onebit", algorithm="two-shot", default="none", rules=[MOMENTA], optimizer="onebit-adam")
 EXACT = NamedScheme(name="exact", algorithm="two-shot", default="none", optimizer="onebit-adam")
-CORPUS = text.load(run_of("neox", Layout()).data, 12)
+CORPUS = shared_text.corpus()
 
 
 def run(

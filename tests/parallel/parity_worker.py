@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+import shared_text
 import torch
 from cases import MOST_RANKS, RUN_FOR_RESIDUALS, STEPS, SUITES, WHOLE, Comparison, run_of
 from faults import FAULTS, OVERFLOW, RESIDUALS, planted
@@ -22,22 +23,16 @@ from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.exact import exact_sum
 from hpcbench.predict import volume
 from hpcbench.testing import parity
-from hpcbench.train import text
+from hpcbench.testing.parity import meet
 from hpcbench.train.precision import LossScale
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
-CORPUS = text.load(run_of({}).data, 12)
-QUIET = Progress(Wait.GIVE_WAY)
+CORPUS = shared_text.corpus()
 SCALE = 2.0**12
 """Scale of every loss. A power of two changes no bit, and nothing is right before it is divided out again."""
 
 History = list[dict[str, Any]]
-
-
-def meet(comm: MPI.Comm) -> None:
-    """Wait for the others without taking their cores, as MPI's own calls would."""
-    QUIET.complete([comm.Ibarrier()])
 
 
 def trainer_of(run: Run, comm: MPI.Comm) -> Trainer:
@@ -60,6 +55,7 @@ def train(run: Run, comm: MPI.Comm) -> History | None:
             _, norm = trainer.update(k)
         weights = parity.assemble(comm, parity.parameters(trainer))
         agree = trainer.replicas_agree()
+        meet(comm)
         padding = max(comm.allgather(parity.padding(trainer)))
         if gradients and weights:
             history.append(
@@ -73,6 +69,7 @@ def train(run: Run, comm: MPI.Comm) -> History | None:
                 }
             )
     evaluation, tokens = trainer.evaluate()
+    meet(comm)
     everyones = comm.gather(dict(sent))
     last = {"evaluation": evaluation, "tokens": tokens, "early": sum(begun), "sent": everyones}
     return [*history, last] if history else None
@@ -211,7 +208,9 @@ def of_every_rank(scene: Callable[[], dict[str, Any]], test: str) -> None:
     for fault in (None, *(name for name, fault in FAULTS.items() if fault.red == test)):
         meet(WORLD)
         with planted(fault) if fault else nullcontext():
-            answers = WORLD.gather(scene())
+            answer = scene()
+        meet(WORLD)
+        answers = WORLD.gather(answer)
         for answer in answers or []:
             print(json.dumps({"fault": fault, **answer}), flush=True)
 

@@ -4,8 +4,8 @@ import json
 from contextlib import nullcontext
 
 import numpy as np
+import shared_text
 import torch
-from cases import BASE
 from mpi4py import MPI
 from pipeline_cases import FAULTY, FOUR, GRID, STEPS, Case, without_pipeline
 from pipeline_faults import planted
@@ -20,11 +20,11 @@ from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.pipeline import MicroBatch, Pipeline
 from hpcbench.parallel.schedule import SCHEDULES, forward_only
 from hpcbench.testing import parity
-from hpcbench.train import resources, text
+from hpcbench.train import resources
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
-CORPUS = text.load(BASE.data, BASE.train.seq_len)
+CORPUS = shared_text.corpus()
 
 
 def train(case: Case, comm: MPI.Comm) -> dict[str, object]:

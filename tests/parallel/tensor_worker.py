@@ -11,6 +11,7 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any
 
+import shared_text
 import torch
 from mpi4py import MPI
 from runs import in_pairs, label, run_of
@@ -27,7 +28,7 @@ from hpcbench.contract.traffic import Phase
 from hpcbench.parallel.linear import ColumnLinear, RowLinear
 from hpcbench.parallel.regions import SEQUENCE, WHOLE, Border, enter, leave
 from hpcbench.parallel.vocabulary import PositionEmbedding, VocabularyEmbedding, split_loss
-from hpcbench.train import model, text
+from hpcbench.train import model
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
@@ -200,7 +201,7 @@ def relative(x: Tensor, expected: Tensor) -> float:
 
 def traffic() -> None:
     """Message bytes of one step, summed over the ranks."""
-    corpus = text.load(run_of("neox", Layout()).data, 12)
+    corpus = shared_text.corpus()
     for name, layout, by_positions, scheme, precision in TRAFFIC:
         run = in_pairs(run_of(name, layout, scheme=scheme, precision=precision, sequence_parallel=by_positions))
         comm = WORLD.Split(0 if WORLD.rank < run.ranks else 1, WORLD.rank)

@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
+import shared_text
 from faults import divided_twice, own_piece_exact
 from mpi4py import MPI
 from parity_worker import WORLD, errors, train
@@ -31,10 +32,9 @@ from hpcbench.parallel.sharding import Shard
 from hpcbench.predict import volume
 from hpcbench.predict import zero as predict
 from hpcbench.study.presets import scheme as preset
-from hpcbench.train import text
 from hpcbench.train.trainer import Trainer
 
-CORPUS = text.load(run_of("neox", Layout()).data, 12)
+CORPUS = shared_text.corpus()
 PER_NODE = 2
 WHOLE = Layout(dp=2, tp=2, pp=2)
 

@@ -4,13 +4,13 @@ import io
 import json
 import sys
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import torch
 from mpi4py import MPI
+from shared_text import corpus
 
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
@@ -21,10 +21,8 @@ from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.training import Data, Model, Train
 from hpcbench.parallel import gradients
 from hpcbench.parallel.data_parallel import DataParallel
-from hpcbench.train import text
 from hpcbench.train.__main__ import train
 from hpcbench.train.checkpoint import Checkpoints
-from hpcbench.train.corpus import Corpus
 from hpcbench.train.log import LogWriter
 from hpcbench.train.precision import LossScale
 from hpcbench.train.stop import never
@@ -123,12 +121,6 @@ CASES = {
 }
 
 
-@cache
-def corpus() -> Corpus:
-    """Read once for all runs, by all ranks of the world together."""
-    return text.load_shared(WORLD, Progress(Wait.GIVE_WAY), Data(source="stdlib", valid_fraction=0.1), 12)
-
-
 def overflowing(cls: type[LossScale], train: Train) -> LossScale:
     """A loss scale that the first steps are skipped for, and that doubles soon after."""
     return cls(2.0**19, window=2) if train.precision == "fp16" else cls(1.0, window=0)
@@ -165,7 +157,6 @@ def differences(a: Any, b: Any, name: str = "") -> list[str]:
 def compare(name: str, run: Run, directory: Path) -> dict[str, Any] | None:
     """Compare all steps at once with a part, a checkpoint and the rest by another trainer, on every rank."""
     comm = WORLD.Split(0 if WORLD.rank < run.ranks else 1, WORLD.rank)
-    corpus()
     if WORLD.rank >= run.ranks:
         return None
     streams = [io.StringIO() for _ in range(3)]

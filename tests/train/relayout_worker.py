@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import shared_text
 import torch
 from mpi4py import MPI
 
@@ -22,7 +23,7 @@ from hpcbench.contract.training import Data, Model, Train
 from hpcbench.errors import UserError
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.testing import parity
-from hpcbench.train import checkpoint, checkpoint_load, text
+from hpcbench.train import checkpoint, checkpoint_load
 from hpcbench.train.checkpoint import Checkpoints, carried
 from hpcbench.train.checkpoint_index import Announced, Fragment, Index, fragments
 from hpcbench.train.extent import Extent
@@ -30,7 +31,7 @@ from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
 BEFORE, STEPS = 3, 6
-CORPUS = text.load_shared(WORLD, Progress(Wait.GIVE_WAY), Data(source="stdlib", valid_fraction=0.1), 12)
+CORPUS = shared_text.corpus()
 
 NEOX = Model(
     name="neox",

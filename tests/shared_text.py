@@ -1,0 +1,14 @@
+"""The text that tests train on. Ranks that the server forks have it already."""
+
+from functools import cache
+
+from hpcbench.contract.training import Data
+from hpcbench.train import text
+from hpcbench.train.corpus import Corpus
+
+DATA = Data(source="stdlib", valid_fraction=0.1)
+
+
+@cache
+def corpus() -> Corpus:
+    return text.load(DATA, 16)
