@@ -108,9 +108,9 @@ def on_ranks(subject: Subject, ranks: int) -> Subject:
         The number is no multiple of a replica's ranks.
     """
     layout = subject.layout
-    replica = layout.tp * layout.pp
+    replica = layout.ranks // layout.dp
     if ranks % replica or ranks < replica:
-        raise ValueError(f"{ranks} ranks are no multiple of tp x pp = {layout.tp} x {layout.pp} = {replica}")
+        raise ValueError(f"{ranks} ranks are no multiple of the {replica} ranks that work on the same samples")
     dp = ranks // replica
     batch = subject.train.global_batch // layout.dp * dp
     return replace(

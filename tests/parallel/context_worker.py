@@ -1,0 +1,22 @@
+"""Trains small models whose ranks share positions beside one process; prints a JSON line a case."""
+
+import sys
+from unittest.mock import patch
+
+import context_cases
+import faults
+import parity_worker
+from context_faults import planted
+from parity_worker import WORLD, compare_all, meet
+
+
+def main(suite: str) -> None:
+    chosen = list(context_cases.SUITES[suite]()) if WORLD.rank == 0 else None  # which takes seconds
+    meet(WORLD)
+    with patch.object(parity_worker, "planted", planted):
+        compare_all(WORLD.bcast(chosen))
+
+
+if __name__ == "__main__":
+    assert not set(context_cases.FAULTY) & set(faults.FAULTS)
+    main(*sys.argv[1:])
