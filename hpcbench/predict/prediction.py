@@ -110,7 +110,9 @@ def on_ranks(subject: Subject, ranks: int) -> Subject:
     layout = subject.layout
     replica = layout.ranks // layout.dp
     if ranks % replica or ranks < replica:
-        raise ValueError(f"{ranks} ranks are no multiple of the {replica} ranks that work on the same samples")
+        names = ("cp", "tp", "pp") if layout.cp > 1 else ("tp", "pp")
+        sizes = " x ".join(str(getattr(layout, name)) for name in names)
+        raise ValueError(f"{ranks} ranks are no multiple of {' x '.join(names)} = {sizes} = {replica}")
     dp = ranks // replica
     batch = subject.train.global_batch // layout.dp * dp
     return replace(
