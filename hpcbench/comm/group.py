@@ -268,7 +268,7 @@ class Group:
         Parameters
         ----------
         src, dst
-            This rank's own block, or the one that the last hop brought; and room for the next. All ranks' are alike.
+            The rank's own block, or the one that the last hop brought; and room for the next. All ranks' are alike.
         relay
             Keeps what the last hop brought as it came, so that its owner alone encodes a block. Where only some links
             are encoded, each of them encodes the block anew.
