@@ -13,6 +13,9 @@ CP = "layout.cp+layout.context"
 COMMON: Case = {"train.seq_len": 24}
 """As many positions as four ranks can share in a ring, with tensor-parallel ranks that share them once more."""
 
+SAMPLED = (*COMMON, "train.eval_samples")
+"""Settings of the samples, which one process has too."""
+
 AXES = {CP: tuple((ranks, way) for ranks in (2, 4) for way in ("ring", "rsa", "ulysses")), **cases.AXES}
 """Each way over two and over four ranks, with all axes of the grid of cases."""
 
@@ -26,7 +29,7 @@ def fits(settings: Case) -> bool:
 def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
     """A run that shares positions; by default against one process."""
     settings = {**settings, **COMMON}
-    alone = {name: value for name, value in settings.items() if name.startswith("model") or name in COMMON}
+    alone = {name: value for name, value in settings.items() if name.startswith("model") or name in SAMPLED}
     return Comparison(settings, alone if against is None else {**against, **COMMON}, fault)
 
 
@@ -79,7 +82,8 @@ def lossy_contexts() -> Iterator[Comparison]:
 
 
 RING: Case = {CP: (4, "ring")}
-ROWS: Case = {CP: (2, "rsa"), "layout.dp": 2}
+ROWS: Case = {CP: (2, "rsa"), "layout.dp": 2, "train.eval_samples": 4}
+"""Replicas have as many samples each: ranks of one that read others' would wait for each other for ever."""
 HEADS: Case = {CP: (4, "ulysses")}
 FAULTY: dict[str, tuple[Case, str]] = {
     "mask_off_by_one_block": (RING, "loss"),
