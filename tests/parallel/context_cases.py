@@ -16,8 +16,8 @@ COMMON: Case = {"train.seq_len": 24}
 SAMPLED = (*COMMON, "train.eval_samples")
 """Settings of the samples, which one process has too."""
 
-AXES = {CP: tuple((ranks, way) for ranks in (2, 4) for way in ("ring", "rsa", "ulysses")), **cases.AXES}
-"""Each way over two and over four ranks, with all axes of the grid of cases."""
+AXES = {CP: ((2, "ring"), (4, "ring"), (2, "rsa"), (2, "ulysses")), **cases.AXES}
+"""Each way, over two ranks and over four, with all axes of the grid of cases."""
 
 FILLS = 12
 
@@ -33,6 +33,11 @@ def compared(settings: Case, against: Case | None = None, fault: str | None = No
     return Comparison(settings, alone if against is None else {**against, **COMMON}, fault)
 
 
+def ranks_of(settings: Case) -> int:
+    """What the CPU time of a case grows with."""
+    return settings[CP][0] * settings["layout.dp"] * settings["layout.tp"] * settings["layout.pp"]
+
+
 @cache
 def possible() -> list[Case]:
     return every_case(AXES, fits)
@@ -44,7 +49,8 @@ def contexts() -> list[Comparison]:
     chance = Random(7)
     fills = every_case(FREE, lambda case: True)
     pool = [{**case, **fill} for case in possible() for fill in chance.sample(fills, FILLS)]
-    return [compared(case) for case in cover(pool, pairs=[pair for pair in combinations(pool[0], 2) if CP in pair])]
+    pairs = [pair for pair in combinations(pool[0], 2) if CP in pair]
+    return [compared(case) for case in cover(pool, pairs=pairs, cost=ranks_of)]
 
 
 def grid_contexts() -> Iterator[Comparison]:
@@ -58,33 +64,38 @@ def grid_contexts() -> Iterator[Comparison]:
 SAMPLES: Case = {"train.eval_samples": 8, "train.global_batch": 8, "train.micro_batch": 2}
 
 
+WAYS = ("ring", "rsa", "ulysses")
+SMALL: Case = {"model.layers": 2, "train.global_batch": 4, "train.micro_batch": 2}
+
+
 def lossless_contexts() -> Iterator[Comparison]:
     """A lossless codec against the same algorithm without one."""
-    for way in ("ring", "rsa", "ulysses"):
-        common = {"model": "gpt2", CP: (4, way), "layout.tp": 2, "train.precision": "fp32"}
+    for way in WAYS:
+        common = {"model": "gpt2", **SMALL, CP: (4, way), "train.precision": "fp32"}
         yield compared({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
-
-
-def bit_equal_contexts() -> Iterator[Comparison]:
-    """Settings that change no order of sums, so no bit."""
-    for way in ("ring", "rsa", "ulysses"):
-        plain = {"model": "neox", "scheme": "identity", "train.clip": 0.0, CP: (4, way), "train.zero": 0}
-        plain["train.overlap"] = False
-        for name, value in (("train.overlap", True), ("train.zero", 1), ("train.recompute", "selective")):
-            yield compared({**plain, name: value}, plain)
 
 
 def lossy_contexts() -> Iterator[Comparison]:
     """8-bit integers on everything: within their bound, and equal where ranks hold the same."""
-    for way in ("ring", "rsa", "ulysses"):
-        common = {"model": "gpt2", CP: (4, way), "layout.pp": 2, "train.precision": "fp32"}
+    for way in WAYS:
+        common = {"model": "gpt2", **SMALL, CP: (4, way), "train.precision": "fp32"}
         yield compared({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
 
 
-RING: Case = {CP: (4, "ring")}
-ROWS: Case = {CP: (2, "rsa"), "layout.dp": 2, "train.eval_samples": 4}
+def bit_equal_contexts() -> Iterator[Comparison]:
+    """Settings that change no order of sums, so no bit."""
+    others = {"train.overlap": True, "train.zero": 1, "train.recompute": "selective"}
+    for way in WAYS:
+        plain = {"model": "neox", **SMALL, "scheme": "identity", "train.clip": 0.0, CP: (4, way), "train.zero": 0}
+        plain["train.overlap"] = False
+        yield compared({**plain, **others}, plain)
+
+
+RING: Case = {CP: (2, "ring")}
+ROWS: Case = {CP: (2, "rsa")}
+REPLICAS: Case = {**ROWS, "layout.dp": 2, "train.eval_samples": 4}
 """Replicas have as many samples each: ranks of one that read others' would wait for each other for ever."""
-HEADS: Case = {CP: (4, "ulysses")}
+HEADS: Case = {CP: (2, "ulysses")}
 FAULTY: dict[str, tuple[Case, str]] = {
     "mask_off_by_one_block": (RING, "loss"),
     "stale_block": (RING, "loss"),
@@ -96,29 +107,25 @@ FAULTY: dict[str, tuple[Case, str]] = {
     "neighbouring_positions_in_the_ring": (RING, "loss"),
     "positions_of_one_rank_left_out": (ROWS, "gradients"),
     "mean_divided_twice": (ROWS, "gradients"),
-    "other_samples_on_each_rank": (ROWS, "loss"),
+    "other_samples_on_each_rank": (REPLICAS, "loss"),
 }
 """For each planted fault, the run that shows it and the value that shows it."""
 
-SOUND: Case = {"model": "neox", "model.layers": 2}
+SOUND: Case = {"model": "neox", "model.layers": 1, "train.global_batch": 4}
 
 
 def faulty_contexts() -> Iterator[Comparison]:
     """Each run without a fault, and with each of its own faults."""
-    for place in (RING, ROWS, HEADS):
+    for place in (RING, ROWS, REPLICAS, HEADS):
         yield compared({**SOUND, **place})
     for name, (place, _) in FAULTY.items():
         yield compared({**SOUND, **place}, fault=name)
 
 
-SUITES = {
-    suite.__name__: suite
-    for suite in (
-        contexts,
-        grid_contexts,
-        lossless_contexts,
-        bit_equal_contexts,
-        lossy_contexts,
-        faulty_contexts,
-    )
-}
+def others() -> Iterator[Comparison]:
+    """All of these, for one start of the ranks."""
+    for suite in (grid_contexts, lossless_contexts, lossy_contexts, bit_equal_contexts, faulty_contexts):
+        yield from suite()
+
+
+SUITES = {suite.__name__: suite for suite in (contexts, others)}
