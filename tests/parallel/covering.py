@@ -22,10 +22,7 @@ def every_case(axes: dict[str, Sequence[Any]], valid: Callable[[Case], bool]) ->
 
 
 def cover(
-    cases: Sequence[Case],
-    together: Sequence[Sequence[str]] = (),
-    pairs: Sequence[Sequence[str]] | None = None,
-    cost: Callable[[Case], float] = lambda case: 1.0,
+    cases: Sequence[Case], together: Sequence[Sequence[str]] = (), pairs: Sequence[Sequence[str]] | None = None
 ) -> list[Case]:
     """The cases that a greedy search takes until they cover what all of them do.
 
@@ -37,8 +34,6 @@ def cover(
         Keys whose values must occur in all combinations, beside the pairs.
     pairs
         The pairs of keys that count, if not all do.
-    cost
-        What a case costs. Those that cover the most for it are taken.
 
     Returns
     -------
@@ -47,12 +42,11 @@ def cover(
     names = list(cases[0])
     groups = [*(combinations(names, 2) if pairs is None else pairs), *together]
     numbered = [_numbered(cases, group) for group in groups]
-    worth = 1 / np.array([cost(case) for case in cases])
     missing = [np.ones(numbers.max() + 1, dtype=bool) for numbers in numbered]
     taken = []
     while True:
         gain = sum(left[numbers].astype(int) for left, numbers in zip(missing, numbered, strict=True))
-        best = int(np.argmax(gain * worth))
+        best = int(np.argmax(gain))
         if not gain[best]:
             return taken
         taken.append(cases[best])
