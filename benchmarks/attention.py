@@ -12,6 +12,7 @@ hpcbench[train,local].
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -62,9 +63,10 @@ def worker(length: int, heads: int, features: int, turns: int) -> None:
         attention, _ = WAYS[way]  # type: ignore[index]
         attention(*own, ranks).backward(upstream[:, :, : length // world.size])
 
+    waiting = Wait.GIVE_WAY if world.size > len(os.sched_getaffinity(0)) else Wait.SPIN  # as a run would
     calls: dict[str, tuple[Callable[[], None], Sharers | None]] = {"one process": (alone, None)}
     for overlap, way in product((False, True), WAYS):
-        group = Group(world.Dup(), Progress(Wait.GIVE_WAY, background=overlap))
+        group = Group(world.Dup(), Progress(waiting, background=overlap))
         ranks = Sharers.of(group, Policy(Scheme(algorithm="native")), overlap=overlap)
         name = f"{way}, {'beside' if overlap else 'in turn'}"
         calls[name] = (lambda way=way, ranks=ranks: together(way, ranks)), ranks  # type: ignore[misc]
