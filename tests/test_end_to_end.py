@@ -119,6 +119,8 @@ def test_log_says_who_ran_where(completed):
         "tp": 1,
         "tensor": "1d",
         "depth": 1,
+        "cp": 1,
+        "context": "ring",
         "pp": 2,
         "chunks": 1,
         "stages": [],

@@ -42,6 +42,15 @@ class Call:
     feedback: Feedback | None = None
     tally: Tally = field(default_factory=Tally)
 
+    def count(self, part: Part, wire_bytes: int, *, coded: bool) -> None:
+        """Count a message that leaves."""
+        message_bytes = part.span.size * self.dtype.itemsize
+        self.tally.message_bytes += message_bytes
+        self.tally.coded_bytes += message_bytes if coded and self.codec.name != "none" else 0
+        self.tally.wire_bytes += wire_bytes
+        if not self.topology.near(self.comm.rank, part.peer):
+            self.tally.network_bytes += wire_bytes
+
     def next_seed(self) -> int:
         """Seed of stochastic rounding: different for each message and rank, and the same in every run."""
         self.seed += 1
@@ -115,14 +124,8 @@ class _Run:
         return list(messages) if self._memory.ahead else messages
 
     def _send(self, step: Step, part: Part, message: Message) -> MPI.Request:
-        call, wire = self._call, message.wire_bytes
-        message_bytes = part.span.size * call.dtype.itemsize
-        call.tally.message_bytes += message_bytes
-        call.tally.coded_bytes += message_bytes if step.coded and call.codec.name != "none" else 0
-        call.tally.wire_bytes += wire
-        if not call.topology.near(call.comm.rank, part.peer):
-            call.tally.network_bytes += wire
-        return call.comm.Isend([message.content, MPI.BYTE], part.peer, self._tag + step.stage % STAGES)
+        self._call.count(part, message.wire_bytes, coded=step.coded)
+        return self._call.comm.Isend([message.content, MPI.BYTE], part.peer, self._tag + step.stage % STAGES)
 
     def _message(self, step: Step, part: Part) -> Message:
         """The message of a part.

@@ -30,6 +30,7 @@ from hpcbench.comm.native import Library
 from hpcbench.comm.places import Place, Places
 from hpcbench.comm.plan import Plan
 from hpcbench.comm.progress import Progress
+from hpcbench.comm.relay import Relay, hop
 from hpcbench.comm.sample import sample_error
 from hpcbench.comm.steps import Part, Step
 from hpcbench.comm.topology import Topology
@@ -260,6 +261,29 @@ class Group:
         to, of = Part(after, _whole(src)), Part(before, _whole(dst))
         todo = steps.message(to=to, of=of, coded=self._coded(channel, src.dtype))
         return self._message(src, dst, todo, tag, channel)
+
+    def pass_on(self, src: Array, dst: Array, relay: Relay, *, tag: int, channel: Channel) -> Work:
+        """Send `src` to the next rank of the ring, and receive `dst` from the one before: a hop of blocks.
+
+        Parameters
+        ----------
+        src, dst
+            The rank's own block, or the one that the last hop brought; and room for the next. All ranks' are alike.
+        relay
+            Keeps what the last hop brought as it came, so that its owner alone encodes a block. Where only some links
+            are encoded, each of them encodes the block anew.
+        """
+        after, before = (self.rank + 1) % self.size, (self.rank - 1) % self.size
+        coded, to, of = self._coded(channel, src.dtype), Part(after, _whole(src)), Part(before, _whole(dst))
+        if channel.codec.name == "none" or not (coded(to) and coded(of)):
+            return self.shift(src, dst, by=1, tag=tag, channel=channel)
+        place, (src, dst) = self._places.of(src, dst)
+        if relay.is_empty:
+            sample_error(channel, channel.codec, place, src)
+        call = self._call(self._comm, channel, channel.codec, place, src.dtype, Exchanged(src, dst))
+        work = self._calls.at_once(hop(call, to, of, relay, tag), channel, place, call.tally, how="direct")
+        place.settle()
+        return work
 
     def _coded(self, channel: Channel, dtype: np.dtype[np.generic]) -> steps.Coded:
         """The messages between two ranks that go through the codec."""

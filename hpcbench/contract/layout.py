@@ -1,5 +1,8 @@
 """The sizes of the parallel dimensions, and every rule that they must keep."""
 
+import math
+from typing import Literal
+
 from pydantic import Field
 
 from hpcbench.contract.grid import Grid, Mode, grid_of
@@ -8,9 +11,11 @@ from hpcbench.contract.section import Count, Misfit, Section
 from hpcbench.contract.shards import shards
 from hpcbench.contract.training import Model, Train
 
+Context = Literal["ring", "rsa", "ulysses"]
+
 
 class Partition(Section):
-    """How tensor and pipeline parallelism cut the model."""
+    """How tensor and pipeline parallelism cut the model, and context parallelism the samples."""
 
     tp: Count = Field(1, description="Tensor parallel; of 1d it must divide model.heads.")
     tensor: Mode = Field(
@@ -19,6 +24,12 @@ class Partition(Section):
         "(Optimus), 2.5d over depth x q x q (Tesseract), 3d over q x q x q; tp is their product.",
     )
     depth: Count = Field(1, description="Layers of the grid of tensor 2.5d; tp is depth x q x q.")
+    cp: Count = Field(1, description="Context parallel: ranks that share the positions of each sample.")
+    context: Context = Field(
+        "ring",
+        description="How attention works over the ranks of cp: keys and values go round a ring (ring), keys and then "
+        "values go round for whole rows of scores (rsa), or heads are exchanged for positions (ulysses).",
+    )
     pp: Count = Field(1, description="Pipeline stages; at most model.layers.")
     chunks: Count = Field(
         1, description="Parts of the model that each pipeline stage holds, for train.schedule interleaved."
@@ -75,11 +86,22 @@ class Layout(Partition, _Replicas):
     @property
     def ranks(self) -> int:
         """Number of ranks of the run."""
-        return self.dp * self.tp * self.pp
+        return self.replicas * self.tp * self.pp
+
+    @property
+    def replicas(self) -> int:
+        """Number of ranks that hold the same part of the model, and among which its gradients are averaged.
+
+        They compute other samples, or other positions of the same ones.
+        """
+        return self.dp * self.cp
 
     def coordinates(self, rank: int) -> tuple[int, int, int]:
-        """(pp, dp, tp) of a rank. The tensor axis is the fastest, so that it stays inside a node."""
-        return rank // (self.tp * self.dp), rank // self.tp % self.dp, rank % self.tp
+        """(stage, replica, place in the tensor group) of a rank. The last is the fastest, so that it stays in a node.
+
+        Of the replicas, those that share samples are neighbours: replica ``d * cp + c`` has part c of the positions.
+        """
+        return rank // (self.tp * self.replicas), rank // self.tp % self.replicas, rank % self.tp
 
 
 def model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
@@ -96,7 +118,10 @@ def model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
             ("layout", "tp"),
             f"{cut.tp} does not divide model.heads {model.heads}: use one of {_divisors(model.heads)}",
         )
-    if train.sequence_parallel and train.seq_len % cut.tp:
+    if cut.cp > 1:
+        if misfit := _context_misfit(model, train, cut):
+            return misfit
+    elif train.sequence_parallel and train.seq_len % cut.tp:
         above = -(-train.seq_len // cut.tp) * cut.tp
         return Misfit(
             ("train", "seq_len"),
@@ -131,6 +156,31 @@ def model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
             ("train", "schedule"),
             f"{train.schedule} with layout.chunks {cut.chunks}: interleaved goes with 2 chunks or more, the others "
             "with 1",
+        )
+    return None
+
+
+def _context_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
+    """Why the samples cannot be cut by positions; None if they can.
+
+    Every rank has the same number of positions: in a ring two pieces, and from Ulysses' exchange whole heads.
+    """
+    heads = model.heads // (cut.tp if cut.tensor == "1d" else cut.grid.count(cut.grid.inner.columns))
+    if cut.context == "ulysses" and heads % cut.cp:
+        return Misfit(
+            ("layout", "cp"),
+            f"context ulysses gives each of {cut.cp} ranks whole heads, and there are {heads} to share out: use one of "
+            f"{_divisors(heads)}, or context ring",
+        )
+    spread = cut.tp if train.sequence_parallel else 1
+    unit = math.lcm(1 if cut.context == "ulysses" else 2, spread) * cut.cp
+    if train.seq_len % unit:
+        pieces = f"layout.cp {cut.cp}" if spread == 1 else f"layout.cp x tp = {cut.cp} x {spread}"
+        two = "" if cut.context == "ulysses" else " of two pieces each"
+        return Misfit(
+            ("train", "seq_len"),
+            f"{train.seq_len} is not cut into {pieces} equal parts{two}: use {-(-train.seq_len // unit) * unit}, or "
+            "another layout.cp",
         )
     return None
 

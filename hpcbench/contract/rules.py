@@ -59,6 +59,8 @@ def wrong_gradients(rules: Sequence[Rule], setting: Setting) -> str | None:
     forward pass decoded. ZeRO-3 gathers weights for each pass, and recomputation sends activations again.
     """
     sent = live(setting)
+    if ("CP", "FORWARD", "ACT") in sent and (why := _other_keys(rules, setting)):
+        return why
     if ("ZERO", "FORWARD", "PARAM") in sent:
         k, j = (applying(rules, ("ZERO", phase, "PARAM")) for phase in ("FORWARD", "BACKWARD"))
         there, back = rules[k], rules[j]
@@ -96,6 +98,27 @@ def wrong_gradients(rules: Sequence[Rule], setting: Setting) -> str | None:
     return None
 
 
+def _other_keys(rules: Sequence[Rule], setting: Setting) -> str | None:
+    """Why the backward pass of attention would see other keys and values than the forward pass; None if it does not.
+
+    A ring sends them once more for the backward pass. Ulysses keeps what it has got, unless attention is recomputed.
+    """
+    k = applying(rules, ("CP", "FORWARD", "ACT"))
+    if not _random(rules[k].codec):
+        return None
+    if setting.layout.context != "ulysses":
+        return (
+            f"{called(rules, k)} rounds at random, and context {setting.layout.context} sends keys and values again "
+            "for the backward pass, which would be others: use a codec that does not, or context ulysses"
+        )
+    if setting.train.recompute != "none":
+        return (
+            f"{called(rules, k)} rounds at random, so that recomputed attention is not that of the forward pass: use a "
+            "codec that does not, or recompute: none"
+        )
+    return None
+
+
 def refused_on_gpu(algorithm: str, rules: Sequence[Rule]) -> tuple[int | None, str] | None:
     """The part of a scheme that only the CPU can run: the index of its rule (None for the algorithm), and why."""
     if algorithm == "homomorphic":
@@ -110,7 +133,7 @@ def too_many_to_sum(algorithm: str, rules: Sequence[Rule], setting: Setting) -> 
     """Why homomorphic sums would overflow in a group of the run; None if they fit."""
     if algorithm != "homomorphic":
         return None
-    sizes = {"DP": setting.layout.dp, "TP": setting.layout.tp}
+    sizes = {"DP": setting.layout.replicas, "TP": setting.layout.tp}
     for triple in live(setting):
         rule, ranks = rules[applying(rules, triple)], sizes.get(triple[0], 1)
         if triple[3:]:  # of a tensor grid only gradients over depth are all-reduced

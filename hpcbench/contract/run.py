@@ -94,7 +94,8 @@ def check(run: Run, where: str) -> None:
 def _run_misfit(run: Run) -> Misfit | None:
     """The first value that contradicts the settings it should follow from."""
     if run.ranks != run.layout.ranks:
-        return Misfit(("ranks",), f"{run.ranks} is not dp x tp x pp = {run.layout.ranks}: {_REMEDY}")
+        product = "dp x cp x tp x pp" if run.layout.cp > 1 else "dp x tp x pp"
+        return Misfit(("ranks",), f"{run.ranks} is not {product} = {run.layout.ranks}: {_REMEDY}")
     if run.scheme.optimizer not in (None, run.train.optimizer):
         return Misfit(("scheme", "optimizer"), f"{run.scheme.optimizer} is not that of train: {_REMEDY}")
     listed = run.scheme.all_rules

@@ -85,15 +85,17 @@ class Setting(NamedTuple):
 
 
 _SENT_IF: dict[Traffic, Callable[[Layout, Train, bool], bool]] = {
-    ("DP", "BACKWARD", "GRAD"): lambda layout, train, tied: layout.dp > 1,
-    ("DP", "STEP", "OPTIM"): lambda layout, train, tied: layout.dp > 1 and train.optimizer == "onebit-adam",
-    ("ZERO", "STEP", "PARAM"): lambda layout, train, tied: layout.dp > 1 and train.zero in (1, 2),
-    ("ZERO", "FORWARD", "PARAM"): lambda layout, train, tied: layout.dp > 1 and train.zero == 3,
-    ("ZERO", "BACKWARD", "PARAM"): lambda layout, train, tied: layout.dp > 1 and train.zero == 3,
+    ("DP", "BACKWARD", "GRAD"): lambda layout, train, tied: layout.replicas > 1,
+    ("DP", "STEP", "OPTIM"): lambda layout, train, tied: layout.replicas > 1 and train.optimizer == "onebit-adam",
+    ("ZERO", "STEP", "PARAM"): lambda layout, train, tied: layout.replicas > 1 and train.zero in (1, 2),
+    ("ZERO", "FORWARD", "PARAM"): lambda layout, train, tied: layout.replicas > 1 and train.zero == 3,
+    ("ZERO", "BACKWARD", "PARAM"): lambda layout, train, tied: layout.replicas > 1 and train.zero == 3,
     ("TP", "FORWARD", "ACT"): lambda layout, train, tied: _in_one_dimension(layout) and not train.sequence_parallel,
     ("TP", "BACKWARD", "GRAD"): lambda layout, train, tied: _in_one_dimension(layout) and not train.sequence_parallel,
     ("SP", "FORWARD", "ACT"): lambda layout, train, tied: layout.tp > 1 and train.sequence_parallel,
     ("SP", "BACKWARD", "GRAD"): lambda layout, train, tied: layout.tp > 1 and train.sequence_parallel,
+    ("CP", "FORWARD", "ACT"): lambda layout, train, tied: layout.cp > 1,
+    ("CP", "BACKWARD", "GRAD"): lambda layout, train, tied: layout.cp > 1,
     ("PP", "FORWARD", "ACT"): lambda layout, train, tied: layout.pp > 1,
     ("PP", "BACKWARD", "GRAD"): lambda layout, train, tied: layout.pp > 1,
     ("PP", "STEP", "GRAD"): lambda layout, train, tied: layout.pp > 1 and tied,

@@ -67,7 +67,7 @@ class Data(Section):
 class CommPrecision(Section):
     """The number format of messages, by their content. auto means train.precision."""
 
-    activations: MessageFormat = Field("auto", description="Activations and their gradients: TP, SP and PP.")
+    activations: MessageFormat = Field("auto", description="Activations and their gradients: TP, SP, CP and PP.")
     gradients: MessageFormat = Field("auto", description="Gradients of the weights; fp32 is Megatron-LM's habit.")
     parameters: MessageFormat = Field("auto", description="Weights that ZeRO gathers.")
 

@@ -28,8 +28,13 @@ class Mesh:
 
     Attributes
     ----------
-    dp, tp, pp, world : Group
+    cp, tp, pp, world : Group
         Groups of the ranks that differ from this one in that coordinate only, and the group of all ranks.
+    dp : Group
+        The replicas: all ranks that hold the same part of the model, for other samples or for other positions of them.
+        Their gradients are averaged, and ZeRO cuts what they hold among them.
+    sample_rank : int
+        Which part of the samples this rank computes. Ranks of a ``cp`` group have the same part.
     ends : Group
         Group of the first and the last stage of this rank's pipeline. On other stages the rank is alone in it.
     grid : Grid
@@ -52,13 +57,16 @@ class Mesh:
         self.rank = comm.rank
         self.places = shared = places or Places()
         pp, dp, tp = layout.coordinates(comm.rank)
+        replicas = layout.replicas
+        self.sample_rank = dp // layout.cp
 
         def group(color: int, key: int) -> Group:
             return Group(comm.Split(color, key), progress, links, shared)
 
         self.world = group(0, comm.rank)
-        self.tp = group(pp * layout.dp + dp, tp)
+        self.tp = group(pp * replicas + dp, tp)
         self.dp = group(pp * layout.tp + tp, dp)
+        self.cp = group((pp * layout.dp + self.sample_rank) * layout.tp + tp, dp % layout.cp)
         self.pp = group(dp * layout.tp + tp, pp)
         self.grid = grid = layout.grid
         self._over: dict[Axes, Group] = {("t",): self.tp}

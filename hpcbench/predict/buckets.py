@@ -92,7 +92,7 @@ def buckets_of(model: Model, train: Train, layout: Layout, rank: int) -> list[Bu
 def laid_of(model: Model, train: Train, layout: Layout, rank: int) -> dict[int, Laid]:
     """The same by the number of the part."""
     stage, _, index = layout.coordinates(rank)
-    mesh = _Mesh(layout.tensor, layout.tp, layout.depth, layout.dp, index)
+    mesh = _Mesh(layout.tensor, layout.tp, layout.depth, layout.replicas, index)
     rules = _Rules(itemsize(train), train.bucket_mb, train.sequence_parallel or layout.tensor != "1d", mesh)
     numbers = range(stage, layout.parts, layout.pp)
     return {number: _laid(_part(model, train, layout, number), rules) for number in numbers}
@@ -116,7 +116,7 @@ class _Mesh(NamedTuple):
     mode: Mode
     tp: int
     depth: int
-    dp: int
+    replicas: int
     place: int
 
     @property
@@ -161,7 +161,7 @@ def _laid(part: _Part, rules: _Rules) -> Laid:
     def bucket(inside: list[Parameter], users: set[int]) -> Bucket:
         filled = sum(held(parameter.shape, parameter.cuts) for parameter in inside)
         return Bucket(
-            length=padded(filled, rules.mesh.dp),
+            length=padded(filled, rules.mesh.replicas),
             filled=filled,
             summands=grid.alike(inside[0].cuts) if rules.spread else (),
             tied=inside[0].tied,

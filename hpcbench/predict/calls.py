@@ -13,6 +13,7 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.shards import Span
 from hpcbench.contract.traffic import Traffic, content_of
 from hpcbench.contract.training import Model, Train
+from hpcbench.predict import context
 from hpcbench.predict import grid as grids
 from hpcbench.predict.buckets import Bucket, itemsize, laid_of
 
@@ -29,13 +30,13 @@ class Call:
     channel
         What it belongs to.
     operation
-        ``all-reduce``, ``reduce-scatter``, ``all-gather`` or ``send``; ``broadcast`` and ``reduce`` are one of each
-        rank's piece, one after another.
+        ``all-reduce``, ``reduce-scatter``, ``all-gather``, ``all-to-all`` or ``send``; ``broadcast`` and ``reduce`` are
+        one of each rank's piece, one after another.
     elements, width
-        Elements of the whole vector, and bytes of each as it is sent.
+        Elements of the whole vector, and bytes of each as it is sent. Of an all-to-all it is the vector of a rank.
     group
-        ``tp``, ``dp``, ``node`` (the neighbours in a data-parallel group that share a node), ``pp``, ``ends`` (first
-        and last stage), ``world``, or axes of the tensor grid, each a letter.
+        ``tp``, ``cp``, ``dp`` (the replicas), ``node`` (replicas that are neighbours and share a node), ``pp``,
+        ``ends`` (first and last stage), ``world``, or axes of the tensor grid, each a letter.
     """
 
     channel: Traffic
@@ -55,6 +56,7 @@ class Call:
         elements = {
             "all-reduce": scattered + gathered,
             "reduce-scatter": scattered,
+            "all-to-all": scattered,
             "all-gather": gathered,
             "broadcast": gathered,
             "reduce": scattered,
@@ -100,7 +102,7 @@ class Calls:
         self.buckets = [kind for laid in self.laid.values() for kind in laid.kinds]
         """All that differ, each with how many there are."""
         self.micro_batches = train.global_batch // layout.dp // train.micro_batch
-        self._tokens = train.micro_batch * train.seq_len
+        self._tokens = train.micro_batch * train.seq_len // layout.cp
         self._exact = itemsize(train)
         self._widths = {content: WIDTHS[name] for content, name in train.message_formats.items()}
         self._again = train.recompute not in ("none", "selective")
@@ -108,8 +110,9 @@ class Calls:
         self._node_ranks = node_ranks if train.node_copy else None
         self._sizes = {
             "tp": (layout.tp, self._index),
-            "dp": (layout.dp, self._replica),
-            "node": (node_ranks or layout.dp, self._replica % (node_ranks or layout.dp)),
+            "cp": (layout.cp, self._replica % layout.cp),
+            "dp": (layout.replicas, self._replica),
+            "node": (node_ranks or layout.replicas, self._replica % (node_ranks or layout.replicas)),
             "pp": (layout.pp, self.stage),
             "ends": (2, int(self.stage == layout.pp - 1)),
             "world": (layout.ranks, rank),
@@ -128,6 +131,8 @@ class Calls:
             for each in (self.forward(number), self.backward(number)):
                 for call, times in each:
                     yield call, times * self.micro_batches
+            for call, times in (*self.attention_forward(number), *self.attention_backward(number)):
+                yield call, times * self.micro_batches
             for sent in (self.activations(number), self.gradients_back(number)):
                 if sent:
                     yield sent, self.micro_batches
@@ -163,6 +168,21 @@ class Calls:
         layers = 2 * len(self._cut[number]) * self._again
         again = self._crossings("FORWARD", layers, layers)
         return again + self._crossings("BACKWARD", self._enters(number), self._leaves(number))
+
+    def attention_forward(self, number: int) -> list[Repeated]:
+        """By the attention of part `number` over the ranks that share positions, for one micro-batch."""
+        return self._attended(number, context.forward(self._model, self._train, self._layout))
+
+    def attention_backward(self, number: int) -> list[Repeated]:
+        """The same in the backward pass, with what is recomputed."""
+        sends = context.backward(self._model, self._train, self._layout)
+        if self._train.recompute != "none":
+            sends = context.forward(self._model, self._train, self._layout) + sends
+        return self._attended(number, sends)
+
+    def _attended(self, number: int, sends: list[context.Sent]) -> list[Repeated]:
+        width, layers = self._widths["activations"], len(self._cut[number])
+        return [(Call(one.channel, one.operation, one.elements, width, "cp"), one.times * layers) for one in sends]
 
     def _leaves(self, number: int) -> int:
         return 2 * len(self._cut[number]) + (number == 0)
@@ -304,5 +324,5 @@ class Calls:
         """The elements that this rank updates."""
         if not self._train.zero:
             return Span(0, bucket.length)
-        piece = bucket.length // self._layout.dp  # buckets are padded, so that all pieces are equal
+        piece = bucket.length // self._layout.replicas  # buckets are padded, so that all pieces are equal
         return Span(self._replica * piece, (self._replica + 1) * piece)

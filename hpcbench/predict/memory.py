@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from hpcbench.contract.rules import applying
 from hpcbench.contract.traffic import Setting, live
 from hpcbench.parallel.schedule import SCHEDULES
+from hpcbench.predict import context, zero
 from hpcbench.predict import grid as grids
-from hpcbench.predict import zero
 from hpcbench.predict.activations import layer_bytes, most_alive
 from hpcbench.predict.basis import Basis, Figure
 from hpcbench.predict.buckets import itemsize
@@ -70,7 +70,7 @@ def memory(subject: Subject, limit: float | None) -> Memory:
     stages = [_stage(subject, stage) for stage in range(layout.pp)]
     worst = max(range(layout.pp), key=lambda stage: max(sum(kinds.values()) for kinds in stages[stage][0].values()))
     peaks, host = stages[worst]
-    return Memory(worst * layout.dp * layout.tp, peaks, host, limit)
+    return Memory(worst * layout.replicas * layout.tp, peaks, host, limit)
 
 
 def remedy(subject: Subject, found: Memory) -> str:
@@ -78,13 +78,13 @@ def remedy(subject: Subject, found: Memory) -> str:
     train, layout = subject.train, subject.layout
     if train.recompute == "none" and found.peaks[found.peak]["activations"] > 0.3 * found.bytes:
         return "set train.recompute: full"
-    if train.zero == 0 and layout.dp > 1:
+    if train.zero == 0 and layout.replicas > 1:
         return "set train.zero: 1"
     if train.micro_batch > 1 and found.peaks[found.peak]["activations"] > 0.2 * found.bytes:
         return f"lower train.micro_batch from {train.micro_batch}"
     if layout.tp > 1 and not train.sequence_parallel and found.peaks[found.peak]["activations"] > 0.2 * found.bytes:
         return "set train.sequence_parallel: true"
-    if train.zero < 3 and layout.dp > 1 and layout.pp == 1:
+    if train.zero < 3 and layout.replicas > 1 and layout.pp == 1:
         return f"set train.zero: {train.zero + 1}"
     if not train.offload and train.optimizer == "adamw":
         return "set train.offload: true, or spread the model over more ranks by layout.tp or layout.pp"
@@ -94,11 +94,11 @@ def remedy(subject: Subject, found: Memory) -> str:
 def _stage(subject: Subject, stage: int) -> tuple[dict[str, dict[str, float]], float]:
     model, train, layout = subject.model, subject.train, subject.layout
     node = subject.place("node").per_node if train.node_copy else None
-    calls = Calls(model, train, layout, stage * layout.dp * layout.tp, node_ranks=node)
+    calls = Calls(model, train, layout, stage * layout.replicas * layout.tp, node_ranks=node)
     lengths = [bucket.length * count for bucket, count in calls.buckets]
     width, master = WIDTHS[train.precision], itemsize(train)
     held = zero.state_bytes(
-        train.zero, lengths, layout.dp, parameter=width, master=master, offload=train.offload, node_ranks=node
+        train.zero, lengths, layout.replicas, parameter=width, master=master, offload=train.offload, node_ranks=node
     )
     whole, largest = sum(lengths), max(bucket.length for bucket, _ in calls.buckets)
     weights = held["device parameters"]
@@ -113,7 +113,8 @@ def _stage(subject: Subject, stage: int) -> tuple[dict[str, dict[str, float]], f
     guests = max(laid.together for laid in calls.laid.values()) * width if train.zero == 3 else 0
     several = subject.micro_batches > 1
     # sums of the micro-batch before that have not been added yet
-    arriving = whole // layout.dp * master if train.zero >= 2 and several and train.overlap and layout.dp > 1 else 0
+    replicas = layout.replicas
+    arriving = whole // replicas * master if train.zero >= 2 and several and train.overlap and replicas > 1 else 0
     actions = list(SCHEDULES[train.schedule](stage, layout.pp, subject.micro_batches, layout.chunks))
     cut = layout.layers_of(model.layers)
     layers = [len(cut[number]) for number in calls.parts]
@@ -131,16 +132,16 @@ def _stage(subject: Subject, stage: int) -> tuple[dict[str, dict[str, float]], f
         again = count * activation_bytes(subject, recompute="none")
     logits = 0.0
     if stage == layout.pp - 1:
-        tokens = train.micro_batch * train.seq_len
+        tokens = train.micro_batch * train.seq_len // layout.cp
         logits = tokens * model.vocab / layout.tp * (width + 3 * master)
-    messages = 2.0 * largest * master if layout.dp > 1 else 0.0
+    messages = 2.0 * largest * master if replicas > 1 else 0.0
     codec, residuals = _codec_bytes(subject, calls, largest, whole)
     lasting = {"weights": weights, "optimizer": optimizer, "residuals": residuals, "codec buffers": codec}
     peaks = {
         "before backward": {
             "gradients": owned + arriving + (whole_gradients if several else 0),
             "activations": kept,
-            "transient": again + logits + guests + passed + _grid_transient(subject),
+            "transient": again + logits + guests + passed + _grid_transient(subject) + _blocks(subject),
         },
         "after backward": {
             "gradients": owned + whole_gradients,
@@ -169,7 +170,7 @@ def activation_bytes(subject: Subject, recompute: str | int | None = None) -> fl
     wide = WIDTHS[train.precision] / 2
     if subject.program.dropout or how not in ("none", "selective"):
         published = layer_bytes(
-            seq_len=train.seq_len,
+            seq_len=train.seq_len // subject.layout.cp,
             micro_batch=train.micro_batch,
             hidden=model.hidden,
             heads=model.heads,
@@ -179,13 +180,39 @@ def activation_bytes(subject: Subject, recompute: str | int | None = None) -> fl
         )
         return published * wide
     if subject.layout.tensor != "1d":
-        return _grid_activation_bytes(subject, how)
+        return _grid_activation_bytes(subject, how) + _rows(subject, how)
     spread = t if train.sequence_parallel else 1
     # norms lie with the positions of the rank, what enters the regions is gathered
     norms, entered = 4 / spread, 4.0
     rotated = 4.0 if model.positions == "rotary" and model.rotary_fraction else 0.0
     inside = (26.0 + rotated) / t - (8.0 / t if how == "selective" else 0.0)
-    return train.seq_len * train.micro_batch * model.hidden * (norms + entered + inside) * wide
+    tokens = train.seq_len // subject.layout.cp * train.micro_batch
+    return tokens * model.hidden * (norms + entered + inside) * wide + _rows(subject, how)
+
+
+def _rows(subject: Subject, how: str | int) -> float:
+    """Bytes of the rows of probabilities that ring self-attention keeps of a layer."""
+    model, train, layout = subject.model, subject.train, subject.layout
+    if layout.cp == 1 or layout.context != "rsa" or how == "selective":
+        return 0.0
+    heads = context.values_of(model, train, layout) * model.heads // model.hidden
+    return float(heads * train.seq_len * WIDTHS[train.precision])
+
+
+def _blocks(subject: Subject) -> float:
+    """Bytes of what comes and goes while attention works over ranks.
+
+    In a ring these are two blocks of keys and values that come, sums of their gradients that come and go, and gradients
+    of queries; for whole rows of scores also the rows, in the precision of sums; for Ulysses, exchanges of three and of
+    one tensor that go and come.
+    """
+    model, train, layout = subject.model, subject.train, subject.layout
+    if layout.cp == 1:
+        return 0.0
+    n = context.values_of(model, train, layout)
+    tensors = {"ring": 2 * 2 + 3 * 2 + 1, "rsa": 2 + 3 + 1, "ulysses": 2 * (3 + 1)}[layout.context]
+    rows = n * model.heads // model.hidden * train.seq_len if layout.context == "rsa" else 0
+    return float((tensors * n + 2 * rows) * itemsize(train))
 
 
 def _grid_activation_bytes(subject: Subject, how: str | int) -> float:
@@ -195,7 +222,7 @@ def _grid_activation_bytes(subject: Subject, how: str | int) -> float:
     were multiplied.
     """
     model, train, grid = subject.model, subject.train, subject.layout.grid
-    rows, width = train.seq_len * train.micro_batch, WIDTHS[train.precision]
+    rows, width = train.seq_len // subject.layout.cp * train.micro_batch, WIDTHS[train.precision]
     stream = rows * model.hidden / grid.ranks
     rotated = 2.0 if model.positions == "rotary" and model.rotary_fraction else 0.0
     # queries, keys, values, the core's result once more, and what enters the activation
@@ -209,7 +236,7 @@ def _grid_transient(subject: Subject) -> float:
     if subject.layout.tensor == "1d":
         return 0.0
     model, train, grid = subject.model, subject.train, subject.layout.grid
-    rows = train.seq_len * train.micro_batch
+    rows = train.seq_len // subject.layout.cp * train.micro_batch
     layers = [*grids.block(rows, model.hidden), grids.head(rows, model)]
     return float(max(grids.transient_elements(grid, layer) for layer in layers) * itemsize(train))
 
@@ -226,12 +253,13 @@ def _codec_bytes(subject: Subject, calls: Calls, largest: int, whole: int) -> tu
         return 0.0, 0.0
     setting = Setting(subject.layout, subject.train, subject.model.tied)
     most = residuals = 0.0
-    tokens = subject.train.micro_batch * subject.train.seq_len * subject.model.hidden / _spread(subject)
+    tokens = subject.train.micro_batch * subject.train.seq_len // subject.layout.cp
+    stream = tokens * subject.model.hidden / _spread(subject)
     for triple in live(setting):
         rule = rules[applying(rules, triple)]
         if rule.codec == "none":
             continue
-        most = max(most, 4.0 * (largest if triple[0] in ("DP", "ZERO") else tokens))
+        most = max(most, 4.0 * (largest if triple[0] in ("DP", "ZERO") else stream))
         if rule.feedback and triple[0] == "DP":
             residuals = 8.0 * whole
     return 2 * most, residuals

@@ -36,7 +36,7 @@ class StageProgram:
         message, back = costs.calls.activations(0), costs.calls.gradients_back(1)
         sending = self._traffic.cost(message, size=layout.pp) if message else Cost()
         returning = self._traffic.cost(back, size=layout.pp) if back else Cost()
-        reduces = layout.dp > 1
+        reduces = layout.replicas > 1
         overlaps, each_time = train.overlap and reduces, train.zero >= 2 and reduces
         posted: list[tuple[object, Cost]] = []
         for work, i, chunk in actions:

@@ -108,9 +108,11 @@ def on_ranks(subject: Subject, ranks: int) -> Subject:
         The number is no multiple of a replica's ranks.
     """
     layout = subject.layout
-    replica = layout.tp * layout.pp
+    replica = layout.ranks // layout.dp
     if ranks % replica or ranks < replica:
-        raise ValueError(f"{ranks} ranks are no multiple of tp x pp = {layout.tp} x {layout.pp} = {replica}")
+        names = ("cp", "tp", "pp") if layout.cp > 1 else ("tp", "pp")
+        sizes = " x ".join(str(getattr(layout, name)) for name in names)
+        raise ValueError(f"{ranks} ranks are no multiple of {' x '.join(names)} = {sizes} = {replica}")
     dp = ranks // replica
     batch = subject.train.global_batch // layout.dp * dp
     return replace(

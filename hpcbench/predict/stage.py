@@ -89,7 +89,7 @@ class StageCosts:
 
     def __init__(self, subject: Subject, machine: Machine, traffic: Costing, costs: Costs, stage: int) -> None:
         self._subject, self._machine, self._traffic, self._costs = subject, machine, traffic, costs
-        rank = stage * subject.layout.dp * subject.layout.tp
+        rank = stage * subject.layout.replicas * subject.layout.tp
         node = subject.place("node").per_node if subject.train.node_copy else None
         self.calls = Calls(subject.model, subject.train, subject.layout, rank, updates=10**9, node_ranks=node)
         self.parts = kind_of(subject, stage)
@@ -105,7 +105,7 @@ class StageCosts:
             hidden = min(1.0, ahead / gathers.seconds) if gathers.seconds else 0.0
             self.tail += gathers * -hidden
         held = sum(bucket.length * count for bucket, count in self.calls.buckets)
-        owned = held / (subject.layout.dp if subject.train.zero else 1)
+        owned = held / (subject.layout.replicas if subject.train.zero else 1)
         self.optimizer = costs.optimizer_seconds(owned)
         self.host = costs.host_seconds(owned, subject.micro_batches)
 
@@ -143,6 +143,7 @@ class StageCosts:
         if self._subject.program.overlaps_tensor == "all":
             cost = _hidden(cost, cost, work.forward.products)
         cost = self._beside_products(cost, calls, work.forward.products)
+        cost += self._beside_attention(self.calls.attention_forward(number), work.forward.attention)
         return self._with_gathers(Action(work.forward.total, 0.0, cost), self.cost(gathered), part)
 
     def _backward(self, number: int, part: Part) -> Action:
@@ -157,6 +158,8 @@ class StageCosts:
                 or (call.channel[1] == "BACKWARD" and call.operation != "all-gather")
             ]
             cost = _hidden(cost, self.cost(beside), work.weight_gradients)
+        attention = work.backward.attention + work.again.attention
+        cost += self._beside_attention(self.calls.attention_backward(number), attention)
         gathered = self._gathered(number, self.calls.gathered_backward)
         return self._with_gathers(Action(work.backward.total, work.again.total, cost), self.cost(gathered), part)
 
@@ -184,6 +187,20 @@ class StageCosts:
                 left = hidden / (beside.inside + beside.network)
                 cost += Cost(inside=-left * beside.inside, network=-left * beside.network)
         return cost
+
+    def _beside_attention(self, calls: Sequence[Repeated], attention: float) -> Cost:
+        """What is left of the calls of attention over ranks, beside what attention itself computes.
+
+        In a ring all blocks but the last are computed while another one comes. Of the two halves of Ulysses' exchange
+        one half hides.
+        """
+        cost, layout = self.cost(calls), self._subject.layout
+        moving = cost.inside + cost.network
+        if not moving or not self._subject.train.overlap:
+            return cost
+        share = 0.5 if layout.context == "ulysses" else 1 - 1 / layout.cp
+        hidden = min(1.0, share * attention / moving)
+        return cost + Cost(inside=-hidden * cost.inside, network=-hidden * cost.network)
 
     def _with_gathers(self, action: Action, gathers: Cost, part: Part) -> Action:
         """ZeRO-3: what is gathered ahead hides behind the work of the unit before."""

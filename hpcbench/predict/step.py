@@ -83,7 +83,7 @@ class Step:
     def run(self) -> StepTime:
         """Simulate it."""
         layout = self.subject.layout
-        stage_ranks = layout.dp * layout.tp
+        stage_ranks = layout.replicas * layout.tp
         networks = [stage * stage_ranks // self.subject.ranks_per_node for stage in range(layout.pp)]
         if stage_ranks >= self.subject.ranks_per_node:
             networks = list(range(layout.pp))
@@ -100,7 +100,7 @@ class Step:
     def _outcome(self, networks: list[int], micro_batches: int) -> "_Outcome":
         layout, cores = self.subject.layout, self.machine.shared_cores
         programs = [program.operations(micro_batches) for program in self._programs]
-        simulation = Simulation(programs, networks, cores / (layout.dp * layout.tp) if cores else None)
+        simulation = Simulation(programs, networks, cores / (layout.replicas * layout.tp) if cores else None)
         seconds, stages = simulation.run(), simulation.stages
         return _Outcome(
             seconds,

@@ -29,7 +29,7 @@ KNOWN: Mapping[type[BaseModel], frozenset[str]] = {
             *("loss_scale", "loss_scale_window", "loss_scale_hysteresis", "trace"),
         )
     ),
-    Layout: frozenset(("dp", "tp", "tensor", "depth", "pp", "chunks", "stages")),
+    Layout: frozenset(("dp", "tp", "tensor", "depth", "cp", "context", "pp", "chunks", "stages")),
 }
 """Settings that the model takes into account, or that change neither time nor memory nor traffic of a step. A run that
 sets another one to anything but its default is refused by name."""
@@ -65,11 +65,12 @@ class Subject:
 
     def _place(self, group: str) -> Place:
         layout, usual = self.layout, min(self.ranks_per_node, self.layout.ranks)
-        stage = layout.dp * layout.tp
+        stage = layout.replicas * layout.tp
         groups = {
             "tp": (layout.tp, 1),
-            "dp": (layout.dp, layout.tp),
-            "node": (max(1, min(layout.dp, usual // layout.tp)), layout.tp),
+            "cp": (layout.cp, layout.tp),
+            "dp": (layout.replicas, layout.tp),
+            "node": (max(1, min(layout.replicas, usual // layout.tp)), layout.tp),
             "pp": (layout.pp, stage),
             "ends": (min(2, layout.pp), stage * max(layout.pp - 1, 1)),
             "world": (layout.ranks, 1),
@@ -91,7 +92,7 @@ class Subject:
     @property
     def stage_crosses(self) -> bool:
         """Whether neighbouring stages lie on different nodes."""
-        return self.layout.dp * self.layout.tp >= self.ranks_per_node
+        return self.layout.replicas * self.layout.tp >= self.ranks_per_node
 
 
 def train_of(**given: Any) -> Train:

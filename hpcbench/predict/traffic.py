@@ -160,6 +160,8 @@ class Costing:
             return self._message(call, nbytes)
         if self.native or call.channel[0] == "EXACT":
             return self._library(call.operation, nbytes, place)
+        if call.operation == "all-to-all":
+            return self._exchange(call, nbytes, place)
         plan = self._plan(call, place)
         if plan is None or plan.algorithm.value in ("native", "homomorphic"):
             ratio = 1.0 if plan is None or plan.algorithm.value == "native" else 0.5
@@ -175,11 +177,27 @@ class Costing:
         share = (place.ranks - 1) / place.ranks * (2 if operation == "all-reduce" else 1) * nbytes
         return Cost(0, 0, inside, network, share, share if place.nodes > 1 else 0)
 
+    def _exchange(self, call: Call, nbytes: float, place: Place) -> Cost:
+        """An all-to-all: each rank encodes what it sends to the others, and decodes what comes."""
+        codec = self.codec_of(call.channel)
+        cost = self._library(
+            call.operation, nbytes * self.ratio(codec, call.elements // place.ranks, call.width), place
+        )
+        if codec == "none":
+            return cost
+        speed, moved = self.speed(codec), nbytes * (place.ranks - 1) / place.ranks
+        self.bases.add(speed.basis)
+        calls = (place.ranks - 1) * speed.call_s
+        return cost + Cost(moved / speed.encode_bytes_per_s + calls, moved / speed.decode_bytes_per_s + calls)
+
     def _message(self, call: Call, nbytes: float) -> Cost:
         subject = self._subject
         rule = self._rules[applying(self._rules, call.channel)] if not self.native else None
         crossing = subject.stage_crosses
-        alike = min(subject.ranks_per_node, subject.layout.dp * subject.layout.tp) if crossing else 1
+        alike = min(subject.ranks_per_node, subject.layout.replicas * subject.layout.tp) if crossing else 1
+        if call.group == "cp":  # the slowest link of the ring is between nodes, where there are several
+            place = subject.place("cp")
+            crossing, alike = place.nodes > 1, place.alike
         codec = rule.codec if rule else "none"
         if rule and (nbytes < rule.min_bytes or (rule.between_nodes and not crossing)):
             codec = "none"

@@ -82,7 +82,8 @@ class Costs:
         self._machine, self._device = machine, machine.device
         self._model, self._train, self._tp, self._program = model, train, layout.tp, program
         self._grid = layout.grid if layout.tensor != "1d" else None
-        self._tokens = train.micro_batch * train.seq_len
+        self._layout = layout
+        self._tokens = train.micro_batch * train.seq_len // layout.cp
         spread = layout.tp if train.sequence_parallel or self._grid else 1
         self._own = self._tokens * model.hidden // spread
         """Values of the residual stream that a rank holds between tensor-parallel regions."""
@@ -129,11 +130,27 @@ class Costs:
         """Attention's scores and weighted sums: forward, backward, and the forward once more."""
         model, train, program = self._model, self._train, self._program
         heads = train.micro_batch * model.heads // self._tp
-        s, d = train.seq_len, model.hidden // model.heads
+        s, d, cp, context = train.seq_len, model.hidden // model.heads, self._layout.cp, self._layout.context
+        if cp > 1 and context == "rsa":  # whole rows of scores, of which the causal half is computed
+            there, back = (
+                unfused_product_seconds(
+                    *(self._machine.products, self._device),
+                    batch_heads=heads,
+                    m=s // cp,
+                    n=n,
+                    k=k,
+                    precision=train.precision,
+                )
+                for n, k in ((s // 2, d), (d, s // 2))
+            )
+            rows = heads * s * s // cp
+            forward = Seconds(attention=there + back, memory=self._memory(3 * rows))
+            return forward, Seconds(attention=2 * (there + back), memory=self._memory(4 * rows)), forward
         if program.fused_attention:
-            flops = 2.0 * heads * s * s * d  # causal: half of two products of 2 s s d
+            flops = 2.0 * heads * s * s * d / cp  # causal: half of two products of 2 s s d
+            long = s if context == "ulysses" else s // cp
             once = fused_seconds(
-                self._device, kernel=program.attention, seq_len=s, head_dim=d, flops=flops, precision=train.precision
+                self._device, kernel=program.attention, seq_len=long, head_dim=d, flops=flops, precision=train.precision
             )
             return Seconds(attention=once), Seconds(attention=2.5 * once), Seconds(attention=once)
         scores, sums = (

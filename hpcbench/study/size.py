@@ -69,7 +69,10 @@ def _whence(study: Study, size: Size, capacity: Capacity) -> str:
 
 def _place(study: Study, capacity: Capacity, where: Callable[[FieldPath], str]) -> Size:
     layout = study.layout
-    part = layout.tp * layout.pp
+    part = layout.cp * layout.tp * layout.pp
+    names = ("cp", "tp", "pp") if layout.cp > 1 else ("tp", "pp")
+    axes, sizes = " x ".join(names), " x ".join(str(getattr(layout, name)) for name in names)
+    remedies = ", ".join(f"layout.{name}" for name in names[:-1])
     usual = study.ranks_per_node or capacity.ranks_per_node
     if layout.dp is None:
         nodes = study.nodes or 1
@@ -79,7 +82,7 @@ def _place(study: Study, capacity: Capacity, where: Callable[[FieldPath], str]) 
         if ranks < part or ranks % part:
             raise UserError(
                 f"{where(('nodes',))}: layout.dp: {nodes} nodes x {usual} ranks = {ranks} ranks are no multiple of "
-                f"tp x pp = {layout.tp} x {layout.pp} = {part}: change nodes, layout.tp or layout.pp"
+                f"{axes} = {sizes} = {part}: change nodes, {remedies} or layout.pp"
             )
         dp = ranks // part
     else:
@@ -87,7 +90,7 @@ def _place(study: Study, capacity: Capacity, where: Callable[[FieldPath], str]) 
         ranks = dp * part
         nodes = study.nodes or (-(-ranks // usual) if usual else 1)
     resolved = Layout(**{**dict(layout), "dp": dp})
-    product = f"dp x tp x pp = {dp} x {layout.tp} x {layout.pp} = {ranks}"
+    product = f"dp x {axes} = {dp} x {sizes} = {ranks}"
     if usual is None:
         if ranks % nodes:
             raise UserError(

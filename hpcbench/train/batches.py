@@ -1,5 +1,7 @@
 """The samples that a rank computes. Their order is the same in every layout."""
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -11,7 +13,7 @@ from hpcbench.train.initial import key_of
 
 
 class Batches:
-    """Micro-batches of one data-parallel rank.
+    """Micro-batches of one rank.
 
     Parameters
     ----------
@@ -20,9 +22,11 @@ class Batches:
     seed, seq_len, global_batch, micro_batch
         Settings of the run.
     rank, size
-        Rank in the data-parallel group, and its size. Each rank takes a contiguous part of the global batch.
+        Number of this part of the samples, and number of parts. Each is contiguous in the global batch.
     device
         Device for the tokens.
+    own
+        Gives the positions that this rank has of tokens [b, s], where ranks share samples.
     """
 
     def __init__(
@@ -36,6 +40,7 @@ class Batches:
         rank: int,
         size: int,
         device: str,
+        own: Callable[[torch.Tensor], torch.Tensor] = lambda tokens: tokens,
     ) -> None:
         self._corpus = corpus
         self._seed = seed
@@ -44,6 +49,7 @@ class Batches:
         self._micro_batch = micro_batch
         self._rank, self._size = rank, size
         self._device = device
+        self._own = own
 
     def train(self, step: int) -> list[MicroBatch]:
         """The micro-batches of this rank in global batch `step` (from 0)."""
@@ -58,4 +64,4 @@ class Batches:
         mine = samples[shards(len(samples), self._size)[self._rank]]
         tokens = self._corpus.window(split=split, key=key_of(split, seed), index=mine, seq_len=self._seq_len)
         pieces = torch.split(torch.from_numpy(tokens).to(self._device), self._micro_batch)
-        return [MicroBatch(piece[:, :-1], piece[:, 1:]) for piece in pieces if len(piece)]
+        return [MicroBatch(self._own(piece[:, :-1]), self._own(piece[:, 1:])) for piece in pieces if len(piece)]

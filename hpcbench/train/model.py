@@ -15,6 +15,12 @@ from torch import Tensor, nn
 from hpcbench.contract.training import Model
 
 Core = Callable[[Tensor, Tensor, Tensor], Tensor]
+Places = Callable[[int, torch.device], Tensor]
+
+
+def whole_sample(positions: int, device: torch.device) -> Tensor:
+    """The places of the positions [s] in their sample: it has no others."""
+    return torch.arange(positions, device=device)
 
 
 class Embedding(nn.Module):
@@ -24,12 +30,13 @@ class Embedding(nn.Module):
         super().__init__()
         self.tokens = _table(config.vocab, config.hidden)
         self.positions = _table(seq_len, config.hidden) if config.positions == "learned" else None
+        self.places: Places = whole_sample
 
     def forward(self, tokens: Tensor) -> Tensor:
         """The vectors of tokens [b, s]: [b, s, h]."""
         x: Tensor = self.tokens(tokens)  # [b, s] -> [b, s, h]
         if self.positions is not None:
-            x = x + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+            x = x + self.positions(self.places(tokens.shape[1], tokens.device))
         return x
 
 
@@ -55,6 +62,7 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(config.hidden, 3 * config.hidden)
         self.out = nn.Linear(config.hidden, config.hidden)
         self.core: Core = attend
+        self.places: Places = whole_sample
 
     def forward(self, x: Tensor) -> Tensor:
         """The attention's output for x [b, s, h]: [b, s, h]."""
@@ -63,7 +71,8 @@ class Attention(nn.Module):
         qkv = qkv.view(b, s, -1, 3, self.head_dim)  # [b, s, a/t, 3, d]
         q, k, v = qkv.permute(3, 0, 2, 1, 4).unbind(0)  # each [b, a/t, s, d]
         if self.rotated:
-            q, k = rotate(q, self.rotated), rotate(k, self.rotated)
+            places = self.places(q.shape[2], x.device)
+            q, k = rotate(q, self.rotated, places), rotate(k, self.rotated, places)
         y = self.core(q, k, v)
         out: Tensor = self.out(y.transpose(1, 2).reshape(b, s, -1))  # [b, s, h/t] -> [b, s, h]
         return out
@@ -74,11 +83,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
-def rotate(x: Tensor, rotated: int) -> Tensor:
-    """Rotary positions (arXiv 2104.09864, section 3.4.2) on the first `rotated` of d features; x is [b, a, s, d]."""
+def rotate(x: Tensor, rotated: int, places: Tensor) -> Tensor:
+    """Rotary positions (arXiv 2104.09864, section 3.4.2) on the first `rotated` of d features of x [b, a, s, d].
+
+    `places` [s] says where in their sample the positions are.
+    """
     half = rotated // 2
     inverse = 10000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
-    angle = torch.arange(x.shape[2], device=x.device, dtype=torch.float64)[:, None] * inverse  # [s, half]
+    angle = places.to(torch.float64)[:, None] * inverse  # [s, half]
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     first, second, rest = x[..., :half], x[..., half:rotated], x[..., rotated:]
     return torch.cat((first * cos - second * sin, second * cos + first * sin, rest), dim=-1)

@@ -21,6 +21,7 @@ from hpcbench.contract.run import Run
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import make_buckets
 from hpcbench.parallel.buffers import room
+from hpcbench.parallel.context.attention import Positions
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.exact import exact_sum, gather, replicas_agree
 from hpcbench.parallel.mesh import Mesh
@@ -121,13 +122,15 @@ class Trainer:
             device=run.device,
             tied=model.tied,
         )
+        positions = Positions(self.mesh, self.policy, overlap=train.overlap)
+        positions.put_into(self.module)
         parts = parts_of(self.module, self.mesh, model.layers)
         # Gradients come, and weights come and go, part by part: the last one's first.
         buckets = (
             bucket
             for part in reversed(parts)
             for bucket in make_buckets(
-                held_by(part, self.held), limit_bytes=train.bucket_mb * 1e6, pieces=run.layout.dp, initial=values
+                held_by(part, self.held), limit_bytes=train.bucket_mb * 1e6, pieces=run.layout.replicas, initial=values
             )
         )
         adam = AdamW(train.beta1, train.beta2, train.eps, train.weight_decay)
@@ -171,9 +174,10 @@ class Trainer:
             seq_len=train.seq_len,
             global_batch=train.global_batch,
             micro_batch=train.micro_batch,
-            rank=self.mesh.dp.rank,
-            size=self.mesh.dp.size,
+            rank=self.mesh.sample_rank,
+            size=run.layout.dp,
             device=run.device,
+            own=positions.own,
         )
 
     @property

@@ -62,6 +62,19 @@ def test_half_sums(tiny: Tiny) -> None:
     assert re.fullmatch(r"fp16 messages of the baseline are summed by: .*(type|operation)", printed.lines[-1])
 
 
+def test_attention(tiny: Tiny, tmp_path: Path) -> None:
+    """A row each way beside that of one process, and the bytes of the closed forms."""
+    file = tmp_path / "attention.json"
+    printed = tiny("attention.py", "--json", str(file))
+    n = 4 * 8 * 32 * 64
+    for way, nbytes in (("ring", 6 * n), ("rsa", 6 * n), ("ulysses", 8 * n // 2)):
+        for how in ("in turn", "beside"):
+            assert positive(printed.row(f"{way}, {how}")[1:2], 1)
+            assert printed.row(f"{way}, {how}")[-1] == f"{nbytes / 1e6:.3f}"
+    rows = json.loads(file.read_text())["rows"]
+    assert len(rows) == 7 and rows[0]["name"] == "one process" and rows[0]["bytes"] == 0
+
+
 def test_trace_cost(tiny: Tiny, tmp_path: Path) -> None:
     """What is asked when nothing is traced is next to nothing, whatever the machine."""
     file = tmp_path / "steps.json"

@@ -22,6 +22,7 @@ from hpcbench.comm.gpu_memory import DeviceMemory
 from hpcbench.comm.group import Group
 from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
+from hpcbench.comm.relay import Relay
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.shards import length, shards
@@ -154,6 +155,17 @@ def exchange(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
     return got
 
 
+def circle(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
+    """The blocks of all ranks go round the ring, as their owners encoded them."""
+    relay, leaving, came = Relay(), side.put(values(n, group.rank)), []
+    for hop in range(group.size - 1):
+        came.append(side.put(np.zeros(n, "f4")))
+        group.pass_on(leaving, came[-1], relay, tag=hop % 2, channel=ch).wait()
+        leaving = came[-1]
+    relay.end()
+    return came
+
+
 def with_feedback(group: Group, side: Side, ch: Channel, n: int, dtype: str = "float32") -> list[Any]:
     feedback = Feedback(n)
     feedback.sent, feedback.summed = side.put(feedback.sent), side.put(feedback.summed)
@@ -177,7 +189,7 @@ def at_once(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
 
 
 COLLECTIVES: tuple[Callable[..., list[Any]], ...] = (all_reduce, reduce_scatter, all_gather)
-OTHERS: tuple[Callable[..., list[Any]], ...] = (broadcast, all_to_all, exchange, at_once, with_feedback)
+OTHERS: tuple[Callable[..., list[Any]], ...] = (broadcast, all_to_all, exchange, circle, at_once, with_feedback)
 
 
 def cases() -> Iterator[tuple[Callable[..., list[Any]], str, Algorithm, int]]:

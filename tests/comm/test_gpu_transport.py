@@ -32,14 +32,14 @@ def results_of(mpi_results):
 @pytest.mark.parametrize("ranks", RANKS)
 def test_every_operation_gives_the_bits_that_it_gives_on_the_host(results_of, ranks):
     results = results_of(ranks, "agreement")
-    assert len(results) == 2 * (4 * 15 + 6)
+    assert len(results) == 2 * (4 * 16 + 6)
     assert [r for r in results if not (r["same"] and r["counted alike"])] == []
 
 
 def test_values_that_travel_in_another_type_give_the_bits_that_they_give_on_the_host(results_of):
     *results, planted = results_of(4, "halves")
     assert not planted["same"], "what rounding takes away did not come to the residual"
-    assert len(results) == 2 * (2 * (5 * 13 + 1 + 4) + 3)
+    assert len(results) == 2 * (2 * (5 * 14 + 1 + 4) + 3)
     assert [r for r in results if not (r["same"] and r["counted alike"])] == []
     for r in results:
         if r["algorithm"] == "native":  # of 16-bit values, sums by the processor need them with the host
@@ -140,5 +140,5 @@ def test_no_gpu_library_is_loaded_for_arrays_of_the_host():
 @pytest.mark.parametrize("ranks", RANKS)
 def test_a_real_gpu_gives_the_bits_of_the_host(results_of, ranks):
     results = results_of(ranks, "on_gpu")
-    assert len(results) == 2 * (4 * 15 + 6 + 2 * (5 * 13 + 1) + 3)
+    assert len(results) == 2 * (4 * 16 + 6 + 2 * (5 * 14 + 1) + 3)
     assert [r for r in results if not (r["same"] and r["counted alike"])] == []

@@ -21,7 +21,9 @@ def every_case(axes: dict[str, Sequence[Any]], valid: Callable[[Case], bool]) ->
     return cases
 
 
-def cover(cases: Sequence[Case], together: Sequence[Sequence[str]] = ()) -> list[Case]:
+def cover(
+    cases: Sequence[Case], together: Sequence[Sequence[str]] = (), pairs: Sequence[Sequence[str]] | None = None
+) -> list[Case]:
     """The cases that a greedy search takes until they cover what all of them do.
 
     Parameters
@@ -30,13 +32,15 @@ def cover(cases: Sequence[Case], together: Sequence[Sequence[str]] = ()) -> list
         All with the same keys.
     together
         Keys whose values must occur in all combinations, beside the pairs.
+    pairs
+        The pairs of keys that count, if not all do.
 
     Returns
     -------
     In the order in which they were taken: always the first of those that cover most.
     """
     names = list(cases[0])
-    groups = [*combinations(names, 2), *together]
+    groups = [*(combinations(names, 2) if pairs is None else pairs), *together]
     numbered = [_numbered(cases, group) for group in groups]
     missing = [np.ones(numbers.max() + 1, dtype=bool) for numbers in numbered]
     taken = []

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -33,6 +34,9 @@ MODEL = Model(
 )
 
 
+WAYS = ("ring", "rsa", "ulysses")
+
+
 def machine(gbit: float = 400, gpu: str = "A100") -> Machine:
     found = of_gpu(gpu, gpus_per_node=4, node_gbit=gbit)
     assert found
@@ -54,7 +58,15 @@ def scheme(codec: str) -> NamedScheme:
 
 
 @pytest.mark.parametrize(
-    "layout", [Layout(dp=4), Layout(dp=2, tp=2, pp=2), Layout(tp=4, pp=4), Layout(dp=2, pp=4, chunks=2)], ids=str
+    "layout",
+    [
+        Layout(dp=4),
+        Layout(dp=2, tp=2, pp=2),
+        Layout(tp=4, pp=4),
+        Layout(dp=2, pp=4, chunks=2),
+        *(Layout(dp=2, cp=2, context=way, tp=2, pp=2) for way in WAYS),
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 def test_bytes_of_the_step_are_those_of_the_volume_model(layout: Layout, stage: int) -> None:
@@ -64,7 +76,7 @@ def test_bytes_of_the_step_are_those_of_the_volume_model(layout: Layout, stage: 
     sent = Step(made, machine()).run().channels
     for key, channel in sent.items():
         per_stage = [
-            volume.step_bytes(made.model, made.train, layout, stage * layout.dp * layout.tp).get(key, 0)
+            volume.step_bytes(made.model, made.train, layout, stage * layout.replicas * layout.tp).get(key, 0)
             for stage in range(layout.pp)
         ]
         assert channel.message_bytes == round(sum(per_stage) / layout.pp)
@@ -138,6 +150,33 @@ def test_activations_are_as_published() -> None:
     sizes = {"seq_len": 2048, "micro_batch": 1, "hidden": 12288, "heads": 96, "tp": 8}
     slim = layer_bytes(**sizes, sequence_parallel=True, recompute="selective")  # type: ignore[arg-type]
     assert slim == 34 * 2048 * 12288 / 8
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ranks_that_share_positions_share_activations_and_attention(way: Literal["ring", "rsa", "ulysses"]) -> None:
+    """A long sample over four ranks: a fourth of what is kept and computed, and messages that a slow network shows."""
+    long = {"seq_len": 16384, "micro_batch": 1, "recompute": "selective", "global_batch": 4}
+    alone, shared = subject(Layout(), **long), subject(Layout(cp=4, context=way), **long)
+    kept = [memory(one, None).peaks["before backward"]["activations"] for one in (alone, shared)]
+    assert kept[0] == pytest.approx(4 * kept[1])
+    shorter = Step(shared, machine(1e6)).run().seconds.value / Step(alone, machine(1e6)).run().seconds.value
+    assert shorter < 0.6 or way == "rsa", "whole rows of scores go through memory"
+    far = replace(shared, ranks_per_node=1)
+    times = [Step(far, machine(gbit)).run().seconds.value for gbit in (1, 10, 100)]
+    assert times == sorted(times, reverse=True) and times[0] > 1.5 * times[-1]
+    assert Step(replace(far, scheme=scheme("int8:256")), machine(1)).run().seconds.value < 0.9 * times[0]
+
+
+def test_rows_of_scores_grow_with_the_square_of_the_length() -> None:
+    """Ring self-attention keeps them, ring attention and Ulysses do not."""
+    kept: dict[str, list[float]] = {}
+    for way in WAYS:
+        for length in (4096, 8192):
+            made = subject(Layout(cp=4, context=way), seq_len=length, micro_batch=1)  # type: ignore[arg-type]
+            kept.setdefault(way, []).append(memory(made, None).peaks["before backward"]["activations"])
+    assert kept["ring"] == kept["ulysses"] and kept["ring"][1] == 2 * kept["ring"][0]
+    rows = [whole - without for whole, without in zip(kept["rsa"], kept["ring"], strict=True)]
+    assert rows == [MODEL.layers * MODEL.heads * length**2 / 4 * 2 for length in (4096, 8192)]
 
 
 def test_what_does_not_fit_has_a_remedy_that_helps() -> None:

@@ -143,13 +143,20 @@ MATRIX: list[tuple[Model, tuple[Layout, dict[str, Any]], list[tuple[Layout, dict
         (Layout(dp=2, tp=4, tensor="2d"), {"micro_batch": 2, "zero": 3}),
         [(Layout(tp=8, tensor="2.5d", depth=2), {"micro_batch": 4}), (CUBE, {})],
     ),
+    (
+        NEOX,
+        (Layout(dp=2, cp=2, tp=2), {"zero": 3}),
+        [(Layout(dp=2, tp=2), {}), (Layout(cp=2, context="ulysses", pp=2), {"zero": 0})],
+    ),
+    (GPT2, (CUBE, {}), [(Layout(cp=2, tp=2, pp=2, context="rsa"), {"zero": 2})]),
 ]
 """Model, the layout and settings that a run begins with, and those that it continues with."""
 
 
 def label(layout: Layout, settings: dict[str, Any]) -> str:
     tensor = "" if layout.tensor == "1d" else f" {layout.tensor}"
-    return f"dp{layout.dp}tp{layout.tp}pp{layout.pp}{tensor}" + "".join(
+    shared = f" cp{layout.cp} {layout.context}" if layout.cp > 1 else ""
+    return f"dp{layout.dp}tp{layout.tp}pp{layout.pp}{tensor}{shared}" + "".join(
         f" {key}={value}" for key, value in settings.items()
     )
 

@@ -88,7 +88,7 @@ def test_run_file_round_trip(tmp_path):
     path.write_text(json.dumps(RUN.content()))
     run, raw = load(path)
     assert run == RUN
-    sizes = {"dp": 2, "tp": 2, "pp": 1, "chunks": 1, "tensor": "1d", "depth": 1}
+    sizes = {"dp": 2, "tp": 2, "pp": 1, "chunks": 1, "tensor": "1d", "depth": 1, "cp": 1, "context": "ring"}
     assert raw["layout"] == {**sizes, "stages": []}
 
 
@@ -201,8 +201,8 @@ def test_counter_based_normals_are_normal():
 def test_rotary_positions_make_products_depend_on_distance_only():
     torch.manual_seed(0)
     q, k = torch.randn(2, 1, 1, 1, 8, dtype=torch.float64)
-    rotated_q = rotate(q.expand(1, 1, 10, 8), 8)[0, 0]
-    rotated_k = rotate(k.expand(1, 1, 10, 8), 8)[0, 0]
+    rotated_q = rotate(q.expand(1, 1, 10, 8), 8, torch.arange(10))[0, 0]
+    rotated_k = rotate(k.expand(1, 1, 10, 8), 8, torch.arange(10))[0, 0]
     scores = rotated_q @ rotated_k.T
     for distance in range(9):
         diagonal = scores.diagonal(distance)

@@ -143,7 +143,7 @@ _FLOPS = ("model_flops_per_sample", "hardware_flops_per_sample", "neox_flops_per
 _NUMBERS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     (): ("ranks", "threads"),
     ("model",): ("layers", "hidden", "heads", "vocab"),
-    ("layout",): ("dp", "tp", "pp"),
+    ("layout",): ("dp", "cp", "tp", "pp"),
     ("train",): ("zero", "seed", "warmup_steps", "global_batch", "micro_batch", "seq_len"),
 }
 """Places of the table's whole numbers in a run's settings."""

@@ -11,7 +11,7 @@ from typing import Literal
 from hpcbench.contract import step_line
 from hpcbench.report.quantities import exported
 
-VERSION = 5
+VERSION = 6
 """Raised whenever a column is added, taken away, renamed, or changes its type, unit or place."""
 
 Type = Literal["text", "json", "integer", "real"]
@@ -140,6 +140,7 @@ RUNS = Table(
         ),
         Column("neox_flops_per_sample", "real", "FLOP", "The same by GPT-NeoX's formula"),
         Column("dp", "integer", "1", "Size of the data-parallel dimension"),
+        Column("cp", "integer", "1", "Ranks that share the positions of a sample"),
         Column("tp", "integer", "1", "Size of the tensor-parallel dimension"),
         Column("pp", "integer", "1", "Size of the pipeline-parallel dimension"),
         Column("ranks", "integer", "1", "Ranks of the run"),

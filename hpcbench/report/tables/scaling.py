@@ -109,7 +109,9 @@ def _by_mode(sizes: list[Size]) -> dict[str, list[Size]]:
         mine = [size for size in sizes if _layout(example(size.cell), modes=True) == layout]
         alone = [size for size in mine if (integer(example(size.cell).settings, "layout", "tp") or 1) == 1]
         settings = example(mine[0].cell).settings
-        rest = [f"{key} {integer(settings, 'layout', key)}" for key in ("dp", "pp")] if len(layouts) > 1 else []
+        shared = ("cp",) if (integer(settings, "layout", "cp") or 1) > 1 else ()
+        others = ("dp", *shared, "pp") if len(layouts) > 1 else ()
+        rest = [f"{key} {integer(settings, 'layout', key)}" for key in others]
         for mode in sorted({_tensor(size) for size in mine if size not in alone}):
             own = [size for size in mine if size not in alone and _tensor(size) == mode]
             groups[" ".join([f"tensor {mode}", *rest])] = [*alone, *own]

@@ -1,0 +1,70 @@
+"""Blocks that go round a ring of ranks: their owner encodes them, and the others pass the same bytes on.
+
+So a block is rounded once, however far it goes, and every rank decodes the same values. `Group.pass_on` makes one hop.
+"""
+
+from dataclasses import dataclass
+
+from mpi4py import MPI
+
+from hpcbench.comm.execute import Call
+from hpcbench.comm.memory import Memory, Message, Slice
+from hpcbench.comm.steps import Part
+
+
+@dataclass
+class Relay:
+    """The encoded block that a rank has got last, until it has passed it on. It is empty before the first hop."""
+
+    message: Message | None = None
+    memory: Memory | None = None
+    """The lent memory that the message lies in."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the next hop sends the rank's own block."""
+        return self.message is None
+
+    def keep(self, message: Message | None, memory: Memory | None) -> None:
+        """Keep another message, and give the memory of the one before back."""
+        if self.memory is not None:
+            self.memory.give_back()
+        self.message, self.memory = message, memory
+
+    def end(self) -> None:
+        """Keep nothing: the last block is not passed on."""
+        self.keep(None, None)
+
+
+def hop(call: Call, to: Part, of: Part, relay: Relay, tag: int) -> Slice:
+    """Send a block on and receive the next one.
+
+    Parameters
+    ----------
+    call
+        Its vector holds the rank's own block, and room for the one that comes.
+    to, of
+        The block that leaves and the one that comes.
+    relay
+        Holds the block that leaves, or nothing if it is the rank's own. It will hold the one that comes.
+    tag
+        Tag of the messages. Of two hops under way between the same ranks each has its own.
+    """
+    memory = call.place.memory(call.codec, call.dtype, call.tally, sealed=call.topology.nodes > 1)
+    inbox = memory.inbox(of.span.size, coded=True)
+    coming = call.comm.Irecv([inbox, MPI.BYTE], of.peer, tag)
+    leaving = relay.message
+    if leaving is None:
+        leaving = memory.encode(call.vector.read(to.span), None, call.next_seed())
+        if leaving.pending is not None:
+            yield leaving.pending
+    call.count(to, leaving.wire_bytes, coded=True)
+    sending = call.comm.Isend([leaving.content, MPI.BYTE], to.peer, tag)
+    (status,) = yield [coming]
+    message = memory.arrived(inbox, status.Get_count(MPI.BYTE), of.peer)
+    memory.decode(message, call.vector.into(of.span))
+    yield [sending]
+    unfinished = memory.finish()
+    if unfinished is not None:
+        yield unfinished
+    relay.keep(message, memory)

@@ -1,0 +1,1 @@
+"""Context parallelism: ranks share the positions of each sample, and attention works over all of them."""

@@ -1,0 +1,65 @@
+"""Context parallelism of a model: which positions a rank has, and how its attention works over the ranks."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hpcbench.comm.policy import Policy
+from hpcbench.contract.layout import Context
+from hpcbench.parallel.context.passing import Sharers
+from hpcbench.parallel.context.places import Order, in_order, zigzag
+from hpcbench.parallel.context.ring import ring_attention
+from hpcbench.parallel.context.rows import row_attention
+from hpcbench.parallel.context.ulysses import head_attention
+from hpcbench.parallel.mesh import Mesh
+
+Attention = Callable[..., Tensor]
+
+WAYS: dict[Context, tuple[Attention, Order]] = {
+    "ring": (ring_attention, zigzag),
+    "rsa": (row_attention, zigzag),
+    "ulysses": (head_attention, in_order),
+}
+"""Each way's attention, and the order in which it wants the positions."""
+
+
+class Positions:
+    """The positions that this rank has of every sample.
+
+    Parameters
+    ----------
+    mesh
+        Mesh whose ``cp`` group shares the positions, in the way that its layout asks for.
+    policy
+        Gives the channels.
+    overlap
+        Whether messages move while the attention is computed.
+    """
+
+    def __init__(self, mesh: Mesh, policy: Policy, *, overlap: bool) -> None:
+        self._group = mesh.cp
+        self._attention, self._order = WAYS[mesh.layout.context]
+        self._policy, self._overlap = policy, overlap
+
+    def places(self, positions: int, device: torch.device) -> Tensor:
+        """The places in the sample of this rank's positions, of which there are so many."""
+        return self._order(positions, self._group.rank, self._group.size).to(device)
+
+    def own(self, tokens: Tensor) -> Tensor:
+        """The positions of samples that this rank has: [b, s] -> [b, s/p]."""
+        if self._group.size == 1:
+            return tokens
+        return tokens[:, self.places(tokens.shape[1] // self._group.size, tokens.device)]
+
+    def put_into(self, model: Any) -> None:
+        """Let a part of the model compute with these positions: its blocks, and the embedding if it has one."""
+        if self._group.size == 1:
+            return
+        core = partial(self._attention, ranks=Sharers.of(self._group, self._policy, overlap=self._overlap))
+        for block in model.blocks.values():
+            block.attention.core, block.attention.places = core, self.places
+        if model.embedding is not None:
+            model.embedding.places = self.places

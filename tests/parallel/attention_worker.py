@@ -1,0 +1,128 @@
+"""Attention over four ranks, and over two, beside dense attention in one process. Prints a JSON line a case."""
+
+import json
+from collections.abc import Iterator
+from contextlib import nullcontext
+from itertools import product
+from unittest.mock import patch
+
+import torch
+from attention_cases import FAULTS, A, B, D, M, dense, random
+from context_faults import planted
+from mpi4py import MPI
+
+from hpcbench.comm.group import Group
+from hpcbench.comm.policy import Policy
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.relay import Relay
+from hpcbench.comm.wait import Wait
+from hpcbench.contract.scheme import Scheme
+from hpcbench.parallel.context.attention import WAYS
+from hpcbench.parallel.context.passing import Homeward, Sharers, go_round
+
+WORLD = MPI.COMM_WORLD
+
+
+def groups() -> Iterator[Group]:
+    """This rank's group of two, and that of four; once with messages in the background, once without."""
+    for ranks, overlap in product((2, 4), (False, True)):
+        yield Group(WORLD.Split(WORLD.rank // ranks), Progress(Wait.GIVE_WAY, background=overlap))
+
+
+def errors(way: str, ranks: Sharers, *, causal: bool, dtype: torch.dtype) -> dict[str, float]:
+    """Relative errors of the result and of the gradients, the largest over the ranks."""
+    attention, order = WAYS[way]  # type: ignore[index]
+    group = ranks.group
+    places = order(M, group.rank, group.size)
+    whole = [random(B, A, M * group.size, D, seed=seed).requires_grad_() for seed in range(3)]
+    upstream = random(B, A, M * group.size, D, seed=3)
+    expected = dense(*whole, causal=causal)
+    expected.backward(upstream)  # type: ignore[no-untyped-call]
+    own = [x.detach()[:, :, places].to(dtype).requires_grad_() for x in whole]
+    result = attention(*own, ranks, causal=causal)
+    result.backward(upstream[:, :, places].to(dtype))
+    pairs = {"result": (result.detach(), expected.detach())}
+    pairs |= {name: (x.grad, y.grad) for name, x, y in zip("qkv", own, whole, strict=True)}
+    found = {
+        name: float((mine.double() - theirs[:, :, places]).norm() / theirs[:, :, places].norm())
+        for name, (mine, theirs) in pairs.items()
+    }
+    return {name: max(WORLD.allgather(error)) for name, error in found.items()}
+
+
+def say(**words: object) -> None:
+    if WORLD.rank == 0:
+        print(json.dumps(words), flush=True)
+
+
+def attention() -> None:
+    """Every way, causal and not, of each number of ranks; with the MPI library's collectives and with our own."""
+    for group in groups():
+        overlap = group._progress.background
+        scheme = Scheme(algorithm="encoded" if overlap else "native")
+        for way, causal in product(WAYS, (True, False)):
+            ranks = Sharers.of(group, Policy(scheme), overlap=overlap)
+            case = {"way": way, "ranks": group.size, "overlap": overlap, "causal": causal}
+            say(scene="attention", **case, errors=errors(way, ranks, causal=causal, dtype=torch.float64))
+            sent = [ranks.forward.counters.message_bytes, ranks.backward.counters.message_bytes]
+            say(scene="bytes", **case, sent=WORLD.allgather(sent))
+            if causal and group.size == 4 and overlap:
+                ranks = Sharers.of(group, Policy(Scheme(algorithm="encoded", default="mpc")), overlap=True)
+                say(scene="lossless", **case, errors=errors(way, ranks, causal=True, dtype=torch.float64))
+                ranks = Sharers.of(group, Policy(scheme), overlap=True)
+                say(scene="half", **case, errors=errors(way, ranks, causal=True, dtype=torch.bfloat16))
+
+
+def faulty() -> None:
+    group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
+    for way, faults in FAULTS.items():
+        for fault in faults:
+            ranks = Sharers.of(group, Policy(Scheme(algorithm="native")), overlap=False)
+            with planted(fault):
+                say(scene="fault", way=way, fault=fault, errors=errors(way, ranks, causal=True, dtype=torch.float64))
+
+
+def blocks(ranks: Sharers) -> list[list[list[float]]]:
+    """What each rank decodes of the block of each rank: by owner, then by the rank that decodes."""
+    own = random(1000, seed=WORLD.rank).float()
+    seen = {source: block.clone().tolist() for source, block in go_round(own, ranks)}
+    everyones = WORLD.allgather([seen[source] for source in range(WORLD.size)])
+    return [[rank[source] for rank in everyones] for source in range(WORLD.size)]
+
+
+def passed_on() -> None:
+    """Under a lossy codec all ranks but its owner decode the same values of a block, whichever way it came."""
+    group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
+    for codec, anew in (("zfp:4", False), ("zfp:4", True), ("none", False)):
+        ranks = Sharers.of(group, Policy(Scheme(algorithm="encoded", default=codec)), overlap=False)
+        with patch.object(Relay, "keep", lambda self, message, memory: None) if anew else nullcontext():
+            found = blocks(ranks)
+        alike = all(
+            rank == others[0] for owner in range(4) if (others := without(found[owner], owner)) for rank in others
+        )
+        exact = all(rank == found[owner][owner] for owner in range(4) for rank in found[owner])
+        counters = ranks.forward.counters
+        sizes = [counters.calls, counters.message_bytes, counters.wire_bytes, counters.coded_bytes]
+        say(scene="passed on", codec=codec, anew=anew, alike=alike, exact=exact, sizes=sizes)
+
+
+def without(items: list[list[float]], index: int) -> list[list[float]]:
+    return items[:index] + items[index + 1 :]
+
+
+def homeward() -> None:
+    """Each rank adds 10^source x (rank + 1) to the block of `source`: at home are all four digits' worth."""
+    group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
+    ranks = Sharers.of(group, Policy(Scheme(algorithm="native")), overlap=False)
+    home = Homeward(ranks, torch.zeros(3))
+    for hop in range(WORLD.size):
+        source = (WORLD.rank - hop) % WORLD.size
+        home.add(torch.full((3,), 10.0**source * (WORLD.rank + 1)))
+    say(scene="homeward", found=WORLD.allgather(home.at_home().tolist()))
+
+
+if __name__ == "__main__":
+    attention()
+    faulty()
+    passed_on()
+    homeward()

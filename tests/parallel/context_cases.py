@@ -1,0 +1,126 @@
+"""Runs whose ranks share the positions of samples, and what each is compared with."""
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import combinations
+from random import Random
+
+import cases
+from cases import FREE, Case, Comparison, valid
+from covering import cover, every_case
+
+CP = "layout.cp+layout.context"
+COMMON: Case = {"train.seq_len": 24}
+"""As many positions as four ranks can share in a ring, with tensor-parallel ranks that share them once more."""
+
+SAMPLED = (*COMMON, "train.eval_samples")
+"""Settings of the samples, which one process has too."""
+
+AXES = {CP: ((4, "ring"), (2, "rsa"), (2, "ulysses")), **cases.AXES}
+"""Each way, over two ranks and over four, with all axes of the grid of cases."""
+
+FILLS = 12
+
+
+def fits(settings: Case) -> bool:
+    return valid({**settings, **COMMON})
+
+
+def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
+    """A run that shares positions; by default against one process."""
+    settings = {**settings, **COMMON}
+    alone = {name: value for name, value in settings.items() if name.startswith("model") or name in SAMPLED}
+    return Comparison(settings, alone if against is None else {**against, **COMMON}, fault)
+
+
+@cache
+def possible() -> list[Case]:
+    return every_case(AXES, fits)
+
+
+@cache
+def contexts() -> list[Comparison]:
+    """Cases in which every way meets each value of every other setting that it can."""
+    chance = Random(7)
+    fills = every_case(FREE, lambda case: True)
+    pool = [{**case, **fill} for case in possible() for fill in chance.sample(fills, FILLS)]
+    pairs = [pair for pair in combinations(pool[0], 2) if CP in pair]
+    return [compared(case) for case in cover(pool, pairs=pairs)]
+
+
+def grid_contexts() -> Iterator[Comparison]:
+    """Over the ranks of a tensor grid, too."""
+    on_grid: Case = {"layout.tp": 4, "layout.tensor": "2d", "model.layers": 2, "model.vocab": 260}
+    for model, way in (("gpt2", "ring"), ("neox", "rsa"), ("gpt2", "ulysses")):
+        settings = {"model": model, **on_grid, CP: (2, way), **SAMPLES}
+        yield compared(settings, {**{name: settings[name] for name in settings if name.startswith("model")}, **SAMPLES})
+
+
+SAMPLES: Case = {"train.eval_samples": 8, "train.global_batch": 8, "train.micro_batch": 2}
+
+
+WAYS = ("ring", "rsa", "ulysses")
+SMALL: Case = {"model.layers": 2, "train.global_batch": 4, "train.micro_batch": 2}
+
+
+def lossless_contexts() -> Iterator[Comparison]:
+    """A lossless codec against the same algorithm without one."""
+    for way in WAYS:
+        common = {"model": "gpt2", **SMALL, CP: (4, way), "train.precision": "fp32"}
+        yield compared({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
+
+
+def lossy_contexts() -> Iterator[Comparison]:
+    """8-bit integers on everything: within their bound, and equal where ranks hold the same."""
+    for way in WAYS:
+        common = {"model": "gpt2", **SMALL, CP: (4, way), "train.precision": "fp32"}
+        yield compared({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
+
+
+def bit_equal_contexts() -> Iterator[Comparison]:
+    """Settings that change no order of sums, so no bit."""
+    others = {"train.overlap": True, "train.zero": 1, "train.recompute": "selective"}
+    for way in WAYS:
+        plain = {"model": "neox", **SMALL, "scheme": "identity", "train.clip": 0.0, CP: (4, way), "train.zero": 0}
+        plain["train.overlap"] = False
+        yield compared({**plain, **others}, plain)
+
+
+RING: Case = {CP: (2, "ring")}
+ROWS: Case = {CP: (2, "rsa")}
+REPLICAS: Case = {**ROWS, "layout.dp": 2, "train.eval_samples": 4}
+"""Replicas have as many samples each: ranks of one that read others' would wait for each other for ever."""
+HEADS: Case = {CP: (2, "ulysses")}
+FAULTY: dict[str, tuple[Case, str]] = {
+    "mask_off_by_one_block": (RING, "loss"),
+    "stale_block": (RING, "loss"),
+    "blocks_never_weighed_anew": (RING, "loss"),
+    "share_of_the_own_block": (RING, "gradients"),
+    "sums_stay": (ROWS, "gradients"),
+    "heads_in_another_order": (HEADS, "loss"),
+    "positions_as_in_a_whole_sample": (HEADS, "loss"),
+    "neighbouring_positions_in_the_ring": (RING, "loss"),
+    "positions_of_one_rank_left_out": (ROWS, "gradients"),
+    "mean_divided_twice": (ROWS, "gradients"),
+    "other_samples_on_each_rank": (REPLICAS, "loss"),
+}
+"""For each planted fault, the run that shows it and the value that shows it."""
+
+SOUND: Case = {"model": "neox", "model.layers": 1, "train.global_batch": 4}
+
+
+def faulty_contexts() -> Iterator[Comparison]:
+    """Each run without a fault, and with each of its own faults."""
+    for place in (RING, ROWS, REPLICAS, HEADS):
+        yield compared({**SOUND, **place})
+    for name, (place, _) in FAULTY.items():
+        yield compared({**SOUND, **place}, fault=name)
+
+
+def others() -> Iterator[Comparison]:
+    """All of these, for one start of the ranks."""
+    for suite in (grid_contexts, lossless_contexts, lossy_contexts, bit_equal_contexts, faulty_contexts):
+        yield from suite()
+
+
+SUITES = {suite.__name__: suite for suite in (contexts, others)}

@@ -1,0 +1,176 @@
+"""Deliberate errors of context parallelism, one each."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from hpcbench.parallel.context import attention, passing, ring, rows, ulysses
+from hpcbench.parallel.context.blocks import Attended, Gradients, Online, attend
+from hpcbench.parallel.context.passing import Homeward, Sharers
+from hpcbench.parallel.context.places import Pair, in_order
+from hpcbench.parallel.data_parallel import DataParallel
+from hpcbench.parallel.gradients import Gradients as Reductions
+from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.pieces import Piece
+from hpcbench.train.model import whole_sample
+
+Patch = AbstractContextManager[object]
+
+
+def _both(name: str, faulty: Callable[..., Any]) -> Patch:
+    """A function that both ring forms use."""
+    stack = ExitStack()
+    for module in (ring, rows):
+        stack.enter_context(patch.object(module, name, faulty))
+    return stack
+
+
+def mask_off_by_one_block() -> Patch:
+    """A rank takes the block that comes for that of the rank after its owner."""
+    pair = ring.pair
+
+    def faulty(positions: int, rank: int, source: int, *, causal: bool) -> Pair:
+        return pair(positions, rank, source + 1 if source != rank else rank, causal=causal)
+
+    return _both("pair", faulty)
+
+
+def stale_block() -> Patch:
+    """The block of the hop before is still in the buffer that is read."""
+
+    def faulty(own: Tensor, ranks: Sharers) -> Iterator[tuple[int, Tensor]]:
+        before = own.clone()
+        for source, block in passing.go_round(own, ranks):
+            now = block.clone()
+            yield source, before
+            before = now
+
+    return _both("go_round", faulty)
+
+
+def blocks_never_weighed_anew() -> Patch:
+    """What was joined so far keeps its weight when another block comes."""
+    add = Online.add
+
+    def faulty(self: Online, queries: slice, block: Attended) -> None:
+        before = self._values[:, :, queries].clone()
+        add(self, queries, block)
+        share = (block.weight - self._weight[:, :, queries]).exp()[..., None]
+        self._values[:, :, queries] = before + share * block.values
+
+    return patch.object(Online, "add", faulty)
+
+
+def share_of_the_own_block() -> Patch:
+    """In the backward pass a block's probabilities are those among its own keys, not among all."""
+    backward = ring.attend_backward
+
+    def faulty(gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, whole: Attended, *, causal: bool) -> Gradients:
+        alone = attend(q, k, v, causal=causal)
+        return backward(gradient, q, k, v, whole._replace(weight=alone.weight), causal=causal)
+
+    return patch.object(ring, "attend_backward", faulty)
+
+
+def sums_stay() -> Patch:
+    """A rank's gradients of keys and values are those of its own queries."""
+
+    def faulty(self: Homeward) -> Tensor:
+        assert self._own is not None
+        self._with_what_came(self._own)
+        return self._own
+
+    return patch.object(Homeward, "at_home", faulty)
+
+
+def heads_in_another_order() -> Patch:
+    """The heads that come back lie in the order of the ranks after."""
+    joined = ulysses._joined
+
+    def faulty(turns: list[Tensor]) -> Tensor:
+        x = joined(turns)
+        return torch.roll(x, x.shape[2] // len(turns[0]), 2)
+
+    return patch.object(ulysses, "_joined", faulty)
+
+
+def positions_as_in_a_whole_sample() -> Patch:
+    """A rank takes its positions for the first ones of the sample."""
+    put_into = attention.Positions.put_into
+
+    def faulty(self: attention.Positions, model: Any) -> None:
+        put_into(self, model)
+        for block in model.blocks.values():
+            block.attention.places = whole_sample
+        if model.embedding is not None:
+            model.embedding.places = whole_sample
+
+    return patch.object(attention.Positions, "put_into", faulty)
+
+
+def neighbouring_positions_in_the_ring() -> Patch:
+    """Positions are shared out in order, and the ring takes them for zig-zag."""
+    ways = {way: (how, in_order) for way, (how, _) in attention.WAYS.items()}
+    return patch.object(attention, "WAYS", ways)
+
+
+def positions_of_one_rank_left_out() -> Patch:
+    """Gradients are averaged over the replicas of samples only: those of other positions are lost."""
+    start = Reductions._start
+
+    def faulty(self: Reductions, piece: Piece) -> None:
+        if self._mesh.cp.rank:
+            piece.bucket.gradients.zero_()
+        start(self, piece)
+
+    return patch.object(Reductions, "_start", faulty)
+
+
+def mean_divided_twice() -> Patch:
+    """The gradient of the mean over all tokens is divided by the ranks that share positions once more."""
+    begin = DataParallel.begin
+
+    def faulty(self: DataParallel, *, micro_batches: int, loss_scale: float) -> None:
+        begin(self, micro_batches=micro_batches, loss_scale=loss_scale * self._mesh.cp.size)
+
+    return patch.object(DataParallel, "begin", faulty)
+
+
+def other_samples_on_each_rank() -> Patch:
+    """Ranks that share positions read different samples, as if they were replicas."""
+    made = Mesh.__init__
+
+    def faulty(self: Mesh, *arguments: Any) -> None:
+        made(self, *arguments)
+        self.sample_rank = self.dp.rank % self.layout.dp
+
+    return patch.object(Mesh, "__init__", faulty)
+
+
+FAULTS: dict[str, Callable[[], Patch]] = {
+    fault.__name__: fault
+    for fault in (
+        mask_off_by_one_block,
+        stale_block,
+        blocks_never_weighed_anew,
+        share_of_the_own_block,
+        sums_stay,
+        heads_in_another_order,
+        positions_as_in_a_whole_sample,
+        neighbouring_positions_in_the_ring,
+        positions_of_one_rank_left_out,
+        mean_divided_twice,
+        other_samples_on_each_rank,
+    )
+}
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Run the block with one fault in place."""
+    with FAULTS[name]():
+        yield

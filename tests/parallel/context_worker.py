@@ -1,0 +1,23 @@
+"""Trains small models whose ranks share positions beside one process; prints a JSON line a case."""
+
+import sys
+from unittest.mock import patch
+
+import context_cases
+import faults
+import parity_worker
+from context_faults import planted
+from parity_worker import WORLD, compare_all, meet
+
+
+def main(suite: str) -> None:
+    chosen = list(context_cases.SUITES[suite]()) if WORLD.rank == 0 else None  # which takes seconds
+    meet(WORLD)
+    # one step shows every gradient and every message; more of them cost what they do on each layout
+    with patch.object(parity_worker, "planted", planted), patch.object(parity_worker, "STEPS", 1):
+        compare_all(WORLD.bcast(chosen))
+
+
+if __name__ == "__main__":
+    assert not set(context_cases.FAULTY) & set(faults.FAULTS)
+    main(*sys.argv[1:])
