@@ -6,13 +6,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from hpcbench.contract.decide import undecidable
 from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.errors import UserError
 from hpcbench.program.launch import Ended, launch
 from hpcbench.program.settings import load_groups, load_scheme
 from hpcbench.program.table import table
-from hpcbench.torch.decide import undecidable
 
 
 def run(command: Sequence[str], *, scheme: str | None, groups: Path | None, dry: bool, out: Path | None) -> int:

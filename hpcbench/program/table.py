@@ -25,7 +25,10 @@ _WHY = {
 def summed(ranks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows of all ranks, those of the same calls added up, the largest first."""
     names = ("group", "ranks", "dimension", "call", "dtype", "codec", "why")
-    numbers = ("calls", "call_bytes", "message_bytes", "wire_bytes", "encode_s", "decode_s", "lost_overflows")
+    numbers = (
+        *("calls", "call_bytes", "message_bytes", "wire_bytes", "coded_bytes", "network_bytes"),
+        *("encode_s", "decode_s", "lost_overflows"),
+    )
     rows: dict[tuple[Any, ...], dict[str, Any]] = defaultdict(lambda: dict.fromkeys(numbers, 0))
     for rank in ranks:
         for row in rank["rows"]:

@@ -35,6 +35,10 @@ class Row:
     """Bytes that this rank sent in encoded calls, before the codec."""
     wire_bytes: int = 0
     """The same after the codec."""
+    coded_bytes: int = 0
+    """Message bytes that went through the codec: small parts of a call may not."""
+    network_bytes: int = 0
+    """Wire bytes that left the node."""
     encode_s: float = 0.0
     decode_s: float = 0.0
     lost_overflows: int = 0
@@ -73,6 +77,8 @@ class Account:
         with self._lock:
             row.message_bytes += tally.message_bytes
             row.wire_bytes += tally.wire_bytes
+            row.coded_bytes += tally.coded_bytes
+            row.network_bytes += tally.network_bytes
             row.encode_s += tally.encode_s
             row.decode_s += tally.decode_s
             row.lost_overflows += tally.lost_overflows

@@ -9,11 +9,11 @@ import torch.distributed as dist
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.plan import Operation, Plan
+from hpcbench.contract.decide import Call, verdict
 from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.scheme import Rule
 from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, Traffic
 from hpcbench.torch.account import Account, Key, Row
-from hpcbench.torch.decide import Call, verdict
 from hpcbench.torch.dimensions import dimension_of
 from hpcbench.torch.encoded import EncodedGroup
 from hpcbench.torch.tensors import DTYPES

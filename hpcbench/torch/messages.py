@@ -27,6 +27,7 @@ def encoded(tensor: torch.Tensor, codec: Codec, seed: int, account: Account, row
     used = codec.encode(values, wire, seed=seed)
     tally.encoded(begin)
     tally.message_bytes, tally.wire_bytes = values.nbytes, used
+    tally.coded_bytes = values.nbytes if codec.name != "none" else 0
     account.sent(row, tally)
     return torch.from_numpy(wire if codec.fixed_size else with_length(wire[:used]))
 

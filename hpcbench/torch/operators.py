@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Work
 
+from hpcbench.contract.decide import Call
 from hpcbench.torch import messages
 from hpcbench.torch.account import Account
-from hpcbench.torch.decide import Call
 from hpcbench.torch.groups import AVERAGE, GroupCalls
 from hpcbench.torch.worker import handle
 
