@@ -157,10 +157,10 @@ def _check_files(runs: list[Run], base: Path) -> None:
     """Whether what the ranks will read is there."""
     for run in runs:
         if isinstance(run.study, ProgramStudy):
-            place = base / (run.study.program.directory or ".")
-            if not place.is_dir():
+            directory = base / (run.study.program.directory or ".")
+            if not directory.is_dir():
                 where = run.where(("program", "directory"))
-                raise UserError(f"{where}: program.directory: {shown_path(place)} is no directory: check the path")
+                raise UserError(f"{where}: program.directory: {shown_path(directory)} is no directory: check the path")
             continue
         data = run.study.data
         pair = (data.path or "").removesuffix(".bin").removesuffix(".idx")

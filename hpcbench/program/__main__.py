@@ -25,7 +25,7 @@ from hpcbench.contract.program import ProgramRun, load
 from hpcbench.contract.stamp import stamp
 from hpcbench.contract.state import STOPPED_EXIT
 from hpcbench.errors import UserError
-from hpcbench.program.sent import reported, traffic
+from hpcbench.program.sent import reported, traffic, unknown
 
 _LOOK_S = 0.5
 _GRACE_S = 60.0
@@ -52,6 +52,8 @@ def main(arguments: list[str]) -> int:
     seconds = time.monotonic() - begin
     if ranks and last:
         _say(traffic(ranks, run.scheme, last))
+        for event in unknown(ranks):
+            _say(event)
     if stopped:
         _say(End(time=_now(), state="stopped", steps=last, seconds=seconds))
         return STOPPED_EXIT

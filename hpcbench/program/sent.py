@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hpcbench.contract.events import ChannelTraffic, Traffic
+from hpcbench.contract.events import ChannelTraffic, Traffic, UnknownGroup
 from hpcbench.contract.scheme import Scheme
 from hpcbench.files import read_json
 from hpcbench.program.table import summed
+from hpcbench.torch.dimensions import remedy
 
 
 def reported(directory: Path) -> list[dict[str, Any]]:
@@ -33,6 +34,15 @@ def sent_bytes(row: dict[str, Any]) -> int:
     if call == "point to point":
         return nbytes // 2  # both the one who sends and the one who receives count the call
     return _SHARES.get(call, 1) * nbytes * (ranks - 1) // ranks
+
+
+def unknown(ranks: Sequence[dict[str, Any]]) -> list[UnknownGroup]:
+    """The groups without a known dimension, by their descriptions."""
+    found: dict[str, int] = {}
+    for row in summed(ranks):
+        if row["why"] == "unknown group":
+            found[row["group"]] = found.get(row["group"], 0) + int(row["call_bytes"])
+    return [UnknownGroup(group=name, bytes=nbytes, remedy=remedy(name)) for name, nbytes in found.items()]
 
 
 def traffic(ranks: Sequence[dict[str, Any]], scheme: Scheme, last: int) -> Traffic:

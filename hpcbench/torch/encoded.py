@@ -40,7 +40,7 @@ from hpcbench.torch.account import Account, Row
 from hpcbench.torch.gloo_carrier import GlooCarrier, PointToPoint, drive
 from hpcbench.torch.residuals import Residuals
 from hpcbench.torch.tensors import array
-from hpcbench.torch.worker import Worker
+from hpcbench.torch.worker import Job, Worker
 
 LINKS = Links(Link(500e-6, 1e9), Link(500e-6, 1e9))
 """Speeds that plans over gloo are chosen by: a message costs tens of microseconds, in Python and in gloo's threads."""
@@ -66,6 +66,7 @@ class EncodedGroup:
 
     def __init__(self, group: dist.ProcessGroup, account: Account) -> None:
         self._account = account
+        self._name = f"group {group.group_desc}" if group.group_desc else "a group"
         self.rank, self.size = group.rank(), group.size()
         store = distributed_c10d._get_process_group_store(group)
         _made[group.group_name] += 1  # the keys of an earlier group lead to its closed connections
@@ -78,6 +79,10 @@ class EncodedGroup:
         self._place = HostPlace(self._scratch)
         self._residuals = Residuals()
         self._calls = 0
+
+    def stepped(self) -> None:
+        """The program's optimizer has taken a step."""
+        self._residuals.stepped()
 
     def plan(self, operation: Operation, n: int, dtype: np.dtype[Any], channel: Channel) -> Plan | None:
         """The plan of a call; None if the library's own collective is to carry it."""
@@ -125,7 +130,7 @@ class EncodedGroup:
                 if target is not out:
                     out.copy_(target)
 
-        return self.worker.later(job, list(outs))
+        return self.worker.later(self._told(job), list(outs))
 
     def all_to_all(
         self,
@@ -152,7 +157,7 @@ class EncodedGroup:
             if target is not out:
                 out.copy_(target)
 
-        return self.worker.later(job, [out])
+        return self.worker.later(self._told(job), [out])
 
     def _reduce(
         self,
@@ -177,7 +182,7 @@ class EncodedGroup:
                 for buffer in lent:
                     self._scratch.give_back(buffer)
 
-        return self.worker.later(job, list(outs))
+        return self.worker.later(self._told(job), list(outs))
 
     def _sum(
         self,
@@ -236,6 +241,28 @@ class EncodedGroup:
             for k, todo in enumerate(slices)
         )
         self._account.sent(row, tally)
+
+    def _told(self, job: Job) -> Job:
+        """A job that tells the other ranks why it failed: they see only that messages do not come."""
+
+        def run() -> None:
+            try:
+                job()
+            except Exception as error:
+                raise RuntimeError(self._reason(error)) from error
+
+        return run
+
+    def _reason(self, error: Exception) -> str:
+        """The words of an error, and of the rank that failed first if that was another one."""
+        words = f"hpcbench, rank {self.rank} of {self._name}: {type(error).__name__}: {error}"
+        try:
+            if self._store.check(["failed"]):
+                return f"{words}; before that, {self._store.get('failed').decode()}"
+            self._store.set("failed", words)
+        except RuntimeError:
+            return words  # the rank that holds the store is gone
+        return words
 
     def _carried(self) -> GlooCarrier:
         if self._carrier is None:

@@ -60,7 +60,7 @@ class GroupCalls:
         self.description = description
         self._group, self._settings, self._account = group, settings, account
         ranks = dist.get_process_group_ranks(group)
-        self._size = len(ranks)
+        self.size = len(ranks)
         self.dimension = dimension_of(description, ranks, dist.get_world_size(), settings.groups)
         self._encoded: EncodedGroup | None = None
         self._chosen: dict[tuple[object, ...], Chosen] = {}
@@ -77,7 +77,7 @@ class GroupCalls:
     def next_seed(self) -> int:
         """Seed of this rank's next message to one rank."""
         self._messages += 1
-        return self._messages * self._size + self._group.rank()
+        return self._messages * self.size + self._group.rank()
 
     def exact(self, name: str, tensors: Sequence[torch.Tensor]) -> None:
         """Count a call of an operation that is never encoded."""
@@ -117,6 +117,11 @@ class GroupCalls:
         self._account.call(chosen.row, n, nbytes)
         return chosen
 
+    def stepped(self) -> None:
+        """The program's optimizer has taken a step."""
+        if self._encoded is not None:
+            self._encoded.stepped()
+
     def stop(self, patience_s: float) -> None:
         """End the thread of the encoded operations."""
         if self._encoded is not None:
@@ -149,8 +154,10 @@ class GroupCalls:
         self, tensors: Sequence[torch.Tensor], nbytes: int, reduction: int | None, ragged: bool, rule: Rule | None
     ) -> str:
         """What in the call itself keeps it from being encoded."""
-        if self._size == 1:
+        if self.size == 1:
             return "one rank"
+        if any(t.layout is not torch.strided for t in tensors):
+            return "layout"
         if any(t.dtype not in DTYPES for t in tensors) or len({t.dtype for t in tensors}) > 1:
             return "type"
         if reduction not in (None, SUM, AVERAGE):
@@ -183,4 +190,4 @@ class GroupCalls:
 
     def _row(self, call: str, dtype: str, codec: str, why: str) -> Row:
         dimension = self.dimension or "unknown"
-        return self._account.row(Key(self.description, self._size, dimension, call, dtype, codec, why))
+        return self._account.row(Key(self.description, self.size, dimension, call, dtype, codec, why))

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup
+from torch.distributed import distributed_c10d
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from hpcbench.contract.interpose import Interposition
 from hpcbench.errors import UserError
@@ -57,6 +59,7 @@ class Interception:
         self._named: set[str] = set()
         self._operators = Operators(self.account)
         self._library: torch.library.Library | None = None
+        self._hook: Any = None
 
     def install(self) -> None:
         """Register the kernels. Operators whose arguments are not the known ones are left alone."""
@@ -66,6 +69,7 @@ class Interception:
         for name in COUNTED:
             self._register(library, name, _count(name))
         self._meshes.watch()
+        self._hook = register_optimizer_step_post_hook(self._stepped)
 
     def remove(self) -> None:
         """Take the kernels back, and end the threads."""
@@ -73,6 +77,7 @@ class Interception:
             self._library._destroy()  # type: ignore[no-untyped-call]
             self._library = None
             self._meshes.unwatch()
+            self._hook.remove()
         for group in self._groups.values():
             group.stop(_PATIENCE_S)
 
@@ -83,6 +88,10 @@ class Interception:
         except OSError as error:
             log.warning("hpcbench: what this rank sent is lost: %s", error)
         self.remove()
+
+    def _stepped(self, *about: object) -> None:
+        for group in self._groups.values():
+            group.stepped()
 
     def _register(self, library: torch.library.Library, name: str, handler: Callable[..., Any]) -> None:
         operator = getattr(torch.ops.c10d, name).default
@@ -97,11 +106,16 @@ class Interception:
                 return operator.redispatch(keys & _BELOW, *changed[:where], args[where], *changed[where:])
 
             calls = self._calls(ProcessGroup.unbox(args[where]))
+            if calls is None:
+                return operator.redispatch(keys & _BELOW, *args)
             return handler(calls, plain, *args[:where], *args[where + 1 :])
 
         library.impl(name, kernel, "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
 
-    def _calls(self, group: dist.ProcessGroup) -> GroupCalls:
+    def _calls(self, group: dist.ProcessGroup) -> GroupCalls | None:
+        """What is known of a group; None for one that torch.distributed does not list, whose ranks nobody knows."""
+        if not dist.is_initialized() or group not in distributed_c10d._world.pg_group_ranks:
+            return None
         name = group.group_name
         calls = self._groups.get(name)
         description = self._meshes.described(name, group.group_desc)

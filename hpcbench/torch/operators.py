@@ -48,7 +48,8 @@ class Operators:
         }
 
     def _allreduce(self, calls: GroupCalls, plain: Plain, tensors: Tensors, op: Any, sparse: Any, *rest: Any) -> Any:
-        work = None if sparse is not None else self._sum_in_place(calls, tensors, op)
+        # several tensors are several devices of a rank, whose values gloo adds up, too
+        work = None if sparse is not None or len(tensors) != 1 else self._sum_in_place(calls, tensors, op)
         return plain(tensors, op, sparse, *rest) if work is None else (tensors, work)
 
     def _allreduce_coalesced(self, calls: GroupCalls, plain: Plain, tensors: Tensors, op: Any, *rest: Any) -> Any:
@@ -64,13 +65,13 @@ class Operators:
 
     def _allgather_base(self, calls: GroupCalls, plain: Plain, out: torch.Tensor, src: torch.Tensor, *rest: Any) -> Any:
         row, channel, plans, _ = calls.choose(Call.ALL_GATHER, [out])
-        if channel is None:
+        if channel is None or not _fit([out], [src], calls.size):
             return plain(out, src, *rest)
         return out, calls.encoded.all_gather([out], [src], plans, channel, row).boxed()
 
     def _allgather_coalesced(self, calls: GroupCalls, plain: Plain, outs: Tensors, srcs: Tensors, *rest: Any) -> Any:
         row, channel, plans, _ = calls.choose(Call.FUNCTIONAL_GATHER, outs)
-        if channel is None:
+        if channel is None or not _fit(outs, srcs, calls.size):
             return plain(outs, srcs, *rest)
         return calls.encoded.all_gather(outs, srcs, plans, channel, row).boxed()
 
@@ -117,7 +118,7 @@ class Operators:
     def _sum_apart(self, calls: GroupCalls, outs: Tensors, srcs: Tensors, op: Any) -> Any:
         reduction = op.op()
         row, channel, plans, _ = calls.choose(Call.REDUCE_SCATTER, srcs, reduction=reduction)
-        if channel is None:
+        if channel is None or not _fit(srcs, outs, calls.size):
             return None
         return calls.encoded.reduce_scatter(outs, srcs, plans, channel, row, average=reduction == AVERAGE).boxed()
 
@@ -149,7 +150,7 @@ class Operators:
 
     def _send(self, calls: GroupCalls, plain: Plain, tensors: Tensors, to: int, tag: int) -> Any:
         row, channel, _, _ = calls.choose(Call.MESSAGE, tensors)
-        if channel is None:
+        if channel is None or len(tensors) != 1:
             return plain(tensors, to, tag)
         message = messages.encoded(tensors[0], channel.codec, calls.next_seed(), self._account, row)
         return plain([message], to, tag)
@@ -162,13 +163,21 @@ class Operators:
 
     def _received(self, calls: GroupCalls, plain: Plain, tensors: Tensors, *where: int) -> Any:
         row, channel, _, _ = calls.choose(Call.MESSAGE, tensors)
-        if channel is None:
+        if channel is None or len(tensors) != 1:
             return plain(tensors, *where)
 
         def receive(inbox: torch.Tensor) -> Work:
             return Work.unbox(plain([inbox], *where))
 
         return messages.received(tensors[0], channel.codec, receive, self._account, row).boxed()
+
+
+def _fit(wholes: Tensors, parts: Tensors, ranks: int) -> bool:
+    """Whether each whole has room for a part of each rank. PyTorch itself says what is wrong if it has not."""
+    return len(wholes) == len(parts) and all(
+        whole.numel() == ranks * part.numel() and whole.dtype == part.dtype
+        for whole, part in zip(wholes, parts, strict=True)
+    )
 
 
 def _alike(parts: Tensors) -> bool:

@@ -2,9 +2,9 @@
 
 import pytest
 
+from hpcbench.contract.decide import Call, undecidable, verdict
 from hpcbench.contract.interpose import Groups
 from hpcbench.contract.scheme import Rule, Scheme
-from hpcbench.contract.decide import Call, undecidable, verdict
 
 HYBRID = Scheme(algorithm="encoded", default="zfp:16", rules=[Rule(dimension="DP", codec="zfp:8")])
 ONLY_DP = Scheme(algorithm="encoded", default="none", rules=[Rule(dimension="DP", codec="int8:256")])

@@ -1,37 +1,18 @@
 """Unmodified programs of PyTorch on four ranks: plain, interposed, and with codecs. One launch serves all tests."""
 
-import json
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from programs import PROGRAMS, REPLICAS
 
-HERE = Path(__file__).parent
-RANKS = 4
 Ranks = list[dict[str, Any]]
 
 
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
-    out = tmp_path_factory.mktemp("programs") / "ranks.json"
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*launcher, str(HERE / "worker.py"), str(out)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env=environment,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    read: Ranks = json.loads(out.read_text(encoding="utf-8"))
-    return read
+@pytest.fixture
+def ranks(played: dict[str, Any]) -> Ranks:
+    found: Ranks = played["ranks"]
+    return found
 
 
 def results(ranks: Ranks, program: str, mode: str) -> list[dict[str, Any]]:
@@ -128,3 +109,10 @@ def test_checkpoints_are_exact_and_a_lossy_one_would_be_seen(ranks: Ranks) -> No
     for rank in ranks:
         exact, planted = rank["checkpoint"]
         assert exact == 0 < planted
+
+
+def test_the_hook_of_ddp_does_what_the_kernels_do(ranks: Ranks) -> None:
+    for rank in ranks:
+        found = rank["hook"]
+        assert found["hook"] == found["kernels"] != found["plain"]
+        assert found["small"] == pytest.approx(found["plain"], rel=1e-6)

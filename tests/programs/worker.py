@@ -1,7 +1,13 @@
-"""What torchrun starts: all programs in all modes, then single calls and faults. Rank 0 writes the results."""
+"""All programs in all modes, single calls and faults. Ranks are forked: torch is imported once.
+
+    python worker.py OUT [TRIES]
+
+Writes ranks.json and faults.json into the directory OUT. With TRIES it plays the faults alone, so many times.
+"""
 
 import hashlib
 import json
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -11,10 +17,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from programs import PROGRAMS
+from faults import Played
+from programs import PROGRAMS, model, train
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.plan import Operation
@@ -23,11 +31,13 @@ from hpcbench.comm.topology import Topology
 from hpcbench.contract.interpose import Groups, Interposition
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.traffic import Algorithm
+from hpcbench.torch.ddp_hook import compressed
 from hpcbench.torch.encoded import LINKS
 from hpcbench.torch.intercept import Interception
 from hpcbench.torch.tensors import DTYPES
 
 SMALL = Groups(min_bytes=1024)
+RANKS = 4
 
 
 def settings(default: str = "none", dp: str | None = None, groups: Groups = SMALL, **rule: Any) -> Interposition:
@@ -192,6 +202,25 @@ def feedback(*, lost: bool) -> float:
     return float((mean - x).norm() / x.norm())
 
 
+def train_ddp(prepare: Callable[[nn.Module], None] = lambda net: None) -> tuple[list[float], torch.Tensor]:
+    net = DistributedDataParallel(model(), bucket_cap_mb=0.1)
+    prepare(net)
+    return train(net, dist.get_rank())
+
+
+def hook() -> dict[str, Any]:
+    """Losses of DDP with int8 by PyTorch's communication hook, and by the kernels."""
+
+    def hooked(net: nn.Module) -> None:
+        net.register_comm_hook(None, compressed("int8:256", min_bytes=1024))  # type: ignore[operator]
+
+    by_hook, _ = train_ddp(hooked)
+    (by_kernels, _), _ = interposed(settings(dp="int8:256"), train_ddp)
+    plain, _ = train_ddp()
+    small, _ = train_ddp(lambda net: net.register_comm_hook(None, compressed("int8:256", min_bytes=1 << 30)))  # type: ignore[operator]
+    return {"hook": by_hook, "kernels": by_kernels, "plain": plain, "small": small}
+
+
 def checkpoint(*, lossy: bool) -> float:
     """Largest change of weights that FSDP2 has cut in pieces and a state dict has put together again."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("dp",))
@@ -207,22 +236,55 @@ def checkpoint(*, lossy: bool) -> float:
     return float(change)
 
 
-def main() -> None:
+def rank(number: int, ranks: int, directory: Path) -> None:
+    """One rank. It never returns."""
+    status = 1
+    try:
+        dist.init_process_group(
+            "gloo",
+            init_method=f"file://{directory / 'store'}",
+            rank=number,
+            world_size=ranks,
+            timeout=timedelta(seconds=90),
+        )
+        found = {
+            "programs": programs(),
+            "calls": calls(),
+            "exchange": exchange(),
+            "hook": hook(),
+            "checkpoint": [checkpoint(lossy=False), checkpoint(lossy=True)],
+            "feedback": [feedback(lost=False), feedback(lost=True)],
+        }
+        every: list[Any] = [None] * ranks
+        dist.all_gather_object(every, found)
+        if number == 0:
+            (directory / "ranks.json").write_text(json.dumps(every), encoding="utf-8")
+        dist.barrier()
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def main() -> int:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=90))
-    found = {
-        "programs": programs(),
-        "calls": calls(),
-        "exchange": exchange(),
-        "checkpoint": [checkpoint(lossy=False), checkpoint(lossy=True)],
-        "feedback": [feedback(lost=False), feedback(lost=True)],
-    }
-    every: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(every, found)
-    if dist.get_rank() == 0:
-        Path(sys.argv[1]).write_text(json.dumps(every), encoding="utf-8")
-    dist.barrier()
-    dist.destroy_process_group()
+    directory = Path(sys.argv[1])
+    if len(sys.argv) > 2:
+        found = [Played(directory / str(k)).outcomes() for k in range(int(sys.argv[2]))]
+        (directory / "faults.json").write_text(json.dumps(found), encoding="utf-8")
+        return 0
+    torch.compile(nn.Linear(2, 2), backend="aot_eager")(torch.ones(2)).sum().backward()  # its imports, once for all
+    played = Played(directory / "faults")
+    ranks = []
+    for number in range(RANKS):
+        pid = os.fork()
+        if pid == 0:
+            rank(number, RANKS, directory)
+        ranks.append(pid)
+    statuses = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in ranks]
+    (directory / "faults.json").write_text(json.dumps(played.outcomes()), encoding="utf-8")
+    return max(map(abs, statuses))
 
 
-main()
+sys.exit(main())

@@ -1,11 +1,7 @@
-"""Ranks that die, leave, fail or disagree. Each fault has ranks of its own, forked here: torch is imported once.
-
-Prints a JSON object: for each fault and rank its exit status, its seconds and its words.
-"""
+"""Ranks that die, leave, stall, fail or disagree. Each fault has two ranks of its own, forked from one process."""
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -21,7 +17,7 @@ from hpcbench.contract.interpose import Groups, Interposition
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.torch.intercept import Interception
 
-TIMEOUT_S, HANGS_S = 5, 60
+TIMEOUT_S, HANGS_S = 4, 90
 NAMED = NamedScheme(name="naive-int8", algorithm="encoded", default="int8:256")
 
 
@@ -55,6 +51,10 @@ def encode_fails(rank: int) -> None:
     train(fault)
 
 
+def stalls(rank: int) -> None:
+    train(lambda step: time.sleep(3 * TIMEOUT_S) if rank == 1 and step == 2 else None)
+
+
 def disagrees(rank: int) -> None:
     train(lambda step: None)
 
@@ -62,6 +62,7 @@ def disagrees(rank: int) -> None:
 FAULTS: dict[str, Callable[[int], None]] = {
     "killed": killed,
     "leaves": leaves,
+    "stalls": stalls,
     "encode fails": encode_fails,
     "disagrees": disagrees,
 }
@@ -92,30 +93,43 @@ def play(name: str, rank: int, where: Path) -> None:
     os._exit(status)
 
 
-def main() -> None:
-    under_way: dict[int, tuple[str, int, Path]] = {}
-    for name in FAULTS:
-        where = Path(sys.argv[1]) / name.replace(" ", "-")
-        where.mkdir()
-        for rank in range(2):
-            pid = os.fork()
-            if pid == 0:
-                play(name, rank, where)
-            under_way[pid] = (name, rank, where)
-    found: dict[str, list[object]] = {name: [None, None] for name in FAULTS}
-    ends = time.monotonic() + HANGS_S
-    while under_way and time.monotonic() < ends:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if not pid:
-            time.sleep(0.05)
-            continue
-        name, rank, where = under_way.pop(pid)
-        said = where / f"{rank}.json"
-        told = json.loads(said.read_text(encoding="utf-8")) if said.exists() else [None, ""]
-        found[name][rank] = [os.waitstatus_to_exitcode(status), *told]
-    for pid in under_way:
-        os.kill(pid, 9)
-    print(json.dumps(found))
+Outcomes = dict[str, list[list[object] | None]]
 
 
-main()
+class Played:
+    """All faults under way.
+
+    Parameters
+    ----------
+    directory
+        A directory of its own.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._under_way: dict[int, tuple[str, int, Path]] = {}
+        for name in FAULTS:
+            where = directory / name.replace(" ", "-")
+            where.mkdir(parents=True)
+            for rank in range(2):
+                pid = os.fork()
+                if pid == 0:
+                    play(name, rank, where)
+                self._under_way[pid] = (name, rank, where)
+
+    def outcomes(self) -> Outcomes:
+        """For each fault and rank its exit status, its seconds and its words; None for a rank that hangs."""
+        found: Outcomes = {name: [None, None] for name in FAULTS}
+        ends = time.monotonic() + HANGS_S
+        while self._under_way and time.monotonic() < ends:
+            for pid in list(self._under_way):
+                done, status = os.waitpid(pid, os.WNOHANG)
+                if done:
+                    name, rank, where = self._under_way.pop(pid)
+                    said = where / f"{rank}.json"
+                    told = json.loads(said.read_text(encoding="utf-8")) if said.exists() else [None, ""]
+                    found[name][rank] = [os.waitstatus_to_exitcode(status), *told]
+            time.sleep(0.1)
+        for pid in self._under_way:
+            os.kill(pid, 9)
+            os.waitpid(pid, 0)
+        return found
