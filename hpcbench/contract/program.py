@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
 from hpcbench.contract.interpose import Groups
 from hpcbench.contract.problems import user_error
@@ -73,7 +73,11 @@ class LogLines(Section):
         return self
 
 
-LogForm = Framework | LogLines
+LogForm = Annotated[
+    Annotated[Framework, Tag("[framework]")] | Annotated[LogLines, Tag("[lines]")],
+    Discriminator(lambda said: "[framework]" if isinstance(said, str) else "[lines]"),
+]
+"""How a program prints its steps: the name of a framework, or expressions."""
 
 
 class Program(Section):

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor.parallel import (
@@ -65,6 +65,13 @@ def ddp_half() -> Result:
 
 def ddp_compiled() -> Result:
     return train(DistributedDataParallel(torch.compile(model(), backend="aot_eager")), dist.get_rank())
+
+
+def fsdp1() -> Result:
+    net = FullyShardedDataParallel(model(), use_orig_params=True)
+    losses, _ = train(net, dist.get_rank())
+    with FullyShardedDataParallel.summon_full_params(net):
+        return losses, torch.cat([p.detach().reshape(-1) for p in net.parameters()])
 
 
 def fsdp2() -> Result:
@@ -140,6 +147,7 @@ PROGRAMS: dict[str, Callable[[], Result]] = {
     "ddp": ddp,
     "ddp in bf16": ddp_half,
     "ddp compiled": ddp_compiled,
+    "fsdp1": fsdp1,
     "fsdp2": fsdp2,
     "hsdp": hsdp,
     "tensor parallel": tensor_parallel,
@@ -147,5 +155,5 @@ PROGRAMS: dict[str, Callable[[], Result]] = {
     "tp x fsdp2": tensor_and_data,
     "pipeline": pipeline,
 }
-REPLICAS = {"ddp", "ddp in bf16", "ddp compiled", "fsdp2", "hsdp", "tensor parallel", "sequence parallel"}
+REPLICAS = {"ddp", "ddp in bf16", "ddp compiled", "fsdp1", "fsdp2", "hsdp", "tensor parallel", "sequence parallel"}
 """Programs in which `train` returns the same parameters on every rank."""

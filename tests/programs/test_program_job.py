@@ -179,15 +179,15 @@ def test_a_run_that_is_told_to_stop_leaves_and_says_so(tmp_path: Path) -> None:
 
 
 def test_a_signal_to_the_group_ends_launcher_and_program(tmp_path: Path) -> None:
-    path = written(tmp_path, "import os, time\nprint('loss', os.getpid())\ntime.sleep(60)")
+    path = written(tmp_path, "import os, time\nprint('process', os.getpid())\ntime.sleep(60)")
     command = [sys.executable, "-u", "-m", "hpcbench.program", str(path), "env"]
     with (tmp_path / "log.txt").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, start_new_session=True)
-    while b"loss" not in (tmp_path / "log.txt").read_bytes():
+    while b"process" not in (tmp_path / "log.txt").read_bytes():
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGTERM)
     assert process.wait(30) == -signal.SIGTERM
-    program = int((tmp_path / "log.txt").read_text().split("loss ")[1].split()[0])
+    program = int((tmp_path / "log.txt").read_text().split("process ")[1].split()[0])
     for _ in range(200):
         if not Path(f"/proc/{program}").exists():
             return

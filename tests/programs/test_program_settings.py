@@ -139,8 +139,8 @@ NODE = WALLTIME.replace("  steps: 20", "  start: node\n  steps: 20")
     ("site", "nodes", "words"),
     [
         ("local", 1, "launch=(env)"),
-        ("lassen", 1, "launch=(jsrun -n 1 -r 1 -a 1 "),  # its job scripts run beside the nodes of the job
-        ("lassen", 2, "launch=(jsrun -n 2 -r 1 -a 1 "),
+        ("lassen", 1, "launch=(lrun -N1 -T1 "),  # its job scripts run beside the nodes of the job
+        ("lassen", 2, "launch=(lrun -N2 -T1 "),
     ],
 )
 def test_a_command_that_starts_its_own_ranks_is_started_once_on_each_node(
