@@ -1,4 +1,4 @@
-"""A perceptron with ZeRO of DeepSpeed: deepspeed_zero.py STAGE. Prints losses and a digest of each rank's parameters."""
+"""A perceptron with ZeRO of DeepSpeed: deepspeed_zero.py STAGE. Prints losses and a digest of parameters."""
 
 import hashlib
 import json
