@@ -45,7 +45,7 @@ def pattern(shown: list[str]) -> str:
 
 
 def words(line: str) -> str:
-    parts = [re.sub(r"\\ ", r" +", re.escape(part)).strip() for part in line.split("...")]
+    parts = [re.sub(r"\\ ", r" +", re.escape(part.strip())) for part in line.split("...")]
     return ".*".join(parts)
 
 

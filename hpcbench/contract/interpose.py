@@ -55,6 +55,11 @@ class Groups(Section):
         description="What may be lossy though checkpoints may pass through it: gathers of parameters, and gathers by "
         "functional collectives (sequence parallelism, but full_tensor() and state dicts as well).",
     )
+    cuda: bool = Field(
+        False,
+        description="Encode sums and gathers of tensors on GPUs, too. Experimental: it has run on an emulated device "
+        "only, and its messages pass through the host.",
+    )
 
 
 class Interposition(Section):

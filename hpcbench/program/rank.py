@@ -112,7 +112,6 @@ def prepared(
             "WORLD_SIZE": str(size),
             "LOCAL_RANK": str(local),
             "LOCAL_WORLD_SIZE": str(per_node),
-            "GROUP_RANK": str(rank // per_node),
             "MASTER_ADDR": host,
             "MASTER_PORT": str(port),
         }

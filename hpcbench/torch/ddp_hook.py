@@ -38,7 +38,8 @@ def compressed(codec: str, *, feedback: bool = False, min_bytes: int = 65536) ->
     settings = Interposition(scheme=scheme, groups=Groups(min_bytes=min_bytes), out="nowhere")
     known: dict[str, GroupCalls] = {}
 
-    def hook(state: Any, bucket: dist.GradBucket) -> "torch.futures.Future[torch.Tensor]":
+    # DDP compares the annotation of the result, which must not be a string
+    def hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         group = state if state is not None else dist.group.WORLD
         calls = known.get(group.group_name)
         if calls is None or calls.id != group._id():

@@ -1,24 +1,14 @@
-"""The encoded operations of one group: the same plans that MPI carries out, over messages of a gloo group of its own.
+"""The encoded operations of one group: the same plans that MPI carries out, over gloo."""
 
-The caller's own calls must not get between the messages of a plan. So they travel over a second group with the same
-ranks, which is made at the first encoded call: all ranks of the group make that call.
-"""
-
-import os
-import socket
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from itertools import accumulate, pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch._C import _distributed_c10d as c10d
 from torch._C._distributed_c10d import Work
-from torch.distributed import distributed_c10d
 
 from hpcbench.codecs.types import Array
 from hpcbench.comm import steps
@@ -28,29 +18,26 @@ from hpcbench.comm.execute import STAGES, Call, carry_out
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.links import Link, Links
 from hpcbench.comm.memory import Tally
-from hpcbench.comm.places import HostPlace
+from hpcbench.comm.places import HostPlace, Place
 from hpcbench.comm.plan import Operation, Plan
 from hpcbench.comm.rounding import narrow, widen
 from hpcbench.comm.scratch import Scratch
-from hpcbench.comm.topology import Topology
 from hpcbench.comm.vector import Exchanged, InPlace, Reduced, Vector
 from hpcbench.contract.shards import Span, shards
 from hpcbench.contract.traffic import Algorithm
 from hpcbench.torch.account import Account, Row
-from hpcbench.torch.gloo_carrier import GlooCarrier, PointToPoint, drive
+from hpcbench.torch.device_calls import DeviceCalls, Prepared
+from hpcbench.torch.gloo_carrier import drive
+from hpcbench.torch.own_group import OwnGroup
 from hpcbench.torch.residuals import Residuals
 from hpcbench.torch.tensors import array
-from hpcbench.torch.worker import Job, Worker
+from hpcbench.torch.worker import Worker
 
 LINKS = Links(Link(500e-6, 1e9), Link(500e-6, 1e9))
 """Speeds that plans over gloo are chosen by: a message costs tens of microseconds, in Python and in gloo's threads."""
 _TAGS = 64
 """Slices with tags of their own. More of them are never under way."""
 _SUMS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER)
-
-
-_made: Counter[str] = Counter()
-"""How often encoded operations were made for the group of a name: the same on all of its ranks."""
 
 
 class EncodedGroup:
@@ -66,17 +53,13 @@ class EncodedGroup:
 
     def __init__(self, group: dist.ProcessGroup, account: Account) -> None:
         self._account = account
-        self._name = f"group {group.group_desc}" if group.group_desc else "a group"
         self.rank, self.size = group.rank(), group.size()
-        store = distributed_c10d._get_process_group_store(group)
-        _made[group.group_name] += 1  # the keys of an earlier group lead to its closed connections
-        self._store = c10d.PrefixStore(f"hpcbench {_made[group.group_name]}", store)
-        self._timeout = _timeout(group)
-        self.choice = Choice(self.rank, _topology(self._store, self.rank, self.size), LINKS)
+        self._own = OwnGroup(group)
+        self.choice = Choice(self.rank, self._own.topology(), LINKS)
         self.worker = Worker(f"hpcbench {group.group_desc}")
-        self._carrier: GlooCarrier | None = None
         self._scratch = Scratch()
         self._place = HostPlace(self._scratch)
+        self._device = DeviceCalls(self.rank, self.size)
         self._residuals = Residuals()
         self._calls = 0
 
@@ -120,6 +103,9 @@ class EncodedGroup:
     ) -> Work:
         """Join each source of all ranks in its target."""
         seeds = self._seeds(len(outs))
+        if outs[0].device.type != "cpu":
+            ready = [self._device.gathered(out, src) for out, src in zip(outs, srcs, strict=True)]
+            return self._on_device(outs, ready, plans, channel, [None] * len(outs), seeds, row)
 
         def job() -> None:
             for out, src, plan, seed in zip(outs, srcs, plans, seeds, strict=True):
@@ -130,7 +116,7 @@ class EncodedGroup:
                 if target is not out:
                     out.copy_(target)
 
-        return self.worker.later(self._told(job), list(outs))
+        return self.worker.later(self._own.told(job), list(outs))
 
     def all_to_all(
         self,
@@ -157,7 +143,7 @@ class EncodedGroup:
             if target is not out:
                 out.copy_(target)
 
-        return self.worker.later(self._told(job), [out])
+        return self.worker.later(self._own.told(job), [out])
 
     def _reduce(
         self,
@@ -175,6 +161,10 @@ class EncodedGroup:
             for src, plan in zip(srcs, plans, strict=True)
         ]
 
+        if outs[0].device.type != "cpu":
+            ready = [self._device.total(out, src, average=average) for out, src in zip(outs, srcs, strict=True)]
+            return self._on_device(outs, ready, plans, channel, residuals, seeds, row)
+
         def job() -> None:
             for out, src, plan, feedback, seed in zip(outs, srcs, plans, residuals, seeds, strict=True):
                 lent: list[Array] = []
@@ -182,7 +172,26 @@ class EncodedGroup:
                 for buffer in lent:
                     self._scratch.give_back(buffer)
 
-        return self.worker.later(self._told(job), list(outs))
+        return self.worker.later(self._own.told(job), list(outs))
+
+    def _on_device(
+        self,
+        outs: Sequence[torch.Tensor],
+        ready: Sequence[Prepared],
+        plans: Sequence[Plan],
+        channel: Channel,
+        residuals: Sequence[Feedback | None],
+        seeds: Sequence[int],
+        row: Row,
+    ) -> Work:
+        def job() -> None:
+            self._device.use(outs[0])
+            for one, plan, feedback, seed in zip(ready, plans, residuals, seeds, strict=True):
+                steps_ = self.choice.steps(plan)
+                self._drive(steps_, channel, plan.dtype, one.vector, feedback, seed, row, plan, one.place)
+                one.finish()
+
+        return self.worker.later(self._own.told(job), list(outs))
 
     def _sum(
         self,
@@ -232,43 +241,16 @@ class EncodedGroup:
         seed: int,
         row: Row,
         plan: Plan | None = None,
+        place: Place | None = None,
     ) -> None:
-        tally = Tally()
+        tally, place = Tally(), place or self._place
         codec = channel.codec if plan is None else plan.codec
-        call = Call(self._carried(), self.choice.topology, self._place, codec, dtype, vector, seed, feedback, tally)
+        call = Call(self._own.carrier(), self.choice.topology, place, codec, dtype, vector, seed, feedback, tally)
         drive(
             carry_out(replace(call, seed=call.seed + (k << 14)), todo, k % _TAGS * STAGES)
             for k, todo in enumerate(slices)
         )
         self._account.sent(row, tally)
-
-    def _told(self, job: Job) -> Job:
-        """A job that tells the other ranks why it failed: they see only that messages do not come."""
-
-        def run() -> None:
-            try:
-                job()
-            except Exception as error:
-                raise RuntimeError(self._reason(error)) from error
-
-        return run
-
-    def _reason(self, error: Exception) -> str:
-        """The words of an error, and of the rank that failed first if that was another one."""
-        words = f"hpcbench, rank {self.rank} of {self._name}: {type(error).__name__}: {error}"
-        try:
-            if self._store.check(["failed"]):
-                return f"{words}; before that, {self._store.get('failed').decode()}"
-            self._store.set("failed", words)
-        except RuntimeError:
-            return words  # the rank that holds the store is gone
-        return words
-
-    def _carried(self) -> GlooCarrier:
-        if self._carrier is None:
-            group = dist.ProcessGroupGloo(self._store, self.rank, self.size, timeout=self._timeout)
-            self._carrier = GlooCarrier(cast(PointToPoint, group), self.rank, self.size)
-        return self._carrier
 
     def _seeds(self, count: int) -> list[int]:
         """A seed of stochastic rounding for each tensor: all ranks make the same calls, and so have the same seeds."""
@@ -284,16 +266,3 @@ def _write(values: Array, out: torch.Tensor) -> None:
         narrow(values, there)
     if target is not out:
         out.copy_(target)
-
-
-def _timeout(group: dist.ProcessGroup) -> timedelta:
-    """How long the group itself waits."""
-    options = getattr(group._get_backend(torch.device("cpu")), "options", None)
-    timeout: timedelta = getattr(options, "_timeout", distributed_c10d.default_pg_timeout)
-    return timeout
-
-
-def _topology(store: c10d.Store, rank: int, size: int) -> Topology:
-    """The nodes of a group's ranks. Ranks of one agent of torchrun are on one node."""
-    store.set(f"node {rank}", f"{socket.gethostname()} {os.environ.get('GROUP_RANK', '')}")
-    return Topology.by_label([store.get(f"node {peer}").decode() for peer in range(size)])

@@ -4,6 +4,7 @@ gloo moves messages in threads of its own, and tells the end of a message only t
 driven in their order: while the oldest waits, the messages of the next ones are on their way.
 """
 
+import time
 from collections import deque
 from collections.abc import Iterable
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ from hpcbench.codecs.types import Array
 from hpcbench.comm.memory import Slice
 
 _LENGTH = np.dtype("<u8")
+_LOOK_S = 5e-5
 DEPTH = 4
 """Number of slices under way."""
 
@@ -117,6 +119,15 @@ class GlooCarrier:
         return status
 
 
+def _waited_for(awaited: Any) -> list[Any]:
+    """The statuses of requests, once they are done; none of a device's work."""
+    if isinstance(awaited, list):
+        return [request.wait() for request in awaited]
+    while not awaited.done():
+        time.sleep(_LOOK_S)
+    return []
+
+
 def drive(slices: Iterable[Slice]) -> None:
     """Carry out slices to their end.
 
@@ -134,6 +145,6 @@ def drive(slices: Iterable[Slice]) -> None:
             return
         oldest, awaited = under_way.popleft()
         try:
-            under_way.appendleft((oldest, oldest.send([request.wait() for request in awaited])))
+            under_way.appendleft((oldest, oldest.send(_waited_for(awaited))))
         except StopIteration:
             continue

@@ -134,7 +134,7 @@ class GroupCalls:
         name = str(dtype).removeprefix("torch.")
         scheme, groups = self._settings.scheme, self._settings.groups
         traffic, rule, why = verdict(scheme, groups, self.dimension, call)
-        why = self._hindrance(tensors, nbytes, reduction, ragged, rule) or why
+        why = self._hindrance(tensors, nbytes, reduction, ragged, rule, call in _OPERATIONS) or why
         if rule is not None and rule.between_nodes and call not in _OPERATIONS:
             why = why or "between nodes"  # a message of two ranks has no plan that would know their nodes
         if why or traffic is None or rule is None:
@@ -151,7 +151,13 @@ class GroupCalls:
         return Chosen(self._row(call.value, name, rule.codec, ""), channel, tuple(plans), self._least(rule))
 
     def _hindrance(
-        self, tensors: Sequence[torch.Tensor], nbytes: int, reduction: int | None, ragged: bool, rule: Rule | None
+        self,
+        tensors: Sequence[torch.Tensor],
+        nbytes: int,
+        reduction: int | None,
+        ragged: bool,
+        rule: Rule | None,
+        on_device: bool,
     ) -> str:
         """What in the call itself keeps it from being encoded."""
         if self.size == 1:
@@ -162,8 +168,9 @@ class GroupCalls:
             return "type"
         if reduction not in (None, SUM, AVERAGE):
             return f"reduction {_REDUCTIONS[reduction] if reduction < len(_REDUCTIONS) else reduction}"
-        if any(t.device.type != "cpu" for t in tensors):
-            return f"device {tensors[0].device.type}"
+        device = tensors[0].device.type
+        if device != "cpu" and not (device == "cuda" and self._settings.groups.cuda and on_device):
+            return f"device {device}"
         return "small" if not ragged and nbytes < self._least(rule) else ""
 
     def _least(self, rule: Rule | None) -> int:

@@ -24,7 +24,7 @@ from hpcbench.torch.dimensions import remedy
 from hpcbench.torch.groups import GroupCalls
 from hpcbench.torch.meshes import MeshNames
 from hpcbench.torch.operators import Operators
-from hpcbench.torch.schemas import ARGUMENTS, COUNTED, strange
+from hpcbench.torch.schemas import ARGUMENTS, COUNTED, strange, unknown
 
 OLDEST = (2, 13)
 """The oldest torch that the tests have run with."""
@@ -68,6 +68,8 @@ class Interception:
             self._register(library, name, handler)
         for name in COUNTED:
             self._register(library, name, _count(name))
+        for name in unknown():
+            log.warning("hpcbench: c10d.%s is not known: its calls travel exactly and are not counted", name)
         self._meshes.watch()
         self._hook = register_optimizer_step_post_hook(self._stepped)
 

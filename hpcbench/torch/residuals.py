@@ -40,7 +40,7 @@ class Residuals:
         if key not in self._kept:
             if len(self._kept) >= MOST:
                 del self._kept[next(iter(self._kept))]
-            self._kept[key] = Feedback(tensor.numel())
+            self._kept[key] = Feedback(tensor.numel(), None if tensor.device.type == "cpu" else tensor)
         return self._kept[key]
 
     def stepped(self) -> None:

@@ -5,6 +5,8 @@ A new torch may change them. Then the calls of that operator are left alone: a w
 
 from typing import Any
 
+import torch
+
 _REDUCTION = ("process_group", "reduce_op")
 _END = ("async_op", "timeout")
 
@@ -32,9 +34,29 @@ COUNTED = ("allgather_coalesced_", "broadcast_", "reduce_", "gather_", "scatter_
 """Operators whose calls are counted and never encoded."""
 
 
+GIVE_VALUES = frozenset(
+    (
+        *("allreduce_", "_allgather_base_", "allgather_", "_reduce_scatter_base_", "reduce_scatter_", "alltoall_"),
+        *("broadcast_", "scatter_"),
+    )
+)
+"""Operators that give back tensors beside the handle of their work; the others give back the handle alone."""
+SILENT = frozenset(("barrier", "monitored_barrier_", "check_for_nan"))
+"""Operators that carry no values between ranks."""
+
+
 def strange(name: str, schema: Any) -> str | None:
-    """How an operator's arguments differ from the known ones; None if they do not."""
+    """How an operator differs from the known one; None if it does not."""
     found = tuple(argument.name for argument in schema.arguments)
-    if found == ARGUMENTS[name]:
-        return None
-    return f"c10d.{name} has arguments {', '.join(found)}, and {', '.join(ARGUMENTS[name])} were expected"
+    if found != ARGUMENTS[name]:
+        return f"c10d.{name} has arguments {', '.join(found)}, and {', '.join(ARGUMENTS[name])} were expected"
+    expected = 1 + (name in GIVE_VALUES)
+    if len(schema.returns) != expected:
+        return f"c10d.{name} has {len(schema.returns)} results, and {expected} were expected"
+    return None
+
+
+def unknown() -> list[str]:
+    """Operators of this torch that are not in the tables: nothing is known of their calls."""
+    names = (name.partition(".")[0] for name in torch._C._dispatch_get_all_op_names() if name.startswith("c10d::"))
+    return sorted({name.removeprefix("c10d::") for name in names} - set(ARGUMENTS) - SILENT)

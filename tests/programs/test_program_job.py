@@ -14,7 +14,7 @@ import pytest
 
 from hpcbench.collect.program_log import read_program
 from hpcbench.contract.interpose import VARIABLE, Interposition
-from hpcbench.contract.judge import look
+from hpcbench.contract.judge import look, look_up
 from hpcbench.contract.mark import Mark
 from hpcbench.contract.program import load
 from hpcbench.contract.scheme import NamedScheme
@@ -156,6 +156,8 @@ def test_what_is_no_measurement_fails_and_says_why(
     status, verdict = played(tmp_path, script, scheme)
     assert status != 0 and verdict.state == "failed"
     assert words in verdict.reason
+    mark = Mark("ended", exit=status)
+    assert look_up(tmp_path, tmp_path, mark, Job("j1", State.COMPLETED)) == verdict  # as `hpcbench status` says it
 
 
 def test_with_auto_a_program_may_send_everything_plain(tmp_path: Path) -> None:
