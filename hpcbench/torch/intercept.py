@@ -116,20 +116,23 @@ class Interception:
 
     def _calls(self, group: dist.ProcessGroup) -> GroupCalls | None:
         """What is known of a group; None for one that torch.distributed does not list, whose ranks nobody knows."""
-        if not dist.is_initialized() or group not in distributed_c10d._world.pg_group_ranks:
-            return None
         name = group.group_name
         calls = self._groups.get(name)
         description = self._meshes.described(name, group.group_desc)
-        if calls is None or calls.id != group._id() or calls.description != description:  # type: ignore[attr-defined]
-            self.account.rank, self.account.world = dist.get_rank(), dist.get_world_size()
-            calls = self._groups[name] = GroupCalls(group, description, self._settings, self.account)
-            if calls.dimension is None and description not in self._named and self.account.rank == 0:
-                self._named.add(description)
-                log.warning(
-                    "hpcbench: group %r (%d ranks) has no known dimension and travels exactly; in the groups file: %s",
-                    *(description, group.size(), remedy(description)),
-                )
+        if calls is not None and calls.id == group._id() and calls.description == description:  # type: ignore[attr-defined]
+            return calls
+        if not dist.is_initialized() or group not in distributed_c10d._world.pg_group_ranks:
+            return None
+        if calls is not None:
+            calls.stop(0.0)  # another group by that name, or a mesh has told what this one is
+        self.account.rank, self.account.world = dist.get_rank(), dist.get_world_size()
+        calls = self._groups[name] = GroupCalls(group, description, self._settings, self.account)
+        if calls.dimension is None and description not in self._named and self.account.rank == 0:
+            self._named.add(description)
+            log.warning(
+                "hpcbench: group %r (%d ranks) has no known dimension and travels exactly; in the groups file: %s",
+                *(description, group.size(), remedy(description)),
+            )
         return calls
 
 

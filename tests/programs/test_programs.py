@@ -116,3 +116,9 @@ def test_the_hook_of_ddp_does_what_the_kernels_do(ranks: Ranks) -> None:
         found = rank["hook"]
         assert found["hook"] == found["kernels"] != found["plain"]
         assert found["small"] == pytest.approx(found["plain"], rel=1e-6)
+
+
+def test_messages_of_a_batch_are_decoded_and_one_that_is_not_shows(ranks: Ranks) -> None:
+    for rank in ranks:
+        decoded, undecoded = rank["batched"]
+        assert 0 < decoded < 0.05 < 1 < undecoded

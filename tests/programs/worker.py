@@ -202,6 +202,34 @@ def feedback(*, lost: bool) -> float:
     return float((mean - x).norm() / x.norm())
 
 
+def batched(*, undecoded: bool) -> float:
+    """Largest error of messages round a ring that are sent and received in one batch, as pipelines do it."""
+    from hpcbench.torch import messages
+
+    rank, p = dist.get_rank(), dist.get_world_size()
+    group = dist.new_group(list(range(p)), group_desc="mesh_pp")
+    x, got = (torch.randn(4096, generator=torch.Generator().manual_seed(r)) for r in (rank, (rank - 1) % p))
+    expected = got.clone()
+    got.zero_()
+    real = messages.received
+
+    def planted(tensor: torch.Tensor, codec: Any, receive: Any, account: Any, row: Any) -> Any:
+        inbox = torch.empty(codec.wire_bytes(tensor.numel(), DTYPES[tensor.dtype]), dtype=torch.uint8)
+        return receive(inbox)
+
+    def work() -> float:
+        ops = [dist.P2POp(dist.isend, x, (rank + 1) % p, group), dist.P2POp(dist.irecv, got, (rank - 1) % p, group)]
+        for handle in dist.batch_isend_irecv(ops):
+            handle.wait()
+        return float((got - expected).abs().max())
+
+    messages.received = planted if undecoded else real
+    try:
+        return float(interposed(settings("int8:256"), work)[0])
+    finally:
+        messages.received = real
+
+
 def train_ddp(prepare: Callable[[nn.Module], None] = lambda net: None) -> tuple[list[float], torch.Tensor]:
     net = DistributedDataParallel(model(), bucket_cap_mb=0.1)
     prepare(net)
@@ -251,6 +279,7 @@ def rank(number: int, ranks: int, directory: Path) -> None:
             "programs": programs(),
             "calls": calls(),
             "exchange": exchange(),
+            "batched": [batched(undecoded=False), batched(undecoded=True)],
             "hook": hook(),
             "checkpoint": [checkpoint(lossy=False), checkpoint(lossy=True)],
             "feedback": [feedback(lost=False), feedback(lost=True)],
