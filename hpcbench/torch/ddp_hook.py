@@ -48,9 +48,11 @@ def compressed(codec: str, *, feedback: bool = False, min_bytes: int = 65536) ->
         row, channel, plans, _ = calls.choose(Call.ALL_REDUCE, [gradients], reduction=AVERAGE)
         if channel is None:
             share = 1 / group.size()
-            work = dist.all_reduce(gradients, group=group, async_op=True)
-            return work.get_future().then(lambda done: done.value()[0].mul_(share))  # type: ignore[no-any-return]
-        work = calls.encoded.all_reduce([gradients], plans, channel, row, average=True)
-        return work.get_future().then(lambda done: done.value()[0])  # type: ignore[no-any-return]
+            plain: torch.futures.Future[Any] = dist.all_reduce(gradients, group=group, async_op=True).get_future()
+            return plain.then(lambda done: done.value()[0].mul_(share))
+        coded: torch.futures.Future[Any] = calls.encoded.all_reduce(
+            [gradients], plans, channel, row, average=True
+        ).get_future()
+        return coded.then(lambda done: done.value()[0])
 
     return hook
