@@ -64,7 +64,7 @@ def test_a_column_major_array_is_read_in_the_order_of_its_memory(doors: dict[str
 
 def test_zfp_has_a_rate_which_is_its_configuration(doors: dict[str, Any]) -> None:
     x, sizes = values("float32", (4096,)), []
-    for rate, bound in ((8, 0.2), (16, 2e-3)):
+    for rate, bound in ((8, 0.5), (16, 5e-3)):
         codec = doors["hpcbench.zfp"](rate=rate)
         config = codec.get_config()
         assert config == {"id": "hpcbench.zfp", "rate": rate}
@@ -73,7 +73,7 @@ def test_zfp_has_a_rate_which_is_its_configuration(doors: dict[str, Any]) -> Non
         sizes.append(len(wire))
         assert np.max(np.abs(again.decode(wire) - x)) < bound
     assert sizes[0] < 0.3 * x.nbytes < sizes[1] < 0.55 * x.nbytes
-    with pytest.raises(ValueError, match="rate"):
+    with pytest.raises(ValueError, match="zfp:R with R from 4 to 32"):
         doors["hpcbench.zfp"](rate=77)
 
 

@@ -43,7 +43,8 @@ def play(words: list[str], options: list[str], directory: Path) -> list[dict[str
 def test_a_script_of_a_framework(name: str, tmp_path: Path) -> None:
     if find_spec(name.split(",")[0]) is None:
         pytest.skip(f"{name} is not installed")
-    (tmp_path / "groups.yaml").write_text("min_bytes: 4096\n", encoding="utf-8")
+    groups = "min_bytes: 4096\nlayout: [{dimension: DP, size: 2}]\n"  # DeepSpeed describes no group
+    (tmp_path / "groups.yaml").write_text(groups, encoding="utf-8")
     words = PROGRAMS[name]
     plain = play(words, [], tmp_path)
     assert len(plain) == 2 and len({result["digest"] for result in plain}) == 1
