@@ -166,7 +166,7 @@ def run(
         Path | None, typer.Option(help="Directory that keeps a file from each rank.", show_default=False)
     ] = None,
 ) -> None:
-    """Run any PyTorch program with compressed collectives: hpcbench run --scheme naive-int8 -- torchrun train.py."""
+    """Run any PyTorch program, its messages compressed or counted."""
     from hpcbench.program.command import run as run_program
 
     raise typer.Exit(run_program(command or [], scheme=scheme, groups=groups, dry=dry, out=out))

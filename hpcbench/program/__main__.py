@@ -174,7 +174,7 @@ def _start(run: ProgramRun) -> Start:
 
 
 def _configuration(run: ProgramRun) -> Configuration:
-    """Of a program only the run file is known: no model, no text."""
+    """The run file alone: nothing is known of a program's model and text."""
     return Configuration(
         run=run.content(),
         parameters=None,

@@ -44,7 +44,7 @@ class Interception:
     Raises
     ------
     UserError
-        This torch is too old.
+        The installed torch is too old.
     """
 
     def __init__(self, settings: Interposition) -> None:
