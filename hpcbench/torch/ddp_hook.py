@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import GradBucket
 
 from hpcbench.contract.decide import Call
 from hpcbench.contract.interpose import Groups, Interposition
@@ -15,7 +16,7 @@ from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.torch.account import Account
 from hpcbench.torch.groups import AVERAGE, GroupCalls
 
-Hook = Callable[[Any, dist.GradBucket], "torch.futures.Future[torch.Tensor]"]
+Hook = Callable[[Any, GradBucket], "torch.futures.Future[torch.Tensor]"]
 
 
 def compressed(codec: str, *, feedback: bool = False, min_bytes: int = 65536) -> Hook:
@@ -39,8 +40,8 @@ def compressed(codec: str, *, feedback: bool = False, min_bytes: int = 65536) ->
     known: dict[str, GroupCalls] = {}
 
     # DDP compares the annotation of the result, which must not be a string
-    def hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-        group = state if state is not None else dist.group.WORLD
+    def hook(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        group: Any = state if state is not None else dist.group.WORLD
         calls = known.get(group.group_name)
         if calls is None or calls.id != group._id():
             calls = known[group.group_name] = GroupCalls(group, "mesh_dp", settings, Account())

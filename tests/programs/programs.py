@@ -68,7 +68,7 @@ def ddp_compiled() -> Result:
 
 
 def fsdp1() -> Result:
-    net = FullyShardedDataParallel(model(), use_orig_params=True)
+    net = FullyShardedDataParallel(model(), use_orig_params=True, device_id=torch.device("cpu"))
     losses, _ = train(net, dist.get_rank())
     with FullyShardedDataParallel.summon_full_params(net):
         return losses, torch.cat([p.detach().reshape(-1) for p in net.parameters()])
