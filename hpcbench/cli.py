@@ -149,6 +149,29 @@ def retry(
     show_retried(root, hand_in_again(root, all=all, whole=whole))
 
 
+@app.command(context_settings={"ignore_unknown_options": True})
+def run(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND...", help="The program with its launcher.", show_default=False),
+    ] = None,
+    scheme: Annotated[
+        str | None, typer.Option(help="Scheme by name or file, for the program's messages.", show_default=False)
+    ] = None,
+    groups: Annotated[
+        Path | None, typer.Option(help="File that tells what the program's groups are.", show_default=False)
+    ] = None,
+    dry: Annotated[bool, typer.Option("--dry", help="Change nothing; only list what the program sends.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory that keeps a file from each rank.", show_default=False)
+    ] = None,
+) -> None:
+    """Run any PyTorch program, its messages compressed or counted."""
+    from hpcbench.program.command import run as run_program
+
+    raise typer.Exit(run_program(command or [], scheme=scheme, groups=groups, dry=dry, out=out))
+
+
 @app.command()
 def report(
     paths: Annotated[

@@ -20,6 +20,7 @@ NAMED = {
     ),
     # MPI jobs under Slurm fail where virtual hosts come and go
     "networks": ("benchmarks", "testing/test_hosts.py", "testing/test_slurm_cluster.py", "slurm"),
+    "programs": ("programs",),  # one process plays all programs
     "daemons": ("lsf", "flux", "testing", "batch/submitit", "doctor"),
     "jobs": (
         "test_end_to_end.py",

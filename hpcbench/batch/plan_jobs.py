@@ -20,6 +20,7 @@ from hpcbench.files import shown_path
 from hpcbench.study.container import Container, joined
 from hpcbench.study.expand import Run
 from hpcbench.study.load import Loaded
+from hpcbench.study.schema import ProgramStudy, Study
 from hpcbench.study.settle import idle_rules
 
 
@@ -58,6 +59,8 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
         size = first.size
         try:
             placed, launch = solve(site, nodes=size.nodes, ranks_per_node=size.ranks_per_node, program=program)
+            if isinstance(first.study, ProgramStudy) and first.study.program.start == "node":
+                launch = _once_a_node(site, nodes=size.nodes, program=program)
         except ValueError as error:
             raise UserError(f"{first.where(('layout',))}: layout: {error}: change layout or ranks_per_node") from None
         allowed = limits(first, site)
@@ -81,6 +84,7 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
                 stop_ahead=allowed.stop_ahead,
                 container=container,
                 reads=_reads(group, loaded) if container else (),
+                program=isinstance(first.study, ProgramStudy),
             )
         )
     check_number([job.queue for job in jobs], loaded, site)
@@ -100,6 +104,22 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
     return jobs, notes + grid_notes(runs) + idle_notes(runs)
 
 
+def _once_a_node(site: Site, *, nodes: int, program: str | None) -> list[str]:
+    """What starts a command once on each node.
+
+    Raises
+    ------
+    ValueError
+        The site's launcher starts all ranks of the job and no fewer.
+    """
+    if nodes == 1 and site.launcher.kind not in ("jsrun", "lrun"):
+        return ["env"]  # the job script is there already; IBM's runs on a node beside those of the job
+    if site.launcher.kind == "ibrun":
+        raise ValueError("ibrun starts as many ranks as the job has: set program.start to rank")
+    _, launch = solve(site, nodes=nodes, ranks_per_node=1, program=program)
+    return launch
+
+
 _MPI = {"hybrid": "MPI library", "bind": "the host's MPI library"}
 
 
@@ -111,8 +131,14 @@ def _container(loaded: Loaded, site: Site, *, dry_run: bool) -> Container | None
     UserError
         The site cannot run it, or there is no such image.
     """
-    said = loaded.study.container
+    said = loaded.study.container if isinstance(loaded.study, Study) else None
     found = joined(site.container, said)
+    if found is not None and isinstance(loaded.study, ProgramStudy):
+        where = loaded.document.where(("program",))
+        raise UserError(
+            f"{where}: program: ranks run in a container on {site.site}, and a program of others cannot: use "
+            "a site file without container"
+        )
     if found is None:
         if said is not None:
             where = loaded.document.where(("container",))
@@ -132,7 +158,8 @@ def _container(loaded: Loaded, site: Site, *, dry_run: bool) -> Container | None
 def _reads(runs: list[Run], loaded: Loaded) -> list[str]:
     """Files that the ranks of some runs read, beside those of the submission."""
     base = Path(loaded.document.name).absolute().parent
-    named = [name for run in runs for name in (run.study.data.path, run.study.data.tokenizer, run.study.links) if name]
+    studies = [run.study for run in runs if isinstance(run.study, Study)]
+    named = [name for one in studies for name in (one.data.path, one.data.tokenizer, one.links) if name]
     return list(dict.fromkeys(str(base / name) for name in named))
 
 

@@ -23,6 +23,7 @@ from hpcbench.errors import UserError
 from hpcbench.files import exists, shown_path
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import Loaded, load_study
+from hpcbench.study.schema import ProgramStudy
 
 if TYPE_CHECKING:
     from hpcbench.batch.after import After
@@ -128,7 +129,7 @@ def submit(
                 keep(root, study)
                 scheduler, ledger = scheduler_class(site.scheduler.kind)(root, site), Ledger(root)
                 notes += scheduler.preflight(handed, loaded.study.account)
-                notes.append(check_room(root, runs=len(runs), steps=loaded.study.train.steps))
+                notes.append(check_room(root, runs=len(runs), steps=loaded.study.steps))
                 notes.append(submit_jobs(scheduler, ledger, handed, name=queue_name, after=after, progress=progress))
     if not options.dry_run:
         remember(base)
@@ -155,6 +156,12 @@ def _digest(loaded: Loaded, site: bytes, only: str | None) -> str:
 def _check_files(runs: list[Run], base: Path) -> None:
     """Whether what the ranks will read is there."""
     for run in runs:
+        if isinstance(run.study, ProgramStudy):
+            directory = base / (run.study.program.directory or ".")
+            if not directory.is_dir():
+                where = run.where(("program", "directory"))
+                raise UserError(f"{where}: program.directory: {shown_path(directory)} is no directory: check the path")
+            continue
         data = run.study.data
         pair = (data.path or "").removesuffix(".bin").removesuffix(".idx")
         named: list[tuple[FieldPath, str | None]] = [(("data", "path"), data.path)]

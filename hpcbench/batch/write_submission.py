@@ -18,7 +18,8 @@ from hpcbench.contract.run import Shape
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run
 from hpcbench.study.load import Loaded
-from hpcbench.study.run import run_file
+from hpcbench.study.run import program_file, run_file
+from hpcbench.study.schema import ProgramStudy
 
 
 def submissions(base: Path) -> list[Path]:
@@ -100,7 +101,8 @@ def write(
                 "baseline": study.baseline.model_dump(),
                 "criteria": study.criteria.model_dump(),
                 "thresholds": [threshold.model_dump() for threshold in study.thresholds],
-                "steps": study.train.steps,
+                "steps": study.steps,
+                **({"program_log": study.program.model_dump()["log"]} if isinstance(study, ProgramStudy) else {}),
                 "repeats": study.repeats,
                 "requeue": study.requeue,
                 "jobs": [
@@ -173,23 +175,25 @@ def _write_scripts(
 
 def _run_file(run: Run, job: Job, site: Site, base: Path) -> dict[str, Any]:
     """As the worker reads it."""
-    return run_file(
-        run,
-        site=site.site,
-        threads=job.shape.threads,
-        oversubscribe=site.oversubscribe,
-        device=site.device,
-        base=base,
-        shape=Shape(
-            nodes=job.shape.nodes,
-            ranks_per_node=job.shape.ranks_per_node,
-            cores_per_rank=job.shape.cores_per_rank,
-            gpus_per_rank=str(job.shape.gpus_per_rank),
-            visibility=site.visibility,
-        ),
-        peak_tflops=site.node.gpu_peak_tflops,
-        gpu_aware_mpi=site.gpu_aware_mpi,
+    shape = Shape(
+        nodes=job.shape.nodes,
+        ranks_per_node=job.shape.ranks_per_node,
+        cores_per_rank=job.shape.cores_per_rank,
+        gpus_per_rank=str(job.shape.gpus_per_rank),
+        visibility=site.visibility,
     )
+    said: dict[str, Any] = {
+        "site": site.site,
+        "threads": job.shape.threads,
+        "oversubscribe": site.oversubscribe,
+        "device": site.device,
+        "base": base,
+        "shape": shape,
+        "peak_tflops": site.node.gpu_peak_tflops,
+    }
+    if isinstance(run.study, ProgramStudy):
+        return program_file(run, **said)
+    return run_file(run, **said, gpu_aware_mpi=site.gpu_aware_mpi)
 
 
 def _script(path: Path, text: str) -> None:

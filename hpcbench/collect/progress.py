@@ -7,9 +7,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from statistics import fmean, median
 
+from hpcbench.collect.program_log import ProgramReader
 from hpcbench.collect.run_log import Reader, RunLog
 from hpcbench.collect.submission import RunResult, result
 from hpcbench.contract.mark import Mark, read_mark
+from hpcbench.contract.program import LogForm
 from hpcbench.contract.state import OPEN, Job, State, Verdict
 from hpcbench.contract.submission import PlannedRun, SchedulerKind, read_submission
 from hpcbench.contract.times import elapsed
@@ -72,7 +74,7 @@ class Follower:
         self._now = now
         self._clock = clock
         self._asked: tuple[float, Mapping[str, Job]] | None = None
-        self._tails = {run.id: _Tail(root / run.path / "log.txt") for run in self.plan.runs}
+        self._tails = {run.id: _Tail(root / run.path / "log.txt", self.plan.program_log) for run in self.plan.runs}
         self._judged: dict[str, tuple[_Seen, RunResult]] = {}
         self._settled: dict[str, Progress] = {}
         self._ends: dict[str, tuple[int, Progress]] = {}
@@ -137,13 +139,14 @@ class Follower:
         left = None
         if log is not None and last is not None and found.state == "running":
             recent = log.steps.column("seconds")[-_RECENT:]
-            left = median(recent) * (last.steps - last.step) if recent and last.steps else None
+            planned = last.steps or self.plan.steps
+            left = median(recent) * max(planned - last.step, 0) if recent and planned else None
         return Progress(
             id=run.id,
             job=run.job,
             verdict=found.verdict,
             step=last.step if last else 0,
-            steps=last.steps if last else self.plan.steps,
+            steps=last.steps if last and last.steps else self.plan.steps,
             loss=last.loss if last else None,
             samples_per_s=last.samples_per_s if last else None,
             loss_valid=log.final_loss() if log else None,
@@ -165,17 +168,19 @@ class _Seen:
 class _Tail:
     """A log that still grows. Only its new part is read."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, form: LogForm | None) -> None:
+        self._path, self._form = path, form
+        self._begin()
+
+    def _begin(self) -> None:
         self._offset = 0
-        self._reader = Reader(path)
+        self._reader = Reader(self._path) if self._form is None else ProgramReader(self._path, self._form)
 
     def read(self) -> RunLog | None:
         try:
             with self._path.open("rb") as stream:
                 if stream.seek(0, 2) < self._offset:
-                    self._offset = 0
-                    self._reader = Reader(self._path)
+                    self._begin()
                 stream.seek(self._offset)
                 while chunk := stream.read(1 << 20):
                     self._offset += len(chunk)

@@ -136,6 +136,7 @@ class RunLog:
             step_line=last.line if last else None,
             cut=self.cut,
             own=self.dialect == "hpcbench",
+            program=self.dialect != "hpcbench" and self.starts > 0,
             diverged=self.diverged_at,
         )
 

@@ -8,10 +8,12 @@ from typing import Any
 from hpcbench.collect import run_log
 from hpcbench.collect.dialects import read as dialects
 from hpcbench.collect.dialects.table import DIALECTS
+from hpcbench.collect.program_log import form_of, read_program
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract.events import Configuration, End, Start
 from hpcbench.contract.judge import judge_log, look
 from hpcbench.contract.mark import Mark, read_mark
+from hpcbench.contract.program import LogForm
 from hpcbench.contract.state import Job, State, Verdict
 from hpcbench.contract.submission import Plan, PlannedRun, read_submission
 from hpcbench.contract.text import printable
@@ -89,9 +91,18 @@ def load(root: Path, jobs: Mapping[str, Job]) -> Submission:
         # The marker first: what it says of the end is then already in the log.
         mark = read_mark(directory)
         path = directory / "log.txt"
-        log = run_log.read(path) if path.is_file() else None
+        log = _read(path, plan.program_log) if path.is_file() else None
         runs.append(result(plan, run, root, jobs.get(run.job, Job(run.job, State.UNKNOWN)), mark, log))
     return Submission(root, plan, runs)
+
+
+def _read(path: Path, form: LogForm | None) -> RunLog:
+    if form is None:
+        return run_log.read(path)
+    try:
+        return read_program(path, form)
+    except OSError as error:
+        raise UserError(f"{printable(str(path))}: cannot be read: {error.strerror}") from None
 
 
 def result(plan: Plan, run: PlannedRun, root: Path, job: Job, mark: Mark | None, log: RunLog | None) -> RunResult:
@@ -134,6 +145,9 @@ def from_log(path: Path) -> RunResult:
         The file cannot be read.
     """
     log = dialects.read(path)
+    form = form_of(log.said(Configuration).run)
+    if form is not None:
+        log = _read(path, form)
     if not log.lines:
         raise NoRunError(f"{printable(str(path))}: is empty: has the run begun, and does it print here?")
     if not log.steps and log.event(Start) is None:
@@ -142,7 +156,7 @@ def from_log(path: Path) -> RunResult:
             f"{printable(str(path))}: not a log of an hpcbench run: no start event and no step line in"
             f" {log.lines} lines, nor one of {known}; nor a table of the OSU micro-benchmarks or nccl-tests"
         )
-    if log.dialect != "hpcbench":
+    if log.dialect != "hpcbench" and form is None:
         return _foreign(path, log)
     start = log.said(Start)
     return RunResult(

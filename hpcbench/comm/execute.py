@@ -11,9 +11,9 @@ from itertools import repeat
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from hpcbench.codecs.base import Codec
+from hpcbench.comm.carrier import Carrier
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.memory import Memory, Message, Slice, Tally
 from hpcbench.comm.places import Place
@@ -31,7 +31,7 @@ _SUMS = (Combine.SUM, Combine.SUM_DECODED)
 class Call:
     """The values that all slices of one operation share."""
 
-    comm: MPI.Comm
+    carrier: Carrier
     topology: Topology
     place: Place
     codec: Codec
@@ -48,13 +48,13 @@ class Call:
         self.tally.message_bytes += message_bytes
         self.tally.coded_bytes += message_bytes if coded and self.codec.name != "none" else 0
         self.tally.wire_bytes += wire_bytes
-        if not self.topology.near(self.comm.rank, part.peer):
+        if not self.topology.near(self.carrier.rank, part.peer):
             self.tally.network_bytes += wire_bytes
 
     def next_seed(self) -> int:
         """Seed of stochastic rounding: different for each message and rank, and the same in every run."""
         self.seed += 1
-        return self.seed * self.comm.size + self.comm.rank
+        return self.seed * self.carrier.size + self.carrier.rank
 
 
 def carry_out(call: Call, steps: Sequence[Step], tag: int) -> Slice:
@@ -78,7 +78,7 @@ class _Run:
         # memory that ranks share is no wire: a checksum there costs several percent of a fast codec's call
         sealed = call.topology.nodes > 1
         self._memory: Memory = call.place.memory(call.codec, call.dtype, call.tally, sealed=sealed)
-        self._sent: list[MPI.Request] = []
+        self._sent: list[Any] = []
         self._forms: dict[Span, Message] = {}
         """Received messages that are passed on unchanged."""
         self._undecoded: list[tuple[Span, Message]] = []
@@ -108,24 +108,29 @@ class _Run:
             yield unfinished
         self._memory.give_back()
 
-    def _expect(self, step: Step, part: Part) -> tuple[MPI.Request | None, Any]:
+    def _expect(self, step: Step, part: Part) -> tuple[Any, Any]:
         call = self._call
-        if part.peer == call.comm.rank:
+        if part.peer == call.carrier.rank:
             return None, None
         if not step.coded and step.combine not in _SUMS:
             inbox = self._memory.inbox_of(call.vector.into(part.span))
         else:
             inbox = self._memory.inbox(part.span.size, coded=step.coded)
-        return call.comm.Irecv([inbox, MPI.BYTE], part.peer, self._tag + step.stage % STAGES), inbox
+        tag, varies = self._tag + step.stage % STAGES, self._varies(step)
+        return call.carrier.receive(inbox, part.peer, tag, varies=varies), inbox
 
     def _begin(self, step: Step) -> Iterable[Message]:
         """Begin the messages of a step, in the order of its sends."""
         messages = map(self._message, repeat(step), step.sends)
         return list(messages) if self._memory.ahead else messages
 
-    def _send(self, step: Step, part: Part, message: Message) -> MPI.Request:
+    def _send(self, step: Step, part: Part, message: Message) -> Any:
         self._call.count(part, message.wire_bytes, coded=step.coded)
-        return self._call.comm.Isend([message.content, MPI.BYTE], part.peer, self._tag + step.stage % STAGES)
+        tag = self._tag + step.stage % STAGES
+        return self._call.carrier.send(message.content, part.peer, tag, varies=self._varies(step))
+
+    def _varies(self, step: Step) -> bool:
+        return step.coded and not self._call.codec.fixed_size
 
     def _message(self, step: Step, part: Part) -> Message:
         """The message of a part.
@@ -153,27 +158,27 @@ class _Run:
     def _encode(self, span: Span, residual: Any) -> Message:
         return self._memory.encode(self._call.vector.read(span), residual, self._call.next_seed())
 
-    def _replace(self, step: Step, posted: list[tuple[MPI.Request | None, Any]]) -> Slice:
+    def _replace(self, step: Step, posted: list[tuple[Any, Any]]) -> Slice:
         for part, (request, inbox) in zip(step.receives, posted, strict=True):
             assert request is not None
             (status,) = yield [request]
             if step.coded:
-                message = self._memory.arrived(inbox, status.Get_count(MPI.BYTE), part.peer)
+                message = self._memory.arrived(inbox, self._call.carrier.count(status), part.peer)
                 if step.combine is Combine.REPLACE:
                     self._forms[part.span] = message
                 self._undecoded.append((part.span, message))
             else:
                 self._memory.unpack(inbox, self._call.vector.into(part.span))
 
-    def _sum(self, step: Step, posted: list[tuple[MPI.Request | None, Any]]) -> Slice:
+    def _sum(self, step: Step, posted: list[tuple[Any, Any]]) -> Slice:
         """Add the parts in their order, whichever came first."""
         memory = self._memory
-        by_span: dict[Span, list[tuple[Part, MPI.Request | None, Any]]] = {}
+        by_span: dict[Span, list[tuple[Part, Any, Any]]] = {}
         for part, (request, inbox) in zip(step.receives, posted, strict=True):
             by_span.setdefault(part.span, []).append((part, request, inbox))
         for span, arrivals in by_span.items():
             total = self._call.vector.total(span, memory)
-            own = next(k for k, (part, _, _) in enumerate(arrivals) if part.peer == self._call.comm.rank)
+            own = next(k for k, (part, _, _) in enumerate(arrivals) if part.peer == self._call.carrier.rank)
             if step.combine is Combine.SUM_DECODED:
                 memory.decode(self._forms.pop(span), total)
             # the first two may change places without changing a bit: then the own part needs no copy
@@ -187,7 +192,7 @@ class _Run:
                     continue
                 (status,) = yield [request]
                 if step.coded:
-                    message = memory.arrived(inbox, status.Get_count(MPI.BYTE), part.peer)
+                    message = memory.arrived(inbox, self._call.carrier.count(status), part.peer)
                     memory.decode(message, total, accumulate=k > 0)
                 else:
                     memory.unpack(inbox, total, accumulate=k > 0)

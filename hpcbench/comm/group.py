@@ -26,6 +26,7 @@ from hpcbench.comm.execute import Call, carry_out
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.links import DEFAULT, Links
 from hpcbench.comm.memory import Slice, Tally
+from hpcbench.comm.mpi_carrier import MpiCarrier
 from hpcbench.comm.native import Library
 from hpcbench.comm.places import Place, Places
 from hpcbench.comm.plan import Plan
@@ -363,7 +364,9 @@ class Group:
     ) -> Call:
         seed = channel.counters.calls << 20
         tally = Tally(recorder=channel.recorder)
-        return Call(comm, self.topology, place, codec, channel.travels_as(dtype), vector, seed, feedback, tally)
+        return Call(
+            MpiCarrier(comm), self.topology, place, codec, channel.travels_as(dtype), vector, seed, feedback, tally
+        )
 
     def _piece_bytes(self, buf: Array, channel: Channel) -> list[int]:
         """Bytes of each rank's piece of a vector, in the type that travels."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from mpi4py import MPI
 
 from hpcbench.codecs.base import Codec
 from hpcbench.comm import frame
@@ -27,8 +26,8 @@ class Pending(Protocol):
         """Whether the work is done. It is called until it says yes."""
 
 
-Slice = Generator[list[MPI.Request] | Pending, list[MPI.Status], None]
-"""A generator that yields what it waits for, and is resumed with the statuses of requests."""
+Slice = Generator[list[Any] | Pending, list[Any], None]
+"""A generator that yields what it waits for, and is resumed with the statuses of its carrier's requests."""
 
 
 @dataclass
@@ -72,7 +71,7 @@ class Message(Protocol):
 
     @property
     def content(self) -> Any:
-        """The bytes that MPI sends."""
+        """The bytes that are sent."""
 
     @property
     def wire_bytes(self) -> int:
@@ -93,10 +92,10 @@ class Memory(Protocol):
         """Make a message of values that are not encoded. They may not change before the message has left."""
 
     def inbox(self, n: int, *, coded: bool) -> Any:
-        """A buffer that MPI receives a message of `n` values in."""
+        """A buffer that the carrier receives a message of `n` values in."""
 
     def inbox_of(self, values: Any) -> Any:
-        """A buffer that MPI receives a plain message in that replaces `values`."""
+        """A buffer that the carrier receives a plain message in that replaces `values`."""
 
     def arrived(self, inbox: Any, nbytes: int, sender: int) -> Message:
         """The encoded message that has arrived. It raises TransitError if the message is damaged."""
@@ -176,7 +175,7 @@ class HostMemory:
         return HostMessage(content, content, content.nbytes)
 
     def inbox(self, n: int, *, coded: bool) -> Array:
-        """A buffer that MPI receives a message of `n` values in."""
+        """A buffer that the carrier receives a message of `n` values in."""
         nbytes = self._codec.wire_bytes(n, self._dtype) + self._seal if coded else n * self._dtype.itemsize
         return self._borrow(nbytes)
 

@@ -5,8 +5,6 @@ So a block is rounded once, however far it goes, and every rank decodes the same
 
 from dataclasses import dataclass
 
-from mpi4py import MPI
-
 from hpcbench.comm.execute import Call
 from hpcbench.comm.memory import Memory, Message, Slice
 from hpcbench.comm.steps import Part
@@ -52,16 +50,17 @@ def hop(call: Call, to: Part, of: Part, relay: Relay, tag: int) -> Slice:
     """
     memory = call.place.memory(call.codec, call.dtype, call.tally, sealed=call.topology.nodes > 1)
     inbox = memory.inbox(of.span.size, coded=True)
-    coming = call.comm.Irecv([inbox, MPI.BYTE], of.peer, tag)
+    varies = not call.codec.fixed_size
+    coming = call.carrier.receive(inbox, of.peer, tag, varies=varies)
     leaving = relay.message
     if leaving is None:
         leaving = memory.encode(call.vector.read(to.span), None, call.next_seed())
         if leaving.pending is not None:
             yield leaving.pending
     call.count(to, leaving.wire_bytes, coded=True)
-    sending = call.comm.Isend([leaving.content, MPI.BYTE], to.peer, tag)
+    sending = call.carrier.send(leaving.content, to.peer, tag, varies=varies)
     (status,) = yield [coming]
-    message = memory.arrived(inbox, status.Get_count(MPI.BYTE), of.peer)
+    message = memory.arrived(inbox, call.carrier.count(status), of.peer)
     memory.decode(message, call.vector.into(of.span))
     yield [sending]
     unfinished = memory.finish()

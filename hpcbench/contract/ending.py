@@ -9,6 +9,7 @@ from hpcbench.contract import step_line
 from hpcbench.contract.cut import Cut
 from hpcbench.contract.event.base import BEGIN, parsed
 from hpcbench.contract.event.life import End, Start
+from hpcbench.contract.stamp import stamped
 
 _STEP = "step "
 _OURS = (_STEP, BEGIN)
@@ -41,6 +42,8 @@ class Ending:
     """Whether the last line of the run is incomplete."""
     own: bool = True
     """Whether hpcbench wrote the log. A log of another framework has no end event."""
+    program: bool = False
+    """Whether a program of others wrote its lines, between our events: what its steps are, only its dialect knows."""
     diverged: int | None = None
     """The first step whose loss is known to be NaN or infinite."""
 
@@ -90,6 +93,7 @@ def _ending(path: Path, pieces: list[str], first: int, *, began: bool) -> Ending
     for line, text in zip(range(first + len(pieces) - 2, first - 1, -1), reversed(pieces[:-1]), strict=True):
         text = text.strip()
         if not text.startswith(_OURS):
+            found["program"] = found.get("program", False) or stamped(text)
             continue
         # Thousands of lines may stand here: of the steps only the last one matters.
         if looked and not text.startswith(_OF_LIFE) and ("step" in found or not text.startswith(_STEP)):

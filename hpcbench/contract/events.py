@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hpcbench.contract.cut import Cut
-from hpcbench.contract.event.asked import Configuration, IdleRule, VarianceFrozen
+from hpcbench.contract.event.asked import Configuration, IdleRule, UnknownGroup, VarianceFrozen
 from hpcbench.contract.event.base import BEGIN, Event, parsed
 from hpcbench.contract.event.life import (
     CheckpointCarried,
@@ -62,6 +62,7 @@ __all__ = [
     "Start",
     "TraceWritten",
     "Traffic",
+    "UnknownGroup",
     "VarianceFrozen",
     "parse",
 ]
@@ -94,6 +95,7 @@ KINDS: dict[str, type[Event]] = {
         CheckpointWritten,
         TraceWritten,
         Traffic,
+        UnknownGroup,
         Phases,
         Hosts,
         Memory,

@@ -205,6 +205,8 @@ def _fate(job: Job) -> str:
 
 
 def _progress(log: Ending | None) -> str:
+    if log is not None and log.program:
+        return f"at line {log.lines} of its log"
     if log is None or log.step is None:
         return "before its first step"
     planned = "" if log.steps is None else f" of {log.steps}"

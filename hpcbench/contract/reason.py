@@ -7,15 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcbench.contract.event.base import BEGIN
+from hpcbench.contract.stamp import unstamped
 from hpcbench.contract.state import NO_ROOM_EXIT
 from hpcbench.contract.text import printable
 
 _LONGEST = 1 << 16
 _MOST = 200
 """Number of lines that are kept of each end of a file: the first messages and the last ones."""
-_WORKER = re.compile(r"hpcbench\.train: (?P<words>.+)")
+_WORKER = re.compile(r"hpcbench\.(?:train|program): (?P<words>.+)")
 _HYDRA = re.compile(r"=\s+(?:RANK (?P<rank>[0-9]+) )?PID (?P<pid>[0-9]{1,9}) RUNNING AT (?P<host>\S+)")
-_EXCEPTION = re.compile(r"(?P<words>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit)(?:: .*)?)")
+# PyTorch puts the rank before an exception: "[rank3]: ValueError: ..."
+_EXCEPTION = re.compile(
+    r"(?:\[rank[0-9]+\]: )?(?P<words>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit)(?:: .*)?)"
+)
 _SAID = [
     # Open MPI and PRRTE: "process rank 2 with PID 0 on node n1 exited on signal 9 (Killed)."
     re.compile(r"rank (?P<rank>[0-9]+) with PID [0-9]+ on node (?P<host>\S+) exited on signal (?P<signal>[0-9]{1,2})"),
@@ -191,6 +195,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             fresh = True
             while raw := stream.readline(_LONGEST):
                 number += fresh
+                raw = unstamped(raw)[1] if fresh else raw
                 # Step lines and events are the bulk of a log, and tell nothing of a failure.
                 if fresh and not raw.startswith((b"step ", b"{")) and (text := raw.decode("utf-8", "replace").strip()):
                     yield number, text

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ValidationError
 
 from hpcbench.contract.criteria import Criteria, Threshold
+from hpcbench.contract.program import LogForm
 from hpcbench.contract.str_enum import StrEnum
 from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
@@ -91,6 +92,8 @@ class Plan(BaseModel):
     steps: int | None = None
     """Number of steps that each run is to take."""
     repeats: int | None = None
+    program_log: LogForm | None = None
+    """How the program of a study prints its steps; None for hpcbench's own training."""
     scheduler: SchedulerKind | None = None
     """Kind of scheduler; None for logs, which nobody submitted."""
     jobs: list[PlannedJob] = []

@@ -50,7 +50,7 @@ class Basis:
 
 def basis(run: RunResult, log: RunLog) -> Basis:
     """Read the facts that the run's numbers rest on."""
-    train = member(run.settings, "train")
+    train = member(run.settings, "train") or member(run.settings, "program")
     ranks = _positive(integer(run.settings, "ranks"))
     warmup = max(integer(train, "warmup_steps") or 0, 0)
     configuration = log.said(Configuration)

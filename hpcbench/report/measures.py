@@ -127,7 +127,8 @@ def measure(run: RunResult) -> Measures:
     model = _flops(log, "model_flops_per_rank", rests_on.model_flops, rate, rests_on)
     hardware = _flops(log, "hardware_flops_per_rank", rests_on.hardware_flops, rate, rests_on)
     channels = traffic.channels(log, rests_on.ranks, known=known)
-    time = traffic.time_split(channels, traffic.counted(log, "seconds"))
+    time = traffic.time_split(channels, traffic.counted(log, "seconds")) if traffic.timed(log) else None
+    messages, wires = _bytes(log, first, channels)
     last = log.last_step
     return Measures(
         run=run,
@@ -144,8 +145,8 @@ def measure(run: RunResult) -> Measures:
         peak=rests_on.peak,
         mfu=_utilization(log, "mfu", model, rests_on),
         hfu=_utilization(log, "hfu", hardware, rests_on),
-        message_bytes=int(sum(log.steps.column("message_bytes", first=first))),
-        wire_bytes=int(sum(log.steps.column("wire_bytes", first=first))) if known else "unknown",
+        message_bytes=messages,
+        wire_bytes=wires if known else "unknown",
         time=time,
         channels=channels,
         dimensions=traffic.by_dimension(channels),
@@ -235,6 +236,14 @@ def _speeds(
     tokens = rate * rests_on.seq_len if rate and rests_on.seq_len else _printed(log, "tokens_per_s", first, steps)
     per_rank = tokens / rests_on.ranks if tokens and rests_on.ranks else None
     return rate, tokens, per_rank or _printed(log, "tokens_per_s_per_rank", first, steps), seconds
+
+
+def _bytes(log: RunLog, first: int, channels: Sequence[Traffic]) -> tuple[int, int | Unknown]:
+    """Message bytes and wire bytes: of the steps, or of all traffic where step lines do not give them."""
+    messages, wires = (log.steps.column(name, first=first) for name in ("message_bytes", "wire_bytes"))
+    if messages or not channels:
+        return int(sum(messages)), int(sum(wires))
+    return sum(row.message_bytes for row in channels), traffic.total([row.wire_bytes for row in channels])
 
 
 def _times(log: RunLog, first: int, steps: Container[float] | None = None) -> list[float]:

@@ -11,12 +11,16 @@ from hpcbench.report.compare import Cell
 from hpcbench.report.measures import is_gpu, is_uncompressed
 from hpcbench.report.notation import parameters
 
+_LONGEST = 60
+"""Most characters of a command in a title."""
+
 
 def title(cell: Cell) -> tuple[str, str]:
     """The title of a cell: what was run, where, and what it is compared with."""
     run = example(cell)
     parts = [_model(run), _layout(run), cell_words(run.cell)]
-    ranks, steps = integer(run.settings, "ranks"), integer(run.settings, "train", "steps")
+    ranks = integer(run.settings, "ranks")
+    steps = integer(run.settings, "train", "steps") or integer(run.settings, "program", "steps")
     if ranks is not None:
         parts.append(f"{ranks} ranks" if not is_gpu(run) else f"{ranks} GPUs")
     repeats = len({measures.run.pairing for measures in cell.runs})
@@ -44,7 +48,8 @@ def baseline_words(cell: Cell) -> str:
     codec = "uncompressed" if is_uncompressed(run) else printable(base.scheme, 40)
     if not native and text(run.settings, "scheme", "algorithm") is None:
         return printable(base.scheme, 40)
-    collectives = "MPI library's collectives" if native else "two-shot collectives"
+    library = "MPI library's" if text(run.settings, "program", "command") is None else "PyTorch's own"
+    collectives = f"{library} collectives" if native else "two-shot collectives"
     return f"{codec}, {collectives}"
 
 
@@ -55,6 +60,9 @@ def example(cell: Cell) -> RunResult:
 
 
 def _model(run: RunResult) -> str:
+    command = text(run.settings, "program", "command")
+    if command is not None:
+        return command if len(command) <= _LONGEST else f"{command[: _LONGEST - 3]}..."
     name = text(run.settings, "model", "name")
     count = run.log.said(Configuration).parameters if run.log else None
     if name is None:

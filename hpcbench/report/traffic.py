@@ -120,6 +120,12 @@ def channels(log: RunLog, ranks: int | None, *, known: bool) -> tuple[Traffic, .
     return tuple(_channel(row, steps * ranks, known=known) for row in rows if row.dimension is not None)
 
 
+def timed(log: RunLog) -> bool:
+    """Whether the ``traffic`` event says how long callers waited. That of a program of others does not."""
+    rows = log.said(events.Traffic).channels or ()
+    return all(row.exposed_s is not None for row in rows)
+
+
 def host_link(log: RunLog, ranks: int | None) -> HostLink | None:
     """Traffic over the hosts' links, from the run's ``traffic`` event; None if the event does not give it."""
     event, shares = log.said(events.Traffic), len(window(log)) * (ranks or 0)

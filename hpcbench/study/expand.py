@@ -6,17 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import ValidationError
-
-from hpcbench.contract.problems import FieldPath, user_error
+from hpcbench.contract.problems import FieldPath
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.section import Scalar
 from hpcbench.errors import UserError
 from hpcbench.study.find_scheme import NOTHING, Offer, find_scheme
-from hpcbench.study.load import Loaded, fill_model, put, split_key
+from hpcbench.study.load import Loaded, fill_model, put, split_key, validate
 from hpcbench.study.matrix import Cell, cells
-from hpcbench.study.schema import Study
-from hpcbench.study.settle import check_device, check_rules, settled
+from hpcbench.study.schema import AnyStudy, Study
+from hpcbench.study.settle import check_device, check_program, check_rules, settled
 from hpcbench.study.size import Capacity, Size, resolve
 from hpcbench.study.yaml12 import Document
 
@@ -32,7 +30,7 @@ class Run:
     """Name of the pairing. Runs with equal cell and pairing that differ in scheme are compared with one another."""
     cell: dict[str, Scalar]
     """Values of the matrix keys, without `scheme`."""
-    study: Study
+    study: AnyStudy
     """The study with the cell's values in it."""
     scheme_name: str
     scheme: Scheme
@@ -81,9 +79,12 @@ def _first(cell: Cell, loaded: Loaded, capacity: Capacity, offer: Offer, cell_of
     study = _variant(cell, loaded, where)
     size = resolve(study, capacity, where)
     scheme, clash = find_scheme(study.scheme, study.schemes, offer, where(("scheme",)))
-    study = study.model_copy(update={"train": settled(study.train, scheme, where)})
-    check_rules(study, scheme, size, where)
-    check_device(study, scheme, capacity, where)
+    if isinstance(study, Study):
+        study = study.model_copy(update={"train": settled(study.train, scheme, where)})
+        check_rules(study, scheme, size, where)
+        check_device(study, scheme, capacity, where)
+    else:
+        check_program(study, scheme, where)
     values = {key: choice.value for key, choice in cell.items() if key != "scheme"}
     slug = "-".join(_word(key, value) for key, value in values.items())[:100]
     number = 1
@@ -108,17 +109,14 @@ def _where(cell: Cell, document: Document) -> Callable[[FieldPath], str]:
     return where
 
 
-def _variant(cell: Cell, loaded: Loaded, where: Callable[[FieldPath], str]) -> Study:
+def _variant(cell: Cell, loaded: Loaded, where: Callable[[FieldPath], str]) -> AnyStudy:
     """The study with the cell's values in it."""
     data: dict[str, Any] = {key: value for key, value in loaded.document.data.items() if key != "matrix"}
     for key in sorted(cell, key=lambda key: key.count(".")):
         put(data, split_key(key), cell[key].value, loaded.document.where(cell[key].path))
     if any(key.split(".")[0] == "model" for key in cell):
         data["model"] = fill_model(copy.copy(data["model"]), where(("model",)))
-    try:
-        return Study.model_validate(data)
-    except ValidationError as error:
-        raise user_error(error, Study, where) from None
+    return validate(data, where)
 
 
 def _check_baseline(groups: dict[str, list[Run]], loaded: Loaded) -> None:

@@ -1,6 +1,7 @@
 """From a study file and `--set` options to a validated study."""
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 from hpcbench.contract.problems import FieldPath, shown, user_error
 from hpcbench.errors import UserError
 from hpcbench.study import presets
-from hpcbench.study.schema import Study
+from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
 from hpcbench.study.yaml12 import Document, parse_value, read
 
 
@@ -18,7 +19,7 @@ from hpcbench.study.yaml12 import Document, parse_value, read
 class Loaded:
     """A study, and the place where each value of it stands."""
 
-    study: Study
+    study: AnyStudy
     document: Document
     """The content of the file with `--set` applied and presets filled in."""
     sets: list[str]
@@ -48,22 +49,31 @@ def load_study(path: Path, sets: list[str] | None = None) -> Loaded:
         matrix["zip"] = [matrix["zip"]]  # one group needs no list around it
     if "model" in data:
         data["model"] = fill_model(data["model"], document.where(("model", "preset")))
-    study = validate(data, document)
+    study = validate(data, document.where)
     return Loaded(study, document, sets or [])
 
 
-def validate(data: dict[str, Any], document: Document) -> Study:
-    """The study that `data` describe.
+def validate(data: dict[str, Any], where: Callable[[FieldPath], str]) -> AnyStudy:
+    """The study that `data` describe: of hpcbench's own training, or of a program of others.
+
+    Parameters
+    ----------
+    where
+        ``file:line`` of a path of the study.
 
     Raises
     ------
     UserError
         It does not follow the schema.
     """
+    schema: type[AnyStudy] = ProgramStudy if "program" in data else Study
+    own = next((name for name in ("model", "data", "train", "layout") if name in data), None)
+    if schema is ProgramStudy and own is not None:
+        raise UserError(f"{where((own,))}: {own}: a study with program has a training of its own: remove {own}")
     try:
-        return Study.model_validate(data)
+        return schema.model_validate(data)
     except ValidationError as error:
-        raise user_error(error, Study, document.where) from None
+        raise user_error(error, schema, where) from None
 
 
 def fill_model(model: Any, where: str) -> Any:

@@ -8,13 +8,15 @@ from typing import Any
 from hpcbench.contract.problems import FieldPath, fields_at, shown, suggestion
 from hpcbench.contract.section import Scalar
 from hpcbench.errors import UserError
-from hpcbench.study.schema import Study
+from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
 from hpcbench.study.yaml12 import Document
 
 VARIABLE = ["scheme", "nodes", "ranks_per_node", "walltime", "queue", "model"]
 """Fields at the root of a study that a matrix may vary."""
 SECTIONS = ["model", "data", "train", "layout"]
 """Sections whose fields a matrix may vary."""
+OF_PROGRAMS = ["scheme", "nodes", "ranks_per_node", "walltime", "queue", "program.command"]
+"""What the matrix of a program's study may vary, beside the program's values."""
 MAX_CELLS = 100_000
 
 
@@ -30,7 +32,7 @@ Cell = dict[str, Choice]
 """A choice for each key of the matrix, in file order."""
 
 
-def cells(study: Study, document: Document) -> list[Cell]:
+def cells(study: AnyStudy, document: Document) -> list[Cell]:
     """Every cell that the study asks for, `scheme` included; the last key varies fastest.
 
     Raises
@@ -75,7 +77,7 @@ def same(a: Scalar, b: Scalar) -> bool:
     return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 
-def _axes(study: Study, document: Document) -> list[list[Cell]]:
+def _axes(study: AnyStudy, document: Document) -> list[list[Cell]]:
     """The axes of the product, each a list of partial cells, in the order of the file."""
     singles = study.matrix.__pydantic_extra__
     raw = document.data.get("matrix") or {}
@@ -84,10 +86,10 @@ def _axes(study: Study, document: Document) -> list[list[Cell]]:
     for key in raw:
         if key == "zip":
             for i, group in enumerate(study.matrix.zip):
-                axes.append(_lockstep(group, _zip_path(document, i), document, seen))
+                axes.append(_lockstep(group, _zip_path(document, i), study, document, seen))
         elif key != "exclude":
             path: FieldPath = ("matrix", key)
-            axes.append([{key: choice} for choice in _choices(key, singles[key], path, document, seen)])
+            axes.append([{key: choice} for choice in _choices(key, singles[key], path, study, document, seen)])
     return axes
 
 
@@ -96,9 +98,11 @@ def _zip_path(document: Document, i: int) -> FieldPath:
     return path if path in document.origins else path[:2]  # a single group may stand without its list
 
 
-def _lockstep(group: dict[str, list[Scalar]], path: FieldPath, document: Document, seen: set[str]) -> list[Cell]:
+def _lockstep(
+    group: dict[str, list[Scalar]], path: FieldPath, study: AnyStudy, document: Document, seen: set[str]
+) -> list[Cell]:
     columns = {
-        key: _choices(key, values, (*path, key), document, seen, distinct=False) for key, values in group.items()
+        key: _choices(key, values, (*path, key), study, document, seen, distinct=False) for key, values in group.items()
     }
     lengths = {key: len(column) for key, column in columns.items()}
     if len(set(lengths.values())) > 1:
@@ -113,10 +117,17 @@ def _lockstep(group: dict[str, list[Scalar]], path: FieldPath, document: Documen
 
 
 def _choices(
-    key: str, values: list[Scalar], path: FieldPath, document: Document, seen: set[str], *, distinct: bool = True
+    key: str,
+    values: list[Scalar],
+    path: FieldPath,
+    study: AnyStudy,
+    document: Document,
+    seen: set[str],
+    *,
+    distinct: bool = True,
 ) -> list[Choice]:
     where = document.where(path)
-    check_key(key, where)
+    check_key(key, study, where)
     if key in seen:
         raise UserError(f"{where}: matrix: {shown(key)} varies twice: keep one")
     seen.add(key)
@@ -128,7 +139,7 @@ def _choices(
     return [Choice(value, (*path, i)) for i, value in enumerate(values)]
 
 
-def check_key(key: str, where: str) -> None:
+def check_key(key: str, study: AnyStudy, where: str) -> None:
     """Refuse a matrix key that is no field which may vary.
 
     Raises
@@ -136,6 +147,12 @@ def check_key(key: str, where: str) -> None:
     UserError
         The key cannot vary. The message names a similar key if there is one.
     """
+    if isinstance(study, ProgramStudy):
+        names = [*OF_PROGRAMS, *(f"program.values.{name}" for name in study.program.values)]
+        if key not in names:
+            near = suggestion(key, names) or f": use {', '.join(names)}, or add the value to program.values"
+            raise UserError(f"{where}: matrix: {shown(key)} cannot vary{near}")
+        return
     section, dot, field = key.partition(".")
     fields: list[str] = fields_at(Study, (section,)) if section in SECTIONS and dot else []
     if key in VARIABLE or field in fields:

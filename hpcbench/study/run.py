@@ -8,9 +8,12 @@ from pydantic import ValidationError
 
 from hpcbench.contract import run as contract
 from hpcbench.contract.problems import user_error
+from hpcbench.contract.program import ProgramRun
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.section import Precision
+from hpcbench.errors import UserError
 from hpcbench.study.expand import Run
+from hpcbench.study.schema import ProgramStudy
 
 
 def run_file(
@@ -47,9 +50,13 @@ def run_file(
     Raises
     ------
     UserError
-        A value of the study is wrong for this run, such as a seed that grows too large with the repeats.
+        A value of the study is wrong for this run, such as a seed that grows too large with the repeats. Or the study
+        is of a program of others.
     """
-    study, links = run.study, run.study.links
+    study = run.study
+    if isinstance(study, ProgramStudy):
+        raise UserError(f"{run.where(('program',))}: program: hpcbench knows no model of it: only its runs tell")
+    links = study.links
     files = {key: str((base / path).resolve()) for key in ("path", "tokenizer") if (path := getattr(study.data, key))}
     scheme = run.scheme.model_dump(include=set(Scheme.model_fields))
     content = {
@@ -79,3 +86,47 @@ def run_file(
         raise user_error(error, contract.Run, run.where) from None
     contract.check(resolved, f"run {run.id}")
     return resolved.content()
+
+
+def program_file(
+    run: Run,
+    *,
+    site: str,
+    threads: int,
+    oversubscribe: bool,
+    device: Literal["cpu", "cuda"],
+    base: Path,
+    shape: contract.Shape,
+    peak_tflops: Mapping[Precision, float],
+) -> dict[str, Any]:
+    """The run of a program as plain JSON data, every key present; parameters are those of `run_file`.
+
+    Raises
+    ------
+    UserError
+        A value of the study is wrong for this run, such as a seed that grows too large with the repeats.
+    """
+    study = run.study
+    assert isinstance(study, ProgramStudy)
+    scheme = run.scheme.model_dump(include=set(Scheme.model_fields))
+    content = {
+        "study": study.study,
+        "site": site,
+        "run": run.id,
+        "repeat": run.repeat,
+        "pairing": run.pairing,
+        "cell": run.cell,
+        "program": {**study.program.model_dump(), "seed": study.program.seed + run.repeat - 1},
+        "directory": str((base / (study.program.directory or ".")).resolve()),
+        "scheme": {"name": run.scheme_name, **scheme},
+        "ranks": run.size.layout.ranks,
+        "threads": threads,
+        "oversubscribe": oversubscribe,
+        "device": device,
+        "shape": shape,
+        "peak_tflops": dict(peak_tflops),
+    }
+    try:
+        return ProgramRun.model_validate(content).content()
+    except ValidationError as error:
+        raise user_error(error, ProgramRun, run.where) from None

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from hpcbench.contract.criteria import Criteria, Threshold
 from hpcbench.contract.layout import Partition
+from hpcbench.contract.program import Program
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.section import Count, File, Label, Line, Name, Scalar, Section
 from hpcbench.contract.training import Data, Model, Train
@@ -51,8 +52,8 @@ class Baseline(Section):
     scheme: Name = Field("baseline", description="Their scheme.")
 
 
-class Study(Section):
-    """The runs to compare: a model, its training, and the values that vary."""
+class _Shared(Section):
+    """What all studies have: the values that vary, and what is made of the runs."""
 
     study: Name = Field(description="Name: letters, digits, dot, underscore and dash, at most 64.")
     site: File | None = Field(None, description="Name of a site, or a site file.")
@@ -72,18 +73,9 @@ class Study(Section):
     after: File | None = Field(
         None, description="Submission, or study by its name, whose jobs must have completed before these."
     )
-    model: Model = Field(description="A preset's name, or the fields; `preset` in the fields starts from one.")
-    data: Data = Field(default_factory=Data, description="The text.")
-    train: Train = Field(description="How each run trains.")
-    layout: StudyLayout = Field(default_factory=StudyLayout, description="Sizes of the parallel dimensions.")
     nodes: Count | None = Field(None, description="Nodes of a job; by default what the layout needs.")
     ranks_per_node: Count | None = Field(None, description="Ranks a node; by default the GPUs of a node.")
     scheme: Name = Field("baseline", description="The scheme, if the matrix does not vary it.")
-    links: File | None = Field(
-        None,
-        description="File of `hpcbench bench network --json`, relative to the study file; plans are chosen by it.",
-    )
-    container: Container | None = Field(None, description="The image that ranks run in, and what the site lacks of it.")
     schemes: dict[Name, SchemeEntry] = Field(default_factory=dict, description="Schemes of one's own, by name.")
     matrix: Matrix = Field(default_factory=Matrix, description="What varies.")
     repeats: int = Field(3, ge=1, le=1000, description="Runs of each cell, with seeds of their own.")
@@ -104,9 +96,49 @@ class Study(Section):
     )
 
 
+class Study(_Shared):
+    """The runs to compare: a model, its training, and the values that vary."""
+
+    model: Model = Field(description="A preset's name, or the fields; `preset` in the fields starts from one.")
+    data: Data = Field(default_factory=Data, description="The text.")
+    train: Train = Field(description="How each run trains.")
+    layout: StudyLayout = Field(default_factory=StudyLayout, description="Sizes of the parallel dimensions.")
+    links: File | None = Field(
+        None,
+        description="File of `hpcbench bench network --json`, relative to the study file; plans are chosen by it.",
+    )
+    container: Container | None = Field(None, description="The image that ranks run in, and what the site lacks of it.")
+
+    @property
+    def steps(self) -> int:
+        """Number of steps of a run."""
+        return self.train.steps
+
+
+class ProgramStudy(_Shared):
+    """The runs of a program of others to compare."""
+
+    program: Program = Field(
+        description="A program of others that trains with PyTorch, in place of model, data, train and layout."
+    )
+
+    @property
+    def steps(self) -> int:
+        """Number of steps of a run."""
+        return self.program.steps
+
+
+AnyStudy = Study | ProgramStudy
+
+
 def json_schema() -> dict[str, Any]:
     """JSON Schema of a study file, for editors."""
-    schema = Study.model_json_schema()
+    schema, foreign = Study.model_json_schema(), ProgramStudy.model_json_schema()
+    schema["properties"]["program"] = foreign["properties"]["program"]
+    schema["$defs"] = {**foreign["$defs"], **schema["$defs"]}
+    own = [name for name in schema["required"] if name in ("model", "train")]
+    schema["required"] = [name for name in schema["required"] if name not in own]
+    schema["oneOf"] = [{"required": own}, {"required": ["program"]}]
     preset = {"type": "object", "required": ["preset"], "properties": {"preset": {"type": "string"}}}
     model = schema["properties"]["model"]
     schema["properties"]["model"] = {

@@ -4,12 +4,13 @@ from collections.abc import Callable
 
 from hpcbench.codecs import spec
 from hpcbench.contract import rules
+from hpcbench.contract.decide import undecidable
 from hpcbench.contract.problems import FieldPath
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import Setting, content_of, live, possible
 from hpcbench.contract.training import Train, optimizer_misfit
 from hpcbench.errors import UserError
-from hpcbench.study.schema import Study
+from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
 from hpcbench.study.size import Capacity, Size
 
 
@@ -105,12 +106,31 @@ def check_device(study: Study, scheme: Scheme, capacity: Capacity, where: Callab
     )
 
 
-def idle_rules(study: Study, scheme: Scheme, size: Size) -> list[str]:
-    """A line for each rule of the scheme that carries nothing in a run of the settled study."""
+def check_program(study: ProgramStudy, scheme: Scheme, where: Callable[[FieldPath], str]) -> None:
+    """Check that the scheme can be applied to a program of others.
+
+    Raises
+    ------
+    UserError
+        Its rules need what the calls of a program do not tell.
+    """
+    reason = undecidable(scheme)
+    if reason:
+        place, field = _place_of(None, study, where)
+        raise UserError(f"{place}: {field}: scheme {study.scheme}: {reason}")
+
+
+def idle_rules(study: AnyStudy, scheme: Scheme, size: Size) -> list[str]:
+    """A line for each rule of the scheme that carries nothing in a run of the settled study.
+
+    What a program of others sends is not known before it runs.
+    """
+    if isinstance(study, ProgramStudy):
+        return []
     return rules.idle(scheme.all_rules, Setting(size.layout, study.train, study.model.tied))
 
 
-def _place_of(k: int | None, study: Study, where: Callable[[FieldPath], str], key: str = "") -> tuple[str, str]:
+def _place_of(k: int | None, study: AnyStudy, where: Callable[[FieldPath], str], key: str = "") -> tuple[str, str]:
     """The place of rule `k`, or of another `key` of the scheme, and the name of the field.
 
     Where another file defines the scheme, it is the place that names the scheme.

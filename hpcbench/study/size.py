@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hpcbench.contract.layout import Layout, batch_misfit, model_misfit
 from hpcbench.contract.problems import FieldPath
 from hpcbench.errors import UserError
-from hpcbench.study.schema import Study
+from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Size:
     layout: Layout
 
 
-def resolve(study: Study, capacity: Capacity, where: Callable[[FieldPath], str]) -> Size:
+def resolve(study: AnyStudy, capacity: Capacity, where: Callable[[FieldPath], str]) -> Size:
     """Sizes of the study's run on this site.
 
     Parameters
@@ -49,6 +49,10 @@ def resolve(study: Study, capacity: Capacity, where: Callable[[FieldPath], str])
     if study.nodes is not None and capacity.most_nodes is not None and study.nodes > capacity.most_nodes[0]:
         most, said = capacity.most_nodes
         raise UserError(f"{where(('nodes',))}: nodes: {study.nodes}: {said}: use at most {most}")
+    if isinstance(study, ProgramStudy):
+        nodes = study.nodes or 1
+        per_node = study.ranks_per_node or capacity.ranks_per_node or capacity.slots
+        return Size(nodes, per_node, Layout(dp=nodes * per_node))  # how its ranks are laid out, the program knows
     if misfit := model_misfit(study.model, study.train, study.layout):
         raise UserError(f"{where(misfit.field)}: {misfit}")
     size = _place(study, capacity, where)

@@ -216,3 +216,14 @@ def test_tensor_projection(tiny: Tiny) -> None:
     assert float(rows["64", "3d"][4]) < float(rows["64", "2d"][4]) < float(rows["64", "1d"][4]), "bytes a GPU"
     last = printed.lines[-2:]
     assert all("published 2.32 x" in line and "published 1.57 x" in line for line in last)
+
+
+def test_torch_collectives(tiny: Tiny) -> None:
+    printed = tiny("torch_collectives.py")
+    modes = ("plain gloo", "interposed", "no codec", "bf16", "int8", "zfp:8", "xpk", "auto int8")
+    for mode in (*modes, "fp16 hook", "PowerSGD hook"):
+        assert positive(printed.row(mode), 2)
+    assert printed.row("plain gloo")[1] == "1.00"
+    cost, auto = printed.lines[-2:]
+    assert re.fullmatch(r"a plain call costs -?[\d.]+ us more \(at most 20\): (not )?met", cost)
+    assert re.fullmatch(r"the slowest with auto: [\d.]+ x, all-reduce of 65536 B .*: not decided by one repeat", auto)

@@ -18,8 +18,8 @@ GROUND = ("hpcbench", "errors", "versions", "resources", "console", "files", "pl
 """Modules outside of packages, and the version."""
 HOUSE = (
     *GROUND,
-    *("codecs", "contract", "study", "batch", "collect", "comm", "parallel", "predict", "train"),
-    *("bench", "report", "doctor", "testing", "cli", "__main__"),
+    *("codecs", "contract", "study", "batch", "collect", "comm", "torch", "parallel", "predict", "train"),
+    *("bench", "report", "doctor", "testing", "program", "cli", "__main__"),
 )
 """From the ground up."""
 CONTRACT_MAY = ("hpcbench.contract", "hpcbench.codecs.spec", "hpcbench.errors", "hpcbench.files", "pydantic")

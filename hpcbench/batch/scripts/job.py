@@ -41,3 +41,5 @@ class Job:
     """Files that the ranks read, beside those of the submission; absolute."""
     name: str = ""
     """What the queue shows; by default study and id."""
+    program: bool = False
+    """Whether its runs are of a program of others: our process then starts the launcher, and reads what it prints."""

@@ -65,16 +65,16 @@ class Merge:
                 kept.append(mine)
 
     def into(self, log: RunLog) -> None:
-        """Give all records to a log, in the order of its lines."""
+        """Give all records to a log, in the order of its lines. More lines may follow, and be given to another log."""
         total = dict.fromkeys(self.since_last, 0)
         for step, kept in sorted(self._steps.items(), key=lambda item: item[1].order):
-            for name in total.keys() & kept.values.keys():
-                total[name] += int(kept.values[name])
-                kept.values[name] = total[name]
+            quantities: dict[str, Any] = dict(kept.values)
+            for name in total.keys() & quantities.keys():
+                total[name] += int(quantities[name])
+                quantities[name] = total[name]
             skipped = bisect(self.overflows, kept.order)
-            if skipped and "skipped" not in kept.values:
-                kept.values["skipped"] = skipped
-            quantities: dict[str, Any] = kept.values
+            if skipped and "skipped" not in quantities:
+                quantities["skipped"] = skipped
             log.steps.add(Step(step, kept.steps, line=kept.line, **quantities))
         for (after, split), evaluations in self._evaluations.items():
             for kept in evaluations:

@@ -56,6 +56,12 @@ class Reader:
             log.events.append(end)
         return log
 
+    def so_far(self) -> RunLog:
+        """The log of the lines up to here, without a record that the next line might go on with."""
+        log = RunLog(self.log.path, self.log.dialect, lines=self.log.lines, notes=list(self.log.notes))
+        self._merge.into(log)
+        return log
+
     def _take(self, found: LogRecord) -> None:
         line = found.line
         step = found.before if found.group("step") is None else found.group("step")

@@ -44,6 +44,19 @@ class IdleRule(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnknownGroup(Event):
+    """A group of a program's ranks has no known parallel dimension, so that its messages were never encoded."""
+
+    NAME: ClassVar[str] = "unknown_group"
+    group: str | None
+    """Description of the group, as the program gives it."""
+    bytes: int | None
+    """Bytes that all ranks gave to its calls."""
+    remedy: str | None
+    """The line of the study that would give it a dimension."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class VarianceFrozen(Event):
     """1-bit Adam has frozen its variances."""
 

@@ -25,6 +25,7 @@ CHECKS: tuple[Callable[[Subject], Iterator[str]], ...] = (
     events.phases,
     events.times,
     events.energy,
+    events.groups,
     events.damage,
     events.end,
 )

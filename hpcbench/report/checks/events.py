@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import isfinite
 
 from hpcbench.contract import events
-from hpcbench.contract.events import Binding, End, Start
+from hpcbench.contract.events import Binding, End, Start, UnknownGroup
 from hpcbench.contract.text import printable
 from hpcbench.contract.times import elapsed
 from hpcbench.report.checks.relations import TOLERANCE, Subject
@@ -30,6 +30,16 @@ def binding(subject: Subject) -> Iterator[str]:
     Most runs of a study are placed alike, and a note that all share is shown once.
     """
     yield from map(printable, subject.log.said(Binding).warnings or ())
+
+
+def groups(subject: Subject) -> Iterator[str]:
+    """Groups of a program whose dimension is not known. Without the run's name, as above."""
+    for event in subject.log.events:
+        if isinstance(event, UnknownGroup):
+            yield printable(
+                f"group {event.group!r} has no known dimension, and its {event.bytes} bytes travelled exactly; in "
+                f"program.groups: {event.remedy}"
+            )
 
 
 def losses(subject: Subject) -> Iterator[str]:

@@ -65,7 +65,8 @@ def _state(run: RunResult) -> Entry:
 def _step(run: RunResult) -> Entry:
     last = run.log.last_step if run.log else None
     taken = last.step if last else 0
-    planned = last.steps if last and last.steps else integer(run.settings, "train", "steps")
+    said = integer(run.settings, "train", "steps") or integer(run.settings, "program", "steps")
+    planned = last.steps if last and last.steps else said
     source = run.log.where(last.line) if run.log and last else None
     return Entry(f"{taken}/{planned}" if planned else str(taken), taken, source=source)
 

@@ -1,0 +1,342 @@
+"""Collectives of PyTorch over gloo: its own, ours in its place, and DDP's hooks, in turns in one run.
+
+    python benchmarks/torch_collectives.py [--rates none 1gbit 200mbit 100mbit] [--bytes 65536 ...] [--repeats 9]
+                                           [--ranks 4] [--modes ...] [--json FILE] [--tiny]
+
+At rate none the ranks are processes of this machine; at another rate each is alone on a virtual host with such a link
+(hpcbench.testing.hosts: needs Linux, root or user namespaces, iproute2). A time is that of the slowest rank. Each
+repeat measures all modes, in another order; ratios to plain gloo are paired by repeat, and have 95 % intervals.
+
+Modes: `interposed` looks at calls and hands them on; `no codec` is our algorithm alone; codecs by their names; `auto
+int8` may leave a call to gloo; `fp16 hook` and `PowerSGD hook` are those of DDP, on a bucket of the same bytes. Status
+2 if something is missing.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.testing._internal.distributed.fake_pg  # registers the backend "fake"
+from provenance import head, provenance
+from rich.console import Console
+from rich.table import Table
+from tiny import parse
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+
+from hpcbench.bench.machine import machine
+from hpcbench.console import columns
+from hpcbench.contract.interpose import Groups, Interposition
+from hpcbench.contract.scheme import NamedScheme
+from hpcbench.errors import UserError
+from hpcbench.report.statistics.estimates import Interval, paired_ratio
+from hpcbench.testing.hosts import Hosts, why_not
+from hpcbench.torch.intercept import Interception
+
+SAMPLE_S = 0.1
+"""Seconds that the calls of one sample take, about."""
+PLAIN, ONE_RANK = "plain gloo", "call of one rank"
+
+
+def asked(codec: str | None, algorithm: str = "encoded") -> Interposition:
+    """Settings under which all sums and gathers have a codec; None for kernels that hand everything on."""
+    said = {"algorithm": "native", "default": "none"} if codec is None else {"algorithm": algorithm, "default": codec}
+    scheme = NamedScheme.model_validate({"name": "bench", **said})
+    return Interposition(scheme=scheme, groups=Groups(min_bytes=0, lossy=["parameters"]), out="nowhere")
+
+
+KERNELS: dict[str, Interposition] = {
+    "interposed": asked(None),
+    "no codec": asked("none"),
+    "bf16": asked("bf16"),
+    "int8": asked("int8:256"),
+    "zfp:8": asked("zfp:8"),
+    "xpk": asked("xpk"),
+    "auto int8": asked("int8:256", "auto"),
+}
+HOOKS = ("fp16 hook", "PowerSGD hook")
+MODES = (PLAIN, *KERNELS, *HOOKS)
+OPERATIONS = ("all-reduce", "reduce-scatter", "all-gather")
+
+
+@dataclass
+class Bucket:
+    """What DDP's hooks read of a bucket of gradients."""
+
+    values: torch.Tensor
+
+    def buffer(self) -> torch.Tensor:
+        """All gradients in one vector."""
+        return self.values
+
+    def gradients(self) -> list[torch.Tensor]:
+        """One gradient, nearly square, as weights of a linear layer have it."""
+        side = 1 << ((self.values.numel().bit_length() - 1) // 2)
+        return [self.values.view(side, -1)]
+
+    def parameters(self) -> list[torch.Tensor]:
+        """The weights, which have the gradients' shape."""
+        return self.gradients()
+
+    def index(self) -> int:
+        """The number of the bucket."""
+        return 0
+
+    def is_last(self) -> bool:
+        """Whether no bucket follows."""
+        return True
+
+
+def operations(nbytes: int) -> dict[str, Callable[[], None]]:
+    """The calls on vectors of a size."""
+    ranks = dist.get_world_size()
+    whole, part = torch.randn(nbytes // 4), torch.randn(nbytes // 4 // ranks)
+
+    def all_reduce() -> None:
+        dist.all_reduce(whole)
+        whole.mul_(1 / ranks)  # the average, as of gradients: gloo has none
+
+    return {
+        "all-reduce": all_reduce,
+        "reduce-scatter": lambda: dist.reduce_scatter_tensor(part, whole),
+        "all-gather": lambda: dist.all_gather_into_tensor(whole, part),
+    }
+
+
+def hooks(nbytes: int) -> dict[str, Callable[[], None]]:
+    """DDP's hooks on a bucket of a size."""
+    bucket = Bucket(torch.randn(nbytes // 4))
+    state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2)
+    return {
+        "fp16 hook": lambda: default_hooks.fp16_compress_hook(dist.group.WORLD, bucket).wait(),  # type: ignore[arg-type]
+        "PowerSGD hook": lambda: powerSGD_hook.powerSGD_hook(state, bucket).wait(),  # type: ignore[arg-type]
+    }
+
+
+def seconds(call: Callable[[], None], count: int) -> float:
+    """Seconds of a call on the slowest rank."""
+    dist.barrier()
+    begin = time.perf_counter()
+    for _ in range(count):
+        call()
+    taken = torch.tensor([(time.perf_counter() - begin) / max(count, 1)])
+    dist.all_reduce(taken, dist.ReduceOp.MAX)
+    return float(taken)
+
+
+def in_mode(mode: str, installed: dict[str, Interception], call: Callable[[], None], count: int) -> float:
+    """Seconds of a call in a mode."""
+    kernels = installed.get(mode)
+    if kernels is None:
+        return seconds(call, count)
+    kernels.install()
+    try:
+        return seconds(call, count)
+    finally:
+        kernels.remove()
+
+
+def measure(operation: str, nbytes: int, modes: list[str], repeats: int) -> dict[str, list[float]]:
+    """Seconds of each repeat, by mode."""
+    plain = operations(nbytes)[operation]
+    calls = {**dict.fromkeys(modes, plain), **{k: v for k, v in hooks(nbytes).items() if k in modes}}
+    if operation != "all-reduce":
+        calls = {mode: call for mode, call in calls.items() if mode not in HOOKS}
+    installed = {mode: Interception(KERNELS[mode]) for mode in calls if mode in KERNELS}
+    count = max(1, min(50, int(SAMPLE_S / max(seconds(plain, 2), 1e-6))))
+    found: dict[str, list[float]] = {mode: [] for mode in calls}
+    names = list(calls)
+    for repeat in range(repeats + 1):
+        shift = repeat % len(names)
+        for mode in names[shift:] + names[:shift]:
+            taken = in_mode(mode, installed, calls[mode], count if repeat else 3)
+            if repeat:  # the first one makes groups and plans
+                found[mode].append(taken)
+    return found
+
+
+def one_rank(repeats: int) -> dict[str, list[float]]:
+    """Seconds of a call that sends nothing, plain and interposed, of rank 0 while the others wait.
+
+    PyTorch's fake backend is done at once: what is left is the cost of a call.
+    """
+    alone = dist.new_group([0], backend="fake")
+    calls = 2000 if dist.get_rank() == 0 else 0
+    value = torch.ones(1)
+    found: dict[str, list[float]] = {PLAIN: [], "interposed": []}
+    installed = {"interposed": Interception(KERNELS["interposed"])}
+    for repeat in range(repeats + 1):
+        for mode in found:
+            taken = in_mode(mode, installed, lambda: dist.all_reduce(value, group=alone), calls)
+            if repeat:
+                found[mode].append(taken)
+    return found
+
+
+def work(directory: Path, rank: int) -> None:
+    """One rank."""
+    task = json.loads((directory / "task.json").read_text())
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{directory / 'store'}",
+        rank=rank,
+        world_size=task["ranks"],
+        timeout=timedelta(seconds=600),
+    )
+    rows = [
+        {"call": operation, "bytes": nbytes, "mode": mode, "seconds": times}
+        for nbytes in task["bytes"]
+        for operation in task["operations"]
+        for mode, times in measure(operation, nbytes, task["modes"], task["repeats"]).items()
+    ]
+    rows += [
+        {"call": ONE_RANK, "bytes": 4, "mode": mode, "seconds": times}
+        for mode, times in one_rank(task["repeats"]).items()
+    ]
+    if rank == 0:
+        (directory / "rows.json").write_text(json.dumps(rows))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def play(rate: str, hosts: Hosts | None, task: dict[str, Any]) -> list[dict[str, Any]]:
+    """Start the ranks, and read what they have measured."""
+    command = [sys.executable, str(Path(__file__).resolve()), "--worker"]
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / "task.json").write_text(json.dumps(task))
+        if hosts is not None:
+            hosts.set_rate(rate)
+            done = hosts.run([*command, directory], ranks=task["ranks"], ranks_per_host=1, timeout=3600)
+            statuses, words = [done.returncode], done.stderr
+        else:
+            forked = multiprocessing.get_context("fork")  # torch is imported once
+            ranks = [forked.Process(target=work, args=(Path(directory), rank)) for rank in range(task["ranks"])]
+            for process in ranks:
+                process.start()
+            for process in ranks:
+                process.join()
+            statuses, words = [process.exitcode for process in ranks], "see above"
+        if any(statuses):
+            raise UserError(f"{rate}: the ranks ended with {statuses}: {' '.join(words.split())[-400:]}")
+        rows: list[dict[str, Any]] = json.loads((Path(directory) / "rows.json").read_text())
+    return [{"rate": rate, **row} for row in rows]
+
+
+def ratio(rows: list[dict[str, Any]], rate: str, call: str, nbytes: int, mode: str) -> Interval | None:
+    """How many times faster than plain gloo a mode is."""
+    times = {
+        row["mode"]: row["seconds"] for row in rows if (row["rate"], row["call"], row["bytes"]) == (rate, call, nbytes)
+    }
+    return paired_ratio(times[PLAIN], times[mode]) if mode in times and PLAIN in times else None
+
+
+def targets(rows: list[dict[str, Any]]) -> list[str]:
+    """A line for each target: met only if the whole interval lies on its side."""
+    found = []
+    for rate in dict.fromkeys(row["rate"] for row in rows):
+        cost = {row["mode"]: min(row["seconds"]) for row in rows if (row["rate"], row["call"]) == (rate, ONE_RANK)}
+        if rate == "none" and len(cost) == 2:
+            more = (cost["interposed"] - cost[PLAIN]) * 1e6
+            found.append(f"a plain call costs {more:.1f} us more (at most 20): {'met' if more <= 20 else 'not met'}")
+    wanted = [("none", 1.4), ("200mbit", 3.0)]
+    for rate, least in wanted:
+        gain = ratio(rows, rate, "all-reduce", 16 << 20, "int8")
+        if gain is not None:
+            where = "loopback" if rate == "none" else rate
+            found.append(f"int8 all-reduce of 16 MiB, {where}: {_words(gain)} (at least {least}): {_met(gain, least)}")
+    autos = [
+        (gain, row)
+        for row in rows
+        if row["mode"] == "auto int8" and (gain := ratio(rows, row["rate"], row["call"], row["bytes"], row["mode"]))
+    ]
+    if autos:
+        worst, row = min(autos, key=lambda pair: pair[0].estimate)
+        at = f"{row['call']} of {row['bytes']} B at {row['rate']}"
+        found.append(f"the slowest with auto: {_words(worst)}, {at} (at least 0.97): {_met(worst, 0.97)}")
+    return found
+
+
+def _words(gain: Interval) -> str:
+    ends = "" if gain.low is None else f" [{gain.low:.2f}, {gain.high:.2f}]"
+    return f"{gain.estimate:.2f} x{ends}"
+
+
+def _met(gain: Interval, least: float) -> str:
+    if gain.low is None or gain.high is None:
+        return "not decided by one repeat"
+    return "met" if gain.low >= least else "not met" if gain.high < least else "not decided"
+
+
+def table(rows: list[dict[str, Any]], rate: str, call: str) -> Table:
+    """A line a mode, two columns a size."""
+    own = [row for row in rows if (row["rate"], row["call"]) == (rate, call)]
+    where = "on this machine" if rate == "none" else f"over links of {rate}"
+    made = Table(title=f"{call} {where}", box=None, pad_edge=False)
+    made.add_column("mode")
+    sizes = list(dict.fromkeys(row["bytes"] for row in own))
+    for nbytes in sizes:
+        made.add_column(f"{nbytes >> 10} KiB, ms", justify="right")
+        made.add_column("x plain", justify="right")
+    for mode in dict.fromkeys(row["mode"] for row in own):
+        cells = []
+        for nbytes in sizes:
+            times = next(row["seconds"] for row in own if (row["mode"], row["bytes"]) == (mode, nbytes))
+            gain = ratio(rows, rate, call, nbytes, mode)
+            cells += [f"{sorted(times)[len(times) // 2] * 1e3:.2f}", _words(gain).replace(" x", "") if gain else "-"]
+        made.add_row(mode, *cells)
+    return made
+
+
+def main() -> int:
+    """Run the benchmark; returns the exit status."""
+    if sys.argv[1:2] == ["--worker"]:
+        work(Path(sys.argv[2]), int(os.environ["PMI_RANK"]))
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rates", nargs="+", default=["none", "1gbit", "200mbit", "100mbit"])
+    parser.add_argument("--bytes", type=int, nargs="+", default=[65536, 1 << 20, 4 << 20, 16 << 20, 64 << 20])
+    parser.add_argument("--operations", nargs="+", choices=OPERATIONS, default=list(OPERATIONS))
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--json", type=Path)
+    small = {"rates": ["none"], "bytes": [65536], "operations": ["all-reduce"], "repeats": 1, "ranks": 2}
+    options = parse(parser, **small)
+    task = {name: getattr(options, name) for name in ("bytes", "operations", "modes", "repeats", "ranks")}
+    try:
+        limited = [rate for rate in options.rates if rate != "none"]
+        if limited and (reason := why_not()):
+            raise UserError(reason)
+        print(*head(Path(__file__)), sep="\n", flush=True)
+        rows: list[dict[str, Any]] = []
+        with Hosts(options.ranks) if limited else nullcontext() as hosts:
+            for rate in options.rates:
+                rows += play(rate, None if rate == "none" else hosts, task)
+    except UserError as error:
+        print(f"torch_collectives: {error}", file=sys.stderr)
+        return 2
+    console = Console(width=max(columns(), 160), highlight=False)
+    for rate in options.rates:
+        for call in options.operations:
+            console.print(table(rows, rate, call), "")
+    print(*targets(rows), sep="\n")
+    if options.json:
+        about = {"provenance": provenance(Path(__file__)), "machine": machine()}
+        options.json.write_text(json.dumps({**about, "ranks": options.ranks, "rows": rows}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

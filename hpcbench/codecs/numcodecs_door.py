@@ -1,0 +1,109 @@
+"""The codecs as codecs of numcodecs, for users of zarr: ``hpcbench.zfp``, ``hpcbench.xpk`` and ``hpcbench.mpc``.
+
+numcodecs finds them by the entry points of this package. A chunk is encoded as one vector, behind a head that says its
+type and the number of its values, because numcodecs gives a decoder nothing but bytes.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numcodecs.abc import Codec
+
+from hpcbench.codecs.registry import get_codec
+from hpcbench.codecs.types import BFLOAT16
+
+_HEAD = np.dtype([("magic", "S4"), ("version", "u1"), ("type", "u1"), ("spare", "<u2"), ("values", "<u8")])
+_MAGIC, _VERSION = b"HPCB", 1
+_TYPES = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.float16), BFLOAT16)
+
+
+class _Door(Codec):  # type: ignore[misc]
+    """A codec of hpcbench in the form that numcodecs asks for."""
+
+    codec_id: ClassVar[str]
+    family: ClassVar[str]
+
+    def name(self) -> str:
+        """Name of hpcbench's codec."""
+        return self.family
+
+    def encode(self, buf: Any) -> bytes:
+        """The bytes of an array.
+
+        Raises
+        ------
+        TypeError
+            The values are no floating-point numbers that the codec takes.
+        """
+        values = np.asarray(buf).reshape(-1, order="A")
+        if values.dtype not in _TYPES:
+            raise TypeError(f"{self.codec_id}: values of type {values.dtype}: give float16, float32 or float64")
+        codec = get_codec(self.name())
+        room = np.empty(_HEAD.itemsize + codec.wire_bytes(values.size, values.dtype), dtype=np.uint8)
+        head = np.array([(_MAGIC, _VERSION, _TYPES.index(values.dtype), 0, values.size)], _HEAD)
+        room[: _HEAD.itemsize] = head.view(np.uint8)
+        used = codec.encode(np.ascontiguousarray(values), room[_HEAD.itemsize :])
+        return room[: _HEAD.itemsize + used].tobytes()
+
+    def decode(self, buf: Any, out: Any = None) -> Any:
+        """The values of encoded bytes, in `out` if it is given.
+
+        Raises
+        ------
+        ValueError
+            The bytes were not made by this codec, or `out` has another size.
+        """
+        content = np.frombuffer(buf, dtype=np.uint8)
+        if content.size < _HEAD.itemsize:
+            raise ValueError(f"{self.codec_id}: {content.size} bytes are no encoded values")
+        head = content[: _HEAD.itemsize].view(_HEAD)[0]
+        if head["magic"] != _MAGIC or head["version"] != _VERSION or head["type"] >= len(_TYPES):
+            raise ValueError(f"{self.codec_id}: the bytes do not begin as encoded values do")
+        dtype, n = _TYPES[head["type"]], int(head["values"])
+        codec = get_codec(self.name())
+        if n > (1 << 40) or content.size - _HEAD.itemsize > codec.wire_bytes(n, dtype):
+            raise ValueError(f"{self.codec_id}: {content.size} bytes are not those of {n} values")
+        if out is None:
+            values = np.empty(n, dtype)
+            codec.decode(content[_HEAD.itemsize :], values)
+            return values
+        target = np.frombuffer(out, dtype=dtype) if not isinstance(out, np.ndarray) else out.reshape(-1).view(dtype)
+        if target.size != n:
+            raise ValueError(f"{self.codec_id}: there are {n} values, and room for {target.size}")
+        codec.decode(content[_HEAD.itemsize :], target)
+        return out
+
+
+class Zfp(_Door):
+    """ZFP of one dimension at a fixed rate.
+
+    Parameters
+    ----------
+    rate
+        Bits of a value.
+    """
+
+    codec_id = "hpcbench.zfp"
+    family = "zfp"
+
+    def __init__(self, rate: int = 16) -> None:
+        self.rate = rate
+        get_codec(self.name())
+
+    def name(self) -> str:
+        """Name of hpcbench's codec."""
+        return f"zfp:{self.rate}"
+
+
+class Xpk(_Door):
+    """Packed exponents: lossless."""
+
+    codec_id = "hpcbench.xpk"
+    family = "xpk"
+
+
+class Mpc(_Door):
+    """MPC: lossless."""
+
+    codec_id = "hpcbench.mpc"
+    family = "mpc"

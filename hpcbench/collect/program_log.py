@@ -1,0 +1,185 @@
+"""The log of a program's run: hpcbench's events, and between them the lines of the program.
+
+The lines are read by the dialect of the program's framework, or by the study's own expressions. Each has the seconds of
+its coming before it, which tell the speed of a program that prints none.
+"""
+
+import re
+from array import array
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hpcbench.collect.dialects.prefix import plain
+from hpcbench.collect.dialects.reader import Reader as DialectReader
+from hpcbench.collect.dialects.table import DIALECTS
+from hpcbench.collect.dialects.texts import LONGEST_LINE, Text
+from hpcbench.collect.run_log import RunLog
+from hpcbench.collect.steps import Steps
+from hpcbench.contract import events
+from hpcbench.contract.cut import Cut
+from hpcbench.contract.events import Evaluation, Event, Start
+from hpcbench.contract.program import LogForm, LogLines
+from hpcbench.contract.stamp import unstamped
+from hpcbench.contract.step_line import TYPECODES, Step
+
+OWN = "own lines"
+"""Name of the dialect of lines that a study describes."""
+_SPEEDS = ("seconds", "samples_per_s", "tokens_per_s", "tokens_per_s_per_rank")
+
+
+class _LinesReader:
+    """Reads lines by the expressions of a study."""
+
+    def __init__(self, path: Path, form: LogLines) -> None:
+        self.log = RunLog(path, OWN)
+        self._every = form.every
+        self._line = re.compile(form.line)
+        self._evaluation = re.compile(form.evaluation) if form.evaluation is not None else None
+        self._step = 0
+
+    def feed(self, text: Text) -> None:
+        """Take the next line."""
+        self.log.lines = text.number
+        if text.text is None or not text.ended:
+            return
+        if self._evaluation is not None and (found := self._evaluation.search(text.text)):
+            said = self._numbers(found, text.number)
+            if "loss" in said:
+                at = int(said.get("step", self._step))
+                self.log.events.append(Evaluation(line=text.number, step=at, split="valid", loss=said["loss"]))
+        elif found := self._line.search(text.text):
+            said = self._numbers(found, text.number)
+            step = int(said.pop("step", self._step + self._every))
+            steps = said.pop("steps", None)
+            if step not in self.log.steps:
+                self._step = step
+                self.log.steps.add(Step(step, None if steps is None else int(steps), line=text.number, **said))
+
+    def so_far(self) -> RunLog:
+        """The log of the lines up to here."""
+        return replace(self.log, events=list(self.log.events), notes=list(self.log.notes))
+
+    def _numbers(self, found: "re.Match[str]", line: int) -> dict[str, Any]:
+        """The numbers of the groups. What is no number is noted and left out."""
+        said: dict[str, Any] = {}
+        for name, words in found.groupdict().items():
+            if words is None:
+                continue
+            try:
+                value = float(words.replace(",", ""))
+                said[name] = int(value) if TYPECODES[name] == "q" else value
+            except (ValueError, OverflowError):
+                self.log.note(Cut(line, f"the {name} of the line is no number"))
+        return said
+
+
+class ProgramReader:
+    """Reads the log of a program's run while its bytes come.
+
+    Parameters
+    ----------
+    path
+        Path for the records. No file is opened here.
+    form
+        How the program prints its steps.
+    """
+
+    def __init__(self, path: Path, form: LogForm) -> None:
+        self._path, self._form = path, form
+        self._lines = self._fresh()
+        self._events: list[Event] = []
+        self._notes: list[Cut] = []
+        self._rest = b""
+        self._number = 0
+        self._stamps = array("d")
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes of the file."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for raw in lines:
+            self._take(raw, ended=True)
+
+    def close(self) -> RunLog:
+        """End the file. A last line without an end may be cut, and is not used."""
+        if self._rest:
+            self._take(self._rest, ended=False)
+            self._rest = b""
+        return self.log
+
+    @property
+    def log(self) -> RunLog:
+        """The log of the lines up to here."""
+        log = self._lines.so_far()
+        log.lines = self._number
+        log.events = sorted([*log.events, *self._events], key=lambda event: event.line)
+        log.notes = [*self._notes, *log.notes]
+        log.starts = sum(isinstance(event, Start) for event in self._events)
+        self._tell_times(log)
+        return log
+
+    def _fresh(self) -> "DialectReader | _LinesReader":
+        if isinstance(self._form, LogLines):
+            return _LinesReader(self._path, self._form)
+        dialect = next(dialect for dialect in DIALECTS if dialect.name.lower() == self._form)
+        return DialectReader(self._path, dialect)
+
+    def _take(self, raw: bytes, *, ended: bool) -> None:
+        self._number += 1
+        seconds, line = unstamped(raw)
+        self._stamps.append(-1.0 if seconds is None else seconds)
+        text = line.decode("utf-8", "replace").rstrip("\r") if len(line) <= LONGEST_LINE else None
+        if seconds is None:
+            if text is not None and text.startswith(events.BEGIN):
+                self._event(events.parse(text, self._number))
+            return
+        self._lines.feed(Text(self._number, None if text is None else plain(text), ended))
+
+    def _event(self, event: Event | Cut) -> None:
+        if isinstance(event, Cut):
+            self._notes.append(event)
+            return
+        if isinstance(event, Start) and self._events:
+            self._notes = [Cut(event.line, "the run began anew here: the lines above are not used")]
+            self._events.clear()
+            self._lines = self._fresh()
+        self._events.append(event)
+
+    def _tell_times(self, log: RunLog) -> None:
+        """Give steps without any speed the time since the line of the step before, shared by the steps between."""
+        steps = list(log.steps.values())
+        if any(getattr(step, name) is not None for step in steps for name in _SPEEDS):
+            return
+        log.steps = Steps()
+        before: Step | None = None
+        for step in steps:
+            if before is not None and step.step > before.step:
+                taken = self._stamps[step.line - 1] - self._stamps[before.line - 1]
+                step = replace(step, seconds=taken / (step.step - before.step))
+            before = step
+            log.steps.add(step)
+
+
+def read_program(path: Path, form: LogForm) -> RunLog:
+    """Read the whole log of a program's run.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
+    """
+    reader = ProgramReader(path, form)
+    with path.open("rb") as stream:
+        while chunk := stream.read(1 << 16):
+            reader.feed(chunk)
+    return reader.close()
+
+
+def form_of(run: Any) -> LogForm | None:
+    """How the program of a run file prints its steps; None if it is no run of a program."""
+    said = run.get("program") if isinstance(run, dict) else None
+    form = said.get("log") if isinstance(said, dict) else None
+    if isinstance(form, dict):
+        return LogLines.model_validate(form)
+    known = {dialect.name.lower() for dialect in DIALECTS}
+    return form if isinstance(form, str) and form in known else None  # type: ignore[return-value]

@@ -1,0 +1,93 @@
+"""Whether a call is encoded, and by which rule of the scheme.
+
+A decision follows from group, operation, type and size alone. Those are the same on all ranks of the call, so that all
+ranks decide alike. Whether a call belongs to the forward or to the backward pass is not among them: gradients of a
+pipeline look like activations. So both must have the same rule.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from hpcbench.contract.interpose import Groups
+from hpcbench.contract.rules import applying, called
+from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.traffic import Traffic
+
+
+class Call(str, Enum):
+    """What a call does with values of a group."""
+
+    ALL_REDUCE = "all-reduce"
+    REDUCE_SCATTER = "reduce-scatter"
+    ALL_GATHER = "all-gather"
+    FUNCTIONAL_GATHER = "functional gather"
+    ALL_TO_ALL = "all-to-all"
+    MESSAGE = "point to point"
+
+
+_ACTIVATIONS = ("FORWARD", "ACT"), ("BACKWARD", "GRAD")
+
+
+class Verdict(NamedTuple):
+    """The rule by which a call is encoded, or the reason why it is not."""
+
+    traffic: Traffic | None
+    rule: Rule | None
+    why: str
+
+
+def traffic_of(dimension: str, call: Call) -> list[Traffic]:
+    """The kinds of traffic that a call may be."""
+    if dimension == "DP":
+        if call in (Call.ALL_GATHER, Call.FUNCTIONAL_GATHER):
+            return [("ZERO", "FORWARD", "PARAM"), ("ZERO", "BACKWARD", "PARAM")]
+        return [("DP", "BACKWARD", "GRAD")]
+    if dimension == "TP" and call is not Call.ALL_REDUCE:
+        dimension = "SP"  # what sequence parallelism makes of an all-reduce
+    return [(dimension, *words) for words in _ACTIVATIONS]
+
+
+def verdict(scheme: Scheme, groups: Groups, dimension: str | None, call: Call) -> Verdict:
+    """The verdict on all calls of an operation in groups of a dimension, before type and size are looked at."""
+    if dimension is None:
+        return Verdict(None, None, "unknown group")
+    if dimension == "EXACT":
+        return Verdict(None, None, "exact group")
+    if scheme.algorithm == "native":
+        return Verdict(None, None, "no codec")
+    if call is Call.FUNCTIONAL_GATHER and "functional-gathers" not in groups.lossy:
+        return Verdict(None, None, "functional gather")
+    if call is Call.ALL_GATHER and dimension == "DP" and "parameters" not in groups.lossy:
+        return Verdict(None, None, "parameters")
+    if dimension == "DP" and call in (Call.MESSAGE, Call.ALL_TO_ALL):
+        return Verdict(None, None, "not of data parallelism")  # a pipeline in the default group, for example
+    found, *_ = traffic_of(dimension, call)
+    rules = scheme.all_rules
+    rule = rules[applying(rules, found)]
+    # a scheme without any codec is a control: it runs our algorithms, so that their cost is told from a codec's
+    control = scheme.algorithm != "auto" and all(other.codec == "none" for other in rules)
+    if rule.codec == "none" and not control:
+        return Verdict(None, None, "no codec")
+    return Verdict(found, rule, "")
+
+
+def undecidable(scheme: Scheme) -> str | None:
+    """Why a scheme cannot be applied to calls that do not tell forward from backward; None if it can."""
+    rules = scheme.all_rules
+    if scheme.optimizer is not None:
+        return "it brings its own optimizer, and a program has one: use another scheme"
+    if scheme.environment:
+        return "its variables are for MPI libraries, and a program's messages do not pass there: use another scheme"
+    if scheme.algorithm == "homomorphic":
+        return "homomorphic sums are made by the MPI library: use algorithm encoded"
+    for dimension in ("DP", "TP", "PP", "CP", "EP"):
+        for call in Call:
+            indices = {applying(rules, traffic) for traffic in traffic_of(dimension, call)}
+            terms = {rules[k].model_dump_json(exclude={"dimension", "phase", "kind", "axis"}) for k in indices}
+            if len(terms) > 1:
+                first, second = sorted(indices)[:2]
+                return (
+                    f"{called(rules, first)} and {called(rules, second)} treat forward and backward pass differently, "
+                    "and a program's calls do not tell which they belong to: give both the same codec"
+                )
+    return None

@@ -1,0 +1,71 @@
+"""The settings that `hpcbench run` hands to the ranks of a program of others, in one variable of the environment."""
+
+import re
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from hpcbench.contract.scheme import NamedScheme
+from hpcbench.contract.section import Count, File, Section
+
+VARIABLE = "HPCBENCH_TORCH"
+"""Variable that holds the settings as JSON. Where it is not set, `import torch` is left alone."""
+
+Meaning = Literal["DP", "TP", "SP", "CP", "PP", "EP", "EXACT"]
+"""Parallel dimension of a group; EXACT: its messages are never encoded."""
+
+
+class GroupPattern(Section):
+    """A dimension for the groups whose description matches."""
+
+    match: str = Field(description="Regular expression, searched for in the group's description.")
+    dimension: Meaning = Field(description="Dimension of these groups; EXACT: never encode their messages.")
+
+    @field_validator("match")
+    @classmethod
+    def _compiles(cls, match: str) -> str:
+        try:
+            re.compile(match)
+        except re.error as error:
+            raise ValueError(f"no regular expression ({error})") from None
+        return match
+
+
+class Axis(Section):
+    """One dimension of a declared layout."""
+
+    dimension: Meaning = Field(description="The dimension.")
+    size: Count = Field(description="Number of ranks.")
+
+
+class Groups(Section):
+    """What a program's groups are, for those that their description does not tell, and what may be lossy."""
+
+    groups: list[GroupPattern] = Field(
+        default_factory=list, description="Dimensions by description; the first that matches goes before all else."
+    )
+    layout: list[Axis] = Field(
+        default_factory=list,
+        description="Sizes of the dimensions, the outermost first: a group without a description is the dimension "
+        "along which its ranks lie.",
+    )
+    min_bytes: int = Field(65536, ge=0, le=2**40, description="Smaller messages are never encoded.")
+    lossy: list[Literal["parameters", "functional-gathers"]] = Field(
+        default_factory=list,
+        description="What may be lossy though checkpoints may pass through it: gathers of parameters, and gathers by "
+        "functional collectives (sequence parallelism, but full_tensor() and state dicts as well).",
+    )
+    cuda: bool = Field(
+        False,
+        description="Encode sums and gathers of tensors on GPUs, too. Experimental: it has run on an emulated device "
+        "only, and its messages pass through the host.",
+    )
+
+
+class Interposition(Section):
+    """All that a rank needs to know."""
+
+    scheme: NamedScheme
+    groups: Groups = Field(default_factory=Groups)
+    dry: bool = Field(False, description="Only count.")
+    out: File = Field(description="Directory that receives a file from each rank.")

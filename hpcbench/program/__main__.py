@@ -1,0 +1,194 @@
+"""What a job script starts in place of `hpcbench.train`: one run of a program of others.
+
+    python -m hpcbench.program RUN.json LAUNCHER...
+
+It starts the launcher, hands on what the program prints, each line with the seconds since the beginning before it, and
+says in events of the log how the run began, what it sent and how it ended.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import IO
+
+from hpcbench import __version__
+from hpcbench.collect.program_log import read_program
+from hpcbench.contract.event.base import Event
+from hpcbench.contract.events import Configuration, End, Start
+from hpcbench.contract.program import ProgramRun, load
+from hpcbench.contract.stamp import stamp
+from hpcbench.contract.state import STOPPED_EXIT
+from hpcbench.errors import UserError
+from hpcbench.program.sent import reported, traffic, unknown
+
+_LOOK_S = 0.5
+_GRACE_S = 60.0
+"""Seconds that a program has to leave after it was told to stop."""
+RANKS = "ranks"
+"""Directory, in that of the run, with a file of each rank about what it sent."""
+
+
+def main(arguments: list[str]) -> int:
+    """Play a run. The result is the exit status."""
+    try:
+        path, launcher = Path(arguments[0]).resolve(), arguments[1:]
+        run = load(path)
+    except (UserError, IndexError) as error:
+        print(f"hpcbench.program: {error}", file=sys.stderr)
+        return 2
+    begin = time.monotonic()
+    _say(_start(run))
+    _say(_configuration(run))
+    status, stopped = _launch(run, path, launcher, begin)
+    log = read_program(path.parent / "log.txt", run.program.log)
+    last = max((step for step in log.steps), default=None)
+    ranks = reported(path.parent / RANKS) if run.interposed else []
+    seconds = time.monotonic() - begin
+    if ranks and last:
+        _say(traffic(ranks, run.scheme, last))
+        for event in unknown(ranks):
+            _say(event)
+    if stopped:
+        _say(End(time=_now(), state="stopped", steps=last, seconds=seconds))
+        return STOPPED_EXIT
+    if status:
+        return status  # the program's own words are in the log: whoever judges the run looks for them
+    why = _nothing_measured(run, ranks, last)
+    state = "failed" if why else "completed"
+    _say(End(time=_now(), state=state, steps=last, seconds=seconds, reason=why or None))
+    return 1 if why else 0
+
+
+def _nothing_measured(run: ProgramRun, ranks: list[dict[str, object]], last: int | None) -> str:
+    """Why a program that ended well is no measurement of its scheme; empty if it is one."""
+    if last is None:
+        form = run.program.log
+        what = f"of {form}" if isinstance(form, str) else "that matches program.log.line"
+        return f"its log has no step {what}: correct program.log in the study"
+    if not run.interposed:
+        return ""
+    if len(ranks) < run.ranks:
+        return (
+            f"{len(ranks)} of {run.ranks} ranks have said what they sent: the program's interpreter needs hpcbench, "
+            "and torch.distributed must have been used"
+        )
+    rows = [row for rank in ranks for row in rank["rows"]]  # type: ignore[attr-defined]
+    if run.scheme.algorithm != "auto" and not any(row["codec"] for row in rows):
+        most = max(rows, key=lambda row: row["call_bytes"], default=None)
+        words = f": most of its bytes were exact ({most['why']})" if most else ""
+        return f"no call of the program went through scheme {run.scheme.name}{words}: see `hpcbench run --dry`"
+    return ""
+
+
+def _launch(run: ProgramRun, path: Path, launcher: list[str], begin: float) -> tuple[int, bool]:
+    """Run the launcher to its end: its exit status, and whether it was told to stop."""
+    directory = path.parent
+    (directory / RANKS).mkdir(exist_ok=True)
+    for earlier in (directory / RANKS).glob("rank-*"):
+        earlier.unlink()
+    meeting = (
+        f"{time.time_ns():x}"  # a name of its own for each attempt: a file server may show an old file for a while
+    )
+    command = [*launcher, sys.executable, "-u", "-m", "hpcbench.program.rank", str(path), meeting]
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0
+    )
+    assert process.stdout is not None
+    stop = _Stop(process, directory / "stop")
+    stop.start()
+    try:
+        _hand_on(process.stdout, begin, _write)
+    finally:
+        status = process.wait()
+        stop.over.set()
+    (directory / f"meeting-{meeting}.json").unlink(missing_ok=True)
+    return (128 - status if status < 0 else status), stop.told
+
+
+class _Stop(threading.Thread):
+    """Tells the program to stop when the job script asks for it by a file."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", asked: Path) -> None:
+        super().__init__(daemon=True)
+        self._process, self._asked = process, asked
+        self.over = threading.Event()
+        self.told = False
+
+    def run(self) -> None:
+        while not self.over.wait(_LOOK_S):
+            if self._asked.exists():
+                self.told = True
+                self._process.send_signal(signal.SIGTERM)
+                if not self.over.wait(_GRACE_S):
+                    self._process.kill()
+                return
+
+
+def _hand_on(stream: IO[bytes], begin: float, write: Callable[[bytes], None]) -> None:
+    """Hand lines on as they come, each with its seconds. A last line without an end gets one."""
+    rest = b""
+    while chunk := stream.read(1 << 16):
+        at = stamp(time.monotonic() - begin)
+        *lines, rest = (rest + chunk).split(b"\n")
+        if lines:
+            write(b"".join(at + line + b"\n" for line in lines))
+    if rest:
+        write(stamp(time.monotonic() - begin) + rest + b"\n")
+
+
+def _write(text: bytes) -> None:
+    while text:
+        text = text[os.write(1, text) :]
+
+
+def _say(event: Event) -> None:
+    _write(event.to_line().encode() + b"\n")
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _start(run: ProgramRun) -> Start:
+    attempt = os.environ.get("HPCBENCH_ATTEMPT", "1")
+    return Start(
+        time=_now(),
+        schema=run.version,
+        version=__version__,
+        study=run.study,
+        run=run.run,
+        site=run.site,
+        repeat=run.repeat,
+        pairing=run.pairing,
+        cell=run.cell,
+        scheme=run.scheme.name,
+        attempt=int(attempt) if attempt.isdecimal() else 1,
+        resumed_from=None,
+    )
+
+
+def _configuration(run: ProgramRun) -> Configuration:
+    """The run file alone: nothing is known of a program's model and text."""
+    return Configuration(
+        run=run.content(),
+        parameters=None,
+        model_flops_per_sample=None,
+        hardware_flops_per_sample=None,
+        neox_flops_per_sample=None,
+        flops_formulas=None,
+        corpus=None,
+        corpus_tokens=None,
+        valid_loss_uniform=None,
+        valid_loss_unigram=None,
+        unigram_tokens=None,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

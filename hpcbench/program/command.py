@@ -1,0 +1,67 @@
+"""The command `hpcbench run`."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from hpcbench.contract.decide import undecidable
+from hpcbench.contract.interpose import Interposition
+from hpcbench.contract.scheme import NamedScheme
+from hpcbench.errors import UserError
+from hpcbench.program.launch import Ended, launch
+from hpcbench.program.settings import load_groups, load_scheme
+from hpcbench.program.table import table
+
+
+def run(command: Sequence[str], *, scheme: str | None, groups: Path | None, dry: bool, out: Path | None) -> int:
+    """Run a program, and show what it sent.
+
+    Parameters
+    ----------
+    command
+        The program with its launcher.
+    scheme
+        Name or file of a scheme; a dry run needs none.
+    groups
+        A file that gives dimensions to groups.
+    dry
+        Whether to count only.
+    out
+        Directory that keeps a file from each rank. It must be on a file system that all nodes see.
+
+    Returns
+    -------
+    int
+        Exit status: that of the program, or 1 if no rank has reported.
+    """
+    if not command:
+        raise UserError("no program: write it after --, such as `hpcbench run --dry -- torchrun train.py`")
+    if scheme is None and not dry:
+        raise UserError("no scheme: --scheme naive-int8, for example, or --dry to count only")
+    chosen = load_scheme(scheme) if scheme else NamedScheme(name="none", algorithm="native")
+    reason = undecidable(chosen)
+    if reason:
+        raise UserError(f"--scheme {chosen.name}: {reason}")
+    with tempfile.TemporaryDirectory(prefix="hpcbench-run-") as temporary:
+        where = (out or Path(temporary)).resolve()
+        settings = Interposition(scheme=chosen, groups=load_groups(groups), dry=dry, out=str(where))
+        ended = launch(command, settings)
+    _show(ended, out)
+    return ended.status or int(not ended.ranks)
+
+
+def _show(ended: Ended, out: Path | None) -> None:
+    console = Console(stderr=True, width=None if Console(stderr=True).is_terminal else 160, highlight=False)
+    if not ended.ranks:
+        console.print(
+            "hpcbench: no rank has reported. Is hpcbench installed in the program's environment, and has the program "
+            "used torch.distributed?"
+        )
+        return
+    shown = len(ended.ranks)
+    console.print(f"hpcbench: what {shown} of {ended.world} ranks gave to PyTorch's collectives", style="bold")
+    console.print(table(ended.ranks))
+    if shown < ended.world and out is None:
+        console.print("The others were on other nodes, or were killed: --out DIR on a shared file system collects all.")

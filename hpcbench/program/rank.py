@@ -1,0 +1,152 @@
+"""What the launcher starts for each rank, or for each node: it becomes the program, with what torchrun would set.
+
+    python -m hpcbench.program.rank RUN.json MEETING
+
+The ranks meet where the first of them says: in a file beside the run file, which all of them see.
+"""
+
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from hpcbench.contract.interpose import VARIABLE, Interposition
+from hpcbench.contract.program import ProgramRun, load
+from hpcbench.errors import UserError
+from hpcbench.files import read_json
+from hpcbench.program.launch import environment
+
+PLACES = (
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),  # MPICH's Hydra, and Intel's
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"),
+    ("PALS_RANKID", "PALS_SIZE", "PALS_LOCAL_RANKID"),
+    ("FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+)
+"""Variables by which launchers tell a process its rank, the number of ranks, and its rank on the node."""
+_PATIENCE_S = 300.0
+
+
+def place(variables: Mapping[str, str]) -> tuple[int, int, int | None]:
+    """Rank, number of ranks, and rank on the node where the launcher tells it. One process alone is rank 0 of 1."""
+    for rank, size, local in PLACES:
+        if rank in variables and size in variables:
+            here = variables.get(local)
+            return int(variables[rank]), int(variables[size]), int(here) if here is not None else None
+    return 0, 1, None
+
+
+def meeting_point(path: Path, *, first: bool, one_node: bool) -> tuple[str, int]:
+    """Host and port at which the ranks meet.
+
+    Parameters
+    ----------
+    path
+        File in which the first process says it.
+    first
+        Whether this process is the first.
+    one_node
+        Whether all ranks are on one node, where no name has to be resolved.
+
+    Raises
+    ------
+    UserError
+        The first process has said nothing for a long time.
+    """
+    if first:
+        with socket.socket() as free:
+            free.bind(("", 0))
+            port = int(free.getsockname()[1])
+        host = "127.0.0.1" if one_node else socket.getfqdn()
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps({"host": host, "port": port}), encoding="utf-8")
+        part.replace(path)
+        return host, port
+    end = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < end:
+        said = read_json(path)
+        if said is not None:
+            return str(said["host"]), int(said["port"])
+        time.sleep(0.05)
+    raise UserError(
+        f"{path}: is not there after {_PATIENCE_S:.0f} s: has the first rank started, and is this the same disk?"
+    )
+
+
+def prepared(
+    run: ProgramRun, path: Path, meeting: str, variables: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """The program's words and its environment.
+
+    Raises
+    ------
+    UserError
+        The launcher has started another number of processes than were planned, or the first one is silent.
+    """
+    rank, size, local = place(variables)
+    nodes, per_node = run.shape.nodes, run.shape.ranks_per_node
+    planned = run.ranks if run.program.start == "rank" else nodes
+    if size != planned:
+        raise UserError(f"{path}: the launcher has started {size} processes, and {planned} were planned")
+    host, port = meeting_point(path.parent / f"meeting-{meeting}.json", first=rank == 0, one_node=nodes == 1)
+    known: dict[str, object] = {
+        "seed": run.program.seed,
+        "ranks": run.ranks,
+        "nodes": nodes,
+        "ranks_per_node": per_node,
+        "node_rank": rank if run.program.start == "node" else rank // per_node,
+        "host": host,
+        "port": port,
+        "run": str(path.parent),
+    }
+    own = {"PYTHONUNBUFFERED": "1", **variables}
+    if run.program.start == "rank":
+        local = rank % per_node if local is None else local
+        own |= {
+            "RANK": str(rank),
+            "WORLD_SIZE": str(size),
+            "LOCAL_RANK": str(local),
+            "LOCAL_WORLD_SIZE": str(per_node),
+            "MASTER_ADDR": host,
+            "MASTER_PORT": str(port),
+        }
+    own |= run.program.variables(known)
+    if run.interposed:
+        settings = Interposition(scheme=run.scheme, groups=run.program.groups, out=str(path.parent / "ranks"))
+        own = environment(settings, own)
+    else:
+        own.pop(VARIABLE, None)
+    return interpreted(run.program.words(known)), own
+
+
+def interpreted(words: list[str]) -> list[str]:
+    """The words of a command, with this interpreter in place of `python` and its torchrun in place of `torchrun`."""
+    if words[0] in ("python", "python3"):
+        return [sys.executable, *words[1:]]
+    if words[0] == "torchrun":
+        return [sys.executable, "-m", "torch.distributed.run", *words[1:]]
+    return words
+
+
+def main(arguments: list[str]) -> int:
+    """Become the program. The result is the exit status if that fails."""
+    path = Path(arguments[0])
+    try:
+        run = load(path)
+        words, variables = prepared(run, path, arguments[1], os.environ)
+        os.chdir(run.directory)
+        os.execvpe(words[0], words, variables)
+    except UserError as error:
+        print(f"hpcbench.program: {error}", file=sys.stderr)
+    except OSError as error:
+        print(f"hpcbench.program: {run.program.command}: {error.strerror}: check program.command", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,90 @@
+"""What the ranks of a program have sent, as the traffic event of its run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hpcbench.contract.events import ChannelTraffic, Traffic, UnknownGroup
+from hpcbench.contract.scheme import Scheme
+from hpcbench.files import read_json
+from hpcbench.program.table import summed
+from hpcbench.torch.dimensions import remedy
+
+
+def reported(directory: Path) -> list[dict[str, Any]]:
+    """What each rank has written, by rank."""
+    found = [data for path in directory.glob("rank-*.json") if (data := read_json(path)) is not None]
+    return sorted(found, key=lambda data: int(data["rank"]))
+
+
+_SHARES = {
+    "all-reduce": 2,
+    "allreduce": 2,
+    "reduce-scatter": 1,
+    "all-gather": 1,
+    "functional gather": 1,
+    "all-to-all": 1,
+}
+"""How many times a rank sends a call's vector, but for its own part of it, by the algorithms that send the least."""
+
+
+def sent_bytes(row: dict[str, Any]) -> int:
+    """Bytes that a rank sends in the exact calls of a row. PyTorch does not count them: they follow from the calls."""
+    ranks, call, nbytes = int(row["ranks"]), str(row["call"]), int(row["call_bytes"])
+    if call == "point to point":
+        return nbytes // 2  # both the one who sends and the one who receives count the call
+    return _SHARES.get(call, 1) * nbytes * (ranks - 1) // ranks
+
+
+def unknown(ranks: Sequence[dict[str, Any]]) -> list[UnknownGroup]:
+    """The groups without a known dimension, by their descriptions."""
+    found: dict[str, int] = {}
+    for row in summed(ranks):
+        if row["why"] == "unknown group":
+            found[row["group"]] = found.get(row["group"], 0) + int(row["call_bytes"])
+    return [UnknownGroup(group=name, bytes=nbytes, remedy=remedy(name)) for name, nbytes in found.items()]
+
+
+def traffic(ranks: Sequence[dict[str, Any]], scheme: Scheme, last: int) -> Traffic:
+    """The traffic of all ranks and all steps.
+
+    Parameters
+    ----------
+    scheme
+        Its algorithm is named beside the channels.
+    last
+        The last step.
+    """
+    channels: dict[tuple[str, str, str, str], dict[str, Any]] = {}
+    for row in summed(ranks):
+        coded = bool(row["codec"])
+        dimension = row["dimension"] if coded else "EXACT"
+        key = (dimension, row["call"], row["codec"] or "none", row["dtype"])
+        total = channels.setdefault(key, dict.fromkeys((*ChannelTraffic.COUNTS, "encode_s", "decode_s"), 0))
+        message = row["message_bytes"] if coded else sent_bytes(row)
+        total["calls"] += row["calls"]
+        total["plain_calls"] += 0 if coded else row["calls"]
+        total["message_bytes"] += message
+        total["wire_bytes"] += row["wire_bytes"] if coded else message
+        total["coded_bytes"] += row["coded_bytes"] if coded else 0
+        total["network_bytes"] += row["network_bytes"] if coded else 0
+        total["encode_s"] += row["encode_s"]
+        total["decode_s"] += row["decode_s"]
+    found = tuple(
+        ChannelTraffic(
+            dimension=dimension,
+            phase=None,
+            kind=call,
+            codec=codec,
+            dtype=dtype or None,
+            algorithm=scheme.algorithm if dimension != "EXACT" else "native",
+            algorithms={},
+            transfer_s=None,
+            exposed_s=None,
+            hidden_s=None,
+            sampled_error=None,
+            **total,
+        )
+        for (dimension, call, codec, dtype), total in channels.items()
+    )
+    return Traffic(from_step=1, to_step=last, channels=found)

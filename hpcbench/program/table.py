@@ -1,0 +1,69 @@
+"""What a program's ranks have sent, as a table."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+_WHY = {
+    "operation": "exact: never encoded",
+    "type": "exact: no floating-point type of 16 or 32 bits",
+    "small": "exact: small",
+    "one rank": "exact: one rank",
+    "unknown group": "exact: the group has no known dimension",
+    "exact group": "exact: asked for",
+    "no codec": "plain",
+    "parameters": "exact: parameters",
+    "functional gather": "exact: may be a checkpoint",
+    "not of data parallelism": "exact: no part of data parallelism",
+    "plan": "exact: PyTorch's own is faster, or there is one node",
+    "between nodes": "exact: only plans of a group tell nodes apart",
+}
+
+
+def summed(ranks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of all ranks, those of the same calls added up, the largest first."""
+    names = ("group", "ranks", "dimension", "call", "dtype", "codec", "why")
+    numbers = (
+        *("calls", "call_bytes", "message_bytes", "wire_bytes", "coded_bytes", "network_bytes"),
+        *("encode_s", "decode_s", "lost_overflows"),
+    )
+    rows: dict[tuple[Any, ...], dict[str, Any]] = defaultdict(lambda: dict.fromkeys(numbers, 0))
+    for rank in ranks:
+        for row in rank["rows"]:
+            total = rows[tuple(row[name] for name in names)]
+            for number in numbers:
+                total[number] += row[number]
+    found = [{**dict(zip(names, key, strict=True)), **total} for key, total in rows.items()]
+    return sorted(found, key=lambda row: (-row["call_bytes"], *(str(row[name]) for name in names)))
+
+
+def table(ranks: Sequence[dict[str, Any]]) -> Table:
+    """The table of all ranks together. Columns of encoded calls are left out where there are none."""
+    rows = summed(ranks)
+    coded = any(row["codec"] for row in rows)
+    shown = Table(box=None, pad_edge=False)
+    for name in ("group", "dim", "call", "type", "codec"):
+        shown.add_column(name)
+    for name in ("calls", "MB", *(("sent MB", "wire MB", "encode s", "decode s") if coded else ())):
+        shown.add_column(name, justify="right")
+    for row in rows:
+        cells = [f"{row['group']} ({row['ranks']})", row["dimension"], row["call"], row["dtype"]]
+        cells += [row["codec"] or _why(row["why"]), str(row["calls"]), _mb(row["call_bytes"])]
+        if coded and row["codec"]:
+            cells += [_mb(row["message_bytes"]), _mb(row["wire_bytes"])]
+            cells += [f"{row['encode_s']:.3f}", f"{row['decode_s']:.3f}"]
+        shown.add_row(*cells)
+    return shown
+
+
+def _why(why: str) -> str:
+    head, _, codec = why.partition(": ")
+    if head == "dry run":
+        return f"would be {codec}"
+    return _WHY.get(why, f"exact: {why}")
+
+
+def _mb(nbytes: int) -> str:
+    return f"{nbytes / 1e6:.3f}"

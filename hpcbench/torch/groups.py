@@ -1,0 +1,200 @@
+"""What is known of one process group, and the decision on each kind of call that it makes."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from hpcbench.codecs.registry import get_codec
+from hpcbench.comm.channel import Channel
+from hpcbench.comm.plan import Operation, Plan
+from hpcbench.contract.decide import Call, verdict
+from hpcbench.contract.interpose import Interposition
+from hpcbench.contract.scheme import Rule
+from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, Traffic
+from hpcbench.torch.account import Account, Key, Row
+from hpcbench.torch.dimensions import dimension_of
+from hpcbench.torch.encoded import EncodedGroup
+from hpcbench.torch.tensors import DTYPES
+
+_OPERATIONS = {
+    Call.ALL_REDUCE: Operation.ALL_REDUCE,
+    Call.REDUCE_SCATTER: Operation.REDUCE_SCATTER,
+    Call.ALL_GATHER: Operation.ALL_GATHER,
+    Call.FUNCTIONAL_GATHER: Operation.ALL_GATHER,
+}
+SUM, AVERAGE = 0, 1
+"""Numbers of the two reductions that are encoded."""
+_REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum")
+
+
+class Chosen(NamedTuple):
+    """The decision on calls that are alike."""
+
+    row: Row
+    channel: Channel | None
+    """Channel of encoded calls; None for calls that PyTorch carries as ever."""
+    plans: tuple[Plan, ...]
+    min_bytes: int = 0
+    """Bytes below which a part of an exchange is not encoded."""
+
+
+class GroupCalls:
+    """The calls of one group.
+
+    Parameters
+    ----------
+    group
+        The group.
+    description
+        What it is called.
+    settings
+        What the user asked for.
+    account
+        Counts the calls.
+    """
+
+    def __init__(self, group: dist.ProcessGroup, description: str, settings: Interposition, account: Account) -> None:
+        self.id = group._id()  # type: ignore[attr-defined]
+        self.description = description
+        self._group, self._settings, self._account = group, settings, account
+        ranks = dist.get_process_group_ranks(group)
+        self.size = len(ranks)
+        self.dimension = dimension_of(description, ranks, dist.get_world_size(), settings.groups)
+        self._encoded: EncodedGroup | None = None
+        self._chosen: dict[tuple[object, ...], Chosen] = {}
+        self._channels: dict[tuple[object, ...], Channel] = {}
+        self._messages = 0
+
+    @property
+    def encoded(self) -> EncodedGroup:
+        """The group's encoded operations."""
+        if self._encoded is None:
+            self._encoded = EncodedGroup(self._group, self._account)
+        return self._encoded
+
+    def next_seed(self) -> int:
+        """Seed of this rank's next message to one rank."""
+        self._messages += 1
+        return self._messages * self.size + self._group.rank()
+
+    def exact(self, name: str, tensors: Sequence[torch.Tensor]) -> None:
+        """Count a call of an operation that is never encoded."""
+        dtype = str(tensors[0].dtype).removeprefix("torch.") if tensors else ""
+        n = sum(t.numel() for t in tensors)
+        row = self._row(name, dtype, "", "operation")
+        self._account.call(row, n, sum(t.numel() * t.element_size() for t in tensors))
+
+    def choose(
+        self, call: Call, tensors: Sequence[torch.Tensor], *, reduction: int | None = None, ragged: bool = False
+    ) -> Chosen:
+        """The decision on a call, which is counted.
+
+        Parameters
+        ----------
+        tensors
+            The whole vectors: the sources of reductions, the targets of gathers.
+        reduction
+            Number of the reduction, if the call reduces.
+        ragged
+            Whether sizes may differ between the ranks, so that they cannot decide.
+        """
+        first = tensors[0]
+        if len(tensors) == 1:
+            n = first.numel()
+            key: tuple[object, ...] = (call, first.dtype, n, reduction, first.device.type)
+            nbytes = n * first.element_size()
+        else:
+            n = sum(t.numel() for t in tensors)
+            key = (call, reduction, *((t.dtype, t.numel(), t.device.type) for t in tensors))
+            nbytes = sum(t.numel() * t.element_size() for t in tensors)
+        if ragged:
+            key = (call, first.dtype, first.device.type)
+        chosen = self._chosen.get(key)
+        if chosen is None:
+            chosen = self._chosen[key] = self._choose(call, tensors, nbytes, reduction, ragged)
+        self._account.call(chosen.row, n, nbytes)
+        return chosen
+
+    def stepped(self) -> None:
+        """The program's optimizer has taken a step."""
+        if self._encoded is not None:
+            self._encoded.stepped()
+
+    def stop(self, patience_s: float) -> None:
+        """End the thread of the encoded operations."""
+        if self._encoded is not None:
+            self._encoded.worker.stop(patience_s)
+
+    def _choose(
+        self, call: Call, tensors: Sequence[torch.Tensor], nbytes: int, reduction: int | None, ragged: bool
+    ) -> Chosen:
+        dtype = tensors[0].dtype
+        name = str(dtype).removeprefix("torch.")
+        scheme, groups = self._settings.scheme, self._settings.groups
+        traffic, rule, why = verdict(scheme, groups, self.dimension, call)
+        why = self._hindrance(tensors, nbytes, reduction, ragged, rule, call in _OPERATIONS) or why
+        if rule is not None and rule.between_nodes and call not in _OPERATIONS:
+            why = why or "between nodes"  # a message of two ranks has no plan that would know their nodes
+        if why or traffic is None or rule is None:
+            return Chosen(self._row(call.value, name, "", why), None, ())
+        if self._settings.dry:
+            return Chosen(self._row(call.value, name, "", f"dry run: {rule.codec}"), None, ())
+        channel = self._channel(traffic, rule, dtype)
+        plans: list[Plan] = []
+        if call in _OPERATIONS:
+            laid = [self.encoded.plan(_OPERATIONS[call], t.numel(), DTYPES[dtype], channel) for t in tensors]
+            plans = [plan for plan in laid if plan is not None]
+            if len(plans) < len(laid):
+                return Chosen(self._row(call.value, name, "", "plan"), None, ())
+        return Chosen(self._row(call.value, name, rule.codec, ""), channel, tuple(plans), self._least(rule))
+
+    def _hindrance(
+        self,
+        tensors: Sequence[torch.Tensor],
+        nbytes: int,
+        reduction: int | None,
+        ragged: bool,
+        rule: Rule | None,
+        on_device: bool,
+    ) -> str:
+        """What in the call itself keeps it from being encoded."""
+        if self.size == 1:
+            return "one rank"
+        if any(t.layout is not torch.strided for t in tensors):
+            return "layout"
+        if any(t.dtype not in DTYPES for t in tensors) or len({t.dtype for t in tensors}) > 1:
+            return "type"
+        if reduction not in (None, SUM, AVERAGE):
+            return f"reduction {_REDUCTIONS[reduction] if reduction < len(_REDUCTIONS) else reduction}"
+        device = tensors[0].device.type
+        if device != "cpu" and not (device == "cuda" and self._settings.groups.cuda and on_device):
+            return f"device {device}"
+        return "small" if not ragged and nbytes < self._least(rule) else ""
+
+    def _least(self, rule: Rule | None) -> int:
+        return max(self._settings.groups.min_bytes, rule.min_bytes if rule else 0)
+
+    def _channel(self, traffic: Traffic, rule: Rule, dtype: torch.dtype) -> Channel:
+        key = (traffic, rule.codec, dtype)
+        if key not in self._channels:
+            algorithm = Algorithm(self._settings.scheme.algorithm)
+            if rule.between_nodes and algorithm is not Algorithm.AUTO:
+                algorithm = Algorithm.HIERARCHICAL
+            dimension, phase, kind = traffic
+            self._channels[key] = Channel(
+                Dimension(dimension),
+                Phase(phase),
+                Kind(kind),
+                get_codec(rule.codec),
+                algorithm,
+                rule.feedback,
+                dtype=None if dtype is torch.float32 else DTYPES[dtype],
+                between_nodes=rule.between_nodes,
+            )
+        return self._channels[key]
+
+    def _row(self, call: str, dtype: str, codec: str, why: str) -> Row:
+        dimension = self.dimension or "unknown"
+        return self._account.row(Key(self.description, self.size, dimension, call, dtype, codec, why))

@@ -1,0 +1,160 @@
+"""Python kernels on c10d's operators at the dispatch key BackendSelect: above all devices, below autograd.
+
+Every caller passes there: Python, DDP's reducer in C++, functional collectives, compiled graphs. A call that is not
+encoded is redispatched to the keys below: the kernel that would have run without us, with the interpreter's lock
+released. Groups stay the groups that the program has made.
+"""
+
+import atexit
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import ProcessGroup
+from torch.distributed import distributed_c10d
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from hpcbench.contract.interpose import Interposition
+from hpcbench.errors import UserError
+from hpcbench.torch.account import Account
+from hpcbench.torch.dimensions import remedy
+from hpcbench.torch.groups import GroupCalls
+from hpcbench.torch.meshes import MeshNames
+from hpcbench.torch.operators import Operators
+from hpcbench.torch.schemas import ARGUMENTS, COUNTED, strange, unknown
+
+OLDEST = (2, 13)
+"""The oldest torch that the tests have run with."""
+_BELOW = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+_PATIENCE_S = 5.0
+log = logging.getLogger("hpcbench.torch")
+
+
+class Interception:
+    """The kernels, from `install` to `remove`.
+
+    Parameters
+    ----------
+    settings
+        What the user asked for.
+
+    Raises
+    ------
+    UserError
+        The installed torch is too old.
+    """
+
+    def __init__(self, settings: Interposition) -> None:
+        version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+        if version < OLDEST:
+            oldest = ".".join(map(str, OLDEST))
+            raise UserError(f"torch {torch.__version__}: hpcbench run needs torch {oldest} or later: upgrade it")
+        self.account = Account()
+        self._settings = settings
+        self._groups: dict[str, GroupCalls] = {}
+        self._meshes = MeshNames()
+        self._named: set[str] = set()
+        self._operators = Operators(self.account)
+        self._library: torch.library.Library | None = None
+        self._hook: Any = None
+
+    def install(self) -> None:
+        """Register the kernels. Operators whose arguments are not the known ones are left alone."""
+        library = self._library = torch.library.Library("c10d", "IMPL")  # type: ignore[no-untyped-call]
+        for name, handler in self._operators.handlers.items():
+            self._register(library, name, handler)
+        for name in COUNTED:
+            self._register(library, name, _count(name))
+        for name in unknown():
+            log.warning("hpcbench: c10d.%s is not known: its calls travel exactly and are not counted", name)
+        self._meshes.watch()
+        self._hook = register_optimizer_step_post_hook(self._stepped)
+
+    def remove(self) -> None:
+        """Take the kernels back, and end the threads."""
+        if self._library is not None:
+            self._library._destroy()  # type: ignore[no-untyped-call]
+            self._library = None
+            self._meshes.unwatch()
+            self._hook.remove()
+        for group in self._groups.values():
+            group.stop(_PATIENCE_S)
+
+    def at_exit(self) -> None:
+        """Write this rank's file, and end the threads."""
+        try:
+            self.account.write(Path(self._settings.out))
+        except OSError as error:
+            log.warning("hpcbench: what this rank sent is lost: %s", error)
+        self.remove()
+
+    def _stepped(self, *about: object) -> None:
+        for group in self._groups.values():
+            group.stepped()
+
+    def _register(self, library: torch.library.Library, name: str, handler: Callable[..., Any]) -> None:
+        operator = getattr(torch.ops.c10d, name).default
+        odd = strange(name, operator._schema)
+        if odd:
+            log.warning("hpcbench: %s: its calls travel exactly and are not counted", odd)
+            return
+        where = ARGUMENTS[name].index("process_group")
+
+        def kernel(keys: Any, *args: Any) -> Any:
+            def plain(*changed: Any) -> Any:
+                return operator.redispatch(keys & _BELOW, *changed[:where], args[where], *changed[where:])
+
+            calls = self._calls(ProcessGroup.unbox(args[where]))
+            if calls is None:
+                return operator.redispatch(keys & _BELOW, *args)
+            return handler(calls, plain, *args[:where], *args[where + 1 :])
+
+        library.impl(name, kernel, "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
+
+    def _calls(self, group: dist.ProcessGroup) -> GroupCalls | None:
+        """What is known of a group; None for one that torch.distributed does not list, whose ranks nobody knows."""
+        name = group.group_name
+        calls = self._groups.get(name)
+        description = self._meshes.described(name, group.group_desc)
+        if calls is not None and calls.id == group._id() and calls.description == description:  # type: ignore[attr-defined]
+            return calls
+        if not dist.is_initialized() or group not in distributed_c10d._world.pg_group_ranks:
+            return None
+        if calls is not None:
+            calls.stop(0.0)  # another group by that name, or a mesh has told what this one is
+        self.account.rank, self.account.world = dist.get_rank(), dist.get_world_size()
+        calls = self._groups[name] = GroupCalls(group, description, self._settings, self.account)
+        if calls.dimension is None and description not in self._named and self.account.rank == 0:
+            self._named.add(description)
+            log.warning(
+                "hpcbench: group %r (%d ranks) has no known dimension and travels exactly; in the groups file: %s",
+                *(description, group.size(), remedy(description)),
+            )
+        return calls
+
+
+def _count(name: str) -> Callable[..., Any]:
+    """A handler that counts the calls of an operator."""
+
+    def handler(calls: GroupCalls, plain: Callable[..., Any], first: Any, *rest: Any) -> Any:
+        calls.exact(name.strip("_"), list(_tensors(first)))
+        return plain(first, *rest)
+
+    return handler
+
+
+def _tensors(value: Any) -> Sequence[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [tensor for part in value for tensor in _tensors(part)]
+
+
+def start(settings: Interposition) -> Interception:
+    """Install the kernels for the rest of the process."""
+    interception = Interception(settings)
+    interception.install()
+    atexit.register(interception.at_exit)
+    return interception

@@ -1,0 +1,54 @@
+"""Encoded messages between two ranks. They travel in the group's own calls, so that one message stays one message.
+
+A second group would have to be made by all ranks, and a stage of a pipeline speaks to its neighbours only.
+"""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch._C._distributed_c10d import Work
+
+from hpcbench.codecs.base import Codec
+from hpcbench.codecs.types import Array
+from hpcbench.comm.memory import Tally
+from hpcbench.torch.account import Account, Row
+from hpcbench.torch.gloo_carrier import behind_length, room_for, with_length
+from hpcbench.torch.tensors import array
+from hpcbench.torch.worker import apart
+
+
+def encoded(tensor: torch.Tensor, codec: Codec, seed: int, account: Account, row: Row) -> torch.Tensor:
+    """The message of a tensor."""
+    values, tally = array(tensor.contiguous()), Tally()
+    begin = time.perf_counter()
+    wire = np.empty(codec.wire_bytes(values.size, values.dtype), dtype=np.uint8)
+    used = codec.encode(values, wire, seed=seed)
+    tally.encoded(begin)
+    tally.message_bytes, tally.wire_bytes = values.nbytes, used
+    tally.coded_bytes = values.nbytes if codec.name != "none" else 0
+    account.sent(row, tally)
+    return torch.from_numpy(wire if codec.fixed_size else with_length(wire[:used]))
+
+
+def received(
+    tensor: torch.Tensor, codec: Codec, receive: Callable[[torch.Tensor], Work], account: Account, row: Row
+) -> Work:
+    """Receive a message and decode it into a tensor."""
+    target = tensor if tensor.is_contiguous() else torch.empty_like(tensor, memory_format=torch.contiguous_format)
+    values = array(target)
+    bound = codec.wire_bytes(values.size, values.dtype)
+    inbox: Array = np.empty(bound, dtype=np.uint8) if codec.fixed_size else room_for(bound)
+    work = receive(torch.from_numpy(inbox))
+
+    def decode() -> None:
+        work.wait()
+        tally, begin = Tally(), time.perf_counter()
+        codec.decode(inbox if codec.fixed_size else behind_length(inbox), values)
+        tally.decoded(begin)
+        account.sent(row, tally)
+        if target is not tensor:
+            tensor.copy_(target)
+
+    return apart(decode, [tensor])

@@ -1,0 +1,66 @@
+"""Scripts of other frameworks under a real torchrun, where the framework is installed: nothing of them is changed."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent / "frameworks"
+SCHEMES = {
+    "int8 on dp": 'rules: [{dimension: DP, codec: "int8:256"}]\n',
+    "hybrid": 'default: xpk\nrules: [{dimension: DP, codec: "int8:256"}]\n',
+}
+PROGRAMS = {
+    "transformers": ["trainer.py"],
+    "lightning": ["lightning_fit.py"],
+    "deepspeed, stage 1": ["deepspeed_zero.py", "1"],
+    "deepspeed, stage 3": ["deepspeed_zero.py", "3"],
+}
+RESULT = re.compile(r"result (\{.*?\})")
+pytestmark = pytest.mark.long
+
+
+def play(words: list[str], options: list[str], directory: Path) -> list[dict[str, Any]]:
+    """The result of each rank."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command = [*torchrun, str(HERE / words[0]), *words[1:]]
+    if options:
+        out = ["--out", str(directory / "sent"), "--groups", str(directory / "groups.yaml")]
+        command = [sys.executable, "-m", "hpcbench", "run", *options, *out, "--", *command]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+    return sorted((json.loads(text) for text in RESULT.findall(done.stdout)), key=lambda result: int(result["rank"]))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_script_of_a_framework(name: str, tmp_path: Path) -> None:
+    if find_spec(name.split(",")[0]) is None:
+        pytest.skip(f"{name} is not installed")
+    groups = "min_bytes: 4096\nlayout: [{dimension: DP, size: 2}]\n"  # DeepSpeed describes no group
+    (tmp_path / "groups.yaml").write_text(groups, encoding="utf-8")
+    words = PROGRAMS[name]
+    plain = play(words, [], tmp_path)
+    assert len(plain) == 2 and len({result["digest"] for result in plain}) == 1
+    assert play(words, ["--dry"], tmp_path) == plain  # interposed, and without a codec
+    for scheme, text in SCHEMES.items():
+        path = tmp_path / f"{scheme.replace(' ', '-')}.yaml"
+        path.write_text(text, encoding="utf-8")
+        coded = play(words, ["--scheme", str(path)], tmp_path)
+        rows = [
+            row
+            for rank in range(2)
+            for row in json.loads((tmp_path / "sent" / f"rank-{rank}.json").read_text(encoding="utf-8"))["rows"]
+        ]
+        encoded = [row for row in rows if row["codec"]]
+        assert encoded and {row["dimension"] for row in encoded} == {"DP"}, rows
+        assert len({result["digest"] for result in coded}) == 1
+        assert coded[0]["digest"] != plain[0]["digest"]
+        for before, after in zip(plain, coded, strict=True):
+            assert after["losses"] == pytest.approx(before["losses"], rel=0.02)

@@ -1,0 +1,163 @@
+"""Programs in studies: what a user may write, what is said of what is wrong, and what becomes of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hpcbench.batch.plan_jobs import plan
+from hpcbench.batch.scripts.render import render
+from hpcbench.batch.sites.load_site import load_site
+from hpcbench.collect.dialects.table import DIALECTS
+from hpcbench.contract.program import Framework, Program, filled
+from hpcbench.contract.run import Shape
+from hpcbench.errors import UserError
+from hpcbench.study.expand import Run, expand
+from hpcbench.study.load import Loaded, load_study
+from hpcbench.study.run import program_file, run_file
+from hpcbench.study.schema import json_schema
+from hpcbench.study.size import Capacity
+
+GOOD = """\
+study: mine
+program:
+  command: python train.py --seed {seed} --batch {batch}
+  values: {batch: 8}
+  log: torchtitan
+  steps: 20
+  env: {MY_PORT: "{port}"}
+nodes: 2
+ranks_per_node: 4
+matrix:
+  scheme: [baseline, naive-int8]
+  program.values.batch: [8, 16]
+repeats: 2
+"""
+ROOM = Capacity("here", None, 8)
+
+
+def loaded(tmp_path: Path, text: str = GOOD) -> Loaded:
+    path = tmp_path / "s.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load_study(path)
+
+
+def runs(tmp_path: Path, text: str = GOOD) -> list[Run]:
+    return expand(loaded(tmp_path, text), ROOM)
+
+
+def content(run: Run, base: Path) -> dict[str, object]:
+    shape = Shape(nodes=2, ranks_per_node=4, cores_per_rank=1, gpus_per_rank="0", visibility="one")
+    return program_file(
+        run, site="here", threads=1, oversubscribe=False, device="cpu", base=base, shape=shape, peak_tflops={}
+    )
+
+
+def test_every_known_framework_has_a_dialect_and_the_other_way_round() -> None:
+    assert set(Framework.__args__) == {dialect.name.lower() for dialect in DIALECTS}  # type: ignore[attr-defined]
+
+
+def test_schemes_rotate_and_seeds_count_up_with_the_repeats(tmp_path: Path) -> None:
+    found = runs(tmp_path)
+    assert [run.id for run in found][:3] == ["r1-batch8-baseline", "r1-batch8-naive-int8", "r1-batch16-baseline"]
+    assert [run.scheme_name for run in found if run.repeat == 2][:2] == ["naive-int8", "baseline"]
+    files = {run.id: content(run, tmp_path) for run in found}
+    first, last = files["r1-batch8-baseline"], files["r2-batch16-naive-int8"]
+    assert (first["ranks"], first["directory"]) == (8, str(tmp_path))
+    seeds = [Program.model_validate(file["program"]).seed for file in (first, last)]
+    assert seeds == [1234, 1235]
+    words = Program.model_validate(last["program"]).words({"seed": seeds[1]})
+    assert words == ["python", "train.py", "--seed", "1235", "--batch", "16"]
+
+
+def test_braces_that_are_no_names_stay_as_they_are() -> None:
+    assert filled('{"a": {seed}, "b": {c}}', {"seed": 3}) == '{"a": 3, "b": {c}}'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("--batch {batch}", "--batch {bach}", "command has {bach}: known are seed, ranks"),
+        ("  log: torchtitan\n", "  log: torchtitam\n", "torchtitam"),
+        ("  log: torchtitan\n", "  log: {line: 'loss ('}\n", "no regular expression"),
+        ("  log: torchtitan\n", "  log: {line: 'loss (?P<los>.*)'}\n", "has a group los: groups are step"),
+        ("  log: torchtitan\n", "  log: {line: 'loss'}\n", "line has no group"),
+        ("values: {batch: 8}", "values: {batch: 8, seed: 3}", "values.seed is a name of hpcbench's own"),
+        ("--seed {seed}", "--seed '{seed}", "close the quote"),
+        (
+            "nodes: 2\n",
+            "nodes: 2\nmodel: gpt-tiny\n",
+            "s.yaml:9: model: a study with program has a training of its own",
+        ),
+        ("nodes: 2\n", "nodes: 2\nlayout: {dp: 2}\n", "layout: a study with program"),
+        ("program.values.batch", "program.values.bach", "did you mean 'program.values.batch'?"),
+        ("program.values.batch", "train.lr", "'train.lr' cannot vary"),
+        ("naive-int8", "onebit-adam", "brings its own optimizer"),
+        ("  steps: 20\n", "", "program.steps: is missing"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, old: str, new: str, words: str) -> None:
+    assert old in GOOD
+    with pytest.raises(UserError) as caught:
+        runs(tmp_path, GOOD.replace(old, new))
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert str(caught.value).startswith(str(tmp_path / "s.yaml"))
+
+
+def test_a_program_is_not_predicted(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="hpcbench knows no model of it"):
+        run_file(runs(tmp_path)[0], site="here", threads=1, oversubscribe=False, device="cpu", base=tmp_path)
+
+
+def test_the_json_schema_takes_a_model_or_a_program() -> None:
+    schema = json_schema()
+    assert schema["oneOf"] == [{"required": ["model", "train"]}, {"required": ["program"]}]
+    assert "Program" in json.dumps(schema["properties"]["program"]) and "Program" in schema["$defs"]
+
+
+def script(tmp_path: Path, site: str, text: str = GOOD) -> str:
+    study, (place, _) = loaded(tmp_path, text), load_site(site, "--site")
+    jobs, _ = plan(expand(study, place.capacity), study, place, dry_run=True)
+    return render(jobs[0], site=place, study="mine", root="/r")
+
+
+WALLTIME = GOOD + "walltime: 10m\n"
+
+
+def test_ranks_are_started_by_the_sites_launcher_within_our_process(tmp_path: Path) -> None:
+    text = script(tmp_path, "local", GOOD.replace("nodes: 2", "nodes: 1"))
+    assert '-u -m hpcbench.program "runs/$run/run.json" "$@" >' in text
+    assert "hpcbench.train" not in text
+    (launch,) = (line for line in text.splitlines() if line.startswith("launch=("))
+    assert "mpiexec -n 4" in launch
+
+
+NODE = WALLTIME.replace("  steps: 20", "  start: node\n  steps: 20")
+
+
+@pytest.mark.parametrize(
+    ("site", "nodes", "words"),
+    [
+        ("local", 1, "launch=(env)"),
+        ("lassen", 1, "launch=(lrun -N1 -T1 "),  # its job scripts run beside the nodes of the job
+        ("lassen", 2, "launch=(lrun -N2 -T1 "),
+    ],
+)
+def test_a_command_that_starts_its_own_ranks_is_started_once_on_each_node(
+    tmp_path: Path, site: str, nodes: int, words: str
+) -> None:
+    assert words in script(tmp_path, site, NODE.replace("nodes: 2", f"nodes: {nodes}"))
+
+
+def test_a_launcher_that_cannot_start_fewer_ranks_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"ibrun starts as many ranks as the job has: set program\.start to rank"):
+        script(tmp_path, "longhorn", NODE)
+
+
+def test_the_programs_in_the_examples_are_there() -> None:
+    studies = Path(__file__).parents[2] / "studies"
+    for path in studies.glob("program-*.yaml"):
+        for run in expand(load_study(path), ROOM):
+            words = Program.model_validate(content(run, studies)["program"]).command.split()
+            script_ = next(word for word in words if word.endswith(".py"))
+            assert (studies / script_).is_file()

@@ -1,0 +1,124 @@
+"""Unmodified programs of PyTorch on four ranks: plain, interposed, and with codecs. One launch serves all tests."""
+
+import math
+from typing import Any
+
+import pytest
+from programs import PROGRAMS, REPLICAS
+
+Ranks = list[dict[str, Any]]
+
+
+@pytest.fixture
+def ranks(played: dict[str, Any]) -> Ranks:
+    found: Ranks = played["ranks"]
+    return found
+
+
+def results(ranks: Ranks, program: str, mode: str) -> list[dict[str, Any]]:
+    found = [rank["programs"][f"{program}, {mode}"] for rank in ranks]
+    assert not any("error" in result for result in found), next(r["error"] for r in found if "error" in r)
+    return found
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_interposed_without_a_codec_nothing_changes(ranks: Ranks, program: str) -> None:
+    plain, interposed = results(ranks, program, "plain"), results(ranks, program, "interposed")
+    for before, after in zip(plain, interposed, strict=True):
+        assert after["losses"] == before["losses"]
+        assert after["digest"] == before["digest"]
+        assert after["rows"] and not any(row["codec"] for row in after["rows"])
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_with_int8_on_data_parallelism_other_dimensions_stay_exact(ranks: Ranks, program: str) -> None:
+    plain, coded = results(ranks, program, "plain"), results(ranks, program, "int8 on dp")
+    encoded = [row for result in coded for row in result["rows"] if row["codec"]]
+    assert {row["dimension"] for row in encoded} <= {"DP"}
+    if program in ("tensor parallel", "sequence parallel", "pipeline"):
+        assert not encoded
+        assert [r["losses"] for r in coded] == [r["losses"] for r in plain]
+    else:
+        assert encoded
+        for before, after in zip(plain, coded, strict=True):
+            assert after["losses"] != before["losses"]
+            assert all(math.isclose(a, b, rel_tol=0.01) for a, b in zip(after["losses"], before["losses"], strict=True))
+
+
+@pytest.mark.parametrize("program", sorted(REPLICAS))
+@pytest.mark.parametrize("mode", ["plain", "int8 on dp", "hybrid"])
+def test_replicas_agree_bit_for_bit(ranks: Ranks, program: str, mode: str) -> None:
+    assert len({result["digest"] for result in results(ranks, program, mode)}) == 1
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("mode", ["int8 on dp", "hybrid"])
+def test_bytes_are_those_of_the_plans(ranks: Ranks, program: str, mode: str) -> None:
+    rows = [row for result in results(ranks, program, mode) for row in result["rows"] if "plan" in row]
+    for row in rows:
+        assert [row["message_bytes"], row["wire_bytes"]] == row["plan"], row
+    assert rows or program in ("tensor parallel", "sequence parallel", "pipeline")
+
+
+def test_the_hybrid_packs_what_data_parallelism_does_not_send(ranks: Ranks) -> None:
+    for program, dimension in (("tensor parallel", "TP"), ("pipeline", "PP"), ("tp x fsdp2", "TP")):
+        coded = results(ranks, program, "hybrid")
+        packed = [row for result in coded for row in result["rows"] if row["codec"] == "xpk"]
+        assert packed and {row["dimension"] for row in packed} == {dimension}
+        plain = results(ranks, program, "plain")
+        if program == "pipeline":  # lossless, and no sum changes its order
+            assert [r["losses"] for r in coded] == [r["losses"] for r in plain]
+
+
+def test_small_messages_integers_and_parameters_are_exact(ranks: Ranks) -> None:
+    rows = [row for result in results(ranks, "fsdp2", "int8 on dp") for row in result["rows"]]
+    gathers = [row for row in rows if "gather" in row["call"]]
+    assert gathers and not any(row["codec"] for row in gathers)
+    assert any(row["why"] == "parameters" for row in gathers)
+
+
+@pytest.mark.parametrize("codec", ["int8:256", "xpk"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_each_call_brings_what_it_would_within_the_codecs_error(ranks: Ranks, codec: str, dtype: str) -> None:
+    rounding = {"float32": 1e-6, "bfloat16": 2.0**-7, "float16": 2.0**-10}[dtype]
+    bound = rounding + (0.04 if codec.startswith("int8") else 0)
+    for rank in ranks:
+        found = rank["calls"][f"{codec}, torch.{dtype}"]
+        assert "error" not in found, found.get("error")
+        assert found["errors"].pop("integers") == 0
+        assert found["errors"].pop("maximum") == 0
+        assert max(found["errors"].values()) <= bound, found["errors"]
+        if codec.startswith("int8"):
+            lossy = {name for name, error in found["errors"].items() if error > 2 * rounding}
+            assert len(lossy) == len(found["errors"]) or dtype != "float32"
+
+
+def test_exchanges_of_experts_in_equal_and_unequal_parts(ranks: Ranks) -> None:
+    for rank in ranks:
+        assert max(rank["exchange"]["errors"]) < 0.05
+        assert any(row["codec"] and row["dimension"] == "EP" for row in rank["exchange"]["rows"])
+
+
+def test_error_feedback_is_kept_from_call_to_call_and_its_loss_shows(ranks: Ranks) -> None:
+    for rank in ranks:
+        kept, lost = rank["feedback"]
+        assert kept < 0.15 < 0.4 < lost
+
+
+def test_checkpoints_are_exact_and_a_lossy_one_would_be_seen(ranks: Ranks) -> None:
+    for rank in ranks:
+        exact, planted = rank["checkpoint"]
+        assert exact == 0 < planted
+
+
+def test_the_hook_of_ddp_does_what_the_kernels_do(ranks: Ranks) -> None:
+    for rank in ranks:
+        found = rank["hook"]
+        assert found["hook"] == found["kernels"] != found["plain"]
+        assert found["small"] == pytest.approx(found["plain"], rel=1e-6)
+
+
+def test_messages_of_a_batch_are_decoded_and_one_that_is_not_shows(ranks: Ranks) -> None:
+    for rank in ranks:
+        decoded, undecoded = rank["batched"]
+        assert 0 < decoded < 0.05 < 1 < undecoded

@@ -1,0 +1,57 @@
+"""Which residual belongs to a call: by order within a step, else by memory; and there are never too many."""
+
+import pytest
+import torch
+
+from hpcbench.torch import residuals
+from hpcbench.torch.residuals import Residuals
+
+
+def test_without_an_optimizer_a_call_is_known_by_its_memory() -> None:
+    found, a, b = Residuals(), torch.ones(8), torch.ones(8)
+    first = found.of("sum", a)
+    assert found.of("sum", b) is not first
+    assert found.of("sum", a) is first
+    assert found.of("scatter", a) is not first
+
+
+def test_with_an_optimizer_a_call_is_known_by_size_and_order() -> None:
+    found = Residuals()
+    by_memory = found.of("sum", torch.ones(8))
+    found.stepped()
+    steps = []
+    for _ in range(3):
+        gradients = [torch.ones(8), torch.ones(8), torch.ones(4)]  # new memory in each step
+        steps.append([found.of("sum", gradient) for gradient in gradients])
+        found.stepped()
+    assert steps[0] == steps[1] == steps[2]
+    assert len({id(one) for one in (*steps[0], by_memory)}) == 4
+
+
+def test_within_a_backward_pass_the_order_begins_anew() -> None:
+    found, seen = Residuals(), []
+
+    class Reduce(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: object, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            seen.append(found.of("sum", gradient))
+            return gradient
+
+    for _ in range(2):
+        x = torch.ones(8, requires_grad=True)
+        Reduce.apply(Reduce.apply(x)).sum().backward()  # type: ignore[no-untyped-call]
+    assert seen[:2] == seen[2:] and seen[0] is not seen[1]
+
+
+def test_a_program_without_any_order_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(residuals, "MOST", 3)
+    found, kept = Residuals(), [torch.ones(8) for _ in range(5)]
+    first = found.of("sum", kept[0])
+    for tensor in kept:
+        found.of("sum", tensor)
+    assert len(found._kept) == 3
+    assert found.of("sum", kept[0]) is not first

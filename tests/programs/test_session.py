@@ -1,0 +1,45 @@
+"""The session of docs/tutorial/program.md: a dry run, a scheme, a study and a report of a script of one's own."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typed_pages import blocks, run_page
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "program.md"
+GRADIENTS = 4 * (128 * 512 + 512 + 512 * 128 + 128)
+"""Bytes of the script's gradients."""
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("session")
+    commands, files = run_page(PAGE, directory)
+    assert (commands, files) == (4, 3)
+    return directory
+
+
+def losses(log: Path) -> list[float]:
+    return [float(loss) for loss in re.findall(r"loss ([0-9.]+)", log.read_text(encoding="utf-8"))]
+
+
+def test_a_run_counts_what_each_rank_sends(session: Path) -> None:
+    for rank in range(2):
+        rows = json.loads((session / "sent" / f"rank-{rank}.json").read_text(encoding="utf-8"))["rows"]
+        (row,) = [row for row in rows if row["codec"]]
+        assert (row["dimension"], row["call"], row["codec"]) == ("DP", "all-reduce", "int8:256")
+        # two ranks: half of the vector to be summed, half of the sum to be gathered
+        assert row["message_bytes"] == row["call_bytes"] == 12 * GRADIENTS
+        assert 0.25 < row["wire_bytes"] / row["message_bytes"] < 0.26
+
+
+def test_the_study_has_a_log_of_each_run(session: Path) -> None:
+    plain, coded = (losses(session / f"results/pays/001/runs/r1-{name}/log.txt") for name in ("baseline", "mine"))
+    assert len(plain) == len(coded) == 12
+    assert coded != plain and coded == pytest.approx(plain, rel=0.01)
+
+
+def test_a_page_shows_all_that_is_typed() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text.count("```") == 2 * len(list(blocks(text)))
