@@ -64,10 +64,10 @@ def assignments(environment: Mapping[str, str]) -> str:
 class Rule(Section):
     """A codec for the traffic that matches. A field that is left out matches everything."""
 
-    dimension: Literal["DP", "ZERO", "TP", "SP", "PP"] | None = Field(
+    dimension: Literal["DP", "ZERO", "TP", "SP", "EP", "PP"] | None = Field(
         None,
         description="DP: gradients; ZERO: gathered parameters; TP: tensor parallel, and what train.sequence_parallel "
-        "makes of it, unless a later rule is for SP; PP: between stages.",
+        "makes of it, unless a later rule is for SP; EP: tokens on their way to experts and back; PP: between stages.",
     )
     phase: Literal["FORWARD", "BACKWARD", "STEP"] | None = Field(None, description="When the message is sent.")
     kind: Literal["GRAD", "ACT", "PARAM", "OPTIM"] | None = Field(

@@ -94,6 +94,8 @@ _SENT_IF: dict[Traffic, Callable[[Layout, Train, bool], bool]] = {
     ("TP", "BACKWARD", "GRAD"): lambda layout, train, tied: _in_one_dimension(layout) and not train.sequence_parallel,
     ("SP", "FORWARD", "ACT"): lambda layout, train, tied: layout.tp > 1 and train.sequence_parallel,
     ("SP", "BACKWARD", "GRAD"): lambda layout, train, tied: layout.tp > 1 and train.sequence_parallel,
+    ("EP", "FORWARD", "ACT"): lambda layout, train, tied: layout.ep > 1,
+    ("EP", "BACKWARD", "GRAD"): lambda layout, train, tied: layout.ep > 1,
     ("PP", "FORWARD", "ACT"): lambda layout, train, tied: layout.pp > 1,
     ("PP", "BACKWARD", "GRAD"): lambda layout, train, tied: layout.pp > 1,
     ("PP", "STEP", "GRAD"): lambda layout, train, tied: layout.pp > 1 and tied,

@@ -14,7 +14,7 @@ from hpcbench.predict import constants
 from hpcbench.predict.basis import Basis
 from hpcbench.predict.products import TABLES
 
-ROUNDS = {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1, "broadcast": 2, "reduce": 2}
+ROUNDS = {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1, "all-to-all": 1, "broadcast": 2, "reduce": 2}
 """A large broadcast is a scatter and an all-gather, a reduction to a root a reduce-scatter and a gather."""
 PIECEWISE = ("broadcast", "reduce")
 """One collective for each rank's piece, one after another."""

@@ -17,7 +17,7 @@ from hpcbench.contract.traffic import Dimension, Kind, Phase, Traffic
 from hpcbench.errors import UserError
 from hpcbench.predict import constants
 from hpcbench.predict.basis import Basis
-from hpcbench.predict.calls import Call
+from hpcbench.predict.call import Call
 from hpcbench.predict.fabric import PIECEWISE, Place
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.subject import Subject
@@ -160,6 +160,8 @@ class Costing:
             return self._message(call, nbytes)
         if self.native or call.channel[0] == "EXACT":
             return self._library(call.operation, nbytes, place)
+        if call.operation == "all-to-all":
+            return self._exchange(call, nbytes, place)
         plan = self._plan(call, place)
         if plan is None or plan.algorithm.value in ("native", "homomorphic"):
             ratio = 1.0 if plan is None or plan.algorithm.value == "native" else 0.5
@@ -174,6 +176,24 @@ class Costing:
         )
         share = (place.ranks - 1) / place.ranks * (2 if operation == "all-reduce" else 1) * nbytes
         return Cost(0, 0, inside, network, share, share if place.nodes > 1 else 0)
+
+    def _exchange(self, call: Call, nbytes: float, place: Place) -> Cost:
+        """An all-to-all: every rank encodes a part for each other rank, and decodes those that come."""
+        rule = self._rules[applying(self._rules, call.channel)]
+        part = nbytes / place.ranks
+        far = place.nodes > 1
+        coded = rule.codec != "none" and part >= rule.min_bytes and (far or not rule.between_nodes)
+        ratio = self.ratio(rule.codec, call.elements // place.ranks, call.width) if coded else 1.0
+        inside, network = self._machine.fabric.collective_parts("all-to-all", nbytes * ratio, place)
+        encode = decode = 0.0
+        parts = place.ranks - 1
+        if coded:
+            speed = self.speed(rule.codec)
+            self.bases.add(speed.basis)
+            encode = parts * (part / speed.encode_bytes_per_s + speed.call_s)
+            decode = parts * (part / speed.decode_bytes_per_s + speed.call_s)
+        wire = parts * part * ratio
+        return Cost(encode, decode, inside, network, wire, wire if far else 0.0)
 
     def _message(self, call: Call, nbytes: float) -> Cost:
         subject = self._subject

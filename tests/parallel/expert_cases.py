@@ -1,0 +1,151 @@
+"""Runs with experts, and what each is compared with."""
+
+from collections.abc import Iterator
+
+import cases
+from cases import Case, Comparison, label
+
+from hpcbench.contract.experts import Experts
+
+COMMON: Case = {"train.eval_samples": 8, "train.global_batch": 16}
+MODEL: Case = {"model": "neox", "model.layers": 2}
+TIED: Case = {"model": "gpt2", "model.layers": 2, "model.vocab": 260}
+
+ROOMY = Experts(count=4, top=2, capacity=4.0)
+"""A place for every token."""
+TIGHT = Experts(count=4, top=2, capacity=0.75, min_capacity=1)
+PROBABLE = TIGHT.changed(drop="probability", shared=True)
+OPEN = Experts(count=4, top=2, drop="none")
+SWITCH = Experts(count=8, top=1, capacity=1.0, min_capacity=2, shared=True, balance=0.1, z_loss=0.01)
+ALTERNATE = Experts(count=4, top=2, every=2, drop="none", shared=True)
+BALANCED = Experts(count=4, top=2, capacity=4.0, balance=1.0, z_loss=0.1)
+"""Router's losses so heavy that a wrong factor shows."""
+
+NAMED = {
+    "roomy": ROOMY,
+    "tight": TIGHT,
+    "probable": PROBABLE,
+    "open": OPEN,
+    "switch": SWITCH,
+    "alternate": ALTERNATE,
+    "balanced": BALANCED,
+}
+cases.NAMED["model.experts"] = NAMED
+
+PLACES: list[Case] = [
+    {**MODEL, "model.experts": "roomy", "layout.dp": 2, "layout.ep": 2},
+    {**MODEL, "model.experts": "tight", "layout.dp": 4, "layout.ep": 4, "train.zero": 0},
+    {**MODEL, "model.experts": "tight", "layout.dp": 4, "layout.ep": 2, "train.zero": 2, "train.overlap": False},
+    {**MODEL, "model.experts": "switch", "layout.dp": 8, "layout.ep": 8, "train.micro_batch": 2},
+    {**MODEL, "model.experts": "open", "layout.dp": 4, "layout.ep": 4, "train.zero": 3, "train.micro_batch": 2},
+    {**MODEL, "model.experts": "open", "layout.dp": 4, "layout.ep": 2, "layout.tp": 2, "train.recompute": "full"},
+    {**TIED, "model.experts": "probable", "layout.dp": 4, "layout.ep": 2, "layout.tp": 2, "train.zero": 3},
+    {**TIED, "model.experts": "probable", "layout.dp": 2, "layout.ep": 2, "layout.pp": 2, "train.recompute": "full"},
+    {**TIED, "model.experts": "alternate", "layout.dp": 2, "layout.ep": 2, "layout.pp": 2, "layout.tp": 2},
+    {**MODEL, "model.experts": "roomy", "layout.tp": 4, "train.recompute": "selective"},
+    {**MODEL, "model.experts": "alternate", "layout.dp": 2, "layout.tp": 2, "train.zero": 0},
+    {
+        **TIED,
+        "model.experts": "balanced",
+        "layout.dp": 4,
+        "layout.ep": 2,
+        "train.micro_batch": 2,
+        "train.offload": True,
+    },
+    {**TIED, "model.experts": "switch", "layout.dp": 4, "layout.ep": 4, "train.zero": 0, "train.bucket_mb": 1e-6},
+    {
+        **TIED,
+        "model.layers": 4,
+        "model.experts": "tight",
+        "layout.dp": 2,
+        "layout.ep": 2,
+        "layout.pp": 2,
+        "layout.chunks+train.schedule": (2, "interleaved"),
+        "train.zero": 2,
+    },
+]
+"""Every rule of dropping, with the settings that change where an expert or a token lies."""
+
+
+def one_process(settings: Case) -> Case:
+    """The same model and the same samples in one process."""
+    return {name: value for name, value in settings.items() if name.startswith("model") or name in COMMON}
+
+
+def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
+    """A run with experts; by default against one process."""
+    settings = {**settings, **COMMON}
+    return Comparison(settings, one_process(settings) if against is None else {**against, **COMMON}, fault)
+
+
+def experts() -> Iterator[Comparison]:
+    """Every place against one process, in fp64."""
+    return map(compared, PLACES)
+
+
+FOUR: Case = {**MODEL, "layout.dp": 4, "layout.tp": 2, "train.precision": "fp32"}
+
+
+def lossless_experts() -> Iterator[Comparison]:
+    """A lossless codec against the same algorithm without one."""
+    for kind in ("tight", "open"):
+        common = {**FOUR, "model.experts": kind, "layout.ep": 2}
+        yield compared({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
+
+
+def lossy_experts() -> Iterator[Comparison]:
+    """8-bit integers on everything: within their bound, and equal where ranks hold the same."""
+    for kind, ep in (("roomy", 2), ("probable", 4), ("open", 2)):
+        common = {**FOUR, "model.experts": kind, "layout.ep": ep}
+        yield compared({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
+
+
+def overlapped_experts() -> Iterator[Comparison]:
+    """Rows that travel while the shared expert computes against rows that are waited for."""
+    common = {**MODEL, "model.experts": "probable", "layout.dp": 4, "layout.ep": 2, "scheme": "identity"}
+    yield compared({**common, "train.overlap": True}, {**common, "train.overlap": False})
+
+
+def name_of(settings: Case) -> str:
+    """The name by which a result is found."""
+    return label({**settings, **COMMON})
+
+
+TWO_OF_FOUR: Case = {"layout.dp": 4, "layout.ep": 2}
+FAULTY: dict[str, tuple[Case, str]] = {
+    "summed_over_all_replicas": ({"model.experts": "roomy", **TWO_OF_FOUR}, "gradients"),
+    "divided_by_the_holders_only": ({"model.experts": "roomy", **TWO_OF_FOUR}, "gradients"),
+    "dropped_tokens_get_gradient": ({"model.experts": "tight", **TWO_OF_FOUR}, "gradients"),
+    "dropped_tokens_take_the_last_place": ({"model.experts": "tight", **TWO_OF_FOUR}, "loss"),
+    "results_in_the_order_of_experts": ({"model.experts": "roomy", **TWO_OF_FOUR}, "loss"),
+    "gates_left_out": ({"model.experts": "roomy", **TWO_OF_FOUR}, "loss"),
+    "losses_counted_by_every_micro_batch": ({"model.experts": "balanced", **TWO_OF_FOUR}, "gradients"),
+    "losses_of_a_whole_micro_batch": (
+        {"model.experts": "balanced", "train.micro_batch": 2, **TWO_OF_FOUR},
+        "gradients",
+    ),
+    "capacity_of_a_whole_micro_batch": ({"model.experts": "tight", "train.micro_batch": 2, **TWO_OF_FOUR}, "loss"),
+    "first_experts_everywhere": ({"model.experts": "roomy", **TWO_OF_FOUR}, "loss"),
+    "gradients_come_before_they_left": ({"model.experts": "roomy", **TWO_OF_FOUR}, "gradients"),
+    "norm_counts_experts_of_one_rank": ({"model.experts": "roomy", "train.zero": 0, **TWO_OF_FOUR}, "norm"),
+    "expert_sum_left_out": ({"model.experts": "open", "layout.dp": 2, "layout.ep": 2, "layout.tp": 2}, "loss"),
+}
+"""For each planted fault, the settings that show it and the value that shows it."""
+
+
+def sound(settings: Case) -> Case:
+    """The run that a fault is planted in."""
+    return {**MODEL, "train.bucket_mb": 1e-6, **settings}
+
+
+def faulty_experts() -> Iterator[Comparison]:
+    """Each run without a fault, and with its own."""
+    for name in dict.fromkeys(compared(sound(settings)).name for settings, _ in FAULTY.values()):
+        yield next(one for s, _ in FAULTY.values() if (one := compared(sound(s))).name == name)
+    for name, (settings, _) in FAULTY.items():
+        yield compared(sound(settings), fault=name)
+
+
+SUITES = {
+    suite.__name__: suite for suite in (experts, lossless_experts, lossy_experts, overlapped_experts, faulty_experts)
+}

@@ -1,0 +1,93 @@
+"""Trains small models with experts beside one process; prints a JSON line a case."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import expert_cases
+import faults
+import parity_worker
+from expert_faults import planted
+from mpi4py import MPI
+from parity_worker import STEPS, History
+
+from hpcbench.contract.run import Run
+from hpcbench.parallel.experts import parcels
+from hpcbench.parallel.on_demand import in_backward
+from hpcbench.predict import volume
+from hpcbench.predict.experts import Routed
+from hpcbench.train.trainer import Trainer
+
+Rows = tuple[int, int, int]
+
+NOBODY = Routed(0, 0, 0)
+KNOWN: dict[str, list[Routed]] = {}
+"""What each rank's experts that drop nothing sent and received in all steps, by the run; on the first rank."""
+
+
+@contextmanager
+def counting_rows(rows: list[Rows]) -> Iterator[None]:
+    """Notes what a rank sends, receives and computes in the forward passes of its steps."""
+    make, backward = parcels.without_places, Trainer.backward
+    active = [False]
+
+    def noted(routing: Any, *, count: int, ranks: int, exchange: Any) -> parcels.Parcels:
+        made = make(routing, count=count, ranks=ranks, exchange=exchange)
+        if active[0] and not in_backward():
+            group = exchange.__self__._group
+            own = group.rank if group else 0
+            sent, received = (sum(side) - side[own] for side in made.counts)
+            rows.append((sent, received, sum(made.experts)))
+        return made
+
+    def within(self: Trainer, step: int) -> float:
+        active[0] = True
+        loss = backward(self, step)
+        active[0] = False
+        return loss
+
+    with patch.object(parcels, "without_places", noted), patch.object(Trainer, "backward", within):
+        yield
+
+
+def train(run: Run, comm: MPI.Comm) -> History | None:
+    """As the worker of all parity tests does, and with the rows counted."""
+    rows: list[Rows] = []
+    with counting_rows(rows):
+        history = plain_train(run, comm)
+    own = Routed(*map(sum, zip(*rows, strict=True))) if rows else NOBODY
+    everyones = comm.gather(own)
+    if everyones:
+        KNOWN[run.model_dump_json()] = everyones
+    return history
+
+
+def predicted(run: Run) -> list[dict[str, int]]:
+    """The expected bytes by rank, from the settings and the counts of rows."""
+    found = []
+    for rank, routed in enumerate(KNOWN[run.model_dump_json()]):
+        once, counted = (
+            volume.step_bytes(run.model, run.train, run.layout, rank, routed=each) for each in (NOBODY, routed)
+        )
+        total = Counter({key: STEPS * once.get(key, 0) + counted[key] - once.get(key, 0) for key in counted})
+        found.append({" ".join(key): nbytes for key, nbytes in total.items() if nbytes})
+    return found
+
+
+plain_train = parity_worker.train
+
+
+def main(suite: str) -> None:
+    comparisons = list(expert_cases.SUITES[suite]())
+    with ExitStack() as patches:
+        for name, value in (("planted", planted), ("train", train), ("predicted", predicted)):
+            patches.enter_context(patch.object(parity_worker, name, value))
+        parity_worker.compare_all(comparisons)
+
+
+if __name__ == "__main__":
+    assert not set(expert_cases.FAULTY) & set(faults.FAULTS)
+    main(*sys.argv[1:])

@@ -1,0 +1,77 @@
+"""Models with experts against one process, as test_parity.py does for dense ones; and what each rank sends."""
+
+from pathlib import Path
+
+import expert_faults
+import pytest
+from cases import MOST_RANKS
+from expert_cases import (
+    FAULTY,
+    PLACES,
+    SUITES,
+    compared,
+    experts,
+    lossless_experts,
+    lossy_experts,
+    overlapped_experts,
+    sound,
+)
+from test_parity import assert_bits, assert_bytes, assert_lossy, assert_same
+
+WORKER = Path(__file__).with_name("expert_worker.py")
+
+
+def result_of(mpi_results, suite, name):
+    (found,) = (result for result in mpi_results(MOST_RANKS, WORKER, suite) if result["name"] == name)
+    return found
+
+
+def names(suite):
+    return [comparison.name for comparison in suite()]
+
+
+@pytest.mark.parametrize("name", names(experts))
+def test_trains_as_one_process(mpi_results, name):
+    assert_same(result_of(mpi_results, "experts", name))
+
+
+@pytest.mark.parametrize("name", names(experts))
+def test_message_bytes_of_each_rank_equal_the_closed_forms(mpi_results, name):
+    result = result_of(mpi_results, "experts", name)
+    assert_bytes(result)
+    for channel in ("EP FORWARD ACT", "EP BACKWARD GRAD"):
+        assert any(rank.get(channel) for rank in result["sent"]) == ("ep=" in name)
+
+
+@pytest.mark.parametrize("name", names(lossless_experts))
+def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, name):
+    assert_bits(result_of(mpi_results, "lossless_experts", name))
+
+
+@pytest.mark.parametrize("name", names(lossy_experts))
+def test_what_ranks_hold_alike_stays_alike_under_a_lossy_codec(mpi_results, name):
+    result = result_of(mpi_results, "lossy_experts", name)
+    assert_lossy(result)
+    assert result["loss"] < 0.01
+
+
+@pytest.mark.parametrize("name", names(overlapped_experts))
+def test_overlap_changes_no_bit(mpi_results, name):
+    assert_bits(result_of(mpi_results, "overlapped_experts", name))
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_planted_fault_is_seen(mpi_results, name):
+    settings, seen_in = FAULTY[name]
+    right = result_of(mpi_results, "faulty_experts", compared(sound(settings)).name)
+    faulty = result_of(mpi_results, "faulty_experts", compared(sound(settings), fault=name).name)
+    assert_same(right)
+    assert faulty[seen_in] > 1e-6
+    with pytest.raises(AssertionError):
+        assert_same(faulty)
+
+
+def test_every_fault_is_in_a_suite():
+    assert FAULTY.keys() == expert_faults.FAULTS.keys()
+    assert len(SUITES) == 5
+    assert {place["model.experts"] for place in PLACES} >= {"tight", "probable", "open"}
