@@ -111,6 +111,20 @@ def name_of(settings: Case) -> str:
     return label({**settings, **COMMON})
 
 
+DROPPING = ("tight", "probable", "switch")
+SPREAD = ((1, 1), (4, 1), (2, 2), (4, 2), (4, 4), (8, 8))
+"""Layouts by dp and ep."""
+
+
+def dropping() -> Iterator[Case]:
+    """Runs that drop tokens, each in several layouts."""
+    for kind in DROPPING:
+        for dp, ep in SPREAD:
+            if NAMED[kind].count % ep == 0:
+                place: Case = {"model.experts": kind, "layout.dp": dp, "layout.ep": ep}
+                yield {**MODEL, **COMMON, **place, "train.micro_batch": 1 if dp == 8 else 2}
+
+
 TWO_OF_FOUR: Case = {"layout.dp": 4, "layout.ep": 2}
 FAULTY: dict[str, tuple[Case, str]] = {
     "summed_over_all_replicas": ({"model.experts": "roomy", **TWO_OF_FOUR}, "gradients"),
@@ -124,7 +138,7 @@ FAULTY: dict[str, tuple[Case, str]] = {
         {"model.experts": "balanced", "train.micro_batch": 2, **TWO_OF_FOUR},
         "gradients",
     ),
-    "capacity_of_a_whole_micro_batch": ({"model.experts": "tight", "train.micro_batch": 2, **TWO_OF_FOUR}, "loss"),
+    "samples_compete_for_places": ({"model.experts": "tight", "train.micro_batch": 2, **TWO_OF_FOUR}, "loss"),
     "first_experts_everywhere": ({"model.experts": "roomy", **TWO_OF_FOUR}, "loss"),
     "gradients_come_before_they_left": ({"model.experts": "roomy", **TWO_OF_FOUR}, "gradients"),
     "norm_counts_experts_of_one_rank": ({"model.experts": "roomy", "train.zero": 0, **TWO_OF_FOUR}, "norm"),

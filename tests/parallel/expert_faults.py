@@ -8,10 +8,9 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from hpcbench.contract.experts import Experts
 from hpcbench.parallel import parallelize
 from hpcbench.parallel.data_parallel import DataParallel
-from hpcbench.parallel.experts import parcels, spread, travel
+from hpcbench.parallel.experts import parcels, routing, spread, travel
 from hpcbench.parallel.experts.penalty import Penalty
 from hpcbench.parallel.experts.routing import Losses, Routing
 from hpcbench.parallel.gradients import Gradients
@@ -45,10 +44,10 @@ def dropped_tokens_get_gradient() -> Patch:
     """The gate of a choice that was dropped gets the gradient of the result that lies where its own would."""
     join = spread.joined
 
-    def faulty(results: Tensor, back: Tensor, routing: Routing) -> Tensor:
-        nearest = results.index_select(0, back.clamp(max=len(results) - 1)).detach().view(*routing.gate.shape, -1)
-        leak = (routing.gate - routing.gate.detach()) * ~routing.kept  # zero, but for its gradient
-        return join(results, back, routing) + (nearest * leak[..., None]).sum(dim=2)
+    def faulty(results: Tensor, back: Tensor, chosen: Routing) -> Tensor:
+        nearest = results.index_select(0, back.clamp(max=len(results) - 1)).detach().view(*chosen.gate.shape, -1)
+        leak = (chosen.gate - chosen.gate.detach()) * ~chosen.kept  # zero, but for its gradient
+        return join(results, back, chosen) + (nearest * leak[..., None]).sum(dim=2)
 
     return patch.object(spread, "joined", faulty)
 
@@ -57,8 +56,8 @@ def dropped_tokens_take_the_last_place() -> Patch:
     """A token that an expert has no place for takes the place of the one before it."""
     make = parcels.with_places
 
-    def faulty(routing: Routing, *, count: int, places: int, ranks: int) -> parcels.Parcels:
-        everyone = routing._replace(place=routing.place.clamp(max=places - 1), kept=torch.ones_like(routing.kept))
+    def faulty(chosen: Routing, *, count: int, places: int, ranks: int) -> parcels.Parcels:
+        everyone = chosen._replace(place=chosen.place.clamp(max=places - 1), kept=torch.ones_like(chosen.kept))
         return make(everyone, count=count, places=places, ranks=ranks)
 
     return patch.object(parcels, "with_places", faulty)
@@ -75,8 +74,8 @@ def gates_left_out() -> Patch:
     """The results of a token's experts are added as they are."""
     join = spread.joined
 
-    def faulty(results: Tensor, back: Tensor, routing: Routing) -> Tensor:
-        return join(results, back, routing._replace(gate=torch.ones_like(routing.gate)))
+    def faulty(results: Tensor, back: Tensor, chosen: Routing) -> Tensor:
+        return join(results, back, chosen._replace(gate=torch.ones_like(chosen.gate)))
 
     return patch.object(spread, "joined", faulty)
 
@@ -104,18 +103,15 @@ def losses_of_a_whole_micro_batch() -> Patch:
     return patch.object(experts, "losses", faulty)
 
 
-def capacity_of_a_whole_micro_batch() -> Patch:
-    """Places are those of a micro-batch, which one sample may take from another."""
-    plain = experts.route
+def samples_compete_for_places() -> Patch:
+    """Tokens of a sample find the places taken that tokens of another one in the micro-batch have."""
+    plain = routing.by_position
 
-    def faulty(logits: Tensor, settings: Experts) -> Routing:
-        if logits.shape[0] != 2:
-            return plain(logits, settings)
-        found = plain(logits.flatten(0, 1)[None], settings)
-        kept = found.kept.reshape(2, -1, settings.top)
-        return plain(logits, settings.changed(capacity=float(settings.count)))._replace(kept=kept)
+    def faulty(expert: Tensor, values: Tensor, count: int) -> Tensor:
+        together = expert.shape[0] == 2
+        return plain(expert.flatten(0, 1)[None] if together else expert, values, count).view_as(expert)
 
-    return patch.object(experts, "route", faulty)
+    return patch.object(routing, "by_position", faulty)
 
 
 def first_experts_everywhere() -> Patch:
@@ -168,7 +164,7 @@ FAULTS: dict[str, Callable[[], Patch]] = {
         gates_left_out,
         losses_counted_by_every_micro_batch,
         losses_of_a_whole_micro_batch,
-        capacity_of_a_whole_micro_batch,
+        samples_compete_for_places,
         first_experts_everywhere,
         gradients_come_before_they_left,
         norm_counts_experts_of_one_rank,

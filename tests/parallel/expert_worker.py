@@ -1,5 +1,6 @@
 """Trains small models with experts beside one process; prints a JSON line a case."""
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+import cases
 import expert_cases
 import faults
 import parity_worker
@@ -80,7 +82,40 @@ def predicted(run: Run) -> list[dict[str, int]]:
 plain_train = parity_worker.train
 
 
+def kept(run: Run, comm: MPI.Comm) -> list[str] | None:
+    """Which choices of each sample are kept in a step, by layer, on rank 0: a character a choice."""
+    trainer = parity_worker.trainer_of(run, comm)
+    found: list[tuple[int, int, str]] = []
+    for number, block in trainer.module.blocks.items():
+
+        def watch(routing: Any, losses: Any, number: str = number) -> None:
+            for sample in routing.kept:
+                found.append((int(number), len(found), "".join(map(str, sample.int().flatten().tolist()))))
+
+        block.mlp.watch = watch
+    trainer.backward(0)
+    everyones = comm.gather(sorted(found))
+    # replicas take samples in rank order, and each its micro-batches one after another
+    layers = sorted({layer for layer, _, _ in found})
+    return everyones and [words for layer in layers for rank in everyones for one, _, words in rank if one == layer]
+
+
+def drops() -> None:
+    """What is dropped in every layout."""
+    for settings in expert_cases.dropping():
+        run = cases.run_of(settings)
+        parity_worker.meet(parity_worker.WORLD)
+        comm = parity_worker.WORLD.Split(int(parity_worker.WORLD.rank >= run.ranks), parity_worker.WORLD.rank)
+        words = kept(run, comm) if parity_worker.WORLD.rank < run.ranks else None
+        if words:
+            place = [run.layout.dp, run.layout.ep]
+            print(json.dumps({"experts": settings["model.experts"], "place": place, "kept": words}), flush=True)
+
+
 def main(suite: str) -> None:
+    if suite == "drops":
+        drops()
+        return
     comparisons = list(expert_cases.SUITES[suite]())
     with ExitStack() as patches:
         for name, value in (("planted", planted), ("train", train), ("predicted", predicted)):

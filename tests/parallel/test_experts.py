@@ -6,6 +6,7 @@ import expert_faults
 import pytest
 from cases import MOST_RANKS
 from expert_cases import (
+    DROPPING,
     FAULTY,
     PLACES,
     SUITES,
@@ -41,6 +42,15 @@ def test_message_bytes_of_each_rank_equal_the_closed_forms(mpi_results, name):
     assert_bytes(result)
     for channel in ("EP FORWARD ACT", "EP BACKWARD GRAD"):
         assert any(rank.get(channel) for rank in result["sent"]) == ("ep=" in name)
+
+
+@pytest.mark.parametrize("kind", DROPPING)
+def test_the_same_tokens_are_dropped_in_every_layout(mpi_results, kind):
+    found = [result for result in mpi_results(MOST_RANKS, WORKER, "drops") if result["experts"] == kind]
+    assert [1, 1] in [result["place"] for result in found] and len(found) >= 5
+    alone = found[0]["kept"]
+    assert len(alone) == 2 * 16 and "0" in "".join(alone) and "1" in "".join(alone)
+    assert all(result["kept"] == alone for result in found)
 
 
 @pytest.mark.parametrize("name", names(lossless_experts))
