@@ -99,7 +99,7 @@ def _stage(subject: Subject, stage: int) -> tuple[dict[str, dict[str, float]], f
     calls = Calls(model, train, layout, stage * layout.dp * layout.tp, node_ranks=node)
     lengths = [bucket.length * count for bucket, count in calls.buckets]
     width, master = WIDTHS[train.precision], itemsize(train)
-    held = _states(subject, calls, node)
+    held = lasting_bytes(subject, calls, node)
     whole, largest = sum(lengths), max(bucket.length for bucket, _ in calls.buckets)
     weights = held["device parameters"]
     sums = held.get("device gradients", 0)  # stage 2 and 3 on the device: the owner's sums and nothing whole
@@ -160,7 +160,7 @@ def _stage(subject: Subject, stage: int) -> tuple[dict[str, dict[str, float]], f
     return {peak: {kind: float({**lasting, **kinds}[kind]) for kind in KINDS} for peak, kinds in peaks.items()}, host
 
 
-def _states(subject: Subject, calls: Calls, node: int | None) -> dict[str, int]:
+def lasting_bytes(subject: Subject, calls: Calls, node: int | None) -> dict[str, int]:
     """What lasts from step to step: of experts, and of all else, which has more replicas."""
     train, layout = subject.train, subject.layout
     total: dict[str, int] = {}

@@ -15,7 +15,7 @@ from hpcbench.train.checkpoint_index import Announced, Index, ReplicasDifferErro
 from hpcbench.train.extent import Extent, copy
 
 WORKER = Path(__file__).with_name("relayout_worker.py")
-PAIRS = 20
+PAIRS = 23
 TOLERANCE = 1e-12
 """Relative tolerance in fp64: sums over ranks have another order than on one rank."""
 
@@ -73,6 +73,16 @@ def test_what_messages_lacked_is_conserved(mpi_results, place):
         assert "residuals are added up and shared out equally" in result["carried"]
     assert "residuals are dropped" in sound[2]["carried"], "one replica sends nothing, so it lacks nothing"
     assert "residuals" not in sound[3]["carried"]
+
+
+def test_what_messages_of_experts_lacked_is_conserved(mpi_results, place):
+    """Fewer replicas hold an expert than anything else."""
+    results = mpi_results(8, WORKER, "residuals", place + "/residuals")
+    legs = [result for result in results if result["journey"] == "experts"]
+    assert [result["to"] for result in legs] == ["dp6tp1pp1 ep2", "dp4tp1pp1"]
+    for result in legs:
+        assert result["size"] > 0
+        assert result["error"] < 1e-6, f"more than the rounding of fp32: {result['worst']} in {result['to']}"
 
 
 @pytest.mark.parametrize("journey", ["spread", "momenta"])
