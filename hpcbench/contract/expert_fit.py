@@ -47,3 +47,12 @@ def expert_misfit(model: Model, train: Train, *, ep: int, tensor: str) -> Misfit
             "false, or layout.ep to 1",
         )
     return None
+
+
+def experts_placed(*, ep: int, tp: int, ranks: int, ranks_per_node: int) -> str:
+    """Whether the ranks that share out experts share a node when nodes are filled one after another, in words."""
+    groups: dict[tuple[int, int], set[int]] = {}
+    for rank in range(ranks):
+        groups.setdefault((rank // (tp * ep), rank % tp), set()).add(rank // ranks_per_node)
+    near = all(len(nodes) == 1 for nodes in groups.values())
+    return f"experts: the {ep} ranks that share out a layer's experts {'share a node' if near else 'cross nodes'}"

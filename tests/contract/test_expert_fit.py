@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpcbench.contract.expert_fit import expert_misfit
+from hpcbench.contract.expert_fit import expert_misfit, experts_placed
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout, batch_misfit, model_misfit
 from hpcbench.contract.rules import applying, wrong_gradients
@@ -60,6 +60,20 @@ def test_replicas_and_evaluations_are_shared_out_evenly():
     found = batch_misfit(TRAIN.changed(eval_samples=30), Layout(dp=4, ep=2))
     assert str(found).endswith("work on each other's tokens: use 32")
     assert batch_misfit(TRAIN.changed(eval_samples=30), Layout(dp=4)) is None
+
+
+@pytest.mark.parametrize(
+    ("layout", "per_node", "words"),
+    [
+        ({"dp": 4, "ep": 4}, 4, "experts: the 4 ranks that share out a layer's experts share a node"),
+        ({"dp": 4, "ep": 4}, 2, "experts: the 4 ranks that share out a layer's experts cross nodes"),
+        ({"dp": 4, "ep": 2, "tp": 2}, 4, "experts: the 2 ranks that share out a layer's experts share a node"),
+        ({"dp": 4, "ep": 2, "tp": 2}, 2, "experts: the 2 ranks that share out a layer's experts cross nodes"),
+    ],
+)
+def test_a_dry_run_says_where_experts_are_shared_out(layout, per_node, words):
+    cut = Layout(**layout)
+    assert experts_placed(ep=cut.ep, tp=cut.tp, ranks=cut.ranks, ranks_per_node=per_node) == words
 
 
 def test_more_experts_a_token_than_there_are_make_no_sense():
