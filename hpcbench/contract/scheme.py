@@ -89,7 +89,7 @@ class Rule(Section):
         ge=0,
         le=2**40,
         description="Messages with fewer bytes before the codec are not encoded. A collective counts by its whole "
-        "vector.",
+        "vector, what goes to experts by the part for each rank.",
     )
     between_nodes: bool = Field(
         False,

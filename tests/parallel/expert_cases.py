@@ -1,9 +1,13 @@
 """Runs with experts, and what each is compared with."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
+from random import Random
+from typing import Any
 
 import cases
 from cases import Case, Comparison, label
+from covering import cover, every_case
 
 from hpcbench.contract.experts import Experts
 
@@ -32,27 +36,28 @@ NAMED = {
 }
 cases.NAMED["model.experts"] = NAMED
 
-PLACES: list[Case] = [
-    {**MODEL, "model.experts": "roomy", "layout.dp": 2, "layout.ep": 2},
-    {**MODEL, "model.experts": "tight", "layout.dp": 4, "layout.ep": 4, "train.zero": 0},
-    {**MODEL, "model.experts": "tight", "layout.dp": 4, "layout.ep": 2, "train.zero": 2, "train.overlap": False},
-    {**MODEL, "model.experts": "switch", "layout.dp": 8, "layout.ep": 8, "train.micro_batch": 2},
-    {**MODEL, "model.experts": "open", "layout.dp": 4, "layout.ep": 4, "train.zero": 3, "train.micro_batch": 2},
-    {**MODEL, "model.experts": "open", "layout.dp": 4, "layout.ep": 2, "layout.tp": 2, "train.recompute": "full"},
-    {**TIED, "model.experts": "probable", "layout.dp": 4, "layout.ep": 2, "layout.tp": 2, "train.zero": 3},
-    {**TIED, "model.experts": "probable", "layout.dp": 2, "layout.ep": 2, "layout.pp": 2, "train.recompute": "full"},
-    {**TIED, "model.experts": "alternate", "layout.dp": 2, "layout.ep": 2, "layout.pp": 2, "layout.tp": 2},
-    {**MODEL, "model.experts": "roomy", "layout.tp": 4, "train.recompute": "selective"},
-    {**MODEL, "model.experts": "alternate", "layout.dp": 2, "layout.tp": 2, "train.zero": 0},
-    {
-        **TIED,
-        "model.experts": "balanced",
-        "layout.dp": 4,
-        "layout.ep": 2,
-        "train.micro_batch": 2,
-        "train.offload": True,
-    },
-    {**TIED, "model.experts": "switch", "layout.dp": 4, "layout.ep": 4, "train.zero": 0, "train.bucket_mb": 1e-6},
+AXES: dict[str, Sequence[Any]] = {
+    "layout.dp+layout.ep": ((2, 1), (2, 2), (4, 2), (4, 4), (8, 8)),
+    "layout.tp": (1, 2),
+    "layout.pp": (1, 2),
+    "model.experts": ("tight", "probable", "open", "switch", "alternate"),
+    "train.micro_batch": (1, 2),
+}
+"""Axes that restrict each other, as in cases.py."""
+FREE: dict[str, Sequence[Any]] = {
+    "model.tied": (False, True),
+    "train.zero": (0, 1, 2, 3),
+    "train.overlap": (True, False),
+    "train.bucket_mb": (cases.FUSED, cases.UNFUSED),
+    "train.recompute": ("none", "selective", "full"),
+    "train.offload": (False, True),
+}
+"""Axes that fit everything."""
+FILLS = 12
+
+MORE: list[Case] = [
+    {**TIED, "model.experts": "balanced", "layout.dp": 4, "layout.ep": 2, "train.micro_batch": 2},
+    {**MODEL, "model.experts": "roomy", "layout.dp": 2, "layout.ep": 2, "layout.tp": 4},
     {
         **TIED,
         "model.layers": 4,
@@ -64,7 +69,25 @@ PLACES: list[Case] = [
         "train.zero": 2,
     },
 ]
-"""Every rule of dropping, with the settings that change where an expert or a token lies."""
+"""What no axis has: heavy losses of the router, a place for every token, chunks."""
+
+
+def fits(case: Case) -> bool:
+    """Whether some rank lacks a part of the experts or a replica has another, and the engine would take it."""
+    ranks = cases.run_of({**MODEL, **COMMON, **case}).ranks
+    return ranks > 1 and cases.valid({**MODEL, **COMMON, **case})
+
+
+@cache
+def places() -> list[Case]:
+    """Cases in which all pairs of values occur that can, and some more."""
+    chance = Random(7)
+    pool = [
+        {**case, **fill}
+        for case in every_case(AXES, lambda case: len(case) < len(AXES) or fits(case))
+        for fill in chance.sample(every_case(FREE, lambda case: True), FILLS)
+    ]
+    return [*({**MODEL, **case} for case in cover(pool)), *MORE]
 
 
 def one_process(settings: Case) -> Case:
@@ -80,7 +103,7 @@ def compared(settings: Case, against: Case | None = None, fault: str | None = No
 
 def experts() -> Iterator[Comparison]:
     """Every place against one process, in fp64."""
-    return map(compared, PLACES)
+    return map(compared, places())
 
 
 FOUR: Case = {**MODEL, "layout.dp": 4, "layout.tp": 2, "train.precision": "fp32"}

@@ -1,20 +1,25 @@
 """Models with experts against one process, as test_parity.py does for dense ones; and what each rank sends."""
 
+from itertools import combinations, product
 from pathlib import Path
 
 import expert_faults
 import pytest
 from cases import MOST_RANKS
+from covering import every_case
 from expert_cases import (
+    AXES,
     DROPPING,
     FAULTY,
-    PLACES,
+    FREE,
     SUITES,
     compared,
     experts,
+    fits,
     lossless_experts,
     lossy_experts,
     overlapped_experts,
+    places,
     sound,
 )
 from test_parity import assert_bits, assert_bytes, assert_lossy, assert_same
@@ -40,8 +45,9 @@ def test_trains_as_one_process(mpi_results, name):
 def test_message_bytes_of_each_rank_equal_the_closed_forms(mpi_results, name):
     result = result_of(mpi_results, "experts", name)
     assert_bytes(result)
+    spread = next(one for one in experts() if one.name == name).run.layout.ep > 1
     for channel in ("EP FORWARD ACT", "EP BACKWARD GRAD"):
-        assert any(rank.get(channel) for rank in result["sent"]) == ("ep=" in name)
+        assert any(rank.get(channel) for rank in result["sent"]) == spread
 
 
 @pytest.mark.parametrize("kind", DROPPING)
@@ -84,4 +90,15 @@ def test_planted_fault_is_seen(mpi_results, name):
 def test_every_fault_is_in_a_suite():
     assert FAULTY.keys() == expert_faults.FAULTS.keys()
     assert len(SUITES) == 5
-    assert {place["model.experts"] for place in PLACES} >= {"tight", "probable", "open"}
+
+
+def test_every_pair_of_settings_is_in_the_grid():
+    possible = every_case(AXES, lambda case: len(case) < len(AXES) or fits(case))
+    for pair in combinations([*AXES, *FREE], 2):
+        fixed, free = [name for name in pair if name in AXES], [name for name in pair if name in FREE]
+        wanted = {
+            (*(case[name] for name in fixed), *chosen)
+            for case in possible
+            for chosen in product(*(FREE[name] for name in free))
+        }
+        assert {tuple(case[name] for name in pair) for case in places() if all(name in case for name in pair)} >= wanted
