@@ -156,14 +156,14 @@ FAULTY: dict[str, tuple[Case, str]] = {
     "dropped_tokens_take_the_last_place": ({"model.experts": "tight", **TWO_OF_FOUR}, "loss"),
     "results_in_the_order_of_experts": ({"model.experts": "roomy", **TWO_OF_FOUR}, "loss"),
     "gates_left_out": ({"model.experts": "roomy", **TWO_OF_FOUR}, "loss"),
-    "losses_counted_by_every_micro_batch": ({"model.experts": "balanced", **TWO_OF_FOUR}, "gradients"),
+    "losses_counted_twice": ({"model.experts": "balanced", **TWO_OF_FOUR}, "gradients"),
     "losses_of_a_whole_micro_batch": (
         {"model.experts": "balanced", "train.micro_batch": 2, **TWO_OF_FOUR},
         "gradients",
     ),
     "samples_compete_for_places": ({"model.experts": "tight", "train.micro_batch": 2, **TWO_OF_FOUR}, "loss"),
     "first_experts_everywhere": ({"model.experts": "roomy", **TWO_OF_FOUR}, "loss"),
-    "gradients_come_before_they_left": ({"model.experts": "roomy", **TWO_OF_FOUR}, "gradients"),
+    "gradients_in_another_order": ({"model.experts": "roomy", **TWO_OF_FOUR}, "gradients"),
     "norm_counts_experts_of_one_rank": ({"model.experts": "roomy", "train.zero": 0, **TWO_OF_FOUR}, "norm"),
     "expert_sum_left_out": ({"model.experts": "open", "layout.dp": 2, "layout.ep": 2, "layout.tp": 2}, "loss"),
 }

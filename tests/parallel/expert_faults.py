@@ -80,8 +80,8 @@ def gates_left_out() -> Patch:
     return patch.object(spread, "joined", faulty)
 
 
-def losses_counted_by_every_micro_batch() -> Patch:
-    """The router's losses of each micro-batch count as those of a whole step."""
+def losses_counted_twice() -> Patch:
+    """The router's losses count twice."""
     return patch.object(Penalty, "factor", property(lambda self: self.given, _first_of_all), create=True)
 
 
@@ -124,8 +124,8 @@ def first_experts_everywhere() -> Patch:
     return patch.object(parallelize, "shards", faulty)
 
 
-def gradients_come_before_they_left() -> Patch:
-    """Gradients of rows are those of the forward pass's senders: the counts are not turned round, nor is the order."""
+def gradients_in_another_order() -> Patch:
+    """Gradients of rows leave in another order than the rows came in."""
     begin = travel.Move.begin
 
     def faulty(self: travel.Move, x: Tensor, counts: travel.Counts, channel: Any) -> None:
@@ -162,11 +162,11 @@ FAULTS: dict[str, Callable[[], Patch]] = {
         dropped_tokens_take_the_last_place,
         results_in_the_order_of_experts,
         gates_left_out,
-        losses_counted_by_every_micro_batch,
+        losses_counted_twice,
         losses_of_a_whole_micro_batch,
         samples_compete_for_places,
         first_experts_everywhere,
-        gradients_come_before_they_left,
+        gradients_in_another_order,
         norm_counts_experts_of_one_rank,
         expert_sum_left_out,
     )
