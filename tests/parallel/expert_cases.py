@@ -145,7 +145,8 @@ def dropping() -> Iterator[Case]:
         for dp, ep in SPREAD:
             if NAMED[kind].count % ep == 0:
                 place: Case = {"model.experts": kind, "layout.dp": dp, "layout.ep": ep}
-                yield {**MODEL, **COMMON, **place, "train.micro_batch": 1 if dp == 8 else 2}
+                more: Case = {"train.micro_batch": 1 if dp == 8 else 2, "train.zero": (dp + ep) % 4}
+                yield {**MODEL, **COMMON, **place, **more}
 
 
 TWO_OF_FOUR: Case = {"layout.dp": 4, "layout.ep": 2}

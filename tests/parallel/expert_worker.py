@@ -20,7 +20,10 @@ from hpcbench.contract.run import Run
 from hpcbench.parallel.experts import parcels
 from hpcbench.parallel.on_demand import in_backward
 from hpcbench.predict import volume
+from hpcbench.predict.calls import Calls
 from hpcbench.predict.experts import Routed
+from hpcbench.predict.memory import lasting_bytes
+from hpcbench.predict.subject import Subject
 from hpcbench.train.trainer import Trainer
 
 Rows = tuple[int, int, int]
@@ -84,9 +87,16 @@ def predicted(run: Run) -> list[dict[str, int]]:
 plain_train = parity_worker.train
 
 
-def kept(run: Run, comm: MPI.Comm) -> list[str] | None:
+def memory(trainer: Trainer) -> list[dict[str, int]]:
+    """What a rank holds from step to step, and what it is said to hold."""
+    run = trainer.run
+    subject = Subject(run.model, run.train, run.layout, run.ranks)
+    calls = Calls(run.model, run.train, run.layout, trainer.mesh.rank)
+    return [trainer.data_parallel.held_bytes(), lasting_bytes(subject, calls, None)]
+
+
+def kept(trainer: Trainer, comm: MPI.Comm) -> list[str] | None:
     """Which choices of each sample are kept in a step, by layer, on rank 0: a character a choice."""
-    trainer = parity_worker.trainer_of(run, comm)
     found: list[tuple[int, int, str]] = []
     for number, block in trainer.module.blocks.items():
 
@@ -108,10 +118,14 @@ def drops() -> None:
         run = cases.run_of(settings)
         parity_worker.meet(parity_worker.WORLD)
         comm = parity_worker.WORLD.Split(int(parity_worker.WORLD.rank >= run.ranks), parity_worker.WORLD.rank)
-        words = kept(run, comm) if parity_worker.WORLD.rank < run.ranks else None
+        if parity_worker.WORLD.rank >= run.ranks:
+            continue
+        trainer = parity_worker.trainer_of(run, comm)
+        held = comm.gather(memory(trainer))
+        words = kept(trainer, comm)
         if words:
-            place = [run.layout.dp, run.layout.ep]
-            print(json.dumps({"experts": settings["model.experts"], "place": place, "kept": words}), flush=True)
+            of = {"experts": settings["model.experts"], "place": [run.layout.dp, run.layout.ep]}
+            print(json.dumps({**of, "kept": words, "held": held}), flush=True)
 
 
 def main(suite: str) -> None:

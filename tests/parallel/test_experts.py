@@ -12,6 +12,7 @@ from expert_cases import (
     DROPPING,
     FAULTY,
     FREE,
+    SPREAD,
     SUITES,
     compared,
     experts,
@@ -57,6 +58,14 @@ def test_the_same_tokens_are_dropped_in_every_layout(mpi_results, kind):
     alone = found[0]["kept"]
     assert len(alone) == 2 * 16 and "0" in "".join(alone) and "1" in "".join(alone)
     assert all(result["kept"] == alone for result in found)
+
+
+def test_a_rank_holds_as_many_bytes_as_the_closed_form_says(mpi_results):
+    results = mpi_results(MOST_RANKS, WORKER, "drops")
+    assert len({tuple(result["place"]) for result in results}) == len(SPREAD)
+    for result in results:
+        assert len(result["held"]) == result["place"][0]
+        assert all(found == said for found, said in result["held"]), result["place"]
 
 
 @pytest.mark.parametrize("name", names(lossless_experts))

@@ -15,7 +15,7 @@ from hpcbench.report.quantities.expert_quantities import EXPERTS
 from hpcbench.report.sections import read
 from hpcbench.testing.results import Planted, log_lines, write
 
-LAYERS = [
+LAYERS: list[dict[str, Any]] = [
     {"layer": 1, "tokens": [40, 20, 20, 0], "dropped": 8, "balance_loss": 1.2, "z_loss": 0.5},
     {"layer": 3, "tokens": [20, 20, 20, 20], "dropped": 0, "balance_loss": 1.0, "z_loss": 0.5},
 ]
@@ -69,7 +69,8 @@ def test_nonsense_is_no_quantity(tmp_path: Path, layers: Any) -> None:
 
 
 def test_the_event_is_read_back() -> None:
-    event = events.Experts(from_step=3, to_step=9, layers=tuple(events.ExpertLayer(**row) for row in LAYERS))
+    layers = tuple(events.ExpertLayer(**{**row, "tokens": tuple(row["tokens"])}) for row in LAYERS)
+    event = events.Experts(from_step=3, to_step=9, layers=layers)
     assert events.parse(event.to_line(), 4) == event
 
 
@@ -80,7 +81,7 @@ def test_a_table_says_what_experts_got(tmp_path: Path) -> None:
     for run in runs:
         (root / "runs" / run.id / "log.txt").write_text(lines(run, LAYERS))
     blocks = [block for chapter in build(read([root]).sections, ["experts"]).chapters for block in chapter.blocks]
-    (table,) = (block for block in blocks if isinstance(block, Table))
+    (table,) = (block for block in blocks if isinstance(block, Table) and block.name == "experts")
     heads = [column.head for column in table.columns]
     assert heads[:4] == ["scheme", "most/mean", "dropped", "unused"]
     assert all([entry.shown for entry in row][1:4] == ["1.5", "5.0 %", "1"] for row in table.rows)
