@@ -70,9 +70,12 @@ def _layout(run: RunResult) -> str:
     sizes = {"chunks": 1, "stages": [], **layout}
     chunks, stages = sizes.pop("chunks"), sizes.pop("stages")
     tensor, depth = sizes.pop("tensor", "1d"), sizes.pop("depth", 1)
+    ep = sizes.pop("ep", 1)
     words = [" x ".join(f"{name}{size}" for name, size in sizes.items())]
     if tensor != "1d":
         words.append(f"with tensor {tensor}" + (f" of depth {depth}" if depth != 1 else ""))
+    if ep != 1:
+        words.append(f"with ep{ep} in dp")
     if chunks != 1:
         words.append(f"in {chunks} chunks")
     if isinstance(stages, list) and stages:
