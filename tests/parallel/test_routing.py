@@ -49,6 +49,11 @@ def test_of_equal_probabilities_the_earlier_token_is_kept():
     assert of_tokens(found.place) == [[0], [1], [2], [3]]
 
 
+def test_what_is_equal_but_for_rounding_is_equal():
+    found = route(logits_of([0.8, 0.8 + 1e-15, 0.8 - 1e-15, 0.8 + 2e-15]), NARROW.changed(drop="probability"))
+    assert of_tokens(found.place) == [[0], [1], [2], [3]]
+
+
 @pytest.mark.parametrize("drop", ["position", "probability"])
 def test_each_expert_has_places_of_its_own(drop):
     found = route(logits_of([0.9, 0.2, 0.8, 0.4]), NARROW.changed(drop=drop))

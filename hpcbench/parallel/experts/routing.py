@@ -15,6 +15,9 @@ from torch import Tensor
 
 from hpcbench.contract.experts import Experts
 
+COMPARED = 2.0**12
+"""Steps of probabilities that are told apart when an expert has too many tokens."""
+
 
 class Routing(NamedTuple):
     """The experts of each token, each [b, s, k].
@@ -70,9 +73,14 @@ def by_position(expert: Tensor, values: Tensor, count: int) -> Tensor:
 
 
 def by_probability(expert: Tensor, values: Tensor, count: int) -> Tensor:
-    """Places in an order in which tokens of higher probability come first, and of equal ones the earlier."""
+    """Places in an order in which tokens of higher probability come first, and of equal ones the earlier.
+
+    Equal tokens, such as spaces in a row, have probabilities that are equal but for rounding, which depends on the size
+    of a micro-batch. So probabilities are compared to 12 bits.
+    """
     b, s, _ = expert.shape
-    wanted = values.new_full((b, s, count), -1.0).scatter(2, expert, values)
+    rounded = (values * COMPARED).round()
+    wanted = values.new_full((b, s, count), -1.0).scatter(2, expert, rounded)
     order = wanted.argsort(dim=1, descending=True, stable=True)
     places = torch.empty_like(order)
     places.scatter_(1, order, torch.arange(s, device=expert.device)[None, :, None].expand_as(order))
