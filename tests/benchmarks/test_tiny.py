@@ -146,7 +146,7 @@ def test_dispatch(tiny: Tiny, need: Callable[[str | None], None]) -> None:
     """Every way delivers what gloo does; only the codec errs, and sends less."""
     need(why_not())
     printed = tiny("dispatch.py")
-    rows = [line.split() for line in printed.lines if line.startswith("32 ")]
+    rows = [cells for line in printed.lines if (cells := line.split())[:1] == ["32"]]
     assert len(rows) == 8, "two kinds of parts, four ways each"
     sent, wire, error = ([row[k] for row in rows] for k in (-3, -2, -1))
     assert [float(one) > 0 for one in error] == 2 * [False, False, False, True]
