@@ -186,6 +186,4 @@ def faulty_experts() -> Iterator[Comparison]:
         yield compared(sound(settings), fault=name)
 
 
-SUITES = {
-    suite.__name__: suite for suite in (experts, lossless_experts, lossy_experts, overlapped_experts, faulty_experts)
-}
+SUITES = (experts, lossless_experts, lossy_experts, overlapped_experts, faulty_experts)

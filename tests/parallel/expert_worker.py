@@ -1,7 +1,6 @@
 """Trains small models with experts beside one process; prints a JSON line a case."""
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -28,6 +27,8 @@ from hpcbench.train.trainer import Trainer
 
 Rows = tuple[int, int, int]
 
+STEPS = 1
+"""The weights after it are evaluated; runs with experts of more steps are in test_relayout.py."""
 NOBODY = Routed(0, 0, 0)
 KNOWN: dict[str, list[Routed]] = {}
 """What each rank's experts that drop nothing sent and received in all steps, by the run; on the first rank."""
@@ -77,9 +78,7 @@ def predicted(run: Run) -> list[dict[str, int]]:
         once, counted = (
             volume.step_bytes(run.model, run.train, run.layout, rank, routed=each) for each in (NOBODY, routed)
         )
-        total = Counter(
-            {key: parity_worker.STEPS * once.get(key, 0) + counted[key] - once.get(key, 0) for key in counted}
-        )
+        total = Counter({key: STEPS * once.get(key, 0) + counted[key] - once.get(key, 0) for key in counted})
         found.append({" ".join(key): nbytes for key, nbytes in total.items() if nbytes})
     return found
 
@@ -128,18 +127,17 @@ def drops() -> None:
             print(json.dumps({**of, "kept": words, "held": held}), flush=True)
 
 
-def main(suite: str) -> None:
-    if suite == "drops":
-        drops()
-        return
-    comparisons = list(expert_cases.SUITES[suite]())
+def main() -> None:
+    """Everything in one start of the ranks, of which each takes a second."""
+    comparisons = [comparison for suite in expert_cases.SUITES for comparison in suite()]
+    assert len({comparison.name for comparison in comparisons}) == len(comparisons)
     with ExitStack() as patches:
-        steps = 1 if suite == "faulty_experts" else 2  # a fault shows at once
-        for name, value in (("planted", planted), ("train", train), ("predicted", predicted), ("STEPS", steps)):
+        for name, value in (("planted", planted), ("train", train), ("predicted", predicted), ("STEPS", STEPS)):
             patches.enter_context(patch.object(parity_worker, name, value))
         parity_worker.compare_all(comparisons)
+    drops()
 
 
 if __name__ == "__main__":
     assert not set(expert_cases.FAULTY) & set(faults.FAULTS)
-    main(*sys.argv[1:])
+    main()

@@ -174,7 +174,7 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "environment": {},
         "optimizer": None,
     }
-    layout = {"dp": 2, "tp": 1, "tensor": "1d", "depth": 1, "pp": 1, "chunks": 1, "stages": []}
+    layout = {"dp": 2, "tp": 1, "tensor": "1d", "depth": 1, "pp": 1, "ep": 1, "chunks": 1, "stages": []}
     assert (data["layout"], data["ranks"]) == (layout, 2)
     keys = (
         "schema study site run repeat pairing cell model data train layout scheme ranks threads oversubscribe device "
