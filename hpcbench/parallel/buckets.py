@@ -164,7 +164,7 @@ def make_buckets(
     Parameters
     ----------
     held
-        This rank's parameters, in the model's order.
+        The rank's parameters, in the model's order.
     limit_bytes
         Size of a bucket.
     replicas

@@ -21,7 +21,7 @@ class ExpertCounts:
     Parameters
     ----------
     layers
-        This rank's layers with experts, by their numbers.
+        The rank's layers with experts, by their numbers.
     mesh
         Mesh of the ranks.
 
