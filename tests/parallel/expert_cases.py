@@ -53,7 +53,7 @@ FREE: dict[str, Sequence[Any]] = {
     "train.offload": (False, True),
 }
 """Axes that fit everything."""
-FILLS = 12
+FILLS = 48
 
 MORE: list[Case] = [
     {**TIED, "model.experts": "balanced", "layout.dp": 4, "layout.ep": 2, "train.micro_batch": 2},
