@@ -13,6 +13,7 @@ from hpcbench.batch.scripts.launchers import program_name, solve
 from hpcbench.batch.scripts.refused import lost
 from hpcbench.batch.sites.limits import check_number, limits
 from hpcbench.batch.sites.site import Site
+from hpcbench.contract.expert_fit import experts_placed
 from hpcbench.contract.grid_fit import placed
 from hpcbench.contract.scheme import assignments
 from hpcbench.errors import UserError
@@ -164,9 +165,15 @@ def _reads(runs: list[Run], loaded: Loaded) -> list[str]:
 
 
 def grid_notes(runs: list[Run]) -> list[str]:
-    """How the ranks of tensor grids lie on nodes, one line a grid."""
-    sizes = [run.size for run in runs if run.size.layout.tensor != "1d" and run.size.layout.tp > 1]
-    return list(dict.fromkeys(placed(size.layout.grid, size.ranks_per_node) for size in sizes))
+    """How the ranks of tensor grids, and those that share out experts, lie on nodes: one line each."""
+    notes = []
+    for size in (run.size for run in runs):
+        layout, each = size.layout, size.ranks_per_node
+        if layout.tensor != "1d" and layout.tp > 1:
+            notes.append(placed(layout.grid, each))
+        if layout.ep > 1:
+            notes.append(experts_placed(ep=layout.ep, tp=layout.tp, ranks=layout.ranks, ranks_per_node=each))
+    return list(dict.fromkeys(notes))
 
 
 def idle_notes(runs: list[Run]) -> list[str]:

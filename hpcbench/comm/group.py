@@ -239,6 +239,8 @@ class Group:
             return Work.nothing(channel)
         coded = self._coded(channel, src.dtype)
         todo = steps.all_to_all(own, sends, receives, coded=coded)
+        if any(step.coded for step in todo):
+            sample_error(channel, channel.codec, place, src)
         call = self._call(self._planned, channel, channel.codec, place, src.dtype, Exchanged(src, dst))
         return self._calls.planned(call, [todo], channel, how="direct", plain=_any_plain(todo))
 

@@ -1,8 +1,7 @@
 """The events of a run's log. Each class writes the line of its event and reads it back.
 
 A run writes them in this order: start, environment, configuration; checkpoints, evaluations and a trace between its
-steps; traffic, phases, hosts, memory and energy after the last
-step; end.
+steps; traffic, experts, phases, hosts, memory and energy after the last step; end.
 """
 
 from dataclasses import dataclass
@@ -24,6 +23,8 @@ from hpcbench.contract.event.measured import (
     ChannelTraffic,
     Energy,
     EnergyCounter,
+    ExpertLayer,
+    Experts,
     Hosts,
     HostTimes,
     Memory,
@@ -48,6 +49,8 @@ __all__ = [
     "Environment",
     "Evaluation",
     "Event",
+    "ExpertLayer",
+    "Experts",
     "Host",
     "HostGpu",
     "HostTimes",
@@ -96,6 +99,7 @@ KINDS: dict[str, type[Event]] = {
         TraceWritten,
         Traffic,
         UnknownGroup,
+        Experts,
         Phases,
         Hosts,
         Memory,

@@ -41,6 +41,8 @@ GRID_AXES: Axes = ("e", "i", "j", "k")
 
 WORDS = ("column", "row", "head", "vocabulary", "positions", "norm")
 """Names that a model's table may give a layer."""
+OF_EXPERTS = "expert "
+"""Begin of the names of layers that are a part of an expert."""
 TABLES = ("head", "vocabulary", "positions")
 """Names of the layers without a bias."""
 
@@ -266,7 +268,7 @@ class Grid:
         Parameters
         ----------
         word
-            What the model's table calls the layer.
+            What the model's table calls the layer. Layers of experts, which only mode 1d has, are cut like others.
         attribute
             ``weight`` or ``bias``.
         """
@@ -275,7 +277,7 @@ class Grid:
             cut = {("column", "weight"): (t, ()), ("column", "bias"): (t,), ("row", "weight"): ((), t)}
             tables = {("head", "weight"): (t, ()), ("vocabulary", "weight"): (t, ())}
             whole = ((),) if word == "norm" or attribute == "bias" else ((), ())
-            return {**cut, **tables}.get((word, attribute), whole)
+            return {**cut, **tables}.get((word.removeprefix(OF_EXPERTS), attribute), whole)
         if word == "norm":
             return (self.stream.columns,)
         if word == "positions":

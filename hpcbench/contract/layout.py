@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from hpcbench.contract.expert_fit import expert_misfit
 from hpcbench.contract.grid import Grid, Mode, grid_of
 from hpcbench.contract.grid_fit import grid_misfit
 from hpcbench.contract.section import Count, Misfit, Section
@@ -31,6 +32,11 @@ class Partition(Section):
         "values go round for whole rows of scores (rsa), or heads are exchanged for positions (ulysses).",
     )
     pp: Count = Field(1, description="Pipeline stages; at most model.layers.")
+    ep: Count = Field(
+        1,
+        description="Expert parallel: so many neighbouring replicas share out each layer's experts; it must divide dp "
+        "and model.experts.count.",
+    )
     chunks: Count = Field(
         1, description="Parts of the model that each pipeline stage holds, for train.schedule interleaved."
     )
@@ -96,6 +102,11 @@ class Layout(Partition, _Replicas):
         """
         return self.dp * self.cp
 
+    @property
+    def expert_replicas(self) -> int:
+        """Number of ranks that hold the same experts, and add up their gradients."""
+        return self.dp // self.ep
+
     def coordinates(self, rank: int) -> tuple[int, int, int]:
         """(stage, replica, place in the tensor group) of a rank. The last is the fastest, so that it stays in a node.
 
@@ -112,6 +123,8 @@ def model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
             f"{model.heads} does not divide model.hidden {model.hidden}: use one of {_divisors(model.hidden)}",
         )
     if misfit := grid_misfit(model, train, cut.tensor, cut.tp, cut.depth):
+        return misfit
+    if misfit := expert_misfit(model, train, ep=cut.ep, tensor=cut.tensor, cp=cut.cp):
         return misfit
     if cut.tensor == "1d" and model.heads % cut.tp:
         return Misfit(
@@ -187,6 +200,12 @@ def _context_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None
 
 def batch_misfit(train: Train, layout: Layout) -> Misfit | None:
     """Why the batch cannot be divided among the layout's replicas; None if it can."""
+    if layout.dp % layout.ep:
+        return Misfit(
+            ("layout", "ep"),
+            f"{layout.ep} does not divide layout.dp {layout.dp}, whose replicas share out the experts: use one of "
+            f"{_divisors(layout.dp)}",
+        )
     part = train.micro_batch * layout.dp
     if train.global_batch % part:
         below = train.global_batch // part * part
@@ -209,6 +228,12 @@ def batch_misfit(train: Train, layout: Layout) -> Misfit | None:
             ("train", "eval_samples"),
             f"{train.eval_samples} are not shared out evenly over dp x the grid's rows = {layout.dp} x {rows}: use "
             f"{-(-train.eval_samples // (layout.dp * rows)) * layout.dp * rows}",
+        )
+    if layout.ep > 1 and train.eval_samples % layout.dp:
+        return Misfit(
+            ("train", "eval_samples"),
+            f"{train.eval_samples} are not shared out evenly over layout.dp {layout.dp}, whose replicas work on each "
+            f"other's tokens: use {-(-train.eval_samples // layout.dp) * layout.dp}",
         )
     return None
 

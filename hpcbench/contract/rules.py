@@ -85,7 +85,7 @@ def wrong_gradients(rules: Sequence[Rule], setting: Setting) -> str | None:
     if streamed or setting.train.recompute not in ("none", "selective"):
         for traffic in sent:
             k = applying(rules, traffic)
-            if traffic[0] in ("TP", "SP") and traffic[1] == "FORWARD" and _random(rules[k].codec):
+            if traffic[0] in ("TP", "SP", "EP") and traffic[1] == "FORWARD" and _random(rules[k].codec):
                 if streamed:
                     return (
                         f"{called(rules, k)} rounds at random, and tensor {setting.layout.tensor} sends activations "

@@ -64,11 +64,11 @@ def assignments(environment: Mapping[str, str]) -> str:
 class Rule(Section):
     """A codec for the traffic that matches. A field that is left out matches everything."""
 
-    dimension: Literal["DP", "ZERO", "TP", "SP", "CP", "PP"] | None = Field(
+    dimension: Literal["DP", "ZERO", "TP", "SP", "CP", "EP", "PP"] | None = Field(
         None,
         description="DP: gradients; ZERO: gathered parameters; TP: tensor parallel, and what train.sequence_parallel "
-        "makes of it, unless a later rule is for SP; CP: attention over ranks that share positions (layout.cp); PP: "
-        "between stages.",
+        "makes of it, unless a later rule is for SP; CP: attention over ranks that share positions (layout.cp); EP: "
+        "tokens on their way to experts and back; PP: between stages.",
     )
     phase: Literal["FORWARD", "BACKWARD", "STEP"] | None = Field(None, description="When the message is sent.")
     kind: Literal["GRAD", "ACT", "PARAM", "OPTIM"] | None = Field(
@@ -90,7 +90,7 @@ class Rule(Section):
         ge=0,
         le=2**40,
         description="Messages with fewer bytes before the codec are not encoded. A collective counts by its whole "
-        "vector.",
+        "vector, what goes to experts by the part for each rank.",
     )
     between_nodes: bool = Field(
         False,

@@ -96,6 +96,8 @@ _SENT_IF: dict[Traffic, Callable[[Layout, Train, bool], bool]] = {
     ("SP", "BACKWARD", "GRAD"): lambda layout, train, tied: layout.tp > 1 and train.sequence_parallel,
     ("CP", "FORWARD", "ACT"): lambda layout, train, tied: layout.cp > 1,
     ("CP", "BACKWARD", "GRAD"): lambda layout, train, tied: layout.cp > 1,
+    ("EP", "FORWARD", "ACT"): lambda layout, train, tied: layout.ep > 1,
+    ("EP", "BACKWARD", "GRAD"): lambda layout, train, tied: layout.ep > 1,
     ("PP", "FORWARD", "ACT"): lambda layout, train, tied: layout.pp > 1,
     ("PP", "BACKWARD", "GRAD"): lambda layout, train, tied: layout.pp > 1,
     ("PP", "STEP", "GRAD"): lambda layout, train, tied: layout.pp > 1 and tied,

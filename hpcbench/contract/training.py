@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from hpcbench.contract.experts import Experts
 from hpcbench.contract.section import Count, File, Misfit, Name, Precision, Section
 
 Optimizer = Literal["adamw", "onebit-adam"]
@@ -23,6 +24,14 @@ class Model(Section):
     rotary_fraction: float = Field(1.0, ge=0, le=1, description="Part of each head that is rotated.")
     parallel_residual: bool = Field(True, description="Attention and MLP read the same input, as in GPT-J.")
     tied: bool = Field(False, description="The head shares the embedding's weight.")
+    experts: Experts | None = Field(
+        None, description="Experts in place of MLPs, such as `{count: 8, top: 2}`; none by default."
+    )
+
+    @property
+    def expert_layers(self) -> list[int]:
+        """The layers, counted from 0, that have experts."""
+        return self.experts.layers_of(range(self.layers)) if self.experts else []
 
 
 class Data(Section):
@@ -67,7 +76,7 @@ class Data(Section):
 class CommPrecision(Section):
     """The number format of messages, by their content. auto means train.precision."""
 
-    activations: MessageFormat = Field("auto", description="Activations and their gradients: TP, SP, CP and PP.")
+    activations: MessageFormat = Field("auto", description="Activations and their gradients: TP, SP, CP, EP and PP.")
     gradients: MessageFormat = Field("auto", description="Gradients of the weights; fp32 is Megatron-LM's habit.")
     parameters: MessageFormat = Field("auto", description="Weights that ZeRO gathers.")
 

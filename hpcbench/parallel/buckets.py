@@ -144,24 +144,41 @@ class Bucket:
         return shard.alike if shard.partial else ()
 
     @property
+    def ep(self) -> int:
+        """Number of data-parallel ranks that hold different experts in the bucket's place; 1 if it has none."""
+        return self.slots[0].shard.ep
+
+    @property
     def wire_dtype(self) -> torch.dtype:
         """Number format in which the values are sent."""
         return wire_dtype(self.values.dtype)
 
 
 def make_buckets(
-    held: Sequence[Held], *, limit_bytes: float, pieces: int, initial: Initial | None = None
+    held: Sequence[Held], *, limit_bytes: float, replicas: int, initial: Initial | None = None
 ) -> Iterator[Bucket]:
     """The buckets that `fuse` fills, from the last parameter to the first, because gradients come in that order.
 
     Each bucket is made when it is asked for. So a caller that needs only a piece can free the rest before the next one.
+
+    Parameters
+    ----------
+    held
+        The rank's parameters, in the model's order.
+    limit_bytes
+        Size of a bucket.
+    replicas
+        Data-parallel ranks; a bucket has equal pieces for those that hold it.
+    initial
+        Gives the parameters' values.
     """
 
     def item(parameter: nn.Parameter, shard: Shard) -> Item:
         nbytes = math.prod(shard.shape) * wire_dtype(parameter.dtype).itemsize
-        return Item(nbytes / shard.parts, shard.alike, shard.tied is not Tied.NO)
+        return Item(nbytes / shard.parts, shard.alike, shard.tied is not Tied.NO, shard.ep)
 
     backwards = held[::-1]
     fused = fuse((item(*one) for one in backwards), limit_bytes=limit_bytes)
     for places in fused:
-        yield Bucket([backwards[place] for place in places], pieces, initial)
+        inside = [backwards[place] for place in places]
+        yield Bucket(inside, replicas // inside[0].shard.ep, initial)

@@ -41,7 +41,7 @@ class DataParallel:
     buckets
         Buckets of this rank's stage and tensor-parallel part.
     mesh
-        Mesh whose ``dp`` group holds the replicas.
+        Mesh whose ``dp`` group holds the replicas; those of experts are `Mesh.replicas`.
     policy
         Gives the channels of gradients (DP) and of gathered parameters (ZERO).
     zero
@@ -84,14 +84,20 @@ class DataParallel:
         self._exact = policy.exact
         overlap = overlap and mesh.dp.size > 1
         self.link: HostLink | None = None
-        part, parts = (mesh.dp.rank, mesh.dp.size) if self._scattered else (0, 1)
-        feedback = policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD).feedback and mesh.dp.size > 1
+        feedback = policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD).feedback
         self.pieces: list[Piece] = []
         for bucket in buckets:  # what is not owned goes before the next one is made
             if offload and self.link is None:
                 self.link = HostLink(bucket.values.device)
+            group = mesh.replicas(bucket.ep)
             piece = make_piece(
-                bucket, adam, part=part, parts=parts, feedback=feedback, link=self.link, in_place=not self._scattered
+                bucket,
+                adam,
+                part=group.rank if self._scattered else 0,
+                parts=group.size if self._scattered else 1,
+                feedback=feedback and group.size > 1,
+                link=self.link,
+                in_place=not self._scattered,
             )
             self.pieces.append(piece)
             if zero >= 2:
@@ -133,11 +139,16 @@ class DataParallel:
 
     def gradient_norm(self) -> float:
         """2-norm of the whole model's gradient, each parameter counted once; the same bits on every rank."""
-        return self._world_norm(self._square() if self._scattered or self._mesh.dp.rank == 0 else 0.0)
+        return self._world_norm(self._square(self._own))
 
-    def _square(self) -> float:
-        """The summand of this rank in the squared norm."""
-        return sum(square_sum(piece.gradient[part]) for piece in self.pieces for part in piece.counted())
+    @property
+    def _own(self) -> list[Piece]:
+        """The pieces that no other replica counts."""
+        return [piece for piece in self.pieces if self._scattered or self._mesh.replicas(piece.bucket.ep).rank == 0]
+
+    def _square(self, pieces: Sequence[Piece]) -> float:
+        """The sum of the squares of the pieces' gradients, without those that another rank counts."""
+        return sum(square_sum(piece.gradient[part]) for piece in pieces for part in piece.counted())
 
     def _world_norm(self, square: float) -> float:
         (total,) = exact_sum(self._mesh.world, [square], self._exact)

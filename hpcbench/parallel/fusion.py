@@ -20,6 +20,13 @@ class Item(NamedTuple):
     """Axes of the tensor grid along which ranks hold the same part."""
     tied: bool
     """Whether it is one of the two copies of a tied weight."""
+    ep: int = 1
+    """Number of data-parallel ranks that hold different experts in its place; 1 if it is of no expert."""
+
+    @property
+    def common(self) -> tuple[tuple[str, ...], int]:
+        """What all parameters of a bucket have in common."""
+        return self.alike, self.ep
 
 
 def fuse(items: Iterable[Item], *, limit_bytes: float) -> list[list[int]]:
@@ -27,27 +34,28 @@ def fuse(items: Iterable[Item], *, limit_bytes: float) -> list[list[int]]:
 
     Parameters that tensor parallelism splits and parameters that its ranks hold alike lie in different buckets. Codecs
     code values in blocks, and a block with both would decode the equal parameters differently on each rank. A tied
-    weight has its own bucket for the same reason.
+    weight has its own bucket for the same reason. Parameters of experts have other replicas than all others.
     """
     buckets: list[list[int]] = []
-    waiting: dict[tuple[str, ...], list[int]] = {}
-    size: dict[tuple[str, ...], float] = {}
+    waiting: dict[tuple[tuple[str, ...], int], list[int]] = {}
+    size: dict[tuple[tuple[str, ...], int], float] = {}
 
-    def close(alike: tuple[str, ...]) -> None:
-        if waiting.get(alike):
-            buckets.append(waiting[alike])
-        waiting[alike], size[alike] = [], 0.0
+    def close(common: tuple[tuple[str, ...], int]) -> None:
+        if waiting.get(common):
+            buckets.append(waiting[common])
+        waiting[common], size[common] = [], 0.0
 
-    for place, (nbytes, alike, tied) in enumerate(items):
-        if tied:
+    for place, item in enumerate(items):
+        if item.tied:
             buckets.append([place])
             continue
-        if size.get(alike, 0.0) + nbytes > limit_bytes or alike not in waiting:
-            close(alike)
-        waiting[alike].append(place)
-        size[alike] += nbytes
-    for alike in sorted(waiting, key=lambda axes: (len(axes), axes)):
-        close(alike)
+        common = item.common
+        if size.get(common, 0.0) + item.nbytes > limit_bytes or common not in waiting:
+            close(common)
+        waiting[common].append(place)
+        size[common] += item.nbytes
+    for common in sorted(waiting, key=lambda one: (one[1], len(one[0]), one[0])):
+        close(common)
     return buckets
 
 

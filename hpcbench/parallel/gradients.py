@@ -35,8 +35,9 @@ class Gradients:
     pieces
         The pieces that this rank owns.
     mesh
-        Mesh of the rank. Its ``dp`` group holds the replicas, and its ``ends`` group the two copies of a tied weight.
-        Its groups along the tensor grid hold summands of the gradients of parameters that are alike on their ranks.
+        Mesh of the rank. Its `Mesh.replicas` hold the same parameters, and its ``ends`` group the two copies of a tied
+        weight. Its groups along the tensor grid hold summands of the gradients of parameters that are alike on their
+        ranks.
     policy
         Gives the channels.
     scattered
@@ -164,11 +165,12 @@ class Gradients:
         residuals would have another loss scale than the gradients that they are added to. Only fp16 messages without
         residuals keep the loss scale, so that small gradients do not vanish in fp16.
         """
-        group, channel, gradients = self._mesh.dp, self._channel, piece.bucket.gradients
+        group, channel, gradients = self._mesh.replicas(piece.bucket.ep), self._channel, piece.bucket.gradients
         feedback = piece.feedback if channel.feedback else None
         if self._freed:
             piece.bucket.free_gradients()  # the message keeps the memory until it has left
-        divisor = group.size * (1.0 if self._scaled_messages else self._loss_scale)
+        # also of experts, whose ranks have the tokens of all ranks that share them out
+        divisor = self._mesh.dp.size * (1.0 if self._scaled_messages else self._loss_scale)
         if group.size == 1:  # they stay where they are
             sums = gradients.to(wire_dtype(gradients.dtype))
             divide(sums, divisor)

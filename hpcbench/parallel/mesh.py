@@ -35,6 +35,8 @@ class Mesh:
         Their gradients are averaged, and ZeRO cuts what they hold among them.
     sample_rank : int
         Which part of the samples this rank computes. Ranks of a ``cp`` group have the same part.
+    ep : Group or None
+        Group of the neighbours in data parallelism that share out experts; None where each rank holds all.
     ends : Group
         Group of the first and the last stage of this rank's pipeline. On other stages the rank is alone in it.
     grid : Grid
@@ -68,6 +70,12 @@ class Mesh:
         self.dp = group(pp * layout.tp + tp, dp)
         self.cp = group((pp * layout.dp + self.sample_rank) * layout.tp + tp, dp % layout.cp)
         self.pp = group(dp * layout.tp + tp, pp)
+        self.ep: Group | None = None
+        self._replicas = {1: self.dp}
+        if layout.ep > 1:
+            replica, place = divmod(dp, layout.ep)
+            self.ep = group((pp * layout.expert_replicas + replica) * layout.tp + tp, place)
+            self._replicas[layout.ep] = group((pp * layout.ep + place) * layout.tp + tp, replica)
         self.grid = grid = layout.grid
         self._over: dict[Axes, Group] = {("t",): self.tp}
         if grid.mode != "1d":
@@ -76,6 +84,16 @@ class Mesh:
                 self._over[axes] = group(comm.rank - tp + others, grid.index(tp, axes))
         is_end = pp in (0, layout.pp - 1)
         self.ends = group(dp * layout.tp + tp if is_end else layout.ranks + comm.rank, pp)
+
+    def replicas(self, ep: int) -> Group:
+        """The group of the ranks that hold the same part of a parameter, and add up its gradients.
+
+        Parameters
+        ----------
+        ep
+            What the parameter's `Shard` says: 1, or the layout's ``ep`` for a parameter of an expert.
+        """
+        return self._replicas[ep]
 
     def over(self, axes: Axes) -> Group:
         """The group of the ranks of the tensor grid that differ from this one along these axes only.

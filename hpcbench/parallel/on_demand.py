@@ -66,7 +66,7 @@ class OnDemand:
     stacks
         The modules that use the weights, each entered unit by unit.
     mesh
-        Mesh whose ``dp`` group holds the pieces.
+        Mesh whose `Mesh.replicas` hold the pieces.
     policy
         Gives the channels: (ZERO, FORWARD, PARAM) and (ZERO, BACKWARD, PARAM).
     overlap
@@ -149,7 +149,8 @@ class OnDemand:
         """
         for entry in self._entries.values():
             gathered = entry.bucket.room()
-            self._mesh.dp.all_gather(to_buffer(entry.source), gathered, channel=self._exact).wait()
+            group = self._mesh.replicas(entry.bucket.ep)
+            group.all_gather(to_buffer(entry.source), gathered, channel=self._exact).wait()
             values = from_buffer(gathered, entry.bucket.values)
             for slot in entry.bucket.slots:
                 yield slot, values[slot.span].view(slot.parameter.shape)
@@ -187,7 +188,7 @@ class OnDemand:
         if entry.arriving or entry.bucket.has_values:
             return
         gathered = entry.bucket.room()
-        group, source = self._mesh.dp, entry.source
+        group, source = self._mesh.replicas(entry.bucket.ep), entry.source
         if phase is Phase.BACKWARD and self._node and entry.copy is not None and entry.fresh:
             group, source = self._node, entry.copy
         work = group.all_gather(to_buffer(source), gathered, channel=self._channels[phase])

@@ -85,7 +85,9 @@ class OneBitAdam(DataParallel):
 
         It is finite only if every replica's gradient is: all ranks skip a step together.
         """
-        return self._world_norm(self._square() / self._mesh.dp.size) if self.frozen else super().gradient_norm()
+        return (
+            self._world_norm(self._square(self.pieces) / self._mesh.dp.size) if self.frozen else super().gradient_norm()
+        )
 
     def step(self, *, lr: float, clip: float, norm: float) -> None:
         """Update the weights. All replicas' gradients are clipped by the same factor."""

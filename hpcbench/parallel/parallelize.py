@@ -6,6 +6,8 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
+from hpcbench.contract.grid import OF_EXPERTS
+from hpcbench.contract.shards import shards
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.sharding import Cut, Held, Shard, Tied
 from hpcbench.parallel.tensor import Tensors
@@ -54,6 +56,7 @@ def parallelize(
     assert isinstance(module, nn.Module)
     whole = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
     _keep_stage(model, mesh)
+    _keep_experts(module, mesh)
     _split_layers(module, model.tensor_parallel, tensors)
     for block in model.blocks.values():
         tensors.link([layer for name, layer in block.named_modules() if _word(name, model.tensor_parallel)])
@@ -82,9 +85,25 @@ def _keep_stage(model: Stack, mesh: Mesh) -> None:
         model.norm = model.head = None
 
 
+def _keep_experts(module: nn.Module, mesh: Mesh) -> None:
+    """Remove the experts of other ranks. Those that stay keep their names."""
+    for layer in list(module.modules()) if mesh.ep else []:
+        experts = getattr(layer, "experts", None)
+        if isinstance(experts, nn.ModuleDict) and mesh.ep:
+            mine = list(experts)[shards(len(experts), mesh.ep.size)[mesh.ep.rank]]
+            layer.experts = nn.ModuleDict({name: experts[name] for name in mine})
+
+
 def _word(name: str, table: dict[str, str]) -> str | None:
-    """The name that the table gives a layer."""
-    return next((word for suffix, word in table.items() if name.endswith(suffix)), None)
+    """The name that the table gives a layer. A star in the table stands for one part of the layer's name."""
+    parts = name.split(".")
+    for pattern, word in table.items():
+        wanted = pattern.split(".")
+        if len(wanted) <= len(parts) and all(
+            one in ("*", part) for one, part in zip(wanted, parts[-len(wanted) :], strict=True)
+        ):
+            return word
+    return None
 
 
 def _split_layers(module: nn.Module, table: dict[str, str], tensors: Tensors) -> None:
@@ -114,6 +133,7 @@ def _record_shards(
             grid.index(rank, alike),
             grid.count(alike),
             partial=spread and alike != (),
+            ep=mesh.layout.ep if word.startswith(OF_EXPERTS) else 1,
         )
     return records
 

@@ -27,7 +27,7 @@ Move = Callable[[Tensor, Group, Channel], Tensor]
 
 def all_reduce(x: Tensor, group: Group, channel: Channel, op: MPI.Op = MPI.SUM) -> Tensor:
     """The sum of `x` over the group, or another operation `op`, in a new tensor."""
-    if group.size == 1:
+    if group.size == 1 or not x.numel():
         return x
     buffer = to_buffer(x.clone())
     group.all_reduce(buffer.reshape(-1), channel=channel, op=op).wait()

@@ -52,6 +52,9 @@ class Shard:
         How the weight is tied: the first stage owns a tied weight, and the last one has a copy.
     partial
         Whether each rank with the same part computes only a summand of its gradient, such as that of its own positions.
+    ep
+        Number of data-parallel ranks that hold different experts in place of this one, so that so many times fewer
+        replicas hold the parameter. It is 1 for a parameter that is of no expert.
     """
 
     name: str
@@ -62,6 +65,7 @@ class Shard:
     copies: int = 1
     tied: Tied = Tied.NO
     partial: bool = False
+    ep: int = 1
 
     @property
     def held(self) -> tuple[slice, ...]:

@@ -46,7 +46,8 @@ class GatheredAfterStep:
     def give(self, piece: Piece, source: Tensor) -> None:
         """Begin to gather the bucket, in the background if overlap is wanted."""
         gathered = piece.bucket.room()
-        work = self._mesh.dp.all_gather(to_buffer(source), gathered, channel=self._channel)
+        group = self._mesh.replicas(piece.bucket.ep)
+        work = group.all_gather(to_buffer(source), gathered, channel=self._channel)
         work.in_background() if self._overlap else work.wait()
         self._arriving.append((piece.bucket, gathered, work))
 

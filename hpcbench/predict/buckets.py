@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from hpcbench.contract.grid import Axes, Grid, Mode, grid_of
+from hpcbench.contract.experts import Experts
+from hpcbench.contract.grid import OF_EXPERTS, Axes, Grid, Mode, grid_of
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.shards import length, shards
 from hpcbench.contract.training import Model, Train
@@ -27,12 +28,15 @@ class Parameter:
         Places of the units that use it: embedding, blocks, norm and head are units, in this order.
     tied
         It is one of the two copies of a tied weight.
+    ep
+        Number of data-parallel ranks that hold different experts in its place; 1 if it is of no expert.
     """
 
     shape: tuple[int, ...]
     cuts: tuple[Axes, ...]
     units: tuple[int, ...]
     tied: bool = False
+    ep: int = 1
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class Bucket:
         It holds one of the two copies of a tied weight.
     gathers
         Runs of neighbouring units that use it: so often ZeRO-3 gathers it in the forward pass of a micro-batch.
+    ep
+        Number of data-parallel ranks that hold different experts in its place; 1 if it has none.
     """
 
     length: int
@@ -58,6 +64,7 @@ class Bucket:
     summands: Axes
     tied: bool
     gathers: int
+    ep: int = 1
 
 
 class Laid(NamedTuple):
@@ -92,7 +99,7 @@ def buckets_of(model: Model, train: Train, layout: Layout, rank: int) -> list[Bu
 def laid_of(model: Model, train: Train, layout: Layout, rank: int) -> dict[int, Laid]:
     """The same by the number of the part."""
     stage, _, index = layout.coordinates(rank)
-    mesh = _Mesh(layout.tensor, layout.tp, layout.depth, layout.replicas, index)
+    mesh = _Mesh(layout.tensor, layout.tp, layout.depth, layout.replicas, layout.ep, index)
     rules = _Rules(itemsize(train), train.bucket_mb, train.sequence_parallel or layout.tensor != "1d", mesh)
     numbers = range(stage, layout.parts, layout.pp)
     return {number: _laid(_part(model, train, layout, number), rules) for number in numbers}
@@ -103,7 +110,8 @@ class _Part(NamedTuple):
 
     model: Model
     seq_len: int
-    layers: int
+    experts: tuple[bool, ...]
+    """Whether each layer has experts."""
     first: bool
     last: bool
     apart: bool
@@ -117,6 +125,7 @@ class _Mesh(NamedTuple):
     tp: int
     depth: int
     replicas: int
+    ep: int
     place: int
 
     @property
@@ -137,7 +146,8 @@ class _Rules(NamedTuple):
 def _part(model: Model, train: Train, layout: Layout, number: int) -> _Part:
     layers = layout.layers_of(model.layers)[number]
     first, last = number == 0, number == layout.parts - 1
-    return _Part(model, train.seq_len, len(layers), first, last, model.tied and layout.pp > 1)
+    experts = tuple(layer in model.expert_layers for layer in layers)
+    return _Part(model, train.seq_len, experts, first, last, model.tied and layout.pp > 1)
 
 
 @lru_cache(maxsize=4096)
@@ -146,9 +156,9 @@ def _laid(part: _Part, rules: _Rules) -> Laid:
     grid, place = rules.mesh.grid, rules.mesh.place
 
     @cache
-    def item(shape: tuple[int, ...], cuts: tuple[Axes, ...], tied: bool) -> Item:
+    def item(shape: tuple[int, ...], cuts: tuple[Axes, ...], tied: bool, ep: int) -> Item:
         parts = math.prod(grid.count(axes) for axes in cuts)
-        return Item(math.prod(shape) * rules.itemsize / parts, grid.alike(cuts), tied)
+        return Item(math.prod(shape) * rules.itemsize / parts, grid.alike(cuts), tied, ep)
 
     @cache
     def held(shape: tuple[int, ...], cuts: tuple[Axes, ...]) -> int:
@@ -161,15 +171,16 @@ def _laid(part: _Part, rules: _Rules) -> Laid:
     def bucket(inside: list[Parameter], users: set[int]) -> Bucket:
         filled = sum(held(parameter.shape, parameter.cuts) for parameter in inside)
         return Bucket(
-            length=padded(filled, rules.mesh.replicas),
+            length=padded(filled, rules.mesh.replicas // inside[0].ep),
             filled=filled,
             summands=grid.alike(inside[0].cuts) if rules.spread else (),
             tied=inside[0].tied,
             gathers=sum(unit - 1 not in users for unit in users),
+            ep=inside[0].ep,
         )
 
-    backwards = [*_parameters(part, grid)][::-1]
-    items = (item(one.shape, one.cuts, one.tied) for one in backwards)
+    backwards = [*_parameters(part, grid, rules.mesh.ep)][::-1]
+    items = (item(one.shape, one.cuts, one.tied, one.ep) for one in backwards)
     filled = fuse(items, limit_bytes=rules.bucket_mb * 1e6)
     groups = [[backwards[place] for place in places] for places in filled]
     used = [{unit for parameter in group for unit in parameter.units} for group in groups]
@@ -184,23 +195,22 @@ def _laid(part: _Part, rules: _Rules) -> Laid:
 
 
 def parameters_of(model: Model, train: Train, layout: Layout, number: int) -> Iterator[Parameter]:
-    """The parameters of one of the parts that the pipeline cuts the model into, in the model's order."""
-    return _parameters(_part(model, train, layout, number), layout.grid)
+    """A rank's parameters of one of the parts that the pipeline cuts the model into, in the model's order."""
+    return _parameters(_part(model, train, layout, number), layout.grid, layout.ep)
 
 
-def _parameters(part: _Part, grid: Grid) -> Iterator[Parameter]:
+def _parameters(part: _Part, grid: Grid, ep: int) -> Iterator[Parameter]:
     model, h, first, last = part.model, part.model.hidden, part.first, part.last
-    norm = first + part.layers
+    norm = first + len(part.experts)
     if first:
         tied_here = model.tied and not part.apart
         table = grid.cuts("vocabulary", "weight")
         yield Parameter((model.vocab, h), table, (0, norm + 1) if tied_here else (0,), part.apart)
         if model.positions == "learned":
             yield Parameter((part.seq_len, h), grid.cuts("positions", "weight"), (0,))
-    block = [(shape, grid.cuts(word, attribute)) for shape, word, attribute in _block(h)]
-    for unit in range(int(first), norm):
-        for shape, cuts in block:
-            yield Parameter(shape, cuts, (unit,))
+    for unit, has_experts in enumerate(part.experts, start=int(first)):
+        for shape, word, attribute in _block(h, model.experts if has_experts else None, ep):
+            yield Parameter(shape, grid.cuts(word, attribute), (unit,), ep=ep if word.startswith(OF_EXPERTS) else 1)
     if last:
         for attribute in ("weight", "bias"):
             yield Parameter((h,), grid.cuts("norm", attribute), (norm,))
@@ -208,12 +218,33 @@ def _parameters(part: _Part, grid: Grid) -> Iterator[Parameter]:
             yield Parameter((model.vocab, h), grid.cuts("head", "weight"), (norm + 1,), part.apart)
 
 
-def _block(h: int) -> Iterator[tuple[tuple[int, ...], str, str]]:
-    """Shapes of a block's parameters, and whose they are: twice a norm and a column and a row layer."""
-    for entry, middle in ((3 * h, h), (4 * h, 4 * h)):
-        yield (h,), "norm", "weight"
-        yield (h,), "norm", "bias"
-        yield (entry, h), "column", "weight"
-        yield (entry,), "column", "bias"
-        yield (h, middle), "row", "weight"
-        yield (h,), "row", "bias"
+Layer = tuple[tuple[int, ...], str, str]
+"""Shape of a parameter, and whose it is."""
+
+
+def _block(h: int, experts: Experts | None, ep: int) -> Iterator[Layer]:
+    """The parameters of a block: twice a norm and a column and a row layer, or after the second norm experts."""
+    yield from _norm(h)
+    yield from _pair(h, 3 * h, h)
+    yield from _norm(h)
+    if experts is None:
+        yield from _pair(h, 4 * h, 4 * h)
+        return
+    yield (experts.count, h), "router", "weight"
+    for _ in range(experts.count // ep):
+        yield from _pair(h, 4 * h, 4 * h, OF_EXPERTS)
+    if experts.shared:
+        yield from _pair(h, 4 * h, 4 * h)
+
+
+def _norm(h: int) -> Iterator[Layer]:
+    yield (h,), "norm", "weight"
+    yield (h,), "norm", "bias"
+
+
+def _pair(h: int, entry: int, middle: int, of: str = "") -> Iterator[Layer]:
+    """A column and a row layer."""
+    yield (entry, h), f"{of}column", "weight"
+    yield (entry,), f"{of}column", "bias"
+    yield (h, middle), f"{of}row", "weight"
+    yield (h,), f"{of}row", "bias"

@@ -5,7 +5,6 @@ the engine's counters; its order is what the simulation of a step (`step`) carri
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 from hpcbench.contract.grid import by_channel
@@ -16,56 +15,8 @@ from hpcbench.contract.training import Model, Train
 from hpcbench.predict import context
 from hpcbench.predict import grid as grids
 from hpcbench.predict.buckets import Bucket, itemsize, laid_of
-
-WIDTHS = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
-"""Bytes of a value."""
-
-
-@dataclass(frozen=True)
-class Call:
-    """One collective, or one message.
-
-    Attributes
-    ----------
-    channel
-        What it belongs to.
-    operation
-        ``all-reduce``, ``reduce-scatter``, ``all-gather``, ``all-to-all`` or ``send``; ``broadcast`` and ``reduce`` are
-        one of each rank's piece, one after another.
-    elements, width
-        Elements of the whole vector, and bytes of each as it is sent. Of an all-to-all it is the vector of a rank.
-    group
-        ``tp``, ``cp``, ``dp`` (the replicas), ``node`` (replicas that are neighbours and share a node), ``pp``,
-        ``ends`` (first and last stage), ``world``, or axes of the tensor grid, each a letter.
-    """
-
-    channel: Traffic
-    operation: str
-    elements: int
-    width: int
-    group: str
-
-    def message_bytes(self, size: int, index: int) -> int:
-        """Bytes that member `index` of `size` sends."""
-        if self.operation == "send":
-            return self.elements * self.width
-        # what `contract.shards` says of pieces that differ by one at most, without making a list for thousands of ranks
-        base, longer = divmod(self.elements, size)
-        own = base + (index < longer)
-        scattered, gathered = self.elements - own, (size - 1) * own
-        elements = {
-            "all-reduce": scattered + gathered,
-            "reduce-scatter": scattered,
-            "all-to-all": scattered,
-            "all-gather": gathered,
-            "broadcast": gathered,
-            "reduce": scattered,
-        }
-        return elements[self.operation] * self.width
-
-
-Repeated = tuple[Call, int]
-"""A call, and how often it is made, one after another."""
+from hpcbench.predict.call import WIDTHS, Call, Repeated
+from hpcbench.predict.experts import ExpertCalls, Routed
 
 
 class Calls:
@@ -81,6 +32,8 @@ class Calls:
         Updates of the optimizer before this step, by which 1-bit Adam knows whether its variance is frozen.
     node_ranks
         Neighbours of a data-parallel group that share a node, for `node_copy`; None for all.
+    routed
+        Rows of experts that drop nothing. None takes as many as if all experts got equally many.
     """
 
     def __init__(
@@ -92,7 +45,9 @@ class Calls:
         *,
         updates: int = 0,
         node_ranks: int | None = None,
+        routed: Routed | None = None,
     ) -> None:
+        self._routed = routed
         self._model, self._train, self._layout = model, train, layout
         self.stage, self._replica, self._index = layout.coordinates(rank)
         self._rank = rank
@@ -105,6 +60,7 @@ class Calls:
         self._tokens = train.micro_batch * train.seq_len // layout.cp
         self._exact = itemsize(train)
         self._widths = {content: WIDTHS[name] for content, name in train.message_formats.items()}
+        self._experts = ExpertCalls(model, train, layout)
         self._again = train.recompute not in ("none", "selective")
         self._frozen = train.freeze_step is not None and updates >= train.freeze_step
         self._node_ranks = node_ranks if train.node_copy else None
@@ -113,6 +69,8 @@ class Calls:
             "cp": (layout.cp, self._replica % layout.cp),
             "dp": (layout.replicas, self._replica),
             "node": (node_ranks or layout.replicas, self._replica % (node_ranks or layout.replicas)),
+            "ep": (layout.ep, self._replica % layout.ep),
+            "edp": (layout.expert_replicas, self._replica // layout.ep),
             "pp": (layout.pp, self.stage),
             "ends": (2, int(self.stage == layout.pp - 1)),
             "world": (layout.ranks, rank),
@@ -141,6 +99,8 @@ class Calls:
                 if gathered:
                     yield gathered[0], gathered[1] * count * self.micro_batches
             yield self.reduction(bucket), count * (self.micro_batches if self._train.zero >= 2 else 1)
+        if self._routed:
+            yield from self._experts.counted_calls(self._routed, forwards=1 + self._again)
         yield from self.end()
 
     def forward(self, number: int) -> list[Repeated]:
@@ -155,6 +115,7 @@ class Calls:
         if self._layout.tensor != "1d":
             return self._grid_forward(number)
         found = self._crossings("FORWARD", self._leaves(number), self._enters(number))
+        found += self._to_experts("FORWARD", number)
         if number == self._layout.parts - 1 and self._layout.tp > 1:
             for each in (1, 2):
                 channel = ("EXACT", "FORWARD", "ACT")
@@ -165,9 +126,17 @@ class Calls:
         """Within part `number`, for one micro-batch: what is recomputed goes through its regions once more."""
         if self._layout.tensor != "1d":
             return self._grid_backward(number)
-        layers = 2 * len(self._cut[number]) * self._again
-        again = self._crossings("FORWARD", layers, layers)
-        return again + self._crossings("BACKWARD", self._enters(number), self._leaves(number))
+        regions = self._regions(number) * self._again
+        again = self._crossings("FORWARD", regions, regions)
+        again += self._to_experts("FORWARD", number) if self._again else []
+        back = self._crossings("BACKWARD", self._enters(number), self._leaves(number))
+        return again + back + self._to_experts("BACKWARD", number)
+
+    def _regions(self, number: int) -> int:
+        """Regions of the whole residual stream: attention and MLP of each layer; of experts the shared one only."""
+        layers, experts = self._cut[number], self._model.experts
+        routed = len(self._expert_layers(number))
+        return 2 * len(layers) - routed + routed * (experts is not None and experts.shared)
 
     def attention_forward(self, number: int) -> list[Repeated]:
         """By the attention of part `number` over the ranks that share positions, for one micro-batch."""
@@ -185,10 +154,17 @@ class Calls:
         return [(Call(one.channel, one.operation, one.elements, width, "cp"), one.times * layers) for one in sends]
 
     def _leaves(self, number: int) -> int:
-        return 2 * len(self._cut[number]) + (number == 0)
+        return self._regions(number) + (number == 0)
 
     def _enters(self, number: int) -> int:
-        return 2 * len(self._cut[number]) + (number == self._layout.parts - 1)
+        return self._regions(number) + (number == self._layout.parts - 1)
+
+    def _expert_layers(self, number: int) -> list[int]:
+        return self._model.experts.layers_of(self._cut[number]) if self._model.experts else []
+
+    def _to_experts(self, phase: str, number: int) -> list[Repeated]:
+        """What experts send for one micro-batch."""
+        return list(self._experts.calls(phase, len(self._expert_layers(number)), counted=self._routed is not None))
 
     def _crossings(self, phase: str, summed: int, gathered: int) -> list[Repeated]:
         """So many sums over the tensor group, and with sequence parallelism so many gatherings."""
@@ -267,14 +243,14 @@ class Calls:
         """ZeRO-3: once for each run of neighbouring units that use the bucket, for one micro-batch."""
         if self._train.zero < 3:
             return None
-        channel = ("ZERO", "FORWARD", "PARAM")
-        return Call(channel, "all-gather", bucket.length, self._widths["parameters"], "dp"), bucket.gathers
+        channel, group = ("ZERO", "FORWARD", "PARAM"), _holders(bucket)
+        return Call(channel, "all-gather", bucket.length, self._widths["parameters"], group), bucket.gathers
 
     def gathered_backward(self, bucket: Bucket) -> Repeated | None:
         """ZeRO-3: once for one micro-batch, from the node's copy where there is one."""
         if self._train.zero < 3:
             return None
-        channel, group = ("ZERO", "BACKWARD", "PARAM"), "node" if self._node_ranks else "dp"
+        channel, group = ("ZERO", "BACKWARD", "PARAM"), "node" if self._node_ranks else _holders(bucket)
         return Call(channel, "all-gather", bucket.length, self._widths["parameters"], group), 1
 
     def reduction(self, bucket: Bucket) -> Call:
@@ -285,7 +261,7 @@ class Calls:
         channel = ("DP", "STEP", "OPTIM") if self._frozen else ("DP", "BACKWARD", "GRAD")
         width = self._exact if self._frozen else self._widths["gradients"]
         operation = "reduce-scatter" if self._train.zero else "all-reduce"
-        return Call(channel, operation, bucket.length, width, "dp")
+        return Call(channel, operation, bucket.length, width, _holders(bucket))
 
     def end(self) -> list[Repeated]:
         """Calls after the last backward pass and the reductions.
@@ -302,7 +278,8 @@ class Calls:
         if self._train.zero in (1, 2):
             width = self._widths["parameters"]
             for bucket, count in self.buckets:
-                found.append((Call(("ZERO", "STEP", "PARAM"), "all-gather", bucket.length, width, "dp"), count))
+                gathered = Call(("ZERO", "STEP", "PARAM"), "all-gather", bucket.length, width, _holders(bucket))
+                found.append((gathered, count))
         return found
 
     def _summands(self, bucket: Bucket) -> Call:
@@ -324,5 +301,11 @@ class Calls:
         """The elements that this rank updates."""
         if not self._train.zero:
             return Span(0, bucket.length)
-        piece = bucket.length // self._layout.replicas  # buckets are padded, so that all pieces are equal
-        return Span(self._replica * piece, (self._replica + 1) * piece)
+        size, index = self._sizes[_holders(bucket)]
+        piece = bucket.length // size  # buckets are padded, so that all pieces are equal
+        return Span(index * piece, (index + 1) * piece)
+
+
+def _holders(bucket: Bucket) -> str:
+    """The group of the ranks that hold the same bucket."""
+    return "edp" if bucket.ep > 1 else "dp"

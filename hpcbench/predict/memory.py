@@ -14,7 +14,9 @@ from hpcbench.predict import grid as grids
 from hpcbench.predict.activations import layer_bytes, most_alive
 from hpcbench.predict.basis import Basis, Figure
 from hpcbench.predict.buckets import itemsize
-from hpcbench.predict.calls import WIDTHS, Calls
+from hpcbench.predict.call import WIDTHS
+from hpcbench.predict.calls import Calls
+from hpcbench.predict.experts import kept_elements, rows
 from hpcbench.predict.subject import Subject
 
 KINDS = ("weights", "gradients", "optimizer", "activations", "transient", "codec buffers", "residuals")
@@ -97,9 +99,7 @@ def _stage(subject: Subject, stage: int) -> tuple[dict[str, dict[str, float]], f
     calls = Calls(model, train, layout, stage * layout.replicas * layout.tp, node_ranks=node)
     lengths = [bucket.length * count for bucket, count in calls.buckets]
     width, master = WIDTHS[train.precision], itemsize(train)
-    held = zero.state_bytes(
-        train.zero, lengths, layout.replicas, parameter=width, master=master, offload=train.offload, node_ranks=node
-    )
+    held = lasting_bytes(subject, calls, node)
     whole, largest = sum(lengths), max(bucket.length for bucket, _ in calls.buckets)
     weights = held["device parameters"]
     sums = held.get("device gradients", 0)  # stage 2 and 3 on the device: the owner's sums and nothing whole
@@ -113,13 +113,14 @@ def _stage(subject: Subject, stage: int) -> tuple[dict[str, dict[str, float]], f
     guests = max(laid.together for laid in calls.laid.values()) * width if train.zero == 3 else 0
     several = subject.micro_batches > 1
     # sums of the micro-batch before that have not been added yet
-    replicas = layout.replicas
-    arriving = whole // replicas * master if train.zero >= 2 and several and train.overlap and replicas > 1 else 0
+    pieces = sum(bucket.length // (layout.replicas // bucket.ep) * count for bucket, count in calls.buckets)
+    arriving = pieces * master if train.zero >= 2 and several and train.overlap and layout.replicas > 1 else 0
     actions = list(SCHEDULES[train.schedule](stage, layout.pp, subject.micro_batches, layout.chunks))
     cut = layout.layers_of(model.layers)
     layers = [len(cut[number]) for number in calls.parts]
     alive = most_alive(actions, layers)
-    kept = alive * activation_bytes(subject)
+    routed = [len(model.experts.layers_of(cut[number])) if model.experts else 0 for number in calls.parts]
+    kept = alive * activation_bytes(subject) + most_alive(actions, routed) * _expert_bytes(subject)
     sent = calls.activations(0)
     passed = 0.0
     if sent and layout.pp > 1:  # what each micro-batch under way sent on, and a message in each direction
@@ -130,18 +131,25 @@ def _stage(subject: Subject, stage: int) -> tuple[dict[str, dict[str, float]], f
     if train.recompute not in ("none", "selective"):
         count = 1 if train.recompute == "full" else int(train.recompute)
         again = count * activation_bytes(subject, recompute="none")
+        again += min(count, max(routed)) * _expert_bytes(subject, recompute="none")
     logits = 0.0
     if stage == layout.pp - 1:
         tokens = train.micro_batch * train.seq_len // layout.cp
         logits = tokens * model.vocab / layout.tp * (width + 3 * master)
-    messages = 2.0 * largest * master if replicas > 1 else 0.0
+    messages = 2.0 * largest * master if layout.replicas > 1 else 0.0
     codec, residuals = _codec_bytes(subject, calls, largest, whole)
     lasting = {"weights": weights, "optimizer": optimizer, "residuals": residuals, "codec buffers": codec}
     peaks = {
         "before backward": {
             "gradients": owned + arriving + (whole_gradients if several else 0),
             "activations": kept,
-            "transient": again + logits + guests + passed + _grid_transient(subject) + _blocks(subject),
+            "transient": again
+            + logits
+            + guests
+            + passed
+            + _grid_transient(subject)
+            + _blocks(subject)
+            + _rows_transient(subject),
         },
         "after backward": {
             "gradients": owned + whole_gradients,
@@ -156,6 +164,48 @@ def _stage(subject: Subject, stage: int) -> tuple[dict[str, dict[str, float]], f
     }
     host = sums_host + held.get("host optimizer", 0)
     return {peak: {kind: float({**lasting, **kinds}[kind]) for kind in KINDS} for peak, kinds in peaks.items()}, host
+
+
+def lasting_bytes(subject: Subject, calls: Calls, node: int | None) -> dict[str, int]:
+    """What lasts from step to step: of experts, and of all else, which has more replicas."""
+    train, layout = subject.train, subject.layout
+    total: dict[str, int] = {}
+    for ep in sorted({1, layout.ep}):
+        lengths = [bucket.length * count for bucket, count in calls.buckets if bucket.ep == ep]
+        held = zero.state_bytes(
+            train.zero,
+            lengths,
+            layout.replicas // ep,
+            parameter=WIDTHS[train.precision],
+            master=itemsize(train),
+            offload=train.offload,
+            node_ranks=node,
+        )
+        total = {kind: total.get(kind, 0) + nbytes for kind, nbytes in held.items()}
+    return total
+
+
+def _expert_bytes(subject: Subject, recompute: str | int | None = None) -> float:
+    """Bytes that a layer's experts keep of a micro-batch beyond what an MLP keeps."""
+    model, train, tp = subject.model, subject.train, subject.layout.tp
+    how = train.recompute if recompute is None else recompute
+    if model.experts is None or how not in ("none", "selective"):
+        return 0.0
+    mlp = 8.0 * train.micro_batch * train.seq_len * model.hidden / tp
+    return (kept_elements(model, train, tp) - mlp) * WIDTHS[train.precision]
+
+
+def _beside(subject: Subject) -> float:
+    """Buffers that live as long as a layer computes: of a tensor grid, of shared positions, of rows for experts."""
+    return _grid_transient(subject) + _blocks(subject) + _rows_transient(subject)
+
+
+def _rows_transient(subject: Subject) -> float:
+    """Buffers of the rows that leave for experts, and of those that come."""
+    model, train = subject.model, subject.train
+    if model.experts is None or subject.layout.ep == 1:
+        return 0.0
+    return 2.0 * rows(model.experts, train) * model.hidden * itemsize(train)
 
 
 def activation_bytes(subject: Subject, recompute: str | int | None = None) -> float:
@@ -259,7 +309,10 @@ def _codec_bytes(subject: Subject, calls: Calls, largest: int, whole: int) -> tu
         rule = rules[applying(rules, triple)]
         if rule.codec == "none":
             continue
-        most = max(most, 4.0 * (largest if triple[0] in ("DP", "ZERO") else stream))
+        elements = largest if triple[0] in ("DP", "ZERO") else stream
+        if triple[0] == "EP" and subject.model.experts:
+            elements = rows(subject.model.experts, subject.train) * subject.model.hidden
+        most = max(most, 4.0 * elements)
         if rule.feedback and triple[0] == "DP":
             residuals = 8.0 * whole
     return 2 * most, residuals

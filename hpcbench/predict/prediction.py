@@ -7,6 +7,7 @@ from typing import Any
 from hpcbench.errors import UserError
 from hpcbench.predict import flops
 from hpcbench.predict.basis import Figure
+from hpcbench.predict.experts import expert_shape
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.memory import Memory, memory
 from hpcbench.predict.step import Step, StepTime
@@ -37,7 +38,11 @@ class Prediction:
         """TFLOP/s of a rank by the model's operations."""
         model, train = self.subject.model, self.subject.train
         count = flops.model_flops_per_sample(
-            layers=model.layers, hidden=model.hidden, vocab=model.vocab, seq_len=train.seq_len
+            layers=model.layers,
+            hidden=model.hidden,
+            vocab=model.vocab,
+            seq_len=train.seq_len,
+            experts=expert_shape(model),
         )
         return count * train.global_batch / self.subject.layout.ranks / self.time.seconds.value / 1e12
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from hpcbench.contract.grid import carries_weights
 from hpcbench.predict import constants
 from hpcbench.predict.buckets import Bucket, Laid
-from hpcbench.predict.calls import Calls, Repeated
+from hpcbench.predict.call import Repeated
+from hpcbench.predict.calls import Calls
 from hpcbench.predict.fabric import PIECEWISE
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.subject import Subject
@@ -38,6 +39,8 @@ class Part(NamedTuple):
     layers: int
     first: bool
     last: bool
+    routed: int = 0
+    """Those of the layers that have experts."""
 
 
 def kind_of(subject: Subject, stage: int) -> tuple[Part, ...]:
@@ -45,7 +48,16 @@ def kind_of(subject: Subject, stage: int) -> tuple[Part, ...]:
     layout = subject.layout
     cut = layout.layers_of(subject.model.layers)
     numbers = range(stage, layout.parts, layout.pp)
-    return tuple(Part(len(cut[number]), number == 0, number == layout.parts - 1) for number in numbers)
+    experts = subject.model.experts
+    return tuple(
+        Part(
+            len(cut[number]),
+            number == 0,
+            number == layout.parts - 1,
+            len(experts.layers_of(cut[number])) if experts else 0,
+        )
+        for number in numbers
+    )
 
 
 def sizes(buckets: int) -> list[int]:
@@ -130,6 +142,8 @@ class StageCosts:
     def _work(self, part: Part) -> Work:
         """Work of one micro-batch."""
         total = NOTHING + self._costs.layer * part.layers
+        if part.routed:
+            total += self._costs.experts * part.routed
         if part.first:
             total += self._costs.embedding
         if part.last:

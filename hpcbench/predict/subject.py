@@ -18,7 +18,18 @@ from hpcbench.predict.program import ENGINE, Program
 BASELINE = NamedScheme(name="baseline", algorithm="native")
 KNOWN: Mapping[type[BaseModel], frozenset[str]] = {
     Model: frozenset(
-        ("name", "layers", "hidden", "heads", "vocab", "positions", "rotary_fraction", "parallel_residual", "tied")
+        (
+            "name",
+            "layers",
+            "hidden",
+            "heads",
+            "vocab",
+            "positions",
+            "rotary_fraction",
+            "parallel_residual",
+            "tied",
+            "experts",
+        )
     ),
     Train: frozenset(
         (
@@ -29,7 +40,7 @@ KNOWN: Mapping[type[BaseModel], frozenset[str]] = {
             *("loss_scale", "loss_scale_window", "loss_scale_hysteresis", "trace"),
         )
     ),
-    Layout: frozenset(("dp", "tp", "tensor", "depth", "cp", "context", "pp", "chunks", "stages")),
+    Layout: frozenset(("dp", "tp", "tensor", "depth", "cp", "context", "pp", "ep", "chunks", "stages")),
 }
 """Settings that the model takes into account, or that change neither time nor memory nor traffic of a step. A run that
 sets another one to anything but its default is refused by name."""
@@ -71,6 +82,8 @@ class Subject:
             "cp": (layout.cp, layout.tp),
             "dp": (layout.replicas, layout.tp),
             "node": (max(1, min(layout.replicas, usual // layout.tp)), layout.tp),
+            "ep": (layout.ep, layout.tp),
+            "edp": (layout.expert_replicas, layout.tp * layout.ep),
             "pp": (layout.pp, stage),
             "ends": (min(2, layout.pp), stage * max(layout.pp - 1, 1)),
             "world": (layout.ranks, 1),

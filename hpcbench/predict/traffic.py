@@ -17,7 +17,7 @@ from hpcbench.contract.traffic import Dimension, Kind, Phase, Traffic
 from hpcbench.errors import UserError
 from hpcbench.predict import constants
 from hpcbench.predict.basis import Basis
-from hpcbench.predict.calls import Call
+from hpcbench.predict.call import Call
 from hpcbench.predict.fabric import PIECEWISE, Place
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.subject import Subject
@@ -178,17 +178,22 @@ class Costing:
         return Cost(0, 0, inside, network, share, share if place.nodes > 1 else 0)
 
     def _exchange(self, call: Call, nbytes: float, place: Place) -> Cost:
-        """An all-to-all: each rank encodes what it sends to the others, and decodes what comes."""
-        codec = self.codec_of(call.channel)
-        cost = self._library(
-            call.operation, nbytes * self.ratio(codec, call.elements // place.ranks, call.width), place
-        )
-        if codec == "none":
-            return cost
-        speed, moved = self.speed(codec), nbytes * (place.ranks - 1) / place.ranks
-        self.bases.add(speed.basis)
-        calls = (place.ranks - 1) * speed.call_s
-        return cost + Cost(moved / speed.encode_bytes_per_s + calls, moved / speed.decode_bytes_per_s + calls)
+        """An all-to-all: every rank encodes a part for each other rank, and decodes those that come."""
+        rule = self._rules[applying(self._rules, call.channel)]
+        part = nbytes / place.ranks
+        far = place.nodes > 1
+        coded = rule.codec != "none" and part >= rule.min_bytes and (far or not rule.between_nodes)
+        ratio = self.ratio(rule.codec, call.elements // place.ranks, call.width) if coded else 1.0
+        inside, network = self._machine.fabric.collective_parts("all-to-all", nbytes * ratio, place)
+        encode = decode = 0.0
+        parts = place.ranks - 1
+        if coded:
+            speed = self.speed(rule.codec)
+            self.bases.add(speed.basis)
+            encode = parts * (part / speed.encode_bytes_per_s + speed.call_s)
+            decode = parts * (part / speed.decode_bytes_per_s + speed.call_s)
+        wire = parts * part * ratio
+        return Cost(encode, decode, inside, network, wire, wire if far else 0.0)
 
     def _message(self, call: Call, nbytes: float) -> Cost:
         subject = self._subject

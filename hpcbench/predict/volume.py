@@ -12,10 +12,18 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import Model, Train
 from hpcbench.predict.calls import Calls
+from hpcbench.predict.experts import Routed
 
 
 def step_bytes(
-    model: Model, train: Train, layout: Layout, rank: int, *, updates: int = 0, node_ranks: int | None = None
+    model: Model,
+    train: Train,
+    layout: Layout,
+    rank: int,
+    *,
+    updates: int = 0,
+    node_ranks: int | None = None,
+    routed: Routed | None = None,
 ) -> dict[Traffic, int]:
     """What one rank sends in a step, by channel; channels that carry nothing are left out.
 
@@ -32,8 +40,11 @@ def step_bytes(
         Number of steps that the optimizer took before this one. It tells 1-bit Adam whether its variance is frozen.
     node_ranks
         Neighbours of a data-parallel group that share a node, for `node_copy`; they divide the group. None for all.
+    routed
+        Rows of experts that drop nothing, as counted in the step. None takes as many as if all experts got equally
+        many.
     """
-    calls = Calls(model, train, layout, rank, updates=updates, node_ranks=node_ranks)
+    calls = Calls(model, train, layout, rank, updates=updates, node_ranks=node_ranks, routed=routed)
     sent = Counter[Traffic]()
     for call, times in calls.all():
         sent[call.channel] += times * call.message_bytes(*calls.place(call))

@@ -13,6 +13,7 @@ from hpcbench.contract.training import Model, Train
 from hpcbench.predict import constants
 from hpcbench.predict.attention import fused_seconds, unfused_product_seconds
 from hpcbench.predict.basis import Basis
+from hpcbench.predict.experts import rows
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.program import Program
 
@@ -81,6 +82,7 @@ class Costs:
     def __init__(self, machine: Machine, model: Model, train: Train, layout: Layout, program: Program) -> None:
         self._machine, self._device = machine, machine.device
         self._model, self._train, self._tp, self._program = model, train, layout.tp, program
+        self._ep = layout.ep
         self._grid = layout.grid if layout.tensor != "1d" else None
         self._layout = layout
         self._tokens = train.micro_batch * train.seq_len // layout.cp
@@ -202,6 +204,33 @@ class Costs:
             forward, there = _at_least(forward, there, least)
             backward, back = _at_least(backward, back, 2 * least)
         return Work(forward + there, backward + back, recomputed, sum(one[2] for one in linear))
+
+    @cached_property
+    def experts(self) -> Work:
+        """What a layer with experts does beyond a block with an MLP.
+
+        Experts are products of their own with the rows that come to them; an MLP's products are taken off.
+        """
+        model, train, t = self._model, self._train, self._tp
+        if model.experts is None:
+            return NOTHING
+        h, held = model.hidden, model.experts.count // self._ep
+        came = rows(model.experts, train)
+        mlp = [self._linear(self._tokens, 4 * h // t, h), self._linear(self._tokens, h, 4 * h // t)]
+        each = max(came // held, 1)
+        routed = [self._linear(each, 4 * h // t, h), self._linear(each, h, 4 * h // t)]
+        router = self._linear(self._tokens, model.experts.count, h)
+        times = model.experts.shared - 1
+        there = held * sum(one[0] for one in routed) + times * sum(one[0] for one in mlp) + router[0]
+        back = held * sum(one[1] + one[2] for one in routed) + times * sum(one[1] + one[2] for one in mlp)
+        middle = 4 * 4 * (came + times * self._tokens) * h // t
+        moves = 4 * came * h  # rows change places on their way out, on arrival, and again on their way back
+        forward = Seconds(products=there, memory=self._memory(max(middle, 0), *[moves] * 4))
+        backward = Seconds(
+            products=back + router[1] + router[2], memory=self._memory(max(middle * 3 // 2, 0), *[moves] * 4)
+        )
+        again = forward if train.recompute not in ("none", "selective") else Seconds()
+        return Work(forward, backward, again)
 
     @cached_property
     def embedding(self) -> Work:

@@ -30,7 +30,7 @@ class Basis:
     seq_len: int | None
     """Number of tokens in a sequence."""
     ranks: int | None
-    shape: dict[str, int] | None
+    shape: dict[str, Any] | None
     """Sizes ``layers``, ``hidden``, ``vocab`` and ``seq_len``, for the formulas of `hpcbench.predict.flops`."""
     model_flops: float | None
     """Operations that one sequence needs, by the run's configuration."""
@@ -74,11 +74,24 @@ def _recompute(train: Any) -> str | int | None:
     return words if words in ("none", "selective", "full") else _positive(integer(train, "recompute"))
 
 
-def _shape(settings: Mapping[str, Any]) -> dict[str, int] | None:
+def _shape(settings: Mapping[str, Any]) -> dict[str, Any] | None:
     sizes = {name: _positive(integer(settings, "model", name)) for name in ("layers", "hidden", "vocab")}
     sizes["seq_len"] = _positive(integer(settings, "train", "seq_len"))
     known = {name: size for name, size in sizes.items() if size is not None}
-    return known if len(known) == len(sizes) else None
+    if len(known) != len(sizes):
+        return None
+    experts = _experts(member(settings, "model"), known["layers"])
+    return known if experts is None else {**known, "experts": experts}
+
+
+def _experts(model: Any, layers: int) -> flops.ExpertShape | None:
+    """The experts of the model; None where it has none."""
+    settings = member(model, "experts")
+    count, top, every = (_positive(integer(settings, name)) for name in ("count", "top", "every"))
+    if not isinstance(settings, dict) or count is None or top is None or every is None:
+        return None
+    shared = settings.get("shared") is True
+    return flops.ExpertShape(layers // every, count + shared, top + shared, count)
 
 
 def _gpu(rank: Rank) -> str | None:
@@ -120,7 +133,7 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and isfinite(value) and value > 0 else None
 
 
-def flops_of(shape: Mapping[str, int]) -> dict[str, float]:
+def flops_of(shape: Mapping[str, Any]) -> dict[str, float]:
     """Operations of one sequence of this shape by each formula in use, with the one that hpcbench prints first.
 
     GPT-NeoX's formula with recomputation is Megatron-LM's.

@@ -12,6 +12,7 @@ from hpcbench.collect.submission import RunResult
 from hpcbench.contract.values import member, text
 from hpcbench.report import checks, resources, traffic
 from hpcbench.report.basis import Basis, basis
+from hpcbench.report.experts import Experts, experts
 from hpcbench.report.provenance import differences
 from hpcbench.report.resources import Energy, HostTime, Memory, Phases, phases
 from hpcbench.report.traffic import HostLink, TimeSplit, Traffic, Unknown
@@ -72,6 +73,8 @@ class Measures:
     hosts: tuple[HostTime, ...]
     """Computing time of the ranks of each host."""
     memory: Memory
+    experts: Experts | None
+    """Tokens of the experts; None for a model that has none."""
     energy: Energy | None
     """Joules of its steps; None where the counters give no whole sum."""
     skipped: int | None
@@ -154,6 +157,7 @@ def measure(run: RunResult) -> Measures:
         phases=phases(log, run.settings),
         hosts=resources.hosts(log),
         memory=resources.memory(log),
+        experts=experts(log),
         energy=resources.energy(log, rests_on.batch),
         skipped=_highest(log, "skipped"),
         nan_steps=_nan_steps(log),

@@ -78,13 +78,15 @@ def _layout(run: RunResult) -> str:
     sizes = {"chunks": 1, "stages": [], **layout}
     chunks, stages = sizes.pop("chunks"), sizes.pop("stages")
     tensor, depth = sizes.pop("tensor", "1d"), sizes.pop("depth", 1)
-    context = sizes.pop("context", "ring")
+    context, ep = sizes.pop("context", "ring"), sizes.pop("ep", 1)
     shares = sizes.get("cp", 1) != 1
     words = [" x ".join(f"{name}{size}" for name, size in sizes.items() if shares or name != "cp")]
     if shares:
         words.append(f"with context {context}")
     if tensor != "1d":
         words.append(f"with tensor {tensor}" + (f" of depth {depth}" if depth != 1 else ""))
+    if ep != 1:
+        words.append(f"with ep{ep} in dp")
     if chunks != 1:
         words.append(f"in {chunks} chunks")
     if isinstance(stages, list) and stages:

@@ -38,6 +38,7 @@ from hpcbench.contract.events import (
     End,
     Environment,
     Evaluation,
+    Experts,
     Host,
     Hosts,
     IdleRule,
@@ -54,6 +55,7 @@ from hpcbench.contract.step_line import Step
 from hpcbench.errors import TransitError, UserError
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.predict import flops
+from hpcbench.predict.experts import expert_shape
 from hpcbench.train import binding, container, gpu, preflight, resources, stop, surroundings, text
 from hpcbench.train.checkpoint import Checkpoint, Checkpoints, LatestCheckpoint, carried
 from hpcbench.train.checkpoint_index import ReplicasDifferError
@@ -215,6 +217,9 @@ def train(
             measured: dict[str, Any] = {"from_step": counted, "to_step": settings.steps}
             channels, (down, up) = trainer.traffic.report(), trainer.traffic.link_bytes() or (None, None)
             log.event(Traffic(**measured, channels=channels, host_down_bytes=down, host_up_bytes=up))
+            if experts := run.model.experts:
+                layers = trainer.experts.report(run.model.expert_layers, experts.count, trainer.policy.exact)
+                log.event(Experts(**measured, layers=layers))
             log.event(Phases(**measured, stages=resources.phase_times(trainer)))
             if hosts:
                 log.event(Hosts(**measured, hosts=resources.compute_times(trainer, hosts)))
@@ -324,9 +329,10 @@ def facts(run: Run, corpus: Corpus) -> dict[str, Any]:
     }
 
 
-def _shape(run: Run) -> dict[str, int]:
+def _shape(run: Run) -> dict[str, Any]:
     model = run.model
-    return {"layers": model.layers, "hidden": model.hidden, "vocab": model.vocab, "seq_len": run.train.seq_len}
+    sizes = {"layers": model.layers, "hidden": model.hidden, "vocab": model.vocab, "seq_len": run.train.seq_len}
+    return {**sizes, "experts": expert_shape(model)}
 
 
 def guarded() -> None:

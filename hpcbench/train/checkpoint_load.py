@@ -103,7 +103,7 @@ def share_residuals(state: dict[str, Any], index: Index, files: Files, holders: 
 def _shares(state: dict[str, Any], name: str) -> int:
     """Number of different residuals that the layout has for the same elements of a parameter. Each gets a share."""
     shard: Shard = state["shards"][name]
-    shares: int = state["replicas"]
+    shares: int = state["replicas"] // shard.ep
     if state["summands"]:
         shares *= (shard.copies if shard.partial else 1) * (1 if shard.tied is Tied.NO else 2)
     return shares

@@ -7,12 +7,14 @@ Shapes: b samples, s positions, h hidden, a heads, d = h/a, V vocabulary; t rank
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (the name everyone uses)
 from torch import Tensor, nn
 
 from hpcbench.contract.training import Model
+from hpcbench.train.experts import ExpertMLP
 
 Core = Callable[[Tensor, Tensor, Tensor], Tensor]
 Places = Callable[[int, torch.device], Tensor]
@@ -110,16 +112,23 @@ class MLP(nn.Module):
         return y
 
 
+def mlp_of(config: Model, layer: int) -> nn.Module:
+    """The MLP of a layer, counted from 0, or its experts."""
+    if config.experts is None or not config.experts.in_layer(layer):
+        return MLP(config)
+    return ExpertMLP(config.hidden, config.experts, partial(MLP, config))
+
+
 class Block(nn.Module):
     """Attention and MLP, one after the other or side by side (parallel residual, as in GPT-J and GPT-NeoX)."""
 
-    def __init__(self, config: Model) -> None:
+    def __init__(self, config: Model, layer: int) -> None:
         super().__init__()
         self.parallel_residual = config.parallel_residual
         self.norm1 = nn.LayerNorm(config.hidden)
         self.attention = Attention(config)
         self.norm2 = nn.LayerNorm(config.hidden)
-        self.mlp = MLP(config)
+        self.mlp = mlp_of(config, layer)
 
     def forward(self, x: Tensor) -> Tensor:
         """The residual stream after the block, [b, s, h]."""
@@ -149,18 +158,23 @@ class GPT(nn.Module):
         "attention.out": "row",
         "mlp.up": "column",
         "mlp.down": "row",
+        "shared.up": "column",
+        "shared.down": "row",
+        "experts.*.up": "expert column",
+        "experts.*.down": "expert row",
+        "router": "router",
         "norm1": "norm",
         "norm2": "norm",
         "norm": "norm",
         "head": "head",
     }
-    """Kind of each layer for tensor parallelism."""
+    """Kind of each layer for tensor parallelism. A star stands for any number."""
 
     def __init__(self, config: Model, seq_len: int) -> None:
         super().__init__()
         self.config = config
         self.embedding: Embedding | None = Embedding(config, seq_len)
-        self.blocks = nn.ModuleDict({str(i): Block(config) for i in range(config.layers)})
+        self.blocks = nn.ModuleDict({str(i): Block(config, i) for i in range(config.layers)})
         self.norm: nn.LayerNorm | None = nn.LayerNorm(config.hidden)
         self.head: nn.Linear | None = nn.Linear(config.hidden, config.vocab, bias=False)
 

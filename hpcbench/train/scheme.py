@@ -14,12 +14,19 @@ def check_nodes(run: Run, mesh: Mesh) -> None:
     ------
     UserError
         A group has more ranks on one node than on another, or several ranks on a node where a rank sends to all or all
-        send to one. A login node cannot check that, because it does not know where the launcher puts ranks.
+        send to one; or ranks that must get the same tokens lie on several nodes. A login node cannot check that,
+        because it does not know where the launcher puts ranks.
     """
     listed = run.scheme.all_rules
     groups = {"DP": mesh.dp, "ZERO": mesh.dp, "TP": mesh.tp, "SP": mesh.tp}  # what PP sends are messages
     for traffic in live(run.setting):
         k, axis = rules.applying(listed, traffic), traffic[3:]
+        if traffic[0] == "EP" and listed[k].between_nodes and mesh.tp.topology.nodes > 1:
+            raise UserError(
+                f"scheme {run.scheme.name}: {rules.called(listed, k)} is for between nodes only, and a tensor-parallel "
+                "group crosses nodes, so that its ranks would get other values of the same tokens: change layout or "
+                "ranks_per_node, or leave between_nodes out"
+            )
         group = mesh.over(axis) if axis else groups.get(traffic[0])
         if group is None or not listed[k].between_nodes:
             continue

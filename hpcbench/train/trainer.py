@@ -24,6 +24,7 @@ from hpcbench.parallel.buffers import room
 from hpcbench.parallel.context.attention import Positions
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.exact import exact_sum, gather, replicas_agree
+from hpcbench.parallel.experts.spread import spread_experts
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.parallel.parallelize import parallelize
@@ -37,6 +38,8 @@ from hpcbench.parallel.tensor import tensors_of
 from hpcbench.train import initial
 from hpcbench.train.batches import Batches
 from hpcbench.train.corpus import Corpus
+from hpcbench.train.expert_counts import ExpertCounts
+from hpcbench.train.experts import ExpertMLP
 from hpcbench.train.learning_rate import learning_rate
 from hpcbench.train.model import GPT, loss
 from hpcbench.train.precision import DTYPES, LossScale, message_dtypes
@@ -88,6 +91,8 @@ class Trainer:
         Traffic of the channels in its steps.
     phases : Phases
         Times of the phases of its steps.
+    experts : ExpertCounts
+        Tokens of the experts in its steps.
     """
 
     def __init__(
@@ -124,13 +129,20 @@ class Trainer:
         )
         positions = Positions(self.mesh, self.policy, overlap=train.overlap)
         positions.put_into(self.module)
+        spread_experts(self.module, self.mesh, self.policy, model.experts, overlap=train.overlap)
+        blocks = {int(name): block.mlp for name, block in self.module.blocks.items()}
+        routed = {number: mlp for number, mlp in blocks.items() if isinstance(mlp, ExpertMLP)}
+        self.experts = ExpertCounts(routed, self.mesh)
         parts = parts_of(self.module, self.mesh, model.layers)
         # Gradients come, and weights come and go, part by part: the last one's first.
         buckets = (
             bucket
             for part in reversed(parts)
             for bucket in make_buckets(
-                held_by(part, self.held), limit_bytes=train.bucket_mb * 1e6, pieces=run.layout.replicas, initial=values
+                held_by(part, self.held),
+                limit_bytes=train.bucket_mb * 1e6,
+                replicas=run.layout.replicas,
+                initial=values,
             )
         )
         adam = AdamW(train.beta1, train.beta2, train.eps, train.weight_decay)
@@ -188,6 +200,7 @@ class Trainer:
     def forget_times(self) -> None:
         """Start counting traffic and times anew, as after the warm-up."""
         self.traffic.forget()
+        self.experts.forget()
         self.phases = Phases(clock=self._clock)
 
     @property
@@ -234,9 +247,12 @@ class Trainer:
         self._lost = self.policy.lost_overflows
         batches = self._batches.train(step)
         self.data_parallel.begin(micro_batches=len(batches), loss_scale=self._scale.value)
+        self.experts.set_factor(self._scale.value / len(batches))
+        self.experts.active = True
         schedule, layout = SCHEDULES[self.run.train.schedule], self.run.layout
         actions = schedule(self.mesh.pp.rank, layout.pp, len(batches), layout.chunks)
         losses = self.pipeline.run(actions, batches, loss_scale=self._scale.value, phases=self.phases)
+        self.experts.active = False
         begin = self._clock.mark()
         self.data_parallel.reduce_gradients()
         self.phases.count("reduction", begin, self._clock.mark())
@@ -330,17 +346,24 @@ class Trainer:
     def replicas_agree(self) -> bool:
         """Whether all replicas hold the same bytes.
 
-        Over DP all weights are compared; along the axes of the tensor grid, those that its ranks hold alike; between
-        the first and the last stage, the two copies of a tied weight.
+        Over the replicas of each, all weights are compared; along the axes of the tensor grid, those that its ranks
+        hold alike; between the first and the last stage, the two copies of a tied weight.
         """
 
         def agree_over(group: Group, compared: Callable[[Shard], bool]) -> bool:
             weights = (values for slot, values in self.data_parallel.weights() if compared(slot.shard))
             return replicas_agree(group, weights, self._exact)
 
-        agree = agree_over(self.mesh.dp, lambda shard: True)
+        agree = True
+        for ep in sorted({1, self.run.layout.ep}):
+            agree &= agree_over(self.mesh.replicas(ep), partial(_is_held_so, ep=ep))
         for axes in sorted(self.mesh.grid.sums):
             agree &= agree_over(self.mesh.over(axes), partial(Shard.is_alike, axes=axes))
         agree &= agree_over(self.mesh.ends, lambda shard: shard.tied is not Tied.NO)
         (votes,) = exact_sum(self.mesh.world, [float(agree)], self._exact)
         return round(votes) == self.mesh.world.size
+
+
+def _is_held_so(shard: Shard, ep: int) -> bool:
+    """Whether so many ranks hold different experts in the place of a parameter."""
+    return shard.ep == ep

@@ -155,6 +155,18 @@ def test_convergence(tiny: Tiny) -> None:
     assert all(3 < float(cells[1]) < 6 for cells in losses[2:4])
 
 
+def test_dispatch(tiny: Tiny, need: Callable[[str | None], None]) -> None:
+    """Every way delivers what gloo does; only the codec errs, and sends less."""
+    need(why_not())
+    printed = tiny("dispatch.py")
+    rows = [cells for line in printed.lines if (cells := line.split())[:1] == ["32"]]
+    assert len(rows) == 8, "two kinds of parts, four ways each"
+    sent, wire, error = ([row[k] for row in rows] for k in (-3, -2, -1))
+    assert [float(one) > 0 for one in error] == 2 * [False, False, False, True]
+    assert sent[0] == wire[0] == wire[1] == wire[2] and 0.2 < float(wire[3]) / float(sent[3]) < 0.35
+    assert rows[0][-4] == "1.000" and all(float(row[-4]) > 0 for row in rows)
+
+
 def test_links(tiny: Tiny, need: Callable[[str | None], None]) -> None:
     need(why_not())
     assert positive(tiny("links.py").row("1gbit"), 4)

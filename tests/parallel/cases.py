@@ -164,7 +164,7 @@ def filling(run: Run) -> Train:
 def _with(run: Run, name: str, value: Any) -> Run:
     section, _, last = name.rpartition(".")
     if section:
-        value = list(value) if isinstance(value, tuple) else value
+        value = list(value) if isinstance(value, tuple) else NAMED.get(name, {}).get(value, value)
         return run.changed(**{section: getattr(run, section).changed(**{last: value})})
     return run.changed(**{name: NAMED[name][value]})
 

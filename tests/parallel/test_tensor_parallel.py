@@ -118,7 +118,7 @@ def test_ranks_with_unequal_parts_cut_the_same_buckets(limit):
             whole = Shard(name, shape, alike=("t",), copy=rank, copies=2)
             shard = Shard(name, shape, (Cut(rank, 2), Cut(0, 1))) if len(shape) == 2 else whole
             held.append(Held(nn.Parameter(torch.zeros(shard.local_shape)), shard))
-        buckets = make_buckets(held, limit_bytes=limit / 4, pieces=1)
+        buckets = make_buckets(held, limit_bytes=limit / 4, replicas=1)
         return [[slot.shard.name for slot in bucket.slots] for bucket in buckets]
 
     assert cut(0) == cut(1)

@@ -211,14 +211,14 @@ def test_what_the_model_lacks_is_refused_by_name(section: type[Section]) -> None
     assert set(KNOWN[section]) == set(section.model_fields)
 
     class Tomorrow(section):  # type: ignore[misc, valid-type]
-        experts: int = 1
+        tomorrow: int = 1
 
     needed = {"layers": 2, "hidden": 64, "heads": 2, "steps": 20, "global_batch": 8}
     given = {name: value for name, value in needed.items() if name in section.model_fields}
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(KNOWN, Tomorrow, KNOWN[section])  # type: ignore[arg-type]
         assert unknown_setting(Tomorrow(**given)) is None
-        assert unknown_setting(Tomorrow(**given, experts=8)) == "experts"
+        assert unknown_setting(Tomorrow(**given, tomorrow=8)) == "tomorrow"
 
 
 def test_products_between_measured_ones() -> None:

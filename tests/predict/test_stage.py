@@ -8,7 +8,7 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Model
 from hpcbench.predict import volume
-from hpcbench.predict.calls import Call
+from hpcbench.predict.call import Call
 from hpcbench.predict.fabric import Place
 from hpcbench.predict.machine import Machine, of_gpu
 from hpcbench.predict.memory import memory

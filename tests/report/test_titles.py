@@ -13,6 +13,8 @@ from hpcbench.testing.results import Planted, write
     ("cut", "words"),
     [
         ('"chunks": 1, "stages": []', "dp2 x tp2 x pp2, 8 ranks"),
+        ('"chunks": 1, "stages": [], "ep": 1', "dp2 x tp2 x pp2, 8 ranks"),
+        ('"chunks": 1, "stages": [], "ep": 2', "dp2 x tp2 x pp2 with ep2 in dp, 8 ranks"),
         ('"chunks": 2, "stages": []', "dp2 x tp2 x pp2 in 2 chunks, 8 ranks"),
         ('"chunks": 1, "cp": 1, "context": "ring", "stages": []', "dp2 x tp2 x pp2, 8 ranks"),
         ('"chunks": 1, "cp": 2, "context": "rsa", "stages": []', "dp2 x tp2 x pp2 x cp2 with context rsa, 8 ranks"),

@@ -182,6 +182,7 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "cp": 1,
         "context": "ring",
         "pp": 1,
+        "ep": 1,
         "chunks": 1,
         "stages": [],
     }

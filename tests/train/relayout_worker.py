@@ -16,6 +16,7 @@ from mpi4py import MPI
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule
@@ -55,6 +56,7 @@ GPT2 = Model(
     parallel_residual=False,
     tied=True,
 )
+EXPERTS = GPT2.changed(name="experts", layers=2, experts=Experts(count=4, top=2, capacity=1.0, min_capacity=2))
 BASELINE = NamedScheme(name="baseline", algorithm="native", default="none")
 SIGNS = NamedScheme(
     name="signs", algorithm="encoded", default="none", rules=[Rule(dimension="DP", codec="sign:1024", feedback=True)]
@@ -149,6 +151,11 @@ MATRIX: list[tuple[Model, tuple[Layout, dict[str, Any]], list[tuple[Layout, dict
         [(Layout(dp=2, tp=2), {}), (Layout(cp=2, context="ulysses", pp=2), {"zero": 0})],
     ),
     (GPT2, (CUBE, {}), [(Layout(cp=2, tp=2, pp=2, context="rsa"), {"zero": 2})]),
+    (
+        EXPERTS,
+        (Layout(dp=4, tp=2, ep=2), {}),
+        [(Layout(dp=4, ep=4), {"zero": 3}), (Layout(dp=2, tp=2), {"zero": 0}), (Layout(dp=2, tp=2, pp=2, ep=2), {})],
+    ),
 ]
 """Model, the layout and settings that a run begins with, and those that it continues with."""
 
@@ -156,7 +163,8 @@ MATRIX: list[tuple[Model, tuple[Layout, dict[str, Any]], list[tuple[Layout, dict
 def label(layout: Layout, settings: dict[str, Any]) -> str:
     tensor = "" if layout.tensor == "1d" else f" {layout.tensor}"
     shared = f" cp{layout.cp} {layout.context}" if layout.cp > 1 else ""
-    return f"dp{layout.dp}tp{layout.tp}pp{layout.pp}{tensor}{shared}" + "".join(
+    experts = f" ep{layout.ep}" if layout.ep > 1 else ""
+    return f"dp{layout.dp}tp{layout.tp}pp{layout.pp}{tensor}{shared}{experts}" + "".join(
         f" {key}={value}" for key, value in settings.items()
     )
 
@@ -294,6 +302,7 @@ def spread_over(layout: Layout) -> tuple[Layout, dict[str, Any]]:
 
 
 JOURNEYS: dict[str, list[tuple[Layout, dict[str, Any]]]] = {
+    "experts": [(Layout(dp=4, tp=2, ep=2), {}), (Layout(dp=6, ep=2), {}), (Layout(dp=4), {})],
     "plain": [
         (CUBE, {}),
         (Layout(dp=4, tp=1, pp=2), {}),
@@ -324,6 +333,7 @@ CASES: list[tuple[str, str | None, NamedScheme, dict[str, Any]]] = [
     ("spread", "sums_forgotten", SIGNS, {}),
     ("spread", "summands_counted_once", SIGNS, {}),
     ("momenta", None, MOMENTA, ONE_BIT),
+    ("experts", None, SIGNS, {}),
 ]
 """Change of layout, planted fault, scheme, settings."""
 
@@ -337,7 +347,7 @@ def residuals(directory: str) -> None:
         legs = JOURNEYS[name][:2] if fault else JOURNEYS[name]  # one leg shows what a fault does
         for i, (layout, changes) in enumerate(legs):
             every = {"precision": "fp32", "zero": i % 2, "global_batch": 12, **changes, **settings}
-            run = run_of(GPT2, layout, scheme, **every)
+            run = run_of(EXPERTS if name == "experts" else GPT2, layout, scheme, **every)
             comm = spread(run)
             if comm is not None:
                 trainer = trainer_of(run, comm)

@@ -75,6 +75,16 @@ def test_what_messages_lacked_is_conserved(mpi_results, place):
     assert "residuals" not in sound[3]["carried"]
 
 
+def test_what_messages_of_experts_lacked_is_conserved(mpi_results, place):
+    """Fewer replicas hold an expert than anything else."""
+    results = mpi_results(8, WORKER, "residuals", place + "/residuals")
+    legs = [result for result in results if result["journey"] == "experts"]
+    assert [result["to"] for result in legs] == ["dp6tp1pp1 ep2", "dp4tp1pp1"]
+    for result in legs:
+        assert result["size"] > 0
+        assert result["error"] < 1e-6, f"more than the rounding of fp32: {result['worst']} in {result['to']}"
+
+
 @pytest.mark.parametrize("journey", ["spread", "momenta"])
 def test_summands_of_the_tensor_group_are_conserved(mpi_results, place, journey):
     """Under sequence parallelism its ranks lack different things of norms, biases of rows and positions; of the momenta

@@ -75,6 +75,30 @@ class Traffic(Counted):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExpertLayer(Part):
+    """What the experts of one layer got, summed over all ranks and all counted steps."""
+
+    layer: int | None
+    """Number of the layer, from 0."""
+    tokens: tuple[int, ...] | None
+    """Tokens that chose each expert, dropped or not. A token counts once for each expert that it chose."""
+    dropped: int | None
+    """Choices of tokens that an expert had no place for."""
+    balance_loss: float | None
+    """Mean of the load-balancing loss, without its weight; 1 where all experts get equally many."""
+    z_loss: float | None
+    """Mean of the router's z-loss, without its weight."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experts(Counted):
+    """Tokens of the experts."""
+
+    NAME: ClassVar[str] = "experts"
+    layers: tuple[ExpertLayer, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class StageTimes(Part):
     """How the ranks of one pipeline stage spent a step: mean seconds of each activity."""
 

@@ -9,6 +9,7 @@ from hpcbench.report.tables.axes import axes
 from hpcbench.report.tables.by_scheme import loss, memory, phases, speed, traffic
 from hpcbench.report.tables.comparison import schemes
 from hpcbench.report.tables.energy import energy
+from hpcbench.report.tables.experts import experts
 from hpcbench.report.tables.predicted import predicted, prediction_error
 from hpcbench.report.tables.published import published
 from hpcbench.report.tables.runs import runs
@@ -20,6 +21,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "loss": loss,
     "traffic": traffic,
     "axes": axes,
+    "experts": experts,
     "memory": memory,
     "energy": energy,
     "schemes": schemes,

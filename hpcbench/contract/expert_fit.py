@@ -1,0 +1,63 @@
+"""Rules that layers with experts set for a model, its training and its layout."""
+
+from hpcbench.contract.section import Misfit
+from hpcbench.contract.training import Model, Train
+
+
+def expert_misfit(model: Model, train: Train, *, ep: int, tensor: str, cp: int) -> Misfit | None:
+    """The first rule of experts that the settings break; None where they keep all.
+
+    Experts go with data and pipeline parallelism, tensor parallelism in one dimension, every ZeRO stage, offload,
+    accumulation and recomputation.
+    """
+    experts = model.experts
+    if experts is None:
+        if ep == 1:
+            return None
+        return Misfit(("layout", "ep"), f"{ep}, but the model has no experts to share out: use 1, or set model.experts")
+    if experts.every > model.layers:
+        return Misfit(
+            ("model", "experts"),
+            f"every {experts.every} is more than model.layers {model.layers}, so that no layer has experts: lower it",
+        )
+    if experts.count % ep:
+        fits = [str(size) for size in range(1, min(experts.count, 4096) + 1) if experts.count % size == 0]
+        return Misfit(
+            ("layout", "ep"),
+            f"{ep} does not divide model.experts.count {experts.count}: use one of {', '.join(fits[:12])}",
+        )
+    if tensor != "1d":
+        return Misfit(("layout", "tensor"), f"{tensor} cuts no experts: use 1d, or a model without experts")
+    if cp > 1:
+        return Misfit(
+            ("layout", "cp"),
+            f"{cp}, but a router needs all positions of a sample: use 1, or a model without experts",
+        )
+    if train.sequence_parallel:
+        return Misfit(
+            ("train", "sequence_parallel"),
+            "a router needs all positions of a sample, which it spreads over ranks: set it to false, or use a model "
+            "without experts",
+        )
+    if train.optimizer == "onebit-adam":
+        return Misfit(
+            ("train", "optimizer"),
+            "1-bit Adam divides by a variance that an expert without tokens never gets: use adamw, or a model without "
+            "experts",
+        )
+    if train.node_copy and ep > 1:
+        return Misfit(
+            ("train", "node_copy"),
+            f"a node's ranks hold different experts with layout.ep {ep}, of which they have no common copy: set it to "
+            "false, or layout.ep to 1",
+        )
+    return None
+
+
+def experts_placed(*, ep: int, tp: int, ranks: int, ranks_per_node: int) -> str:
+    """Whether the ranks that share out experts share a node when nodes are filled one after another, in words."""
+    groups: dict[tuple[int, int], set[int]] = {}
+    for rank in range(ranks):
+        groups.setdefault((rank // (tp * ep), rank % tp), set()).add(rank // ranks_per_node)
+    near = all(len(nodes) == 1 for nodes in groups.values())
+    return f"experts: the {ep} ranks that share out a layer's experts {'share a node' if near else 'cross nodes'}"

@@ -1,0 +1,60 @@
+"""Settings of layers with experts, and the arithmetic that engine and predictions share."""
+
+import math
+from fractions import Fraction
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from hpcbench.contract.section import Count, Section
+
+Drop = Literal["position", "probability", "none"]
+
+
+class Experts(Section):
+    """Layers whose MLP is many experts, of which a router chooses a few for each token."""
+
+    count: Count = Field(description="Experts of a layer.")
+    every: Count = Field(1, description="Every n-th layer has experts: 2 gives them to layers 2, 4, 6 ...")
+    top: Count = Field(1, description="Experts of a token: those of highest probability.")
+    drop: Drop = Field(
+        "position",
+        description="Which tokens an expert with too many drops: those at later positions, or those of lower "
+        "probability; none: every expert takes all that come, and counts are exchanged first.",
+    )
+    capacity: float = Field(
+        1.25,
+        gt=0,
+        le=1000,
+        description="Places of an expert for the tokens of a sample, as a multiple of the mean: "
+        "max(min_capacity, ceil(top x seq_len / count x capacity)).",
+    )
+    min_capacity: Count = Field(4, description="Fewest places of an expert for the tokens of a sample.")
+    shared: bool = Field(False, description="One more expert that every token takes, whatever the router says.")
+    balance: float = Field(
+        0.01, ge=0, description="Weight of the loss that is smallest where experts get equally many tokens."
+    )
+    z_loss: float = Field(0.001, ge=0, description="Weight of the loss that keeps the router's logits small.")
+
+    @model_validator(mode="after")
+    def _top_of_all(self) -> "Experts":
+        if self.top > self.count:
+            raise ValueError(f"top {self.top} is more than count {self.count}: lower it")
+        return self
+
+    def places(self, tokens: int) -> int:
+        """The capacity: places of an expert for one sample of so many tokens.
+
+        A token takes an expert once at most, so that more places than tokens are never needed.
+        """
+        mean = Fraction(self.top * tokens, self.count)
+        wanted = math.ceil(mean * Fraction(str(self.capacity)))
+        return min(max(self.min_capacity, wanted), tokens)
+
+    def in_layer(self, layer: int) -> bool:
+        """Whether a layer, counted from 0, has experts."""
+        return (layer + 1) % self.every == 0
+
+    def layers_of(self, layers: range) -> list[int]:
+        """Those of the layers that have experts."""
+        return [layer for layer in layers if self.in_layer(layer)]

@@ -1,0 +1,96 @@
+"""Which experts take which tokens: a function of the router's logits, sample by sample.
+
+A sample is routed by itself: its tokens compete with each other for the places of an expert, and with no other tokens
+(the groups of arXiv 2006.16668, section 2.2). So the same tokens are dropped in every layout and for every size of
+micro-batches, and losses of the router are means over samples.
+
+Shapes: b samples, s positions, E experts, k experts of a token.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from hpcbench.contract.experts import Experts
+
+COMPARED = 2.0**12
+"""Steps of probabilities that are told apart when an expert has too many tokens."""
+
+
+class Routing(NamedTuple):
+    """The experts of each token, each [b, s, k].
+
+    Attributes
+    ----------
+    expert
+        Numbers of the token's experts, the most probable first.
+    gate
+        Weights of their outputs, in fp32 or better.
+    place
+        The token's place among those of its sample that chose the expert, from 0, in the order in which they are kept.
+    kept
+        Whether the expert has a place for the token. An expert that does not adds nothing to the token's output, and
+        its gate gets no gradient.
+    """
+
+    expert: Tensor
+    gate: Tensor
+    place: Tensor
+    kept: Tensor
+
+
+class Losses(NamedTuple):
+    """Losses of a router, means over samples."""
+
+    balance: Tensor
+    """``E sum(f_i P_i)``: f is the share of choices, P the mean probability of an expert; 1 where all are equal."""
+    z: Tensor
+    """Mean square of the logarithm of the softmax's denominator (arXiv 2202.08906, section 3.2)."""
+
+
+def route(logits: Tensor, settings: Experts) -> Routing:
+    """Choose the experts of the tokens by their logits, [b, s, E].
+
+    With one expert a token the gate is its probability (arXiv 2101.03961); with more, gates are probabilities divided
+    by the sum over the token's experts.
+    """
+    values, expert = logits.softmax(dim=-1).topk(settings.top, dim=-1)  # [b, s, k]
+    gate = values if settings.top == 1 else values / values.sum(dim=-1, keepdim=True)
+    if settings.drop == "none":
+        place = torch.zeros_like(expert)
+        return Routing(expert, gate, place, torch.ones_like(expert, dtype=torch.bool))
+    order = by_probability if settings.drop == "probability" else by_position
+    place = order(expert, values.detach(), settings.count)
+    return Routing(expert, gate, place, place < settings.places(logits.shape[1]))
+
+
+def by_position(expert: Tensor, values: Tensor, count: int) -> Tensor:
+    """Places in an order in which earlier tokens come first."""
+    chosen = F.one_hot(expert, count).sum(dim=2)  # [b, s, E]: a token takes an expert once at most
+    return (chosen.cumsum(dim=1) - chosen).gather(2, expert)
+
+
+def by_probability(expert: Tensor, values: Tensor, count: int) -> Tensor:
+    """Places in an order in which tokens of higher probability come first, and of equal ones the earlier.
+
+    Equal tokens, such as spaces in a row, have probabilities that are equal but for rounding, which depends on the size
+    of a micro-batch. So probabilities are compared to 12 bits.
+    """
+    b, s, _ = expert.shape
+    rounded = (values * COMPARED).round()
+    wanted = values.new_full((b, s, count), -1.0).scatter(2, expert, rounded)
+    order = wanted.argsort(dim=1, descending=True, stable=True)
+    places = torch.empty_like(order)
+    places.scatter_(1, order, torch.arange(s, device=expert.device)[None, :, None].expand_as(order))
+    return places.gather(2, expert)
+
+
+def losses(logits: Tensor, expert: Tensor) -> Losses:
+    """The router's losses of logits [b, s, E] and of the chosen experts [b, s, k], dropped or not."""
+    count = logits.shape[-1]
+    shares = F.one_hot(expert, count).to(logits.dtype).mean(dim=(1, 2))  # [b, E]
+    means = logits.softmax(dim=-1).mean(dim=1)  # [b, E]
+    balance = count * (shares * means).sum(dim=-1).mean()
+    return Losses(balance, logits.logsumexp(dim=-1).square().mean())

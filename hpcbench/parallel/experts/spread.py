@@ -1,0 +1,138 @@
+"""Experts that are spread over ranks: tokens travel to the ranks that hold their experts, and results back.
+
+The ranks of an expert-parallel group are neighbours in data parallelism. Each holds a part of a layer's experts and
+all of its router. Tensor-parallel ranks have the same tokens, and each holds its part of every expert, as of an MLP.
+The sum over them is made where the experts are, on the rows that came.
+
+While rows are on their way to the experts, the shared expert computes.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from hpcbench.comm.policy import Policy
+from hpcbench.contract.experts import Experts
+from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.parallel.experts import parcels
+from hpcbench.parallel.experts.routing import Routing
+from hpcbench.parallel.experts.travel import Way, arrive, start
+from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.regions import WHOLE, Border, enter, leave
+
+Shared = Callable[[Tensor], Tensor] | None
+Apply = Callable[[Tensor, Routing, nn.ModuleDict, Shared], Tensor]
+"""Gives the output of a layer's experts: of the input [b, s, h], the experts of each token, those that this rank holds,
+and the shared expert."""
+
+
+class Layer(Protocol):
+    """The structure that a layer with experts must have."""
+
+    experts: nn.ModuleDict
+    """Each has two linear layers, ``up`` and ``down``, with a GELU between them."""
+    apply_experts: Apply
+
+
+class Spread:
+    """Applies experts of which this rank holds a part.
+
+    Parameters
+    ----------
+    mesh
+        Mesh whose ``ep`` group shares out the experts, and whose ``tp`` group cuts each.
+    policy
+        Gives the channels of dimension EP, and of TP.
+    settings
+        Settings of the layers.
+    overlap
+        Whether rows move while the shared expert computes.
+    """
+
+    def __init__(self, mesh: Mesh, policy: Policy, settings: Experts, *, overlap: bool) -> None:
+        self._group, self._settings = mesh.ep, settings
+        self._ranks = mesh.ep.size if mesh.ep else 1
+        self._exact = policy.channel(Dimension.EXACT, Phase.FORWARD, Kind.ACT)
+        self._border = Border.of(mesh.tp, WHOLE, policy)
+        self._way = None
+        if mesh.ep:
+            there = policy.channel(Dimension.EP, Phase.FORWARD, Kind.ACT)
+            back = policy.channel(Dimension.EP, Phase.BACKWARD, Kind.GRAD)
+            self._way = Way(mesh.ep, there, back, overlap)
+
+    def __call__(self, x: Tensor, routing: Routing, experts: nn.ModuleDict, shared: Shared) -> Tensor:
+        """The output for the input [b, s, h]."""
+        h = x.shape[2]
+        k = routing.expert.shape[2]
+        plan = self._parcels(routing)
+        choices = x.reshape(-1, 1, h).expand(-1, k, h).reshape(-1, h)  # each row leaves once at most
+        leaving = _taken(choices, plan.source)
+        if self._way is None:
+            extra = shared(x) if shared else None
+            results = self._computed(leaving, plan, experts)
+        else:
+            coming = start(leaving, self._way, plan.counts)
+            extra = shared(x) if shared else None
+            done = self._computed(arrive(*coming), plan, experts)
+            results = arrive(*start(done, self._way, plan.counts.back))
+        y = joined(results, plan.back, routing).to(x.dtype)
+        return y if extra is None else y + extra
+
+    def _parcels(self, routing: Routing) -> parcels.Parcels:
+        count, positions = self._settings.count, routing.expert.shape[1]
+        if self._settings.drop == "none":
+            return parcels.without_places(routing, count=count, ranks=self._ranks, exchange=self._exchange)
+        places = self._settings.places(positions)
+        return parcels.with_places(routing, count=count, places=places, ranks=self._ranks)
+
+    def _exchange(self, own: Sequence[int]) -> list[int]:
+        """What other ranks send to this one's experts."""
+        if self._group is None:
+            return list(own)
+        sent = np.asarray(own, dtype=np.int64)
+        told = np.empty_like(sent)
+        each = [len(own) // self._ranks] * self._ranks
+        self._group.all_to_all(sent, told, (each, each), channel=self._exact).wait()
+        return [int(count) for count in told]
+
+    def _computed(self, rows: Tensor, plan: parcels.Parcels, experts: nn.ModuleDict) -> Tensor:
+        """Results of the rows that came, in their order."""
+        entered = enter(rows.index_select(0, plan.by_expert)[None], self._border)[0]
+        layers: list[Any] = list(experts.values())
+        pieces = torch.split(entered, plan.experts)
+        partial = [
+            F.linear(F.gelu(layer.up(piece)), layer.down.weight) for layer, piece in zip(layers, pieces, strict=True)
+        ]
+        summed = leave(torch.cat(partial)[None], self._border)[0]
+        biases = [layer.down.bias.expand(n, -1) for layer, n in zip(layers, plan.experts, strict=True)]
+        return (summed + torch.cat(biases)).index_select(0, plan.by_sender)
+
+
+def joined(results: Tensor, back: Tensor, routing: Routing) -> Tensor:
+    """The sum of each token's results, weighed by its gates: [b, s, h]. Those that were dropped add nothing."""
+    b, s, k = routing.gate.shape
+    wide = _taken(results, back).to(routing.gate.dtype).view(b, s, k, -1)
+    return (wide * (routing.gate * routing.kept)[..., None]).sum(dim=2)
+
+
+def _taken(rows: Tensor, index: Tensor) -> Tensor:
+    """Rows by their numbers; the number after the last one gives zeros."""
+    return F.pad(rows, (0, 0, 0, 1)).index_select(0, index)
+
+
+def spread_experts(model: nn.Module, mesh: Mesh, policy: Policy, settings: Experts | None, *, overlap: bool) -> None:
+    """Let the layers of a model apply experts that are spread over ranks, in place.
+
+    Nothing changes where each rank holds all of every expert.
+    """
+    if settings is None or (mesh.ep is None and mesh.tp.size == 1):
+        return
+    apply = Spread(mesh, policy, settings, overlap=overlap)
+    for module in model.modules():
+        layer: Any = module
+        if hasattr(layer, "apply_experts"):
+            layer.apply_experts = apply

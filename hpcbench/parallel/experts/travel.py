@@ -1,0 +1,109 @@
+"""Rows that travel between the ranks of a group and back: an all-to-all that autograd knows.
+
+What goes to the experts in the forward pass comes back as gradients in the backward pass, by the same counts with
+senders and receivers exchanged. Autograd does not see a channel's codec (straight-through).
+
+A move has two halves, `start` and `arrive`. Whatever is computed between them is computed while the rows are under way.
+Autograd runs the halves backwards: gradients leave at the second half and are waited for at the first one, after the
+backward pass of what was computed between.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from hpcbench.comm.channel import Channel
+from hpcbench.comm.group import Group
+from hpcbench.comm.work import Work
+from hpcbench.parallel.buffers import Buffer, from_buffer, room, to_buffer
+
+
+class Counts(NamedTuple):
+    """Rows to each rank of the group, and rows from each rank."""
+
+    sends: Sequence[int]
+    receives: Sequence[int]
+
+    @property
+    def back(self) -> "Counts":
+        """The counts of the way back."""
+        return Counts(self.receives, self.sends)
+
+
+class Way(NamedTuple):
+    """The group that rows travel over, with the channels of values and of gradients."""
+
+    group: Group
+    forward: Channel
+    backward: Channel
+    background: bool
+    """Whether rows move while the rank computes."""
+
+
+class Move:
+    """One move of rows [n, h], forward and then backward."""
+
+    def __init__(self, way: Way, counts: Counts) -> None:
+        self.way, self.counts = way, counts
+        self._sent: Buffer = None
+        self._coming: tuple[Buffer, Work] | None = None
+
+    def begin(self, x: Tensor, counts: Counts, channel: Channel) -> None:
+        """Send rows."""
+        width = x.shape[1]
+        self._sent = to_buffer(x)  # lives until it has left
+        coming = room((sum(counts.receives), width), like=x)
+        elements = tuple([rows * width for rows in side] for side in counts)
+        work = self.way.group.all_to_all(
+            self._sent.reshape(-1), coming.reshape(-1), (elements[0], elements[1]), channel=channel
+        )
+        self._coming = coming, work.in_background() if self.way.background else work
+
+    def end(self, like: Tensor) -> Tensor:
+        """Wait for the rows that come."""
+        assert self._coming is not None
+        coming, work = self._coming
+        work.wait()
+        self._sent = self._coming = None
+        return from_buffer(coming, like)
+
+
+class _Start(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, move: Move) -> Tensor:
+        ctx.move = move
+        ctx.like = x.new_empty(0)
+        move.begin(x, move.counts, move.way.forward)
+        return x.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return ctx.move.end(ctx.like), None
+
+
+class _Arrive(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, stand_in: Tensor, move: Move) -> Tensor:
+        ctx.move = move
+        return move.end(stand_in)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        move, gradient = ctx.move, gradients[0]
+        move.begin(gradient, move.counts.back, move.way.backward)
+        return gradient.new_zeros(()), None
+
+
+def start(x: Tensor, way: Way, counts: Counts) -> tuple[Tensor, Move]:
+    """Send rows [n, h]. The result is for `arrive`: a number that stands for the rows, and the move."""
+    move = Move(way, counts)
+    stand_in: Tensor = _Start.apply(x, move)  # type: ignore[no-untyped-call]
+    return stand_in, move
+
+
+def arrive(stand_in: Tensor, move: Move) -> Tensor:
+    """The rows that have come, by sender."""
+    rows: Tensor = _Arrive.apply(stand_in, move)  # type: ignore[no-untyped-call]
+    return rows

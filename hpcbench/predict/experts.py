@@ -1,0 +1,119 @@
+"""What layers with experts send and keep, as integers from the settings alone. Pure."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from hpcbench.contract.experts import Experts
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.training import Model, Train
+from hpcbench.predict.call import WIDTHS, Call, Repeated
+from hpcbench.predict.flops import DENSE, ExpertShape
+
+
+class Routed(NamedTuple):
+    """Rows of tokens that one rank handled in a step, over all its layers with experts and all micro-batches.
+
+    Without drops only the router knows them. A forward pass and a backward pass count once, what is recomputed does
+    not.
+    """
+
+    sent: int
+    """Rows that left for experts of other ranks."""
+    received: int
+    """Rows that came from other ranks."""
+    computed: int
+    """Rows that went through this rank's experts, those of its own tokens included."""
+
+
+def rows(experts: Experts, train: Train) -> int:
+    """Rows that leave a rank for a layer's experts in a micro-batch, and that come: places, empty ones included.
+
+    Without drops it is the number of choices, which is what comes if every rank's experts get equally many.
+    """
+    if experts.drop == "none":
+        return train.micro_batch * train.seq_len * experts.top
+    return experts.count * train.micro_batch * experts.places(train.seq_len)
+
+
+class ExpertCalls:
+    """What layers with experts send: rows to the experts and back, and what tensor parallelism sums of each expert.
+
+    Parameters
+    ----------
+    model, train, layout
+        The run's model, settings and layout.
+    """
+
+    def __init__(self, model: Model, train: Train, layout: Layout) -> None:
+        self._experts, self._hidden, self._train = model.experts, model.hidden, train
+        self._ep, self._tp = layout.ep, layout.tp
+        self._width = WIDTHS[train.message_formats["activations"]]
+
+    def calls(self, phase: str, layers: int, *, counted: bool) -> Iterator[Repeated]:
+        """The calls of so many layers in one pass of a micro-batch.
+
+        Parameters
+        ----------
+        phase
+            ``FORWARD`` or ``BACKWARD``.
+        layers
+            Layers with experts.
+        counted
+            Whether `counted_calls` gives what the router alone knows.
+        """
+        experts, kind = self._experts, "ACT" if phase == "FORWARD" else "GRAD"
+        if experts is None or not layers:
+            return
+        if experts.drop == "none" and phase == "FORWARD" and self._ep > 1:
+            yield Call(("EXACT", phase, kind), "all-to-all", experts.count, 8, "ep"), layers
+        if experts.drop == "none" and counted:
+            return
+        elements = rows(experts, self._train) * self._hidden
+        if self._ep > 1:
+            yield Call(("EP", phase, kind), "all-to-all", elements, self._width, "ep"), 2 * layers
+        if self._tp > 1:
+            yield Call(("TP", phase, kind), "all-reduce", elements, self._width, "tp"), layers
+
+    def counted_calls(self, routed: Routed, *, forwards: int) -> Iterator[Repeated]:
+        """What experts that drop nothing send in a step, by the counts of the router.
+
+        Rows that leave come back as results, and rows that come leave again.
+
+        Parameters
+        ----------
+        routed
+            The counts.
+        forwards
+            Forward passes of each micro-batch: 2 with recomputation.
+        """
+        if self._experts is None or self._experts.drop != "none":
+            return
+        for phase, kind, times in (("FORWARD", "ACT", forwards), ("BACKWARD", "GRAD", 1)):
+            if self._ep > 1:
+                elements = (routed.sent + routed.received) * self._hidden
+                yield Call(("EP", phase, kind), "send", elements, self._width, "ep"), times
+            if self._tp > 1:
+                elements = routed.computed * self._hidden
+                yield Call(("TP", phase, kind), "all-reduce", elements, self._width, "tp"), times
+
+
+def kept_elements(model: Model, train: Train, tp: int) -> float:
+    """Elements that a layer's experts keep of a micro-batch for the backward pass, beyond the layer's input.
+
+    These are the rows that leave, those that come, in the order of the experts, both sides of the activation, and the
+    results, before and after they travel back. A shared expert keeps both sides of its activation.
+    """
+    if model.experts is None:
+        return 0.0
+    h, tokens = model.hidden, train.micro_batch * train.seq_len
+    routed = rows(model.experts, train) * h
+    shared = 8.0 * tokens * h / tp if model.experts.shared else 0.0
+    return 5.0 * routed + 8.0 * routed / tp + shared
+
+
+def expert_shape(model: Model) -> ExpertShape:
+    """The model's experts, for the formulas of operations and parameters."""
+    if model.experts is None:
+        return DENSE
+    count, top, shared = model.experts.count, model.experts.top, model.experts.shared
+    return ExpertShape(len(model.expert_layers), count + shared, top + shared, count)

@@ -1,0 +1,91 @@
+"""Counts of the tokens that experts get during timed steps, summed over all ranks."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from hpcbench.comm.channel import Channel
+from hpcbench.contract.events import ExpertLayer
+from hpcbench.parallel.exact import exact_sum
+from hpcbench.parallel.experts.routing import Losses, Routing
+from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.on_demand import in_backward
+from hpcbench.train.experts import ExpertMLP
+
+
+class ExpertCounts:
+    """Watches layers with experts.
+
+    Parameters
+    ----------
+    layers
+        The rank's layers with experts, by their numbers.
+    mesh
+        Mesh of the ranks.
+
+    Attributes
+    ----------
+    active : bool
+        Whether forward passes count: those of training do, and those of evaluations do not. What is recomputed never
+        counts.
+    """
+
+    def __init__(self, layers: Mapping[int, ExpertMLP], mesh: Mesh) -> None:
+        self._layers, self._mesh = layers, mesh
+        self.active = False
+        self._sums: dict[int, Tensor] = {}
+        for number, layer in layers.items():
+            layer.watch = partial(self._watch, number, layer.settings.count)
+
+    def forget(self) -> None:
+        """Start counting anew."""
+        self._sums = {}
+
+    def set_factor(self, factor: float) -> None:
+        """Set the factor of the layers' losses, which is that of the text's loss of a micro-batch."""
+        for layer in self._layers.values():
+            layer.penalty.factor = factor
+
+    def _watch(self, number: int, count: int, routing: Routing, losses: Losses) -> None:
+        if not self.active or in_backward():
+            return
+        chosen = routing.expert.reshape(-1)
+        kept = chosen[routing.kept.reshape(-1)]
+        once = torch.ones(1, dtype=torch.float64, device=chosen.device)
+        of_losses = torch.stack((losses.balance, losses.z)).detach().double()
+        counts = (each.bincount(minlength=count).double() for each in (chosen, kept))
+        own = torch.cat((*counts, of_losses, once))
+        self._sums[number] = self._sums[number] + own if number in self._sums else own
+
+    def report(self, numbers: list[int], count: int, exact: Channel) -> tuple[ExpertLayer, ...]:
+        """What the experts of each layer got, the same on all ranks. This is a collective call.
+
+        Parameters
+        ----------
+        numbers
+            All layers of the model that have experts.
+        count
+            Experts of a layer.
+        exact
+            The channel of exact traffic.
+        """
+        nothing = torch.zeros(2 * count + 3, dtype=torch.float64)
+        # tensor-parallel ranks route the same tokens
+        own = [self._sums.get(number, nothing) if self._mesh.tp.rank == 0 else nothing for number in numbers]
+        sums = exact_sum(self._mesh.world, torch.stack([one.cpu() for one in own]).flatten().tolist(), exact)
+        found = []
+        for i, number in enumerate(numbers):
+            row = sums[i * len(nothing) : (i + 1) * len(nothing)]
+            chosen, kept, (balance, z, passes) = row[:count], row[count:-3], row[-3:]
+            found.append(
+                ExpertLayer(
+                    layer=number,
+                    tokens=tuple(map(round, chosen)),
+                    dropped=round(sum(chosen) - sum(kept)),
+                    balance_loss=balance / passes if passes else None,
+                    z_loss=z / passes if passes else None,
+                )
+            )
+        return tuple(found)

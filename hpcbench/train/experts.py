@@ -1,0 +1,66 @@
+"""The MLP of a layer with experts, in plain PyTorch, as one process computes it.
+
+Shapes: b samples, s positions, h hidden, E experts, k experts of a token.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from hpcbench.contract.experts import Experts
+from hpcbench.parallel.experts.penalty import Penalty
+from hpcbench.parallel.experts.routing import Losses, Routing, losses, route
+from hpcbench.parallel.experts.spread import Apply, Shared
+
+Watch = Callable[[Routing, Losses], None]
+
+
+class ExpertMLP(nn.Module):
+    """A router and the MLPs that it chooses from.
+
+    Attributes
+    ----------
+    apply_experts : callable
+        Gives the experts' output; parallel training puts another one in its place.
+    penalty : Penalty
+        Adds the router's losses to that of the text.
+    watch : callable or None
+        Is told of every forward pass.
+    """
+
+    def __init__(self, hidden: int, settings: Experts, expert: Callable[[], nn.Module]) -> None:
+        super().__init__()
+        self.settings = settings
+        self.router = nn.Linear(hidden, settings.count, bias=False)
+        self.experts = nn.ModuleDict({str(i): expert() for i in range(settings.count)})
+        self.shared = expert() if settings.shared else None
+        self.apply_experts: Apply = apply_in_turn
+        self.penalty = Penalty()
+        self.watch: Watch | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The output for x [b, s, h]: [b, s, h]. The router works in fp32 or better."""
+        wide = torch.promote_types(x.dtype, torch.float32)
+        logits = F.linear(x.to(wide), self.router.weight.to(wide))  # [b, s, E]
+        routing = route(logits, self.settings)
+        found = losses(logits, routing.expert)
+        if self.watch is not None:
+            self.watch(routing, found)
+        weighed = self.settings.balance * found.balance + self.settings.z_loss * found.z
+        routing = routing._replace(gate=self.penalty.add(routing.gate, weighed))
+        return self.apply_experts(x, routing, self.experts, self.shared)
+
+
+def apply_in_turn(x: Tensor, routing: Routing, experts: nn.ModuleDict, shared: Shared) -> Tensor:
+    """Apply one expert after another, each to the tokens that it has a place for. All experts are here."""
+    flat = x.reshape(-1, x.shape[2])
+    expert, gate, kept = (one.reshape(len(flat), -1) for one in (routing.expert, routing.gate, routing.kept))
+    y = torch.zeros(flat.shape, dtype=gate.dtype, device=x.device)
+    for name, layer in experts.items():
+        tokens, choices = torch.nonzero((expert == int(name)) & kept, as_tuple=True)
+        weighed = layer(flat[tokens]).to(gate.dtype) * gate[tokens, choices][:, None]
+        y = y.index_add(0, tokens, weighed)
+    out = y.to(x.dtype).view_as(x)
+    return out if shared is None else out + shared(x)

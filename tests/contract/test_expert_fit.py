@@ -1,0 +1,109 @@
+"""What does not go with experts is refused in a line that names the field and what would fit."""
+
+import pytest
+
+from hpcbench.contract.expert_fit import expert_misfit, experts_placed
+from hpcbench.contract.experts import Experts
+from hpcbench.contract.layout import Layout, batch_misfit, model_misfit
+from hpcbench.contract.rules import applying, wrong_gradients
+from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.traffic import Setting, content_of, live
+from hpcbench.contract.training import Model, Train
+
+MODEL = Model(layers=4, hidden=32, heads=4, experts=Experts(count=8, top=2, every=2))
+TRAIN = Train(steps=20, global_batch=24)
+
+
+@pytest.mark.parametrize(
+    "layout", [Layout(), Layout(dp=4, ep=4), Layout(dp=8, ep=2, tp=2, pp=2), Layout(dp=2, ep=2, pp=4)]
+)
+def test_what_divides_fits(layout):
+    assert model_misfit(MODEL, TRAIN, layout) is None
+    assert batch_misfit(TRAIN, layout) is None
+
+
+@pytest.mark.parametrize(
+    ("experts", "layout", "train", "field", "words"),
+    [
+        (None, {"dp": 2, "ep": 2}, {}, "layout.ep", "2, but the model has no experts to share out: use 1, or set"),
+        ({"every": 5}, {}, {}, "model.experts", "every 5 is more than model.layers 4"),
+        ({}, {"dp": 3, "ep": 3}, {}, "layout.ep", "3 does not divide model.experts.count 8: use one of 1, 2, 4, 8"),
+        ({}, {"dp": 2, "cp": 2}, {}, "layout.cp", "2, but a router needs all positions of a sample: use 1, or a model"),
+        ({}, {"tp": 4, "tensor": "2d"}, {}, "layout.tensor", "2d cuts no experts: use 1d"),
+        (
+            {},
+            {"tp": 2},
+            {"sequence_parallel": True, "seq_len": 8},
+            "train.sequence_parallel",
+            "set it to false, or use",
+        ),
+        ({}, {}, {"optimizer": "onebit-adam"}, "train.optimizer", "use adamw, or a model without experts"),
+        (
+            {},
+            {"dp": 4, "ep": 2},
+            {"zero": 3, "node_copy": True},
+            "train.node_copy",
+            "set it to false, or layout.ep to 1",
+        ),
+    ],
+)
+def test_what_does_not_is_told_what_would(experts, layout, train, field, words):
+    model = MODEL.changed(experts=None if experts is None else MODEL.experts.changed(**experts))
+    cut = Layout(**layout)
+    found = expert_misfit(model, TRAIN.changed(**train), ep=cut.ep, tensor=cut.tensor, cp=cut.cp)
+    assert found is not None and ".".join(found.field) == field
+    assert words in found.words and "\n" not in found.words
+
+
+def test_replicas_and_evaluations_are_shared_out_evenly():
+    found = batch_misfit(TRAIN, Layout(dp=6, ep=4))
+    assert str(found).startswith("layout.ep: 4 does not divide layout.dp 6, whose replicas share out the experts: use")
+    found = batch_misfit(TRAIN.changed(eval_samples=30), Layout(dp=4, ep=2))
+    assert str(found).endswith("work on each other's tokens: use 32")
+    assert batch_misfit(TRAIN.changed(eval_samples=30), Layout(dp=4)) is None
+
+
+@pytest.mark.parametrize(
+    ("layout", "per_node", "words"),
+    [
+        ({"dp": 4, "ep": 4}, 4, "experts: the 4 ranks that share out a layer's experts share a node"),
+        ({"dp": 4, "ep": 4}, 2, "experts: the 4 ranks that share out a layer's experts cross nodes"),
+        ({"dp": 4, "ep": 2, "tp": 2}, 4, "experts: the 2 ranks that share out a layer's experts share a node"),
+        ({"dp": 4, "ep": 2, "tp": 2}, 2, "experts: the 2 ranks that share out a layer's experts cross nodes"),
+    ],
+)
+def test_a_dry_run_says_where_experts_are_shared_out(layout, per_node, words):
+    cut = Layout(**layout)
+    assert experts_placed(ep=cut.ep, tp=cut.tp, ranks=cut.ranks, ranks_per_node=per_node) == words
+
+
+def test_more_experts_a_token_than_there_are_make_no_sense():
+    with pytest.raises(ValueError, match="top 3 is more than count 2: lower it"):
+        Experts(count=2, top=3)
+
+
+def test_every_nth_layer_has_experts():
+    assert MODEL.expert_layers == [1, 3]
+    assert MODEL.changed(experts=None).expert_layers == []
+    assert MODEL.changed(experts=Experts(count=4)).expert_layers == [0, 1, 2, 3]
+
+
+def test_a_rule_may_name_the_traffic_of_experts():
+    """Forward, backward, or both; and no rule for tensor parallelism is meant by it."""
+    setting = Setting(Layout(dp=4, ep=2, tp=2), TRAIN)
+    there, back = ("EP", "FORWARD", "ACT"), ("EP", "BACKWARD", "GRAD")
+    assert {there, back} <= set(live(setting)) and not {there, back} & set(live(Setting(Layout(dp=4), TRAIN)))
+    rules = Scheme(
+        rules=[Rule(dimension="TP", codec="zfp:16"), Rule(dimension="EP", phase="FORWARD", codec="int8")]
+    ).all_rules
+    assert [applying(rules, one) for one in (there, back, ("TP", "FORWARD", "ACT"))] == [2, 0, 1]
+    assert content_of(there) == content_of(back) == "activations"
+    with pytest.raises(ValueError, match="EP has EP FORWARD ACT, EP BACKWARD GRAD"):
+        Rule(dimension="EP", kind="PARAM", codec="int8")
+
+
+def test_what_is_sent_again_may_not_be_rounded_at_random():
+    rules = Scheme(rules=[Rule(dimension="EP", codec="int8:256:stochastic")]).all_rules
+    layout = Layout(dp=2, ep=2)
+    assert wrong_gradients(rules, Setting(layout, TRAIN)) is None
+    assert "recompute: none" in str(wrong_gradients(rules, Setting(layout, TRAIN.changed(recompute="full"))))

@@ -1,0 +1,189 @@
+"""Runs with experts, and what each is compared with."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from random import Random
+from typing import Any
+
+import cases
+from cases import Case, Comparison, label
+from covering import cover, every_case
+
+from hpcbench.contract.experts import Experts
+
+COMMON: Case = {"train.eval_samples": 8, "train.global_batch": 16}
+MODEL: Case = {"model": "neox", "model.layers": 2}
+TIED: Case = {"model": "gpt2", "model.layers": 2, "model.vocab": 260}
+
+ROOMY = Experts(count=4, top=2, capacity=4.0)
+"""A place for every token."""
+TIGHT = Experts(count=4, top=2, capacity=0.75, min_capacity=1)
+PROBABLE = TIGHT.changed(drop="probability", shared=True)
+OPEN = Experts(count=4, top=2, drop="none")
+SWITCH = Experts(count=8, top=1, capacity=1.0, min_capacity=2, shared=True, balance=0.1, z_loss=0.01)
+ALTERNATE = Experts(count=4, top=2, every=2, drop="none", shared=True)
+BALANCED = Experts(count=4, top=2, capacity=4.0, balance=1.0, z_loss=0.1)
+"""Router's losses so heavy that a wrong factor shows."""
+
+NAMED = {
+    "roomy": ROOMY,
+    "tight": TIGHT,
+    "probable": PROBABLE,
+    "open": OPEN,
+    "switch": SWITCH,
+    "alternate": ALTERNATE,
+    "balanced": BALANCED,
+}
+cases.NAMED["model.experts"] = NAMED
+
+AXES: dict[str, Sequence[Any]] = {
+    "layout.dp+layout.ep": ((2, 1), (4, 2), (8, 8)),
+    "layout.tp": (1, 2),
+    "layout.pp": (1, 2),
+    "model.experts": ("probable", "alternate", "switch"),
+    "train.micro_batch": (1, 2),
+}
+"""Axes that restrict each other, as in cases.py."""
+FREE: dict[str, Sequence[Any]] = {
+    "model.tied": (False, True),
+    "train.zero": (0, 1, 3),
+    "train.overlap": (True, False),
+    "train.bucket_mb": (cases.FUSED, cases.UNFUSED),
+    "train.recompute": ("none", "selective", "full"),
+    "train.offload": (False, True),
+}
+"""Axes that fit everything."""
+FILLS = 48
+
+MORE: list[Case] = [
+    {**TIED, "model.experts": "balanced", "layout.dp": 4, "layout.ep": 2, "train.micro_batch": 2},
+    {**MODEL, "model.experts": "open", "layout.dp": 4, "layout.ep": 4},
+    {
+        **TIED,
+        "model.layers": 4,
+        "model.experts": "tight",
+        "layout.dp": 2,
+        "layout.ep": 2,
+        "layout.pp": 2,
+        "layout.chunks+train.schedule": (2, "interleaved"),
+        "train.zero": 2,
+    },
+]
+"""What no axis has: heavy losses of the router, a place for every token, chunks."""
+
+
+def fits(case: Case) -> bool:
+    """Whether some rank lacks a part of the experts or a replica has another, and the engine would take it."""
+    ranks = cases.run_of({**MODEL, **COMMON, **case}).ranks
+    return ranks > 1 and cases.valid({**MODEL, **COMMON, **case})
+
+
+@cache
+def places() -> list[Case]:
+    """Cases in which all pairs of values occur that can, and some more."""
+    chance = Random(7)
+    pool = [
+        {**case, **fill}
+        for case in every_case(AXES, lambda case: len(case) < len(AXES) or fits(case))
+        for fill in chance.sample(every_case(FREE, lambda case: True), FILLS)
+    ]
+    return [*({**MODEL, **case} for case in cover(pool)), *MORE]
+
+
+def one_process(settings: Case) -> Case:
+    """The same model and the same samples in one process."""
+    return {name: value for name, value in settings.items() if name.startswith("model") or name in COMMON}
+
+
+def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
+    """A run with experts; by default against one process."""
+    settings = {**settings, **COMMON}
+    return Comparison(settings, one_process(settings) if against is None else {**against, **COMMON}, fault)
+
+
+def experts() -> Iterator[Comparison]:
+    """Every place against one process, in fp64."""
+    return map(compared, places())
+
+
+FOUR: Case = {**MODEL, "layout.dp": 2, "layout.tp": 2, "layout.ep": 2, "train.precision": "fp32"}
+REPLICAS: Case = {**MODEL, "layout.dp": 4, "layout.ep": 2, "train.precision": "fp32"}
+
+
+def lossless_experts() -> Iterator[Comparison]:
+    """A lossless codec against the same algorithm without one."""
+    for kind in ("tight", "open"):
+        common = {**FOUR, "model.experts": kind}
+        yield compared({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
+
+
+def lossy_experts() -> Iterator[Comparison]:
+    """8-bit integers on everything: within their bound, and equal where ranks hold the same."""
+    for kind, place in (("probable", REPLICAS), ("open", FOUR)):
+        common = {**place, "model.experts": kind}
+        yield compared({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
+
+
+def overlapped_experts() -> Iterator[Comparison]:
+    """Rows that travel while the shared expert computes against rows that are waited for."""
+    common = {**MODEL, "model.experts": "probable", "layout.dp": 2, "layout.ep": 2, "scheme": "identity"}
+    yield compared({**common, "train.overlap": True}, {**common, "train.overlap": False})
+
+
+def name_of(settings: Case) -> str:
+    """The name by which a result is found."""
+    return label({**settings, **COMMON})
+
+
+DROPPING = ("tight", "probable", "switch")
+SPREAD = ((1, 1), (2, 1), (2, 2), (4, 2), (4, 4), (8, 8))
+"""Layouts by dp and ep."""
+
+
+def dropping() -> Iterator[Case]:
+    """Runs that drop tokens, each in several layouts."""
+    for kind in DROPPING:
+        for dp, ep in SPREAD:
+            if NAMED[kind].count % ep == 0:
+                place: Case = {"model.experts": kind, "layout.dp": dp, "layout.ep": ep}
+                more: Case = {"train.micro_batch": 1 if dp == 8 else 2, "train.zero": (dp + ep) % 4}
+                yield {**MODEL, **COMMON, **place, **more}
+
+
+TWO_OF_FOUR: Case = {"layout.dp": 4, "layout.ep": 2}
+TWO: Case = {"layout.dp": 2, "layout.ep": 2}
+FAULTY: dict[str, tuple[Case, str]] = {
+    "summed_over_all_replicas": ({"model.experts": "roomy", **TWO_OF_FOUR}, "gradients"),
+    "divided_by_the_holders_only": ({"model.experts": "roomy", **TWO_OF_FOUR}, "gradients"),
+    "dropped_tokens_get_gradient": ({"model.experts": "tight", **TWO}, "gradients"),
+    "dropped_tokens_take_the_last_place": ({"model.experts": "tight", **TWO}, "loss"),
+    "results_in_the_order_of_experts": ({"model.experts": "roomy", **TWO}, "loss"),
+    "gates_left_out": ({"model.experts": "roomy", **TWO}, "loss"),
+    "losses_counted_twice": ({"model.experts": "balanced", **TWO}, "gradients"),
+    "losses_of_a_whole_micro_batch": (
+        {"model.experts": "balanced", "train.micro_batch": 2, **TWO},
+        "gradients",
+    ),
+    "samples_compete_for_places": ({"model.experts": "tight", "train.micro_batch": 2, **TWO}, "loss"),
+    "first_experts_everywhere": ({"model.experts": "roomy", **TWO}, "loss"),
+    "gradients_in_another_order": ({"model.experts": "roomy", **TWO}, "gradients"),
+    "norm_counts_experts_of_one_rank": ({"model.experts": "roomy", "train.zero": 0, **TWO}, "norm"),
+    "expert_sum_left_out": ({"model.experts": "open", "layout.dp": 2, "layout.ep": 2, "layout.tp": 2}, "loss"),
+}
+"""For each planted fault, the settings that show it and the value that shows it."""
+
+
+def sound(settings: Case) -> Case:
+    """The run that a fault is planted in."""
+    return {**MODEL, "train.bucket_mb": 1e-6, **settings}
+
+
+def faulty_experts() -> Iterator[Comparison]:
+    """Each run without a fault, and with its own."""
+    for name in dict.fromkeys(compared(sound(settings)).name for settings, _ in FAULTY.values()):
+        yield next(one for s, _ in FAULTY.values() if (one := compared(sound(s))).name == name)
+    for name, (settings, _) in FAULTY.items():
+        yield compared(sound(settings), fault=name)
+
+
+SUITES = (experts, lossless_experts, lossy_experts, overlapped_experts, faulty_experts)

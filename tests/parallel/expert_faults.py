@@ -1,0 +1,180 @@
+"""Deliberate errors of layers with experts, one each."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from hpcbench.parallel import parallelize
+from hpcbench.parallel.data_parallel import DataParallel
+from hpcbench.parallel.experts import parcels, routing, spread, travel
+from hpcbench.parallel.experts.penalty import Penalty
+from hpcbench.parallel.experts.routing import Losses, Routing
+from hpcbench.parallel.gradients import Gradients
+from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.pieces import Piece
+from hpcbench.parallel.regions import Border
+from hpcbench.train import experts
+
+Patch = AbstractContextManager[object]
+
+
+def summed_over_all_replicas() -> Patch:
+    """Gradients of experts are summed over all of data parallelism, where ranks hold different experts."""
+    return patch.object(Mesh, "replicas", lambda self, ep: self.dp)
+
+
+def divided_by_the_holders_only() -> Patch:
+    """Gradients of experts are divided by the number of ranks that hold them, not by all that sent them tokens."""
+    start = Gradients._start
+
+    def faulty(self: Gradients, piece: Piece) -> None:
+        scale = self._loss_scale
+        self._loss_scale = scale / piece.bucket.ep
+        start(self, piece)
+        self._loss_scale = scale
+
+    return patch.object(Gradients, "_start", faulty)
+
+
+def dropped_tokens_get_gradient() -> Patch:
+    """The gate of a choice that was dropped gets the gradient of the result that lies where its own would."""
+    join = spread.joined
+
+    def faulty(results: Tensor, back: Tensor, chosen: Routing) -> Tensor:
+        nearest = results.index_select(0, back.clamp(max=len(results) - 1)).detach().view(*chosen.gate.shape, -1)
+        leak = (chosen.gate - chosen.gate.detach()) * ~chosen.kept  # zero, but for its gradient
+        return join(results, back, chosen) + (nearest * leak[..., None]).sum(dim=2)
+
+    return patch.object(spread, "joined", faulty)
+
+
+def dropped_tokens_take_the_last_place() -> Patch:
+    """A token that an expert has no place for takes the place of the one before it."""
+    make = parcels.with_places
+
+    def faulty(chosen: Routing, *, count: int, places: int, ranks: int) -> parcels.Parcels:
+        everyone = chosen._replace(place=chosen.place.clamp(max=places - 1), kept=torch.ones_like(chosen.kept))
+        return make(everyone, count=count, places=places, ranks=ranks)
+
+    return patch.object(parcels, "with_places", faulty)
+
+
+def results_in_the_order_of_experts() -> Patch:
+    """Results travel back in the order in which the experts made them, not in that of the rows that came."""
+    order = parcels.Parcels.by_sender
+    assert isinstance(order, property)
+    return patch.object(parcels.Parcels, "by_sender", property(lambda self: torch.arange(len(self.by_expert))))
+
+
+def gates_left_out() -> Patch:
+    """The results of a token's experts are added as they are."""
+    join = spread.joined
+
+    def faulty(results: Tensor, back: Tensor, chosen: Routing) -> Tensor:
+        return join(results, back, chosen._replace(gate=torch.ones_like(chosen.gate)))
+
+    return patch.object(spread, "joined", faulty)
+
+
+def losses_counted_twice() -> Patch:
+    """The router's losses count twice."""
+    return patch.object(Penalty, "factor", property(lambda self: self.given, _first_of_all), create=True)
+
+
+def _first_of_all(penalty: Penalty, factor: float) -> None:
+    penalty.given = 2 * factor  # type: ignore[attr-defined]
+
+
+def losses_of_a_whole_micro_batch() -> Patch:
+    """Shares of experts are those of a micro-batch, so that its size changes the loss that balances them."""
+    plain = experts.losses
+
+    def faulty(logits: Tensor, expert: Tensor) -> Losses:
+        return (
+            plain(logits.flatten(0, 1)[None], expert.flatten(0, 1)[None])
+            if logits.shape[0] == 2
+            else plain(logits, expert)
+        )
+
+    return patch.object(experts, "losses", faulty)
+
+
+def samples_compete_for_places() -> Patch:
+    """Tokens of a sample find the places taken that tokens of another one in the micro-batch have."""
+    plain = routing.by_position
+
+    def faulty(expert: Tensor, values: Tensor, count: int) -> Tensor:
+        together = expert.shape[0] == 2
+        return plain(expert.flatten(0, 1)[None] if together else expert, values, count).view_as(expert)
+
+    return patch.object(routing, "by_position", faulty)
+
+
+def first_experts_everywhere() -> Patch:
+    """Every rank keeps the first experts of a layer."""
+    keep = parallelize.shards
+
+    def faulty(n: int, count: int) -> list[slice]:
+        return [keep(n, count)[0]] * count
+
+    return patch.object(parallelize, "shards", faulty)
+
+
+def gradients_in_another_order() -> Patch:
+    """Gradients of rows leave in another order than the rows came in."""
+    begin = travel.Move.begin
+
+    def faulty(self: travel.Move, x: Tensor, counts: travel.Counts, channel: Any) -> None:
+        backward = channel is self.way.backward
+        begin(self, torch.roll(x, len(x) // 2, 0) if backward else x, counts, channel)
+
+    return patch.object(travel.Move, "begin", faulty)
+
+
+def norm_counts_experts_of_one_rank() -> Patch:
+    """The gradient's norm counts what the first replica holds, and misses the experts of all others."""
+
+    def faulty(self: DataParallel) -> list[Piece]:
+        return self.pieces if self._scattered or self._mesh.dp.rank == 0 else []
+
+    return patch.object(DataParallel, "_own", property(faulty))
+
+
+def expert_sum_left_out() -> Patch:
+    """A tensor-parallel rank goes on with what its part of an expert gives."""
+
+    def faulty(x: Tensor, border: Border) -> Tensor:
+        return x
+
+    return patch.object(spread, "leave", faulty)
+
+
+FAULTS: dict[str, Callable[[], Patch]] = {
+    fault.__name__: fault
+    for fault in (
+        summed_over_all_replicas,
+        divided_by_the_holders_only,
+        dropped_tokens_get_gradient,
+        dropped_tokens_take_the_last_place,
+        results_in_the_order_of_experts,
+        gates_left_out,
+        losses_counted_twice,
+        losses_of_a_whole_micro_batch,
+        samples_compete_for_places,
+        first_experts_everywhere,
+        gradients_in_another_order,
+        norm_counts_experts_of_one_rank,
+        expert_sum_left_out,
+    )
+}
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Run the block with one fault in place."""
+    with FAULTS[name]():
+        yield

@@ -1,0 +1,90 @@
+"""Experts in reports: balance, drops, and the time of all-to-all, from what a run's log says."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcbench.collect.submission import from_log
+from hpcbench.contract import events
+from hpcbench.report.build import build
+from hpcbench.report.document import Table
+from hpcbench.report.measures import Measures, measure
+from hpcbench.report.quantities.expert_quantities import EXPERTS
+from hpcbench.report.sections import read
+from hpcbench.testing.results import Planted, log_lines, write
+
+LAYERS: list[dict[str, Any]] = [
+    {"layer": 1, "tokens": [40, 20, 20, 0], "dropped": 8, "balance_loss": 1.2, "z_loss": 0.5},
+    {"layer": 3, "tokens": [20, 20, 20, 20], "dropped": 0, "balance_loss": 1.0, "z_loss": 0.5},
+]
+
+
+def lines(run: Planted, layers: Any) -> str:
+    """The log of a run, all of whose traffic is between experts, with what they got."""
+    found = []
+    for line in log_lines(run):
+        if '"traffic"' in line:
+            event = json.loads(line)
+            for channel in event["channels"]:
+                channel["dimension"], channel["phase"], channel["kind"] = "EP", "FORWARD", "ACT"
+            span = {key: event[key] for key in ("from_step", "to_step")}
+            found += [json.dumps(event), json.dumps({"event": "experts", **span, "layers": layers})]
+        else:
+            found.append(line)
+    return "".join(f"{line}\n" for line in found)
+
+
+def measured(path: Path, layers: Any) -> Measures:
+    path.write_text(lines(Planted("mzhybrid", 1, 0.4, 2.7), layers))
+    return measure(from_log(path))
+
+
+def test_a_run_has_the_quantities_that_follow_from_its_counts(tmp_path: Path) -> None:
+    run = measured(tmp_path / "log.txt", LAYERS)
+    values = {one.key: one.of(run) for one in EXPERTS}
+    assert values["expert_imbalance"] == pytest.approx((2.0 + 1.0) / 2)
+    assert values["dropped_part"] == pytest.approx(8 / 160)
+    assert values["unused_experts"] == 1
+    (dimension,) = run.dimensions
+    assert values["all_to_all_exposed_s"] == dimension.exposed_s == pytest.approx(0.2 * 0.4)
+    assert values["all_to_all_hidden_s"] == dimension.hidden_s
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        None,
+        [],
+        [{**LAYERS[0], "tokens": None}],
+        [{**LAYERS[0], "tokens": [0, 0]}],
+        [{**LAYERS[0], "tokens": [1, -1]}],
+        [{**LAYERS[0], "dropped": 100}],
+    ],
+)
+def test_nonsense_is_no_quantity(tmp_path: Path, layers: Any) -> None:
+    run = measured(tmp_path / "log.txt", layers)
+    assert run.experts is None and run.samples_per_s
+
+
+def test_the_event_is_read_back() -> None:
+    layers = tuple(events.ExpertLayer(**{**row, "tokens": tuple(row["tokens"])}) for row in LAYERS)
+    event = events.Experts(from_step=3, to_step=9, layers=layers)
+    assert events.parse(event.to_line(), 4) == event
+
+
+def test_a_table_says_what_experts_got(tmp_path: Path) -> None:
+    root = tmp_path / "001"
+    runs = [Planted(scheme, 1, 0.4, 2.7) for scheme in ("baseline", "mzhybrid")]
+    write(root, runs)
+    for run in runs:
+        (root / "runs" / run.id / "log.txt").write_text(lines(run, LAYERS))
+    blocks = [block for chapter in build(read([root]).sections, ["experts"]).chapters for block in chapter.blocks]
+    (table,) = (block for block in blocks if isinstance(block, Table) and block.name == "experts")
+    heads = [column.head for column in table.columns]
+    assert heads[:4] == ["scheme", "most/mean", "dropped", "unused"]
+    for row in table.rows:
+        values = [entry.value for entry in row][1:4]
+        assert values == [pytest.approx(1.5), pytest.approx(0.05), 1]
+    assert "baseline, % of the choices by expert: layer 1: 50 25 25 0; layer 3: 25 25 25 25." in table.notes
