@@ -1,8 +1,7 @@
 """The events of a run's log. Each class writes the line of its event and reads it back.
 
 A run writes them in this order: start, environment, configuration; checkpoints, evaluations and a trace between its
-steps; traffic, phases, hosts, memory and energy after the last
-step; end.
+steps; traffic, phases, staleness, hosts, memory and energy after the last step; end.
 """
 
 from dataclasses import dataclass
@@ -29,6 +28,8 @@ from hpcbench.contract.event.measured import (
     Memory,
     Phases,
     StageTimes,
+    Staleness,
+    StalenessOf,
     TraceWritten,
     Traffic,
 )
@@ -59,6 +60,8 @@ __all__ = [
     "Rank",
     "RankGpu",
     "StageTimes",
+    "Staleness",
+    "StalenessOf",
     "Start",
     "TraceWritten",
     "Traffic",
@@ -95,6 +98,7 @@ KINDS: dict[str, type[Event]] = {
         TraceWritten,
         Traffic,
         Phases,
+        Staleness,
         Hosts,
         Memory,
         Energy,

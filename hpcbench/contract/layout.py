@@ -153,6 +153,12 @@ def batch_misfit(train: Train, layout: Layout) -> Misfit | None:
             f"{layout.pp} = {unit}, as schedule interleaved needs: use {-(-train.global_batch // unit) * unit}, or "
             "schedule 1f1b",
         )
+    if train.schedule == "pipedream-2bw" and train.global_batch // part < layout.pp:
+        return Misfit(
+            ("train", "global_batch"),
+            f"{train.global_batch} are {train.global_batch // part} micro-batches a replica, and two versions are "
+            f"enough for layout.pp {layout.pp} or more: use {part * layout.pp}, or schedule pipedream",
+        )
     rows = layout.grid.samples
     if rows > 1 and train.eval_samples % (layout.dp * rows):
         return Misfit(

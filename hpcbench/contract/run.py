@@ -14,6 +14,7 @@ from hpcbench.contract.layout import Layout, batch_misfit, model_misfit
 from hpcbench.contract.problems import user_error
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.section import Count, File, Line, Misfit, Name, Precision, Scalar, Section
+from hpcbench.contract.synchrony import stream_misfit
 from hpcbench.contract.traffic import Setting
 from hpcbench.contract.training import Data, Model, Train, optimizer_misfit
 from hpcbench.errors import UserError
@@ -83,6 +84,7 @@ def check(run: Run, where: str) -> None:
     """
     found = (
         model_misfit(run.model, run.train, run.layout)
+        or stream_misfit(run.model, run.train, run.layout)
         or batch_misfit(run.train, run.layout)
         or optimizer_misfit(run.train)
         or _run_misfit(run)

@@ -8,7 +8,9 @@ from hpcbench.contract.section import Count, File, Misfit, Name, Precision, Sect
 
 Optimizer = Literal["adamw", "onebit-adam"]
 MessageFormat = Literal["auto", "fp32", "bf16", "fp16"]
-ScheduleName = Literal["gpipe", "1f1b", "interleaved"]
+ScheduleName = Literal["gpipe", "1f1b", "interleaved", "pipedream", "pipedream-2bw"]
+UNFLUSHED: tuple[ScheduleName, ...] = ("pipedream", "pipedream-2bw")
+"""Schedules whose pipeline stays full from step to step."""
 
 
 class Model(Section):
@@ -153,7 +155,14 @@ class Train(Section):
         0, ge=0, description="Steps between checkpoints; 0 writes one only when a run is told to stop before its end."
     )
     schedule: ScheduleName = Field(
-        "1f1b", description="Order of the pipeline's work; interleaved goes with layout.chunks of 2 or more."
+        "1f1b",
+        description="Order of the pipeline's work; interleaved goes with layout.chunks of 2 or more. pipedream and "
+        "pipedream-2bw never empty the pipeline: they compute with older weights.",
+    )
+    vertical_sync: bool = Field(
+        False,
+        description="For schedule pipedream: every stage uses the version of the weights that was the newest where the "
+        "micro-batch entered, not its own newest.",
     )
     recompute: Literal["none", "selective", "full"] | Count = Field(
         "none",
@@ -231,6 +240,11 @@ def optimizer_misfit(train: Train) -> Misfit | None:
         if train.freeze_step is None:
             return None
         return Misfit(("train", "freeze_step"), f"{train.optimizer} freezes nothing: leave it out")
+    if train.schedule in UNFLUSHED:
+        return Misfit(
+            ("train", "schedule"),
+            f"{train.schedule} has been built for adamw, not for 1-bit Adam: use schedule 1f1b, or another optimizer",
+        )
     if train.zero:
         return Misfit(
             ("train", "zero"),

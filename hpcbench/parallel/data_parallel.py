@@ -133,10 +133,16 @@ class DataParallel:
 
     def gradient_norm(self) -> float:
         """2-norm of the whole model's gradient, each parameter counted once; the same bits on every rank."""
-        return self._world_norm(self._square() if self._scattered or self._mesh.dp.rank == 0 else 0.0)
+        return self._world_norm(self.gradient_square())
+
+    def gradient_square(self) -> float:
+        """The summand of this rank in the square of the norm. Those of all ranks add up to the whole."""
+        if not self._scattered and self._mesh.dp.rank:
+            return 0.0
+        return self._square()
 
     def _square(self) -> float:
-        """The summand of this rank in the squared norm."""
+        """Square of the norm of what this rank holds of the gradient."""
         return sum(square_sum(piece.gradient[part]) for piece in self.pieces for part in piece.counted())
 
     def _world_norm(self, square: float) -> float:

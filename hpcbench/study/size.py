@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from hpcbench.contract.layout import Layout, batch_misfit, model_misfit
 from hpcbench.contract.problems import FieldPath
+from hpcbench.contract.synchrony import stream_misfit
 from hpcbench.errors import UserError
 from hpcbench.study.schema import Study
 
@@ -49,7 +50,8 @@ def resolve(study: Study, capacity: Capacity, where: Callable[[FieldPath], str])
     if study.nodes is not None and capacity.most_nodes is not None and study.nodes > capacity.most_nodes[0]:
         most, said = capacity.most_nodes
         raise UserError(f"{where(('nodes',))}: nodes: {study.nodes}: {said}: use at most {most}")
-    if misfit := model_misfit(study.model, study.train, study.layout):
+    sections = study.model, study.train, study.layout
+    if misfit := model_misfit(*sections) or stream_misfit(*sections):
         raise UserError(f"{where(misfit.field)}: {misfit}")
     size = _place(study, capacity, where)
     if misfit := batch_misfit(study.train, size.layout):

@@ -51,6 +51,7 @@ from hpcbench.contract.measured import first_measured
 from hpcbench.contract.run import Run, load
 from hpcbench.contract.state import STOPPED_EXIT
 from hpcbench.contract.step_line import Step
+from hpcbench.contract.training import UNFLUSHED
 from hpcbench.errors import TransitError, UserError
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.predict import flops
@@ -60,6 +61,7 @@ from hpcbench.train.checkpoint_index import ReplicasDifferError
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.energy.energy import EnergyMeter
 from hpcbench.train.log import LogWriter, now
+from hpcbench.train.streaming import StreamTrainer
 from hpcbench.train.tracing import Tracing
 from hpcbench.train.trainer import Trainer
 
@@ -108,7 +110,7 @@ def main(argv: list[str]) -> int:
     wait = Wait.GIVE_WAY if run.oversubscribe else Wait.SPIN
     progress = Progress(wait, background=run.train.overlap)
     corpus = text.load_shared(comm, progress, run.data, run.train.seq_len, run.model.vocab)
-    trainer = Trainer(run, comm, progress, corpus, Places(aware=bool(aware)))
+    trainer = trainer_of(run, comm, progress, corpus, Places(aware=bool(aware)))
     for words in rules.idle(run.scheme.all_rules, run.setting):
         log.event(IdleRule(reason=words))
     if comm.rank == 0:
@@ -207,7 +209,7 @@ def train(
         if isinstance(engine, OneBitAdam) and engine.updates == settings.freeze_step and not result.skipped:
             elements, without = engine.frozen_elements()
             log.event(VarianceFrozen(step=k + 1, elements=elements, without_gradient=without))
-        if not np.isfinite(result.loss):
+        if result.diverged:
             return "nan", f"loss is {result.loss} at step {k + 1}", k + 1
         if result.skipped and result.loss_scale <= trainer.smallest_loss_scale:
             return "nan", f"gradient norm is not finite at step {k + 1}", k + 1
@@ -216,6 +218,8 @@ def train(
             channels, (down, up) = trainer.traffic.report(), trainer.traffic.link_bytes() or (None, None)
             log.event(Traffic(**measured, channels=channels, host_down_bytes=down, host_up_bytes=up))
             log.event(Phases(**measured, stages=resources.phase_times(trainer)))
+            if stale := trainer.staleness():
+                log.event(stale)
             if hosts:
                 log.event(Hosts(**measured, hosts=resources.compute_times(trainer, hosts)))
             log.event(resources.memory(trainer))
@@ -238,6 +242,11 @@ def train(
         reason = "replicas hold different weights: a lossy collective gave its ranks different bytes"
         return "failed", reason, settings.steps
     return "completed", "", settings.steps
+
+
+def trainer_of(run: Run, *arguments: Any) -> Trainer:
+    """The trainer for the run's way of keeping its ranks in step."""
+    return (StreamTrainer if run.train.schedule in UNFLUSHED else Trainer)(run, *arguments)
 
 
 def attempt() -> int:
