@@ -1,5 +1,7 @@
 """The sizes of the parallel dimensions, and every rule that they must keep."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from hpcbench.contract.grid import Grid, Mode, grid_of
@@ -23,10 +25,11 @@ class Partition(Section):
     chunks: Count = Field(
         1, description="Parts of the model that each pipeline stage holds, for train.schedule interleaved."
     )
-    stages: list[Count] = Field(
+    stages: list[Count] | Literal["auto"] = Field(
         default_factory=list,
         description="Layers of each of the pp x chunks parts, first to last; by default as even as possible. The head "
-        "weighs as much as vocab / (12 hidden) layers of the last part, the embedding next to nothing.",
+        "weighs as much as vocab / (12 hidden) layers of the last part, the embedding next to nothing: auto takes "
+        "as many layers off the last part as balances that. `hpcbench predict --partition` cuts by measured times.",
     )
 
     @property
@@ -41,7 +44,7 @@ class Partition(Section):
 
     def fits(self, layers: int) -> bool:
         """Whether `stages` cuts this number of layers into the layout's parts."""
-        return len(self.stages) == self.parts and sum(self.stages) == layers
+        return self.stages != "auto" and len(self.stages) == self.parts and sum(self.stages) == layers
 
     def layers_of(self, layers: int) -> list[range]:
         """Which of the model's layers each part holds.
@@ -57,7 +60,7 @@ class Partition(Section):
         """
         if not self.stages:
             return [range(piece.start, piece.stop) for piece in shards(layers, self.parts)]
-        if not self.fits(layers):
+        if self.stages == "auto" or not self.fits(layers):
             raise ValueError(f"layout.stages: {self.stages} are not the layers of {self.parts} parts, {layers} in all")
         ends = [sum(self.stages[: k + 1]) for k in range(self.parts)]
         return [range(end - count, end) for end, count in zip(ends, self.stages, strict=True)]
@@ -120,7 +123,7 @@ def model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
             ("layout", "chunks"),
             f"{product} are more than model.layers {model.layers}: use at most {model.layers // cut.pp}",
         )
-    if cut.stages and not cut.fits(model.layers):
+    if isinstance(cut.stages, list) and cut.stages and not cut.fits(model.layers):
         return Misfit(
             ("layout", "stages"),
             f"{cut.stages} are {len(cut.stages)} parts with {sum(cut.stages)} layers: name {product} with model.layers "
@@ -133,6 +136,22 @@ def model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
             "with 1",
         )
     return None
+
+
+def balanced(model: Model, train: Train, parts: int) -> list[int]:
+    """Layers of each part, with the head counted by its operations: the largest part is as small as can be.
+
+    A layer has ``24 s h^2 (1 + s / (6 h))`` of them and the head ``2 s h V`` (arXiv 2104.04473, section 5.1).
+    """
+    if parts == 1:
+        return [model.layers]
+    head = model.vocab / (12 * model.hidden) / (1 + train.seq_len / (6 * model.hidden))
+
+    def largest(last: int) -> float:
+        return max(last + head, -(-(model.layers - last) // (parts - 1)))
+
+    last = min(range(model.layers // parts, 0, -1), key=largest)
+    return [piece.stop - piece.start for piece in shards(model.layers - last, parts - 1)] + [last]
 
 
 def batch_misfit(train: Train, layout: Layout) -> Misfit | None:

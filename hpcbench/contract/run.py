@@ -97,6 +97,8 @@ def _run_misfit(run: Run) -> Misfit | None:
     """The first value that contradicts the settings it should follow from."""
     if run.ranks != run.layout.ranks:
         return Misfit(("ranks",), f"{run.ranks} is not dp x tp x pp = {run.layout.ranks}: {_REMEDY}")
+    if run.layout.stages == "auto":
+        return Misfit(("layout", "stages"), f"auto is a study's word: {_REMEDY}")
     if run.scheme.optimizer not in (None, run.train.optimizer):
         return Misfit(("scheme", "optimizer"), f"{run.scheme.optimizer} is not that of train: {_REMEDY}")
     listed = run.scheme.all_rules

@@ -142,7 +142,7 @@ def _stage(subject: Subject, stage: int) -> tuple[dict[str, dict[str, float]], f
     messages = 2.0 * largest * master if layout.dp > 1 else 0.0
     codec, residuals = _codec_bytes(subject, calls, largest, whole)
     stashes = (versions - 1) * whole * width
-    lasting = {"weights": weights, "stashes": stashes, "optimizer": optimizer}
+    lasting: dict[str, float] = {"weights": weights, "stashes": stashes, "optimizer": optimizer}
     lasting |= {"residuals": residuals, "codec buffers": codec}
     peaks = {
         "before backward": {

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hpcbench.contract.layout import Layout, batch_misfit, model_misfit
+from hpcbench.contract.layout import Layout, balanced, batch_misfit, model_misfit
 from hpcbench.contract.problems import FieldPath
 from hpcbench.contract.synchrony import stream_misfit
 from hpcbench.errors import UserError
@@ -88,7 +88,8 @@ def _place(study: Study, capacity: Capacity, where: Callable[[FieldPath], str]) 
         dp = layout.dp
         ranks = dp * part
         nodes = study.nodes or (-(-ranks // usual) if usual else 1)
-    resolved = Layout(**{**dict(layout), "dp": dp})
+    stages = balanced(study.model, study.train, layout.parts) if layout.stages == "auto" else layout.stages
+    resolved = Layout(**{**dict(layout), "dp": dp, "stages": stages})
     product = f"dp x tp x pp = {dp} x {layout.tp} x {layout.pp} = {ranks}"
     if usual is None:
         if ranks % nodes:

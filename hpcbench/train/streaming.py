@@ -55,8 +55,8 @@ class StreamTrainer(Trainer):
     def step(self, step: int, told_to_stop: Callable[[], bool] = never) -> StepResult:
         """Take step `step` (from 0). See the class for what the result says on ranks other than the first."""
         own = self._timed(step)
-        lost = self.policy.lost_overflows - self._lost
-        summands = [own.loss, own.norm, own.message_bytes, own.wire_bytes, float(told_to_stop()), float(lost)]
+        own_lost = float(self.policy.lost_overflows - self._lost)
+        summands = [own.loss, own.norm, own.message_bytes, own.wire_bytes, float(told_to_stop()), own_lost]
         loss, square, message, wire, stop, lost = self._reports.sums(summands)
         diverged = lost > 0 or not math.isfinite(loss + square)
         self._reports.answer(_STOP * (stop > 0) + _DIVERGED * diverged)

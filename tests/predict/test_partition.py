@@ -133,3 +133,52 @@ def test_a_codec_moves_the_cut_where_the_link_is_slow():
     assert [stage.stop for stage in plain.stages if stage.stop < 3] in ([2], [])
     assert coded.seconds <= 2.0
     assert slow.seconds == pytest.approx(1.5), "a codec that costs more than the link: no boundary at all"
+
+
+def test_the_word_auto_takes_layers_off_the_stage_with_the_head():
+    from hpcbench.contract.layout import balanced
+    from hpcbench.contract.training import Model
+    from hpcbench.predict.subject import train_of
+
+    train = train_of(global_batch=8, micro_batch=1, seq_len=64)
+    for layers, vocab, parts in ((24, 50_000, 4), (24, 256, 4), (8, 200_000, 3), (5, 30_000, 5), (12, 30_000, 1)):
+        model = Model(layers=layers, hidden=512, heads=8, vocab=vocab)
+        head = vocab / (12 * 512) / (1 + 64 / (6 * 512))
+        chain = Chain([Layer(1.0)] * (layers - 1) + [Layer(1.0 + head)])
+        best = even_cut(chain, Setting([Level(parts, 1e9)]), stages=parts, replicas=1).seconds
+        found = balanced(model, train, parts)
+        assert len(found) == parts and sum(found) == layers and min(found) >= 1
+        assert max([*found[:-1], found[-1] + head]) == pytest.approx(best)
+
+
+STUDY = """study: cut
+site: lassen
+model: {layers: 24, hidden: 2048, heads: 16, vocab: 50432}
+train: {steps: 20, warmup_steps: 2, global_batch: 64, micro_batch: 1, seq_len: 1024, precision: bf16, zero: 0, clip: 0}
+layout: {tp: 1, pp: 8, stages: auto}
+nodes: 4
+matrix: {scheme: [baseline, naive-zfp8]}
+"""
+
+
+def test_predict_says_how_to_cut(tmp_path):
+    import json
+
+    from hpcbench.predict.command import document, predict_study
+
+    path = tmp_path / "study.yaml"
+    path.write_text(STUDY, encoding="utf-8")
+    found, about, machine = predict_study(path, site=None, measured=None, ranks=(), sets=(), partition=True)
+    written = json.loads(json.dumps(document(found, about, machine)))
+    for one, plans in zip(found, written["partition"], strict=True):
+        layout = one.subject.layout
+        assert len(layout.stages) == 8 and sum(layout.stages) == 24 and layout.stages[-1] < 3
+        assert sum(replicas for _, replicas in plans["free"]) == plans["ranks"] == layout.ranks
+        assert sum(layers for layers, _ in plans["free"]) == 24
+        speeds = [even["samples_per_s"] for even in plans["even"]]
+        assert speeds == sorted(speeds, reverse=True)
+        assert all(even["pp"] * even["dp"] == layout.ranks for even in plans["even"])
+        best = plans["two_buffers"]
+        assert best["pp"] > 1 and best["pp"] * best["dp"] == layout.ranks and sum(best["stages"]) == 24
+        assert 64 // best["micro_batch"] // best["dp"] >= best["pp"], "two versions are enough"
+    assert "partition" not in document(*predict_study(path, site=None, measured=None, ranks=(), sets=()))

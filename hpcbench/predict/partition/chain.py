@@ -118,8 +118,8 @@ class Chain:
         self.layers = tuple(layers)
         self.compute = self._sums([layer.seconds for layer in layers])
         self.weights = self._sums([layer.weight_bytes for layer in layers])
-        self.each = self._sums([layer.kept_bytes + layer.version_bytes for layer in layers])
-        """Bytes for each version and micro-batch under way."""
+        self.kept = self._sums([layer.kept_bytes for layer in layers])
+        self.versions = self._sums([layer.version_bytes for layer in layers])
         self.states = self._sums([layer.state_bytes for layer in layers])
 
     @staticmethod
@@ -150,6 +150,7 @@ class Chain:
         """Seconds of the messages before layer j, there and back."""
         return 2 * setting.activations.seconds(self.layers[j - 1].out_bytes, level.bytes_per_s)
 
-    def memory(self, i: int, j: int, versions: int) -> float:
-        """Bytes of a rank that holds layers i to j - 1, with so many versions and micro-batches under way."""
-        return versions * (self.each[j] - self.each[i]) + self.states[j] - self.states[i]
+    def memory(self, i: int, j: int, *, alive: int, versions: int) -> float:
+        """Bytes of a rank that holds layers i to j - 1, with so many micro-batches and versions under way."""
+        passing = alive * (self.kept[j] - self.kept[i])
+        return passing + versions * (self.versions[j] - self.versions[i]) + self.states[j] - self.states[i]

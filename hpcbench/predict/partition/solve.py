@@ -149,7 +149,7 @@ class Solver:
         if limit is not None:
             versions = math.ceil((setting.levels[0].units - units + behind + own) / own - 1e-9)
         for i in begins:
-            if limit is not None and chain.memory(i, j, versions) > limit:
+            if limit is not None and chain.memory(i, j, alive=versions, versions=versions) > limit:
                 return
             yield i, max(done - sums[i], factor * (end - weights[i])) / own
 
@@ -172,10 +172,15 @@ def best_cut(chain: Chain, setting: Setting) -> Cut:
             return found
 
 
-def even_cut(chain: Chain, setting: Setting, *, stages: int, replicas: int) -> Cut:
+def even_cut(chain: Chain, setting: Setting, *, stages: int, replicas: int, versions: int | None = None) -> Cut:
     """The best cut into so many stages of as many replicas each, which is what the engine carries out.
 
-    The last level is that of boundaries: stages follow each other over the slowest links.
+    Stages follow each other over the slowest links; replicas are neighbours.
+
+    Parameters
+    ----------
+    versions
+        Versions of the weights that a stage holds; by default as many as micro-batches are under way there.
     """
     link, n = setting.levels[-1], len(chain)
     sums_link = setting.levels[0] if replicas <= setting.levels[0].units else link
@@ -183,14 +188,15 @@ def even_cut(chain: Chain, setting: Setting, *, stages: int, replicas: int) -> C
     before[0] = 0.0
     came: list[list[int]] = []
     for stage in range(stages):
-        versions = stages - stage
+        alive = stages - stage
         after, splits = [math.inf] * (n + 1), [0] * (n + 1)
         for j in range(stage + 1, n - (stages - stage - 1) + 1):
             for i in range(j - 1, stage - 1, -1):
                 own = max(chain.seconds(i, j), chain.sync(i, j, replicas, sums_link, setting)) / replicas
                 if own >= after[j]:
                     break  # stages only grow
-                if setting.memory_bytes is not None and chain.memory(i, j, versions) > setting.memory_bytes:
+                held = chain.memory(i, j, alive=alive, versions=alive if versions is None else versions)
+                if setting.memory_bytes is not None and held > setting.memory_bytes:
                     break
                 message = chain.boundary(i, link, setting) / replicas if stage else 0.0
                 seconds = max(before[i], own, message)
