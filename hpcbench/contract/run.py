@@ -14,7 +14,7 @@ from hpcbench.contract.layout import Layout, batch_misfit, model_misfit
 from hpcbench.contract.problems import user_error
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.section import Count, File, Line, Misfit, Name, Precision, Scalar, Section
-from hpcbench.contract.synchrony import stream_misfit
+from hpcbench.contract.synchrony import server_misfit, stream_misfit
 from hpcbench.contract.traffic import Setting
 from hpcbench.contract.training import Data, Model, Train, optimizer_misfit
 from hpcbench.errors import UserError
@@ -85,6 +85,7 @@ def check(run: Run, where: str) -> None:
     found = (
         model_misfit(run.model, run.train, run.layout)
         or stream_misfit(run.model, run.train, run.layout)
+        or server_misfit(run.train, run.layout)
         or batch_misfit(run.train, run.layout)
         or optimizer_misfit(run.train)
         or _run_misfit(run)
@@ -97,6 +98,8 @@ def _run_misfit(run: Run) -> Misfit | None:
     """The first value that contradicts the settings it should follow from."""
     if run.ranks != run.layout.ranks:
         return Misfit(("ranks",), f"{run.ranks} is not dp x tp x pp = {run.layout.ranks}: {_REMEDY}")
+    if run.train.sync != "all-reduce" and run.device != "cpu":
+        return Misfit(("train", "sync"), f"{run.train.sync} has been built for CPUs only: use sync all-reduce")
     if run.layout.stages == "auto":
         return Misfit(("layout", "stages"), f"auto is a study's word: {_REMEDY}")
     if run.scheme.optimizer not in (None, run.train.optimizer):

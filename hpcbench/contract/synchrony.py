@@ -1,6 +1,6 @@
-"""Rules of training that does not wait: pipelines without a flush."""
+"""Rules of training that does not wait: pipelines without a flush, and parameter servers."""
 
-from hpcbench.contract.layout import Partition
+from hpcbench.contract.layout import Layout, Partition
 from hpcbench.contract.section import Misfit
 from hpcbench.contract.training import UNFLUSHED, Model, Train
 
@@ -35,4 +35,48 @@ def stream_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
         return Misfit(("train", "offload"), f"{train.schedule} keeps its versions on the device: set it to false")
     if model.tied:
         return Misfit(("model", "tied"), why + "a tied weight is summed over the first and the last: set it to false")
+    return None
+
+
+def server_misfit(train: Train, layout: Layout) -> Misfit | None:
+    """Why there can be no parameter server; None if there can, or if none is asked for."""
+    if train.slow is not None and (layout.pp > 1 or train.slow.rank >= layout.ranks):
+        return Misfit(
+            ("train", "slow"),
+            f"rank {train.slow.rank} of {layout.ranks} in {layout.pp} stages: a replica without a pipeline can be made "
+            "slower: use layout.pp 1, and a rank that there is",
+        )
+    if train.staleness and train.sync != "ssp":
+        return Misfit(
+            ("train", "staleness"), f"sync {train.sync} has no bound to choose: leave it out, or use sync ssp"
+        )
+    if train.sync == "all-reduce":
+        return None
+    if layout.tp > 1 or layout.pp > 1:
+        field = "tp" if layout.tp > 1 else "pp"
+        return Misfit(
+            ("layout", field),
+            f"sync {train.sync} has been built for whole replicas: set it to 1, or use sync all-reduce",
+        )
+    if layout.dp == 1:
+        return Misfit(("layout", "dp"), f"sync {train.sync} needs 2 workers or more: raise it, or use sync all-reduce")
+    if train.zero != 1:
+        return Misfit(
+            ("train", "zero"),
+            f"the shards of a parameter server are the pieces of stage 1, and zero is {train.zero}: set it to 1",
+        )
+    if train.clip:
+        return Misfit(
+            ("train", "clip"), "clipping needs the whole gradient's norm, and each shard updates alone: set it to 0"
+        )
+    if train.precision == "fp16":
+        return Misfit(
+            ("train", "precision"), "the loss scale of fp16 is decided by all ranks in each step: use bf16 or fp32"
+        )
+    if train.offload:
+        return Misfit(("train", "offload"), "the shards keep their states on the device: set it to false")
+    if not train.overlap:
+        return Misfit(("train", "overlap"), "a shard answers while its rank computes: set it to true")
+    if train.trace is not None:
+        return Misfit(("train", "trace"), f"sync {train.sync} has no steps that all ranks share: leave it out")
     return None

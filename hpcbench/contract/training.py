@@ -9,6 +9,7 @@ from hpcbench.contract.section import Count, File, Misfit, Name, Precision, Sect
 Optimizer = Literal["adamw", "onebit-adam"]
 MessageFormat = Literal["auto", "fp32", "bf16", "fp16"]
 ScheduleName = Literal["gpipe", "1f1b", "interleaved", "pipedream", "pipedream-2bw"]
+SyncName = Literal["all-reduce", "bsp", "ssp", "asp"]
 UNFLUSHED: tuple[ScheduleName, ...] = ("pipedream", "pipedream-2bw")
 """Schedules whose pipeline stays full from step to step."""
 
@@ -92,6 +93,13 @@ def _by_content(said: Any) -> Any:
     return dict.fromkeys(CONTENTS, said)
 
 
+class Slow(Section):
+    """A worker that is made slower, to show what waiting for it costs."""
+
+    rank: int = Field(ge=0, description="Its rank.")
+    factor: float = Field(gt=1, le=1000, description="Its passes take so many times as long.")
+
+
 MOST_TRACED = 1000
 """Steps of a trace: more than anybody looks at, and few enough for a file a rank."""
 
@@ -163,6 +171,17 @@ class Train(Section):
         False,
         description="For schedule pipedream: every stage uses the version of the weights that was the newest where the "
         "micro-batch entered, not its own newest.",
+    )
+    sync: SyncName = Field(
+        "all-reduce",
+        description="How replicas keep in step: by collectives, or by a parameter server that is spread over them. bsp "
+        "waits for all in each step, ssp lets a replica be `staleness` steps ahead of the slowest, asp waits for none.",
+    )
+    staleness: int = Field(
+        0, ge=0, description="For sync ssp: gradients by which a replica may be ahead of the slowest one."
+    )
+    slow: Slow | None = Field(
+        None, description="A replica that is made slower: `{rank: 1, factor: 3.0}`. For layouts without a pipeline."
     )
     recompute: Literal["none", "selective", "full"] | Count = Field(
         "none",
@@ -240,6 +259,11 @@ def optimizer_misfit(train: Train) -> Misfit | None:
         if train.freeze_step is None:
             return None
         return Misfit(("train", "freeze_step"), f"{train.optimizer} freezes nothing: leave it out")
+    if train.sync != "all-reduce":
+        return Misfit(
+            ("train", "sync"),
+            f"{train.sync} has been built for adamw, not for 1-bit Adam: use sync all-reduce, or another optimizer",
+        )
     if train.schedule in UNFLUSHED:
         return Misfit(
             ("train", "schedule"),

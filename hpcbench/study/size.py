@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from hpcbench.contract.layout import Layout, balanced, batch_misfit, model_misfit
 from hpcbench.contract.problems import FieldPath
-from hpcbench.contract.synchrony import stream_misfit
+from hpcbench.contract.synchrony import server_misfit, stream_misfit
 from hpcbench.errors import UserError
 from hpcbench.study.schema import Study
 
@@ -54,7 +54,12 @@ def resolve(study: Study, capacity: Capacity, where: Callable[[FieldPath], str])
     if misfit := model_misfit(*sections) or stream_misfit(*sections):
         raise UserError(f"{where(misfit.field)}: {misfit}")
     size = _place(study, capacity, where)
-    if misfit := batch_misfit(study.train, size.layout):
+    if study.train.sync != "all-reduce" and capacity.device != "cpu":
+        raise UserError(
+            f"{where(('train', 'sync'))}: train.sync: {study.train.sync} has been built for CPUs, and the device of "
+            f"{capacity.site} is {capacity.device}: use sync all-reduce"
+        )
+    if misfit := server_misfit(study.train, size.layout) or batch_misfit(study.train, size.layout):
         raise UserError(f"{where(misfit.field)}: {misfit}{_whence(study, size, capacity)}")
     return size
 

@@ -61,8 +61,10 @@ from hpcbench.train.checkpoint_index import ReplicasDifferError
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.energy.energy import EnergyMeter
 from hpcbench.train.log import LogWriter, now
+from hpcbench.train.serving import ServedTrainer
 from hpcbench.train.streaming import StreamTrainer
 from hpcbench.train.tracing import Tracing
+from hpcbench.train.train_served import train_served
 from hpcbench.train.trainer import Trainer
 
 
@@ -166,6 +168,16 @@ def train(
     The run's state, the reason where it is not ``completed``, and the steps taken.
     """
     run, settings = trainer.run, trainer.run.train
+    if isinstance(trainer, ServedTrainer):
+        return train_served(
+            trainer,
+            log,
+            hosts=hosts,
+            taken=taken,
+            checkpoints=checkpoints,
+            told_to_stop=told_to_stop,
+            energy=energy,
+        )
     model_flops = flops.model_flops_per_sample(**_shape(run))
     hardware_flops = flops.hardware_flops_per_sample(**_shape(run), recompute=settings.recompute)
     samples = settings.global_batch
@@ -246,6 +258,8 @@ def train(
 
 def trainer_of(run: Run, *arguments: Any) -> Trainer:
     """The trainer for the run's way of keeping its ranks in step."""
+    if run.train.sync != "all-reduce":
+        return ServedTrainer(run, *arguments)
     return (StreamTrainer if run.train.schedule in UNFLUSHED else Trainer)(run, *arguments)
 
 

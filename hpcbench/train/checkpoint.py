@@ -47,8 +47,8 @@ _FREE = (
     "train.node_copy",
 )
 """Settings that may change between two starts of a run."""
-_FREE_WITHOUT_FLUSH = ("train.overlap", "train.checkpoint_every")
-"""The same where micro-batches and versions of the weights are under way: these belong to their stages."""
+_FREE_WHERE_BOUND = ("train.overlap", "train.checkpoint_every")
+"""The same where versions of the weights belong to their stages, or clocks to their workers."""
 _NOT_SCALARS = (*SHARED, RESIDUALS, "shards", "holder", "replicas", "calls")
 
 
@@ -294,9 +294,10 @@ def _largest(counts: list[dict[str, int]]) -> dict[str, int]:
 
 
 def _refuse_other(theirs: dict[str, Any], ours: dict[str, Any], path: Path) -> None:
-    unflushed = any(one["train"]["schedule"] in UNFLUSHED for one in (theirs, ours))
+    trains = [one["train"] for one in (theirs, ours)]
+    bound = any(train["schedule"] in UNFLUSHED or train["sync"] != "all-reduce" for train in trains)
     for key, there, here in _differences(theirs, ours):
-        if not key.startswith(_FREE_WITHOUT_FLUSH if unflushed else _FREE):
+        if not key.startswith(_FREE_WHERE_BOUND if bound else _FREE):
             raise UserError(
                 f"{path}: a checkpoint of another run: {key} is {there!r} there and {here!r} in the "
                 f"run file: remove {path.parent} to start from step 1"

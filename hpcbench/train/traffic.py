@@ -79,8 +79,8 @@ class Traffic:
             for name, value in _read(channel).items():
                 late[name] = late.get(name, 0.0) + value - then.get(name, 0.0)
 
-    def end(self, seconds: float) -> tuple[int, int]:
-        """End a step that took `seconds`. The result is its message and wire bytes on this rank."""
+    def end(self, seconds: float, *, steps: int = 1) -> tuple[int, int]:
+        """End a step, or several, that took `seconds`. The result is their message and wire bytes on this rank."""
         step: defaultdict[str, float] = defaultdict(float)
         for channel in self._policy.channels:
             before, sums = self._before.get(channel.traffic, {}), self._sums[channel.traffic]
@@ -90,7 +90,7 @@ class Traffic:
         if self._link:
             (down, up), (down_before, up_before) = self._crossed, self._crossed_before
             self._crossed = down + self._link.down_bytes - down_before, up + self._link.up_bytes - up_before
-        self.steps += 1
+        self.steps += steps
         self.seconds += seconds
         return round(step["message_bytes"]), round(step["wire_bytes"])
 

@@ -1,6 +1,7 @@
 """One rank's part of a training run: builds the model, takes steps, evaluates."""
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -276,7 +277,14 @@ class Trainer:
         """The passes of a step. The result is the mean loss of each micro-batch, on the last stage."""
         schedule, layout = SCHEDULES[self.run.train.schedule], self.run.layout
         actions = schedule(self.mesh.pp.rank, layout.pp, len(batches), layout.chunks)
-        return self.pipeline.run(actions, batches, loss_scale=self._scale.value, phases=self.phases)
+        begin = time.perf_counter()
+        losses = self.pipeline.run(actions, batches, loss_scale=self._scale.value, phases=self.phases)
+        if (slow := self.run.train.slow) is not None and slow.rank == self.mesh.rank:
+            clock = self.phases.clock
+            mark = clock.mark()
+            time.sleep((slow.factor - 1) * (time.perf_counter() - begin))
+            self.phases.count("backward", mark, clock.mark())
+        return losses
 
     def update(self, step: int) -> tuple[float, float]:
         """Change the weights by the reduced gradients, if they are finite.
