@@ -40,11 +40,11 @@ def stream_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
 
 def server_misfit(train: Train, layout: Layout) -> Misfit | None:
     """Why there can be no parameter server; None if there can, or if none is asked for."""
-    if train.slow is not None and (layout.pp > 1 or train.slow.rank >= layout.ranks):
+    if train.slow_factor > 1 and (layout.pp > 1 or train.slow_rank >= layout.ranks):
         return Misfit(
-            ("train", "slow"),
-            f"rank {train.slow.rank} of {layout.ranks} in {layout.pp} stages: a replica without a pipeline can be made "
-            "slower: use layout.pp 1, and a rank that there is",
+            ("train", "slow_factor"),
+            f"rank {train.slow_rank} of {layout.ranks} in {layout.pp} stages: only a replica without a pipeline can be "
+            "made slower: use layout.pp 1 and a rank that there is, or slow_factor 1",
         )
     if train.staleness and train.sync != "ssp":
         return Misfit(

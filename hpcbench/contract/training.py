@@ -93,13 +93,6 @@ def _by_content(said: Any) -> Any:
     return dict.fromkeys(CONTENTS, said)
 
 
-class Slow(Section):
-    """A worker that is made slower, to show what waiting for it costs."""
-
-    rank: int = Field(ge=0, description="Its rank.")
-    factor: float = Field(gt=1, le=1000, description="Its passes take so many times as long.")
-
-
 MOST_TRACED = 1000
 """Steps of a trace: more than anybody looks at, and few enough for a file a rank."""
 
@@ -180,9 +173,14 @@ class Train(Section):
     staleness: int = Field(
         0, ge=0, description="For sync ssp: gradients by which a replica may be ahead of the slowest one."
     )
-    slow: Slow | None = Field(
-        None, description="A replica that is made slower: `{rank: 1, factor: 3.0}`. For layouts without a pipeline."
+    slow_factor: float = Field(
+        1.0,
+        ge=1,
+        le=1000,
+        description="The passes of rank `slow_rank` take so many times as long, to show what waiting for it costs. For "
+        "layouts without a pipeline.",
     )
+    slow_rank: int = Field(0, ge=0, description="The rank that slow_factor is for.")
     recompute: Literal["none", "selective", "full"] | Count = Field(
         "none",
         description="Activations that the backward pass computes again: none, those of the attention core (selective), "

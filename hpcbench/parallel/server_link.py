@@ -288,7 +288,9 @@ class Worker:
         self._sendings.append(self._group.send(header, rank, tag=_REQUEST, channel=self._exact).in_background())
 
     def _recv(self, buf: Buffer, rank: int, channel: Channel) -> None:
-        self._group.recv(buf, rank, tag=_REPLY, channel=channel).wait()
+        work = self._group.recv(buf, rank, tag=_REPLY, channel=channel)
+        self._server.wait(lambda: work.done)
+        work.wait()
 
     def _collect(self) -> None:
         left = [work for work in self._sendings if not work.done]

@@ -279,10 +279,11 @@ class Trainer:
         actions = schedule(self.mesh.pp.rank, layout.pp, len(batches), layout.chunks)
         begin = time.perf_counter()
         losses = self.pipeline.run(actions, batches, loss_scale=self._scale.value, phases=self.phases)
-        if (slow := self.run.train.slow) is not None and slow.rank == self.mesh.rank:
+        factor = self.run.train.slow_factor
+        if factor > 1 and self.run.train.slow_rank == self.mesh.rank:
             clock = self.phases.clock
             mark = clock.mark()
-            time.sleep((slow.factor - 1) * (time.perf_counter() - begin))
+            time.sleep((factor - 1) * (time.perf_counter() - begin))
             self.phases.count("backward", mark, clock.mark())
         return losses
 

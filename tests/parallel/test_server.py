@@ -193,7 +193,7 @@ def test_a_rank_that_is_killed_ends_the_run(mpi_run, who):
         ({"offload": True}, {}, "train.offload: the shards"),
         ({"trace": {"steps": [1, 2]}}, {}, "train.trace: sync bsp"),
         ({"staleness": 2}, {}, "train.staleness: sync bsp"),
-        ({"slow": {"rank": 7, "factor": 2.0}}, {}, "train.slow: rank 7"),
+        ({"slow_rank": 7, "slow_factor": 2.0}, {}, "train.slow_factor: rank 7"),
         ({}, {"tp": 2}, "layout.tp: sync bsp"),
         ({}, {"pp": 2}, "layout.pp: sync bsp"),
         ({}, {"dp": 1}, "layout.dp: sync bsp"),

@@ -11,7 +11,7 @@ from typing import Literal
 from hpcbench.contract import step_line
 from hpcbench.report.quantities import exported
 
-VERSION = 5
+VERSION = 6
 """Raised whenever a column is added, taken away, renamed, or changes its type, unit or place."""
 
 Type = Literal["text", "json", "integer", "real"]
