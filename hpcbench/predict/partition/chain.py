@@ -88,7 +88,7 @@ class Setting:
     activations, gradients
         Codecs of the messages over boundaries, and of the sums of gradients.
     memory_bytes
-        Of one rank; None for no limit.
+        Memory of one rank; None for no limit.
     syncs
         Sums of gradients for each micro-batch: 1 for PipeDream, 1/m if m micro-batches make a step.
     """
