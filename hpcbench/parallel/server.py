@@ -158,12 +158,19 @@ class Tickets:
         Gradients that each worker has been allowed to begin.
     until
         Steps up to which tickets are given; a step has as many as there are workers.
+    opened
+        Step with which the present round was to end when it was opened.
     """
 
     workers: int
     shared: bool
     given: list[int] = field(default_factory=list)
     until: int = 0
+    opened: int = 0
+
+    def open(self, until: int) -> None:
+        """Begin a round up to step `until`."""
+        self.opened = self.until = until
 
     def __post_init__(self) -> None:
         self.given = self.given or [0] * self.workers

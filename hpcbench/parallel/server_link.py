@@ -136,8 +136,9 @@ class Server:
         return sum(one.counters.message_bytes for one in channels), sum(one.counters.wire_bytes for one in channels)
 
     def grant(self, worker: int) -> bool:
-        """Whether a worker may begin another gradient, and whether the tickets say so: the first rank's answer."""
-        return self.tickets.take(worker)
+        """Whether a worker may begin another gradient: the first rank's answer."""
+        with self.lock:
+            return self.tickets.take(worker)
 
     def _serve(self, worker: int) -> Slice:
         while True:
@@ -154,6 +155,8 @@ class Server:
                     self.shard.push(Push(worker, clock, version, tuple(header[_HEADER:].tolist()), gradients))
                 continue
             if self._group.rank == 0:
+                if self.tickets.opened < version:  # the worker is in the next round already
+                    yield Until(lambda version=version: self.tickets.opened >= version)  # type: ignore[misc]
                 granted = self.grant(worker)
                 yield from self._send(np.array([float(granted), float(self.tickets.until)]), worker, self._exact)
                 if not granted:
@@ -197,8 +200,10 @@ class Worker:
         self.clock = 0
         self.versions: list[int] = []
         """Version of each shard's weights that were read last."""
+        self.round = 0
+        """Step with which the present round was to end when it began."""
         self.last_step = 0
-        """Step with which the present round ends, as the first shard has said."""
+        """Step with which it ends, as the first shard has said."""
 
     def pull(self, into: Sequence[Sequence[Buffer]]) -> bool:
         """Read the weights of all shards, when the clocks allow it. False if there is nothing left to do.
@@ -270,7 +275,7 @@ class Worker:
         if self._group.rank == 0:
             granted, self.last_step = self._server.grant(0), self._server.tickets.until
             return granted
-        self._ask(0, What.PULL, 0)
+        self._ask(0, What.PULL, self.round)
         answer = np.full(2, np.nan)
         self._recv(answer, 0, self._exact)
         self.last_step = int(answer[1])

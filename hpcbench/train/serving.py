@@ -81,9 +81,9 @@ class ServedTrainer(Trainer):
             self._serving = True
         self._began, self._from = time.perf_counter(), self.server.shard.updates
         self.traffic.begin()
-        if self.mesh.dp.rank == 0:
-            with self.server.lock:
-                self.server.tickets.until = until
+        self.worker.round = until
+        with self.server.lock:
+            self.server.tickets.open(until)
 
     def read(self) -> bool:
         """Get the newest weights that the clocks allow. False if this worker has nothing left to do in the round."""
