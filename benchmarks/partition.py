@@ -59,7 +59,7 @@ def main() -> int:
                     page.add_row(*map(str, cells), f"{least:.3f}", str(len(found.stages)))
     for line in head(Path(__file__)):
         print(line)
-    Console(width=columns(120)).print(page)
+    Console(width=columns(), highlight=False).print(page)
     return 0
 
 

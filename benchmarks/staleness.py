@@ -200,7 +200,7 @@ def main() -> int:
         return 2
     for line in head(Path(__file__)):
         print(line)
-    Console(width=columns(200)).print(told(rows))
+    Console(width=columns(), highlight=False).print(told(rows))
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1, default=vars) + "\n", encoding="utf-8")
     return 0

@@ -1,14 +1,19 @@
 """The sizes of the parallel dimensions, and every rule that they must keep."""
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 
 from hpcbench.contract.grid import Grid, Mode, grid_of
 from hpcbench.contract.grid_fit import grid_misfit
 from hpcbench.contract.section import Count, Misfit, Section
 from hpcbench.contract.shards import shards
 from hpcbench.contract.training import Model, Train
+
+
+def _or_auto(said: Any, as_list: ValidatorFunctionWrapHandler) -> Any:
+    """The word that leaves the cut to hpcbench, or a list: what is wrong with a list is said of the list."""
+    return said if said == "auto" else as_list(said)
 
 
 class Partition(Section):
@@ -25,11 +30,13 @@ class Partition(Section):
     chunks: Count = Field(
         1, description="Parts of the model that each pipeline stage holds, for train.schedule interleaved."
     )
-    stages: list[Count] | Literal["auto"] = Field(
-        default_factory=list,
-        description="Layers of each of the pp x chunks parts, first to last; by default as even as possible. The head "
-        "weighs as much as vocab / (12 hidden) layers of the last part, the embedding next to nothing: auto takes "
-        "as many layers off the last part as balances that. `hpcbench predict --partition` cuts by measured times.",
+    stages: Annotated[list[Count], WrapValidator(_or_auto, json_schema_input_type=list[Count] | Literal["auto"])] = (
+        Field(
+            default_factory=list,
+            description="Layers of each of the pp x chunks parts, first to last; by default as even as possible. The head "
+            "weighs as much as vocab / (12 hidden) layers of the last part, the embedding next to nothing: auto takes "
+            "as many layers off the last part as balances that. `hpcbench predict --partition` cuts by measured times.",
+        )
     )
 
     @property
@@ -42,9 +49,14 @@ class Partition(Section):
         """Number of parts that the pipeline cuts the model into. Stage r holds parts r, r + pp, r + 2 pp ..."""
         return self.pp * self.chunks
 
+    @property
+    def automatic(self) -> bool:
+        """Whether `stages` is the word auto. Only a study's may be."""
+        return isinstance(self.stages, str)
+
     def fits(self, layers: int) -> bool:
         """Whether `stages` cuts this number of layers into the layout's parts."""
-        return self.stages != "auto" and len(self.stages) == self.parts and sum(self.stages) == layers
+        return not self.automatic and len(self.stages) == self.parts and sum(self.stages) == layers
 
     def layers_of(self, layers: int) -> list[range]:
         """Which of the model's layers each part holds.
@@ -60,7 +72,7 @@ class Partition(Section):
         """
         if not self.stages:
             return [range(piece.start, piece.stop) for piece in shards(layers, self.parts)]
-        if self.stages == "auto" or not self.fits(layers):
+        if not self.fits(layers):
             raise ValueError(f"layout.stages: {self.stages} are not the layers of {self.parts} parts, {layers} in all")
         ends = [sum(self.stages[: k + 1]) for k in range(self.parts)]
         return [range(end - count, end) for end, count in zip(ends, self.stages, strict=True)]
@@ -123,7 +135,7 @@ def model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
             ("layout", "chunks"),
             f"{product} are more than model.layers {model.layers}: use at most {model.layers // cut.pp}",
         )
-    if isinstance(cut.stages, list) and cut.stages and not cut.fits(model.layers):
+    if cut.stages and not cut.automatic and not cut.fits(model.layers):
         return Misfit(
             ("layout", "stages"),
             f"{cut.stages} are {len(cut.stages)} parts with {sum(cut.stages)} layers: name {product} with model.layers "

@@ -100,7 +100,7 @@ def _run_misfit(run: Run) -> Misfit | None:
         return Misfit(("ranks",), f"{run.ranks} is not dp x tp x pp = {run.layout.ranks}: {_REMEDY}")
     if run.train.sync != "all-reduce" and run.device != "cpu":
         return Misfit(("train", "sync"), f"{run.train.sync} has been built for CPUs only: use sync all-reduce")
-    if run.layout.stages == "auto":
+    if run.layout.automatic:
         return Misfit(("layout", "stages"), f"auto is a study's word: {_REMEDY}")
     if run.scheme.optimizer not in (None, run.train.optimizer):
         return Misfit(("scheme", "optimizer"), f"{run.scheme.optimizer} is not that of train: {_REMEDY}")

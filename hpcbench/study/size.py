@@ -93,7 +93,7 @@ def _place(study: Study, capacity: Capacity, where: Callable[[FieldPath], str]) 
         dp = layout.dp
         ranks = dp * part
         nodes = study.nodes or (-(-ranks // usual) if usual else 1)
-    stages = balanced(study.model, study.train, layout.parts) if layout.stages == "auto" else layout.stages
+    stages = balanced(study.model, study.train, layout.parts) if layout.automatic else layout.stages
     resolved = Layout(**{**dict(layout), "dp": dp, "stages": stages})
     product = f"dp x tp x pp = {dp} x {layout.tp} x {layout.pp} = {ranks}"
     if usual is None:
