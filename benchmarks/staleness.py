@@ -120,7 +120,7 @@ def compared(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
         losses = [
             (a, b)
             for seed in seeds
-            if (a := own[seed].log.final_loss) is not None and (b := others[seed].log.final_loss) is not None
+            if (a := own[seed].log.final_loss()) is not None and (b := others[seed].log.final_loss()) is not None
         ]
         rows.append(
             {
@@ -171,15 +171,13 @@ def _shown(interval: Interval | None, none: str, *, signed: bool = False) -> str
     return f"{interval.estimate:{sign}.3f} ({interval.low:{sign}.3f} to {interval.high:{sign}.3f})"
 
 
-def submitted(settings: Sequence[str]) -> Path:
-    """Train a few runs of the study on this machine. The result is their directory."""
-    directory = Path(tempfile.mkdtemp(prefix="staleness-"))
+def submit(settings: Sequence[str], directory: Path) -> None:
+    """Train a few runs of the study on this machine."""
     sets = [word for one in settings for word in ("--set", one)]
     command = [str(Path(sys.executable).with_name("hpcbench")), "submit", str(STUDY), "--site", "local"]
     done = subprocess.run([*command, "--out", str(directory), "--wait", *sets], capture_output=True, text=True)
     if done.returncode:
         raise UserError(f"{STUDY}: {done.stderr.strip() or done.stdout.strip()}")
-    return directory
 
 
 def main() -> int:
@@ -191,8 +189,11 @@ def main() -> int:
     try:
         if options.directory is None and not options.tiny:
             raise UserError("DIRECTORY: is missing: submit studies/staleness.yaml first, or use --tiny")
-        root = resolve(options.directory or submitted(TINY))
-        rows = compared(load(root, jobs_of(root)).runs)
+        with tempfile.TemporaryDirectory(prefix="staleness-") as scratch:
+            if options.directory is None:
+                submit(TINY, Path(scratch))
+            root = resolve(options.directory or Path(scratch))
+            rows = compared(load(root, jobs_of(root)).runs)
         if not rows:
             raise UserError(f"{options.directory}: holds no completed runs")
     except UserError as error:

@@ -16,6 +16,9 @@ def _or_auto(said: Any, as_list: ValidatorFunctionWrapHandler) -> Any:
     return said if said == "auto" else as_list(said)
 
 
+Stages = Annotated[list[Count], WrapValidator(_or_auto, json_schema_input_type=list[Count] | Literal["auto"])]
+
+
 class Partition(Section):
     """How tensor and pipeline parallelism cut the model."""
 
@@ -30,13 +33,11 @@ class Partition(Section):
     chunks: Count = Field(
         1, description="Parts of the model that each pipeline stage holds, for train.schedule interleaved."
     )
-    stages: Annotated[list[Count], WrapValidator(_or_auto, json_schema_input_type=list[Count] | Literal["auto"])] = (
-        Field(
-            default_factory=list,
-            description="Layers of each of the pp x chunks parts, first to last; by default as even as possible. The head "
-            "weighs as much as vocab / (12 hidden) layers of the last part, the embedding next to nothing: auto takes "
-            "as many layers off the last part as balances that. `hpcbench predict --partition` cuts by measured times.",
-        )
+    stages: Stages = Field(
+        default_factory=list,
+        description="Layers of each of the pp x chunks parts, first to last; by default as even as possible. The head "
+        "weighs as much as vocab / (12 hidden) layers of the last part, the embedding next to nothing: auto takes "
+        "as many layers off the last part as balances that. `hpcbench predict --partition` cuts by measured times.",
     )
 
     @property
