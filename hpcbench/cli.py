@@ -276,6 +276,10 @@ def predict(
         str | None,
         typer.Option(metavar="EXPR", help="Some of the runs, as `hpcbench submit --only`.", show_default=False),
     ] = None,
+    partition: Annotated[
+        bool,
+        typer.Option("--partition", help="Say how to cut the model into stages and replicas over as many ranks."),
+    ] = False,
     format: Annotated[str, typer.Option(metavar="table|md|json|html", help="How to print.")] = "table",
     output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
     plots: Annotated[
@@ -296,6 +300,7 @@ def predict(
             output=output,
             plots=plots,
             only=only,
+            partition=partition,
         )
     )
 

@@ -8,6 +8,7 @@ stream. `wait` returns when the device has done it, so that every stream can use
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -244,10 +245,42 @@ class Group:
         call = self._call(self._planned, channel, channel.codec, place, src.dtype, Exchanged(src, dst))
         return self._calls.planned(call, [todo], channel, how="direct", plain=_any_plain(todo))
 
-    def send(self, buf: Array, peer: int, *, tag: int, channel: Channel) -> Work:
-        """Encode `buf` and send it; the caller may change `buf` at once."""
+    def send(self, buf: Array, peer: int, *, tag: int, channel: Channel, feedback: Feedback | None = None) -> Work:
+        """Encode `buf` and send it; the caller may change `buf` at once.
+
+        Parameters
+        ----------
+        buf
+            Values.
+        peer, tag
+            Who gets it, and by which tag it is known.
+        channel
+            Channel of the traffic.
+        feedback
+            Residuals of this vector, if it is a contribution to a sum.
+        """
         todo = steps.message(to=Part(peer, _whole(buf)), coded=self._coded(channel, buf.dtype))
-        return self._message(buf, buf, todo, tag, channel)
+        if feedback is not None:
+            todo = [replace(step, combine=steps.Combine.SUM) for step in todo]
+        return self._message(buf, buf, todo, tag, channel, feedback)
+
+    def carried(self, channel: Channel, buf: Array, peer: int, *, tag: int, receives: bool) -> Slice:
+        """A message for a generator that is itself an operation: it goes on when the message has left or has come.
+
+        Arrays must lie in the host's memory. The message counts when it is done.
+        """
+        place, (buf,) = self._places.of(buf)
+        coded, part = self._coded(channel, buf.dtype), Part(peer, _whole(buf))
+        todo = steps.message(of=part, coded=coded) if receives else steps.message(to=part, coded=coded)
+        call = self._call(self._comm, channel, channel.codec, place, buf.dtype, Exchanged(buf, buf))
+        counters, tally = channel.counters, call.tally
+        counters.calls += 1
+        counters.plain_calls += _any_plain(todo) and channel.codec.name != "none"
+        yield from carry_out(call, todo, tag)
+        for name in ("message_bytes", "wire_bytes", "coded_bytes", "network_bytes", "lost_overflows"):
+            setattr(counters, name, getattr(counters, name) + getattr(tally, name))
+        counters.encode_s += tally.encode_s
+        counters.decode_s += tally.decode_s
 
     def recv(self, buf: Array, peer: int, *, tag: int, channel: Channel) -> Work:
         """Receive a message of `peer` and decode it into `buf`."""
@@ -344,11 +377,19 @@ class Group:
         call = self._call(self._planned, channel, chosen.codec, place, values.dtype, vector, residuals)
         return self._calls.planned(call, slices, channel, how=how, plain=plain)
 
-    def _message(self, src: Array, dst: Array, todo: Sequence[Step], tag: int, channel: Channel) -> Work:
+    def _message(
+        self,
+        src: Array,
+        dst: Array,
+        todo: Sequence[Step],
+        tag: int,
+        channel: Channel,
+        feedback: Feedback | None = None,
+    ) -> Work:
         place, (src, dst) = self._places.of(src, dst)
         sends_values = any(step.sends and not step.coded for step in todo)
         vector = Exchanged((place.snapshot(src) if sends_values else src).reshape(-1), dst.reshape(-1))
-        call = self._call(self._comm, channel, channel.codec, place, src.dtype, vector)
+        call = self._call(self._comm, channel, channel.codec, place, src.dtype, vector, feedback)
         slice_, plain = carry_out(call, todo, tag), _any_plain(todo)
         work = self._calls.at_once(slice_, channel, place, call.tally, how="direct", plain=plain)
         place.settle()

@@ -1,7 +1,7 @@
 """The events of a run's log. Each class writes the line of its event and reads it back.
 
 A run writes them in this order: start, environment, configuration; checkpoints, evaluations and a trace between its
-steps; traffic, experts, phases, hosts, memory and energy after the last step; end.
+steps; traffic, experts, phases, staleness, hosts, memory and energy after the last step; end.
 """
 
 from dataclasses import dataclass
@@ -30,6 +30,8 @@ from hpcbench.contract.event.measured import (
     Memory,
     Phases,
     StageTimes,
+    Staleness,
+    StalenessOf,
     TraceWritten,
     Traffic,
 )
@@ -62,6 +64,8 @@ __all__ = [
     "Rank",
     "RankGpu",
     "StageTimes",
+    "Staleness",
+    "StalenessOf",
     "Start",
     "TraceWritten",
     "Traffic",
@@ -101,6 +105,7 @@ KINDS: dict[str, type[Event]] = {
         UnknownGroup,
         Experts,
         Phases,
+        Staleness,
         Hosts,
         Memory,
         Energy,

@@ -1,9 +1,9 @@
 """The sizes of the parallel dimensions, and every rule that they must keep."""
 
 import math
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 
 from hpcbench.contract.expert_fit import expert_misfit
 from hpcbench.contract.grid import Grid, Mode, grid_of
@@ -13,6 +13,14 @@ from hpcbench.contract.shards import shards
 from hpcbench.contract.training import Model, Train
 
 Context = Literal["ring", "rsa", "ulysses"]
+
+
+def _or_auto(said: Any, as_list: ValidatorFunctionWrapHandler) -> Any:
+    """The word that leaves the cut to hpcbench, or a list: what is wrong with a list is said of the list."""
+    return said if said == "auto" else as_list(said)
+
+
+Stages = Annotated[list[Count], WrapValidator(_or_auto, json_schema_input_type=list[Count] | Literal["auto"])]
 
 
 class Partition(Section):
@@ -40,10 +48,11 @@ class Partition(Section):
     chunks: Count = Field(
         1, description="Parts of the model that each pipeline stage holds, for train.schedule interleaved."
     )
-    stages: list[Count] = Field(
+    stages: Stages = Field(
         default_factory=list,
         description="Layers of each of the pp x chunks parts, first to last; by default as even as possible. The head "
-        "weighs as much as vocab / (12 hidden) layers of the last part, the embedding next to nothing.",
+        "weighs as much as vocab / (12 hidden) layers of the last part, the embedding next to nothing: auto takes "
+        "as many layers off the last part as balances that. `hpcbench predict --partition` cuts by measured times.",
     )
 
     @property
@@ -56,9 +65,14 @@ class Partition(Section):
         """Number of parts that the pipeline cuts the model into. Stage r holds parts r, r + pp, r + 2 pp ..."""
         return self.pp * self.chunks
 
+    @property
+    def automatic(self) -> bool:
+        """Whether `stages` is the word auto. Only a study's may be."""
+        return isinstance(self.stages, str)
+
     def fits(self, layers: int) -> bool:
         """Whether `stages` cuts this number of layers into the layout's parts."""
-        return len(self.stages) == self.parts and sum(self.stages) == layers
+        return not self.automatic and len(self.stages) == self.parts and sum(self.stages) == layers
 
     def layers_of(self, layers: int) -> list[range]:
         """Which of the model's layers each part holds.
@@ -158,7 +172,7 @@ def model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
             ("layout", "chunks"),
             f"{product} are more than model.layers {model.layers}: use at most {model.layers // cut.pp}",
         )
-    if cut.stages and not cut.fits(model.layers):
+    if cut.stages and not cut.automatic and not cut.fits(model.layers):
         return Misfit(
             ("layout", "stages"),
             f"{cut.stages} are {len(cut.stages)} parts with {sum(cut.stages)} layers: name {product} with model.layers "
@@ -198,6 +212,22 @@ def _context_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None
     return None
 
 
+def balanced(model: Model, train: Train, parts: int) -> list[int]:
+    """Layers of each part, with the head counted by its operations: the largest part is as small as can be.
+
+    A layer has ``24 s h^2 (1 + s / (6 h))`` of them and the head ``2 s h V`` (arXiv 2104.04473, section 5.1).
+    """
+    if parts == 1:
+        return [model.layers]
+    head = model.vocab / (12 * model.hidden) / (1 + train.seq_len / (6 * model.hidden))
+
+    def largest(last: int) -> float:
+        return max(last + head, -(-(model.layers - last) // (parts - 1)))
+
+    last = min(range(model.layers // parts, 0, -1), key=largest)
+    return [piece.stop - piece.start for piece in shards(model.layers - last, parts - 1)] + [last]
+
+
 def batch_misfit(train: Train, layout: Layout) -> Misfit | None:
     """Why the batch cannot be divided among the layout's replicas; None if it can."""
     if layout.dp % layout.ep:
@@ -221,6 +251,12 @@ def batch_misfit(train: Train, layout: Layout) -> Misfit | None:
             f"{train.global_batch} is no multiple of micro_batch x dp x pp = {train.micro_batch} x {layout.dp} x "
             f"{layout.pp} = {unit}, as schedule interleaved needs: use {-(-train.global_batch // unit) * unit}, or "
             "schedule 1f1b",
+        )
+    if train.schedule == "pipedream-2bw" and train.global_batch // part < layout.pp:
+        return Misfit(
+            ("train", "global_batch"),
+            f"{train.global_batch} are {train.global_batch // part} micro-batches a replica, and two versions are "
+            f"enough for layout.pp {layout.pp} or more: use {part * layout.pp}, or schedule pipedream",
         )
     rows = layout.grid.samples
     if rows > 1 and train.eval_samples % (layout.dp * rows):

@@ -14,6 +14,7 @@ from hpcbench.contract.layout import Layout, batch_misfit, model_misfit
 from hpcbench.contract.problems import user_error
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.section import Count, File, Line, Misfit, Name, Precision, Scalar, Section
+from hpcbench.contract.synchrony import server_misfit, stream_misfit
 from hpcbench.contract.traffic import Setting
 from hpcbench.contract.training import Data, Model, Train, optimizer_misfit
 from hpcbench.errors import UserError
@@ -83,6 +84,8 @@ def check(run: Run, where: str) -> None:
     """
     found = (
         model_misfit(run.model, run.train, run.layout)
+        or stream_misfit(run.model, run.train, run.layout)
+        or server_misfit(run.model, run.train, run.layout)
         or batch_misfit(run.train, run.layout)
         or optimizer_misfit(run.train)
         or _run_misfit(run)
@@ -96,6 +99,10 @@ def _run_misfit(run: Run) -> Misfit | None:
     if run.ranks != run.layout.ranks:
         product = "dp x cp x tp x pp" if run.layout.cp > 1 else "dp x tp x pp"
         return Misfit(("ranks",), f"{run.ranks} is not {product} = {run.layout.ranks}: {_REMEDY}")
+    if run.train.sync != "all-reduce" and run.device != "cpu":
+        return Misfit(("train", "sync"), f"{run.train.sync} has been built for CPUs only: use sync all-reduce")
+    if run.layout.automatic:
+        return Misfit(("layout", "stages"), f"auto is a study's word: {_REMEDY}")
     if run.scheme.optimizer not in (None, run.train.optimizer):
         return Misfit(("scheme", "optimizer"), f"{run.scheme.optimizer} is not that of train: {_REMEDY}")
     listed = run.scheme.all_rules

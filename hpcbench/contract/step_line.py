@@ -85,7 +85,7 @@ class Step:
     hfu: float | None = _quantity("1", "Hardware FLOP/s over the chip's peak, as the log claims it")
     lr: float | None = _quantity("1", "Learning rate", Printed("lr", ".3E"))
     gradient_norm: float | None = _quantity(
-        "1", "Global norm of the gradients before clipping", Printed("grad-norm", ".4E")
+        "1", "Global norm of the gradients before clipping", Printed("grad-norm", ".4E", always=False)
     )
     loss_scale: float | None = _quantity("1", "Factor of the loss in fp16", Printed("loss-scale", ".17g", always=False))
     message_bytes: int | None = _quantity(

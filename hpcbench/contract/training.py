@@ -9,7 +9,10 @@ from hpcbench.contract.section import Count, File, Misfit, Name, Precision, Sect
 
 Optimizer = Literal["adamw", "onebit-adam"]
 MessageFormat = Literal["auto", "fp32", "bf16", "fp16"]
-ScheduleName = Literal["gpipe", "1f1b", "interleaved"]
+ScheduleName = Literal["gpipe", "1f1b", "interleaved", "pipedream", "pipedream-2bw"]
+SyncName = Literal["all-reduce", "bsp", "ssp", "asp"]
+UNFLUSHED: tuple[ScheduleName, ...] = ("pipedream", "pipedream-2bw")
+"""Schedules whose pipeline stays full from step to step."""
 
 
 class Model(Section):
@@ -162,8 +165,31 @@ class Train(Section):
         0, ge=0, description="Steps between checkpoints; 0 writes one only when a run is told to stop before its end."
     )
     schedule: ScheduleName = Field(
-        "1f1b", description="Order of the pipeline's work; interleaved goes with layout.chunks of 2 or more."
+        "1f1b",
+        description="Order of the pipeline's work; interleaved goes with layout.chunks of 2 or more. pipedream and "
+        "pipedream-2bw never empty the pipeline: they compute with older weights.",
     )
+    vertical_sync: bool = Field(
+        False,
+        description="For schedule pipedream: every stage uses the version of the weights that was the newest where the "
+        "micro-batch entered, not its own newest.",
+    )
+    sync: SyncName = Field(
+        "all-reduce",
+        description="How replicas keep in step: by collectives, or by a parameter server that is spread over them. bsp "
+        "waits for all in each step, ssp lets a replica be `staleness` steps ahead of the slowest, asp waits for none.",
+    )
+    staleness: int = Field(
+        0, ge=0, description="For sync ssp: gradients by which a replica may be ahead of the slowest one."
+    )
+    slow_factor: float = Field(
+        1.0,
+        ge=1,
+        le=1000,
+        description="The passes of rank `slow_rank` take so many times as long, to show what waiting for it costs. For "
+        "layouts without a pipeline.",
+    )
+    slow_rank: int = Field(0, ge=0, description="The rank that slow_factor is for.")
     recompute: Literal["none", "selective", "full"] | Count = Field(
         "none",
         description="Activations that the backward pass computes again: none, those of the attention core (selective), "
@@ -240,6 +266,16 @@ def optimizer_misfit(train: Train) -> Misfit | None:
         if train.freeze_step is None:
             return None
         return Misfit(("train", "freeze_step"), f"{train.optimizer} freezes nothing: leave it out")
+    if train.sync != "all-reduce":
+        return Misfit(
+            ("train", "sync"),
+            f"{train.sync} has been built for adamw, not for 1-bit Adam: use sync all-reduce, or another optimizer",
+        )
+    if train.schedule in UNFLUSHED:
+        return Misfit(
+            ("train", "schedule"),
+            f"{train.schedule} has been built for adamw, not for 1-bit Adam: use schedule 1f1b, or another optimizer",
+        )
     if train.zero:
         return Misfit(
             ("train", "zero"),

@@ -24,8 +24,9 @@ from hpcbench.contract.traffic import Dimension, Kind, Phase
 from hpcbench.parallel import pieces as states
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import Bucket, Slot
+from hpcbench.parallel.buffers import Buffer, to_buffer
 from hpcbench.parallel.exact import exact_sum, square_sum
-from hpcbench.parallel.gradients import Gradients
+from hpcbench.parallel.gradients import Gradients, divide
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.offload import Crossing, HostLink
 from hpcbench.parallel.on_demand import OnDemand
@@ -137,9 +138,28 @@ class DataParallel:
         """Average the replicas' gradients into the pieces, without the loss scale."""
         self._gradients.finish()
 
+    def keep_gradients(self) -> None:
+        """Reduce no gradients from now on: `own_gradients` gives this replica's."""
+        self._gradients.averaged = False
+
+    def own_gradients(self, *, divisor: float) -> list[Buffer]:
+        """The gradients of this replica over `divisor`, by bucket. The next backward pass changes them."""
+        found = []
+        for piece in self.pieces:
+            if piece.to_come:
+                piece.bucket.clear_missing()
+            vector = to_buffer(piece.bucket.gradients)
+            divide(vector, divisor)
+            found.append(vector)
+        return found
+
     def gradient_norm(self) -> float:
         """2-norm of the whole model's gradient, each parameter counted once; the same bits on every rank."""
-        return self._world_norm(self._square(self._own))
+        return self._world_norm(self.gradient_square())
+
+    def gradient_square(self) -> float:
+        """The summand of this rank in the square of the norm. Those of all ranks add up to the whole."""
+        return self._square(self._own)
 
     @property
     def _own(self) -> list[Piece]:

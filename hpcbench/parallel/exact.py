@@ -1,7 +1,7 @@
 """Exact sums of scalars that do not depend on the rank, and the check that replicas agree."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -38,6 +38,13 @@ def gather(group: Group, values: Sequence[float], exact: Channel) -> list[list[f
 def exact_sum(group: Group, values: Sequence[float], exact: Channel) -> list[float]:
     """The sums of the ranks' values. Every rank adds them in rank order, so that all have the same bits."""
     return [sum(column) for column in zip(*gather(group, values, exact), strict=True)]
+
+
+def everyones_counts(group: Group, counts: Mapping[int, int], exact: Channel) -> list[dict[int, int]]:
+    """Every rank's counts by a number from 0 on, in rank order."""
+    length = round(max(most for (most,) in gather(group, [float(max(counts, default=0) + 1)], exact)))
+    rows = gather(group, [float(counts.get(k, 0)) for k in range(length)], exact)
+    return [{k: round(n) for k, n in enumerate(row) if n} for row in rows]
 
 
 def digest(tensors: Iterable[Tensor]) -> int:

@@ -112,7 +112,7 @@ class Pipeline:
         times = self._phases = phases or Phases()
         begin = times.clock.mark()
         for work, i, chunk in actions:
-            self._sendings = _collect(self._sendings)
+            self.collect_sendings()
             if work == "forward":
                 source, result = self._forward(batches[i], i, chunk)
                 if self._is_last(chunk):
@@ -130,6 +130,10 @@ class Pipeline:
             sending.wait()
         self._sendings = []
         return [float(loss) for loss in losses]  # not before: a GPU would be waited for each time
+
+    def collect_sendings(self) -> None:
+        """Count the messages that have left, and free their memory."""
+        self._sendings = _collect(self._sendings)
 
     def _part(self, chunk: int) -> int:
         """Number of the model's part that the chunk is."""

@@ -85,7 +85,14 @@ def forward_only(stage: int, stages: int, microbatches: int, chunks: int = 1) ->
                 yield Action("forward", i, chunk)
 
 
-SCHEDULES: dict[ScheduleName, Schedule] = {"gpipe": gpipe, "1f1b": one_f_one_b, "interleaved": interleaved}
+SCHEDULES: dict[ScheduleName, Schedule] = {
+    "gpipe": gpipe,
+    "1f1b": one_f_one_b,
+    "interleaved": interleaved,
+    "pipedream": one_f_one_b,
+    "pipedream-2bw": one_f_one_b,
+}
+"""The schedules. Those without a flush are 1F1B over the micro-batches of all steps, see `hpcbench.parallel.stream`."""
 
 
 def _one_chunk(name: str, chunks: int) -> None:

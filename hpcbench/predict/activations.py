@@ -28,11 +28,13 @@ def alive_by_formula(name: str, *, stage: int, stages: int, microbatches: int, c
 
     ``m`` for GPipe, ``min(p - r, m)`` for 1F1B (arXiv 2104.04473, section 2.2), and one more than Megatron-LM's warm-up
     for interleaved: ``min(2 (p - r - 1) + (v - 1) p + 1, v m)``, which on the first stage is 1 + (p - 1)/(p v) times
-    the p v chunks of 1F1B (arXiv 2205.05198, section 4.2.3).
+    the p v chunks of 1F1B (arXiv 2205.05198, section 4.2.3). Without a flush ``p - r``, however few a step has.
     """
     counts = {
         "gpipe": microbatches,
         "1f1b": min(stages - stage, microbatches),
+        "pipedream": stages - stage,
+        "pipedream-2bw": stages - stage,
         "interleaved": min(2 * (stages - stage - 1) + (chunks - 1) * stages + 1, chunks * microbatches),
     }
     return counts[name]

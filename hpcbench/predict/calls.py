@@ -11,7 +11,7 @@ from hpcbench.contract.grid import by_channel
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.shards import Span
 from hpcbench.contract.traffic import Traffic, content_of
-from hpcbench.contract.training import Model, Train
+from hpcbench.contract.training import UNFLUSHED, Model, Train
 from hpcbench.predict import context
 from hpcbench.predict import grid as grids
 from hpcbench.predict.buckets import Bucket, itemsize, laid_of
@@ -94,6 +94,8 @@ class Calls:
             for sent in (self.activations(number), self.gradients_back(number)):
                 if sent:
                     yield sent, self.micro_batches
+            if header := self.header(number):
+                yield header, self.micro_batches
         for bucket, count in self.buckets:
             for gathered in (self.gathered_forward(bucket), self.gathered_backward(bucket)):
                 if gathered:
@@ -227,6 +229,12 @@ class Calls:
         """What a part sends back; the first one sends nothing."""
         return self._boundary(("PP", "BACKWARD", "GRAD")) if number else None
 
+    def header(self, number: int) -> Call | None:
+        """What a part sends before its activation in a pipeline without a flush: micro-batch and version."""
+        if self._train.schedule not in UNFLUSHED or number == self._layout.parts - 1:
+            return None
+        return Call(("EXACT", "FORWARD", "ACT"), "send", 2, 8, "pp")
+
     def _boundary(self, channel: Traffic) -> Call:
         n = self._tokens * self._model.hidden // self.spread
         return Call(channel, "send", n, self._widths["activations"], "pp")
@@ -274,7 +282,8 @@ class Calls:
         if owned:
             found.append((Call(("PP", "STEP", "GRAD"), "all-reduce", owned, self._widths["gradients"], "ends"), 1))
         found += [(self._summands(bucket), count) for bucket, count in self.buckets if bucket.summands]
-        found.append((Call(("EXACT", "STEP", "OPTIM"), "all-gather", self._layout.ranks, 8, "world"), 1))
+        if self._train.schedule not in UNFLUSHED:
+            found.append((Call(("EXACT", "STEP", "OPTIM"), "all-gather", self._layout.ranks, 8, "world"), 1))
         if self._train.zero in (1, 2):
             width = self._widths["parameters"]
             for bucket, count in self.buckets:

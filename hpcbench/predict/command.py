@@ -12,6 +12,7 @@ from hpcbench.predict import measured as tables
 from hpcbench.predict.document import SCHEMA, cell_words
 from hpcbench.predict.earlier import Lesson, find, learn
 from hpcbench.predict.machine import Machine
+from hpcbench.predict.partition.plans import Plans, plans_of
 from hpcbench.predict.place import machine_of, subject_of
 from hpcbench.predict.prediction import Prediction, on_ranks, predict
 from hpcbench.predict.subject import Subject
@@ -29,6 +30,7 @@ def predict_study(
     sets: Sequence[str],
     only: str | None = None,
     skip: bool = False,
+    partition: bool = False,
 ) -> tuple[list[Prediction], dict[str, Any], Machine]:
     """Predict each cell and scheme of a study once: repeats differ by nothing that is predicted.
 
@@ -36,6 +38,8 @@ def predict_study(
     ----------
     skip
         Leave out what cannot be predicted, with the reason among what the predictions rest on; else it is an error.
+    partition
+        Cut the models over the ranks, too: `plans` of what is said beside the predictions.
 
     Returns
     -------
@@ -75,10 +79,13 @@ def predict_study(
             cells.setdefault((words, count), []).append((run.scheme_name, scaled))
     lesson = _lesson(place, known, measured)
     found: list[Prediction] = []
+    plans: list[Plans] = []
     machine = None
     for (words, _), subjects in cells.items():
         machine, speeds = lesson.applied(_measured_machine(place, subjects[0][1], known))
         left_out = refused if skip else None
+        if partition:
+            plans += [plans_of(words, name, subject, machine, speeds) for name, subject in subjects]
         found += predict(
             words, subjects, machine, baseline=loaded.study.baseline.scheme, speeds=speeds, refused=left_out
         )
@@ -93,6 +100,7 @@ def predict_study(
         "measured": [str(known.directory / name) for name in known.names] if known.directory else [],
         "learned": lesson.words(),
         "refused": list(dict.fromkeys(refused)),
+        "plans": plans,
         "products": {"basis": machine.products.basis.value, "source": machine.products.source},
         "links": {"within": machine.fabric.within_basis.value, "between": machine.fabric.between_basis.value},
     }
@@ -120,4 +128,6 @@ def _measured_machine(place: Site, subject: Subject, known: tables.Measured) -> 
 def document(found: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> dict[str, Any]:
     """Everything as plain data."""
     runs = [one.to_json(machine.device.peak(one.subject.train.precision)) for one in found]
-    return {**about, "predictions": runs}
+    plans = [plan.to_json() for plan in about["plans"]]
+    others = {key: value for key, value in about.items() if key != "plans"}
+    return {**others, **({"partition": plans} if plans else {}), "predictions": runs}

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from hpcbench.contract.rules import applying
 from hpcbench.contract.traffic import Setting, live
+from hpcbench.contract.training import UNFLUSHED
 from hpcbench.parallel.schedule import SCHEDULES
+from hpcbench.parallel.stream import Stream
 from hpcbench.predict import context, zero
 from hpcbench.predict import grid as grids
 from hpcbench.predict.activations import layer_bytes, most_alive
@@ -19,7 +21,7 @@ from hpcbench.predict.calls import Calls
 from hpcbench.predict.experts import kept_elements, rows
 from hpcbench.predict.subject import Subject
 
-KINDS = ("weights", "gradients", "optimizer", "activations", "transient", "codec buffers", "residuals")
+KINDS = ("weights", "stashes", "gradients", "optimizer", "activations", "transient", "codec buffers", "residuals")
 PEAKS = ("before backward", "after backward", "after reduction")
 CONTEXT_BYTES = 1.2e9
 """What CUDA, the libraries and fragments take of a GPU: assumed."""
@@ -115,7 +117,11 @@ def _stage(subject: Subject, stage: int) -> tuple[dict[str, dict[str, float]], f
     # sums of the micro-batch before that have not been added yet
     pieces = sum(bucket.length // (layout.replicas // bucket.ep) * count for bucket, count in calls.buckets)
     arriving = pieces * master if train.zero >= 2 and several and train.overlap and layout.replicas > 1 else 0
-    actions = list(SCHEDULES[train.schedule](stage, layout.pp, subject.micro_batches, layout.chunks))
+    versions, in_run = 1, subject.micro_batches
+    if train.schedule in UNFLUSHED:  # micro-batches of later steps have entered, and need weights of earlier ones
+        versions = Stream.of(train, stages=layout.pp, micro_batches=in_run).versions(stage)
+        in_run = max(in_run, layout.pp)
+    actions = list(SCHEDULES[train.schedule](stage, layout.pp, in_run, layout.chunks))
     cut = layout.layers_of(model.layers)
     layers = [len(cut[number]) for number in calls.parts]
     alive = most_alive(actions, layers)
@@ -138,7 +144,9 @@ def _stage(subject: Subject, stage: int) -> tuple[dict[str, dict[str, float]], f
         logits = tokens * model.vocab / layout.tp * (width + 3 * master)
     messages = 2.0 * largest * master if layout.replicas > 1 else 0.0
     codec, residuals = _codec_bytes(subject, calls, largest, whole)
-    lasting = {"weights": weights, "optimizer": optimizer, "residuals": residuals, "codec buffers": codec}
+    stashes = (versions - 1) * whole * width
+    lasting: dict[str, float] = {"weights": weights, "stashes": stashes, "optimizer": optimizer}
+    lasting |= {"residuals": residuals, "codec buffers": codec}
     peaks = {
         "before backward": {
             "gradients": owned + arriving + (whole_gradients if several else 0),

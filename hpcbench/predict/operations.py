@@ -1,6 +1,11 @@
 """What one stage of the pipeline does in a step, in the order of its schedule."""
 
+from collections.abc import Iterable
+
+from hpcbench.contract.training import UNFLUSHED
 from hpcbench.parallel.schedule import SCHEDULES
+from hpcbench.parallel.schedule import Action as PipelineAction
+from hpcbench.parallel.stream import Stream
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.simulate import Busy, Flow, Operation, Post, Wait
 from hpcbench.predict.stage import Action, StageCosts
@@ -27,12 +32,26 @@ class StageProgram:
         self._subject, self._machine, self._traffic = subject, machine, traffic
         self.costs, self.stage = costs, stage
 
-    def operations(self, micro_batches: int) -> list[Operation]:
-        """In the order of the schedule, with so many micro-batches."""
-        train, layout, costs = self._subject.train, self._subject.layout, self.costs
+    def operations(self, micro_batches: int, steps: int = 1) -> list[Operation]:
+        """In the order of the schedule, with so many micro-batches a step.
+
+        Only without a flush are several steps more than one step several times.
+        """
+        train, layout = self._subject.train, self._subject.layout
         found: list[Operation] = []
+        if train.schedule in UNFLUSHED:
+            stream = Stream(layout.pp, micro_batches, steps)
+            for step in range(steps):
+                self._step(found, stream.actions(self.stage, step), micro_batches)
+            return found
+        for _ in range(steps):
+            actions = SCHEDULES[train.schedule](self.stage, layout.pp, micro_batches, layout.chunks)
+            self._step(found, actions, micro_batches)
+        return found
+
+    def _step(self, found: list[Operation], actions: Iterable[PipelineAction], micro_batches: int) -> None:
+        train, layout, costs = self._subject.train, self._subject.layout, self.costs
         last_part = layout.parts - 1
-        actions = SCHEDULES[train.schedule](self.stage, layout.pp, micro_batches, layout.chunks)
         message, back = costs.calls.activations(0), costs.calls.gradients_back(1)
         sending = self._traffic.cost(message, size=layout.pp) if message else Cost()
         returning = self._traffic.cost(back, size=layout.pp) if back else Cost()
@@ -55,7 +74,7 @@ class StageProgram:
                 found.append(Wait(("backward", i, number), "pipeline"))
                 _busy(found, returning.decode)
             buckets = costs.reductions[chunk]
-            if overlaps and buckets and (each_time or i == micro_batches - 1):
+            if overlaps and buckets and (each_time or (i + 1) % micro_batches == 0):
                 share = 1 / sum(size for size, _ in buckets)
                 for k, (size, cost) in enumerate(buckets):
                     _act(found, backward, share * size)
@@ -80,7 +99,6 @@ class StageProgram:
                     self._call(found, cost, "data")
         self._call(found, costs.tail, "data")
         found.append(Busy(costs.optimizer + costs.host))
-        return found
 
     def _send(self, found: list[Operation], key: object, cost: Cost) -> None:
         if self._subject.program.waits_for_messages:

@@ -10,6 +10,7 @@ from hpcbench.predict.basis import Figure
 from hpcbench.predict.command import document, predict_study
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.memory import KINDS, PEAKS, remedy
+from hpcbench.predict.partition.plans import words
 from hpcbench.predict.prediction import Prediction
 from hpcbench.predict.step import PARTS
 
@@ -29,6 +30,7 @@ def show(
     output: Path | None,
     plots: Path | None,
     only: str | None = None,
+    partition: bool = False,
 ) -> int:
     """Predict and print; gives the exit status: 1 where a run does not fit.
 
@@ -39,7 +41,9 @@ def show(
     """
     if format not in FORMATS:
         raise UserError(f"--format {format}: is unknown: use {', '.join(FORMATS)}")
-    found, about, machine = predict_study(study, site=site, measured=measured, ranks=ranks, sets=sets, only=only)
+    found, about, machine = predict_study(
+        study, site=site, measured=measured, ranks=ranks, sets=sets, only=only, partition=partition
+    )
     drawn: dict[str, Path] = {}
     if plots is not None or format == "html":
         from hpcbench.predict.plots import draw
@@ -81,6 +85,7 @@ def notes(found: Sequence[Prediction], about: dict[str, Any], machine: Machine) 
         lines.append(
             "Nothing was measured here: `hpcbench bench gemm` and `hpcbench bench network` narrow the intervals."
         )
+    lines += words(about["plans"])
     for one in found:
         if one.against:
             lines.append(f"{_name(one)}: {one.against.words}.")

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from hpcbench.contract.traffic import Traffic
+from hpcbench.contract.training import UNFLUSHED
 from hpcbench.predict import constants
 from hpcbench.predict.basis import Basis, Figure, total_error, worst
 from hpcbench.predict.machine import Machine
@@ -88,7 +89,11 @@ class Step:
         if stage_ranks >= self.subject.ranks_per_node:
             networks = list(range(layout.pp))
         m, few = self.subject.micro_batches, 3 * layout.pp
-        if m <= 2 * few:
+        if self._unflushed:
+            filled = 2 * -(-layout.pp // m) + 1
+            less, more = (self._outcome(networks, m, steps) for steps in (filled, filled + 2))
+            outcome = less.each_further(more, 2)
+        elif m <= 2 * few:
             outcome = self._outcome(networks, m)
         else:
             # a full pipeline repeats itself: what one more round of micro-batches takes, all further ones take
@@ -97,9 +102,13 @@ class Step:
         longest = max(range(layout.pp), key=lambda stage: outcome.busy[stage])
         return self._split(outcome, longest)
 
-    def _outcome(self, networks: list[int], micro_batches: int) -> "_Outcome":
+    @property
+    def _unflushed(self) -> bool:
+        return self.subject.train.schedule in UNFLUSHED
+
+    def _outcome(self, networks: list[int], micro_batches: int, steps: int = 1) -> "_Outcome":
         layout, cores = self.subject.layout, self.machine.shared_cores
-        programs = [program.operations(micro_batches) for program in self._programs]
+        programs = [program.operations(micro_batches, steps) for program in self._programs]
         simulation = Simulation(programs, networks, cores / (layout.replicas * layout.tp) if cores else None)
         seconds, stages = simulation.run(), simulation.stages
         return _Outcome(
@@ -132,7 +141,7 @@ class Step:
         parts = {name: part * (1.0 if name == "data" else longer) for name, part in parts.items()}
         parts["tensor"] += waited.get("tensor", 0.0)
         waits = waited.get("pipeline", 0.0) + max(seconds - outcome.end[stage], 0.0)
-        shape = (self.subject.layout.pp - 1) / self.subject.layout.chunks
+        shape = 0.0 if self._unflushed else (self.subject.layout.pp - 1) / self.subject.layout.chunks
         mean = (parts["forward"] + parts["backward"] + parts["recompute"] + parts["tensor"]) / m
         parts["bubble"] = min(waits, shape * mean)
         parts["pipeline"] = waits - parts["bubble"]
@@ -225,6 +234,17 @@ class _Outcome:
     busy: list[float]
     shared: list[float]
     waited: list[dict[str, float]]
+
+    def each_further(self, more: "_Outcome", steps: int) -> "_Outcome":
+        """One of the steps that `more` has over this, in the middle of a run, where no stage comes to its end."""
+        seconds = (more.seconds - self.seconds) / steps
+        over = [(there - here) / steps for here, there in zip(self.busy, more.busy, strict=True)]
+        shared = [(there - here) / steps for here, there in zip(self.shared, more.shared, strict=True)]
+        waited = [
+            {kind: (there.get(kind, 0.0) - here.get(kind, 0.0)) / steps for kind in {**here, **there}}
+            for here, there in zip(self.waited, more.waited, strict=True)
+        ]
+        return _Outcome(seconds, [seconds] * len(self.end), over, shared, waited)
 
     def further(self, more: "_Outcome", times: float) -> "_Outcome":
         """So many times what `more` has over this, on top of this."""

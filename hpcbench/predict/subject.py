@@ -35,7 +35,8 @@ KNOWN: Mapping[type[BaseModel], frozenset[str]] = {
         (
             *("steps", "warmup_steps", "global_batch", "micro_batch", "seq_len", "precision", "comm_precision", "zero"),
             *("seed", "lr", "min_lr", "beta1", "beta2", "eps", "weight_decay", "clip", "bucket_mb", "overlap"),
-            *("eval_every", "eval_samples", "checkpoint_every", "schedule", "recompute", "sequence_parallel"),
+            *("eval_every", "eval_samples", "checkpoint_every", "schedule", "vertical_sync", "recompute"),
+            "sequence_parallel",
             *("offload", "node_copy", "optimizer", "freeze_step"),
             *("loss_scale", "loss_scale_window", "loss_scale_hysteresis", "trace"),
         )

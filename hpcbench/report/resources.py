@@ -8,6 +8,7 @@ from typing import Any
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract import events
 from hpcbench.contract.text import printable
+from hpcbench.contract.training import UNFLUSHED
 from hpcbench.contract.values import integer
 from hpcbench.predict import schedule
 
@@ -184,6 +185,9 @@ def by_stage(log: RunLog) -> list[dict[str, float]]:
 
 def _by_schedule(settings: Mapping[str, Any], stages: int) -> float | None:
     batch, micro = (integer(settings, "train", name) for name in ("global_batch", "micro_batch"))
+    train = settings.get("train")
+    if isinstance(train, Mapping) and train.get("schedule") in UNFLUSHED:
+        return 0.0
     replicas, chunks = integer(settings, "layout", "dp"), integer(settings, "layout", "chunks") or 1
     if not batch or not micro or not replicas or min(batch, micro, replicas, chunks) < 1:
         return None

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hpcbench.contract.layout import Layout, batch_misfit, model_misfit
+from hpcbench.contract.layout import Layout, balanced, batch_misfit, model_misfit
 from hpcbench.contract.problems import FieldPath
+from hpcbench.contract.synchrony import server_misfit, stream_misfit
 from hpcbench.errors import UserError
 from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
 
@@ -53,10 +54,16 @@ def resolve(study: AnyStudy, capacity: Capacity, where: Callable[[FieldPath], st
         nodes = study.nodes or 1
         per_node = study.ranks_per_node or capacity.ranks_per_node or capacity.slots
         return Size(nodes, per_node, Layout(dp=nodes * per_node))  # how its ranks are laid out, the program knows
-    if misfit := model_misfit(study.model, study.train, study.layout):
+    sections = study.model, study.train, study.layout
+    if misfit := model_misfit(*sections) or stream_misfit(*sections):
         raise UserError(f"{where(misfit.field)}: {misfit}")
     size = _place(study, capacity, where)
-    if misfit := batch_misfit(study.train, size.layout):
+    if study.train.sync != "all-reduce" and capacity.device != "cpu":
+        raise UserError(
+            f"{where(('train', 'sync'))}: train.sync: {study.train.sync} has been built for CPUs, and the device of "
+            f"{capacity.site} is {capacity.device}: use sync all-reduce"
+        )
+    if misfit := server_misfit(study.model, study.train, size.layout) or batch_misfit(study.train, size.layout):
         raise UserError(f"{where(misfit.field)}: {misfit}{_whence(study, size, capacity)}")
     return size
 
@@ -93,7 +100,8 @@ def _place(study: Study, capacity: Capacity, where: Callable[[FieldPath], str]) 
         dp = layout.dp
         ranks = dp * part
         nodes = study.nodes or (-(-ranks // usual) if usual else 1)
-    resolved = Layout(**{**dict(layout), "dp": dp})
+    stages = balanced(study.model, study.train, layout.parts) if layout.automatic else layout.stages
+    resolved = Layout(**{**dict(layout), "dp": dp, "stages": stages})
     product = f"dp x {axes} = {dp} x {sizes} = {ranks}"
     if usual is None:
         if ranks % nodes:

@@ -52,6 +52,7 @@ from hpcbench.contract.measured import first_measured
 from hpcbench.contract.run import Run, load
 from hpcbench.contract.state import STOPPED_EXIT
 from hpcbench.contract.step_line import Step
+from hpcbench.contract.training import UNFLUSHED
 from hpcbench.errors import TransitError, UserError
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.predict import flops
@@ -62,7 +63,10 @@ from hpcbench.train.checkpoint_index import ReplicasDifferError
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.energy.energy import EnergyMeter
 from hpcbench.train.log import LogWriter, now
+from hpcbench.train.serving import ServedTrainer
+from hpcbench.train.streaming import StreamTrainer
 from hpcbench.train.tracing import Tracing
+from hpcbench.train.train_served import train_served
 from hpcbench.train.trainer import Trainer
 
 
@@ -110,7 +114,7 @@ def main(argv: list[str]) -> int:
     wait = Wait.GIVE_WAY if run.oversubscribe else Wait.SPIN
     progress = Progress(wait, background=run.train.overlap)
     corpus = text.load_shared(comm, progress, run.data, run.train.seq_len, run.model.vocab)
-    trainer = Trainer(run, comm, progress, corpus, Places(aware=bool(aware)))
+    trainer = trainer_of(run, comm, progress, corpus, Places(aware=bool(aware)))
     for words in rules.idle(run.scheme.all_rules, run.setting):
         log.event(IdleRule(reason=words))
     if comm.rank == 0:
@@ -166,6 +170,16 @@ def train(
     The run's state, the reason where it is not ``completed``, and the steps taken.
     """
     run, settings = trainer.run, trainer.run.train
+    if isinstance(trainer, ServedTrainer):
+        return train_served(
+            trainer,
+            log,
+            hosts=hosts,
+            taken=taken,
+            checkpoints=checkpoints,
+            told_to_stop=told_to_stop,
+            energy=energy,
+        )
     model_flops = flops.model_flops_per_sample(**_shape(run))
     hardware_flops = flops.hardware_flops_per_sample(**_shape(run), recompute=settings.recompute)
     samples = settings.global_batch
@@ -209,7 +223,7 @@ def train(
         if isinstance(engine, OneBitAdam) and engine.updates == settings.freeze_step and not result.skipped:
             elements, without = engine.frozen_elements()
             log.event(VarianceFrozen(step=k + 1, elements=elements, without_gradient=without))
-        if not np.isfinite(result.loss):
+        if result.diverged:
             return "nan", f"loss is {result.loss} at step {k + 1}", k + 1
         if result.skipped and result.loss_scale <= trainer.smallest_loss_scale:
             return "nan", f"gradient norm is not finite at step {k + 1}", k + 1
@@ -221,6 +235,8 @@ def train(
                 layers = trainer.experts.report(run.model.expert_layers, experts.count, trainer.policy.exact)
                 log.event(Experts(**measured, layers=layers))
             log.event(Phases(**measured, stages=resources.phase_times(trainer)))
+            if stale := trainer.staleness():
+                log.event(stale)
             if hosts:
                 log.event(Hosts(**measured, hosts=resources.compute_times(trainer, hosts)))
             log.event(resources.memory(trainer))
@@ -243,6 +259,13 @@ def train(
         reason = "replicas hold different weights: a lossy collective gave its ranks different bytes"
         return "failed", reason, settings.steps
     return "completed", "", settings.steps
+
+
+def trainer_of(run: Run, *arguments: Any) -> Trainer:
+    """The trainer for the run's way of keeping its ranks in step."""
+    if run.train.sync != "all-reduce":
+        return ServedTrainer(run, *arguments)
+    return (StreamTrainer if run.train.schedule in UNFLUSHED else Trainer)(run, *arguments)
 
 
 def attempt() -> int:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from mpi4py import MPI
 
 from hpcbench.contract.run import Run
+from hpcbench.contract.training import UNFLUSHED
 from hpcbench.errors import UserError
 from hpcbench.train import checkpoint_files as files
 from hpcbench.train.checkpoint_index import (
@@ -46,6 +47,8 @@ _FREE = (
     "train.node_copy",
 )
 """Settings that may change between two starts of a run."""
+_FREE_WHERE_BOUND = ("train.overlap", "train.checkpoint_every")
+"""The same where versions of the weights belong to their stages, or clocks to their workers."""
 _NOT_SCALARS = (*SHARED, RESIDUALS, "shards", "holder", "replicas", "calls")
 
 
@@ -291,8 +294,10 @@ def _largest(counts: list[dict[str, int]]) -> dict[str, int]:
 
 
 def _refuse_other(theirs: dict[str, Any], ours: dict[str, Any], path: Path) -> None:
+    trains = [one["train"] for one in (theirs, ours)]
+    bound = any(train["schedule"] in UNFLUSHED or train["sync"] != "all-reduce" for train in trains)
     for key, there, here in _differences(theirs, ours):
-        if not key.startswith(_FREE):
+        if not key.startswith(_FREE_WHERE_BOUND if bound else _FREE):
             raise UserError(
                 f"{path}: a checkpoint of another run: {key} is {there!r} there and {here!r} in the "
                 f"run file: remove {path.parent} to start from step 1"

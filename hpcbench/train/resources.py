@@ -121,9 +121,9 @@ def peak_resident(status: Path = Path("/proc/self/status")) -> int:
 def memory(trainer: Trainer) -> Memory:
     """Memory that the run has needed so far, the same on all ranks (a collective call).
 
-    `DataParallel.held_bytes` gives the memory that lasts from step to step.
+    `Trainer.held_bytes` gives the memory that lasts from step to step.
     """
-    held = trainer.data_parallel.held_bytes()
+    held = trainer.held_bytes()
     own = [float(peak_resident())]
     if trainer.run.device != "cpu":
         own += [float(torch.cuda.max_memory_allocated()), float(torch.cuda.max_memory_reserved())]

@@ -6,6 +6,8 @@ equal those of the step lines, and the seconds are parts of the steps' times.
 
 import math
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from hpcbench.comm.channel import Channel
@@ -48,6 +50,7 @@ class Traffic:
         self._link = link
         self._crossed_before = (0, 0)
         self._before: dict[Key, dict[str, float]] = {}
+        self._late: dict[Key, dict[str, float]] = {}
         self.forget()
 
     def forget(self) -> None:
@@ -59,11 +62,25 @@ class Traffic:
     def begin(self) -> None:
         """Begin a step."""
         self._before = {channel.traffic: _read(channel) for channel in self._policy.channels}
+        for key, values in self._late.items():
+            before = self._before[key]
+            self._before[key] = {name: value - values.get(name, 0.0) for name, value in before.items()}
+        self._late = {}
         if self._link:
             self._crossed_before = self._link.down_bytes, self._link.up_bytes
 
-    def end(self, seconds: float) -> tuple[int, int]:
-        """End a step that took `seconds`. The result is its message and wire bytes on this rank."""
+    @contextmanager
+    def late(self) -> Iterator[None]:
+        """Count what ends in the block in the next step: messages of a step that are still under way at its end."""
+        before = {channel.traffic: _read(channel) for channel in self._policy.channels}
+        yield
+        for channel in self._policy.channels:
+            then, late = before.get(channel.traffic, {}), self._late.setdefault(channel.traffic, {})
+            for name, value in _read(channel).items():
+                late[name] = late.get(name, 0.0) + value - then.get(name, 0.0)
+
+    def end(self, seconds: float, *, steps: int = 1) -> tuple[int, int]:
+        """End a step, or several, that took `seconds`. The result is their message and wire bytes on this rank."""
         step: defaultdict[str, float] = defaultdict(float)
         for channel in self._policy.channels:
             before, sums = self._before.get(channel.traffic, {}), self._sums[channel.traffic]
@@ -73,7 +90,7 @@ class Traffic:
         if self._link:
             (down, up), (down_before, up_before) = self._crossed, self._crossed_before
             self._crossed = down + self._link.down_bytes - down_before, up + self._link.up_bytes - up_before
-        self.steps += 1
+        self.steps += steps
         self.seconds += seconds
         return round(step["message_bytes"]), round(step["wire_bytes"])
 

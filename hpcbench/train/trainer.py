@@ -1,6 +1,7 @@
 """One rank's part of a training run: builds the model, takes steps, evaluates."""
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Any
 
 import torch
 from mpi4py import MPI
+from torch import nn
 
 from hpcbench.comm import links
 from hpcbench.comm.clock import Clock
@@ -17,6 +19,7 @@ from hpcbench.comm.places import Places
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.recorder import Recorder
+from hpcbench.contract.events import Staleness
 from hpcbench.contract.run import Run
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import make_buckets
@@ -30,7 +33,7 @@ from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.parallel.parallelize import parallelize
 from hpcbench.parallel.parts import held_by, parts_of
 from hpcbench.parallel.phases import Phases
-from hpcbench.parallel.pipeline import Pipeline
+from hpcbench.parallel.pipeline import MicroBatch, Pipeline
 from hpcbench.parallel.recompute import recompute
 from hpcbench.parallel.schedule import SCHEDULES, forward_only
 from hpcbench.parallel.sharding import Shard, Tied
@@ -63,6 +66,20 @@ class StepResult:
     """Loss scale of this step; 1 in formats other than fp16."""
     stop: bool
     """Whether some rank was told to stop."""
+    diverged: bool
+    """Whether the run ends here because its loss is not finite."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A step as one rank knows it: its summands of the mean loss, of what the norm is made of, and of the traffic."""
+
+    loss: float
+    seconds: float
+    lr: float
+    norm: float
+    message_bytes: int
+    wire_bytes: int
 
 
 class Trainer:
@@ -171,7 +188,7 @@ class Trainer:
         self.traffic = Traffic(self.policy, self.mesh, self.data_parallel.link)
         for part in parts:
             recompute(part, train.recompute)
-        self.pipeline = Pipeline(
+        self.pipeline = self._pipeline_of(
             parts,
             mesh=self.mesh,
             policy=self.policy,
@@ -191,6 +208,10 @@ class Trainer:
             device=run.device,
             own=positions.own,
         )
+
+    def _pipeline_of(self, parts: list[nn.Module], **others: Any) -> Pipeline:
+        """The pipeline of this rank's parts."""
+        return Pipeline(parts, **others)
 
     @property
     def smallest_loss_scale(self) -> float:
@@ -219,11 +240,30 @@ class Trainer:
         `told_to_stop` is called after the step was timed. Its answer is sent to all ranks with sums that every step
         makes.
         """
+        scale = self._scale.value
+        own = self._timed(step)
+        summands = [own.loss, own.message_bytes, own.wire_bytes, float(told_to_stop())]
+        sums = exact_sum(self.mesh.world, summands, self._exact)
+        message, wire = round(sums[1]), round(sums[2])
+        return StepResult(
+            sums[0],
+            own.seconds,
+            own.lr,
+            own.norm,
+            message,
+            wire,
+            skipped=not math.isfinite(own.norm),
+            loss_scale=scale,
+            stop=sums[3] > 0,
+            diverged=not math.isfinite(sums[0]),
+        )
+
+    def _timed(self, step: int) -> Timed:
+        """Take a step and count its time and traffic on this rank."""
         clock, phases = self._clock, self.phases
         clock.settle()  # what was sent between the steps belongs to none
         self.traffic.begin()
         start = clock.mark()
-        scale = self._scale.value
         mean_loss = self.backward(step)
         computed = clock.mark()
         lr, norm = self.update(step)
@@ -235,12 +275,7 @@ class Trainer:
         phases.steps += 1
         clock.settle()
         (seconds,) = spent
-        message, wire = self.traffic.end(seconds)
-        own = [mean_loss, message, wire, float(told_to_stop())]
-        sums = exact_sum(self.mesh.world, own, self._exact)
-        skipped = not math.isfinite(norm)
-        message, wire = round(sums[1]), round(sums[2])
-        return StepResult(sums[0], seconds, lr, norm, message, wire, skipped, loss_scale=scale, stop=sums[3] > 0)
+        return Timed(mean_loss, seconds, lr, norm, *self.traffic.end(seconds))
 
     def backward(self, step: int) -> float:
         """Compute and reduce the gradients of step `step`. The result is this rank's summand of the mean loss."""
@@ -249,9 +284,7 @@ class Trainer:
         self.data_parallel.begin(micro_batches=len(batches), loss_scale=self._scale.value)
         self.experts.set_factor(self._scale.value / len(batches))
         self.experts.active = True
-        schedule, layout = SCHEDULES[self.run.train.schedule], self.run.layout
-        actions = schedule(self.mesh.pp.rank, layout.pp, len(batches), layout.chunks)
-        losses = self.pipeline.run(actions, batches, loss_scale=self._scale.value, phases=self.phases)
+        losses = self._passes(step, batches)
         self.experts.active = False
         begin = self._clock.mark()
         self.data_parallel.reduce_gradients()
@@ -259,6 +292,20 @@ class Trainer:
         if not losses or self.mesh.tp.rank:
             return 0.0
         return sum(losses) / len(losses) / self.mesh.dp.size
+
+    def _passes(self, step: int, batches: list[MicroBatch]) -> list[float]:
+        """The passes of a step. The result is the mean loss of each micro-batch, on the last stage."""
+        schedule, layout = SCHEDULES[self.run.train.schedule], self.run.layout
+        actions = schedule(self.mesh.pp.rank, layout.pp, len(batches), layout.chunks)
+        begin = time.perf_counter()
+        losses = self.pipeline.run(actions, batches, loss_scale=self._scale.value, phases=self.phases)
+        factor = self.run.train.slow_factor
+        if factor > 1 and self.run.train.slow_rank == self.mesh.rank:
+            clock = self.phases.clock
+            mark = clock.mark()
+            time.sleep((factor - 1) * (time.perf_counter() - begin))
+            self.phases.count("backward", mark, clock.mark())
+        return losses
 
     def update(self, step: int) -> tuple[float, float]:
         """Change the weights by the reduced gradients, if they are finite.
@@ -300,6 +347,14 @@ class Trainer:
             tokens = sum(sizes)
         total, count = exact_sum(self.mesh.world, [total, float(tokens)], self._exact)
         return total / count, round(count)
+
+    def held_bytes(self) -> dict[str, int]:
+        """Bytes of the tensors that last from step to step, by where they lie and what they are for."""
+        return self.data_parallel.held_bytes()
+
+    def staleness(self) -> Staleness | None:
+        """How old the weights of the gradients were; None if they are always the newest (a collective call)."""
+        return None
 
     def state(self) -> dict[str, Any]:
         """All values of this rank that the next step depends on, by global parameter names, in host memory.

@@ -55,6 +55,28 @@ def test_checksum(tiny: Tiny) -> None:
     assert re.fullmatch(r"256 KiB: checksum \d+ GB/s, CRC-32 of zlib [\d.]+ GB/s", printed.lines[-1])
 
 
+def test_staleness(tiny: Tiny, tmp_path: Path) -> None:
+    """Arms that wait beside arms that do not, each pair with its own reference."""
+    file = tmp_path / "rows.json"
+    tiny("staleness.py", "--json", str(file))
+    rows = {row["arm"]: row for row in json.loads(file.read_text())}
+    assert {arm: row["against"] for arm, row in rows.items()} == {
+        "1f1b": "1f1b",
+        "pipedream": "1f1b",
+        "all-reduce": "all-reduce",
+        "asp": "all-reduce",
+    }
+    assert rows["1f1b"]["staleness"] == rows["all-reduce"]["staleness"] == {"0": 1.0}
+    assert set(rows["pipedream"]["staleness"]) == {"0", "1"}
+    assert all(row["pairs"] == 1 for row in rows.values())
+
+
+def test_partition(tiny: Tiny) -> None:
+    printed = tiny("partition.py")
+    rows = [row for row in printed.rows() if row[0] == "8"]
+    assert len(rows) == 8 and {row[2] for row in rows} == {"4"}
+
+
 def test_half_sums(tiny: Tiny) -> None:
     printed = tiny("half_sums.py")
     for name in ("fp32, MPI library", "fp16, our loop", "bf16, our loop"):

@@ -134,6 +134,11 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
     }
     assert data["train"] == {
         "trace": None,
+        "vertical_sync": False,
+        "sync": "all-reduce",
+        "staleness": 0,
+        "slow_rank": 0,
+        "slow_factor": 1.0,
         "steps": 20,
         "warmup_steps": 10,
         "global_batch": 64,

@@ -127,6 +127,28 @@ class Phases(Counted):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StalenessOf(Part):
+    """How old the weights were that gradients were computed with, on one stage of a pipeline or one server shard."""
+
+    place: int | None
+    """Number of the stage or of the shard."""
+    versions: int | None = None
+    """The most versions of the weights that the stage held at a time; left out for a shard."""
+    counts: dict[str, Any] | None
+    """Number of gradients by staleness: updates between the weights they were computed with and those they changed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staleness(Event):
+    """Staleness of all gradients of the run since it began or was continued."""
+
+    NAME: ClassVar[str] = "staleness"
+    of: str | None
+    """What the places are: ``stage`` or ``shard``."""
+    places: tuple[StalenessOf, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class HostTimes(Part):
     """Time that the ranks of one host spent on computing in a step."""
 
@@ -210,6 +232,7 @@ class Memory(Event):
     NAME: ClassVar[str] = "memory"
     LASTING: ClassVar = (
         "device_parameters_bytes",
+        "device_stashes_bytes",
         "device_gradients_bytes",
         "device_optimizer_bytes",
         "host_gradients_bytes",
@@ -228,6 +251,8 @@ class Memory(Event):
     device_buffer_bytes: int | None = None
     """GPU memory that collectives use for their own buffers."""
     device_parameters_bytes: int | None = None
+    device_stashes_bytes: int | None = None
+    """Memory for older versions of the weights, where the schedule has some: the most at a time."""
     device_gradients_bytes: int | None = None
     host_gradients_bytes: int | None = None
     device_optimizer_bytes: int | None = None

@@ -57,6 +57,7 @@ RESERVED = _held(
 )
 _LASTING = {
     "parameters": "Weights that passes compute with",
+    "stashes": "Older versions of the weights",
     "gradients": "Gradients, whole ones and the sums that the optimizer reads",
     "optimizer": "Master weights and moments",
     "residuals": "Residuals of error feedback",

@@ -1,0 +1,67 @@
+"""How long the partitioner takes: models of 24 to 96 layers on 16 to 64 ranks, on one level of links and on two.
+
+    python benchmarks/partition.py [--tiny]
+
+A layer of the chain is alike all others but for the first and the last, as in a transformer; `random` has layers that
+all differ. With a memory limit, a rank holds a fifth of the model and its states. The least of three runs is printed.
+"""
+
+import argparse
+import random
+import sys
+import time
+from pathlib import Path
+
+from provenance import head
+from rich.console import Console
+from rich.table import Table
+from tiny import parse
+
+from hpcbench.console import columns
+from hpcbench.predict.partition.chain import Chain, Layer, Level, Setting
+from hpcbench.predict.partition.solve import best_cut
+
+
+def transformer(layers: int) -> Chain:
+    """Blocks with the embedding before them and the head behind."""
+    block = Layer(0.01, 1e7, 1e6, 1e6, 1e7, 4e7)
+    ends = Layer(0.0105, 1.5e7, 1e6, 1e6, 1.5e7, 6e7), Layer(0.03, 1.5e7, 0.0, 2e6, 1.5e7, 6e7)
+    return Chain([ends[0], *[block] * (layers - 2), ends[1]])
+
+
+def unlike(layers: int) -> Chain:
+    """Layers that all differ."""
+    draw = random.Random(layers).uniform
+    return Chain([Layer(draw(0.005, 0.02), draw(1e6, 1e7), draw(1e5, 1e6), 1e6, 1e7, 4e7) for _ in range(layers)])
+
+
+def main() -> int:
+    """Measure and print; returns the exit status."""
+    parser = argparse.ArgumentParser(description="How long the partitioner takes.")
+    parser.add_argument("--layers", type=int, nargs="*", default=[24, 48, 96])
+    options = parse(parser, layers=[8])
+    ranks_a_node = 2 if options.tiny else 8
+    nodes = 2 if options.tiny else 8
+    page = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("layers", "chain", "ranks", "levels", "memory", "seconds", "stages"):
+        page.add_column(name, justify="right")
+    for layers in options.layers:
+        for name, chain in (("transformer", transformer(layers)), ("random", unlike(layers))):
+            held = chain.memory(0, layers, alive=1, versions=1) / 5
+            for levels in ([Level(ranks_a_node * nodes, 1e10)], [Level(ranks_a_node, 1e11), Level(nodes, 1e10)]):
+                for limit in (None, held):
+                    setting, least = Setting(levels, memory_bytes=limit), float("inf")
+                    for _ in range(1 if limit else 3):
+                        begin = time.perf_counter()
+                        found = best_cut(chain, setting)
+                        least = min(least, time.perf_counter() - begin)
+                    cells = (layers, name, setting.ranks, len(levels), "limited" if limit else "-")
+                    page.add_row(*map(str, cells), f"{least:.3f}", str(len(found.stages)))
+    for line in head(Path(__file__)):
+        print(line)
+    Console(width=columns(), highlight=False).print(page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""What ranks tell the first one at the end of a step, and what it answers, where none of them waits for all others.
+
+The first rank is on the first stage, which ends a step last: when it waits for the others' reports, they have been
+sent. Its answer is read some steps later, at the same step on every rank.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+
+from hpcbench.comm.channel import Channel
+from hpcbench.comm.group import Group
+from hpcbench.comm.work import Work
+
+_REPORT, _ANSWER = 1, 2
+"""Tags of the two kinds of messages."""
+
+
+class Reports:
+    """Reports and answers.
+
+    Parameters
+    ----------
+    world
+        All ranks.
+    exact
+        Channel of exact traffic.
+    lag
+        Steps after which an answer is read.
+    """
+
+    def __init__(self, world: Group, exact: Channel, lag: int) -> None:
+        self._world, self._exact, self._lag = world, exact, lag
+        self._own: deque[int] = deque()
+        """The first rank's own answers that have not been read."""
+        self._unread = 0
+        self._sendings: list[Work] = []
+
+    def sums(self, own: Sequence[float]) -> list[float]:
+        """The sums of all ranks' values on the first rank, in rank order; this rank's own on the others."""
+        if self._world.rank:
+            self._send(np.array(own, np.float64), 0, _REPORT)
+            return list(own)
+        rows = [list(own)]
+        for rank in range(1, self._world.size):
+            values = np.full(len(own), np.nan)
+            self._world.recv(values, rank, tag=_REPORT, channel=self._exact).wait()
+            rows.append(values.tolist())
+        return [sum(column) for column in zip(*rows, strict=True)]
+
+    def answer(self, number: int) -> None:
+        """Send an answer to all ranks. Only the first rank's number counts."""
+        self._unread += 1
+        if self._world.rank == 0:
+            self._own.append(number)
+            for rank in range(1, self._world.size):
+                self._send(np.array([float(number)]), rank, _ANSWER)
+
+    def read(self) -> int | None:
+        """The answer of so many steps ago, the same on every rank; None if there is none yet."""
+        return self._read() if self._unread > self._lag else None
+
+    def drain(self) -> int:
+        """Read all answers that are left, and wait until everything has left. The result has the bits of all."""
+        bits = 0
+        while self._unread:
+            bits |= self._read()
+        for sending in self._sendings:
+            sending.wait()
+        self._sendings = []
+        return bits
+
+    def _read(self) -> int:
+        self._unread -= 1
+        if self._world.rank == 0:
+            return self._own.popleft()
+        value = np.full(1, np.nan)
+        self._world.recv(value, 0, tag=_ANSWER, channel=self._exact).wait()
+        return int(value[0])
+
+    def _send(self, values: np.ndarray[tuple[int], np.dtype[np.float64]], peer: int, tag: int) -> None:
+        left = [sending for sending in self._sendings if not sending.done]
+        for sending in self._sendings:
+            if sending not in left:
+                sending.wait()
+        self._sendings = [*left, self._world.send(values, peer, tag=tag, channel=self._exact).in_background()]

@@ -1,0 +1,188 @@
+"""A shard of the parameter server: what it knows of the workers' clocks, and when it changes its weights. No messages.
+
+A worker's clock is the number of gradients that it has pushed. It may read for its next one if the slowest worker is no
+more than ``bound`` behind (stale synchronous parallel, SSP). With a bound of 0 all wait for each other in each step
+(BSP), without one nobody waits (ASP).
+
+An update takes as many pushes as there are workers, whoever has made them, in the order in which they came, and sums
+them by worker and clock. So all three ways make the same number of updates, of as many samples, with the same learning
+rate; what differs is how old the weights are that gradients were computed with. With a bound of 0 the pushes of an
+update are those of one clock, and their sum has the bits of an all-reduce in rank order.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcbench.errors import TransitError
+from hpcbench.parallel.buffers import Buffer
+
+MOST_RECORDED = 4000
+"""Entries of a trace: pulls and pushes of some hundred steps of a few workers."""
+
+
+class Push(NamedTuple):
+    """A gradient of one worker."""
+
+    worker: int
+    clock: int
+    version: int
+    """Updates that its weights had seen."""
+    report: tuple[float, ...]
+    """What the worker says beside it: numbers that are added up over an update."""
+    gradients: list[Buffer]
+
+
+class Entry(NamedTuple):
+    """An entry of the trace."""
+
+    what: str
+    """``pull`` or ``push``."""
+    worker: int
+    clock: int
+    version: int
+    """Version that was read; of a push, the version that the gradient was computed with."""
+    updates: int
+    """Updates of the shard when it came."""
+
+
+class Update(NamedTuple):
+    """An update, for whoever follows the training."""
+
+    number: int
+    report: tuple[float, ...]
+    """Sums over its pushes."""
+
+
+@dataclass
+class Shard:
+    """The clocks of the workers, and the pushes that wait for an update.
+
+    Attributes
+    ----------
+    workers
+        Number of workers.
+    bound
+        How many clocks a worker may be ahead of the slowest one; None for any number.
+    apply
+        Changes the weights by summed gradients; takes the number of updates before it.
+    updates
+        Number of updates so far.
+    clocks
+        Pushes of each worker so far.
+    staleness
+        Gradients by the number of updates between the weights they were computed with and those they changed.
+    trace
+        The first `MOST_RECORDED` pulls and pushes.
+    on_update
+        Called after each update.
+    """
+
+    workers: int
+    bound: int | None
+    apply: Callable[[Sequence[Buffer], int], None]
+    on_update: Callable[[Update], None] = lambda update: None
+    updates: int = 0
+    clocks: list[int] = field(default_factory=list)
+    staleness: Counter[int] = field(default_factory=Counter)
+    trace: list[Entry] = field(default_factory=list)
+    _waiting: list[Push] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.clocks = self.clocks or [0] * self.workers
+
+    def may_read(self, clock: int) -> bool:
+        """Whether a worker with this clock may have the weights for its next gradient."""
+        return self.bound is None or min(self.clocks) >= clock - self.bound
+
+    def pull(self, worker: int, clock: int) -> int:
+        """Note that a worker reads the weights. The result is their version."""
+        self._record(Entry("pull", worker, clock, self.updates, self.updates))
+        return self.updates
+
+    def push(self, push: Push) -> None:
+        """Take a gradient, and change the weights if it is the last one of an update.
+
+        Raises
+        ------
+        TransitError
+            A push of the worker was lost, or has come twice.
+        """
+        if push.clock != self.clocks[push.worker]:
+            raise TransitError(
+                f"worker {push.worker} pushes its gradient {push.clock}, and {self.clocks[push.worker]} have come: a "
+                "push was lost or has come twice; this run's results are void"
+            )
+        self.clocks[push.worker] += 1
+        self._record(Entry("push", push.worker, push.clock, push.version, self.updates))
+        self._waiting.append(push)
+        if len(self._waiting) == self.workers:
+            self._update()
+
+    @property
+    def waiting(self) -> int:
+        """Pushes that no update has taken."""
+        return len(self._waiting)
+
+    def _update(self) -> None:
+        pushes = sorted(self._waiting, key=lambda push: (push.clock, push.worker))
+        self._waiting = []
+        sums = pushes[0].gradients
+        for push in pushes[1:]:
+            for total, gradient in zip(sums, push.gradients, strict=True):
+                np.add(total, gradient, out=total)
+        self.staleness.update(self.updates - push.version for push in pushes)
+        self.apply(sums, self.updates)
+        self.updates += 1
+        self.on_update(Update(self.updates, tuple(map(sum, zip(*(push.report for push in pushes), strict=True)))))
+
+    def _record(self, entry: Entry) -> None:
+        if len(self.trace) < MOST_RECORDED:
+            self.trace.append(entry)
+
+
+@dataclass
+class Tickets:
+    """Who may begin another gradient. The first shard gives them out, so that all shards get the same pushes.
+
+    Attributes
+    ----------
+    workers
+        Number of workers.
+    shared
+        Whether workers share their work: a fast one takes what a slow one has not begun (ASP). Else each has its own.
+    given
+        Gradients that each worker has been allowed to begin.
+    until
+        Steps up to which tickets are given; a step has as many as there are workers.
+    opened
+        Step with which the present round was to end when it was opened.
+    """
+
+    workers: int
+    shared: bool
+    given: list[int] = field(default_factory=list)
+    until: int = 0
+    opened: int = 0
+
+    def open(self, until: int) -> None:
+        """Begin a round up to step `until`."""
+        self.opened = self.until = until
+
+    def __post_init__(self) -> None:
+        self.given = self.given or [0] * self.workers
+
+    def take(self, worker: int) -> bool:
+        """Whether a worker may begin another gradient, which then counts as given."""
+        some_left = sum(self.given) < self.workers * self.until if self.shared else self.given[worker] < self.until
+        self.given[worker] += some_left
+        return some_left
+
+    def end_early(self) -> int:
+        """Give no more tickets than the steps that have been begun need. The result is the last step."""
+        begun = -(-sum(self.given) // self.workers) if self.shared else max(self.given)
+        self.until = min(self.until, max(begun, 0))
+        return self.until

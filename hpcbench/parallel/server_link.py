@@ -1,0 +1,305 @@
+"""The messages between workers and the shards of the parameter server. Each rank is a worker and has a shard.
+
+A shard answers while its rank computes: for each worker one generator, driven with all other operations of the rank,
+receives its requests one after another. A request is a header of numbers, and behind a push its gradients.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from enum import IntEnum
+
+import numpy as np
+
+from hpcbench.comm.channel import Channel, Counters
+from hpcbench.comm.feedback import Feedback
+from hpcbench.comm.group import Group
+from hpcbench.comm.memory import Slice
+from hpcbench.comm.progress import Operation, Progress
+from hpcbench.comm.work import Work
+from hpcbench.parallel.buffers import Buffer
+from hpcbench.parallel.server import Push, Shard, Tickets
+
+_REQUEST, _REPLY = 1, 2
+"""Tags of messages to a shard and of its answers."""
+_HEADER = 3
+"""Numbers before those of a report."""
+
+
+Residuals = Sequence[Sequence[Feedback | None]]
+"""Residuals of messages by rank and piece."""
+
+
+class What(IntEnum):
+    """Requests of a worker."""
+
+    PULL = 0
+    PUSH = 1
+    END = 2
+
+
+class Until:
+    """Something that a generator waits for."""
+
+    def __init__(self, condition: Callable[[], bool]) -> None:
+        self.done = condition
+
+
+class Server:
+    """The shard of one rank, and its links to all workers.
+
+    Parameters
+    ----------
+    group
+        The ranks, each a worker and a shard.
+    progress
+        Drives the generators.
+    shard, tickets
+        The state of the shard; only the first rank's tickets count.
+    weights
+        Gives copies of the shard's weights, piece by piece.
+    rooms
+        Gives room for one worker's gradients, piece by piece.
+    push, pull, exact
+        Channels of gradients, of weights, and of headers.
+    report
+        Number of values in the report of a push.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        progress: Progress,
+        *,
+        shard: Shard,
+        tickets: Tickets,
+        weights: Callable[[], list[Buffer]],
+        rooms: Callable[[], list[Buffer]],
+        push: Channel,
+        pull: Channel,
+        exact: Channel,
+        report: int,
+    ) -> None:
+        self._group, self._progress = group, progress
+        self.shard, self.tickets = shard, tickets
+        self._weights, self._rooms, self._report = weights, rooms, report
+        self._push, self._pull, self._exact = (replace(one, counters=Counters()) for one in (push, pull, exact))
+        self._real = {id(self._push): push, id(self._pull): pull, id(self._exact): exact}
+        self.lock = threading.Lock()
+        """Held while weights are changed or copied: requests are served by another thread."""
+        self._operation: Operation | None = None
+
+    def start(self) -> None:
+        """Begin to serve."""
+        others = [rank for rank in range(self._group.size) if rank != self._group.rank]
+        self._operation = Operation([self._serve(worker) for worker in others], len(others))
+        self._progress.start(self._operation)
+        self._progress.keep_moving()
+
+    def finish(self) -> None:
+        """Return when all workers have said that they end."""
+        if self._operation:
+            self._progress.finish(self._operation)
+        self.hand_over()
+
+    def check(self) -> None:
+        """Raise the error that has ended the service, if one has."""
+        if self._operation and self._operation.error is not None:
+            raise self._operation.error
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        """Return when the condition holds; requests are served meanwhile."""
+
+        def until() -> Slice:
+            if not condition():
+                yield Until(lambda: condition() or bool(self._operation and self._operation.error))
+
+        operation = Operation([until()], 1)
+        self._progress.start(operation)
+        self._progress.finish(operation)
+        self.check()
+
+    def hand_over(self) -> None:
+        """Add what this shard has sent to the counters of the channels. Only between rounds, when nobody counts."""
+        for channel in (self._push, self._pull, self._exact):
+            real, counters = self._real[id(channel)].counters, channel.counters
+            for name in ("calls", "plain_calls", "message_bytes", "wire_bytes", "coded_bytes", "network_bytes"):
+                setattr(real, name, getattr(real, name) + getattr(counters, name))
+            for name in ("encode_s", "decode_s", "lost_overflows"):
+                setattr(real, name, getattr(real, name) + getattr(counters, name))
+            channel.counters = Counters()
+
+    @property
+    def sent(self) -> tuple[int, int]:
+        """Message and wire bytes that this shard has sent and not handed over."""
+        channels = (self._push, self._pull, self._exact)
+        return sum(one.counters.message_bytes for one in channels), sum(one.counters.wire_bytes for one in channels)
+
+    def grant(self, worker: int) -> bool:
+        """Whether a worker may begin another gradient: the first rank's answer."""
+        with self.lock:
+            return self.tickets.take(worker)
+
+    def _serve(self, worker: int) -> Slice:
+        while True:
+            header = np.full(_HEADER + self._report, np.nan)
+            yield from self._receive(header, worker, self._exact)
+            what, clock, version = What(int(header[0])), int(header[1]), int(header[2])
+            if what is What.END:
+                return
+            if what is What.PUSH:
+                gradients = self._rooms()
+                for gradient in gradients:
+                    yield from self._receive(gradient, worker, self._push)
+                with self.lock:
+                    self.shard.push(Push(worker, clock, version, tuple(header[_HEADER:].tolist()), gradients))
+                continue
+            if self._group.rank == 0:
+                if self.tickets.opened < version:  # the worker is in the next round already
+                    yield Until(lambda version=version: self.tickets.opened >= version)  # type: ignore[misc]
+                granted = self.grant(worker)
+                yield from self._send(np.array([float(granted), float(self.tickets.until)]), worker, self._exact)
+                if not granted:
+                    continue
+            if not self.shard.may_read(clock):
+                yield Until(lambda clock=clock: self.shard.may_read(clock))  # type: ignore[misc]
+            with self.lock:
+                read, weights = self.shard.pull(worker, clock), self._weights()
+            yield from self._send(np.array([float(read)]), worker, self._exact)
+            for piece in weights:
+                yield from self._send(piece, worker, self._pull)
+
+    def _receive(self, buf: Buffer, peer: int, channel: Channel) -> Slice:
+        return self._group.carried(channel, buf, peer, tag=_REQUEST, receives=True)
+
+    def _send(self, buf: Buffer, peer: int, channel: Channel) -> Slice:
+        return self._group.carried(channel, buf, peer, tag=_REPLY, receives=False)
+
+
+class Worker:
+    """The worker of one rank: asks all shards.
+
+    Parameters
+    ----------
+    group
+        The ranks.
+    server
+        The shard of this rank.
+    push, pull, exact
+        Channels of gradients, of weights, and of headers.
+    report
+        Number of values in the report of a push.
+    """
+
+    def __init__(
+        self, group: Group, server: Server, *, push: Channel, pull: Channel, exact: Channel, report: int
+    ) -> None:
+        self._group, self._server, self._report = group, server, report
+        self._push, self._pull, self._exact = push, pull, exact
+        self._sendings: list[Work] = []
+        self.clock = 0
+        self.versions: list[int] = []
+        """Version of each shard's weights that were read last."""
+        self.round = 0
+        """Step with which the present round was to end when it began."""
+        self.last_step = 0
+        """Step with which it ends, as the first shard has said."""
+
+    def pull(self, into: Sequence[Sequence[Buffer]]) -> bool:
+        """Read the weights of all shards, when the clocks allow it. False if there is nothing left to do.
+
+        Parameters
+        ----------
+        into
+            Room for the pieces of each shard, by rank.
+        """
+        if not self._granted():
+            return False
+        own, server = self._group.rank, self._server
+        for rank in self._others():
+            if rank:
+                self._ask(rank, What.PULL, 0)
+        self.versions = [0] * self._group.size
+        for rank in self._others():
+            version = np.full(1, np.nan)
+            self._recv(version, rank, self._exact)
+            self.versions[rank] = int(version[0])
+            for piece in into[rank]:
+                self._recv(piece, rank, self._pull)
+        server.wait(lambda: server.shard.may_read(self.clock))
+        with server.lock:
+            self.versions[own] = server.shard.pull(own, self.clock)
+            for piece, values in zip(into[own], server._weights(), strict=True):
+                piece[...] = values
+        return True
+
+    def push(self, pieces: Sequence[Sequence[Buffer]], report: Sequence[float], feedback: Residuals | None) -> None:
+        """Send a gradient to all shards.
+
+        Parameters
+        ----------
+        pieces
+            The pieces of each shard, by rank.
+        report
+            Numbers that go with it.
+        feedback
+            Residuals of the pieces, by rank.
+        """
+        for rank in self._others():
+            self._ask(rank, What.PUSH, self.versions[rank], report)
+            for k, piece in enumerate(pieces[rank]):
+                residual = feedback[rank][k] if feedback else None
+                work = self._group.send(piece, rank, tag=_REQUEST, channel=self._push, feedback=residual)
+                self._sendings.append(work.in_background())
+        own, server = self._group.rank, self._server
+        with server.lock:
+            copies = [piece.copy() for piece in pieces[own]]
+            server.shard.push(Push(own, self.clock, self.versions[own], tuple(report), copies))
+        self.clock += 1
+        self._collect()
+
+    def end(self) -> None:
+        """Tell all shards that this worker asks nothing more."""
+        for rank in self._others():
+            self._ask(rank, What.END, 0)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until all that was sent has left."""
+        for work in self._sendings:
+            work.wait()
+        self._sendings = []
+
+    def _granted(self) -> bool:
+        """Whether the first shard gives a ticket."""
+        if self._group.rank == 0:
+            granted, self.last_step = self._server.grant(0), self._server.tickets.until
+            return granted
+        self._ask(0, What.PULL, self.round)
+        answer = np.full(2, np.nan)
+        self._recv(answer, 0, self._exact)
+        self.last_step = int(answer[1])
+        return bool(answer[0])
+
+    def _others(self) -> Iterator[int]:
+        """All other ranks; each worker begins with another one."""
+        size, own = self._group.size, self._group.rank
+        return ((own + step) % size for step in range(1, size))
+
+    def _ask(self, rank: int, what: What, version: int, report: Sequence[float] = ()) -> None:
+        header = np.zeros(_HEADER + self._report)
+        header[:_HEADER] = what, self.clock, version
+        header[_HEADER : _HEADER + len(report)] = report
+        self._sendings.append(self._group.send(header, rank, tag=_REQUEST, channel=self._exact).in_background())
+
+    def _recv(self, buf: Buffer, rank: int, channel: Channel) -> None:
+        work = self._group.recv(buf, rank, tag=_REPLY, channel=channel)
+        self._server.wait(lambda: work.done)
+        work.wait()
+
+    def _collect(self) -> None:
+        left = [work for work in self._sendings if not work.done]
+        for work in self._sendings:
+            if work not in left:
+                work.wait()
+        self._sendings = left

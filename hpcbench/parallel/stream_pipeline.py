@@ -1,0 +1,196 @@
+"""One stage of a pipeline that is never flushed: micro-batches stay under way from step to step.
+
+A header goes before each activation: the number of the micro-batch, and the version of the weights with which it
+entered. With vertical sync and with two versions a stage computes with the version of the header, else with its newest.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from hpcbench.comm.policy import Policy
+from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.errors import TransitError
+from hpcbench.parallel.phases import Phases
+from hpcbench.parallel.pipeline import Alive, MicroBatch, Pipeline
+from hpcbench.parallel.schedule import Action
+from hpcbench.parallel.stream import Stream
+from hpcbench.parallel.versions import Versions
+
+
+class Flight(NamedTuple):
+    """A micro-batch that waits for its backward pass."""
+
+    alive: Alive
+    version: int
+    """Version of the weights of its forward pass."""
+    calls: dict[str, int]
+    """Calls of the channels before its forward pass: a run that continues repeats the pass with the same bits."""
+
+
+class Arrived(NamedTuple):
+    """An activation that was received before its turn."""
+
+    i: int
+    entered: int
+    values: Tensor
+
+
+class StreamPipeline(Pipeline):
+    """One stage of a pipeline without a flush.
+
+    Parameters
+    ----------
+    stream
+        The order of work and the versions.
+    versions
+        The weights of the stage.
+    policy
+        Gives the channels; that of exact traffic carries the headers.
+    others
+        What `Pipeline` needs.
+
+    Attributes
+    ----------
+    delays : Counter
+        Number of backward passes by their staleness: the updates since the version of their weights.
+    used : list of (int, int)
+        Micro-batch and version of each forward pass, while `keeps_record`.
+    """
+
+    def __init__(self, *arguments: Any, stream: Stream, versions: Versions, policy: Policy, **others: Any) -> None:
+        super().__init__(*arguments, policy=policy, **others)
+        self._stream, self._versions, self._policy = stream, versions, policy
+        self._header_channel = policy.channel(Dimension.EXACT, Phase.FORWARD, Kind.ACT)
+        self._flights: dict[int, Flight] = {}
+        self._next = 0
+        """The micro-batch of the next forward pass."""
+        self._arrived: Arrived | None = None
+        self.delays: Counter[int] = Counter()
+        self.keeps_record = False
+        self.used: list[tuple[int, int]] = []
+
+    def advance(
+        self, actions: Iterable[Action], batch: Callable[[int], MicroBatch], *, phases: Phases | None = None
+    ) -> list[float]:
+        """Carry out the actions of one step.
+
+        Parameters
+        ----------
+        actions
+            Actions of `Stream.actions`.
+        batch
+            Gives a micro-batch by its number in the run.
+        phases
+            Phases that the seconds are added to.
+
+        Returns
+        -------
+        The mean loss of each micro-batch of the step in nats on the last stage, nothing on the others.
+        """
+        losses: list[Tensor] = []
+        times = self._phases = phases or Phases(clock=self._phases.clock)
+        begin = times.clock.mark()
+        for work, i, _ in actions:
+            self.collect_sendings()
+            if work == "forward":
+                self._enter(i, batch(i), losses)
+            else:
+                self._leave(i)
+            end = times.clock.mark()
+            times.count(work, begin, end, of=(i, 0))
+            begin = end
+        if self._next == self._stream.total and not self._flights:  # the run's last step: no message may be left
+            self._wait_for_sendings()
+        return [float(loss) for loss in losses]
+
+    def needed_from(self) -> int:
+        """The oldest version that a pass to come will use."""
+        needed = [flight.version for flight in self._flights.values()]
+        if self._next < self._stream.total:
+            needed.append(self._stream.version(self._stage, self._next))
+        return min(needed, default=self._versions.newest + 1)
+
+    def settle(self) -> None:
+        """Receive what is on its way, and wait until all that was sent has left.
+
+        A step ends with an activation on its way over each boundary. Before other messages travel there, or the run
+        ends, it is received. All stages must call this.
+        """
+        coming = self._next
+        if self._stage and coming < self._stream.total and coming and self._arrived is None:
+            self._arrived = self._await(coming, self._room)
+        self._wait_for_sendings()
+
+    def _wait_for_sendings(self) -> None:
+        for sending in self._sendings:
+            sending.wait()
+        self._sendings = []
+
+    def calls_of_flights(self) -> dict[int, dict[str, int]]:
+        """Calls of the channels before each forward pass under way, by micro-batch."""
+        return {i: flight.calls for i, flight in self._flights.items()}
+
+    def repeat(self, step: int, batch: Callable[[int], MicroBatch], calls: dict[int, dict[str, int]]) -> None:
+        """Fill the pipeline again after `step` steps, as it was when `calls_of_flights` gave these calls.
+
+        The versions must have been restored.
+        """
+        self._flights, self._arrived = {}, None
+        for i in self._stream.entered(self._stage, step):
+            self._next = i
+            self._policy.load_calls(calls[i])
+            self._enter(i, batch(i), [])
+        self._next = self._stream.entered(self._stage, step).stop
+
+    def _enter(self, i: int, batch: MicroBatch, losses: list[Tensor]) -> None:
+        """The forward pass of micro-batch `i`."""
+        calls = self._policy.calls()
+        self._room = tuple(batch.inputs.shape)
+        source, entered = batch.inputs, self._stream.version(0, i)
+        if self._stage:
+            arrived = self._arrived or self._await(i, self._room)
+            self._arrived = None
+            if arrived.i != i:
+                raise TransitError(f"stage {self._stage} expects micro-batch {i}, and {arrived.i} has come")
+            source, entered = arrived.values, arrived.entered
+            source.requires_grad_(True)
+        follows = self._stream.vertical or self._stream.double
+        version = entered if follows else self._stream.version(self._stage, i)
+        self._versions.use(version)
+        if self.keeps_record:
+            self.used.append((i, version))
+        result = self._parts[0](source)
+        if self._is_last(0):
+            loss = self._loss(result, batch.targets)
+            losses.append(loss.detach())
+            result = loss * (1.0 / self._stream.micro_batches)
+        else:
+            header = np.array([i, entered], np.float64)
+            sending = self._pp.send(header, self._stage + 1, tag=self._header_tag(i), channel=self._header_channel)
+            self._sendings.append(sending.in_background())
+            self._send(result, i, self._part(0) + 1, forward=True)
+        self._flights[i] = Flight(Alive(source, result), version, calls)
+        self._next = i + 1
+        self.most_alive = max(self.most_alive, len(self._flights))
+
+    def _leave(self, i: int) -> None:
+        """The backward pass of micro-batch `i`, with the version that its forward pass has used."""
+        flight = self._flights.pop(i)
+        self.delays[self._versions.newest - flight.version] += 1
+        self._versions.use(flight.version)
+        self._backward(flight.alive, i, 0)
+
+    def _await(self, i: int, shape: tuple[int, ...]) -> Arrived:
+        """Receive a header and the activation behind it."""
+        header = np.full(2, np.nan)
+        self._pp.recv(header, self._stage - 1, tag=self._header_tag(i), channel=self._header_channel).wait()
+        values = self._receive(self._shape(*shape), i, self._part(0), forward=True)
+        return Arrived(int(header[0]), int(header[1]), values)
+
+    def _header_tag(self, i: int) -> int:
+        """A tag of the boundary before the first part, where no activation travels."""
+        return self._tag(i, 0, forward=True)

@@ -1,0 +1,256 @@
+"""Training with a parameter server that is spread over the ranks: each is a worker, and serves a shard of the weights.
+
+A run is cut into rounds, which end before an evaluation or a checkpoint and at the end of the warm-up. At the end of a
+round all pushes have been applied, so that every rank has the same version of the weights, the one of the step.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from mpi4py import MPI
+
+from hpcbench.comm.feedback import Feedback
+from hpcbench.comm.places import Places
+from hpcbench.comm.progress import Progress
+from hpcbench.contract.events import Staleness, StalenessOf
+from hpcbench.contract.run import Run
+from hpcbench.contract.shards import shards
+from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.parallel.buffers import Buffer, from_buffer, to_buffer, to_tensor
+from hpcbench.parallel.exact import everyones_counts, exact_sum
+from hpcbench.parallel.server import Shard, Tickets, Update
+from hpcbench.parallel.server_link import Residuals, Server, Worker
+from hpcbench.train.corpus import Corpus
+from hpcbench.train.learning_rate import learning_rate
+from hpcbench.train.trainer import StepResult, Trainer
+
+_REPORT = 3
+"""Numbers of a report: share of the mean loss, message bytes, wire bytes."""
+
+
+class ServedTrainer(Trainer):
+    """One rank's part of the training: a worker, and a shard of the parameter server.
+
+    Attributes
+    ----------
+    server : Server
+        The shard of this rank.
+    worker : Worker
+        Its worker.
+    """
+
+    def __init__(
+        self, run: Run, comm: MPI.Comm, progress: Progress, corpus: Corpus, places: Places | None = None
+    ) -> None:
+        super().__init__(run, comm, progress, corpus, places)
+        dp, train = self.mesh.dp, run.train
+        self._pieces = self.data_parallel.pieces
+        self._updates: deque[tuple[Update, float]] = deque()
+        self._reported = (0, 0)
+        self._began = self._began_update = 0.0
+        self._from = 0
+        bound = {"bsp": 0, "ssp": train.staleness}.get(train.sync)
+        channels = {
+            "push": self.policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD),
+            "pull": self.policy.channel(Dimension.ZERO, Phase.STEP, Kind.PARAM),
+            "exact": self._exact,
+        }
+        self.server = Server(
+            dp,
+            progress,
+            shard=Shard(dp.size, bound, self._apply, self._on_update),
+            tickets=Tickets(dp.size, shared=train.sync == "asp"),
+            weights=lambda: [to_buffer(piece.master).copy() for piece in self._pieces],
+            rooms=lambda: [to_buffer(torch.empty_like(piece.master)) for piece in self._pieces],
+            report=_REPORT,
+            **channels,
+        )
+        self.worker = Worker(dp, self.server, report=_REPORT, **channels)
+        self._feedback = self._residuals() if channels["push"].feedback else None
+        self.data_parallel.keep_gradients()
+        self._serving = False
+
+    def open(self, until: int) -> None:
+        """Begin a round up to step `until`."""
+        if not self._serving:
+            self.server.start()
+            self._serving = True
+        self._began, self._from = time.perf_counter(), self.server.shard.updates
+        self.traffic.begin()
+        self.worker.round = until
+        with self.server.lock:
+            self.server.tickets.open(until)
+
+    def read(self) -> bool:
+        """Get the newest weights that the clocks allow. False if this worker has nothing left to do in the round."""
+        size = self.mesh.dp.size
+        gathered = [piece.bucket.room() for piece in self._pieces]
+        into = [[room[shards(len(room), size)[rank]] for room in gathered] for rank in range(size)]
+        if not self.worker.pull(into):
+            return False
+        for piece, room in zip(self._pieces, gathered, strict=True):
+            piece.bucket.values.copy_(from_buffer(room, piece.bucket.values))
+        return True
+
+    def compute(self) -> float:
+        """Compute the gradient of the batch of this worker's clock. The result is its mean loss."""
+        batches = self._batches.train(self.worker.clock)
+        self.data_parallel.begin(micro_batches=len(batches), loss_scale=1.0)
+        losses = self._passes(self.worker.clock, batches)
+        return sum(losses) / len(losses)
+
+    def write(self, loss: float) -> None:
+        """Push the gradient to all shards."""
+        size = self.mesh.dp.size
+        whole = self.data_parallel.own_gradients(divisor=size)
+        pieces = [[vector[shards(len(vector), size)[rank]] for vector in whole] for rank in range(size)]
+        self.worker.push(pieces, [loss / size, *self._new_bytes()], self._feedback)
+        self.server.check()
+
+    def turn(self) -> bool:
+        """Read, compute and write once. False if there is nothing left to do in the round."""
+        clock, phases = self.clock, self.phases
+        begin = clock.mark()
+        if not self.read():
+            return False
+        came = clock.mark()
+        loss = self.compute()
+        computed = clock.mark()
+        self.write(loss)
+        end = clock.mark()
+        phases.count("bubble", begin, came)
+        phases.count("reduction", computed, end)
+        phases.count("step", begin, end)
+        phases.steps += 1
+        clock.settle()
+        return True
+
+    def close(self) -> int:
+        """End the round, when all have pushed and all pushes are applied. The result is the round's last step."""
+        until = self.worker.last_step
+        self.worker.settle()
+        self.server.wait(lambda: self.server.shard.updates >= until)
+        exact_sum(self.mesh.world, [1.0], self._exact)
+        self.server.hand_over()
+        self.traffic.end(time.perf_counter() - self._began, steps=until - self._from)
+        for piece in self._pieces:
+            room = piece.bucket.room()
+            self.mesh.dp.all_gather(to_buffer(piece.master), room, channel=self._exact).wait()
+            piece.bucket.values.copy_(from_buffer(room, piece.bucket.values))
+        return until
+
+    def finish(self) -> None:
+        """End the service: nobody asks any more."""
+        if self._serving:
+            self.worker.end()
+            self.server.finish()
+            self._serving = False
+
+    def results(self) -> list[StepResult]:
+        """The updates of the first shard that have not been asked for yet, as steps. Nothing on other ranks."""
+        found = []
+        while self._updates:
+            update, at = self._updates.popleft()
+            loss, message, wire = update.report
+            seconds, self._began_update = at - self._began_update, at
+            found.append(
+                StepResult(
+                    loss,
+                    seconds,
+                    learning_rate(update.number - 1, self.run.train),
+                    math.nan,
+                    round(message),
+                    round(wire),
+                    skipped=False,
+                    loss_scale=1.0,
+                    stop=False,
+                    diverged=not math.isfinite(loss),
+                )
+            )
+        return found
+
+    def end_early(self) -> None:
+        """Let the round end with the steps that have been begun."""
+        with self.server.lock:
+            self.server.tickets.end_early()
+
+    def staleness(self) -> Staleness:
+        """How old the weights of each shard's gradients were, the same on all ranks (a collective call)."""
+        counts = everyones_counts(self.mesh.dp, self.server.shard.staleness, self._exact)
+        return Staleness(
+            of="shard",
+            places=tuple(
+                StalenessOf(place=rank, counts={str(k): n for k, n in own.items()}) for rank, own in enumerate(counts)
+            ),
+        )
+
+    def state(self) -> dict[str, Any]:
+        """The `Trainer.state` at the end of a round, with the clocks of the workers."""
+        return super().state() | {"clocks": list(self.server.shard.clocks)}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Continue from a `state` of this rank. Only BSP has the same bits then: what others do depends on time."""
+        super().load(state)
+        shard, clocks = self.server.shard, list(state["clocks"])
+        shard.clocks, shard.updates = list(clocks), self.data_parallel.updates
+        self.server.tickets.given = list(clocks)
+        self.worker.clock = clocks[self.mesh.dp.rank]
+
+    def _apply(self, sums: Sequence[Buffer], updates: int) -> None:
+        lr = learning_rate(updates, self.run.train)
+        for piece, total in zip(self._pieces, sums, strict=True):
+            piece.gradient.copy_(to_tensor(total))
+            piece.gradient[max(piece.bucket.padding.start - piece.owned.start, 0) :] = 0
+            piece.adam.step(piece.master, piece.gradient, lr=lr)
+
+    def _on_update(self, update: Update) -> None:
+        if self.mesh.dp.rank == 0:
+            self._updates.append((update, time.perf_counter()))
+            if not math.isfinite(update.report[0]):
+                self.server.tickets.end_early()
+
+    def begin_counting(self) -> None:
+        """Count the seconds of the next update from now on."""
+        self._began_update = time.perf_counter()
+
+    def _new_bytes(self) -> tuple[float, float]:
+        """Message and wire bytes that this rank has sent since it was asked last."""
+        message, wire = self.server.sent
+        message += sum(channel.counters.message_bytes for channel in self.policy.channels)
+        wire += sum(channel.counters.wire_bytes for channel in self.policy.channels)
+        before, self._reported = self._reported, (message, wire)
+        return float(message - before[0]), float(wire - before[1])
+
+    def _residuals(self) -> Residuals:
+        """Residuals of the messages to each rank: parts of those of the buckets, which checkpoints hold."""
+        size = self.mesh.dp.size
+        found: list[list[Feedback | None]] = [[] for _ in range(size)]
+        for piece in self._pieces:
+            for rank, part in enumerate(shards(piece.bucket.values.numel(), size)):
+                if piece.feedback is None:
+                    found[rank].append(None)
+                    continue
+                own = Feedback(0)
+                own.sent, own.summed = piece.feedback.sent[part], piece.feedback.summed[part]
+                found[rank].append(own)
+        return found
+
+
+def rounds(steps: int, taken: int, *, every: Sequence[int], counted: int) -> list[int]:
+    """The last steps of the rounds that are left.
+
+    Parameters
+    ----------
+    steps, taken
+        Steps of the run, and those that are done.
+    every
+        Numbers of steps between evaluations and between checkpoints; 0 for none.
+    counted
+        The first step that counts for the speed.
+    """
+    ends = {steps, counted - 1, *(k for gap in every if gap for k in range(gap, steps, gap))}
+    return sorted(end for end in ends if taken < end <= steps)

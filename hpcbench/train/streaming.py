@@ -1,0 +1,182 @@
+"""Training with a pipeline that is never flushed: no stage waits for all others at the end of a step."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from hpcbench.contract.events import Staleness, StalenessOf
+from hpcbench.parallel.exact import everyones_counts, gather
+from hpcbench.parallel.pipeline import MicroBatch, Pipeline
+from hpcbench.parallel.reports import Reports
+from hpcbench.parallel.stream import Stream
+from hpcbench.parallel.stream_pipeline import StreamPipeline
+from hpcbench.parallel.versions import Versions
+from hpcbench.train.learning_rate import learning_rate
+from hpcbench.train.stop import never
+from hpcbench.train.trainer import StepResult, Trainer
+
+_STOP, _DIVERGED = 1, 2
+"""Bits of an answer of the first rank."""
+_FLIGHT = "@"
+"""Before the number of a micro-batch under way, in the calls of a checkpoint."""
+
+
+class StreamTrainer(Trainer):
+    """Trains the part of the model that one rank holds, with some versions of its weights.
+
+    Only the first rank knows the loss and the norm of a step at its end. What follows from them, a stop or the end of a
+    run that has diverged, happens some steps later and on all ranks at the same step. A norm that is not finite ends
+    the run, because no stage could tell the others in time to skip an update.
+
+    Attributes
+    ----------
+    versions : Versions
+        The versions of the stage's weights. Between steps the newest one is loaded, the same on all stages.
+    stream : Stream
+        The order of work.
+    """
+
+    pipeline: StreamPipeline
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._reports = Reports(self.mesh.world, self._exact, self.stream.lag)
+        self._drawn: dict[int, list[MicroBatch]] = {}
+
+    def _pipeline_of(self, parts: list[nn.Module], **others: Any) -> Pipeline:
+        train, layout = self.run.train, self.run.layout
+        micro_batches = train.global_batch // layout.dp // train.micro_batch
+        self.stream = Stream.of(train, stages=layout.pp, micro_batches=micro_batches)
+        self.versions = Versions([piece.bucket.values for piece in self.data_parallel.pieces])
+        return StreamPipeline(parts, stream=self.stream, versions=self.versions, **others)
+
+    def step(self, step: int, told_to_stop: Callable[[], bool] = never) -> StepResult:
+        """Take step `step` (from 0). See the class for what the result says on ranks other than the first."""
+        own = self._timed(step)
+        own_lost = float(self.policy.lost_overflows - self._lost)
+        summands = [own.loss, own.norm, own.message_bytes, own.wire_bytes, float(told_to_stop()), own_lost]
+        loss, square, message, wire, stop, lost = self._reports.sums(summands)
+        diverged = lost > 0 or not math.isfinite(loss + square)
+        self._reports.answer(_STOP * (stop > 0) + _DIVERGED * diverged)
+        answer = self._reports.read() or 0
+        if answer or step + 1 == self.stream.steps:
+            answer |= self._reports.drain()
+            self._settle()
+        return StepResult(
+            loss if math.isfinite(square) else math.nan,
+            own.seconds,
+            own.lr,
+            math.sqrt(square) if math.isfinite(square) else math.nan,
+            round(message),
+            round(wire),
+            skipped=False,
+            loss_scale=1.0,
+            stop=bool(answer & _STOP),
+            diverged=bool(answer & _DIVERGED),
+        )
+
+    def _passes(self, step: int, batches: list[MicroBatch]) -> list[float]:
+        actions = self.stream.actions(self.mesh.pp.rank, step)
+        losses = self.pipeline.advance(actions, self._batch, phases=self.phases)
+        done = [drawn for drawn in self._drawn if drawn <= step]
+        for each in done:
+            del self._drawn[each]
+        return losses
+
+    def _batch(self, i: int) -> MicroBatch:
+        """A micro-batch by its number in the run."""
+        step, place = divmod(i, self.stream.micro_batches)
+        if step not in self._drawn:
+            self._drawn[step] = self._batches.train(step)
+        return self._drawn[step][place]
+
+    def update(self, step: int) -> tuple[float, float]:
+        """Make the next version of the weights.
+
+        The result is the learning rate, and this rank's summand of the square of the gradient norm.
+        """
+        lr = learning_rate(step, self.run.train)
+        square = self.data_parallel.gradient_square()
+        oldest = self.pipeline.needed_from()
+        self.versions.forget_before(oldest)
+        self.versions.begin_update(keep=oldest <= self.versions.newest)
+        self.data_parallel.step(lr=lr, clip=0.0, norm=0.0)
+        self.versions.end_update()
+        return lr, square
+
+    def evaluate(self) -> tuple[float, int]:
+        """Mean validation loss in nats per token with the newest version on all stages, and the number of tokens."""
+        self._settle()
+        return super().evaluate()
+
+    def held_bytes(self) -> dict[str, int]:
+        """Bytes of the tensors that last from step to step, with those of stashed versions."""
+        return super().held_bytes() | {"device stashes": self.versions.stashed_bytes}
+
+    def staleness(self) -> Staleness:
+        """How old the weights of each stage's gradients were, the same on all ranks (a collective call)."""
+        layout, ranks = self.mesh.layout, self.mesh.world.size
+        counts = everyones_counts(self.mesh.world, self.pipeline.delays, self._exact)
+        most = [round(most) for (most,) in gather(self.mesh.world, [float(self.versions.most)], self._exact)]
+        firsts = range(0, ranks, ranks // layout.pp)
+        return Staleness(
+            of="stage",
+            places=tuple(
+                StalenessOf(place=stage, versions=most[rank], counts={str(k): n for k, n in counts[rank].items()})
+                for stage, rank in enumerate(firsts)
+            ),
+        )
+
+    def state(self) -> dict[str, Any]:
+        """The `Trainer.state`, with the version's number and the stashed versions as further fields of parameters.
+
+        There is a field for each version that the schedule may hold, so that a state has the same fields at any step.
+        Those that are not held are filled with the weights.
+        """
+        self._settle()
+        state = super().state()
+        state["version"] = self.versions.newest
+        for delay in range(1, self.stream.versions(self.mesh.pp.rank)):
+            version = self.versions.newest - delay
+            held = version in self.versions.held
+            for name, values in self._by_name(version if held else self.versions.newest).items():
+                state["parameters"][name][f"delay {delay}"] = values.to("cpu", copy=True).view(-1)
+        for i, calls in self.pipeline.calls_of_flights().items():
+            state["calls"] |= {f"{_FLIGHT}{i} {name}": count for name, count in calls.items()}
+        return state
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Continue from a `state` of this rank: with its versions, and with its micro-batches under way."""
+        calls = {name: count for name, count in state["calls"].items() if not name.startswith(_FLIGHT)}
+        super().load({**state, "calls": calls})
+        newest, stage = state["version"], self.mesh.pp.rank
+        entered = self.stream.entered(stage, newest)
+        needed = [self.stream.version(stage, i) for i in (*entered, entered.stop) if i < self.stream.total]
+        oldest = min(needed, default=newest)
+        self.versions.restore(newest, min(oldest, newest))
+        for version in range(oldest, newest):
+            for name, there in self._by_name(version).items():
+                there.view(-1).copy_(state["parameters"][name][f"delay {newest - version}"])
+        flights: dict[int, dict[str, int]] = {i: {} for i in entered}
+        for name, count in state["calls"].items():
+            if name.startswith(_FLIGHT):
+                number, _, channel = name.removeprefix(_FLIGHT).partition(" ")
+                flights[int(number)][channel] = count
+        self.pipeline.repeat(newest, self._batch, flights)
+        self.policy.load_calls(calls)
+        self.versions.use(newest)
+
+    def _by_name(self, version: int) -> dict[str, Tensor]:
+        """The parameters of a held version by name, as views."""
+        return {
+            slot.shard.name: values[slot.span]
+            for piece, values in zip(self.data_parallel.pieces, self.versions.values(version), strict=True)
+            for slot in piece.bucket.slots
+        }
+
+    def _settle(self) -> None:
+        with self.traffic.late():
+            self.pipeline.settle()
+        self.versions.use(self.versions.newest)

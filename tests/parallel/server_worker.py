@@ -1,0 +1,233 @@
+"""Trains with a parameter server that is spread over the ranks; prints JSON lines."""
+
+import io
+import json
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from cases import BASE
+from mpi4py import MPI
+from runs import run_of
+
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.wait import Wait
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.run import Run
+from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.parallel.exact import exact_sum
+from hpcbench.parallel.server import Shard
+from hpcbench.testing import parity
+from hpcbench.train import text
+from hpcbench.train.__main__ import train, trainer_of
+from hpcbench.train.checkpoint import Checkpoints
+from hpcbench.train.log import LogWriter
+from hpcbench.train.serving import ServedTrainer
+from hpcbench.train.trainer import Trainer
+
+WORLD = MPI.COMM_WORLD
+CORPUS = text.load(BASE.data, BASE.train.seq_len)
+STEPS, WORKERS = 6, 3
+IDENTITY = NamedScheme(name="identity", algorithm="two-shot", default="none")
+CODED = NamedScheme(
+    name="coded",
+    algorithm="encoded",
+    default="none",
+    rules=[Rule(dimension="DP", codec="int8:256", feedback=True), Rule(dimension="ZERO", codec="int8:256")],
+)
+
+
+def run(sync: str, scheme: NamedScheme = IDENTITY, **settings: Any) -> Run:
+    found = run_of("neox", Layout(dp=WORKERS), precision="fp32", clip=0.0)
+    train = found.train.changed(
+        **{"steps": STEPS, "global_batch": 2 * WORKERS, "lr": 1e-2, "eval_samples": 6, "sync": sync, **settings}
+    )
+    return found.changed(scheme=scheme, train=train)
+
+
+def made(settings: Run) -> Trainer:
+    return trainer_of(settings, WORLD.Dup(), Progress(Wait.GIVE_WAY, background=True), CORPUS)
+
+
+def weights(trainer: Trainer) -> dict[str, Any]:
+    whole = parity.assemble(WORLD, parity.parameters(trainer))
+    return whole.values if whole else {}
+
+
+def said(stream: io.StringIO) -> list[float]:
+    """Losses of the steps, and of the evaluations."""
+    found = []
+    for line in stream.getvalue().splitlines():
+        if line.startswith("step "):
+            found.append(float(line.split("| loss ")[1].split()[0]))
+        elif '"evaluation"' in line:
+            found.append(json.loads(line)["loss"])
+    return found
+
+
+def whole(settings: Run) -> tuple[Trainer, list[float], tuple[str, str, int], dict[str, Any]]:
+    stream = io.StringIO()
+    trainer = made(settings)
+    outcome = train(trainer, LogWriter(stream if WORLD.rank == 0 else None))
+    return trainer, said(stream), outcome, weights(trainer)
+
+
+def tell(**answer: Any) -> None:
+    if WORLD.rank == 0:
+        print(json.dumps(answer), flush=True)
+
+
+def same_bits() -> None:
+    """BSP beside collectives, and SSP with a bound of 0 beside BSP."""
+    runs = {
+        "all-reduce": run("all-reduce", eval_every=3),
+        "bsp": run("bsp", eval_every=3),
+        "ssp0": run("ssp", eval_every=3),
+    }
+    found = {name: whole(settings) for name, settings in runs.items()}
+    for name, (trainer, losses, outcome, values) in found.items():
+        other = found["all-reduce"]
+        same = all(np.array_equal(values[key], other[3][key]) for key in values)
+        stale = trainer.staleness()
+        counts = [place.counts for place in stale.places] if stale else []
+        tell(bits=name, same=same, losses=losses, expected=other[1], outcome=outcome, staleness=counts)
+
+
+class Held:
+    """Makes the last rank wait before each gradient until all others are as far ahead as the bound lets them."""
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._turn = ServedTrainer.turn
+
+    def __call__(self, trainer: ServedTrainer) -> bool:
+        rank = trainer.mesh.rank
+        if rank == WORKERS - 1:
+            shard, own = trainer.server.shard, trainer.worker.clock
+            most = min(own + self._bound + 1, STEPS)
+            trainer.server.wait(lambda: min(shard.clocks[:-1]) >= most)
+        return self._turn(trainer)
+
+
+def bounds() -> None:
+    """The traces of all shards, with one worker that is always as late as it can be; and with a rule off by one."""
+
+    def off_by_one(self: Shard, clock: int) -> bool:
+        return self.bound is None or min(self.clocks) >= clock - self.bound - 1
+
+    for fault in (False, True):
+        for bound in (0, 1, 3) if not fault else (1,):
+            settings = run("ssp", staleness=bound, warmup_steps=0)  # one round: no end of it limits the lead
+            held = Held(bound + fault)
+            with patch.object(ServedTrainer, "turn", lambda trainer, held=held: held(trainer)):
+                rule = (
+                    patch.object(Shard, "may_read", off_by_one)
+                    if fault
+                    else patch.object(Shard, "MARK", 0, create=True)
+                )
+                with rule:
+                    trainer, losses, outcome, _ = whole(settings)
+            traces = WORLD.gather([list(entry) for entry in trainer.server.shard.trace])
+            clocks = WORLD.gather(trainer.server.shard.clocks)
+            tell(bound=bound, fault=fault, traces=traces, clocks=clocks, outcome=outcome, losses=losses)
+
+
+SCRIPT = [
+    *((0, "read"), (1, "read"), (2, "read"), (0, "write"), (0, "read"), (0, "write"), (1, "write")),
+    *((1, "read"), (0, "read"), (0, "write"), (2, "write"), (2, "read"), (1, "write"), (2, "write")),
+    *((1, "read"), (1, "write"), (0, "read"), (0, "write")),
+]
+"""Nine gradients of three workers: four of the first, three of the second, two of the third."""
+
+
+def scripted() -> None:
+    """Workers that go on one at a time, in the order of a script."""
+    trainer = made(run("asp", steps=3, warmup_steps=0))
+    assert isinstance(trainer, ServedTrainer)
+    trainer.begin_counting()
+    trainer.open(3)
+    loss = pushed = 0.0
+    for who, what in SCRIPT:
+        if trainer.mesh.rank == who and what == "read":
+            assert trainer.read()
+            loss = trainer.compute()
+        elif trainer.mesh.rank == who:
+            trainer.write(loss)
+        pushed += what == "write"
+        trainer.server.wait(lambda pushed=pushed: sum(trainer.server.shard.clocks) == pushed)
+        exact_sum(trainer.mesh.world, [1.0], trainer.policy.exact)
+    left = trainer.turn()
+    last = trainer.close()
+    traces = WORLD.gather([list(entry) for entry in trainer.server.shard.trace])
+    stale = trainer.staleness()
+    trainer.finish()
+    losses = [result.loss for result in trainer.results()]
+    counts = [place.counts for place in stale.places]
+    tell(script=True, traces=traces, more=left, last=last, staleness=counts, losses=losses)
+
+
+def coded() -> None:
+    """Codecs on both ways, with error feedback on pushes, in each way of keeping in step."""
+    for sync in ("bsp", "ssp", "asp"):
+        settings = run(sync, CODED, staleness=2 if sync == "ssp" else 0)
+        trainer, losses, outcome, _ = whole(settings)
+        rows = {row.dimension: row for row in trainer.traffic.report()}
+        residual = sum(float(r["sent"].abs().sum()) for r in trainer.data_parallel.residuals().values())
+        sizes = {name: [rows[name].message_bytes, rows[name].wire_bytes] for name in ("DP", "ZERO")}
+        clocks = WORLD.gather(trainer.server.shard.clocks)
+        tell(coded=sync, losses=losses, outcome=outcome, residual=residual, bytes=sizes, clocks=clocks)
+
+
+def resumes() -> None:
+    """BSP with a checkpoint has the bits of a run without one."""
+    directory = Path(WORLD.bcast(tempfile.mkdtemp()))
+    settings = run("bsp", CODED, checkpoint_every=4)
+    expected = whole(settings)[3]
+    checkpoints = Checkpoints(directory, WORLD.Dup(), settings)
+    first = made(settings)
+    train(first, LogWriter(None), checkpoints=checkpoints)
+    second = made(settings)
+    newest = checkpoints.find().newest
+    assert newest is not None
+    second.load(checkpoints.load(newest, second.state()))
+    outcome = train(second, LogWriter(None), taken=newest.step)
+    values = weights(second)
+    tell(resume=all(np.array_equal(values[key], expected[key]) for key in values), outcome=outcome, step=newest.step)
+
+
+def killed(what: str) -> None:
+    """One rank dies in the middle of a round: while it computes, or while it serves a push."""
+    trainer = made(run("asp", steps=50))
+    if WORLD.rank == 1:
+        if what == "worker":
+            compute = ServedTrainer.compute
+
+            def dying(self: ServedTrainer) -> float:
+                if self.worker.clock == 2:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return compute(self)
+
+            ServedTrainer.compute = dying
+        else:
+
+            def refusing(updates: object) -> None:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+            trainer.server.shard.on_update = refusing
+    train(trainer, LogWriter(None))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        killed(sys.argv[1])
+    else:
+        same_bits()
+        bounds()
+        scripted()
+        coded()
+        resumes()

@@ -1,0 +1,209 @@
+"""The parameter server: its clocks and updates alone, and on ranks beside collectives and beside a script."""
+
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.synchrony import server_misfit
+from hpcbench.errors import TransitError
+from hpcbench.parallel.server import Entry, Push, Shard, Tickets
+
+WORKER = Path(__file__).with_name("server_worker.py")
+WORKERS, STEPS = 3, 6
+
+
+def lead(trace):
+    """The most by which a reading worker was ahead of the slowest one, in a shard's trace."""
+    clocks, most = [0] * WORKERS, 0
+    for what, worker, clock, _, _ in trace:
+        if what == "pull":
+            assert clock == clocks[worker]
+            most = max(most, clock - min(clocks))
+        else:
+            assert clock == clocks[worker], "each push is the next one of its worker"
+            clocks[worker] += 1
+    return most
+
+
+def updates(trace):
+    """The number of updates at each entry, by counting."""
+    pushes = 0
+    for what, _, _, version, seen in trace:
+        assert seen == pushes // WORKERS
+        assert version <= seen
+        pushes += what == "push"
+    return pushes // WORKERS
+
+
+def random_run(bound, seed, shard=None):
+    """Workers that read and push in a random order, as far as the rule lets them."""
+    random = Random(seed)
+    shard = shard or Shard(WORKERS, bound, lambda sums, number: None)
+    reading = {}
+    for _ in range(200):
+        worker = random.choice([0, 0, 0, 1, 1, 2])
+        if worker in reading:
+            version = reading.pop(worker)
+            shard.push(Push(worker, shard.clocks[worker], version, (1.0,), [np.ones(2)]))
+        elif shard.may_read(shard.clocks[worker]):
+            reading[worker] = shard.pull(worker, shard.clocks[worker])
+    return shard
+
+
+@pytest.mark.parametrize("bound", [0, 1, 3, None])
+def test_no_order_breaks_the_bound(bound):
+    for seed in range(20):
+        shard = random_run(bound, seed)
+        most = lead(shard.trace)
+        assert most <= bound if bound is not None else most > 3
+        assert updates(shard.trace) == shard.updates
+        assert sum(shard.staleness.values()) == shard.updates * WORKERS
+        if bound is not None:
+            assert max(shard.staleness) <= bound + 1, "what may be missing are gradients of the last clocks"
+
+
+def test_a_clock_rule_off_by_one_is_seen():
+    class OffByOne(Shard):
+        def may_read(self, clock):
+            return min(self.clocks) >= clock - self.bound - 1
+
+    found = [lead(random_run(1, seed, OffByOne(WORKERS, 1, lambda sums, n: None)).trace) for seed in range(5)]
+    assert max(found) == 2
+
+
+def test_a_push_that_is_lost_or_doubled_is_seen():
+    shard = Shard(2, None, lambda sums, number: None)
+    shard.push(Push(0, 0, 0, (), []))
+    for clock in (0, 2):
+        with pytest.raises(TransitError, match=rf"worker 0 pushes its gradient {clock}, and 1 have come"):
+            shard.push(Push(0, clock, 0, (), []))
+
+
+def test_an_update_sums_by_worker_and_clock_whoever_came_first():
+    taken = []
+    shard = Shard(3, None, lambda sums, number: taken.append((number, sums[0].tolist())))
+    values = {0: 1e16, 1: 1.0, 2: -1e16}
+    for worker in (2, 0, 1):
+        shard.push(Push(worker, 0, 0, (), [np.array([values[worker]])]))
+    assert taken == [(0, [(1e16 + 1.0) - 1e16])]
+
+
+def test_tickets():
+    own, shared = Tickets(2, shared=False, until=2), Tickets(2, shared=True, until=2)
+    assert [own.take(0) for _ in range(3)] == [True, True, False] and own.take(1)
+    assert [shared.take(0) for _ in range(3)] == [True, True, True] and shared.take(1) and not shared.take(1)
+    own.until = shared.until = 9
+    assert own.end_early() == 2 and shared.end_early() == 2
+    assert own.take(1) and not own.take(0) and not own.take(1), "those behind go on to the same step"
+    shared.until = 9
+    assert shared.take(1)
+    assert shared.end_early() == 3 and [shared.take(0) for _ in range(2)] == [True, False]
+
+
+def one(mpi_results, key, value):
+    (found,) = [r for r in mpi_results(WORKERS, WORKER) if r.get(key) == value and not r.get("fault")]
+    return found
+
+
+@pytest.mark.parametrize("name", ["bsp", "ssp0"])
+def test_a_bound_of_none_has_the_bits_of_collectives(mpi_results, name):
+    found = one(mpi_results, "bits", name)
+    assert found["outcome"] == ["completed", "", STEPS]
+    assert found["same"] and found["losses"] == found["expected"] and len(found["losses"]) == STEPS + 2
+    assert found["staleness"] == [{"0": WORKERS * STEPS}] * WORKERS
+
+
+@pytest.mark.parametrize("bound", [0, 1, 3])
+def test_recorded_clocks_reach_the_bound_and_never_break_it(mpi_results, bound):
+    found = one(mpi_results, "bound", bound)
+    assert found["outcome"] == ["completed", "", STEPS]
+    assert [lead(trace) for trace in found["traces"]] == [bound] * WORKERS
+    assert [updates(trace) for trace in found["traces"]] == [STEPS] * WORKERS
+    assert found["clocks"] == [[STEPS] * WORKERS] * WORKERS, "no push is lost, none comes twice"
+    assert len(found["losses"]) == STEPS + 1
+
+
+def test_a_clock_rule_off_by_one_is_seen_on_ranks(mpi_results):
+    (found,) = [r for r in mpi_results(WORKERS, WORKER) if r.get("fault")]
+    assert max(lead(trace) for trace in found["traces"]) == found["bound"] + 1
+
+
+BY_HAND = [
+    ("pull", 0, 0, 0, 0),
+    ("pull", 1, 0, 0, 0),
+    ("pull", 2, 0, 0, 0),
+    ("push", 0, 0, 0, 0),
+    ("pull", 0, 1, 0, 0),
+    ("push", 0, 1, 0, 0),
+    ("push", 1, 0, 0, 0),  # the third push: the first update
+    ("pull", 1, 1, 1, 1),
+    ("pull", 0, 2, 1, 1),
+    ("push", 0, 2, 1, 1),
+    ("push", 2, 0, 0, 1),  # computed with version 0
+    ("pull", 2, 1, 1, 1),
+    ("push", 1, 1, 1, 1),  # the sixth push: the second update
+    ("push", 2, 1, 1, 2),
+    ("pull", 1, 2, 2, 2),
+    ("push", 1, 2, 2, 2),
+    ("pull", 0, 3, 2, 2),
+    ("push", 0, 3, 2, 2),  # the ninth push: the third update
+]
+
+
+def test_asp_follows_a_script_to_a_trace_by_hand(mpi_results):
+    found = one(mpi_results, "script", True)
+    for trace in found["traces"]:
+        assert [Entry(*entry) for entry in trace] == [Entry(*entry) for entry in BY_HAND]
+    assert found["staleness"] == [{"0": 7, "1": 2}] * WORKERS
+    assert found["more"] is False and found["last"] == 3 and len(found["losses"]) == 3
+
+
+@pytest.mark.parametrize("sync", ["bsp", "ssp", "asp"])
+def test_codecs_carry_pushes_and_pulls(mpi_results, sync):
+    found = one(mpi_results, "coded", sync)
+    assert found["outcome"] == ["completed", "", STEPS]
+    assert found["losses"][-1] < 5.6 and found["residual"] > 0
+    for message, wire in found["bytes"].values():
+        assert 0 < wire < 0.3 * message
+    pushed = [sum(clocks) for clocks in found["clocks"]]
+    assert pushed == [WORKERS * STEPS] * WORKERS
+
+
+def test_a_checkpoint_of_bsp_changes_no_bit(mpi_results):
+    found = one(mpi_results, "resume", True)
+    assert found["outcome"] == ["completed", "", STEPS] and found["step"] == 4
+
+
+@pytest.mark.parametrize("who", ["worker", "shard"])
+def test_a_rank_that_is_killed_ends_the_run(mpi_run, who):
+    done = mpi_run(WORKERS, WORKER, who, server=None, timeout=60)
+    assert done.returncode != 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "layout", "words"),
+    [
+        ({"clip": 1.0}, {}, "train.clip: clipping needs"),
+        ({"zero": 0}, {}, "train.zero: the shards"),
+        ({"overlap": False}, {}, "train.overlap: a shard answers"),
+        ({"precision": "fp16"}, {}, "train.precision: the loss scale"),
+        ({"offload": True}, {}, "train.offload: the shards"),
+        ({"trace": {"steps": [1, 2]}}, {}, "train.trace: sync bsp"),
+        ({"staleness": 2}, {}, "train.staleness: sync bsp"),
+        ({"slow_rank": 7, "slow_factor": 2.0}, {}, "train.slow_factor: rank 7"),
+        ({}, {"tp": 2}, "layout.tp: sync bsp"),
+        ({}, {"pp": 2}, "layout.pp: sync bsp"),
+        ({}, {"cp": 2}, "layout.cp: sync bsp"),
+        ({}, {"dp": 1}, "layout.dp: sync bsp"),
+    ],
+)
+def test_what_is_not_supported_together_is_refused_with_a_remedy(changes, layout, words):
+    from runs import MODELS, TRAIN
+
+    train = TRAIN.changed(**{"sync": "bsp", "clip": 0.0, **changes})
+    misfit = str(server_misfit(MODELS["neox"], train, Layout(**{"dp": 3, **layout})))
+    assert misfit.startswith(words)
+    assert ": set it" in misfit or "use " in misfit or "leave it out" in misfit

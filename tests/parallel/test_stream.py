@@ -1,0 +1,169 @@
+"""Pipelines without a flush: their pure order of work, and their bits against a simulator of delayed updates."""
+
+from pathlib import Path
+
+import pytest
+from delayed import versions_of
+from stream_cases import AFTER_RESUME, FAULTY, GRID, RESUMED, STEPS, Case
+
+from hpcbench.contract.experts import Experts
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.synchrony import stream_misfit
+from hpcbench.contract.training import optimizer_misfit
+from hpcbench.parallel.schedule import one_f_one_b
+from hpcbench.parallel.stream import Stream
+from hpcbench.predict import volume
+
+WORKER = Path(__file__).with_name("stream_worker.py")
+RANKS = 4
+EACH = pytest.mark.parametrize("case", GRID, ids=lambda case: case.name)
+SHAPES = [(p, m) for p in (2, 3, 4, 7) for m in (1, 2, 3, 7, 8)]
+
+
+def stream_of(p: int, m: int, kind: str) -> Stream:
+    return Stream(p, m, steps=9, vertical=kind == "vertical", double=kind == "2bw")
+
+
+@pytest.mark.parametrize(("p", "m"), SHAPES)
+def test_steps_put_together_are_one_pipeline_that_never_stops(p, m):
+    stream = stream_of(p, m, "pipedream")
+    for stage in range(p):
+        whole = [action for step in range(stream.steps) for action in stream.actions(stage, step)]
+        assert whole == list(one_f_one_b(stage, p, stream.total))
+        for step in range(1, stream.steps):
+            done = [action for k in range(step) for action in stream.actions(stage, k)]
+            alive = {a.microbatch for a in done if a.work == "forward"}
+            assert sorted(alive - {a.microbatch for a in done if a.work == "backward"}) == [
+                *stream.entered(stage, step)
+            ]
+
+
+KINDS = ("pipedream", "vertical", "2bw")
+
+
+@pytest.mark.parametrize(
+    ("p", "m", "kind"), [(p, m, kind) for p, m in SHAPES for kind in KINDS if kind != "2bw" or m >= p]
+)
+def test_versions_are_those_that_counting_gives(p, m, kind):
+    stream = stream_of(p, m, kind)
+    schedule = "pipedream-2bw" if kind == "2bw" else "pipedream"
+    version = versions_of(Case(schedule, Layout(pp=p), m, kind == "vertical"), stream.steps)
+    for stage in range(p):
+        alive, held = {}, {0}
+        most = 1
+        for step in range(stream.steps):
+            updates = step
+            for work, i, _ in stream.actions(stage, step):
+                if work == "forward":
+                    used = stream.version(stage, i)
+                    assert used == version(stage, i)
+                    assert used <= updates, "no stage uses what has not been made"
+                    assert used in held
+                    alive[i] = used
+                else:
+                    del alive[i]
+            following = max(alive, default=-1) + 1 or (step + 1) * m
+            oldest = min([*alive.values(), stream.version(stage, following)])
+            held = {v for v in held | {step + 1} if v >= oldest}
+            most = max(most, len(held))
+        assert most == stream.versions(stage)
+
+
+@pytest.mark.parametrize("p", [2, 3, 4])
+def test_formulas_of_the_papers(p):
+    """With one micro-batch a step: W(t+1) = W(t) - lr gradient(W1(t-p+1), ..., Wp(t)), with vertical sync all t-p+1."""
+    for t in range(p, 9):
+        assert [stream_of(p, 1, "pipedream").version(r, t) for r in range(p)] == [t - p + 1 + r for r in range(p)]
+        assert {stream_of(p, 1, "vertical").version(r, t) for r in range(p)} == {t - p + 1}
+    double = stream_of(p, 4, "2bw")
+    assert all(double.version(r, 4 * t + k) == t - 1 for t in range(1, 9) for k in range(4) for r in range(p))
+    assert [stream_of(p, 1, "pipedream").versions(r) for r in range(p)] == [p - r for r in range(p)]
+    assert {stream_of(p, 1, "vertical").versions(r) for r in range(p)} == {p}
+    assert double.in_flight == p
+
+
+def found(mpi_results, case, fault=None):
+    (one,) = [r for r in mpi_results(RANKS, WORKER) if (r.get("case"), r["fault"]) == (case.name, fault)]
+    return one
+
+
+@EACH
+def test_weights_have_the_bits_of_a_simulator_of_delayed_updates(mpi_results, case):
+    result = found(mpi_results, case)
+    assert result["other_bits"] is False
+    assert result["weights"] == result["loss"] == result["evaluation"] == 0.0
+
+
+@EACH
+def test_each_stage_uses_and_holds_the_versions_of_the_formula(mpi_results, case):
+    pp, m = case.layout.pp, case.micro_batches
+    version = versions_of(case, STEPS)
+    for stage, most, used, alive in found(mpi_results, case)["held"]:
+        assert used == [[i, version(stage, i)] for i in range(STEPS * m)]
+        kind = "2bw" if case.schedule == "pipedream-2bw" else "vertical" if case.vertical else "pipedream"
+        assert most == Stream(pp, m, STEPS, vertical=kind == "vertical", double=kind == "2bw").versions(stage)
+        assert alive == pp - stage
+        if case.vertical:
+            assert used == [[i, version(0, i)] for i in range(STEPS * m)], "the version of the input"
+
+
+@EACH
+def test_message_bytes_are_those_of_the_formula(mpi_results, case):
+    run = case.run
+    expected = volume.all_ranks_bytes(run.model, run.train, run.layout)
+    sent = {key: nbytes for key, nbytes in found(mpi_results, case)["bytes"].items() if nbytes}
+    assert sent == {" ".join(key): STEPS * nbytes for key, nbytes in expected.items()}
+
+
+@pytest.mark.parametrize("fault", FAULTY)
+def test_planted_fault_is_seen(mpi_results, fault):
+    assert FAULTY[fault] in GRID, "without the fault it is sound"
+    assert found(mpi_results, FAULTY[fault], fault)["weights"] > 1e-6
+
+
+def continued(mpi_results, case, fault=None):
+    (one,) = [r for r in mpi_results(RANKS, WORKER) if (r.get("resume"), r["fault"]) == (case.name, fault)]
+    return one
+
+
+@pytest.mark.parametrize("case", RESUMED, ids=lambda case: case.name)
+def test_a_run_continues_with_the_same_bits_and_versions_under_way(mpi_results, case):
+    result = continued(mpi_results, case)
+    assert result["states"] == ["completed"] * 3
+    assert result["same"] == [True, True], "writing a checkpoint changes nothing, nor does starting from it"
+    assert result["used"] == STEPS
+
+
+@pytest.mark.parametrize("fault", AFTER_RESUME)
+def test_planted_fault_after_a_resume_is_seen(mpi_results, fault):
+    assert continued(mpi_results, AFTER_RESUME[fault], fault)["same"] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"train": {"clip": 1.0}}, "train.clip: pipedream lets no stage wait"),
+        ({"train": {"precision": "fp16"}}, "train.precision: pipedream lets no stage wait"),
+        ({"train": {"zero": 3}}, "train.zero: pipedream keeps several versions"),
+        ({"train": {"offload": True}}, "train.offload: pipedream keeps its versions"),
+        ({"train": {"schedule": "pipedream-2bw", "vertical_sync": True}}, "train.vertical_sync: every stage"),
+        ({"train": {"schedule": "1f1b", "vertical_sync": True}}, "train.vertical_sync: 1f1b has one version"),
+        ({"model": {"tied": True}}, "model.tied: pipedream lets no stage wait"),
+        ({"layout": {"pp": 1}}, "layout.pp: pipedream needs 2 stages"),
+        ({"layout": {"tensor": "2d", "tp": 4}}, "layout.tensor: pipedream has not been built"),
+        ({"layout": {"cp": 2}}, "layout.cp: pipedream has not been built"),
+        ({"model": {"experts": Experts(count=4)}}, "model.experts: pipedream has not been built"),
+    ],
+)
+def test_what_is_not_supported_together_is_refused_with_a_remedy(changes, words):
+    run = GRID[0].run
+    sections = {name: getattr(run, name).changed(**changes.get(name, {})) for name in ("model", "train", "layout")}
+    misfit = stream_misfit(sections["model"], sections["train"], sections["layout"])
+    assert str(misfit).startswith(words)
+    assert ": set it" in str(misfit) or "use " in str(misfit) or "leave it out" in str(misfit)
+
+
+def test_it_is_not_for_one_bit_adam():
+    train = GRID[0].run.train.changed(optimizer="onebit-adam", freeze_step=2, zero=0)
+    assert "use schedule 1f1b" in str(optimizer_misfit(train))
+    assert stream_misfit(GRID[0].run.model, GRID[0].run.train, GRID[0].run.layout) is None

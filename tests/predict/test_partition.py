@@ -1,0 +1,184 @@
+"""The partitioner beside every cut there is, its profile, and the planner of two buffers."""
+
+import math
+from functools import cache
+from itertools import combinations
+from random import Random
+
+import pytest
+
+from hpcbench.predict.partition.chain import Chain, Coding, Layer, Level, Setting
+from hpcbench.predict.partition.solve import best_cut, even_cut
+
+CHAINS = 200
+
+
+def compositions(total, most):
+    """All ways to write a number as a sum of at most so many positive ones, in order."""
+    for parts in range(1, min(total, most) + 1):
+        for bars in combinations(range(1, total), parts - 1):
+            yield [b - a for a, b in zip((0, *bars), (*bars, total), strict=True)]
+
+
+def runs(i, j):
+    """All ways to cut layers i to j - 1 into runs."""
+    for lengths in compositions(j - i, j - i):
+        ends = [i + sum(lengths[: k + 1]) for k in range(len(lengths))]
+        yield list(zip([i, *ends], ends, strict=False))
+
+
+def every_cut(chain, setting):
+    """The least time over all cuts: for each level every way to cut layers and units, by the formulas alone."""
+    layers = chain.layers
+
+    def message(j, link):
+        coding = setting.activations
+        return 2 * layers[j - 1].out_bytes * (coding.ratio / link.bytes_per_s + coding.codec_s)
+
+    @cache
+    def least(level, i, j, behind):
+        link = setting.levels[level]
+        best = math.inf
+        for cut in runs(i, j):
+            for units in compositions(link.units, len(cut)):
+                if len(units) != len(cut):
+                    continue
+                slowest = max((message(start, link) for start, _ in cut[1:]), default=0.0)
+                for k, ((start, stop), own) in enumerate(zip(cut, units, strict=True)):
+                    after = sum(units[k + 1 :])
+                    slowest = max(slowest, stage(level, start, stop, own, after, behind))
+                best = min(best, slowest)
+        return best
+
+    def stage(level, i, j, own, after, behind):
+        link, coding = setting.levels[level], setting.gradients
+        weights = sum(layer.weight_bytes for layer in layers[i:j])
+        sync = setting.syncs * 2 * (own - 1) / own * weights * (coding.ratio / link.bytes_per_s + coding.codec_s)
+        if level:
+            inside = math.prod(one.units for one in setting.levels[:level])
+            return max(least(level - 1, i, j, (after * inside + behind) / own), sync if own > 1 else 0.0) / own
+        if setting.memory_bytes is not None:
+            versions = math.ceil((after + behind + own) / own - 1e-9)
+            each = sum(layer.kept_bytes + layer.version_bytes for layer in layers[i:j])
+            if versions * each + sum(layer.state_bytes for layer in layers[i:j]) > setting.memory_bytes:
+                return math.inf
+        return max(sum(layer.seconds for layer in layers[i:j]), sync if own > 1 else 0.0) / own
+
+    return least(len(setting.levels) - 1, 0, len(layers), 0.0)
+
+
+def drawn(number):
+    """A random chain of up to 8 layers, and levels of up to 6 ranks together."""
+    random = Random(number)
+    few = random.randint(1, 3)
+    kinds = [Layer(*(random.uniform(0.5, 5.0) for _ in range(6))) for _ in range(few)]
+    layers = [random.choice(kinds) for _ in range(random.randint(1, 8))]
+    sizes = random.choice([(n,) for n in range(1, 7)] + [(2, 2), (2, 3), (3, 2), (1, 4), (4, 1)])
+    levels = [Level(units, random.choice([0.5, 2.0, 20.0]) / (k + 1)) for k, units in enumerate(sizes)]
+    codec = Coding(random.uniform(0.1, 1.0), random.choice([0.0, 0.3]))
+    limit = random.choice([None, None, random.uniform(10, 60)])
+    return Chain(layers), Setting(levels, random.choice([Coding(), codec]), codec, limit, random.choice([1.0, 0.25]))
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_no_cut_is_better_than_the_one_found(block):
+    impossible = 0
+    for number in range(block * CHAINS // 10, (block + 1) * CHAINS // 10):
+        chain, setting = drawn(number)
+        found, least = best_cut(chain, setting), every_cut(chain, setting)
+        assert found.seconds == pytest.approx(least, rel=1e-9), number
+        impossible += math.isinf(least)
+        if math.isfinite(least):
+            assert [stage.first for stage in found.stages] == [0, *(stage.stop for stage in found.stages[:-1])]
+            assert found.stages[-1].stop == len(chain)
+            assert sum(stage.replicas for stage in found.stages) == setting.ranks
+        else:
+            assert found.stages == ()
+    assert impossible < CHAINS // 20
+
+
+def test_a_wrong_bound_would_be_seen(monkeypatch):
+    """Splits are given up by a bound; one that is too tight loses the best of some chains."""
+    from hpcbench.predict.partition import solve
+
+    monkeypatch.setattr(solve, "_SLACK", 0.6)
+    found = [(best_cut(chain, setting).seconds, every_cut(chain, setting)) for chain, setting in map(drawn, range(40))]
+    assert any(ours > least * (1 + 1e-9) for ours, least in found)
+
+
+def test_even_cuts_equal_every_cut_of_that_kind():
+    for number in range(60):
+        chain, _ = drawn(number)
+        random = Random(1000 + number)
+        stages, replicas = random.randint(1, min(len(chain), 4)), random.randint(1, 3)
+        link = Level(stages * replicas, random.choice([0.5, 2.0, 20.0]))
+        setting = Setting([link], syncs=0.5)
+        least = math.inf
+        for cut in runs(0, len(chain)):
+            if len(cut) == stages:
+                times = [max(chain.seconds(i, j), chain.sync(i, j, replicas, link, setting)) / replicas for i, j in cut]
+                times += [chain.boundary(i, link, setting) / replicas for i, _ in cut[1:]]
+                least = min(least, max(times))
+        found = even_cut(chain, setting, stages=stages, replicas=replicas)
+        assert found.seconds == pytest.approx(least, rel=1e-12)
+        assert [stage.replicas for stage in found.stages] == [replicas] * stages
+
+
+def test_a_codec_moves_the_cut_where_the_link_is_slow():
+    """Two layers that exchange much lie together, unless a codec makes the message small."""
+    chain = Chain([Layer(1.0, out_bytes=4.0), Layer(1.0, out_bytes=1.0), Layer(1.0)])
+    plain = best_cut(chain, Setting([Level(2, 4.0)]))
+    coded = best_cut(chain, Setting([Level(2, 0.5)], Coding(0.25)))
+    slow = best_cut(chain, Setting([Level(2, 4.0)], Coding(0.25, codec_s=1.0)))
+    assert [stage.stop for stage in plain.stages if stage.stop < 3] in ([2], [])
+    assert coded.seconds <= 2.0
+    assert slow.seconds == pytest.approx(1.5), "a codec that costs more than the link: no boundary at all"
+
+
+def test_the_word_auto_takes_layers_off_the_stage_with_the_head():
+    from hpcbench.contract.layout import balanced
+    from hpcbench.contract.training import Model
+    from hpcbench.predict.subject import train_of
+
+    train = train_of(global_batch=8, micro_batch=1, seq_len=64)
+    for layers, vocab, parts in ((24, 50_000, 4), (24, 256, 4), (8, 200_000, 3), (5, 30_000, 5), (12, 30_000, 1)):
+        model = Model(layers=layers, hidden=512, heads=8, vocab=vocab)
+        head = vocab / (12 * 512) / (1 + 64 / (6 * 512))
+        chain = Chain([Layer(1.0)] * (layers - 1) + [Layer(1.0 + head)])
+        best = even_cut(chain, Setting([Level(parts, 1e9)]), stages=parts, replicas=1).seconds
+        found = balanced(model, train, parts)
+        assert len(found) == parts and sum(found) == layers and min(found) >= 1
+        assert max([*found[:-1], found[-1] + head]) == pytest.approx(best)
+
+
+STUDY = """study: cut
+site: lassen
+model: {layers: 24, hidden: 2048, heads: 16, vocab: 50432}
+train: {steps: 20, warmup_steps: 2, global_batch: 64, micro_batch: 1, seq_len: 1024, precision: bf16, zero: 0, clip: 0}
+layout: {tp: 1, pp: 8, stages: auto}
+nodes: 4
+matrix: {scheme: [baseline, naive-zfp8]}
+"""
+
+
+def test_predict_says_how_to_cut(tmp_path):
+    import json
+
+    from hpcbench.predict.command import document, predict_study
+
+    path = tmp_path / "study.yaml"
+    path.write_text(STUDY, encoding="utf-8")
+    found, about, machine = predict_study(path, site=None, measured=None, ranks=(), sets=(), partition=True)
+    written = json.loads(json.dumps(document(found, about, machine)))
+    for one, plans in zip(found, written["partition"], strict=True):
+        layout = one.subject.layout
+        assert len(layout.stages) == 8 and sum(layout.stages) == 24 and layout.stages[-1] < 3
+        assert sum(replicas for _, replicas in plans["free"]) == plans["ranks"] == layout.ranks
+        assert sum(layers for layers, _ in plans["free"]) == 24
+        speeds = [even["samples_per_s"] for even in plans["even"]]
+        assert speeds == sorted(speeds, reverse=True)
+        assert all(even["pp"] * even["dp"] == layout.ranks for even in plans["even"])
+        best = plans["two_buffers"]
+        assert best["pp"] > 1 and best["pp"] * best["dp"] == layout.ranks and sum(best["stages"]) == 24
+        assert 64 // best["micro_batch"] // best["dp"] >= best["pp"], "two versions are enough"
+    assert "partition" not in document(*predict_study(path, site=None, measured=None, ranks=(), sets=()))

@@ -1,0 +1,55 @@
+"""Predictions of pipelines without a flush: no bubble, stashes by the formula, the traffic of headers."""
+
+import pytest
+
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.training import Model
+from hpcbench.parallel.stream import Stream
+from hpcbench.predict.machine import of_gpu
+from hpcbench.predict.memory import memory
+from hpcbench.predict.step import Step
+from hpcbench.predict.subject import Subject, train_of
+from hpcbench.predict.volume import step_bytes
+
+MODEL = Model(layers=16, hidden=2048, heads=16, vocab=50304)
+P, M = 4, 8
+
+
+def subject(schedule, m=M, **settings):
+    train = train_of(global_batch=m, micro_batch=1, seq_len=1024, clip=0.0, schedule=schedule, **settings)
+    return Subject(MODEL, train, Layout(pp=P, stages=[4, 4, 4, 4]), 8)
+
+
+@pytest.fixture(scope="module")
+def machine():
+    return of_gpu("A100", gpus_per_node=8, node_gbit=200)
+
+
+@pytest.mark.parametrize("schedule", ["pipedream", "pipedream-2bw"])
+def test_a_step_takes_what_its_slowest_stage_takes(machine, schedule):
+    flushed, found = (Step(subject(name), machine).run() for name in ("1f1b", schedule))
+    assert flushed.parts["bubble"] > 0 and found.parts["bubble"] == 0
+    passes = found.parts["forward"] + found.parts["backward"]
+    assert found.seconds.value < flushed.seconds.value
+    assert found.seconds.value == pytest.approx(
+        passes + sum(seconds for name, seconds in found.parts.items() if name not in ("forward", "backward"))
+    )
+    assert found.parts["pipeline"] < 0.05 * passes, "a full pipeline waits for nothing"
+
+
+def test_stashes_are_versions_of_the_stage(machine):
+    for m, schedule, vertical in ((1, "pipedream", False), (8, "pipedream", True), (8, "pipedream-2bw", False)):
+        one = subject(schedule, m, vertical_sync=vertical)
+        stream = Stream.of(one.train, stages=P, micro_batches=m)
+        found = memory(one, None)
+        kinds = found.peaks[found.peak]
+        assert kinds["stashes"] == (stream.versions(found.rank) - 1) * kinds["weights"] > 0
+    assert memory(subject("1f1b"), None).peaks["before backward"]["stashes"] == 0
+
+
+def test_headers_are_traffic_and_the_norm_is_not():
+    found, flushed = (step_bytes(MODEL, subject(name).train, Layout(pp=P), 1) for name in ("pipedream", "1f1b"))
+    assert found["EXACT", "FORWARD", "ACT"] == M * 16
+    assert ("EXACT", "STEP", "OPTIM") in flushed and ("EXACT", "STEP", "OPTIM") not in found
+    shared = {key: nbytes for key, nbytes in found.items() if key[0] != "EXACT"}
+    assert shared == {key: nbytes for key, nbytes in flushed.items() if key[0] != "EXACT"}
