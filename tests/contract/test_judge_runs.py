@@ -112,7 +112,7 @@ def test_status_and_report_say_the_same_of_each_run(tmp_path: Path, monkeypatch:
     assert seen == set(State)
     missing = {words for words in reasons() if not any(words in one for one in said)}
     # of another framework's log, and of a program's: those are in a submission of their own (tests/programs)
-    assert missing == {"does not say how the run ended", "at line "}
+    assert missing == {"does not say how the run ended", "at line ", " of its log"}
 
 
 def reasons() -> set[str]:
