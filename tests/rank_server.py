@@ -49,7 +49,9 @@ def import_all() -> None:
         importlib.import_module(name)
     for package in PACKAGES:
         for folder in importlib.import_module(package).__path__:
-            for file in set(Path(folder).glob("[!_]*.py")) - {Path(folder, "numcodecs_door.py")}:  # for zarr, not for ranks
+            for file in set(Path(folder).glob("[!_]*.py")) - {
+                Path(folder, "numcodecs_door.py")
+            }:  # for zarr, not for ranks
                 importlib.import_module(f"{package}.{file.stem}")
     importlib.import_module("shared_text").corpus()
     gc.collect()
