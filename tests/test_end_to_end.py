@@ -122,6 +122,7 @@ def test_log_says_who_ran_where(completed):
         "cp": 1,
         "context": "ring",
         "pp": 2,
+        "ep": 1,
         "chunks": 1,
         "stages": [],
     }

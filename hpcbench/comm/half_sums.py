@@ -37,7 +37,8 @@ class HalfSum(NamedTuple):
 def agreed(comm: MPI.Comm) -> dict[str, HalfSum]:
     """The sums by name of the NumPy type, the same on all ranks. This is a collective call."""
     library = _library_sum()
-    everyone: int = comm.allreduce(int(library is not None), MPI.MIN)
+    everyone = np.array(library is not None, dtype=np.int32)
+    comm.Allreduce(MPI.IN_PLACE, everyone, MPI.MIN)  # sent as an object, it would cost another communicator
     half = library if library is not None and everyone else by_kernel("float16")
     return {"float16": half, "bfloat16": by_kernel("bfloat16")}
 

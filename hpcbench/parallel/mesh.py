@@ -28,13 +28,15 @@ class Mesh:
 
     Attributes
     ----------
-    cp, tp, pp, world : Group
+    tp, pp, world : Group
         Groups of the ranks that differ from this one in that coordinate only, and the group of all ranks.
     dp : Group
         The replicas: all ranks that hold the same part of the model, for other samples or for other positions of them.
         Their gradients are averaged, and ZeRO cuts what they hold among them.
     sample_rank : int
         Which part of the samples this rank computes. Ranks of a ``cp`` group have the same part.
+    cp : Group or None
+        The ranks that share the positions of samples; None where each has all of them.
     ep : Group or None
         Group of the neighbours in data parallelism that share out experts; None where each rank holds all.
     ends : Group
@@ -68,7 +70,9 @@ class Mesh:
         self.world = group(0, comm.rank)
         self.tp = group(pp * replicas + dp, tp)
         self.dp = group(pp * layout.tp + tp, dp)
-        self.cp = group((pp * layout.dp + self.sample_rank) * layout.tp + tp, dp % layout.cp)
+        self.cp: Group | None = None
+        if layout.cp > 1:
+            self.cp = group((pp * layout.dp + self.sample_rank) * layout.tp + tp, dp % layout.cp)
         self.pp = group(dp * layout.tp + tp, pp)
         self.ep: Group | None = None
         self._replicas = {1: self.dp}

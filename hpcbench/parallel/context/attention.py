@@ -46,17 +46,18 @@ class Positions:
 
     def places(self, positions: int, device: torch.device) -> Tensor:
         """The places in the sample of this rank's positions, of which there are so many."""
-        return self._order(positions, self._group.rank, self._group.size).to(device)
+        rank, size = (self._group.rank, self._group.size) if self._group else (0, 1)
+        return self._order(positions, rank, size).to(device)
 
     def own(self, tokens: Tensor) -> Tensor:
         """The positions of samples that this rank has: [b, s] -> [b, s/p]."""
-        if self._group.size == 1:
+        if self._group is None:
             return tokens
         return tokens[:, self.places(tokens.shape[1] // self._group.size, tokens.device)]
 
     def put_into(self, model: Any) -> None:
         """Let a part of the model compute with these positions: its blocks, and the embedding if it has one."""
-        if self._group.size == 1:
+        if self._group is None:
             return
         core = partial(self._attention, ranks=Sharers.of(self._group, self._policy, overlap=self._overlap))
         for block in model.blocks.values():
