@@ -236,7 +236,7 @@ def test_a_failed_host(lsf: Fake, options: tuple[str, ...], starts: int) -> None
 
 
 def test_pending_again_after_running(fake_of: Callable[..., Fake]) -> None:
-    lsf = fake_of("lsf", dispatch_delay=1.0)
+    lsf = fake_of("lsf", dispatch_delay=4.0)
     submit(lsf, "[ -e again ] && exit 0; touch again ready; sleep 60")
     until("ready")
     assert _stats(lsf) == ["RUN"]
