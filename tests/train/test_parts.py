@@ -88,7 +88,7 @@ def test_run_file_round_trip(tmp_path):
     path.write_text(json.dumps(RUN.content()))
     run, raw = load(path)
     assert run == RUN
-    sizes = {"dp": 2, "tp": 2, "pp": 1, "chunks": 1, "tensor": "1d", "depth": 1, "cp": 1, "context": "ring"}
+    sizes = {"dp": 2, "tp": 2, "pp": 1, "ep": 1, "chunks": 1, "tensor": "1d", "depth": 1, "cp": 1, "context": "ring"}
     assert raw["layout"] == {**sizes, "stages": []}
 
 
