@@ -29,7 +29,7 @@ from mpi4py import MPI  # noqa: E402
 PACKAGES = ("hpcbench.codecs", "hpcbench.comm", "hpcbench.parallel", "hpcbench.predict", "hpcbench.train")
 PR_SET_PDEATHSIG = 1
 LATE = "torch.fx.experimental.symbolic_shapes"
-"""What the first backward pass imports, with SymPy, for more than a second."""
+"""What `Tensor.backward` imports where it is given a gradient, as tests do: with SymPy, more than a second."""
 
 
 class Place(NamedTuple):

@@ -32,6 +32,7 @@ from hpcbench.parallel.sharding import Shard
 from hpcbench.predict import volume
 from hpcbench.predict import zero as predict
 from hpcbench.study.presets import scheme as preset
+from hpcbench.testing.parity import meet
 from hpcbench.train.trainer import Trainer
 
 CORPUS = shared_text.corpus()
@@ -49,14 +50,14 @@ def case(model: str, layout: Layout, zero: int, *, scheme: str = "identity", par
 
 
 def gather(answer: Any) -> list[Any]:
-    """The ranks' answers, on rank 0. A rank that is done sleeps, because a collective would spin."""
-    Progress(Wait.GIVE_WAY).complete([WORLD.Ibarrier()])
+    """The ranks' answers, on rank 0."""
+    meet(WORLD)
     return WORLD.gather(answer) or []
 
 
 def split(run: Run) -> MPI.Comm | None:
     """The first ranks of the world."""
-    Progress(Wait.GIVE_WAY).complete([WORLD.Ibarrier()])
+    meet(WORLD)
     comm = WORLD.Split(0 if WORLD.rank < run.ranks else 1, WORLD.rank)
     return comm if WORLD.rank < run.ranks else None
 

@@ -368,3 +368,20 @@ def test_settings_that_belong_together_are_taken():
         {"source": "megatron", "path": "x"},
     ):
         schema.Data(**fields)
+
+
+def test_the_standard_library_is_read_without_its_tests_and_installed_packages(tmp_path, monkeypatch):
+    for name in (
+        "b.py",
+        "a.py",
+        "sub/c.py",
+        "sub/test/d.py",
+        "site-packages/e.py",
+        "sub/__pycache__/f.py",
+        "sub/g.txt",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    monkeypatch.setattr(text.sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
+    assert list(text._stdlib()) == [b"a.py", b"b.py", b"sub/c.py"]
