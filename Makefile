@@ -26,6 +26,7 @@ quick: lint
 	@$(PYTEST) 2 -m 'not (long or gpu or ranks or networks or daemons or jobs or compiler)'
 
 test-long: $(VENV)/.test
+	@$(INSTALL) --editable '.[frameworks]'
 	@$(PYTEST) 2 -m long
 
 lint: $(VENV)/.test
