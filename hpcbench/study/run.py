@@ -58,20 +58,12 @@ def run_file(
         raise UserError(f"{run.where(('program',))}: program: hpcbench knows no model of it: only its runs tell")
     links = study.links
     files = {key: str((base / path).resolve()) for key in ("path", "tokenizer") if (path := getattr(study.data, key))}
-    scheme = run.scheme.model_dump(include=set(Scheme.model_fields))
     content = {
-        "study": study.study,
-        "site": site,
-        "run": run.id,
-        "repeat": run.repeat,
-        "pairing": run.pairing,
-        "cell": run.cell,
+        **_named(run, site),
         "model": study.model,
         "data": {**study.data.model_dump(), **files},
         "train": {**study.train.model_dump(), "seed": study.train.seed + run.repeat - 1},
         "layout": run.size.layout,
-        "scheme": {"name": run.scheme_name, **scheme},
-        "ranks": run.size.layout.ranks,
         "threads": threads,
         "oversubscribe": oversubscribe,
         "device": device,
@@ -108,18 +100,10 @@ def program_file(
     """
     study = run.study
     assert isinstance(study, ProgramStudy)
-    scheme = run.scheme.model_dump(include=set(Scheme.model_fields))
     content = {
-        "study": study.study,
-        "site": site,
-        "run": run.id,
-        "repeat": run.repeat,
-        "pairing": run.pairing,
-        "cell": run.cell,
+        **_named(run, site),
         "program": {**study.program.model_dump(), "seed": study.program.seed + run.repeat - 1},
         "directory": str((base / (study.program.directory or ".")).resolve()),
-        "scheme": {"name": run.scheme_name, **scheme},
-        "ranks": run.size.layout.ranks,
         "threads": threads,
         "oversubscribe": oversubscribe,
         "device": device,
@@ -130,3 +114,17 @@ def program_file(
         return ProgramRun.model_validate(content).content()
     except ValidationError as error:
         raise user_error(error, ProgramRun, run.where) from None
+
+
+def _named(run: Run, site: str) -> dict[str, Any]:
+    """What every run file says: which run this is, its scheme and its ranks."""
+    return {
+        "study": run.study.study,
+        "site": site,
+        "run": run.id,
+        "repeat": run.repeat,
+        "pairing": run.pairing,
+        "cell": run.cell,
+        "scheme": {"name": run.scheme_name, **run.scheme.model_dump(include=set(Scheme.model_fields))},
+        "ranks": run.size.layout.ranks,
+    }
