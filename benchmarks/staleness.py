@@ -45,7 +45,7 @@ TINY = (
 )
 """A pipeline and two replicas, waiting and not."""
 MARGIN = 1.01
-"""Of the reference's loss at its end: the last steps of a run have the noise of their batches."""
+"""A run has reached the reference when its loss is at most this factor of the reference's last one."""
 
 
 def arm_of(settings: Mapping[str, Any]) -> str:
