@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO
 
@@ -24,8 +23,9 @@ from hpcbench.contract.events import Configuration, End, Start
 from hpcbench.contract.program import ProgramRun, load
 from hpcbench.contract.stamp import stamp
 from hpcbench.contract.state import STOPPED_EXIT
+from hpcbench.contract.times import now
 from hpcbench.errors import UserError
-from hpcbench.program.sent import reported, traffic, unknown
+from hpcbench.program.sent import events, reported
 
 _LOOK_S = 0.5
 _GRACE_S = 60.0
@@ -51,17 +51,16 @@ def main(arguments: list[str]) -> int:
     ranks = reported(path.parent / RANKS) if run.interposed else []
     seconds = time.monotonic() - begin
     if ranks and last:
-        _say(traffic(ranks, run.scheme, last))
-        for event in unknown(ranks):
+        for event in events(ranks, run.scheme, (1, last)):
             _say(event)
     if stopped:
-        _say(End(time=_now(), state="stopped", steps=last, seconds=seconds))
+        _say(End(time=now(), state="stopped", steps=last, seconds=seconds))
         return STOPPED_EXIT
     if status:
         return status  # the program's own words are in the log: whoever judges the run looks for them
     why = _nothing_measured(run, ranks, last)
     state = "failed" if why else "completed"
-    _say(End(time=_now(), state=state, steps=last, seconds=seconds, reason=why or None))
+    _say(End(time=now(), state=state, steps=last, seconds=seconds, reason=why or None))
     return 1 if why else 0
 
 
@@ -151,14 +150,10 @@ def _say(event: Event) -> None:
     _write(event.to_line().encode() + b"\n")
 
 
-def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _start(run: ProgramRun) -> Start:
     attempt = os.environ.get("HPCBENCH_ATTEMPT", "1")
     return Start(
-        time=_now(),
+        time=now(),
         schema=run.version,
         version=__version__,
         study=run.study,

@@ -133,11 +133,16 @@ def test_what_ranks_have_sent_is_in_the_log(tmp_path: Path) -> None:
     status, verdict = played(tmp_path, REPORTS.replace("ROWS", repr([ROW, exact])), INT8)
     assert (status, verdict.state) == (0, "completed"), verdict
     events = [json.loads(line) for line in (tmp_path / "log.txt").read_text().splitlines() if line.startswith("{")]
-    assert [event["event"] for event in events] == ["start", "configuration", "traffic", "unknown_group", "end"]
+    assert [event["event"] for event in events] == [
+        *("start", "configuration", "traffic", "calls", "unknown_group", "end")
+    ]
     coded, plain = events[2]["channels"]
     assert (coded["dimension"], coded["message_bytes"], coded["wire_bytes"]) == ("DP", 6000, 1600)
     assert (plain["dimension"], plain["message_bytes"], plain["wire_bytes"]) == ("EXACT", 6000, 6000)
-    assert events[3]["group"] == "odd" and "match: '^odd$'" in events[3]["remedy"]
+    assert [(row["group"], row["why"], row["calls"]) for row in events[3]["rows"]] == [
+        *(("default_pg", "", 6), ("odd", "unknown group", 6))
+    ]
+    assert events[4]["group"] == "odd" and "match: '^odd$'" in events[4]["remedy"]
 
 
 @pytest.mark.parametrize(
@@ -251,6 +256,6 @@ def test_bytes_of_exact_calls_follow_from_the_calls() -> None:
     assert sent_bytes(alone) == 0
     ranks = [{"rows": [row("all-reduce"), {**row("all-reduce"), "why": "small"}]}]
     scheme = NamedScheme.model_validate(INT8)
-    (channel,) = traffic(ranks, scheme, 3).channels or ()
+    (channel,) = traffic(ranks, scheme, (1, 3)).channels or ()
     assert channel.message_bytes == channel.wire_bytes == 3000 and channel.algorithm == "native"
     assert unknown(ranks) == []
