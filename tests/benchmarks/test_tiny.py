@@ -259,5 +259,5 @@ def test_torch_collectives(tiny: Tiny) -> None:
         assert positive(printed.row(mode), 2)
     assert printed.row("plain gloo")[1] == "1.00"
     cost, auto = printed.lines[-2:]
-    assert re.fullmatch(r"a plain call costs -?[\d.]+ us more \(at most 20\): (not )?met", cost)
-    assert re.fullmatch(r"the slowest with auto: [\d.]+ x, all-reduce of 65536 B .*: not decided by one repeat", auto)
+    assert re.fullmatch(r"a plain call costs -?[\d.]+ us more \(at most 20\): not decided by one repeat", cost)
+    assert re.fullmatch(r"the slowest of 1 with auto: [\d.]+ x, all-reduce of 65536 B .*: not decided by one .*", auto)

@@ -37,7 +37,8 @@ from hpcbench.torch.intercept import Interception
 from hpcbench.torch.tensors import DTYPES
 
 SMALL = Groups(min_bytes=1024)
-RANKS = 4
+RANKS, AT_ONCE = 4, 4
+"""Ranks of all programs, and tries of the faults that are under way at a time."""
 
 
 def settings(default: str = "none", dp: str | None = None, groups: Groups = SMALL, **rule: Any) -> Interposition:
@@ -264,6 +265,21 @@ def checkpoint(*, lossy: bool) -> float:
     return float(change)
 
 
+def late_mesh() -> list[list[str]]:
+    """The group and its dimension, for calls before and after a mesh has told what the group of all ranks is."""
+
+    def work() -> None:
+        values = torch.ones(4096)
+        for _ in range(2):
+            dist.all_reduce(values)
+        init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("tp",))
+        for _ in range(3):
+            dist.all_reduce(values)
+
+    _, rows = interposed(settings(), work)
+    return sorted([row["group"], row["dimension"], row["calls"]] for row in rows)
+
+
 def rank(number: int, ranks: int, directory: Path) -> None:
     """One rank. It never returns."""
     status = 1
@@ -282,6 +298,7 @@ def rank(number: int, ranks: int, directory: Path) -> None:
             "batched": [batched(undecoded=False), batched(undecoded=True)],
             "hook": hook(),
             "checkpoint": [checkpoint(lossy=False), checkpoint(lossy=True)],
+            "late mesh": late_mesh(),
             "feedback": [feedback(lost=False), feedback(lost=True)],
         }
         every: list[Any] = [None] * ranks
@@ -300,7 +317,10 @@ def main() -> int:
     torch.set_num_threads(1)
     directory = Path(sys.argv[1])
     if len(sys.argv) > 2:
-        found = [Played(directory / str(k)).outcomes() for k in range(int(sys.argv[2]))]
+        found = []
+        for first in range(0, int(sys.argv[2]), AT_ONCE):  # most of the time they wait for one another
+            tries = range(first, min(first + AT_ONCE, int(sys.argv[2])))
+            found += [played.outcomes() for played in [Played(directory / str(k)) for k in tries]]
         (directory / "faults.json").write_text(json.dumps(found), encoding="utf-8")
         return 0
     torch.compile(nn.Linear(2, 2), backend="aot_eager")(torch.ones(2)).sum().backward()  # its imports, once for all
