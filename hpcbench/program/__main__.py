@@ -1,9 +1,10 @@
 """What a job script starts in place of `hpcbench.train`: one run of a program of others.
 
-    python -m hpcbench.program RUN.json LAUNCHER...
+    python -m hpcbench.program RUN.json LAUNCHER... INTERPRETER
 
-It starts the launcher, hands on what the program prints, each line with the seconds since the beginning before it, and
-says in events of the log how the run began, what it sent and how it ended.
+The interpreter is that of the ranks, which may be in a container. This process starts the launcher, hands on what the
+program prints, each line with the seconds since the beginning before it, and says in events of the log how the run
+began, what it sent and how it ended.
 """
 
 import os
@@ -45,7 +46,7 @@ def main(arguments: list[str]) -> int:
     begin = time.monotonic()
     _say(_start(run))
     _say(_configuration(run))
-    status, stopped = _launch(run, path, launcher, begin)
+    status, stopped = _launch(run, path, launcher, arguments[0], begin)
     log = read_program(path.parent / "log.txt", run.program.log)
     last = max((step for step in log.steps), default=None)
     ranks = reported(path.parent / RANKS) if run.interposed else []
@@ -85,8 +86,11 @@ def _nothing_measured(run: ProgramRun, ranks: list[dict[str, object]], last: int
     return ""
 
 
-def _launch(run: ProgramRun, path: Path, launcher: list[str], begin: float) -> tuple[int, bool]:
-    """Run the launcher to its end: its exit status, and whether it was told to stop."""
+def _launch(run: ProgramRun, path: Path, launcher: list[str], told: str, begin: float) -> tuple[int, bool]:
+    """Run the launcher to its end: its exit status, and whether it was told to stop.
+
+    Ranks are told the run file as the job script names it: in a container, links of the host may lead nowhere.
+    """
     directory = path.parent
     (directory / RANKS).mkdir(exist_ok=True)
     for earlier in (directory / RANKS).glob("rank-*"):
@@ -94,7 +98,7 @@ def _launch(run: ProgramRun, path: Path, launcher: list[str], begin: float) -> t
     meeting = (
         f"{time.time_ns():x}"  # a name of its own for each attempt: a file server may show an old file for a while
     )
-    command = [*launcher, sys.executable, "-u", "-m", "hpcbench.program.rank", str(path), meeting]
+    command = [*launcher, "-u", "-m", "hpcbench.program.rank", told, meeting]
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0
     )

@@ -18,6 +18,7 @@ from hpcbench.contract.program import ProgramRun, load
 from hpcbench.errors import UserError
 from hpcbench.files import read_json, shown_path
 from hpcbench.program.launch import environment
+from hpcbench.train.container import check_version
 
 PLACES = (
     ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),  # MPICH's Hydra, and Intel's
@@ -135,8 +136,9 @@ def interpreted(words: list[str]) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Become the program. The result is the exit status if that fails."""
-    path = Path(arguments[0])
+    path = Path(arguments[0]).absolute()
     try:
+        check_version()
         run = load(path)
         words, variables = prepared(run, path, arguments[1], os.environ)
         _become(run, words, variables)

@@ -193,7 +193,7 @@ def test_all_hostile_texts_reach_a_real_program_at_once(tmp_path: Path) -> None:
     study["program"]["env"] = {f"MINE_{k}": text for k, text in enumerate(lines)}
     study["scheme"] = study["baseline"]["scheme"] = "baseline"
     (run,) = expand(loaded(tmp_path, study), Capacity("here", None, 8))
-    command = [sys.executable, "-m", "hpcbench.program", str(written(run, tmp_path)), "env"]
+    command = [sys.executable, "-m", "hpcbench.program", str(written(run, tmp_path)), "env", sys.executable]
     environment = {**os.environ, "PYTHONUTF8": "1"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done

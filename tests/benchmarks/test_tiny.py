@@ -261,3 +261,11 @@ def test_torch_collectives(tiny: Tiny) -> None:
     cost, auto = printed.lines[-2:]
     assert re.fullmatch(r"a plain call costs -?[\d.]+ us more \(at most 20\): not decided by one repeat", cost)
     assert re.fullmatch(r"the slowest of 1 with auto: [\d.]+ x, all-reduce of 65536 B .*: not decided by one .*", auto)
+
+
+@pytest.mark.long
+def test_slow_programs(tiny: Tiny) -> None:
+    """The unchanged script of the study, plain and with a codec, and the report that is kept as a result."""
+    printed = tiny("slow_programs.py")
+    assert any(line.startswith("program-slow-links-ddp on local: python programs/gpt_ddp.py") for line in printed.lines)
+    assert positive(printed.row("baseline")[:1], 1) and positive(printed.row("naive-int8")[:1], 1)

@@ -87,7 +87,7 @@ def written(directory: Path, script: str, scheme: dict[str, Any] = NATIVE, **pro
 
 def started(path: Path, *launcher: str) -> "subprocess.Popen[bytes]":
     """The process that a job script starts, with its logs."""
-    command = [sys.executable, "-u", "-m", "hpcbench.program", str(path), *(launcher or ("env",))]
+    command = [sys.executable, "-u", "-m", "hpcbench.program", str(path), *(launcher or ("env",)), sys.executable]
     with (path.parent / "log.txt").open("wb") as log, (path.parent / "err.txt").open("wb") as errors:
         return subprocess.Popen(command, stdout=log, stderr=errors)
 
@@ -187,7 +187,7 @@ def test_a_run_that_is_told_to_stop_leaves_and_says_so(tmp_path: Path) -> None:
 
 def test_a_signal_to_the_group_ends_launcher_and_program(tmp_path: Path) -> None:
     path = written(tmp_path, "import os, time\nprint('process', os.getpid())\ntime.sleep(60)")
-    command = [sys.executable, "-u", "-m", "hpcbench.program", str(path), "env"]
+    command = [sys.executable, "-u", "-m", "hpcbench.program", str(path), "env", sys.executable]
     with (tmp_path / "log.txt").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, start_new_session=True)
     while b"process" not in (tmp_path / "log.txt").read_bytes():
