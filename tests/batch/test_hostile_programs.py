@@ -200,8 +200,9 @@ def test_all_hostile_texts_reach_a_real_program_at_once(tmp_path: Path) -> None:
     (run,) = expand(loaded(tmp_path, study), Capacity("here", None, 8))
     command = [sys.executable, "-m", "hpcbench.program", str(written(run, tmp_path)), "env", sys.executable]
     environment = {**os.environ, "PYTHONUTF8": "1"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, ""), done
+    with (tmp_path / "log.txt").open("wb") as log:
+        done = subprocess.run(command, cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b""), (tmp_path / "log.txt").read_text(encoding="utf-8")
     got, variables = json.loads((tmp_path / "seen").read_text(encoding="utf-8"))
     assert got == [*map(filled, lines), *whole]
     assert variables == {f"MINE_{k}": filled(text) for k, text in enumerate(lines)}
