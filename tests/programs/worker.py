@@ -32,8 +32,8 @@ from hpcbench.contract.interpose import Groups, Interposition
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.traffic import Algorithm
 from hpcbench.torch.ddp_hook import compressed
-from hpcbench.torch.encoded import LINKS
 from hpcbench.torch.intercept import Interception
+from hpcbench.torch.link_speed import GUESS
 from hpcbench.torch.tensors import DTYPES
 
 SMALL = Groups(min_bytes=1024)
@@ -76,7 +76,7 @@ def by_the_plan(row: dict[str, Any]) -> list[int]:
         half = dtype.itemsize == 2 and operation is not Operation.ALL_GATHER
         codec = get_codec(row["codec"])
         asked = Request(operation, n, dtype, Topology.flat(p), codec, Algorithm.ENCODED, feedback=half)
-        laid = plan(asked, LINKS)
+        laid = plan(asked, GUESS)
         place = dist.get_rank() % p  # all groups here have plans in which all ranks of a size send alike
         message += calls * laid.message_bytes(place)
         wire += calls * laid.wire_bytes(place)
