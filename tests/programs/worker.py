@@ -17,7 +17,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from decisions import automatic, late_mesh
 from faults import Played
+from interposing import RANKS, SMALL, interposed, settings
 from programs import PROGRAMS, model, train
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -29,22 +31,14 @@ from hpcbench.comm.plan import Operation
 from hpcbench.comm.planner import Request, plan
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.interpose import Groups, Interposition
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.traffic import Algorithm
 from hpcbench.torch.ddp_hook import compressed
-from hpcbench.torch.intercept import Interception
 from hpcbench.torch.link_speed import GUESS
 from hpcbench.torch.tensors import DTYPES
 
-SMALL = Groups(min_bytes=1024)
-RANKS, AT_ONCE = 4, 4
-"""Ranks of all programs, and tries of the faults that are under way at a time."""
-
-
-def settings(default: str = "none", dp: str | None = None, groups: Groups = SMALL, **rule: Any) -> Interposition:
-    rules = [Rule(dimension="DP", codec=dp, **rule)] if dp else []
-    scheme = NamedScheme(name="test", algorithm="encoded", default=default, rules=rules)
-    return Interposition(scheme=scheme, groups=groups, out="nowhere")
+AT_ONCE = 4
+"""Tries of the faults that are under way at a time."""
 
 
 NATIVE = Interposition(scheme=NamedScheme(name="baseline", algorithm="native"), groups=SMALL, out="nowhere")
@@ -54,17 +48,6 @@ MODES: dict[str, Interposition | None] = {
     "int8 on dp": settings(dp="int8:256"),
     "hybrid": settings("xpk", "int8:256"),
 }
-
-
-def interposed(asked: Interposition | None, work: Callable[[], Any]) -> tuple[Any, list[dict[str, Any]]]:
-    if asked is None:
-        return work(), []
-    interception = Interception(asked)
-    interception.install()
-    try:
-        return work(), interception.account.document()
-    finally:
-        interception.remove()
 
 
 def by_the_plan(row: dict[str, Any]) -> list[int]:
@@ -265,21 +248,6 @@ def checkpoint(*, lossy: bool) -> float:
     return float(change)
 
 
-def late_mesh() -> list[list[str]]:
-    """The group and its dimension, for calls before and after a mesh has told what the group of all ranks is."""
-
-    def work() -> None:
-        values = torch.ones(4096)
-        for _ in range(2):
-            dist.all_reduce(values)
-        init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("tp",))
-        for _ in range(3):
-            dist.all_reduce(values)
-
-    _, rows = interposed(settings(), work)
-    return sorted([row["group"], row["dimension"], row["calls"]] for row in rows)
-
-
 def rank(number: int, ranks: int, directory: Path) -> None:
     """One rank. It never returns."""
     status = 1
@@ -299,6 +267,7 @@ def rank(number: int, ranks: int, directory: Path) -> None:
             "hook": hook(),
             "checkpoint": [checkpoint(lossy=False), checkpoint(lossy=True)],
             "late mesh": late_mesh(),
+            "automatic": automatic(),
             "feedback": [feedback(lost=False), feedback(lost=True)],
         }
         every: list[Any] = [None] * ranks
