@@ -5,7 +5,9 @@
 
 At rate none the ranks are processes of this machine; at another rate each is alone on a virtual host with such a link
 (hpcbench.testing.hosts: needs Linux, root or user namespaces, iproute2). A time is that of the slowest rank. Each
-repeat measures all modes, in another order; ratios to plain gloo are paired by repeat, and have 95 % intervals.
+repeat measures all modes, in another order, on the same values; ratios to plain gloo are paired by repeat, and have
+95 % intervals. A target is met, or not met, only if the whole interval lies on one side of it; what says "the slowest"
+is met only if that holds for each of its rows.
 
 Modes: `interposed` looks at calls and hands them on; `no codec` is our algorithm alone; codecs by their names; `auto
 int8` may leave a call to gloo; `fp16 hook` and `PowerSGD hook` are those of DDP, on a bucket of the same bytes. Status
@@ -31,22 +33,20 @@ import torch.distributed as dist
 import torch.testing._internal.distributed.fake_pg  # registers the backend "fake"
 from provenance import head, provenance
 from rich.console import Console
-from rich.table import Table
 from tiny import parse
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch_targets import ONE_RANK, PLAIN, table, targets
 
 from hpcbench.bench.machine import machine
 from hpcbench.console import columns
 from hpcbench.contract.interpose import Groups, Interposition
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.errors import UserError
-from hpcbench.report.statistics.estimates import Interval, paired_ratio
 from hpcbench.testing.hosts import Hosts, why_not
 from hpcbench.torch.intercept import Interception
 
 SAMPLE_S = 0.1
 """Seconds that the calls of one sample take, about."""
-PLAIN, ONE_RANK = "plain gloo", "call of one rank"
 
 
 def asked(codec: str | None, algorithm: str = "encoded") -> Interposition:
@@ -98,30 +98,48 @@ class Bucket:
         return True
 
 
-def operations(nbytes: int) -> dict[str, Callable[[], None]]:
-    """The calls on vectors of a size."""
+Calls = dict[str, Callable[[], None]]
+
+
+def operations(nbytes: int) -> tuple[Calls, Callable[[], None]]:
+    """The calls on vectors of a size, and what gives the vectors their first values again.
+
+    A lossy mode leaves values that a lossless one after it would compress better.
+    """
     ranks = dist.get_world_size()
     whole, part = torch.randn(nbytes // 4), torch.randn(nbytes // 4 // ranks)
+    first = whole.clone(), part.clone()
+
+    def renew() -> None:
+        whole.copy_(first[0])
+        part.copy_(first[1])
 
     def all_reduce() -> None:
         dist.all_reduce(whole)
         whole.mul_(1 / ranks)  # the average, as of gradients: gloo has none
 
-    return {
+    calls: Calls = {
         "all-reduce": all_reduce,
         "reduce-scatter": lambda: dist.reduce_scatter_tensor(part, whole),
         "all-gather": lambda: dist.all_gather_into_tensor(whole, part),
     }
+    return calls, renew
 
 
-def hooks(nbytes: int) -> dict[str, Callable[[], None]]:
-    """DDP's hooks on a bucket of a size."""
+def hooks(nbytes: int) -> tuple[Calls, Callable[[], None]]:
+    """DDP's hooks on a bucket of a size, and what gives the bucket its first values again."""
     bucket = Bucket(torch.randn(nbytes // 4))
+    first = bucket.values.clone()
     state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2)
-    return {
+    calls: Calls = {
         "fp16 hook": lambda: default_hooks.fp16_compress_hook(dist.group.WORLD, bucket).wait(),  # type: ignore[arg-type]
         "PowerSGD hook": lambda: powerSGD_hook.powerSGD_hook(state, bucket).wait(),  # type: ignore[arg-type]
     }
+
+    def renew() -> None:
+        bucket.values.copy_(first)
+
+    return calls, renew
 
 
 def seconds(call: Callable[[], None], count: int) -> float:
@@ -135,9 +153,16 @@ def seconds(call: Callable[[], None], count: int) -> float:
     return float(taken)
 
 
-def in_mode(mode: str, installed: dict[str, Interception], call: Callable[[], None], count: int) -> float:
-    """Seconds of a call in a mode."""
+def in_mode(
+    mode: str,
+    installed: dict[str, Interception],
+    call: Callable[[], None],
+    count: int,
+    renew: Callable[[], None] = lambda: None,
+) -> float:
+    """Seconds of a call in a mode, on new values."""
     kernels = installed.get(mode)
+    renew()
     if kernels is None:
         return seconds(call, count)
     kernels.install()
@@ -149,8 +174,9 @@ def in_mode(mode: str, installed: dict[str, Interception], call: Callable[[], No
 
 def measure(operation: str, nbytes: int, modes: list[str], repeats: int) -> dict[str, list[float]]:
     """Seconds of each repeat, by mode."""
-    plain = operations(nbytes)[operation]
-    calls = {**dict.fromkeys(modes, plain), **{k: v for k, v in hooks(nbytes).items() if k in modes}}
+    (every, renew), (hooked, renew_bucket) = operations(nbytes), hooks(nbytes)
+    plain = every[operation]
+    calls = {**dict.fromkeys(modes, plain), **{k: v for k, v in hooked.items() if k in modes}}
     if operation != "all-reduce":
         calls = {mode: call for mode, call in calls.items() if mode not in HOOKS}
     installed = {mode: Interception(KERNELS[mode]) for mode in calls if mode in KERNELS}
@@ -160,7 +186,8 @@ def measure(operation: str, nbytes: int, modes: list[str], repeats: int) -> dict
     for repeat in range(repeats + 1):
         shift = repeat % len(names)
         for mode in names[shift:] + names[:shift]:
-            taken = in_mode(mode, installed, calls[mode], count if repeat else 3)
+            anew = renew_bucket if mode in HOOKS else renew
+            taken = in_mode(mode, installed, calls[mode], count if repeat else 3, anew)
             if repeat:  # the first one makes groups and plans
                 found[mode].append(taken)
     return found
@@ -177,7 +204,7 @@ def one_rank(repeats: int) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {PLAIN: [], "interposed": []}
     installed = {"interposed": Interception(KERNELS["interposed"])}
     for repeat in range(repeats + 1):
-        for mode in found:
+        for mode in list(found)[:: 1 if repeat % 2 else -1]:
             taken = in_mode(mode, installed, lambda: dist.all_reduce(value, group=alone), calls)
             if repeat:
                 found[mode].append(taken)
@@ -232,71 +259,6 @@ def play(rate: str, hosts: Hosts | None, task: dict[str, Any]) -> list[dict[str,
             raise UserError(f"{rate}: the ranks ended with {statuses}: {' '.join(words.split())[-400:]}")
         rows: list[dict[str, Any]] = json.loads((Path(directory) / "rows.json").read_text())
     return [{"rate": rate, **row} for row in rows]
-
-
-def ratio(rows: list[dict[str, Any]], rate: str, call: str, nbytes: int, mode: str) -> Interval | None:
-    """How many times faster than plain gloo a mode is."""
-    times = {
-        row["mode"]: row["seconds"] for row in rows if (row["rate"], row["call"], row["bytes"]) == (rate, call, nbytes)
-    }
-    return paired_ratio(times[PLAIN], times[mode]) if mode in times and PLAIN in times else None
-
-
-def targets(rows: list[dict[str, Any]]) -> list[str]:
-    """A line for each target: met only if the whole interval lies on its side."""
-    found = []
-    for rate in dict.fromkeys(row["rate"] for row in rows):
-        cost = {row["mode"]: min(row["seconds"]) for row in rows if (row["rate"], row["call"]) == (rate, ONE_RANK)}
-        if rate == "none" and len(cost) == 2:
-            more = (cost["interposed"] - cost[PLAIN]) * 1e6
-            found.append(f"a plain call costs {more:.1f} us more (at most 20): {'met' if more <= 20 else 'not met'}")
-    wanted = [("none", 1.4), ("200mbit", 3.0)]
-    for rate, least in wanted:
-        gain = ratio(rows, rate, "all-reduce", 16 << 20, "int8")
-        if gain is not None:
-            where = "loopback" if rate == "none" else rate
-            found.append(f"int8 all-reduce of 16 MiB, {where}: {_words(gain)} (at least {least}): {_met(gain, least)}")
-    autos = [
-        (gain, row)
-        for row in rows
-        if row["mode"] == "auto int8" and (gain := ratio(rows, row["rate"], row["call"], row["bytes"], row["mode"]))
-    ]
-    if autos:
-        worst, row = min(autos, key=lambda pair: pair[0].estimate)
-        at = f"{row['call']} of {row['bytes']} B at {row['rate']}"
-        found.append(f"the slowest with auto: {_words(worst)}, {at} (at least 0.97): {_met(worst, 0.97)}")
-    return found
-
-
-def _words(gain: Interval) -> str:
-    ends = "" if gain.low is None else f" [{gain.low:.2f}, {gain.high:.2f}]"
-    return f"{gain.estimate:.2f} x{ends}"
-
-
-def _met(gain: Interval, least: float) -> str:
-    if gain.low is None or gain.high is None:
-        return "not decided by one repeat"
-    return "met" if gain.low >= least else "not met" if gain.high < least else "not decided"
-
-
-def table(rows: list[dict[str, Any]], rate: str, call: str) -> Table:
-    """A line a mode, two columns a size."""
-    own = [row for row in rows if (row["rate"], row["call"]) == (rate, call)]
-    where = "on this machine" if rate == "none" else f"over links of {rate}"
-    made = Table(title=f"{call} {where}", box=None, pad_edge=False)
-    made.add_column("mode")
-    sizes = list(dict.fromkeys(row["bytes"] for row in own))
-    for nbytes in sizes:
-        made.add_column(f"{nbytes >> 10} KiB, ms", justify="right")
-        made.add_column("x plain", justify="right")
-    for mode in dict.fromkeys(row["mode"] for row in own):
-        cells = []
-        for nbytes in sizes:
-            times = next(row["seconds"] for row in own if (row["mode"], row["bytes"]) == (mode, nbytes))
-            gain = ratio(rows, rate, call, nbytes, mode)
-            cells += [f"{sorted(times)[len(times) // 2] * 1e3:.2f}", _words(gain).replace(" x", "") if gain else "-"]
-        made.add_row(mode, *cells)
-    return made
 
 
 def main() -> int:

@@ -165,11 +165,14 @@ def run(
     out: Annotated[
         Path | None, typer.Option(help="Directory that keeps a file from each rank.", show_default=False)
     ] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="File for what was sent: events, one JSON object a line.", show_default=False)
+    ] = None,
 ) -> None:
     """Run any PyTorch program, its messages compressed or counted."""
     from hpcbench.program.command import run as run_program
 
-    raise typer.Exit(run_program(command or [], scheme=scheme, groups=groups, dry=dry, out=out))
+    raise typer.Exit(run_program(command or [], scheme=scheme, groups=groups, dry=dry, out=out, log=log))
 
 
 @app.command()

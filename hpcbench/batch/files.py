@@ -7,10 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from hpcbench.contract import times
 
-def now() -> str:
-    """The time in UTC, ``2026-11-21T06:30:00Z``."""
-    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+now = times.now
 
 
 def seconds(time: object) -> float | None:

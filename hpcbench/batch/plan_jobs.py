@@ -60,8 +60,9 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
         size = first.size
         try:
             placed, launch = solve(site, nodes=size.nodes, ranks_per_node=size.ranks_per_node, program=program)
-            if isinstance(first.study, ProgramStudy) and first.study.program.start == "node":
-                launch = _once_a_node(site, nodes=size.nodes, program=program)
+            once = isinstance(first.study, ProgramStudy) and first.study.program.start == "node"
+            if once:
+                launch = _once_a_node(site, container, nodes=size.nodes, program=program)
         except ValueError as error:
             raise UserError(f"{first.where(('layout',))}: layout: {error}: change layout or ranks_per_node") from None
         allowed = limits(first, site)
@@ -86,6 +87,8 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
                 container=container,
                 reads=_reads(group, loaded) if container else (),
                 program=isinstance(first.study, ProgramStudy),
+                outside=python if container else "",
+                once_a_node=once,
             )
         )
     check_number([job.queue for job in jobs], loaded, site)
@@ -105,7 +108,7 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
     return jobs, notes + grid_notes(runs) + idle_notes(runs)
 
 
-def _once_a_node(site: Site, *, nodes: int, program: str | None) -> list[str]:
+def _once_a_node(site: Site, container: Container | None, *, nodes: int, program: str | None) -> list[str]:
     """What starts a command once on each node.
 
     Raises
@@ -113,7 +116,8 @@ def _once_a_node(site: Site, *, nodes: int, program: str | None) -> list[str]:
     ValueError
         The site's launcher starts all ranks of the job and no fewer.
     """
-    if nodes == 1 and site.launcher.kind not in ("jsrun", "lrun"):
+    part = container is not None and container.kind == "pyxis"  # of the launcher, which so is needed
+    if nodes == 1 and not part and site.launcher.kind not in ("jsrun", "lrun"):
         return ["env"]  # the job script is there already; IBM's runs on a node beside those of the job
     if site.launcher.kind == "ibrun":
         raise ValueError("ibrun starts as many ranks as the job has: set program.start to rank")
@@ -132,14 +136,8 @@ def _container(loaded: Loaded, site: Site, *, dry_run: bool) -> Container | None
     UserError
         The site cannot run it, or there is no such image.
     """
-    said = loaded.study.container if isinstance(loaded.study, Study) else None
+    said = loaded.study.container
     found = joined(site.container, said)
-    if found is not None and isinstance(loaded.study, ProgramStudy):
-        where = loaded.document.where(("program",))
-        raise UserError(
-            f"{where}: program: ranks run in a container on {site.site}, and a program of others cannot: use "
-            "a site file without container"
-        )
     if found is None:
         if said is not None:
             where = loaded.document.where(("container",))
@@ -159,6 +157,9 @@ def _container(loaded: Loaded, site: Site, *, dry_run: bool) -> Container | None
 def _reads(runs: list[Run], loaded: Loaded) -> list[str]:
     """Files that the ranks of some runs read, beside those of the submission."""
     base = Path(loaded.document.name).absolute().parent
+    programs = [run.study.program for run in runs if isinstance(run.study, ProgramStudy)]
+    if programs:  # nothing tells which files a program reads: those where it runs are all that can be shown to it
+        return list(dict.fromkeys(f"{(base / (one.directory or '.')).resolve()}/." for one in programs))
     studies = [run.study for run in runs if isinstance(run.study, Study)]
     named = [name for one in studies for name in (one.data.path, one.data.tokenizer, one.links) if name]
     return list(dict.fromkeys(str(base / name) for name in named))

@@ -60,11 +60,11 @@ def show_submission(submission: "Submission", *, dry_run: bool) -> None:
             f"  {names}: {_count(shape.nodes, 'node')} x {_count(shape.ranks_per_node, 'rank')}, "
             f"{_count(shape.threads, 'thread')} a rank{walltime}{queue}"
         )
-        worker = [job.python, "-u", "-m"]
         if job.program:
-            print(f"    {shlex.join([*worker, 'hpcbench.program', 'runs/RUN/run.json', *job.launch])}")
+            ours = [job.outside or job.python, "-u", "-m", "hpcbench.program", "runs/RUN/run.json"]
+            print(f"    {shlex.join([*ours, *job.launch, job.python])}")
         else:
-            print(f"    {shlex.join([*job.launch, *worker, 'hpcbench.train', 'runs/RUN/run.json'])}")
+            print(f"    {shlex.join([*job.launch, job.python, '-u', '-m', 'hpcbench.train', 'runs/RUN/run.json'])}")
     for note in submission.notes:
         print(f"  {note}")
     print(submission.root)

@@ -1,7 +1,7 @@
 """The events of a run's log. Each class writes the line of its event and reads it back.
 
 A run writes them in this order: start, environment, configuration; checkpoints, evaluations and a trace between its
-steps; traffic, experts, phases, staleness, hosts, memory and energy after the last step; end.
+steps; traffic, calls, experts, phases, staleness, hosts, memory and energy after the last step; end.
 """
 
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from typing import ClassVar
 from hpcbench.contract.cut import Cut
 from hpcbench.contract.event.asked import Configuration, IdleRule, UnknownGroup, VarianceFrozen
 from hpcbench.contract.event.base import BEGIN, Event, parsed
+from hpcbench.contract.event.called import AlikeCalls, Calls
 from hpcbench.contract.event.life import (
     CheckpointCarried,
     CheckpointDamaged,
@@ -39,7 +40,9 @@ from hpcbench.contract.event.measured import (
 __all__ = [
     "BEGIN",
     "KINDS",
+    "AlikeCalls",
     "Binding",
+    "Calls",
     "ChannelTraffic",
     "CheckpointCarried",
     "CheckpointDamaged",
@@ -102,6 +105,7 @@ KINDS: dict[str, type[Event]] = {
         CheckpointWritten,
         TraceWritten,
         Traffic,
+        Calls,
         UnknownGroup,
         Experts,
         Phases,

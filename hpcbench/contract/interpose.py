@@ -7,12 +7,27 @@ from pydantic import Field, field_validator
 
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.section import Count, File, Section
+from hpcbench.contract.text import printable
 
 VARIABLE = "HPCBENCH_TORCH"
 """Variable that holds the settings as JSON. Where it is not set, `import torch` is left alone."""
 
 Meaning = Literal["DP", "TP", "SP", "CP", "PP", "EP", "EXACT"]
 """Parallel dimension of a group; EXACT: its messages are never encoded."""
+
+
+def expression(text: str) -> re.Pattern[str]:
+    """A regular expression of the user's.
+
+    Raises
+    ------
+    ValueError
+        It is none, or one beyond what Python can read.
+    """
+    try:
+        return re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"no regular expression ({printable(str(error))})") from None
 
 
 class GroupPattern(Section):
@@ -24,10 +39,7 @@ class GroupPattern(Section):
     @field_validator("match")
     @classmethod
     def _compiles(cls, match: str) -> str:
-        try:
-            re.compile(match)
-        except re.error as error:
-            raise ValueError(f"no regular expression ({error})") from None
+        expression(match)
         return match
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
-from hpcbench.contract.interpose import Groups
+from hpcbench.contract.interpose import Groups, expression
 from hpcbench.contract.problems import user_error
 from hpcbench.contract.run import Shape
 from hpcbench.contract.scheme import NamedScheme
@@ -55,10 +55,7 @@ class LogLines(Section):
     @field_validator("line", "evaluation")
     @classmethod
     def _compiles(cls, text: str | None) -> str | None:
-        try:
-            groups = re.compile(text).groupindex if text is not None else {}
-        except re.error as error:
-            raise ValueError(f"no regular expression ({error})") from None
+        groups = expression(text).groupindex if text is not None else {}
         odd = [name for name in groups if name not in PRINTED]
         if odd:
             raise ValueError(f"has a group {odd[0]}: groups are {', '.join(PRINTED)}")
@@ -126,6 +123,9 @@ class Program(Section):
             odd = next((name for name in _BRACES.findall(text) if name not in known), None)
             if odd:
                 raise ValueError(f"{where} has {{{odd}}}: known are {', '.join(known)}; add others to program.values")
+        cut = next((name for name, value in self.values.items() if isinstance(value, str) and "\0" in value), None)
+        if cut:
+            raise ValueError(f"values.{cut} has a NUL, which no command can have: remove it")
         taken = next((name for name in self.values if name in OWN), None)
         if taken:
             raise ValueError(f"values.{taken} is a name of hpcbench's own: choose another")

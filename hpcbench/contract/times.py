@@ -3,6 +3,11 @@
 from datetime import datetime, timezone
 
 
+def now() -> str:
+    """The time in UTC, ``2026-11-21T06:30:00Z``."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def moment(words: str | None) -> datetime | None:
     """Read a time in ISO 8601, as UTC where it names no zone; None for any other text."""
     try:

@@ -1,9 +1,10 @@
 """What a job script starts in place of `hpcbench.train`: one run of a program of others.
 
-    python -m hpcbench.program RUN.json LAUNCHER...
+    python -m hpcbench.program RUN.json LAUNCHER... INTERPRETER
 
-It starts the launcher, hands on what the program prints, each line with the seconds since the beginning before it, and
-says in events of the log how the run began, what it sent and how it ended.
+The interpreter is that of the ranks, which may be in a container. This process starts the launcher, hands on what the
+program prints, each line with the seconds since the beginning before it, and says in events of the log how the run
+began, what it sent and how it ended.
 """
 
 import os
@@ -13,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO
 
@@ -24,8 +24,9 @@ from hpcbench.contract.events import Configuration, End, Start
 from hpcbench.contract.program import ProgramRun, load
 from hpcbench.contract.stamp import stamp
 from hpcbench.contract.state import STOPPED_EXIT
+from hpcbench.contract.times import now
 from hpcbench.errors import UserError
-from hpcbench.program.sent import reported, traffic, unknown
+from hpcbench.program.sent import events, reported
 
 _LOOK_S = 0.5
 _GRACE_S = 60.0
@@ -45,23 +46,22 @@ def main(arguments: list[str]) -> int:
     begin = time.monotonic()
     _say(_start(run))
     _say(_configuration(run))
-    status, stopped = _launch(run, path, launcher, begin)
+    status, stopped = _launch(run, path, launcher, arguments[0], begin)
     log = read_program(path.parent / "log.txt", run.program.log)
     last = max((step for step in log.steps), default=None)
     ranks = reported(path.parent / RANKS) if run.interposed else []
     seconds = time.monotonic() - begin
     if ranks and last:
-        _say(traffic(ranks, run.scheme, last))
-        for event in unknown(ranks):
+        for event in events(ranks, run.scheme, (1, last)):
             _say(event)
     if stopped:
-        _say(End(time=_now(), state="stopped", steps=last, seconds=seconds))
+        _say(End(time=now(), state="stopped", steps=last, seconds=seconds))
         return STOPPED_EXIT
     if status:
         return status  # the program's own words are in the log: whoever judges the run looks for them
     why = _nothing_measured(run, ranks, last)
     state = "failed" if why else "completed"
-    _say(End(time=_now(), state=state, steps=last, seconds=seconds, reason=why or None))
+    _say(End(time=now(), state=state, steps=last, seconds=seconds, reason=why or None))
     return 1 if why else 0
 
 
@@ -86,8 +86,11 @@ def _nothing_measured(run: ProgramRun, ranks: list[dict[str, object]], last: int
     return ""
 
 
-def _launch(run: ProgramRun, path: Path, launcher: list[str], begin: float) -> tuple[int, bool]:
-    """Run the launcher to its end: its exit status, and whether it was told to stop."""
+def _launch(run: ProgramRun, path: Path, launcher: list[str], told: str, begin: float) -> tuple[int, bool]:
+    """Run the launcher to its end: its exit status, and whether it was told to stop.
+
+    Ranks are told the run file as the job script names it: in a container, links of the host may lead nowhere.
+    """
     directory = path.parent
     (directory / RANKS).mkdir(exist_ok=True)
     for earlier in (directory / RANKS).glob("rank-*"):
@@ -95,7 +98,7 @@ def _launch(run: ProgramRun, path: Path, launcher: list[str], begin: float) -> t
     meeting = (
         f"{time.time_ns():x}"  # a name of its own for each attempt: a file server may show an old file for a while
     )
-    command = [*launcher, sys.executable, "-u", "-m", "hpcbench.program.rank", str(path), meeting]
+    command = [*launcher, "-u", "-m", "hpcbench.program.rank", told, meeting]
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0
     )
@@ -151,14 +154,10 @@ def _say(event: Event) -> None:
     _write(event.to_line().encode() + b"\n")
 
 
-def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _start(run: ProgramRun) -> Start:
     attempt = os.environ.get("HPCBENCH_ATTEMPT", "1")
     return Start(
-        time=_now(),
+        time=now(),
         schema=run.version,
         version=__version__,
         study=run.study,

@@ -11,11 +11,20 @@ from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.errors import UserError
 from hpcbench.program.launch import Ended, launch
+from hpcbench.program.log import Log
 from hpcbench.program.settings import load_groups, load_scheme
 from hpcbench.program.table import table
 
 
-def run(command: Sequence[str], *, scheme: str | None, groups: Path | None, dry: bool, out: Path | None) -> int:
+def run(
+    command: Sequence[str],
+    *,
+    scheme: str | None,
+    groups: Path | None,
+    dry: bool,
+    out: Path | None,
+    log: Path | None = None,
+) -> int:
     """Run a program, and show what it sent.
 
     Parameters
@@ -30,6 +39,8 @@ def run(command: Sequence[str], *, scheme: str | None, groups: Path | None, dry:
         Whether to count only.
     out
         Directory that keeps a file from each rank. It must be on a file system that all nodes see.
+    log
+        File for the counts, as events of a log.
 
     Returns
     -------
@@ -47,8 +58,11 @@ def run(command: Sequence[str], *, scheme: str | None, groups: Path | None, dry:
     with tempfile.TemporaryDirectory(prefix="hpcbench-run-") as temporary:
         where = (out or Path(temporary)).resolve()
         settings = Interposition(scheme=chosen, groups=load_groups(groups), dry=dry, out=str(where))
+        kept = Log(log, command, settings) if log else None
         ended = launch(command, settings)
     _show(ended, out)
+    if kept:
+        kept.close(ended)
     return ended.status or int(not ended.ranks)
 
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from hpcbench.contract.interpose import VARIABLE, Interposition
 from hpcbench.contract.program import ProgramRun, load
 from hpcbench.errors import UserError
-from hpcbench.files import read_json
+from hpcbench.files import read_json, shown_path
 from hpcbench.program.launch import environment
+from hpcbench.train.container import check_version
 
 PLACES = (
     ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),  # MPICH's Hydra, and Intel's
@@ -135,17 +136,26 @@ def interpreted(words: list[str]) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Become the program. The result is the exit status if that fails."""
-    path = Path(arguments[0])
+    path = Path(arguments[0]).absolute()
     try:
+        check_version()
         run = load(path)
         words, variables = prepared(run, path, arguments[1], os.environ)
-        os.chdir(run.directory)
-        os.execvpe(words[0], words, variables)
+        _become(run, words, variables)
     except UserError as error:
         print(f"hpcbench.program: {error}", file=sys.stderr)
-    except OSError as error:
-        print(f"hpcbench.program: {run.program.command}: {error.strerror}: check program.command", file=sys.stderr)
     return 2
+
+
+def _become(run: ProgramRun, words: list[str], variables: dict[str, str]) -> None:
+    try:
+        os.chdir(run.directory)
+    except OSError as error:
+        raise UserError(f"{shown_path(run.directory)}: {error.strerror}: check program.directory") from None
+    try:
+        os.execvpe(words[0], words, variables)
+    except OSError as error:
+        raise UserError(f"{shown_path(run.program.command)}: {error.strerror}: check program.command") from None
 
 
 if __name__ == "__main__":

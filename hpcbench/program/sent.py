@@ -1,10 +1,10 @@
-"""What the ranks of a program have sent, as the traffic event of its run."""
+"""What the ranks of a program have sent, as events of a log."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpcbench.contract.events import ChannelTraffic, Traffic, UnknownGroup
+from hpcbench.contract.events import AlikeCalls, Calls, ChannelTraffic, Event, Traffic, UnknownGroup
 from hpcbench.contract.scheme import Scheme
 from hpcbench.files import read_json
 from hpcbench.program.table import summed
@@ -45,16 +45,25 @@ def unknown(ranks: Sequence[dict[str, Any]]) -> list[UnknownGroup]:
     return [UnknownGroup(group=name, bytes=nbytes, remedy=remedy(name)) for name, nbytes in found.items()]
 
 
-def traffic(ranks: Sequence[dict[str, Any]], scheme: Scheme, last: int) -> Traffic:
-    """The traffic of all ranks and all steps.
+def events(ranks: Sequence[dict[str, Any]], scheme: Scheme, steps: tuple[int | None, int | None]) -> Iterator[Event]:
+    """All that is said of what the ranks have sent.
 
     Parameters
     ----------
+    ranks
+        What each rank has written.
     scheme
         Its algorithm is named beside the channels.
-    last
-        The last step.
+    steps
+        The first and the last step; None for a program whose steps nobody has read.
     """
+    yield traffic(ranks, scheme, steps)
+    yield Calls(rows=tuple(AlikeCalls.declared(row) for row in summed(ranks)))
+    yield from unknown(ranks)
+
+
+def traffic(ranks: Sequence[dict[str, Any]], scheme: Scheme, steps: tuple[int | None, int | None]) -> Traffic:
+    """The traffic of all ranks and all steps. The parameters are those of `events`."""
     channels: dict[tuple[str, str, str, str], dict[str, Any]] = {}
     for row in summed(ranks):
         coded = bool(row["codec"])
@@ -87,4 +96,4 @@ def traffic(ranks: Sequence[dict[str, Any]], scheme: Scheme, last: int) -> Traff
         )
         for (dimension, call, codec, dtype), total in channels.items()
     )
-    return Traffic(from_step=1, to_step=last, channels=found)
+    return Traffic(from_step=steps[0], to_step=steps[1], channels=found)

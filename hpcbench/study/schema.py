@@ -121,6 +121,7 @@ class ProgramStudy(_Shared):
     program: Program = Field(
         description="A program of others that trains with PyTorch, in place of model, data, train and layout."
     )
+    container: Container | None = Field(None, description="The image that ranks run in, and what the site lacks of it.")
 
     @property
     def steps(self) -> int:

@@ -179,6 +179,7 @@ class _Builder:
         if str(node.tag) not in _TAGS:
             raise self._error(node, f"the tag {shown(str(node.tag))} is not allowed: remove it")
         if node.id == "scalar":
+            self._check_whole(node)
             return self._scalar(node)
         self._open.add(id(node))
         built = self._sequence(node, path) if node.id == "sequence" else self._mapping(node, path)
@@ -198,12 +199,20 @@ class _Builder:
         for key, item in node.value:
             if key.id != "scalar":
                 raise self._error(key, "a key must be a word")
+            self._check_whole(key)
             here = (*path, key.value)
             if key.value in items:
                 raise self._error(key, f"the key {shown(key.value)} is here twice: first at {self._origins[here]}")
             self._origins[here] = self._line(key)
             items[key.value] = self.value(item, here)
         return items
+
+    def _check_whole(self, node: Any) -> None:
+        """Refuse a text with an escape for half of a pair: it is no text, and no file or command can hold it."""
+        try:
+            node.value.encode()
+        except UnicodeEncodeError:
+            raise self._error(node, f"{shown(node.value)} is no text: half of a pair of \\u escapes") from None
 
     def _line(self, node: Any) -> str:
         return f"{self._name}:{node.start_mark.line + 1}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -16,7 +17,6 @@ from hpcbench.comm.channel import Channel
 from hpcbench.comm.choice import Choice
 from hpcbench.comm.execute import STAGES, Call, carry_out
 from hpcbench.comm.feedback import Feedback
-from hpcbench.comm.links import Link, Links
 from hpcbench.comm.memory import Tally
 from hpcbench.comm.places import HostPlace, Place
 from hpcbench.comm.plan import Operation, Plan
@@ -28,13 +28,12 @@ from hpcbench.contract.traffic import Algorithm
 from hpcbench.torch.account import Account, Row
 from hpcbench.torch.device_calls import DeviceCalls, Prepared
 from hpcbench.torch.gloo_carrier import drive
+from hpcbench.torch.link_speed import GUESS, measured
 from hpcbench.torch.own_group import OwnGroup
 from hpcbench.torch.residuals import Residuals
 from hpcbench.torch.tensors import array
 from hpcbench.torch.worker import Worker
 
-LINKS = Links(Link(500e-6, 1e9), Link(500e-6, 1e9))
-"""Speeds that plans over gloo are chosen by: a message costs tens of microseconds, in Python and in gloo's threads."""
 _TAGS = 64
 """Slices with tags of their own. More of them are never under way."""
 _SUMS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER)
@@ -55,7 +54,8 @@ class EncodedGroup:
         self._account = account
         self.rank, self.size = group.rank(), group.size()
         self._own = OwnGroup(group)
-        self.choice = Choice(self.rank, self._own.topology(), LINKS)
+        self.choice = Choice(self.rank, self._own.topology(), GUESS)
+        self._asked_links = False
         self.worker = Worker(f"hpcbench {group.group_desc}")
         self._scratch = Scratch()
         self._place = HostPlace(self._scratch)
@@ -69,10 +69,24 @@ class EncodedGroup:
 
     def plan(self, operation: Operation, n: int, dtype: np.dtype[Any], channel: Channel) -> Plan | None:
         """The plan of a call; None if the library's own collective is to carry it."""
+        if channel.algorithm is Algorithm.AUTO and not self._asked_links:
+            self._asked_links = True
+            self._measure_links()
         kind = np.dtype(np.float32) if operation in _SUMS else dtype
         like: Array = np.broadcast_to(np.zeros((), kind), (n,))  # its size and type are all that counts
         found = self.choice.plan(operation, like, channel, feedback=channel.feedback and operation in _SUMS)
         return None if found is None or found.algorithm is Algorithm.NATIVE else found
+
+    def _measure_links(self) -> None:
+        """Measure the links between nodes. All ranks come here in the same call, the first one that is planned."""
+        if self.choice.topology.nodes == 1:
+            return
+
+        def job() -> None:
+            told = partial(self._own.told_by_all, "seconds")
+            self.choice.links = measured(self._own.carrier(), self.choice.topology, told)
+
+        self.worker.later(self._own.told(job), None).wait()
 
     def all_reduce(
         self, tensors: Sequence[torch.Tensor], plans: Sequence[Plan], channel: Channel, row: Row, *, average: bool

@@ -103,7 +103,9 @@ class GroupCalls:
         first = tensors[0]
         if len(tensors) == 1:
             n = first.numel()
-            key: tuple[object, ...] = (call, first.dtype, n, reduction, first.device.type)
+            # asking for the device's name takes longer than all else here
+            device = "cpu" if first.is_cpu else first.device.type
+            key: tuple[object, ...] = (call, first.dtype, n, reduction, device)
             nbytes = n * first.element_size()
         else:
             n = sum(t.numel() for t in tensors)

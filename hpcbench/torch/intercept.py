@@ -55,7 +55,9 @@ class Interception:
         self.account = Account()
         self._settings = settings
         self._groups: dict[str, GroupCalls] = {}
-        self._meshes = MeshNames()
+        self._known: dict[dist.ProcessGroup, GroupCalls] = {}
+        """The same by the groups themselves, until a mesh says more: asking a group for its name at each call costs."""
+        self._meshes = MeshNames(self._known.clear)
         self._named: set[str] = set()
         self._operators = Operators(self.account)
         self._library: torch.library.Library | None = None
@@ -101,13 +103,14 @@ class Interception:
         if odd:
             log.warning("hpcbench: %s: its calls travel exactly and are not counted", odd)
             return
-        where = ARGUMENTS[name].index("process_group")
+        where, known = ARGUMENTS[name].index("process_group"), self._known
 
         def kernel(keys: Any, *args: Any) -> Any:
             def plain(*changed: Any) -> Any:
                 return operator.redispatch(keys & _BELOW, *changed[:where], args[where], *changed[where:])
 
-            calls = self._calls(ProcessGroup.unbox(args[where]))
+            group = ProcessGroup.unbox(args[where])
+            calls = known.get(group) or self._calls(group)
             if calls is None:
                 return operator.redispatch(keys & _BELOW, *args)
             return handler(calls, plain, *args[:where], *args[where + 1 :])
@@ -120,13 +123,15 @@ class Interception:
         calls = self._groups.get(name)
         description = self._meshes.described(name, group.group_desc)
         if calls is not None and calls.id == group._id() and calls.description == description:  # type: ignore[attr-defined]
+            self._known[group] = calls
             return calls
         if not dist.is_initialized() or group not in distributed_c10d._world.pg_group_ranks:
             return None
         if calls is not None:
             calls.stop(0.0)  # another group by that name, or a mesh has told what this one is
+            self._known.clear()
         self.account.rank, self.account.world = dist.get_rank(), dist.get_world_size()
-        calls = self._groups[name] = GroupCalls(group, description, self._settings, self.account)
+        calls = self._groups[name] = self._known[group] = GroupCalls(group, description, self._settings, self.account)
         if calls.dimension is None and description not in self._named and self.account.rank == 0:
             self._named.add(description)
             log.warning(

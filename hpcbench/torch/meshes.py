@@ -2,6 +2,7 @@
 
 import functools
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import torch.distributed as dist
@@ -11,9 +12,16 @@ _SEVERAL = "several dimensions"
 
 
 class MeshNames:
-    """What meshes have said of groups. All ranks make the same meshes, in the same order."""
+    """What meshes have said of groups. All ranks make the same meshes, in the same order.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    said
+        Is called when a mesh has said something.
+    """
+
+    def __init__(self, said: Callable[[], None]) -> None:
+        self._said = said
         self._names: dict[str, set[str]] = defaultdict(set)
         self._real: Any = None
 
@@ -25,6 +33,7 @@ class MeshNames:
         def init(mesh: DeviceMesh, *args: Any, **kwargs: Any) -> None:
             real(mesh, *args, **kwargs)
             self._look(mesh)
+            self._said()
 
         setattr(DeviceMesh, "__init__", init)  # noqa: B010 - a method is not assigned to otherwise
 

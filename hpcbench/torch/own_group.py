@@ -43,8 +43,12 @@ class OwnGroup:
 
     def topology(self) -> Topology:
         """The nodes of the ranks. Ranks of one agent of torchrun are on one node."""
-        self._store.set(f"node {self._rank}", f"{socket.gethostname()} {os.environ.get('GROUP_RANK', '')}")
-        return Topology.by_label([self._store.get(f"node {peer}").decode() for peer in range(self._size)])
+        return Topology.by_label(self.told_by_all("node", f"{socket.gethostname()} {os.environ.get('GROUP_RANK', '')}"))
+
+    def told_by_all(self, what: str, text: str) -> list[str]:
+        """Tell all ranks a text. The result is what each of them has told."""
+        self._store.set(f"{what} {self._rank}", text)
+        return [self._store.get(f"{what} {peer}").decode() for peer in range(self._size)]
 
     def carrier(self) -> GlooCarrier:
         """What carries the messages. It is made by the thread that uses it."""

@@ -1,15 +1,14 @@
 """Hostile text in every string of study and site: it is refused in one line, or arrives as it is and runs nothing."""
 
-import copy
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile_text import HOSTILE, Keys, changed, texts, yaml
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -17,8 +16,6 @@ from hpcbench.batch.sites import site as site_schema
 from hpcbench.batch.submit import Options, submit
 from hpcbench.errors import UserError
 from hpcbench.study import schema as study_schema
-
-Keys = tuple[str | int, ...]
 
 SITE: dict[str, Any] = {
     "site": "fuzz",
@@ -151,37 +148,6 @@ HEADS = 14
 SHELL = {("setup", 0), ("teardown", 0)}
 """Lines of the site's own: they are shell, and run."""
 
-HOSTILE = [
-    " ",
-    "a b",
-    "'; touch pwned; '",
-    '"a"; touch pwned',
-    "$(touch pwned)",
-    "`touch pwned`",
-    "a\ntouch pwned",
-    "a\r\n#SBATCH --qos=pwned",
-    "a\x00b",
-    "%j %J %a {{id}}",
-    "{{ 7 * 7 }}{% raw %}",
-    "-n 4",
-    "--skip-preview-namelist",
-    "ƒ ünï 漢字 \u2028 \x85",
-    "x" * 300,
-    "..",
-    "../../pwned",
-    "x[1-5]",
-    "crazy|name > pwned",
-    "(k) & touch pwned &",
-    "#SBATCH -q x",
-    "#BSUB -q x",
-    "",
-    "*",
-    "~",
-    "$HOME ${PATH}",
-    "!! \\",
-    "a\\",
-]
-
 LAUNCHER = """\
 #!{python}
 import json, os, sys
@@ -192,43 +158,10 @@ with open({seen!r} + "." + os.path.basename(os.path.dirname(sys.argv[-1])), "wb"
 """
 
 
-def texts(data: Any, keys: Keys = ()) -> Iterator[Keys]:
-    """Where text stands, or could; a key of a mapping that users name is found by `+` behind its path."""
-    if isinstance(data, dict):
-        for key, value in data.items():
-            yield from texts(value, (*keys, key))
-            if keys and keys[-1] in ("environment", "directives", "schemes", "queues", "matrix"):
-                yield (*keys, key, "+")
-    elif isinstance(data, list):
-        for index, value in enumerate(data):
-            yield from texts(value, (*keys, index))
-    elif isinstance(data, str) or data is None:
-        yield keys
-
-
-def changed(data: dict[str, Any], keys: Keys, text: str) -> dict[str, Any]:
-    found = copy.deepcopy(data)
-    place: Any = found
-    *path, last = keys[:-1] if keys[-1] == "+" else keys
-    for key in path:
-        place = place[key]
-    if keys[-1] == "+":
-        place[text] = place.pop(last)
-    else:
-        place[last] = text
-    return found
-
-
 REFUSALS = {("scheduler", "refuses", 0)}
 """What other fields may not hold: never part of a script, and no two fields could hold the same text."""
 FIELDS = [("site", keys) for keys in texts(SITE) if keys not in SHELL | REFUSALS]
 FIELDS += [("study", keys) for keys in texts(STUDY)]
-
-
-def yaml(data: Any) -> str:
-    """As JSON, but for characters beyond 16 bits, whose halves YAML would take for two."""
-    escaped = (c if c.isascii() else f"\\U{ord(c):08x}" for c in json.dumps(data, ensure_ascii=False))
-    return "".join(escaped)
 
 
 class Place:

@@ -11,8 +11,8 @@ import pytest
 Outcomes = dict[str, list[Any]]
 WORKER = Path(__file__).parent / "worker.py"
 FAULTS = ("killed", "leaves", "stalls", "encode fails", "disagrees")
-PATIENCE_S = 60
-"""The groups wait for 4 seconds; the rest is for busy machines."""
+TIMEOUT_S, PATIENCE_S = 4, 60
+"""The groups wait for the first; the rest is for busy machines."""
 
 
 @pytest.fixture
@@ -37,16 +37,18 @@ def test_nobody_hangs_and_nobody_crashes(outcomes: Outcomes, fault: str) -> None
     check(outcomes, fault)
 
 
-def test_who_is_left_says_why(outcomes: Outcomes) -> None:
+def reasons(outcomes: Outcomes) -> None:
+    """Who is left says why, and the words of the rank that failed reach the others."""
     for fault in ("killed", "leaves", "stalls", "encode fails"):
         status, _, words = outcomes[fault][0]
-        assert status == 5 and "Error" in words
-
-
-def test_the_reason_of_the_rank_that_failed_reaches_the_others(outcomes: Outcomes) -> None:
+        assert status == 5 and "Error" in words, fault
     for status, _, words in outcomes["encode fails"]:
         assert status == 5
         assert "ValueError: planted in encode" in words
+
+
+def test_who_is_left_says_why(outcomes: Outcomes) -> None:
+    reasons(outcomes)
 
 
 def test_a_decision_that_differs_between_ranks_is_an_error_on_each(outcomes: Outcomes) -> None:
@@ -55,8 +57,14 @@ def test_a_decision_that_differs_between_ranks_is_an_error_on_each(outcomes: Out
 
 @pytest.mark.long
 def test_a_hundred_tries(tmp_path: Path) -> None:
+    """Each fault twenty times: a crash at the end of an interpreter, or a hang, may come only now and then."""
     done = subprocess.run([sys.executable, str(WORKER), str(tmp_path), "20"], timeout=1800, check=False)
     assert done.returncode == 0
-    for outcomes in json.loads((tmp_path / "faults.json").read_text(encoding="utf-8")):
+    tries = json.loads((tmp_path / "faults.json").read_text(encoding="utf-8"))
+    assert len(tries) == 20
+    for outcomes in tries:
         for fault in FAULTS:
             check(outcomes, fault)
+        reasons(outcomes)
+    for fault in FAULTS:  # one that waits longer than its group does so in every try, on a busy machine too
+        assert min(outcomes[fault][0][1] for outcomes in tries) < 2 * TIMEOUT_S, fault

@@ -87,7 +87,7 @@ def written(directory: Path, script: str, scheme: dict[str, Any] = NATIVE, **pro
 
 def started(path: Path, *launcher: str) -> "subprocess.Popen[bytes]":
     """The process that a job script starts, with its logs."""
-    command = [sys.executable, "-u", "-m", "hpcbench.program", str(path), *(launcher or ("env",))]
+    command = [sys.executable, "-u", "-m", "hpcbench.program", str(path), *(launcher or ("env",)), sys.executable]
     with (path.parent / "log.txt").open("wb") as log, (path.parent / "err.txt").open("wb") as errors:
         return subprocess.Popen(command, stdout=log, stderr=errors)
 
@@ -133,11 +133,16 @@ def test_what_ranks_have_sent_is_in_the_log(tmp_path: Path) -> None:
     status, verdict = played(tmp_path, REPORTS.replace("ROWS", repr([ROW, exact])), INT8)
     assert (status, verdict.state) == (0, "completed"), verdict
     events = [json.loads(line) for line in (tmp_path / "log.txt").read_text().splitlines() if line.startswith("{")]
-    assert [event["event"] for event in events] == ["start", "configuration", "traffic", "unknown_group", "end"]
+    assert [event["event"] for event in events] == [
+        *("start", "configuration", "traffic", "calls", "unknown_group", "end")
+    ]
     coded, plain = events[2]["channels"]
     assert (coded["dimension"], coded["message_bytes"], coded["wire_bytes"]) == ("DP", 6000, 1600)
     assert (plain["dimension"], plain["message_bytes"], plain["wire_bytes"]) == ("EXACT", 6000, 6000)
-    assert events[3]["group"] == "odd" and "match: '^odd$'" in events[3]["remedy"]
+    assert [(row["group"], row["why"], row["calls"]) for row in events[3]["rows"]] == [
+        *(("default_pg", "", 6), ("odd", "unknown group", 6))
+    ]
+    assert events[4]["group"] == "odd" and "match: '^odd$'" in events[4]["remedy"]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +187,7 @@ def test_a_run_that_is_told_to_stop_leaves_and_says_so(tmp_path: Path) -> None:
 
 def test_a_signal_to_the_group_ends_launcher_and_program(tmp_path: Path) -> None:
     path = written(tmp_path, "import os, time\nprint('process', os.getpid())\ntime.sleep(60)")
-    command = [sys.executable, "-u", "-m", "hpcbench.program", str(path), "env"]
+    command = [sys.executable, "-u", "-m", "hpcbench.program", str(path), "env", sys.executable]
     with (tmp_path / "log.txt").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, start_new_session=True)
     while b"process" not in (tmp_path / "log.txt").read_bytes():
@@ -251,6 +256,6 @@ def test_bytes_of_exact_calls_follow_from_the_calls() -> None:
     assert sent_bytes(alone) == 0
     ranks = [{"rows": [row("all-reduce"), {**row("all-reduce"), "why": "small"}]}]
     scheme = NamedScheme.model_validate(INT8)
-    (channel,) = traffic(ranks, scheme, 3).channels or ()
+    (channel,) = traffic(ranks, scheme, (1, 3)).channels or ()
     assert channel.message_bytes == channel.wire_bytes == 3000 and channel.algorithm == "native"
     assert unknown(ranks) == []

@@ -122,3 +122,16 @@ def test_messages_of_a_batch_are_decoded_and_one_that_is_not_shows(ranks: Ranks)
     for rank in ranks:
         decoded, undecoded = rank["batched"]
         assert 0 < decoded < 0.05 < 1 < undecoded
+
+
+def test_a_mesh_that_is_made_between_two_calls_says_what_the_group_is(played: dict[str, Any]) -> None:
+    for rank in played["ranks"]:
+        assert rank["late mesh"] == [["default_pg", "DP", 2], ["mesh_tp", "TP", 3]]
+
+
+def test_automatic_choice_measures_the_links_once_and_all_ranks_decide_alike(played: dict[str, Any]) -> None:
+    found = [rank["automatic"] for rank in played["ranks"]]
+    (speed,) = found[0]["speeds"]
+    assert 1e5 < speed <= 1e9
+    assert found[0]["rows"] in ([["int8:256", "", 3]], [["", "plan", 3]])
+    assert all(one == found[0] for one in found)

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from typed_pages import blocks, run_page
 
+from hpcbench.contract.events import Calls, Configuration, End, Start, Traffic, parse
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "program.md"
 GRADIENTS = 4 * (128 * 512 + 512 + 512 * 128 + 128)
 """Bytes of the script's gradients."""
@@ -32,6 +34,18 @@ def test_a_run_counts_what_each_rank_sends(session: Path) -> None:
         # two ranks: half of the vector to be summed, half of the sum to be gathered
         assert row["message_bytes"] == row["call_bytes"] == 12 * GRADIENTS
         assert 0.25 < row["wire_bytes"] / row["message_bytes"] < 0.26
+
+
+def test_the_log_of_a_run_has_the_sums_of_its_ranks(session: Path) -> None:
+    lines = (session / "sent.jsonl").read_text(encoding="utf-8").splitlines()
+    events = [parse(line, number) for number, line in enumerate(lines, 1)]
+    assert [type(event) for event in events] == [Start, Configuration, Traffic, Calls, End]
+    ranks = [json.loads((session / "sent" / f"rank-{rank}.json").read_text(encoding="utf-8")) for rank in range(2)]
+    (said,) = [row for row in json.loads(lines[3])["rows"] if row["codec"]]
+    of_ranks = [row for rank in ranks for row in rank["rows"] if row["codec"]]
+    for name in ("calls", "call_bytes", "message_bytes", "wire_bytes", "encode_s", "decode_s"):
+        assert said[name] == sum(row[name] for row in of_ranks) > 0, name
+    assert "train.py" in json.loads(lines[1])["run"]["command"] and json.loads(lines[4])["state"] == "completed"
 
 
 def test_the_study_has_a_log_of_each_run(session: Path) -> None:

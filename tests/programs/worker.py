@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from decisions import automatic, late_mesh
+from interposing import RANKS, SMALL, interposed, settings
 from program_faults import Played
 from pytorch_programs import PROGRAMS, model, train
 from torch import nn
@@ -29,21 +31,14 @@ from hpcbench.comm.plan import Operation
 from hpcbench.comm.planner import Request, plan
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.interpose import Groups, Interposition
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.traffic import Algorithm
 from hpcbench.torch.ddp_hook import compressed
-from hpcbench.torch.encoded import LINKS
-from hpcbench.torch.intercept import Interception
+from hpcbench.torch.link_speed import GUESS
 from hpcbench.torch.tensors import DTYPES
 
-SMALL = Groups(min_bytes=1024)
-RANKS = 4
-
-
-def settings(default: str = "none", dp: str | None = None, groups: Groups = SMALL, **rule: Any) -> Interposition:
-    rules = [Rule(dimension="DP", codec=dp, **rule)] if dp else []
-    scheme = NamedScheme(name="test", algorithm="encoded", default=default, rules=rules)
-    return Interposition(scheme=scheme, groups=groups, out="nowhere")
+AT_ONCE = 4
+"""Tries of the faults that are under way at a time."""
 
 
 NATIVE = Interposition(scheme=NamedScheme(name="baseline", algorithm="native"), groups=SMALL, out="nowhere")
@@ -55,17 +50,6 @@ MODES: dict[str, Interposition | None] = {
 }
 
 
-def interposed(asked: Interposition | None, work: Callable[[], Any]) -> tuple[Any, list[dict[str, Any]]]:
-    if asked is None:
-        return work(), []
-    interception = Interception(asked)
-    interception.install()
-    try:
-        return work(), interception.account.document()
-    finally:
-        interception.remove()
-
-
 def by_the_plan(row: dict[str, Any]) -> list[int]:
     """Message bytes and wire bytes that the plans of the row's calls give this rank."""
     p, message, wire = row["ranks"], 0, 0
@@ -75,7 +59,7 @@ def by_the_plan(row: dict[str, Any]) -> list[int]:
         half = dtype.itemsize == 2 and operation is not Operation.ALL_GATHER
         codec = get_codec(row["codec"])
         asked = Request(operation, n, dtype, Topology.flat(p), codec, Algorithm.ENCODED, feedback=half)
-        laid = plan(asked, LINKS)
+        laid = plan(asked, GUESS)
         place = dist.get_rank() % p  # all groups here have plans in which all ranks of a size send alike
         message += calls * laid.message_bytes(place)
         wire += calls * laid.wire_bytes(place)
@@ -282,6 +266,8 @@ def rank(number: int, ranks: int, directory: Path) -> None:
             "batched": [batched(undecoded=False), batched(undecoded=True)],
             "hook": hook(),
             "checkpoint": [checkpoint(lossy=False), checkpoint(lossy=True)],
+            "late mesh": late_mesh(),
+            "automatic": automatic(),
             "feedback": [feedback(lost=False), feedback(lost=True)],
         }
         every: list[Any] = [None] * ranks
@@ -300,7 +286,10 @@ def main() -> int:
     torch.set_num_threads(1)
     directory = Path(sys.argv[1])
     if len(sys.argv) > 2:
-        found = [Played(directory / str(k)).outcomes() for k in range(int(sys.argv[2]))]
+        found = []
+        for first in range(0, int(sys.argv[2]), AT_ONCE):  # most of the time they wait for one another
+            tries = range(first, min(first + AT_ONCE, int(sys.argv[2])))
+            found += [played.outcomes() for played in [Played(directory / str(k)) for k in tries]]
         (directory / "faults.json").write_text(json.dumps(found), encoding="utf-8")
         return 0
     torch.compile(nn.Linear(2, 2), backend="aot_eager")(torch.ones(2)).sum().backward()  # its imports, once for all

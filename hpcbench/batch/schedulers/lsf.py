@@ -1,7 +1,7 @@
 """LSF: jobs go in through submitit; bjobs and bhist tell how they stand."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from hpcbench.batch.batch_job import BatchJob
@@ -32,6 +32,12 @@ class Lsf(Scheduler):
     def __init__(self, root: Path, site: Site) -> None:
         super().__init__(root, site)
         self._query = LsfQuery()
+
+    def preflight(self, jobs: Sequence[BatchJob], account: str | None) -> Iterable[str]:
+        """What `bqueues` says of the jobs' queues."""
+        from hpcbench.batch.schedulers.lsf_preflight import preflight
+
+        return preflight(self.root, jobs)
 
     def submit(self, job: BatchJob) -> Receipt:
         """Hand in a script by `bsub`, through submitit."""

@@ -4,9 +4,9 @@ The launcher stays on the host and starts one container a rank: all launchers ha
 Slurm's pyxis is part of its launcher. So the order is launcher, container, interpreter, whatever the launcher is.
 """
 
+import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from hpcbench.batch.sites.site import Site
 from hpcbench.study.container import Container, Kind, parts_of
@@ -112,7 +112,7 @@ def contained(
     root
         The submission's directory, absolute.
     reads
-        Files that ranks read.
+        Files that ranks read; ``DIRECTORY/.`` for all in a directory.
     names
         Variables that they need.
 
@@ -121,7 +121,7 @@ def contained(
     ValueError
         The kind cannot say it.
     """
-    own = [root, *(str(PurePosixPath(file).parent) for file in reads)]
+    own = [root, *map(posixpath.dirname, reads)]
     binds = [parts_of(bind) for bind in dict.fromkeys([*own, *container.binds])]
     brings = container.mpi == "bind" and container.kind not in _BRINGS_MPI
     if brings:

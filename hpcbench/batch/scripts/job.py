@@ -43,3 +43,7 @@ class Job:
     """What the queue shows; by default study and id."""
     program: bool = False
     """Whether its runs are of a program of others: our process then starts the launcher, and reads what it prints."""
+    outside: str = ""
+    """The interpreter of that process, on the host; empty for that of the ranks."""
+    once_a_node: bool = False
+    """Whether the launcher starts one process on each node, which starts the node's ranks."""

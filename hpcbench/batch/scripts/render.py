@@ -71,9 +71,8 @@ def render(job: Job, *, site: Site, study: str, root: str, templates: Path | Non
     inside: list[str] = []
     if job.container is not None:
         names = ("OMP_NUM_THREADS", *site.environment, *job.clear)
-        found = contained(
-            job.container, site, ranks_per_node=job.shape.ranks_per_node, root=root, reads=job.reads, names=names
-        )
+        each = 1 if job.once_a_node else job.shape.ranks_per_node
+        found = contained(job.container, site, ranks_per_node=each, root=root, reads=job.reads, names=names)
         inside, job = found.inside, replace(job, launch=[*job.launch, *found.launch])
     directives = head(job, site, name=job.name or f"{study}-{job.id}", root=root, log=f"jobs/{job.id}/out.log")
     return _script(

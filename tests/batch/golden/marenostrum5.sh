@@ -217,12 +217,12 @@ allow() {
 # run ID LAUNCHER...: launch a run and wait for it; a failure does not stop the next one
 run() {
   local limit=0 launched=0 over='' status
+  ours || exit 73 # first: what is completed may be so by the one who has the job now
   ! completed "$1" || return 0
   ticked=$SECONDS
   keep_time
   heed
   [ -z "$stopping" ] || return 0
-  ours || exit 73
   allow
   keep_old "$1"
   now
@@ -456,6 +456,7 @@ run r1-nodes12-mzhybrid "${launch[@]}"
 run r1-nodes12-zhybrid-16-8 "${launch[@]}"
 
 heed
+ours || exit 73
 if [ -n "$stopping" ]; then
   for name in "${runs[@]}"; do
     completed "$name" && continue

@@ -1,0 +1,73 @@
+"""Unchanged DDP and FSDP2 scripts over slow links: plain, a cast to bf16, int8, and int8 where it pays, end to end.
+
+    python benchmarks/slow_programs.py [ddp] [fsdp] [--repeats N] [--out DIR] [--tiny]
+
+Four ranks, each on a virtual host behind a link of 100 Mbit/s, train a small GPT (studies/program-slow-links-*.yaml;
+they say how long that takes). The schemes of a repeat run one after another with the same seed, in rotated order, and
+are compared in pairs. What is printed is the report: `> results/reference/slow-programs.txt` makes a result of it.
+--out keeps the submissions.
+
+Needs Linux, root or user namespaces, iproute2, and hpcbench[torch,local]. Exit status 2 if something is missing.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from provenance import ROOT, head
+from tiny import parse
+
+from hpcbench.errors import UserError
+from hpcbench.testing.hosts import why_not
+
+TINY = ("nodes=1", "ranks_per_node=2", "matrix.scheme=[baseline, naive-int8]", "program.groups.min_bytes=0")
+"""Settings with which the same runs in seconds."""
+
+
+def hpcbench(*words: str) -> str:
+    """What a command prints.
+
+    Raises
+    ------
+    UserError
+        It has failed.
+    """
+    done = subprocess.run([sys.executable, "-m", "hpcbench", *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = " ".join((done.stderr or done.stdout).split())[-400:]
+        raise UserError(f"hpcbench {' '.join(words)}: exit status {done.returncode}: {last}")
+    return done.stdout
+
+
+def main() -> int:
+    """Run the benchmark; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("programs", nargs="*", metavar="ddp|fsdp")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--site", default="virtual-hosts", help="another site with slow links")
+    parser.add_argument("--out", type=Path, metavar="DIR")
+    options = parse(parser, programs=["ddp"], repeats=1, site="local")
+    sets = [f"repeats={options.repeats}", *(TINY if options.tiny else ())]
+    try:
+        if wrong := [name for name in options.programs if name not in ("ddp", "fsdp")]:
+            raise UserError(f"no program {wrong[0]!r}: use ddp, fsdp")
+        if options.site == "virtual-hosts" and (reason := why_not()):
+            raise UserError(reason)
+        print(*head(Path(__file__)), sep="\n", flush=True)
+        with tempfile.TemporaryDirectory() as temporary:
+            for name in options.programs or ("ddp", "fsdp"):
+                study = ROOT / "studies" / f"program-slow-links-{name}.yaml"
+                where = (options.out or Path(temporary)) / name
+                changes = [word for one in sets for word in ("--set", one)]
+                hpcbench("submit", str(study), "--site", options.site, "--out", str(where), "--wait", *changes)
+                print("", hpcbench("report", str(where), "--tables", "speed,loss,traffic"), sep="\n", flush=True)
+    except UserError as error:
+        print(f"slow_programs: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

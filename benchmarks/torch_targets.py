@@ -1,0 +1,79 @@
+"""What torch_collectives.py says of its rows: ratios to plain gloo, tables, and whether targets are met."""
+
+from typing import Any
+
+from rich.table import Table
+
+from hpcbench.report.statistics.estimates import Interval, paired_difference, paired_ratio
+
+PLAIN, ONE_RANK = "plain gloo", "call of one rank"
+MET, NOT_MET, UNDECIDED, UNKNOWN = "met", "not met", "not decided", "not decided by one repeat"
+
+
+def ratio(rows: list[dict[str, Any]], rate: str, call: str, nbytes: int, mode: str) -> Interval | None:
+    """How many times faster than plain gloo a mode is."""
+    times = {
+        row["mode"]: row["seconds"] for row in rows if (row["rate"], row["call"], row["bytes"]) == (rate, call, nbytes)
+    }
+    return paired_ratio(times[PLAIN], times[mode]) if mode in times and PLAIN in times else None
+
+
+def targets(rows: list[dict[str, Any]]) -> list[str]:
+    """A line for each target: met only if the whole interval lies on its side."""
+    found = []
+    alone = {row["mode"]: row["seconds"] for row in rows if (row["rate"], row["call"]) == ("none", ONE_RANK)}
+    if len(alone) == 2:
+        more = paired_difference([1e6 * s for s in alone["interposed"]], [1e6 * s for s in alone[PLAIN]])
+        found.append(f"a plain call costs {_words(more, 'us', 1)} more (at most 20): {_met(more, 20, at_most=True)}")
+    wanted = [("none", 1.4), ("200mbit", 3.0)]
+    for rate, least in wanted:
+        gain = ratio(rows, rate, "all-reduce", 16 << 20, "int8")
+        if gain is not None:
+            where = "loopback" if rate == "none" else rate
+            found.append(f"int8 all-reduce of 16 MiB, {where}: {_words(gain)} (at least {least}): {_met(gain, least)}")
+    autos = [
+        (gain, row)
+        for row in rows
+        if row["mode"] == "auto int8" and (gain := ratio(rows, row["rate"], row["call"], row["bytes"], row["mode"]))
+    ]
+    if autos:
+        worst, row = min(autos, key=lambda pair: pair[0].estimate)
+        every = {_met(gain, 0.97) for gain, _ in autos}
+        met = next(words for words in (NOT_MET, UNKNOWN, UNDECIDED, MET) if words in every)
+        at = f"{row['call']} of {row['bytes']} B at {row['rate']}"
+        found.append(f"the slowest of {len(autos)} with auto: {_words(worst)}, {at} (each at least 0.97): {met}")
+    return found
+
+
+def _words(found: Interval, unit: str = "x", digits: int = 2) -> str:
+    ends = "" if found.low is None else f" [{found.low:.{digits}f}, {found.high:.{digits}f}]"
+    return f"{found.estimate:.{digits}f} {unit}{ends}"
+
+
+def _met(found: Interval, bound: float, *, at_most: bool = False) -> str:
+    if found.low is None or found.high is None:
+        return UNKNOWN
+    above, below = found.low >= bound, found.high < bound
+    if at_most:
+        above, below = found.high <= bound, found.low > bound
+    return MET if above else NOT_MET if below else UNDECIDED
+
+
+def table(rows: list[dict[str, Any]], rate: str, call: str) -> Table:
+    """A line a mode, two columns a size."""
+    own = [row for row in rows if (row["rate"], row["call"]) == (rate, call)]
+    where = "on this machine" if rate == "none" else f"over links of {rate}"
+    made = Table(title=f"{call} {where}", box=None, pad_edge=False)
+    made.add_column("mode")
+    sizes = list(dict.fromkeys(row["bytes"] for row in own))
+    for nbytes in sizes:
+        made.add_column(f"{nbytes >> 10} KiB, ms", justify="right")
+        made.add_column("x plain", justify="right")
+    for mode in dict.fromkeys(row["mode"] for row in own):
+        cells = []
+        for nbytes in sizes:
+            times = next(row["seconds"] for row in own if (row["mode"], row["bytes"]) == (mode, nbytes))
+            gain = ratio(rows, rate, call, nbytes, mode)
+            cells += [f"{sorted(times)[len(times) // 2] * 1e3:.2f}", _words(gain).replace(" x", "") if gain else "-"]
+        made.add_row(mode, *cells)
+    return made

@@ -1,0 +1,67 @@
+"""What LSF says of queues before jobs are handed in: whether each is there, takes jobs, and starts them.
+
+`bsub` has no form that only tries. So limits, accounts and dependencies are first seen when a job is handed in.
+"""
+
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from hpcbench.batch.batch_job import BatchJob
+from hpcbench.batch.schedulers.clean_environment import plain_environment
+from hpcbench.batch.schedulers.client import ask
+from hpcbench.batch.schedulers.lsf_query import HANGS
+from hpcbench.errors import UserError
+
+PATIENCE = 30.0
+"""Seconds for the question: nothing depends on the answer but an earlier word."""
+_QUEUE = re.compile(r"^#BSUB -q (\S+)$", re.MULTILINE)
+
+
+def preflight(root: Path, jobs: Sequence[BatchJob]) -> Iterator[str]:
+    """Ask `bqueues` about the queues of a submission that lies on disk; yields lines for the user.
+
+    Parameters
+    ----------
+    root
+        The submission's directory.
+    jobs
+        To be handed in.
+
+    Raises
+    ------
+    UserError
+        A queue is not there, or is closed.
+    """
+    if shutil.which("bqueues") is None:
+        return
+    named = [match[1] for job in jobs if (match := _QUEUE.search((root / job.script).read_text(encoding="utf-8")))]
+    for queue in dict.fromkeys(named):
+        yield from _of_queue(queue)
+
+
+def _of_queue(queue: str) -> Iterator[str]:
+    try:
+        answer = ask(["bqueues", "-w", queue], plain_environment(), patience=PATIENCE, hangs=HANGS)
+    except UserError as error:
+        yield f"not asked beforehand whether queue {queue} takes jobs: {error}"
+        return
+    if re.search(rf"^{re.escape(queue)}: No such queue", answer.said, re.MULTILINE):
+        raise UserError(
+            f"bqueues: LSF has no queue {queue}: set queue: in the study, or correct queues: of the site file"
+        )
+    status = _status(answer.out, queue)
+    if status.startswith("Closed"):
+        raise UserError(f"bqueues: queue {queue} takes no jobs ({status}): set queue: in the study, or wait")
+    if status.startswith("Open:Inact"):
+        yield f"queue {queue} takes jobs, and starts none at the moment ({status})"
+
+
+def _status(table: str, queue: str) -> str:
+    """The status of a queue in what `bqueues` prints; empty where it does not tell."""
+    rows = [line.split() for line in table.splitlines()]
+    heads = next((row for row in rows if row[:1] == ["QUEUE_NAME"]), [])
+    own = next((row for row in rows if row[:1] == [queue]), [])
+    place = heads.index("STATUS") if "STATUS" in heads else len(own)
+    return own[place] if place < len(own) else ""

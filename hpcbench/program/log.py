@@ -1,0 +1,103 @@
+"""The file of `hpcbench run --log`: what a program has sent, in the events that the log of a study's run has."""
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from hpcbench import __version__
+from hpcbench.contract.events import Configuration, End, Event, Start
+from hpcbench.contract.interpose import Interposition
+from hpcbench.contract.times import now
+from hpcbench.errors import UserError
+from hpcbench.files import shown_path
+from hpcbench.program.launch import Ended
+from hpcbench.program.sent import events
+
+
+class Log:
+    """A file of events. It is begun before the program is, so that a place that takes no file costs no run.
+
+    Parameters
+    ----------
+    path
+        The file; an earlier one of that name is replaced.
+    command
+        The program with its launcher.
+    settings
+        What the user asked for.
+
+    Raises
+    ------
+    UserError
+        The file cannot be written.
+    """
+
+    def __init__(self, path: Path, command: Sequence[str], settings: Interposition) -> None:
+        self._path, self._scheme, self._begin = path, settings.scheme, time.monotonic()
+        asked = settings.model_dump(mode="json", exclude={"out"})
+        self._write([_start(settings), _configuration({"command": list(command), **asked})], "w")
+
+    def close(self, ended: Ended) -> None:
+        """Say what was sent, and how the program ended.
+
+        Raises
+        ------
+        UserError
+            The file takes no more.
+        """
+        # no step is known of a program whose output nobody has read
+        said = list(events(ended.ranks, self._scheme, (None, None))) if ended.ranks else []
+        state = "failed" if ended.status or not ended.ranks else "completed"
+        seconds = time.monotonic() - self._begin
+        self._write([*said, End(time=now(), state=state, steps=None, seconds=seconds, reason=_reason(ended))], "a")
+
+    def _write(self, said: Iterable[Event], mode: str) -> None:
+        try:
+            with self._path.open(mode, encoding="utf-8") as stream:
+                stream.writelines(f"{event.to_line()}\n" for event in said)
+        except OSError as error:
+            raise UserError(
+                f"--log {shown_path(self._path)}: {error.strerror}: name a file in a directory that can be written"
+            ) from None
+
+
+def _reason(ended: Ended) -> str | None:
+    reported = len(ended.ranks)
+    found = [f"exit status {ended.status}"] if ended.status else []
+    if reported < max(ended.world, 1):
+        found.append(f"{reported} of {ended.world} ranks have reported" if ended.world else "no rank has reported")
+    return ", ".join(found) or None
+
+
+def _start(settings: Interposition) -> Start:
+    """There is no study, so that nothing is known of one."""
+    return Start(
+        time=now(),
+        schema=None,
+        version=__version__,
+        study=None,
+        run=None,
+        site=None,
+        repeat=None,
+        pairing=None,
+        cell=None,
+        scheme=settings.scheme.name,
+        attempt=None,
+        resumed_from=None,
+    )
+
+
+def _configuration(asked: dict[str, object]) -> Configuration:
+    return Configuration(
+        run=asked,
+        parameters=None,
+        model_flops_per_sample=None,
+        hardware_flops_per_sample=None,
+        neox_flops_per_sample=None,
+        flops_formulas=None,
+        corpus=None,
+        corpus_tokens=None,
+        valid_loss_uniform=None,
+        valid_loss_unigram=None,
+        unigram_tokens=None,
+    )

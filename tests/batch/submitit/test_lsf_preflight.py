@@ -1,0 +1,75 @@
+"""What LSF is asked before jobs are handed in, and what its answers mean."""
+
+from pathlib import Path
+
+import pytest
+from programs import Programs
+
+from hpcbench.batch.batch_job import BatchJob
+from hpcbench.batch.schedulers.lsf_preflight import preflight
+from hpcbench.errors import UserError
+
+JOBS = [BatchJob(f"j{k}", f"j{k}/job.sh", [f"j{k}"]) for k in range(3)]
+TABLE = """\
+QUEUE_NAME      PRIO STATUS          MAX JL/U JL/P JL/H NJOBS  PEND   RUN  SUSP
+pbatch           30  {}       -    -    -    -     0     0     0     0
+"""
+"""The columns of IBM's command reference."""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Three jobs, two of them for one queue and one for that of the site's choice."""
+    for k in range(3):
+        (tmp_path / f"j{k}").mkdir()
+        queue = "#BSUB -q pbatch\n" if k < 2 else ""
+        (tmp_path / f"j{k}" / "job.sh").write_text(f"#!/bin/bash\n#BSUB -nnodes 2\n{queue}true\n# -q other\n")
+    return tmp_path
+
+
+def test_each_queue_is_asked_about_once_and_an_open_one_needs_no_word(root: Path, programs: Programs) -> None:
+    programs.answer("bqueues", TABLE.format("Open:Active"))
+    assert list(preflight(root, JOBS)) == []
+    assert [call["argv"] for call in programs.calls("bqueues")] == [["-w", "pbatch"]]
+
+
+def test_an_inactive_queue_is_told_of(root: Path, programs: Programs) -> None:
+    programs.answer("bqueues", TABLE.format("Open:Inact_Win"))
+    assert list(preflight(root, JOBS)) == ["queue pbatch takes jobs, and starts none at the moment (Open:Inact_Win)"]
+
+
+@pytest.mark.parametrize(
+    ("out", "err", "status", "words"),
+    [
+        (TABLE.format("Closed:Active"), "", 0, r"queue pbatch takes no jobs \(Closed:Active\): set queue"),
+        ("", "pbatch: No such queue\n", 255, "LSF has no queue pbatch: set queue: in the study"),
+    ],
+)
+def test_a_queue_that_takes_no_job_is_refused_before_any_is_handed_in(
+    root: Path, programs: Programs, out: str, err: str, status: int, words: str
+) -> None:
+    programs.answer("bqueues", out, err, status=status)
+    with pytest.raises(UserError, match=words):
+        list(preflight(root, JOBS))
+
+
+@pytest.mark.parametrize(
+    ("out", "err", "status"),
+    [
+        ("", "LSF is down. Please wait ...\n", 255),
+        ("", "bqueues: illegal option -- w\n", 255),
+        ("STRANGE COLUMNS\npbatch Closed\n", "", 0),
+        ("QUEUE_NAME PRIO STATUS\npbatch 30\n", "", 0),
+        ("", "", 0),
+    ],
+)
+def test_an_answer_that_tells_nothing_keeps_nobody_from_trying(
+    root: Path, programs: Programs, out: str, err: str, status: int
+) -> None:
+    programs.answer("bqueues", out, err, status=status)
+    assert list(preflight(root, JOBS)) == []
+
+
+def test_a_relative_of_lsf_without_that_program_is_not_asked(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(root))
+    assert list(preflight(root, JOBS)) == []

@@ -1,0 +1,65 @@
+"""What is said of the rows of torch_collectives.py: a target is met only if its whole interval lies on one side."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MIB = 16 << 20
+PLAIN = "plain gloo"
+
+
+@pytest.fixture(scope="module")
+def targets() -> Any:
+    directory = str(Path(__file__).resolve().parents[2] / "benchmarks")
+    sys.path.insert(0, directory)
+    try:
+        return import_module("torch_targets").targets
+    finally:
+        sys.path.remove(directory)
+
+
+def rows(rate: str, call: str, nbytes: int, **seconds: list[float]) -> list[dict[str, Any]]:
+    modes = {"plain": PLAIN, "auto": "auto int8"}
+    return [
+        {"rate": rate, "call": call, "bytes": nbytes, "mode": modes.get(mode, mode), "seconds": times}
+        for mode, times in seconds.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        ([0.95, 0.96, 0.94], "met"),
+        ([1.05, 1.06, 1.05], "not met"),
+        ([0.5, 2.0, 1.0], "not decided"),
+        ([1.0], "not decided by one repeat"),
+    ],
+)
+def test_a_target_needs_the_whole_interval(targets: Any, times: list[float], words: str) -> None:
+    plain = [1.4 * 1.02] * len(times)
+    (line,) = targets(rows("none", "all-reduce", MIB, plain=plain, int8=times))
+    assert line.endswith(f"(at least 1.4): {words}"), line
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [([1e-5, 1.1e-5, 1.2e-5], "met"), ([3e-5, 3.1e-5, 3e-5], "not met"), ([1e-5, 4e-5, 2e-5], "not decided")],
+)
+def test_the_cost_of_a_call_is_paired_and_has_an_interval(targets: Any, more: list[float], words: str) -> None:
+    plain = [1e-4, 2e-4, 3e-4]  # of a machine that becomes slower: minima would not be of one repeat
+    interposed = [a + b for a, b in zip(plain, more, strict=True)]
+    (line,) = targets(rows("none", "call of one rank", 4, plain=plain, interposed=interposed))
+    assert "[" in line and line.endswith(f"more (at most 20): {words}"), line
+
+
+def test_the_slowest_is_judged_by_all_rows_and_not_by_one(targets: Any) -> None:
+    good = rows("none", "all-reduce", 4096, plain=[1.0, 1.0, 1.0], auto=[1.01, 1.02, 1.01])
+    wide = rows("none", "all-gather", 4096, plain=[1.0, 1.0, 1.0], auto=[0.8, 1.0, 1.2])
+    bad = rows("1gbit", "all-gather", 4096, plain=[1.0, 1.0, 1.0], auto=[1.1, 1.11, 1.1])
+    assert targets(good)[-1].endswith("(each at least 0.97): met")
+    assert targets(good + wide)[-1].endswith("all-reduce of 4096 B at none (each at least 0.97): not decided")
+    assert "the slowest of 3 with auto: 0.91 x" in targets(good + wide + bad)[-1]
+    assert targets(good + wide + bad)[-1].endswith("all-gather of 4096 B at 1gbit (each at least 0.97): not met")

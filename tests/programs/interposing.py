@@ -1,0 +1,28 @@
+"""Work of a rank with its calls intercepted, and what it counts."""
+
+from collections.abc import Callable
+from typing import Any
+
+from hpcbench.contract.interpose import Groups, Interposition
+from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.torch.intercept import Interception
+
+SMALL = Groups(min_bytes=1024)
+RANKS = 4
+
+
+def settings(default: str = "none", dp: str | None = None, groups: Groups = SMALL, **rule: Any) -> Interposition:
+    rules = [Rule(dimension="DP", codec=dp, **rule)] if dp else []
+    scheme = NamedScheme(name="test", algorithm="encoded", default=default, rules=rules)
+    return Interposition(scheme=scheme, groups=groups, out="nowhere")
+
+
+def interposed(asked: Interposition | None, work: Callable[[], Any]) -> tuple[Any, list[dict[str, Any]]]:
+    if asked is None:
+        return work(), []
+    interception = Interception(asked)
+    interception.install()
+    try:
+        return work(), interception.account.document()
+    finally:
+        interception.remove()

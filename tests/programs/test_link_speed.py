@@ -1,0 +1,89 @@
+"""The measurement of links between nodes, by which automatic choice weighs a codec against gloo's own calls."""
+
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from hpcbench.codecs.registry import get_codec
+from hpcbench.comm.links import Links
+from hpcbench.comm.plan import Operation
+from hpcbench.comm.planner import Request, plan
+from hpcbench.comm.topology import Topology
+from hpcbench.contract.traffic import Algorithm
+from hpcbench.torch.gloo_carrier import GlooCarrier
+from hpcbench.torch.link_speed import GUESS, measured
+
+
+class Line:
+    """A carrier whose messages take their time by a clock that nobody waits for."""
+
+    def __init__(self, rank: int, size: int, bytes_per_s: float) -> None:
+        self.rank, self.size, self.now = rank, size, 0.0
+        self._bytes_per_s, self._calls = bytes_per_s, 0
+
+    def receive(self, inbox: Any, peer: int, tag: int, *, varies: bool) -> Any:
+        assert peer == (self.rank - 1) % self.size and not varies
+        self._calls += 1
+        late = 0.5 if self._calls % 3 == 1 else 0.0  # the rank before was not ready yet
+        return _Later(self, 200e-6 + inbox.size / self._bytes_per_s + late)
+
+    def send(self, content: Any, peer: int, tag: int, *, varies: bool) -> Any:
+        assert peer == (self.rank + 1) % self.size
+        return _Later(self, 0.0)
+
+
+class _Later:
+    def __init__(self, line: Line, seconds: float) -> None:
+        self._line, self._seconds = line, seconds
+
+    def wait(self) -> None:
+        self._line.now += self._seconds
+
+
+def links(speeds: list[float], nodes: str) -> Links:
+    """What all ranks find; they must agree."""
+    lines = [Line(rank, len(speeds), speed) for rank, speed in enumerate(speeds)]
+    topology = Topology.by_label(list(nodes))
+    said: dict[int, str] = {}
+
+    def run(line: Line, answer: list[str] | None) -> Links | None:
+        def told(text: str) -> list[str]:
+            said[line.rank] = text
+            return answer if answer is not None else [text] * line.size
+
+        line.now = 0.0
+        return measured(cast(GlooCarrier, line), topology, told, lambda: line.now)
+
+    for line in lines:
+        run(line, None)
+    every = [said[rank] for rank in range(len(lines))]
+    found = {run(line, every) for line in lines}
+    assert len(found) == 1
+    (one,) = found
+    assert one is not None
+    return one
+
+
+@pytest.mark.parametrize(
+    ("speeds", "nodes", "expected"),
+    [
+        ([12.5e6] * 4, "abcd", 12.5e6),
+        ([12.5e6, 12.5e6, 5e6, 12.5e6], "abcd", 5e6),  # the slowest counts for all
+        ([100e6, 1e6, 100e6, 1e6], "aabb", 100e6),  # ranks 1 and 3 hear from their own node
+        ([50e9] * 2, "ab", GUESS.between.bytes_per_s),
+    ],
+)
+def test_the_slowest_link_between_nodes_is_found_on_all_ranks(speeds: list[float], nodes: str, expected: float) -> None:
+    found = links(speeds, nodes)
+    assert found.between.bytes_per_s == pytest.approx(expected, rel=1e-3)
+    assert (found.within, found.between.latency_s) == (GUESS.within, GUESS.between.latency_s)
+
+
+def test_on_a_slow_link_automatic_choice_encodes_what_the_guess_would_leave_to_gloo() -> None:
+    asked = Request(
+        *(Operation.REDUCE_SCATTER, 1 << 20, np.dtype(np.float32), Topology.by_label(list("abcd"))),
+        *(get_codec("int8:256"), Algorithm.AUTO),
+    )
+    assert plan(asked, GUESS).algorithm is Algorithm.NATIVE
+    assert plan(asked, links([12.5e6] * 4, "abcd")).algorithm is not Algorithm.NATIVE
