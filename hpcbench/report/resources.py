@@ -143,6 +143,15 @@ class Phases:
     None for a single stage, and if the number of micro-batches is not known.
     """
 
+    @property
+    def waiting(self) -> float:
+        """Part of the time in which ranks wait for each other.
+
+        Between stages it is what is idle of the passes. Replicas of a single stage wait for gradients and weights: of
+        the step, the seconds until gradients are reduced, and those until a parameter server has sent the weights.
+        """
+        return (self.bubble + self.reduction) / self.step if self.idle is None else self.idle
+
 
 def phases(log: RunLog, settings: Mapping[str, Any]) -> Phases | None:
     """Means over the stages.

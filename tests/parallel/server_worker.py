@@ -189,15 +189,21 @@ def resumes() -> None:
     settings = run("bsp", CODED, checkpoint_every=4)
     expected = whole(settings)[3]
     checkpoints = Checkpoints(directory, WORLD.Dup(), settings)
+    kept = directory / "clocks"
     first = made(settings)
     train(first, LogWriter(None), checkpoints=checkpoints)
+    first.write_clocks(kept)
     second = made(settings)
     newest = checkpoints.find().newest
     assert newest is not None
     second.load(checkpoints.load(newest, second.state()))
     outcome = train(second, LogWriter(None), taken=newest.step)
+    second.write_clocks(kept)
+    WORLD.Barrier()
+    recorded = [path.read_text().splitlines() for path in sorted(kept.iterdir())]
     values = weights(second)
-    tell(resume=all(np.array_equal(values[key], expected[key]) for key in values), outcome=outcome, step=newest.step)
+    same = all(np.array_equal(values[key], expected[key]) for key in values)
+    tell(resume=same, outcome=outcome, step=newest.step, recorded=recorded)
 
 
 def killed(what: str) -> None:
