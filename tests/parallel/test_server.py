@@ -208,13 +208,13 @@ def test_a_trace_says_what_it_has_left_out(monkeypatch):
 
 def test_clocks_that_cannot_be_written_are_one_line(tmp_path):
     (tmp_path / "clocks").write_text("")
-    with pytest.raises(UserError, match="shard-2.jsonl: the clocks cannot be written: "):
+    with pytest.raises(UserError, match=r"shard-2\.jsonl: the clocks cannot be written: "):
         write(tmp_path / "clocks", Shard(2, 1, lambda sums, number: None), place=2, sync="ssp", began=[0, 0])
 
 
 @pytest.mark.parametrize("who", ["worker", "shard"])
 def test_a_rank_that_is_killed_ends_the_run(mpi_run, tmp_path, who):
-    """What the run leaves behind says which signal ended a rank: no hang, and no other rank's complaint in its place."""
+    """What the run leaves behind names the signal: no hang, and no complaint of another rank in its place."""
     done = mpi_run(WORKERS, WORKER, who, server=None, timeout=60)
     assert done.returncode != 0
     errors, log = tmp_path / "err.txt", tmp_path / "log.txt"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hpcbench.predict.partition.chain import Chain, Setting
+from hpcbench.predict.partition.reach import Reach, versions_of
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Solver:
         self._below = [math.prod(level.units for level in setting.levels[:k]) for k in range(len(setting.levels))]
         inner = range(1, len(chain))
         self._messages = [[0.0, *(chain.boundary(j, link, setting) for j in inner)] for link in setting.levels]
-        self._limited = setting.memory_bytes is not None
+        self._reach = Reach(chain, setting) if setting.memory_bytes is not None else None
 
     def cut(self) -> Cut:
         """The best cut over all ranks."""
@@ -92,9 +93,14 @@ class Solver:
         result count from i, because alike runs of layers share it.
         """
         i, j = self._chain.alike[i][j], j - i + self._chain.alike[i][j]
-        key = level, i, j, units, behind if self._limited else 0.0
+        if self._reach is None:
+            behind = 0.0
+        elif not level:
+            behind = math.ceil(behind - 1e-9)  # which gives the same numbers of versions
+        key = level, i, j, units, behind
         if key not in self._found:
-            self._found[key] = self._search(level, i, j, units, behind)
+            fits = self._reach is None or self._reach.first(level, j, units, self._after(level, units, behind)) <= i
+            self._found[key] = self._search(level, i, j, units, behind) if fits else _NONE
         return self._found[key]
 
     def _search(self, level: int, i: int, j: int, units: int, behind: float) -> _Best:
@@ -123,10 +129,11 @@ class Solver:
 
     def _behind(self, level: int, units: int, own: int, behind: float) -> float:
         """Ranks behind a unit's last rank, for each of the `own` replicas that end at unit `units`."""
-        if not self._limited:
-            return 0.0
-        after = self._setting.levels[level].units - units
-        return (after * self._below[level] + behind) / own
+        return self._after(level, units, behind) / own if self._reach is not None else 0.0
+
+    def _after(self, level: int, units: int, behind: float) -> float:
+        """Ranks behind the level's first so many units."""
+        return (self._setting.levels[level].units - units) * self._below[level] + behind
 
     def _stage(self, level: int, i: int, j: int, own: int, units: int, behind: float) -> float:
         """Seconds of a stage whose `own` units end at unit `units` of the level."""
@@ -147,7 +154,7 @@ class Solver:
         sums, done, limit = chain.compute, chain.compute[j], setting.memory_bytes
         versions = 1
         if limit is not None:
-            versions = math.ceil((setting.levels[0].units - units + behind + own) / own - 1e-9)
+            versions = versions_of(own, self._after(level, units, behind))
         for i in begins:
             if limit is not None and chain.memory(i, j, alive=versions, versions=versions) > limit:
                 return
@@ -161,6 +168,9 @@ def best_cut(chain: Chain, setting: Setting) -> Cut:
     the less it may take, the fewer splits there are to look at.
     """
     n, ranks = len(chain), setting.ranks
+    top = len(setting.levels) - 1
+    if setting.memory_bytes is not None and Reach(chain, setting).first(top, n, setting.levels[top].units, 0.0):
+        return Cut(math.inf, ())
     messages = [chain.boundary(j, link, setting) for j in range(1, n) for link in setting.levels]
     worst = chain.seconds(0, n) + max(messages, default=0.0)
     worst += sum(chain.sync(0, n, link.units, link, setting) for link in setting.levels)

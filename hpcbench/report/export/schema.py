@@ -201,7 +201,7 @@ PHASES = Table(
 STALENESS = Table(
     "staleness",
     "One row a run, stage or shard, and staleness, from the log's staleness event: how many gradients were of weights "
-    "that were so many updates old. None for runs whose gradients are always of the newest weights.",
+    "that were so many updates old. No row for runs whose gradients are always of the newest weights.",
     (
         *IDENTITY,
         Column("of", "text", "", "What the place is: a stage of a pipeline, or a shard of a parameter server"),
