@@ -14,7 +14,7 @@ from typing import Any, Literal
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.training import UNFLUSHED
 from hpcbench.contract.values import integer, member, text
-from hpcbench.report.compare import Cell, paired
+from hpcbench.report.compare import Cell, Row, paired
 from hpcbench.report.measures import Measures
 from hpcbench.report.quantities.quantity import Value
 from hpcbench.report.quantities.staleness_quantities import WAITING
@@ -53,6 +53,7 @@ class Arm:
     scheme: str
     against: str | None
     """The reference's way; None for the reference itself, and where there is none."""
+    is_reference: bool
     runs: tuple[Measures, ...]
     times: tuple[TimeToLoss, ...]
     """Times to the reference's last loss, of each pair in which they are known."""
@@ -77,7 +78,7 @@ class Arm:
     @property
     def state(self) -> Reached:
         """Whether the reference's loss was reached."""
-        if self.against is None:
+        if self.is_reference:
             return "reference"
         if not self.pairs:
             return "unknown"
@@ -115,8 +116,9 @@ def way_of(settings: Mapping[str, Any]) -> Way | None:
     if stages is None or schedule is None or sync is None:
         return None
     if stages > 1:
-        late = member(train, "vertical_sync") is True
-        return Way(f"{schedule}, vertical sync" if late else schedule, schedule not in UNFLUSHED)
+        chunks = integer(settings, "layout", "chunks") or 1
+        more = ", vertical sync" if member(train, "vertical_sync") is True else f" x {chunks}" if chunks > 1 else ""
+        return Way(f"{schedule}{more}", schedule not in UNFLUSHED)
     words = f"ssp({integer(train, 'staleness') or 0})" if sync == "ssp" else sync
     return Way(words, sync in ("all-reduce", "bsp"))
 
@@ -155,14 +157,14 @@ def _fixed(run: RunResult) -> str:
 
 
 def _arms(group: Sequence[tuple[Way, Cell]], cells: Sequence[Cell], margin: float) -> Iterator[Arm]:
-    named = {way.words: cell for way, cell in reversed(group)}
-    reference = next((words for words in _REFERENCES if words in named), None)
+    waiting = [(way, cell) for name in _REFERENCES for way, cell in group if way.words.split(" x ")[0] == name]
+    reference = waiting[0] if waiting else None
     shared = _shared([cell for _, cell in group], cells)
     for way, cell in group:
+        own = reference is not None and cell is reference[1]
         for row in cell.rows:
-            base = named[reference].row(row.scheme) if reference is not None else None
-            against = reference if way.words != reference and base is not None else None
-            yield _arm(shared, way, row.scheme, against, row.runs, base.runs if base and against else (), margin)
+            base = reference[1].row(row.scheme) if reference is not None and not own else None
+            yield _arm(shared, way, row, base, reference[0] if base and reference else None, margin, is_reference=own)
 
 
 def _shared(own: Sequence[Cell], cells: Sequence[Cell]) -> str:
@@ -174,9 +176,9 @@ def _shared(own: Sequence[Cell], cells: Sequence[Cell]) -> str:
 
 
 def _arm(
-    group: str, way: Way, scheme: str, against: str | None,
-    runs: tuple[Measures, ...], base: tuple[Measures, ...], margin: float,
-) -> Arm:  # fmt: skip
+    group: str, way: Way, row: Row, other: Row | None, against: Way | None, margin: float, *, is_reference: bool
+) -> Arm:
+    runs, base = row.runs, other.runs if other else ()
     both = paired(runs, base)
     lost = {run.run.pairing for run in runs if run.run.state == "nan"} & {run.run.pairing for run in base}
     times = [time for mine, other in both if (time := time_to_loss(mine.run.log, other.run.log, margin))]
@@ -185,8 +187,9 @@ def _arm(
     return Arm(
         group=group,
         way=way,
-        scheme=scheme,
-        against=against,
+        scheme=row.scheme,
+        against=against.words if against else None,
+        is_reference=is_reference,
         runs=runs,
         times=tuple(times),
         pairs=len(times) + len(lost),

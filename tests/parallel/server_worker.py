@@ -18,6 +18,7 @@ from runs import run_of
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.measured import first_measured
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.parallel.exact import exact_sum
@@ -180,7 +181,10 @@ def coded() -> None:
         residual = sum(float(r["sent"].abs().sum()) for r in trainer.data_parallel.residuals().values())
         sizes = {name: [rows[name].message_bytes, rows[name].wire_bytes] for name in ("DP", "ZERO")}
         clocks = WORLD.gather(trainer.server.shard.clocks)
-        tell(coded=sync, losses=losses, outcome=outcome, residual=residual, bytes=sizes, clocks=clocks)
+        elements = sum(piece.bucket.values.numel() for piece in trainer.data_parallel.pieces)
+        counted = STEPS + 1 - first_measured(settings.train.warmup_steps, STEPS, 0)
+        about = {"elements": elements, "counted": counted, "clocks": clocks}
+        tell(coded=sync, losses=losses, outcome=outcome, residual=residual, bytes=sizes, **about)
 
 
 def resumes() -> None:

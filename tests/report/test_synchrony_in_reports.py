@@ -139,6 +139,15 @@ def test_only_runs_that_differ_in_nothing_else_are_compared() -> None:
     assert not [one for one in arms(planted([REFERENCE, replace(longer)])[1], 0.0) if one.against]
 
 
+def test_without_a_way_that_waits_there_is_no_reference() -> None:
+    late = replace(FASTER, cell={**FREE, "train.vertical_sync": True})
+    _, cells = planted([FASTER, late])
+    assert [(one.against, one.state, one.time_ratio) for one in arms(cells, 0.0)] == [(None, "unknown", None)] * 2
+    chunked = replace(REFERENCE, cell={**FLUSHED, "train.schedule": "interleaved", "layout.chunks": 2})
+    found = arm([chunked, FASTER], "pipedream")
+    assert (found.against, found.state) == ("interleaved x 2", "reached")
+
+
 def test_schemes_are_compared_with_the_same_scheme() -> None:
     coded = [replace(one, scheme="int8", seconds=one.seconds / 2) for one in (REFERENCE, FASTER)]
     found = arm([REFERENCE, FASTER, coded[0], replace(coded[1], seconds=0.25)], "pipedream", scheme="int8")

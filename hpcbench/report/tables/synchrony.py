@@ -81,13 +81,13 @@ def _points(part: float) -> str:
 
 
 def _ratio(arm: Arm) -> Entry:
-    if arm.state in ("not reached", "unknown"):
+    if arm.against and arm.state in ("not reached", "unknown"):
         return Entry(arm.state, None, _TONES[arm.state])
     return estimate(arm.time_ratio, speed_interval)
 
 
 def _reached(arm: Arm) -> Entry:
-    if arm.against is None:
+    if arm.is_reference:
         return name("reference")
     return Entry(f"{arm.reached} of {arm.pairs}", arm.state, _TONES.get(arm.state, ""))
 
