@@ -65,7 +65,7 @@ def test_a_loss_that_is_not_reached_is_a_state_of_its_own() -> None:
         None,
         None,
     )
-    assert found.loss and found.loss.estimate == 0.5
+    assert found.loss and found.loss.estimate == pytest.approx(0.5)
 
 
 def test_pairs_are_of_one_seed_and_a_run_that_diverged_has_not_reached_the_loss() -> None:
@@ -91,7 +91,7 @@ def test_training_losses_serve_where_a_run_has_no_evaluations() -> None:
     fast = Run(ALONE, seconds=0.5, losses=falling, valid={20: 9.0, 40: 9.0})
     found = arm([slow, fast], "asp")
     assert (found.against, found.basis, found.target, found.seconds) == ("all-reduce", "training", 1.5, 20.0)
-    assert found.time_ratio and found.time_ratio.estimate == 0.5
+    assert found.time_ratio and found.time_ratio.estimate == pytest.approx(0.5)
 
 
 def test_lines_end_at_losses_that_are_no_numbers() -> None:

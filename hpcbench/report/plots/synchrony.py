@@ -41,7 +41,7 @@ def time_to_loss(submission: Submission, cells: list[Cell]) -> Figure | None:
         axes.set_xticks([], minor=True)
         axes.set_ylim(len(found) - 0.5, -0.5)
         axes.set_yticks(range(len(found)), [fitted(_named(arm), _NAMES) for arm in found])
-        axes.set_xlabel("time to the loss / time of the reference")
+        axes.set_xlabel("time / time of the reference")
 
     caption = (
         "Seconds in steps until the last loss of the reference, in which all wait, with the margin on top; mean of the"

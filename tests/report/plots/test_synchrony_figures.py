@@ -46,7 +46,7 @@ def test_bars_are_the_parts_of_the_gradients(draw: Any) -> None:
     drawn = draw(OF_SUBMISSION["staleness"](*study()))
     heights = sorted(round(bar.get_height()) for bar in drawn.axes[0].patches if bar.get_height())
     assert heights == [25, 25, 75, 75]
-    assert [axes.get_title().split("\n")[0] for axes in drawn.axes] == ["pipedream", "pipedream-2bw"]
+    assert [axes.get_title(loc="left").split("\n")[0] for axes in drawn.axes] == ["pipedream", "pipedream-2bw"]
 
 
 def test_what_never_reached_the_loss_is_told_in_words(draw: Any) -> None:
