@@ -75,7 +75,8 @@ def test_staleness(tiny: Tiny, tmp_path: Path) -> None:
 def test_partition(tiny: Tiny) -> None:
     printed = tiny("partition.py")
     rows = [row for row in printed.rows() if row[0] == "8"]
-    assert len(rows) == 8 and {row[2] for row in rows} == {"4"}
+    assert len(rows) == 12 and {row[2] for row in rows} == {"4"}
+    assert [row[-1] for row in rows if "hundredth" in row[4]] == ["0"] * 4, "no cut fits"
 
 
 def test_half_sums(tiny: Tiny) -> None:
