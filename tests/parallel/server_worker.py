@@ -23,6 +23,7 @@ from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.parallel.exact import exact_sum
 from hpcbench.parallel.server import Shard
+from hpcbench.predict.volume import all_ranks_bytes
 from hpcbench.testing import parity
 from hpcbench.train import text
 from hpcbench.train.__main__ import train, trainer_of
@@ -181,9 +182,14 @@ def coded() -> None:
         residual = sum(float(r["sent"].abs().sum()) for r in trainer.data_parallel.residuals().values())
         sizes = {name: [rows[name].message_bytes, rows[name].wire_bytes] for name in ("DP", "ZERO")}
         clocks = WORLD.gather(trainer.server.shard.clocks)
-        elements = sum(piece.bucket.values.numel() for piece in trainer.data_parallel.pieces)
         counted = STEPS + 1 - first_measured(settings.train.warmup_steps, STEPS, 0)
-        about = {"elements": elements, "counted": counted, "clocks": clocks}
+        by_form = all_ranks_bytes(settings.model, settings.train, settings.layout)
+        forms = {
+            "DP": counted * by_form["DP", "BACKWARD", "GRAD"],
+            "ZERO": counted * by_form["ZERO", "STEP", "PARAM"],
+            "elements": counted * sum(piece.bucket.values.numel() for piece in trainer.data_parallel.pieces),
+        }
+        about = {"forms": forms, "clocks": clocks}
         tell(coded=sync, losses=losses, outcome=outcome, residual=residual, bytes=sizes, **about)
 
 
