@@ -169,10 +169,11 @@ def _arms(group: Sequence[tuple[Way, Cell]], cells: Sequence[Cell], margin: floa
 
 def _shared(own: Sequence[Cell], cells: Sequence[Cell]) -> str:
     """The values of the matrix that all cells of a group have, and that not all cells of the submission have."""
-    first = own[0].values
+    ways = {f"{section}.{name}" for section, names in _OF_THE_WAY.items() for name in names}
+    first = {key: value for key, value in own[0].values.items() if key not in ways}
     kept = {key: value for key, value in first.items() if all(cell.values.get(key) == value for cell in own)}
     apart = {key for key, value in kept.items() if any(cell.values.get(key) != value for cell in cells)}
-    return ", ".join(f"{key} {kept[key]}" for key in kept if key in apart)
+    return ", ".join(f"{key.rpartition('.')[2]} {kept[key]}" for key in kept if key in apart)
 
 
 def _arm(

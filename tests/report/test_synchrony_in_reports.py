@@ -134,7 +134,7 @@ def test_only_runs_that_differ_in_nothing_else_are_compared() -> None:
     found = {(one.way.words, one.group): one for one in arms(cells, 0.0) if one.against}
     assert {key: one.time_ratio.estimate for key, one in found.items() if one.time_ratio} == {
         ("pipedream", ""): pytest.approx(3.5 / 8),
-        ("pipedream", "layout.tp 2"): pytest.approx(3.5 / 16),
+        ("pipedream", "tp 2"): pytest.approx(3.5 / 16),
     }
     assert not [one for one in arms(planted([REFERENCE, replace(longer)])[1], 0.0) if one.against]
 
@@ -179,7 +179,7 @@ def test_a_report_has_the_table_unasked() -> None:
     notes = next(block.notes for block in tables if block.name == "synchrony")
     assert notes[0].startswith("Reference: 1f1b and all-reduce, in which all wait. The loss to reach is its last")
     assert "plus 1.0 %" in notes[0]
-    assert "pipedream, layout.pp 2, baseline: gradients by staleness: 0: 62.5 %, 1: 37.5 %." in notes
+    assert "pipedream, pp 2, baseline: gradients by staleness: 0: 62.5 %, 1: 37.5 %." in notes
     (asp,) = (note for note in notes if note.startswith("asp"))
     assert asp.endswith("7: 8.3 %, 8 to 11: 33.3 %.")
     (said,) = content([(submission, cells)])["submissions"]
