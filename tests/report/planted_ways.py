@@ -44,7 +44,7 @@ def _log(run: Run) -> RunLog:
         Evaluation(step=step, split="valid", loss=loss, tokens=1, line=90) for step, loss in run.valid.items()
     ]
     if run.stages:
-        rest = {"reduction_s": 0.25, "optimizer_s": 0.0, "other_s": 0.0}
+        rest = {"reduction_s": 0.125, "optimizer_s": 0.0625, "other_s": 0.0625}
         stages = tuple(
             StageTimes(
                 stage=k, forward_s=busy / 2, backward_s=busy / 2, bubble_s=idle, step_s=busy + idle + 0.25, **rest

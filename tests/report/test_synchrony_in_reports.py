@@ -102,7 +102,7 @@ def test_lines_end_at_losses_that_are_no_numbers() -> None:
     assert first_at([], 5.0) is None
 
 
-def test_waiting_is_idle_between_stages_and_the_way_of_gradients_between_replicas() -> None:
+def test_waiting_is_idle_between_stages_and_all_but_the_passes_between_replicas() -> None:
     found = arm([REFERENCE, FASTER], "pipedream")
     assert (found.waiting, arm([REFERENCE, FASTER], "1f1b").waiting) == (0.0, 0.25)
     assert found.waiting_change and found.waiting_change.estimate == -0.25

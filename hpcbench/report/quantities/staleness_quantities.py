@@ -38,7 +38,7 @@ WAITING = Quantity(
     head="waiting",
     unit="1",
     meaning="Bubble: part of the passes in which a stage has nothing to compute; of replicas without stages, part of a "
-    "step in which a rank waits for gradients or weights",
+    "step outside of the passes, in which a rank waits for gradients and weights, and updates",
     scale=PERCENT,
     run=_waiting,
     over_runs=MEDIAN,
