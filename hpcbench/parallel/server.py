@@ -77,6 +77,8 @@ class Shard:
         Gradients by the number of updates between the weights they were computed with and those they changed.
     trace
         The first `MOST_RECORDED` pulls and pushes.
+    left_out
+        Pulls and pushes after those.
     on_update
         Called after each update.
     """
@@ -89,6 +91,7 @@ class Shard:
     clocks: list[int] = field(default_factory=list)
     staleness: Counter[int] = field(default_factory=Counter)
     trace: list[Entry] = field(default_factory=list)
+    left_out: int = 0
     _waiting: list[Push] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -142,6 +145,8 @@ class Shard:
     def _record(self, entry: Entry) -> None:
         if len(self.trace) < MOST_RECORDED:
             self.trace.append(entry)
+        else:
+            self.left_out += 1
 
 
 @dataclass

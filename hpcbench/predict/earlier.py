@@ -21,7 +21,8 @@ from hpcbench.contract.submission import FILE, read_submission
 from hpcbench.errors import UserError
 from hpcbench.predict.basis import Basis
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.step import Step, StepTime
+from hpcbench.predict.served import step_time
+from hpcbench.predict.step import StepTime
 from hpcbench.predict.subject import Subject, of_run
 from hpcbench.predict.traffic import CodecSpeed
 
@@ -169,7 +170,7 @@ def _speeds(logs: Iterable[RunLog]) -> dict[str, CodecSpeed]:
 
 
 def _predicted(run: Earlier, known: Knowledge) -> StepTime:
-    return Step(run.subject, *known).run()
+    return step_time(run.subject, *known)
 
 
 def _submissions(directory: Path) -> Iterator[Path]:

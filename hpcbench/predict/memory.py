@@ -143,6 +143,8 @@ def _stage(subject: Subject, stage: int) -> tuple[dict[str, dict[str, float]], f
         tokens = train.micro_batch * train.seq_len // layout.cp
         logits = tokens * model.vocab / layout.tp * (width + 3 * master)
     messages = 2.0 * largest * master if layout.replicas > 1 else 0.0
+    # pushes that wait for an update on a shard, one from each worker; and weights on their way
+    served = 0.0 if train.sync == "all-reduce" else 2.0 * whole * master
     codec, residuals = _codec_bytes(subject, calls, largest, whole)
     stashes = (versions - 1) * whole * width
     lasting: dict[str, float] = {"weights": weights, "stashes": stashes, "optimizer": optimizer}
@@ -162,12 +164,12 @@ def _stage(subject: Subject, stage: int) -> tuple[dict[str, dict[str, float]], f
         "after backward": {
             "gradients": owned + whole_gradients,
             "activations": 0.0,
-            "transient": messages + guests,
+            "transient": messages + guests + served,
         },
         "after reduction": {
             "gradients": owned + (whole_gradients if train.zero < 2 else 0),
             "activations": 0.0,
-            "transient": largest * master * 2.0,
+            "transient": largest * master * 2.0 + served,
         },
     }
     host = sums_host + held.get("host optimizer", 0)

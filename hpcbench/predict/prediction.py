@@ -10,7 +10,8 @@ from hpcbench.predict.basis import Figure
 from hpcbench.predict.experts import expert_shape
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.memory import Memory, memory
-from hpcbench.predict.step import Step, StepTime
+from hpcbench.predict.served import step_time
+from hpcbench.predict.step import StepTime
 from hpcbench.predict.subject import Subject
 from hpcbench.predict.traffic import CodecSpeed
 from hpcbench.predict.verdict import BreakEven, break_even
@@ -89,7 +90,7 @@ def predict(
     made = []
     for name, subject in subjects:
         try:
-            time = Step(subject, machine, speeds).run()
+            time = step_time(subject, machine, speeds)
         except UserError as error:
             if refused is None:
                 raise
@@ -134,8 +135,8 @@ def gains(
     found: dict[str, list[float]] = {name: [] for name, _ in subjects if name != baseline}
     base = dict(subjects)[baseline]
     for machine in machines:
-        plain = Step(base, machine).run().seconds.value
+        plain = step_time(base, machine).seconds.value
         for name, subject in subjects:
             if name != baseline:
-                found[name].append(plain / Step(subject, machine).run().seconds.value - 1)
+                found[name].append(plain / step_time(subject, machine).seconds.value - 1)
     return found

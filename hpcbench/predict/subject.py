@@ -36,6 +36,7 @@ KNOWN: Mapping[type[BaseModel], frozenset[str]] = {
             *("steps", "warmup_steps", "global_batch", "micro_batch", "seq_len", "precision", "comm_precision", "zero"),
             *("seed", "lr", "min_lr", "beta1", "beta2", "eps", "weight_decay", "clip", "bucket_mb", "overlap"),
             *("eval_every", "eval_samples", "checkpoint_every", "schedule", "vertical_sync", "recompute"),
+            *("sync", "staleness", "slow_factor", "slow_rank"),
             "sequence_parallel",
             *("offload", "node_copy", "optimizer", "freeze_step"),
             *("loss_scale", "loss_scale_window", "loss_scale_hysteresis", "trace"),
@@ -132,6 +133,8 @@ def of_run(run: Run, *, ranks_per_node: int) -> Subject:
     for name, section in (("model", run.model), ("train", run.train), ("layout", run.layout)):
         if unknown := unknown_setting(section):
             raise ValueError(f"{name}.{unknown}: is not in the model of `hpcbench predict` yet")
+    if run.train.slow_factor != 1 and run.train.sync == "all-reduce":
+        raise ValueError("train.slow_factor: is in the model of `hpcbench predict` for parameter servers only yet")
     if run.scheme.environment:
         raise ValueError(
             f"scheme {run.scheme.name}: environment: what the MPI library does by these variables is not in the model "

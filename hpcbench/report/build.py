@@ -25,7 +25,7 @@ Section = tuple[Submission, list[Cell]]
 """A submission with its compared cells."""
 
 ALL = "all"
-DEFAULT = ("predicted", "strong-scaling", "weak-scaling")
+DEFAULT = ("predicted", "strong-scaling", "weak-scaling", "synchrony")
 """The tables that a report has unasked, beside the comparison."""
 
 

@@ -281,14 +281,6 @@ class Curve:
         last = self.losses[done - window : done] if done >= window else []
         return fmean(last) if last and all(map(usable, last)) else None
 
-    def time_to(self, loss: float, window: int) -> float | None:
-        """Seconds until the mean of `window` losses was this low; None if it never was."""
-        for done in range(window, len(self.losses) + 1):
-            last = self.losses[done - window : done]
-            if all(map(usable, last)) and fmean(last) <= loss:
-                return self.times[done - 1]
-        return None
-
 
 def curve(log: RunLog | None) -> Curve | None:
     """The training curve of a run that is known from its first step to its last.

@@ -15,6 +15,7 @@ from hpcbench.report.basis import Basis, basis
 from hpcbench.report.experts import Experts, experts
 from hpcbench.report.provenance import differences
 from hpcbench.report.resources import Energy, HostTime, Memory, Phases, phases
+from hpcbench.report.staleness import Ages, ages
 from hpcbench.report.traffic import HostLink, TimeSplit, Traffic, Unknown
 
 Rates = tuple[float | None, ...]
@@ -77,6 +78,8 @@ class Measures:
     """Tokens of the experts; None for a model that has none."""
     energy: Energy | None
     """Joules of its steps; None where the counters give no whole sum."""
+    ages: Ages | None
+    """Staleness of its gradients; None for a run that does not count it."""
     skipped: int | None
     """Number of steps that changed no weight."""
     nan_steps: int | None
@@ -159,6 +162,7 @@ def measure(run: RunResult) -> Measures:
         memory=resources.memory(log),
         experts=experts(log),
         energy=resources.energy(log, rests_on.batch),
+        ages=ages(log),
         skipped=_highest(log, "skipped"),
         nan_steps=_nan_steps(log),
         loss_train=last.loss if last else None,

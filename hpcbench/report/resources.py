@@ -143,6 +143,16 @@ class Phases:
     None for a single stage, and if the number of micro-batches is not known.
     """
 
+    @property
+    def waiting(self) -> float:
+        """Part of the time in which ranks wait for each other.
+
+        Between stages it is what is idle of the passes. Replicas of a single stage wait for gradients and for weights,
+        which collectives gather with the update and a parameter server sends before the passes: it is what is not
+        spent in the passes, the update included.
+        """
+        return 1 - (self.forward + self.backward) / self.step if self.idle is None else self.idle
+
 
 def phases(log: RunLog, settings: Mapping[str, Any]) -> Phases | None:
     """Means over the stages.

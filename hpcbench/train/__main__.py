@@ -57,7 +57,7 @@ from hpcbench.errors import TransitError, UserError
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.predict import flops
 from hpcbench.predict.experts import expert_shape
-from hpcbench.train import binding, container, gpu, preflight, resources, stop, surroundings, text
+from hpcbench.train import binding, clocks, container, gpu, preflight, resources, stop, surroundings, text
 from hpcbench.train.checkpoint import Checkpoint, Checkpoints, LatestCheckpoint, carried
 from hpcbench.train.checkpoint_index import ReplicasDifferError
 from hpcbench.train.corpus import Corpus
@@ -132,6 +132,8 @@ def main(argv: list[str]) -> int:
         tracing=Tracing(trainer, comm, progress, world[comm.rank]["host"], path.parent / trace.DIRECTORY),
         energy=EnergyMeter(ranks, comm),
     )
+    if isinstance(trainer, ServedTrainer):
+        trainer.write_clocks(path.parent / clocks.DIRECTORY)
     seconds = round(time.perf_counter() - begin, 3)
     log.event(End(time=now(), state=state, steps=steps, seconds=seconds, reason=reason))
     return {"completed": 0, "stopped": STOPPED_EXIT}.get(state, 1)

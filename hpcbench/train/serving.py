@@ -8,6 +8,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from hpcbench.parallel.buffers import Buffer, from_buffer, to_buffer, to_tensor
 from hpcbench.parallel.exact import everyones_counts, exact_sum
 from hpcbench.parallel.server import Shard, Tickets, Update
 from hpcbench.parallel.server_link import Residuals, Server, Worker
+from hpcbench.train import clocks
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.learning_rate import learning_rate
 from hpcbench.train.trainer import StepResult, Trainer
@@ -73,6 +75,7 @@ class ServedTrainer(Trainer):
         self._feedback = self._residuals() if channels["push"].feedback else None
         self.data_parallel.keep_gradients()
         self._serving = False
+        self._began_clocks = [0] * dp.size
 
     def open(self, until: int) -> None:
         """Begin a round up to step `until`."""
@@ -188,6 +191,16 @@ class ServedTrainer(Trainer):
             ),
         )
 
+    def write_clocks(self, directory: Path) -> None:
+        """Write what this rank's shard has recorded of the workers' clocks, see `hpcbench.train.clocks`."""
+        clocks.write(
+            directory,
+            self.server.shard,
+            place=self.mesh.dp.rank,
+            sync=self.run.train.sync,
+            began=self._began_clocks,
+        )
+
     def state(self) -> dict[str, Any]:
         """The `Trainer.state` at the end of a round, with the clocks of the workers."""
         return super().state() | {"clocks": list(self.server.shard.clocks)}
@@ -195,10 +208,11 @@ class ServedTrainer(Trainer):
     def load(self, state: dict[str, Any]) -> None:
         """Continue from a `state` of this rank. Only BSP has the same bits then: what others do depends on time."""
         super().load(state)
-        shard, clocks = self.server.shard, list(state["clocks"])
-        shard.clocks, shard.updates = list(clocks), self.data_parallel.updates
-        self.server.tickets.given = list(clocks)
-        self.worker.clock = clocks[self.mesh.dp.rank]
+        shard, known = self.server.shard, list(state["clocks"])
+        shard.clocks, shard.updates = list(known), self.data_parallel.updates
+        self._began_clocks = list(known)
+        self.server.tickets.given = list(known)
+        self.worker.clock = known[self.mesh.dp.rank]
 
     def _apply(self, sums: Sequence[Buffer], updates: int) -> None:
         lr = learning_rate(updates, self.run.train)

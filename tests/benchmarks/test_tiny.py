@@ -59,22 +59,24 @@ def test_staleness(tiny: Tiny, tmp_path: Path) -> None:
     """Arms that wait beside arms that do not, each pair with its own reference."""
     file = tmp_path / "rows.json"
     tiny("staleness.py", "--json", str(file))
-    rows = {row["arm"]: row for row in json.loads(file.read_text())}
-    assert {arm: row["against"] for arm, row in rows.items()} == {
-        "1f1b": "1f1b",
+    rows = {row["way"]: row for row in json.loads(file.read_text())["rows"]}
+    assert {way: row["against"] for way, row in rows.items()} == {
+        "1f1b": None,
         "pipedream": "1f1b",
-        "all-reduce": "all-reduce",
+        "all-reduce": None,
         "asp": "all-reduce",
     }
     assert rows["1f1b"]["staleness"] == rows["all-reduce"]["staleness"] == {"0": 1.0}
     assert set(rows["pipedream"]["staleness"]) == {"0", "1"}
-    assert all(row["pairs"] == 1 for row in rows.values())
+    assert all(rows[way]["pairs"] == 1 and rows[way]["basis"] == "validation" for way in ("pipedream", "asp"))
+    assert all(0 < row["waiting_part"] < 1 for row in rows.values())
 
 
 def test_partition(tiny: Tiny) -> None:
     printed = tiny("partition.py")
     rows = [row for row in printed.rows() if row[0] == "8"]
-    assert len(rows) == 8 and {row[2] for row in rows} == {"4"}
+    assert len(rows) == 12 and {row[2] for row in rows} == {"4"}
+    assert [row[-1] for row in rows if "hundredth" in row[4]] == ["0"] * 4, "no cut fits"
 
 
 def test_half_sums(tiny: Tiny) -> None:

@@ -18,10 +18,12 @@ from runs import run_of
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.measured import first_measured
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.parallel.exact import exact_sum
 from hpcbench.parallel.server import Shard
+from hpcbench.predict.volume import all_ranks_bytes
 from hpcbench.testing import parity
 from hpcbench.train import text
 from hpcbench.train.__main__ import train, trainer_of
@@ -180,7 +182,15 @@ def coded() -> None:
         residual = sum(float(r["sent"].abs().sum()) for r in trainer.data_parallel.residuals().values())
         sizes = {name: [rows[name].message_bytes, rows[name].wire_bytes] for name in ("DP", "ZERO")}
         clocks = WORLD.gather(trainer.server.shard.clocks)
-        tell(coded=sync, losses=losses, outcome=outcome, residual=residual, bytes=sizes, clocks=clocks)
+        counted = STEPS + 1 - first_measured(settings.train.warmup_steps, STEPS, 0)
+        by_form = all_ranks_bytes(settings.model, settings.train, settings.layout)
+        forms = {
+            "DP": counted * by_form["DP", "BACKWARD", "GRAD"],
+            "ZERO": counted * by_form["ZERO", "STEP", "PARAM"],
+            "elements": counted * sum(piece.bucket.values.numel() for piece in trainer.data_parallel.pieces),
+        }
+        about = {"forms": forms, "clocks": clocks}
+        tell(coded=sync, losses=losses, outcome=outcome, residual=residual, bytes=sizes, **about)
 
 
 def resumes() -> None:
@@ -189,15 +199,21 @@ def resumes() -> None:
     settings = run("bsp", CODED, checkpoint_every=4)
     expected = whole(settings)[3]
     checkpoints = Checkpoints(directory, WORLD.Dup(), settings)
+    kept = directory / "clocks"
     first = made(settings)
     train(first, LogWriter(None), checkpoints=checkpoints)
+    first.write_clocks(kept)
     second = made(settings)
     newest = checkpoints.find().newest
     assert newest is not None
     second.load(checkpoints.load(newest, second.state()))
     outcome = train(second, LogWriter(None), taken=newest.step)
+    second.write_clocks(kept)
+    WORLD.Barrier()
+    recorded = [path.read_text().splitlines() for path in sorted(kept.iterdir())]
     values = weights(second)
-    tell(resume=all(np.array_equal(values[key], expected[key]) for key in values), outcome=outcome, step=newest.step)
+    same = all(np.array_equal(values[key], expected[key]) for key in values)
+    tell(resume=same, outcome=outcome, step=newest.step, recorded=recorded)
 
 
 def killed(what: str) -> None:

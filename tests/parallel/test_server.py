@@ -1,5 +1,6 @@
 """The parameter server: its clocks and updates alone, and on ranks beside collectives and beside a script."""
 
+import json
 from pathlib import Path
 from random import Random
 
@@ -7,9 +8,11 @@ import numpy as np
 import pytest
 
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.reason import diagnose
 from hpcbench.contract.synchrony import server_misfit
-from hpcbench.errors import TransitError
+from hpcbench.errors import TransitError, UserError
 from hpcbench.parallel.server import Entry, Push, Shard, Tickets
+from hpcbench.train.clocks import lines, write
 
 WORKER = Path(__file__).with_name("server_worker.py")
 WORKERS, STEPS = 3, 6
@@ -166,7 +169,10 @@ def test_codecs_carry_pushes_and_pulls(mpi_results, sync):
     found = one(mpi_results, "coded", sync)
     assert found["outcome"] == ["completed", "", STEPS]
     assert found["losses"][-1] < 5.6 and found["residual"] > 0
-    for message, wire in found["bytes"].values():
+    # For each gradient a worker sends each other shard its part, and gets that shard's weights: the bytes of a
+    # reduce-scatter and of an all-gather, whoever makes the gradients.
+    for name, (message, wire) in found["bytes"].items():
+        assert message == found["forms"][name] == 4 * found["forms"]["elements"] * (WORKERS - 1)
         assert 0 < wire < 0.3 * message
     pushed = [sum(clocks) for clocks in found["clocks"]]
     assert pushed == [WORKERS * STEPS] * WORKERS
@@ -177,10 +183,48 @@ def test_a_checkpoint_of_bsp_changes_no_bit(mpi_results):
     assert found["outcome"] == ["completed", "", STEPS] and found["step"] == 4
 
 
+def test_clocks_are_kept_in_a_file_for_each_shard_and_a_run_that_continues_adds_to_it(mpi_results):
+    """The first attempt took all six steps, the second one the last two."""
+    found = one(mpi_results, "resume", True)
+    assert len(found["recorded"]) == WORKERS
+    for place, said in enumerate(found["recorded"]):
+        first, *entries = map(json.loads, said)
+        about = {"shard": place, "sync": "bsp", "bound": 0, "workers": WORKERS, "left_out": 0}
+        assert first == {**about, "clocks": [0] * WORKERS, "updates": 0, "entries": 2 * WORKERS * STEPS}
+        head = 2 * WORKERS * STEPS
+        trace = [tuple(entry[key] for key in Entry._fields) for entry in entries[:head]]
+        assert updates(trace) == STEPS and lead(trace) == 0
+        again, *rest = entries[head:]
+        assert again == {**about, "clocks": [4] * WORKERS, "updates": 4, "entries": 2 * WORKERS * 2}
+        assert [entry["clock"] for entry in rest if entry["what"] == "push"] == [4] * WORKERS + [5] * WORKERS
+
+
+def test_a_trace_says_what_it_has_left_out(monkeypatch):
+    monkeypatch.setattr("hpcbench.parallel.server.MOST_RECORDED", 3)
+    shard = Shard(1, None, lambda sums, number: None)
+    for clock in range(3):
+        shard.push(Push(0, clock, shard.pull(0, clock), (), []))
+    about, *entries = map(json.loads, lines(shard, place=0, sync="asp", began=[0]))
+    assert (about["entries"], about["left_out"], len(entries)) == (3, 3, 3) and about["bound"] is None
+    assert entries[1] == {"what": "push", "worker": 0, "clock": 0, "version": 0, "updates": 0}
+
+
+def test_clocks_that_cannot_be_written_are_one_line(tmp_path):
+    (tmp_path / "clocks").write_text("")
+    with pytest.raises(UserError, match=r"shard-2\.jsonl: the clocks cannot be written: "):
+        write(tmp_path / "clocks", Shard(2, 1, lambda sums, number: None), place=2, sync="ssp", began=[0, 0])
+
+
 @pytest.mark.parametrize("who", ["worker", "shard"])
-def test_a_rank_that_is_killed_ends_the_run(mpi_run, who):
+def test_a_rank_that_is_killed_ends_the_run(mpi_run, tmp_path, who):
+    """What the run leaves behind names the signal: no hang, and no complaint of another rank in its place."""
     done = mpi_run(WORKERS, WORKER, who, server=None, timeout=60)
     assert done.returncode != 0
+    errors, log = tmp_path / "err.txt", tmp_path / "log.txt"
+    errors.write_text(done.stderr)
+    log.write_text(done.stdout)
+    reason = diagnose(done.returncode, errors, log).reason
+    assert "was killed by signal 9 (KILL)" in reason, f"{reason}:\n{done.stderr}\n{done.stdout}"
 
 
 @pytest.mark.parametrize(

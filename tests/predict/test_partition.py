@@ -1,6 +1,7 @@
 """The partitioner beside every cut there is, its profile, and the planner of two buffers."""
 
 import math
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from random import Random
@@ -8,6 +9,7 @@ from random import Random
 import pytest
 
 from hpcbench.predict.partition.chain import Chain, Coding, Layer, Level, Setting
+from hpcbench.predict.partition.reach import Reach, versions_of
 from hpcbench.predict.partition.solve import best_cut, even_cut
 
 CHAINS = 200
@@ -95,6 +97,32 @@ def test_no_cut_is_better_than_the_one_found(block):
         else:
             assert found.stages == ()
     assert impossible < CHAINS // 20
+
+
+def test_a_cut_fits_the_memory_just_where_the_reach_says():
+    """With little memory, where about half of the chains have no cut; those that have are cut as well as can be."""
+    impossible = 0
+    for number in range(300, 360):
+        chain, setting = drawn(number)
+        setting = replace(setting, memory_bytes=Random(number).uniform(5.0, 40.0))
+        top, least = len(setting.levels) - 1, every_cut(chain, setting)
+        reached = Reach(chain, setting).first(top, len(chain), setting.levels[top].units, 0.0)
+        assert (reached > 0) == math.isinf(least), number
+        assert best_cut(chain, setting).seconds == pytest.approx(least, rel=1e-9), number
+        impossible += math.isinf(least)
+    assert 10 < impossible < 50
+
+
+def test_versions_count_the_micro_batches_between_a_stage_and_the_end():
+    found = {places: versions_of(*places) for places in ((1, 0.0), (1, 3.0), (2, 3.0), (4, 1.0), (3, 3.0))}
+    assert found == {(1, 0.0): 1, (1, 3.0): 4, (2, 3.0): 3, (4, 1.0): 2, (3, 3.0): 2}
+    # what a unit of many ranks has behind it may be a fraction, which counts as the next whole rank
+    assert all(
+        versions_of(own, quarters / 4 + more) == versions_of(own, math.ceil(quarters / 4) + more)
+        for own in range(1, 9)
+        for quarters in range(40)
+        for more in range(3)
+    )
 
 
 def test_a_wrong_bound_would_be_seen(monkeypatch):

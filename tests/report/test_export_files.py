@@ -29,7 +29,7 @@ def test_the_report_is_printed_and_each_file_written(root: Path, tmp_path: Path,
     assert "vs baseline" in out
     assert (
         f"{tmp_path / 'records.csv'}: rows written: records 26\n" in err
-        and "records 26, runs 2, channels 2, phases 0\n" in err
+        and "records 26, runs 2, channels 2, phases 0, staleness 0\n" in err
     )
     counts = {name: len(READ[Path(name).suffix](tmp_path / name, Path(name).stem)) for name in names[:3]}
     assert counts == {"records.csv": 26, "runs.jsonl": 2, "channels.parquet": 2}

@@ -126,6 +126,18 @@ class Phases(Counted):
     stages: tuple[StageTimes, ...] | None
 
 
+_MOST_DIGITS = 15
+"""More digits than a number of updates ever has."""
+
+
+def _is_age(key: str) -> bool:
+    return key.isascii() and key.isdigit() and len(key) <= _MOST_DIGITS
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**_MOST_DIGITS
+
+
 @dataclass(frozen=True, kw_only=True)
 class StalenessOf(Part):
     """How old the weights were that gradients were computed with, on one stage of a pipeline or one server shard."""
@@ -136,6 +148,11 @@ class StalenessOf(Part):
     """The most versions of the weights that the stage held at a time; left out for a shard."""
     counts: dict[str, Any] | None
     """Number of gradients by staleness: updates between the weights they were computed with and those they changed."""
+
+    def by_age(self) -> dict[int, int] | None:
+        """The counts with numbers for keys; None where one is no count, or a staleness no number."""
+        known = {age: count for age, count in (self.counts or {}).items() if _is_age(age) and _is_count(count)}
+        return {int(age): count for age, count in known.items()} if len(known) == len(self.counts or {}) else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hpcbench.predict.partition.chain import Chain, Setting
+from hpcbench.predict.partition.reach import Reach, versions_of
 
 
 @dataclass(frozen=True)
@@ -47,34 +48,41 @@ _SLACK = 1 + 1e-9
 
 
 class Solver:
-    """Finds the best cut of a chain, if it takes no longer than `most` seconds; else none."""
+    """Finds the best cut of a chain, if it takes no longer than it may; else none.
 
-    def __init__(self, chain: Chain, setting: Setting, most: float) -> None:
-        self._chain, self._setting = chain, setting
-        above = [math.prod(level.units for level in setting.levels[k + 1 :]) for k in range(len(setting.levels))]
-        self._most = [most * _SLACK * units for units in above]
-        """For each level; the units of those above it take turns."""
-        self._found: dict[tuple[int, int, int, int, float], _Best] = {}
+    Parameters
+    ----------
+    chain
+        The layers.
+    setting
+        What the cut is made for.
+    reach
+        What fits into the memory; None without a limit.
+    """
+
+    def __init__(self, chain: Chain, setting: Setting, reach: Reach | None = None) -> None:
+        self._chain, self._setting, self._reach = chain, setting, reach
+        self._found: dict[tuple[int, int, int, int, float], tuple[float, _Best]] = {}
+        """The best cut of each subproblem, beside the seconds within which it was looked for."""
         self._below = [math.prod(level.units for level in setting.levels[:k]) for k in range(len(setting.levels))]
         inner = range(1, len(chain))
         self._messages = [[0.0, *(chain.boundary(j, link, setting) for j in inner)] for link in setting.levels]
-        self._limited = setting.memory_bytes is not None
 
-    def cut(self) -> Cut:
-        """The best cut over all ranks."""
+    def cut(self, most: float) -> Cut:
+        """The best cut over all ranks, if its slowest stage takes no more than so many seconds."""
         top = len(self._setting.levels) - 1
         units = self._setting.levels[top].units
         n = len(self._chain)
-        best = self._best(top, 0, n, units, 0.0)
+        best = self._best(top, 0, n, units, 0.0, most * _SLACK)
         if not math.isfinite(best.seconds):
             return Cut(math.inf, ())
         return Cut(best.seconds, tuple(self._stages(top, 0, n, units, 0.0, 1)))
 
     def _stages(self, level: int, i: int, j: int, units: int, behind: float, replicas: int) -> list[Stage]:
-        """The stages of a subproblem, first to last, each with its ranks."""
+        """The stages of a subproblem that has been solved, first to last, each with its ranks."""
         found: list[Stage] = []
         while j > i:
-            best = self._best(level, i, j, units, behind)
+            best = self._best(level, i, j, units, behind, math.inf)
             split = best.split + i
             if level == 0:
                 found[:0] = [Stage(split, j, best.units * replicas)]
@@ -85,69 +93,77 @@ class Solver:
             j, units = split, units - best.units
         return found
 
-    def _best(self, level: int, i: int, j: int, units: int, behind: float) -> _Best:
-        """The best cut of layers i to j - 1 over the first so many units of a level.
+    def _best(self, level: int, i: int, j: int, units: int, behind: float, most: float) -> _Best:
+        """The best cut of layers i to j - 1 over the first so many units of a level, if it takes no more than `most`.
 
         `behind` is the number of ranks behind the level's last unit, for each replica of the level. Places in the
         result count from i, because alike runs of layers share it.
         """
         i, j = self._chain.alike[i][j], j - i + self._chain.alike[i][j]
-        key = level, i, j, units, behind if self._limited else 0.0
-        if key not in self._found:
-            self._found[key] = self._search(level, i, j, units, behind)
-        return self._found[key]
+        if self._reach is None:
+            behind = 0.0
+        elif not level:
+            behind = math.ceil(behind - 1e-9)  # which gives the same numbers of versions
+        key = level, i, j, units, behind
+        within, best = self._found.get(key, (0.0, _NONE))
+        if best is _NONE and within < most:
+            fits = self._reach is None or self._reach.first(level, j, units, self._after(level, units, behind)) <= i
+            best = self._search(level, i, j, units, behind, most) if fits else _NONE
+            self._found[key] = most if fits else math.inf, best
+        return best if best.seconds <= most else _NONE
 
-    def _search(self, level: int, i: int, j: int, units: int, behind: float) -> _Best:
+    def _search(self, level: int, i: int, j: int, units: int, behind: float, most: float) -> _Best:
         sums = self._chain.compute
         ranks = self._below[level]
-        whole = self._stage(level, i, j, units, units, behind)
-        best = _Best(whole, 0, units) if whole <= self._most[level] else _NONE
+        whole = next(iter(self._last_stages(level, range(i, i + 1), j, units, units, behind, most)), (i, math.inf))[1]
+        best = _Best(whole, 0, units) if whole <= most else _NONE
         for own in range(1, units):
             before = units - own
-            limit = min(
-                best.seconds * _SLACK, self._most[level]
-            )  # no split outside of these bounds is better than the best so far
+            limit = min(best.seconds * _SLACK, most)  # no split outside of these bounds is better than the best so far
             low = bisect_left(sums, sums[j] - limit * own * ranks, i + 1, j)
             high = bisect_right(sums, sums[i] + limit * before * ranks, i + 1, j)
-            for split, stage in self._last_stages(level, range(high - 1, low - 1, -1), j, own, units, behind):
+            for split, stage in self._last_stages(level, range(high - 1, low - 1, -1), j, own, units, behind, most):
                 if stage >= best.seconds or stage > limit:
                     if level == 0:
                         break  # with more layers it only takes longer
                     continue
                 message = self._messages[level][split]
                 if message < best.seconds and message <= limit:
-                    seconds = max(message, stage, self._best(level, i, split, before, behind).seconds)
+                    seconds = max(message, stage, self._best(level, i, split, before, behind, most).seconds)
                     if seconds < best.seconds:
                         best = _Best(seconds, split - i, own)
         return best if math.isfinite(best.seconds) else _NONE
 
     def _behind(self, level: int, units: int, own: int, behind: float) -> float:
         """Ranks behind a unit's last rank, for each of the `own` replicas that end at unit `units`."""
-        if not self._limited:
-            return 0.0
-        after = self._setting.levels[level].units - units
-        return (after * self._below[level] + behind) / own
+        return self._after(level, units, behind) / own if self._reach is not None else 0.0
 
-    def _stage(self, level: int, i: int, j: int, own: int, units: int, behind: float) -> float:
-        """Seconds of a stage whose `own` units end at unit `units` of the level."""
-        return next(iter(self._last_stages(level, range(i, i + 1), j, own, units, behind)), (i, math.inf))[1]
+    def _after(self, level: int, units: int, behind: float) -> float:
+        """Ranks behind the level's first so many units."""
+        return (self._setting.levels[level].units - units) * self._below[level] + behind
 
     def _last_stages(
-        self, level: int, begins: range, j: int, own: int, units: int, behind: float
+        self, level: int, begins: range, j: int, own: int, units: int, behind: float, most: float
     ) -> Iterator[tuple[int, float]]:
-        """Begin and seconds of stages that end before layer j; on the lowest level no more once one does not fit."""
+        """Begin and seconds of stages that end before layer j; on the lowest level no more once one does not fit.
+
+        Above it a stage that takes longer than `most` takes for ever.
+        """
         chain, setting = self._chain, self._setting
         factor = setting.sync_factor(own, setting.levels[level])
         weights, end = chain.weights, chain.weights[j]
         if level:
             below, inner = self._behind(level, units, own, behind), setting.levels[level - 1].units
             for i in begins:
-                yield i, max(self._best(level - 1, i, j, inner, below).seconds, factor * (end - weights[i])) / own
+                sync = factor * (end - weights[i])
+                if sync > most * own:
+                    return  # which only grows
+                yield i, max(self._best(level - 1, i, j, inner, below, most * own).seconds, sync) / own
             return
         sums, done, limit = chain.compute, chain.compute[j], setting.memory_bytes
         versions = 1
         if limit is not None:
-            versions = math.ceil((setting.levels[0].units - units + behind + own) / own - 1e-9)
+            versions = versions_of(own, self._after(level, units, behind))
         for i in begins:
             if limit is not None and chain.memory(i, j, alive=versions, versions=versions) > limit:
                 return
@@ -161,13 +177,18 @@ def best_cut(chain: Chain, setting: Setting) -> Cut:
     the less it may take, the fewer splits there are to look at.
     """
     n, ranks = len(chain), setting.ranks
+    top = len(setting.levels) - 1
+    reach = Reach(chain, setting) if setting.memory_bytes is not None else None
+    if reach is not None and reach.first(top, n, setting.levels[top].units, 0.0):
+        return Cut(math.inf, ())
     messages = [chain.boundary(j, link, setting) for j in range(1, n) for link in setting.levels]
     worst = chain.seconds(0, n) + max(messages, default=0.0)
     worst += sum(chain.sync(0, n, link.units, link, setting) for link in setting.levels)
     most, wider = chain.seconds(0, n) / ranks, _WIDER
+    solver = Solver(chain, setting, reach)
     while True:
         most, wider = min(most * wider, worst), wider * wider
-        found = Solver(chain, setting, most).cut()
+        found = solver.cut(most)
         if math.isfinite(found.seconds) or most >= worst:
             return found
 

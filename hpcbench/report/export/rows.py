@@ -16,6 +16,7 @@ from hpcbench.contract.events import (
     Evaluation,
     Phases,
     StageTimes,
+    Staleness,
     Start,
     Traffic,
 )
@@ -27,6 +28,7 @@ from hpcbench.report.export.schema import (
     QUANTITIES,
     RECORDS,
     RUNS,
+    STALENESS,
     VERSION,
     Row,
     Table,
@@ -159,6 +161,16 @@ def _phases(identity: Row, run: RunResult) -> Iterator[Row]:
     return _parts(PHASES, identity, run, event, event.stages if event else None)
 
 
+def _staleness(identity: Row, run: RunResult) -> Iterator[Row]:
+    event = run.log.event(Staleness) if run.log else None
+    if run.log is None or event is None:
+        return
+    file = place(run.log.path)
+    for own in event.places or ():
+        for age, gradients in sorted((own.by_age() or {}).items()):
+            yield (*identity, plain(event.of), own.place, own.versions, age, gradients, file, event.line)
+
+
 def _parts(
     table: Table,
     identity: Row,
@@ -188,6 +200,7 @@ _ROWS: Mapping[str, Callable[[Row, RunResult], Iterator[Row]]] = {
     RUNS.name: _runs,
     CHANNELS.name: _channels,
     PHASES.name: _phases,
+    STALENESS.name: _staleness,
 }
 
 

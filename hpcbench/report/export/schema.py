@@ -11,7 +11,7 @@ from typing import Literal
 from hpcbench.contract import step_line
 from hpcbench.report.quantities import exported
 
-VERSION = 6
+VERSION = 7
 """Raised whenever a column is added, taken away, renamed, or changes its type, unit or place."""
 
 Type = Literal["text", "json", "integer", "real"]
@@ -198,7 +198,22 @@ PHASES = Table(
     ),
 )
 
-TABLES = {table.name: table for table in (RECORDS, RUNS, CHANNELS, PHASES)}
+STALENESS = Table(
+    "staleness",
+    "One row a run, stage or shard, and staleness, from the log's staleness event: how many gradients were of weights "
+    "that were so many updates old. No row for runs whose gradients are always of the newest weights.",
+    (
+        *IDENTITY,
+        Column("of", "text", "", "What the place is: a stage of a pipeline, or a shard of a parameter server"),
+        Column("place", "integer", "", "Number of the stage or shard, from 0"),
+        Column("versions", "integer", "1", "The most versions of the weights that the stage held at a time"),
+        Column("staleness", "integer", "1", "Updates between the weights of the gradient and those it changed"),
+        Column("gradients", "integer", "1", "Number of gradients, in the whole run"),
+        *_SOURCE,
+    ),
+)
+
+TABLES = {table.name: table for table in (RECORDS, RUNS, CHANNELS, PHASES, STALENESS)}
 
 
 def fingerprint() -> str:

@@ -16,6 +16,7 @@ from hpcbench.report.formats.csv_rows import FIGURES, LATER
 from hpcbench.report.front import front, kind, simplest
 from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import Interval
+from hpcbench.report.synchrony import Arm, arms
 from hpcbench.report.thresholds import judge
 from hpcbench.report.titles import title
 from hpcbench.report.weaknesses import weakened
@@ -61,6 +62,7 @@ def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmar
                     }
                     for cell in cells
                 ],
+                "synchrony": [_arm(arm) for arm in arms(cells, submission.plan.criteria.loss_margin)],
             }
             for submission, cells in sections
         ],
@@ -98,6 +100,28 @@ def _schemes(cell: Cell) -> dict[str, Any]:
             for duel in found.duels
         ],
         "weaknesses": {weakness.name: weakness.words for _, weakness in weak.reasons},
+    }
+
+
+def _arm(arm: Arm) -> dict[str, Any]:
+    """A way of keeping in step, beside the reference's."""
+    return {
+        "group": arm.group,
+        "way": arm.way.words,
+        "scheme": arm.scheme,
+        "against": arm.against,
+        "runs": [run.run.id for run in arm.runs],
+        "pairs": arm.pairs,
+        "reached": arm.reached,
+        "state": arm.state,
+        "target_loss": arm.target,
+        "basis": arm.basis,
+        "time_to_loss_s": arm.seconds,
+        "time_to_loss_ratio": as_object(arm.time_ratio),
+        "loss_to_reference": as_object(arm.loss),
+        "waiting_part": arm.waiting,
+        "waiting_change": as_object(arm.waiting_change),
+        "staleness": {str(age): part for age, part in arm.parts.items()},
     }
 
 

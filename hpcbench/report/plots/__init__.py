@@ -9,6 +9,7 @@ from hpcbench.report.plots.loss import loss_over_steps, loss_over_time
 from hpcbench.report.plots.over_wire import error_over_wire, loss_over_wire
 from hpcbench.report.plots.speed import scaling, throughput
 from hpcbench.report.plots.step_trace import step_trace
+from hpcbench.report.plots.synchrony import staleness, time_to_loss
 from hpcbench.report.plots.time_split import time_split
 
 OF_CELL: dict[str, Callable[[Submission, Cell], Figure | None]] = {
@@ -24,5 +25,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Figure | None]] = {
 OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Figure | None]] = {
     "throughput": throughput,
     "scaling": scaling,
+    "time-to-loss": time_to_loss,
+    "staleness": staleness,
 }
 """Figures that show all cells side by side."""

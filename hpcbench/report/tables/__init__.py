@@ -14,6 +14,7 @@ from hpcbench.report.tables.predicted import predicted, prediction_error
 from hpcbench.report.tables.published import published
 from hpcbench.report.tables.runs import runs
 from hpcbench.report.tables.scaling import strong_scaling, weak_scaling
+from hpcbench.report.tables.synchrony import synchrony
 
 OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "speed": speed,
@@ -32,6 +33,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
 OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {
     "strong-scaling": strong_scaling,
     "weak-scaling": weak_scaling,
+    "synchrony": synchrony,
     "runs": runs,
     "published": published,
     "prediction-error": prediction_error,

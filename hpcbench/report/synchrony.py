@@ -1,0 +1,216 @@
+"""Ways to keep ranks in step, beside the one in which all wait: time to a loss, bubble, staleness, over paired seeds.
+
+Cells belong together if their runs differ in nothing but the way: the schedule of a pipeline, or how replicas keep in
+step. One of the ways in which all wait is the reference of the others. Runs are paired by scheme, and by their pairing,
+whose runs have the same seed.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Literal
+
+from hpcbench.collect.submission import RunResult
+from hpcbench.contract.training import UNFLUSHED
+from hpcbench.contract.values import integer, member, text
+from hpcbench.report.compare import Cell, Row, paired
+from hpcbench.report.measures import Measures
+from hpcbench.report.quantities.quantity import Value
+from hpcbench.report.quantities.staleness_quantities import WAITING
+from hpcbench.report.staleness import Ages, of_counts
+from hpcbench.report.statistics import Interval, paired_difference, paired_ratio, usable
+from hpcbench.report.time_to_loss import Basis, TimeToLoss, time_to_loss
+from hpcbench.report.titles import example
+
+_OF_THE_WAY: dict[str, tuple[str, ...]] = {
+    "train": ("schedule", "vertical_sync", "sync", "staleness", "seed"),
+    "layout": ("chunks", "stages"),
+}
+"""Settings in which runs may differ that belong together; the seed differs between repeats."""
+_REFERENCES = ("1f1b", "gpipe", "interleaved", "all-reduce")
+"""Ways in which all wait, the first of which is the reference."""
+
+Reached = Literal["reached", "reached in part", "not reached", "unknown", "reference"]
+
+
+@dataclass(frozen=True)
+class Way:
+    """How the runs of a cell keep their ranks in step."""
+
+    words: str
+    waits: bool
+    """Whether gradients are always of the newest weights."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """The runs of one way and scheme, beside those of the reference. A number is None if no run gives it."""
+
+    group: str
+    """Values of the matrix that the compared cells share and others do not; empty if there are no others."""
+    way: Way
+    scheme: str
+    against: str | None
+    """The reference's way; None for the reference itself, and where there is none."""
+    is_reference: bool
+    runs: tuple[Measures, ...]
+    times: tuple[TimeToLoss, ...]
+    """Times to the reference's last loss, of each pair in which they are known."""
+    pairs: int
+    """Pairs of runs whose times are known, and those whose run diverged, which has not reached the loss."""
+    time_ratio: Interval | None
+    """Time to the loss over the reference's, over those pairs in which it was reached."""
+    loss: Interval | None
+    """Validation loss minus the reference's, at the last step."""
+    waiting: float | None
+    """Part of the time in which ranks wait, see `staleness_quantities.WAITING`."""
+    waiting_change: Interval | None
+    """The same minus the reference's."""
+    ages: Ages | None
+    """Staleness of the gradients of all completed runs; None where it is not counted."""
+
+    @property
+    def reached(self) -> int:
+        """Pairs in which the loss was reached."""
+        return sum(time.mine is not None for time in self.times)
+
+    @property
+    def state(self) -> Reached:
+        """Whether the reference's loss was reached."""
+        if self.is_reference:
+            return "reference"
+        if not self.pairs:
+            return "unknown"
+        return "reached" if self.reached == self.pairs else "reached in part" if self.reached else "not reached"
+
+    @property
+    def target(self) -> float | None:
+        """Mean of the losses to reach."""
+        return fmean(time.target for time in self.times) if self.times else None
+
+    @property
+    def basis(self) -> Basis | None:
+        """Which loss it is, of all pairs; None if pairs differ."""
+        bases = {time.basis for time in self.times}
+        return bases.pop() if len(bases) == 1 else None
+
+    @property
+    def seconds(self) -> float | None:
+        """Mean time to the loss of the runs that reached it."""
+        known = [time.mine for time in self.times if time.mine is not None]
+        return fmean(known) if known else None
+
+    @property
+    def parts(self) -> dict[int, float]:
+        """Parts of all gradients by staleness; empty where it is not known."""
+        if self.ages is not None:
+            return self.ages.parts
+        return {0: 1.0} if self.way.waits else {}
+
+
+def way_of(settings: Mapping[str, Any]) -> Way | None:
+    """How a run keeps its ranks in step; None if its settings do not say."""
+    train, stages = member(settings, "train"), integer(settings, "layout", "pp")
+    schedule, sync = text(train, "schedule"), text(train, "sync")
+    if stages is None or schedule is None or sync is None:
+        return None
+    if stages > 1:
+        chunks = integer(settings, "layout", "chunks") or 1
+        more = ", vertical sync" if member(train, "vertical_sync") is True else f" x {chunks}" if chunks > 1 else ""
+        return Way(f"{schedule}{more}", schedule not in UNFLUSHED)
+    words = f"ssp({integer(train, 'staleness') or 0})" if sync == "ssp" else sync
+    return Way(words, sync in ("all-reduce", "bsp"))
+
+
+def arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
+    """Ways of keeping in step with their references; none where no run goes on without waiting for all.
+
+    Parameters
+    ----------
+    cells
+        All cells of a submission.
+    margin
+        How much worse than the reference's last loss is good enough, as a part of it.
+    """
+    groups: dict[str, list[tuple[Way, Cell]]] = {}
+    for cell in cells:
+        run = example(cell)
+        if (way := way_of(run.settings)) is not None:
+            groups.setdefault(_fixed(run), []).append((way, cell))
+    asked = [group for group in groups.values() if any(_is_asked(example(cell).settings) for _, cell in group)]
+    return [arm for group in asked for arm in _arms(group, [cell for one in asked for _, cell in one], margin)]
+
+
+def _is_asked(settings: Mapping[str, Any]) -> bool:
+    """Whether a run has another way than those that every study has had."""
+    return text(settings, "train", "schedule") in UNFLUSHED or text(settings, "train", "sync") != "all-reduce"
+
+
+def _fixed(run: RunResult) -> str:
+    """All settings of the work, the layout and the links, but those of the way."""
+    same = {key: member(run.settings, key) for key in ("model", "data", "train", "layout", "device", "ranks", "shape")}
+    for section, names in _OF_THE_WAY.items():
+        if isinstance(found := same[section], dict):
+            same[section] = {key: value for key, value in found.items() if key not in names}
+    return json.dumps(same, sort_keys=True)
+
+
+def _arms(group: Sequence[tuple[Way, Cell]], cells: Sequence[Cell], margin: float) -> Iterator[Arm]:
+    waiting = [(way, cell) for name in _REFERENCES for way, cell in group if way.words.split(" x ")[0] == name]
+    reference = waiting[0] if waiting else None
+    shared = _shared([cell for _, cell in group], cells)
+    for way, cell in group:
+        own = reference is not None and cell is reference[1]
+        for row in cell.rows:
+            base = reference[1].row(row.scheme) if reference is not None and not own else None
+            yield _arm(shared, way, row, base, reference[0] if base and reference else None, margin, is_reference=own)
+
+
+def _shared(own: Sequence[Cell], cells: Sequence[Cell]) -> str:
+    """The values of the matrix that all cells of a group have, and that not all cells of the submission have."""
+    ways = {f"{section}.{name}" for section, names in _OF_THE_WAY.items() for name in names}
+    first = {key: value for key, value in own[0].values.items() if key not in ways}
+    kept = {key: value for key, value in first.items() if all(cell.values.get(key) == value for cell in own)}
+    apart = {key for key, value in kept.items() if any(cell.values.get(key) != value for cell in cells)}
+    return ", ".join(f"{key.rpartition('.')[2]} {kept[key]}" for key in kept if key in apart)
+
+
+def _arm(
+    group: str, way: Way, row: Row, other: Row | None, against: Way | None, margin: float, *, is_reference: bool
+) -> Arm:
+    runs, base = row.runs, other.runs if other else ()
+    both = paired(runs, base)
+    lost = {run.run.pairing for run in runs if run.run.state == "nan"} & {run.run.pairing for run in base}
+    times = [time for mine, other in both if (time := time_to_loss(mine.run.log, other.run.log, margin))]
+    pairs = [(time.mine, time.other) for time in times if time.mine]
+    counted = [run for run in runs if run.run.state == "completed"]
+    return Arm(
+        group=group,
+        way=way,
+        scheme=row.scheme,
+        against=against.words if against else None,
+        is_reference=is_reference,
+        runs=runs,
+        times=tuple(times),
+        pairs=len(times) + len(lost),
+        time_ratio=paired_ratio(*zip(*pairs, strict=True)) if pairs and all(b > 0 for _, b in pairs) else None,
+        loss=_difference(both, lambda run: run.loss_valid),
+        waiting=WAITING.figure(runs),
+        waiting_change=_difference(both, WAITING.of),
+        ages=_together(counted),
+    )
+
+
+def _difference(both: Sequence[tuple[Measures, Measures]], of: Callable[[Measures], Value]) -> Interval | None:
+    values = [(of(mine), of(other)) for mine, other in both]
+    known = [(a, b) for a, b in values if isinstance(a, float) and isinstance(b, float) and usable(a) and usable(b)]
+    return paired_difference([a for a, _ in known], [b for _, b in known]) if known else None
+
+
+def _together(runs: Sequence[Measures]) -> Ages | None:
+    counts: dict[int, int] = {}
+    for run in runs:
+        for age, count in (run.ages.counts if run.ages else {}).items():
+            counts[age] = counts.get(age, 0) + count
+    return of_counts(counts)

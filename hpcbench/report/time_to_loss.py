@@ -1,0 +1,103 @@
+"""Time to a loss: the seconds in steps until a run is as good as another one at its end.
+
+The loss to reach is the other run's last validation loss, with the study's margin on top. Between two evaluations the
+loss is taken to lie on a straight line. Where a run has fewer than two evaluations, the mean training loss of the last
+steps takes the place of the validation loss, in both runs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Literal
+
+from hpcbench.collect.run_log import RunLog
+from hpcbench.report.compare import WINDOW, Curve, curve
+from hpcbench.report.statistics import usable
+
+Basis = Literal["validation", "training"]
+Points = Sequence[tuple[float, float]]
+"""Seconds since the run began, and the loss then; in the order of time."""
+
+
+@dataclass(frozen=True)
+class TimeToLoss:
+    """Seconds of two runs until each was as good as the second one at its end."""
+
+    target: float
+    basis: Basis
+    """Which loss it is."""
+    mine: float | None
+    """None for a run that never was as good."""
+    other: float
+
+
+def time_to_loss(mine: RunLog | None, other: RunLog | None, margin: float) -> TimeToLoss | None:
+    """Compare the times of two runs to the second one's last loss.
+
+    Parameters
+    ----------
+    mine, other
+        Logs of both.
+    margin
+        How much worse than the last loss is good enough, as a part of it.
+
+    Returns
+    -------
+    TimeToLoss or None
+        None if the time of a run's steps is not known, or if the second run has no loss at its end.
+    """
+    ours, theirs = curve(mine), curve(other)
+    if mine is None or other is None or ours is None or theirs is None:
+        return None
+    basis: Basis = "validation"
+    a, b = evaluated(mine, ours), evaluated(other, theirs)
+    if min(len(a), len(b)) < 2:
+        basis, (a, b) = "training", _smoothed(ours, theirs)
+    if not b or not usable(b[-1][1]):
+        return None
+    target = b[-1][1] + margin * abs(b[-1][1])
+    reached = first_at(b, target)
+    return None if reached is None else TimeToLoss(target, basis, first_at(a, target), reached)
+
+
+def evaluated(log: RunLog, along: Curve) -> Points:
+    """Validation losses by the time of the step that they follow; evaluations themselves take no time."""
+    ends = dict(zip(log.steps, along.times, strict=True))
+    found = {0.0 if not step else ends.get(step): loss for step, loss in log.evaluations.items()}
+    return sorted((time, loss) for time, loss in found.items() if time is not None)
+
+
+def _smoothed(ours: Curve, theirs: Curve) -> tuple[Points, Points]:
+    """Means of the last training losses, of as many steps in both runs."""
+    window = max(1, round(WINDOW * min(len(ours.times), len(theirs.times))))
+    return _means(ours, window), _means(theirs, window)
+
+
+def _means(along: Curve, window: int) -> Points:
+    fine = list(map(usable, along.losses))
+    sums = list(accumulate((loss if ok else 0.0 for loss, ok in zip(along.losses, fine, strict=True)), initial=0.0))
+    known = list(accumulate(fine, initial=0))
+    return [
+        (along.times[done - 1], (sums[done] - sums[done - window]) / window)
+        for done in range(window, len(along.times) + 1)
+        if known[done] - known[done - window] == window
+    ]
+
+
+def first_at(points: Points, target: float) -> float | None:
+    """The first time at which the loss is as low as the target, on straight lines between points; None if it never is.
+
+    A loss that is no number ends its line.
+    """
+    before: tuple[float, float] | None = None
+    for time, loss in points:
+        if not usable(loss):
+            before = None
+            continue
+        if loss <= target:
+            if before is None:
+                return time
+            part = (before[1] - target) / (before[1] - loss)
+            return before[0] + part * (time - before[0])
+        before = time, loss
+    return None

@@ -1,0 +1,110 @@
+"""Predictions of parameter servers beside closed forms, and beside a simulation of the clock rules."""
+
+import heapq
+
+import pytest
+
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.run import Run
+from hpcbench.contract.training import Model
+from hpcbench.predict.machine import of_gpu
+from hpcbench.predict.memory import memory
+from hpcbench.predict.served import served, steady, step_time
+from hpcbench.predict.step import Step
+from hpcbench.predict.subject import Subject, of_run, train_of
+from hpcbench.predict.volume import all_ranks_bytes
+
+MODEL = Model(layers=8, hidden=1024, heads=16, vocab=50304)
+N = 4
+
+
+def subject(sync, **settings):
+    given = {"global_batch": 2 * N, "micro_batch": 1, "seq_len": 512, "clip": 0.0, "zero": 1, "precision": "fp32"}
+    return Subject(MODEL, train_of(**given, sync=sync, **settings), Layout(dp=N), 1)
+
+
+@pytest.fixture(scope="module")
+def machine():
+    return of_gpu("A100", gpus_per_node=1, node_gbit=100)
+
+
+def by_clocks(turns, bound, steps):
+    """Seconds of so many updates: a worker begins a turn when the slowest is no more than `bound` turns behind."""
+    ends = [[0.0] for _ in turns]
+    for clock in range(steps):
+        needed = clock - bound
+        free = max(own[needed] for own in ends) if needed > 0 else 0.0
+        for own, took in zip(ends, turns, strict=True):
+            own.append(max(own[-1], free) + took)
+    return max(own[-1] for own in ends)
+
+
+def by_tickets(turns, steps):
+    """Seconds of so many updates whose turns go to whoever is free."""
+    free = [(0.0, rank) for rank in range(len(turns))]
+    end = 0.0
+    for _ in range(steps * len(turns)):
+        now, rank = heapq.heappop(free)
+        heapq.heappush(free, (now + turns[rank], rank))
+        end = max(end, now + turns[rank])
+    return end
+
+
+def test_a_turn_has_nothing_hidden_and_the_bytes_of_stage_1(machine):
+    plain, found = step_time(subject("all-reduce", overlap=False), machine), step_time(subject("bsp"), machine)
+    assert found.seconds.value == pytest.approx(plain.seconds.value) and found.parts == pytest.approx(plain.parts)
+    assert found.seconds.value > Step(subject("all-reduce"), machine).run().seconds.value, "an all-reduce hides some"
+    assert sum(found.parts.values()) == pytest.approx(found.seconds.value)
+    assert found.parts["data"] > 0 and not any(channel[0] == "EXACT" for channel in found.channels)
+    one = subject("bsp")
+    total = all_ranks_bytes(one.model, one.train, one.layout)
+    for channel, sent in found.channels.items():
+        assert sent.message_bytes * N == total[channel]
+
+
+def test_the_slowest_worker_sets_the_pace_unless_others_take_its_work(machine):
+    slow = {"slow_rank": 2, "slow_factor": 3.0}
+    even = step_time(subject("bsp"), machine)
+    bsp, ssp, asp = (
+        step_time(subject(sync, staleness=3 if sync == "ssp" else 0, **slow), machine) for sync in ("bsp", "ssp", "asp")
+    )
+    passes = even.parts["forward"] + even.parts["backward"] + even.parts["recompute"]
+    busy = even.seconds.value - even.parts["waiting"]
+    turns = [busy, busy, busy + 2 * passes, busy]
+    share = even.parts["waiting"] / busy
+    assert bsp.seconds.value == ssp.seconds.value == pytest.approx(turns[2] * (1 + share))
+    assert asp.seconds.value == pytest.approx(N / sum(1 / took for took in turns)) and asp.parts["waiting"] == 0
+    for found in (bsp, asp):
+        assert sum(found.parts.values()) == pytest.approx(found.seconds.value)
+        assert found.seconds.low < found.seconds.value < found.seconds.high
+    assert bsp.parts["forward"] == pytest.approx(3 * even.parts["forward"])
+    steps = 400
+    assert by_clocks(turns, 0, steps) / steps == pytest.approx(turns[2])
+    assert by_clocks(turns, 3, steps) / steps == pytest.approx(turns[2])
+    assert by_tickets(turns, steps) / steps == pytest.approx(asp.seconds.value, rel=0.01)
+
+
+def test_workers_that_are_alike_take_a_turn_each(machine):
+    turn = step_time(subject("bsp"), machine)
+    busy = turn.seconds.value - turn.parts["waiting"]
+    assert served(turn, [1.0] * N, shared=True).seconds.value == pytest.approx(busy)
+    assert steady([2.0, 2.0]) == 2.0 and steady([1.0, 3.0]) == 1.5
+
+
+def test_shards_hold_what_waits_for_an_update():
+    plain, found = memory(subject("all-reduce"), None), memory(subject("bsp"), None)
+    for peak in ("after backward", "after reduction"):
+        more = found.peaks[peak]["transient"] - plain.peaks[peak]["transient"]
+        assert more == pytest.approx(2 * plain.peaks[peak]["weights"])
+    assert found.peaks["before backward"] == plain.peaks["before backward"]
+
+
+def test_a_slow_rank_without_a_server_is_refused_by_name():
+    one = subject("all-reduce", slow_factor=2.0)
+    from hpcbench.predict.subject import BASELINE
+
+    run = Run.model_construct(model=one.model, train=one.train, layout=one.layout, scheme=BASELINE, links=None)
+    with pytest.raises(
+        ValueError, match=r"train\.slow_factor: is in the model of `hpcbench predict` for parameter servers"
+    ):
+        of_run(run, ranks_per_node=1)
