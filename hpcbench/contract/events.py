@@ -1,7 +1,7 @@
 """The events of a run's log. Each class writes the line of its event and reads it back.
 
-A run writes them in this order: start, environment, configuration; checkpoints, evaluations and a trace between its
-steps; traffic, experts, phases, staleness, hosts, memory and energy after the last step; end.
+A run writes them in this order: start, environment, configuration; checkpoints, evaluations, kept messages and a
+trace between its steps; traffic, experts, phases, staleness, hosts, memory and energy after the last step; end.
 """
 
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ from hpcbench.contract.event.measured import (
     Hosts,
     HostTimes,
     Memory,
+    MessagesKept,
     Phases,
     StageTimes,
     Staleness,
@@ -59,6 +60,7 @@ __all__ = [
     "Hosts",
     "IdleRule",
     "Memory",
+    "MessagesKept",
     "Other",
     "Phases",
     "Rank",
@@ -101,6 +103,7 @@ KINDS: dict[str, type[Event]] = {
         Evaluation,
         CheckpointWritten,
         TraceWritten,
+        MessagesKept,
         Traffic,
         UnknownGroup,
         Experts,
