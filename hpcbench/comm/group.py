@@ -211,9 +211,7 @@ class Group:
             )
         return self._carry_out(chosen, channel, place, buf, InPlace(buf), None)
 
-    def reduce(
-        self, src: Array, dst: Array | None, root: int, *, channel: Channel, made_of: MadeOf = None
-    ) -> Work:
+    def reduce(self, src: Array, dst: Array | None, root: int, *, channel: Channel, made_of: MadeOf = None) -> Work:
         """Sum `src` over the ranks into `dst` of the root. The other ranks need no `dst`, and `src` does not change."""
         at_root = self.rank == root
         into = dst if at_root and dst is not None else src[:0]
@@ -334,9 +332,7 @@ class Group:
         todo = steps.message(of=Part(peer, _whole(buf)), coded=self._coded(channel, buf.dtype))
         return self._message(buf, buf, todo, tag, channel)
 
-    def shift(
-        self, src: Array, dst: Array, *, by: int, tag: int = 0, channel: Channel, made_of: MadeOf = None
-    ) -> Work:
+    def shift(self, src: Array, dst: Array, *, by: int, tag: int = 0, channel: Channel, made_of: MadeOf = None) -> Work:
         """Send `src` to the rank `by` places ahead on the ring, and receive `dst` from the rank `by` places behind."""
         if by % self.size and channel.keeper is not None:
             place, (there,) = self._places.of(src)

@@ -56,9 +56,7 @@ def go_round(own: Tensor, ranks: Sharers) -> Iterator[tuple[int, Tensor]]:
     rooms = [room(own.shape, like=own) for _ in range(min(2, group.size - 1))]
     for hop in range(group.size - 1):
         into = rooms[hop % 2]
-        work = group.pass_on(
-            leaving, into.reshape(-1), relay, tag=hop % 2, channel=ranks.forward, made_of=own.shape
-        )
+        work = group.pass_on(leaving, into.reshape(-1), relay, tag=hop % 2, channel=ranks.forward, made_of=own.shape)
         if ranks.overlap:
             yield (group.rank - hop) % group.size, block
             work.wait()
