@@ -29,17 +29,14 @@ WORKER = Path(__file__).with_name("kept_worker.py")
 RANKS, EACH, STEPS = 4, 3, [1, 3]
 LAYOUTS = {
     "stages": {"layout": Layout(dp=2, pp=2), "model": RUN.model.changed(layers=2)},
-    "positions": {
-        "layout": Layout(dp=2, cp=2, ep=2),
-        "model": RUN.model.changed(layers=1, experts=Experts(count=2, top=1)),
-    },
-    "tensors": {"layout": Layout(tp=2, dp=2), "model": RUN.model.changed(layers=2)},
+    "positions": {"layout": Layout(dp=2, cp=2)},
+    "experts": {"layout": Layout(dp=2, ep=2, tp=2), "model": RUN.model.changed(experts=Experts(count=2))},
 }
+ALWAYS = {"DP BACKWARD GRAD", "ZERO STEP PARAM"}
 CHANNELS = {
-    "stages": {"DP BACKWARD GRAD", "ZERO STEP PARAM", "PP FORWARD ACT", "PP BACKWARD GRAD"},
-    "positions": {"DP BACKWARD GRAD", "ZERO STEP PARAM", "CP FORWARD ACT", "CP BACKWARD GRAD"}
-    | {"EP FORWARD ACT", "EP BACKWARD GRAD"},
-    "tensors": {"DP BACKWARD GRAD", "ZERO STEP PARAM", "TP FORWARD ACT", "TP BACKWARD GRAD"},
+    "stages": ALWAYS | {"PP FORWARD ACT", "PP BACKWARD GRAD"},
+    "positions": ALWAYS | {"CP FORWARD ACT", "CP BACKWARD GRAD"},
+    "experts": ALWAYS | {"TP FORWARD ACT", "TP BACKWARD GRAD", "EP FORWARD ACT", "EP BACKWARD GRAD"},
 }
 
 
