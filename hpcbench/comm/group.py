@@ -258,7 +258,7 @@ class Group:
         place, (src, dst) = self._places.of(src, dst)
         sends, receives = (_spans(part) for part in counts)
         own = self.rank
-        if self.size > 1:
+        if channel.keeper is not None and self.size > 1:
             leaving = [src[slice(*span)] for peer, span in enumerate(sends) if peer != own]
             channel.keep("all-to-all", place, leaving, made_of)
         if channel.algorithm is Algorithm.NATIVE and self.size > 1:
