@@ -5,9 +5,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from emulated_accelerator import CALLER, LazyAccelerator, OnDevice
 
+from hpcbench.comm.gpu_pools import Pools
 from hpcbench.comm.keeper import Keeper, spread
-from hpcbench.comm.places import Places
+from hpcbench.comm.places import DevicePlace, Places
 from hpcbench.comm.policy import Policy
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.traffic import Dimension, Kind, Phase
@@ -93,3 +95,20 @@ def test_exact_channels_are_not_kept() -> None:
     for channel in (gradients, later, policy.exact):
         channel.keep("all-reduce", place_of(x), (x,), None)
     assert [one.channel for one in keeper.end()] == ["DP BACKWARD GRAD", "TP FORWARD ACT"]
+
+
+def test_values_of_a_device_are_those_that_its_stream_makes_first() -> None:
+    """What the caller's stream had yet to make is there, and what it makes of them later is not."""
+    accelerator = LazyAccelerator()
+    place = DevicePlace(Pools(accelerator, aware=False), CALLER)
+    array = OnDevice(np.full(12, 7.7e33, np.float32))
+    accelerator.fill(array, vector(12))
+    keeper = Keeper(each=1, message_bytes=1000, step_bytes=1000)
+    own = keeper.of("DP BACKWARD GRAD")
+    keeper.begin(keeps=True)
+    x = accelerator.array(array, CALLER)
+    own.message("all-to-all", place, (x[:4], x[8:]), np.dtype(ml_dtypes.bfloat16), (-1, 4))
+    accelerator.fill(array, -vector(12))
+    (message,) = keeper.end()
+    expected = np.concatenate([vector(4), vector(4, 8.0)]).astype(ml_dtypes.bfloat16)
+    assert message.values == expected.tobytes() and message.parts[0].shape == (2, 4)
