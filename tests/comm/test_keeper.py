@@ -100,12 +100,12 @@ def test_exact_channels_are_not_kept() -> None:
 def test_values_of_a_device_are_those_that_its_stream_makes_first() -> None:
     """What the caller's stream had yet to make is there, and what it makes of them later is not."""
     accelerator = LazyAccelerator()
-    place = DevicePlace(Pools(accelerator, aware=False), CALLER)
     array = OnDevice(np.full(12, 7.7e33, np.float32))
     accelerator.fill(array, vector(12))
     keeper = Keeper(each=1, message_bytes=1000, step_bytes=1000)
     own = keeper.of("DP BACKWARD GRAD")
     keeper.begin(keeps=True)
+    place = DevicePlace(Pools(accelerator, aware=False), CALLER)
     x = accelerator.array(array, CALLER)
     own.message("all-to-all", place, (x[:4], x[8:]), np.dtype(ml_dtypes.bfloat16), (-1, 4))
     accelerator.fill(array, -vector(12))

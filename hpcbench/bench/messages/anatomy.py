@@ -22,7 +22,7 @@ class Between:
 
     @classmethod
     def of(cls, figures: Sequence[float]) -> "Between":
-        """Of one figure or more."""
+        """What lies between the extremes of some figures, at least one."""
         return cls(min(figures), float(np.median(figures)), max(figures))
 
 
