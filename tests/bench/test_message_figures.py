@@ -156,6 +156,13 @@ def test_low_rank_is_told_from_gaussian_whatever_the_shape() -> None:
     assert control(32, 64) == control(32, 64), "the same at each call"
 
 
+def test_matrices_without_a_direction_have_no_rank() -> None:
+    bad = gaussian((9, 9), 13)
+    bad[4, 4] = np.nan
+    own = message("DP BACKWARD GRAD", {"zeros": np.zeros((9, 9)), "bad": bad, "good": gaussian((9, 9), 14)})
+    assert [one.name for one in spectra(own, np.frombuffer(own.values, np.float32))] == ["good"]
+
+
 def test_matrices_are_where_the_parts_say() -> None:
     a, b = gaussian((10, 12), 9).astype(np.float32), gaussian((9, 8), 10).astype(np.float32)
     own = message("PP FORWARD ACT", {"a": a, "bias": np.ones((1, 20)), "b": b, "thin": np.ones((50, 7))})

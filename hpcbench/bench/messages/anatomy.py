@@ -9,7 +9,7 @@ from hpcbench.bench.messages.coded import Coded, all_through
 from hpcbench.bench.messages.fields import Fields, fields
 from hpcbench.bench.messages.find import Sample, Source, samples
 from hpcbench.bench.messages.magnitudes import Magnitudes, magnitudes
-from hpcbench.bench.messages.spectrum import Spectrum, spectra
+from hpcbench.bench.messages.spectrum import Spectrum, matrices, spectra
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class Anatomy:
     fields: Fields
     magnitudes: Magnitudes
     spectra: tuple[Spectrum, ...]
+    without_rank: int
+    """Matrices of zeros, and those with NaN or infinity."""
     coded: dict[str, Coded]
     """Results by codec; a codec that does not take such values is not among them."""
 
@@ -148,6 +150,7 @@ def look_at(
 def anatomy_of(sample: Sample, codecs: tuple[str, ...]) -> Anatomy:
     """The figures of a message."""
     x, message = sample.values, sample.message
+    found = tuple(spectra(message, x))
     return Anatomy(
         sample.source.run,
         sample.rank,
@@ -157,7 +160,8 @@ def anatomy_of(sample: Sample, codecs: tuple[str, ...]) -> Anatomy:
         x.nbytes,
         fields(x),
         magnitudes(x),
-        tuple(spectra(message, x)),
+        found,
+        sum(1 for _ in matrices(message, x)) - len(found),
         all_through(codecs, x),
     )
 

@@ -134,10 +134,10 @@ def _matrix(part: Part, values: Array) -> Array | None:
 
 
 def spectra(message: KeptMessage, values: Array) -> Iterator[Spectrum]:
-    """The ranks of the message's matrices; those with NaN or infinity have none."""
+    """The ranks of the message's matrices; those of zeros and those with NaN or infinity have none."""
     for name, matrix in matrices(message, values):
         taken = _thinned(_thinned(matrix).T).T.astype(np.float64)
-        if np.isfinite(taken).all():
+        if np.isfinite(taken).all() and taken.any():
             shape = matrix.shape[0], matrix.shape[1]
             yield Spectrum(name, shape, (taken.shape[0], taken.shape[1]), ranks(taken), control(*sorted(taken.shape)))
 

@@ -92,6 +92,9 @@ def notes(findings: Findings) -> list[str]:
         found.append(f"{findings.left_out} messages had no room in the runs: raise train.keep_messages.mb.")
     if findings.cut:
         found.append(f"{findings.cut} messages are their first values only: raise train.keep_messages.message_mb.")
+    without = sum(message.without_rank for row in findings.rows for message in row.messages)
+    if without:
+        found.append(f"{without} matrices of zeros, or with NaN or infinities, have no rank and are left out.")
     bad = sum(message.magnitudes.not_finite > 0 for row in findings.rows for message in row.messages)
     if bad:
         found.append(f"{bad} messages hold NaN or infinities, which ranges and errors leave out.")
@@ -133,6 +136,7 @@ def _row(row: Row, codecs: Sequence[str]) -> dict[str, Any]:
         **asdict(row.key),
         "tokens": row.tokens,
         "messages": len(row.messages),
+        "matrices_without_rank": sum(message.without_rank for message in row.messages),
         "bytes": row.nbytes,
         **{name: written(row.between(figure)) for name, figure in FIGURES.items()},
         "codecs": {
