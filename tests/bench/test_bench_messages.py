@@ -112,7 +112,7 @@ def test_a_submission_with_several_schemes_names_them_and_has_files(monkeypatch,
     monkeypatch.setenv("COLUMNS", "220")
     assert bench(monkeypatch, str(tmp_path), *arguments) == 0
     out = capsys.readouterr().out
-    assert all(words in out for words in ("scheme", "naive-zfp8", "exact", "effective rank", "Gaussian", "64 x 32"))
+    assert all(words in out for words in ("run", "naive-zfp8", "exact", "effective rank", "Gaussian", "64 x 32"))
     data = json.loads((tmp_path / "x.json").read_text())
     assert [(row["scheme"], row["channel"], row["step"]) for row in data["rows"]] == [
         (scheme, channel, 20) for scheme in ("baseline", "naive-zfp8") for channel in (GRAD, BACK)

@@ -31,6 +31,8 @@ class Anatomy:
     """The figures of one message."""
 
     run: str
+    tokens: int | None
+    """Tokens that a gradient message of the run is a sum over, at most."""
     rank: int
     place: int
     size: int
@@ -52,6 +54,7 @@ class Anatomy:
 class Key:
     """What messages of a row have in common."""
 
+    study: str
     scheme: str
     channel: str
     """Dimension, phase and kind; on a tensor grid its axis too."""
@@ -65,8 +68,6 @@ class Row:
     """The messages of a channel in a step."""
 
     key: Key
-    tokens: int | None
-    """Tokens that a gradient message is a sum over, at most."""
     messages: list[Anatomy] = field(default_factory=list)
 
     @property
@@ -139,11 +140,11 @@ def look_at(
         left_out += lost
         for sample in own:
             message = sample.message
-            key = Key(source.scheme, message.channel, message.operation, message.dtype, sample.step)
+            key = Key(source.study, source.scheme, message.channel, message.operation, message.dtype, sample.step)
             anatomy = anatomy_of(sample, codecs)
             cut += anatomy.held < anatomy.size
-            rows.setdefault(key, Row(key, source.tokens)).messages.append(anatomy)
-    order = sorted(rows, key=lambda key: (key.scheme, key.channel, key.operation, key.dtype, key.step))
+            rows.setdefault(key, Row(key)).messages.append(anatomy)
+    order = sorted(rows, key=lambda key: (key.study, key.scheme, key.channel, key.operation, key.dtype, key.step))
     return Findings(tuple(rows[key] for key in order), left_out, cut)
 
 
@@ -153,6 +154,7 @@ def anatomy_of(sample: Sample, codecs: tuple[str, ...]) -> Anatomy:
     found = tuple(spectra(message, x))
     return Anatomy(
         sample.source.run,
+        sample.source.tokens,
         sample.rank,
         message.place,
         message.size,

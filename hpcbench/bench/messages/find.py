@@ -26,6 +26,7 @@ class Source:
     """A file of messages."""
 
     path: Path
+    study: str
     run: str
     scheme: str
     """Scheme of the run; its directory's name where no run.json tells."""
@@ -61,7 +62,7 @@ def sources(path: Path) -> list[Source]:
     found = sorted(set(_below(path)), key=_order)
     if not found:
         raise UserError(f"{where}: no run in it has kept messages: {_REMEDY}")
-    known: dict[Path, tuple[str, str, str, int | None]] = {}
+    known: dict[Path, tuple[str, str, str, str, int | None]] = {}
     for file in found:
         directory = file.parent.parent
         if directory not in known:
@@ -103,11 +104,12 @@ def _order(path: Path) -> tuple[str, list[int]]:
     return str(path.parent), numbers
 
 
-def _run(directory: Path) -> tuple[str, str, str, int | None]:
-    """Name of the run, its scheme, its model, and the tokens of a gradient message."""
+def _run(directory: Path) -> tuple[str, str, str, str, int | None]:
+    """Study and name of the run, its scheme, its model, and the tokens of a gradient message."""
     run: dict[str, Any] = read_json(directory / "run.json") or {}
     scheme = text(run, "scheme", "name") or directory.name
-    return text(run, "run") or directory.name, scheme, text(run, "model", "name") or "", _tokens(run)
+    name = text(run, "run") or directory.name
+    return text(run, "study") or "", name, scheme, text(run, "model", "name") or "", _tokens(run)
 
 
 def _tokens(run: dict[str, Any]) -> int | None:

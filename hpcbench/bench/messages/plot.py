@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcbench.bench.messages.anatomy import Anatomy, Between, Findings, Row
-from hpcbench.bench.messages.table import FIGURES, OF_MATRICES
+from hpcbench.bench.messages.table import FIGURES, OF_MATRICES, Names, run_names
 from hpcbench.bench.messages.verdict import LOW
 from hpcbench.contract.text import printable
 from hpcbench.plot_style import COLOURS, INK, MARKS, grid, power, save, styled
@@ -43,7 +43,7 @@ def draw(findings: Findings, title: str, path: Path) -> None:
     """
     from matplotlib.figure import Figure
 
-    several = len({row.key.scheme for row in findings.rows}) > 1
+    several = run_names(findings)
     lines = list(dict.fromkeys(_line(row, several) for row in findings.rows))
     steps = sorted({row.key.step for row in findings.rows})
     codecs = [name for name in _ERRORS if any(name in m.coded for row in findings.rows for m in row.messages)]
@@ -89,10 +89,10 @@ def _error(codec: str, message: Anatomy) -> float | None:
     return one.relative_rmse if one and 0 < one.relative_rmse < math.inf else None
 
 
-def _line(row: Row, several: bool) -> str:
+def _line(row: Row, several: Names) -> str:
     words = f"{row.key.channel.replace('FORWARD', 'fwd').replace('BACKWARD', 'bwd').replace('STEP', 'step')}"
     words += f", {row.key.operation}"
-    return printable(f"{row.key.scheme}: {words}" if several else words, 60)
+    return printable(f"{several[row.key.study, row.key.scheme]}: {words}" if several else words, 60)
 
 
 def _rank(row: Row) -> Between | None:

@@ -67,9 +67,23 @@ _RANKS = (
 )
 
 
+Names = Mapping[tuple[str, str], str]
+"""What tells runs apart, by study and scheme; empty where nothing does."""
+
+
+def run_names(findings: Findings) -> Names:
+    """Study, scheme, or both, where there are several."""
+    known = sorted({(row.key.study, row.key.scheme) for row in findings.rows})
+    studies, schemes = ({one[k] for one in known} for k in (0, 1))
+    if len(known) == 1:
+        return {}
+    shown = [k for k, words in enumerate((studies, schemes)) if len(words) > 1]
+    return {one: printable(" ".join(one[k] for k in shown), 40) for one in known}
+
+
 def render(findings: Findings, judged: Judged, codecs: Sequence[str], console: Console) -> None:
     """Print the tables and the sentence."""
-    several = len({row.key.scheme for row in findings.rows}) > 1
+    several = run_names(findings)
     _title(console, "What is in the messages: median (least to most) over messages")
     console.print(_values(findings.rows, several))
     if any(row.spectra for row in findings.rows):
@@ -134,7 +148,6 @@ def _row(row: Row, codecs: Sequence[str]) -> dict[str, Any]:
 
     return {
         **asdict(row.key),
-        "tokens": row.tokens,
         "messages": len(row.messages),
         "matrices_without_rank": sum(message.without_rank for message in row.messages),
         "bytes": row.nbytes,
@@ -146,6 +159,7 @@ def _row(row: Row, codecs: Sequence[str]) -> dict[str, Any]:
         "matrices": [
             {
                 "run": message.run,
+                "tokens": message.tokens,
                 "rank": message.rank,
                 "message": message.place,
                 "name": one.name,
@@ -163,9 +177,9 @@ def _title(console: Console, words: str) -> None:
     console.print(Text(words, style="bold"))
 
 
-def _table(headings: Sequence[str], several: bool) -> Table:
+def _table(headings: Sequence[str], several: Names) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in (*(("scheme",) if several else ()), "channel"):
+    for heading in (*(("run",) if several else ()), "channel"):
         table.add_column(heading, overflow="fold")
     table.add_column("step", justify="right")
     for heading in headings:
@@ -173,12 +187,12 @@ def _table(headings: Sequence[str], several: bool) -> Table:
     return table
 
 
-def _names(row: Row, several: bool) -> list[str]:
-    names = [printable(row.key.scheme, 30)] if several else []
+def _names(row: Row, several: Names) -> list[str]:
+    names = [several[row.key.study, row.key.scheme]] if several else []
     return [*names, printable(row.key.channel, 40), str(row.key.step)]
 
 
-def _values(rows: Sequence[Row], several: bool) -> Table:
+def _values(rows: Sequence[Row], several: Names) -> Table:
     table = _table(("operation", "type", "messages", "MB", *(heading for heading, _, _ in _VALUES)), several)
     for row in rows:
         figures = [shown(row.between(FIGURES[name]), how) for _, name, how in _VALUES]
@@ -187,7 +201,7 @@ def _values(rows: Sequence[Row], several: bool) -> Table:
     return table
 
 
-def _ranks(rows: Sequence[Row], several: bool) -> Table:
+def _ranks(rows: Sequence[Row], several: Names) -> Table:
     table = _table(("matrices", "shapes", *(heading for heading, _ in _RANKS)), several)
     for row in rows:
         found = row.spectra
@@ -204,7 +218,7 @@ def _shapes(found: Sequence[Spectrum]) -> str:
     return " x ".join(map(str, shapes[0])) if len(shapes) == 1 else f"{len(shapes)} shapes"
 
 
-def _codecs(rows: Sequence[Row], codecs: Sequence[str], several: bool) -> Table:
+def _codecs(rows: Sequence[Row], codecs: Sequence[str], several: Names) -> Table:
     table = _table([printable(codec, 30) for codec in codecs], several)
     for row in rows:
         table.add_row(*_names(row, several), *(_cell(row, codec) for codec in codecs))

@@ -77,7 +77,12 @@ def judge(findings: Findings) -> Judged:
     for row in findings.rows:
         content, kind = content_of(tuple(row.key.channel.split())), row.key.channel.split()[2]
         if content == "gradients" and kind == "GRAD":
-            enough = [one for one in row.spectra if row.tokens is None or row.tokens >= min(one.shape)]
+            enough = [
+                one
+                for message in row.messages
+                for one in message.spectra
+                if message.tokens is None or message.tokens >= min(one.shape)
+            ]
             few += len(row.spectra) - len(enough)
             gradients += enough
         elif content == "activations":
