@@ -82,6 +82,15 @@ def test_shapes_that_disagree_decide_nothing(monkeypatch, tmp_path) -> None:
     assert said["gradients"]["low"] is None and said["holds"] is None and "not shown here" in said["sentence"]
 
 
+def test_keys_and_values_by_head_do_not_count(monkeypatch, tmp_path) -> None:
+    steps = planted(2, None)
+    steps[20] += [message("CP FORWARD ACT", {"": low(SHAPES[0], 1, k)}, k) for k in range(20)]
+    directory = write_run(tmp_path, steps)
+    assert bench(monkeypatch, str(directory), "--codec", "mpc", "--json", str(tmp_path / "x.json")) == 0
+    said = json.loads((tmp_path / "x.json").read_text())["claim"]
+    assert said["holds"] is True and said["activations"]["matrices"] == 8
+
+
 def test_gradients_of_few_tokens_do_not_count(monkeypatch, tmp_path) -> None:
     """32 tokens a rank give no gradient a rank above 32, whatever is learned."""
     matrices = {f"w{k}": low((80, 40), 3, k) for k in range(8)}

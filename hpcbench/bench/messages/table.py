@@ -139,7 +139,7 @@ def as_json(findings: Findings, judged: Judged, machine: Mapping[str, Any], sett
             "steps": judged.steps,
         },
     }
-    return json.dumps(plain(document), indent=1, allow_nan=False) + "\n"
+    return json.dumps(plain(document), separators=(",", ":"), allow_nan=False) + "\n"
 
 
 def _row(row: Row, codecs: Sequence[str]) -> dict[str, Any]:

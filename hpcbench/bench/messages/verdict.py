@@ -2,7 +2,8 @@
 
 A matrix counts as low where its effective rank is below `LOW` of that of Gaussian matrices of its shape. A half of the
 sentence is decided if the median over matrices, with its 95 % interval by order statistics, lies on one side of `LOW`,
-and so does the median of each shape. Gradients that are sums over fewer tokens than their smaller dim do not count:
+and so does the median of each shape. Keys and values that positions' ranks exchange (CP) do not count: they lie by head, so
+that their matrices have rows of a head's features, which is another matrix than activations by position. Gradients that are sums over fewer tokens than their smaller dim do not count:
 they have a low rank whatever is learned.
 """
 
@@ -75,7 +76,8 @@ def judge(findings: Findings) -> Judged:
     of_activations: list[Spectrum] = []
     few = 0
     for row in findings.rows:
-        content, kind = content_of(tuple(row.key.channel.split())), row.key.channel.split()[2]
+        traffic = tuple(row.key.channel.split())
+        content, kind = content_of(traffic), traffic[2]
         if content == "gradients" and kind == "GRAD":
             enough = [
                 one
@@ -85,7 +87,7 @@ def judge(findings: Findings) -> Judged:
             ]
             few += len(row.spectra) - len(enough)
             gradients += enough
-        elif content == "activations":
+        elif content == "activations" and traffic[0] != "CP":
             (activations if kind == "ACT" else of_activations).extend(row.spectra)
     steps = len({row.key.step for row in findings.rows})
     return Judged(half(gradients), half(activations), half(of_activations), few, steps)
